@@ -155,19 +155,15 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {submit_command(),         plan_command(),
-                                 list_command(),           queue_command(),
-                                 get_command(),
-                                 watch_command(),          wait_command(),
-                                 logs_command(),           explain_command(),
-                                 pause_command(),          resume_command(),
-                                 cancel_command(),         retry_command(),
-                                 fork_command(),           checkpoint_list_command(),
-                                 prioritize_command(),     delete_command(),
-                                 metrics_export_command(), plot_command(),
-                                 predict_command(),        generate_command(),
-                                 local_run_command(),      local_export_command(),
-                                 local_check_command()};
+    std::vector<Command> list = {
+        submit_command(),     plan_command(),         list_command(),
+        queue_command(),      get_command(),          watch_command(),
+        wait_command(),       logs_command(),         explain_command(),
+        pause_command(),      resume_command(),       cancel_command(),
+        retry_command(),      fork_command(),         checkpoint_list_command(),
+        prioritize_command(), delete_command(),       metrics_export_command(),
+        plot_command(),       predict_command(),      generate_command(),
+        local_run_command(),  local_export_command(), local_check_command()};
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
     for (Command& c : device_commands()) list.push_back(std::move(c));

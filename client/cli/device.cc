@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "client/cli/command.h"
-#include "client/cli/time_range.h"
 #include "client/cli/forecast_view.h"
+#include "client/cli/time_range.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -119,15 +119,14 @@ Result<int> run_device(Session& session, bool forecasts) {
                      {"SLOTS", true},
                      {"JOBS"}});
         for (const v1::Device& d : list.devices()) {
-          table.add(
-              {std::string(client::short_name(d.name())), v1::Device::Kind_Name(d.kind()),
-               d.model(),
-               Cell(health_text(d), d.health() == v1::Device::HEALTHY ? Style::kGood
-                                                                      : Style::kNotice),
-               d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
-               d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
-               d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "", load_text(d),
-               std::to_string(d.slots()), jobs_text(d)});
+          table.add({std::string(client::short_name(d.name())), v1::Device::Kind_Name(d.kind()),
+                     d.model(),
+                     Cell(health_text(d),
+                          d.health() == v1::Device::HEALTHY ? Style::kGood : Style::kNotice),
+                     d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
+                     d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
+                     d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "", load_text(d),
+                     std::to_string(d.slots()), jobs_text(d)});
         }
         return table.render(session.out().colour()) +
                (list.note().empty() ? "" : safe_text(list.note()) + "\n");

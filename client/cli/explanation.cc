@@ -43,7 +43,8 @@ constexpr Remedy kOfFailures[] = {
      "'trainyard explain' of that job says why. Once it has been retried with success, submit this "
      "one again, with the new job in 'after'."},
     {"TIME_LIMIT",
-     "'trainyard retry NAME' goes on from its checkpoint, with the same time again; 'trainyard fork "
+     "'trainyard retry NAME' goes on from its checkpoint, with the same time again; 'trainyard "
+     "fork "
      "NAME --set resources.time_limit_seconds=SECONDS' with another limit."},
     {"WORKER_PROTOCOL",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME'."},

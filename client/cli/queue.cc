@@ -52,8 +52,7 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   for (const v1::QueuedJob& job : queue.jobs()) names.push_back(job.name());
   const bool empty = names.empty();
   session.show(
-      queue,
-      [&] { return empty ? std::string() : render(queue, session.out().colour()); }, names);
+      queue, [&] { return empty ? std::string() : render(queue, session.out().colour()); }, names);
   if (empty) {
     session.hint(options.job.empty() ? "No job waits."
                                      : options.job + " does not wait: 'trainyard get " +
@@ -75,7 +74,8 @@ Command queue_command() {
           "",
           [o](OptionSet& options) {
             options.positional("JOB", o->job, "only this job", false);
-            options.integer("--limit", "N", o->limit, "the first N jobs, default 100, at most 1000");
+            options.integer("--limit", "N", o->limit,
+                            "the first N jobs, default 100, at most 1000");
           },
           [o](Session& session) { return run_queue(session, *o); }};
 }

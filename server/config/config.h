@@ -39,7 +39,8 @@ struct Config {
       true;  // of GPU libraries, once for each problem; false: the first proposed
   double cpu_price_per_hour = 0;  // for forecasts, of the CPU and of one GPU, in one currency;
   double gpu_price_per_hour = 0;  // 0: none is set
-  // Without a job, before rates of devices are measured; -1: they never are, and nothing is forecast.
+  // Without a job, before rates of devices are measured; -1: they never are, and nothing is
+  // forecast.
   int measure_after_seconds = 10;
   int64_t cpu_memory_bytes_max = 0;  // of one job on the CPU; 0: the machine's memory
   std::string log_level = "info";

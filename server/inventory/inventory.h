@@ -27,10 +27,10 @@ struct Device {
   std::string reason;  // why it is not healthy, or cannot be used
   int64_t memory_bytes = 0;
   int64_t memory_used_bytes = 0;  // by anyone
-  int64_t others_bytes = 0;       // of these, by what are no jobs of ours; the dispatcher's estimate
-  int32_t slots = 1;              // jobs it may run at a time
-  int32_t cores = 0;              // CPU: cores this process may use
-  bool schedulable = true;        // jobs may start here
+  int64_t others_bytes = 0;  // of these, by what are no jobs of ours; the dispatcher's estimate
+  int32_t slots = 1;         // jobs it may run at a time
+  int32_t cores = 0;         // CPU: cores this process may use
+  bool schedulable = true;   // jobs may start here
   // Memory reserved for each process on it in addition to its job's plan: of a GPU CUDA's context,
   // code of kernels and libraries, staging, recorded steps.
   int64_t overhead_bytes = 0;

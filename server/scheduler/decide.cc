@@ -29,8 +29,7 @@ struct Pick {
 
 class Look {
  public:
-  Look(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
-       int64_t now_us)
+  Look(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy, int64_t now_us)
       : queue_(queue), now_us_(now_us), room_(fleet, policy, now_us), order_(shares, now_us) {}
 
   Decisions decide();
@@ -60,8 +59,8 @@ class Look {
 
 bool Look::skip_resting(Head& head) const {
   // One whose last process is still there waits for its end.
-  while (!head.over() && (is_resting(head.first(), now_us_) ||
-                          fleet().find(head.first().uid) != nullptr)) {
+  while (!head.over() &&
+         (is_resting(head.first(), now_us_) || fleet().find(head.first().uid) != nullptr)) {
     ++head.job;
   }
   return !head.over();
@@ -130,7 +129,8 @@ int64_t Look::gpu_start_us(const WaitingJob& job) const {
 /// Where it ends first, if both are known and the CPU could take it now.
 std::optional<Choice> Look::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
-  if (!fleet().has_kind(DeviceKind::kGpu, 1) || ++comparisons_ > kComparisonsMax) return std::nullopt;
+  if (!fleet().has_kind(DeviceKind::kGpu, 1) || ++comparisons_ > kComparisonsMax)
+    return std::nullopt;
   if (room_.find(job, DeviceKind::kCpu).devices.empty()) return std::nullopt;
   const int64_t start_us = gpu_start_us(job);
   if (start_us == kUnlimited) return std::nullopt;
@@ -140,10 +140,10 @@ std::optional<Choice> Look::compare(const WaitingJob& job) {
   const std::string gpu = "on a GPU it would end in about " + about(on_gpu_us) +
                           (wait_us > 0 ? ", of which it would wait " + about(wait_us) : "");
   if (on_cpu_us < on_gpu_us) {
-    return Choice{DeviceKind::kCpu, "DEVICE_ASSIGNED",
-                  "The CPU: it is expected to end there in about " + about(on_cpu_us) + "; " + gpu +
-                      ".",
-                  true};
+    return Choice{
+        DeviceKind::kCpu, "DEVICE_ASSIGNED",
+        "The CPU: it is expected to end there in about " + about(on_cpu_us) + "; " + gpu + ".",
+        true};
   }
   return Choice{DeviceKind::kGpu, "DEVICE_ASSIGNED",
                 "A GPU: it is expected to end there in about " + about(on_gpu_us) +
@@ -214,8 +214,7 @@ void Look::look_at(Head head) {
     }
     // Behind a job that found nothing: only if a smaller or a shorter one may still find something.
     if (++head.misses >= kMissesMax || ++looks_ >= kLooksMax) return;
-    if (Queue::floor_of(pick.kind == DeviceKind::kGpu ? head.of->gpu_bucket
-                                                      : head.of->cpu_bucket) >
+    if (Queue::floor_of(pick.kind == DeviceKind::kGpu ? head.of->gpu_bucket : head.of->cpu_bucket) >
         fleet().most_room(pick.kind)) {
       return;
     }

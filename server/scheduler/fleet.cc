@@ -166,8 +166,8 @@ void Fleet::refresh(Index i) {
 }
 
 bool Fleet::has_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(
-      groups_, [&](const Group& g) { return g.kind == kind && g.usable >= count; });
+  return std::ranges::any_of(groups_,
+                             [&](const Group& g) { return g.kind == kind && g.usable >= count; });
 }
 bool Fleet::will_have_kind(DeviceKind kind, int32_t count) const {
   return std::ranges::any_of(groups_,
@@ -182,10 +182,10 @@ bool Fleet::could_fit(DeviceKind kind, int32_t count, int64_t bytes) const {
 bool Fleet::could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const {
   if (count == 1) return could_fit(kind, count, bytes);
   return std::ranges::any_of(groups_, [&](const Group& g) {
-    return g.kind == kind && g.soon >= count &&
-           std::ranges::count_if(g.members, [&](Index i) {
-             return node(i).soon && node(i).idle_bytes >= bytes;
-           }) >= count;
+    return g.kind == kind && g.soon >= count && std::ranges::count_if(g.members, [&](Index i) {
+                                                  return node(i).soon &&
+                                                         node(i).idle_bytes >= bytes;
+                                                }) >= count;
   });
 }
 int64_t Fleet::most_room(DeviceKind kind) const {

@@ -29,14 +29,14 @@ class Fleet {
   /// One device.
   struct Node {
     int32_t group = 0;
-    bool usable = false;      // jobs may start on it
-    bool soon = false;        // in some seconds
-    int32_t slots = 0;        // that no job holds; below 0 if they were cut while jobs run
-    int64_t room_bytes = 0;   // for the plan of one more job
-    int64_t idle_bytes = 0;   // the same if no job were on it
-    int32_t cores = 0;        // of the CPU; 0: they are not counted
+    bool usable = false;     // jobs may start on it
+    bool soon = false;       // in some seconds
+    int32_t slots = 0;       // that no job holds; below 0 if they were cut while jobs run
+    int64_t room_bytes = 0;  // for the plan of one more job
+    int64_t idle_bytes = 0;  // the same if no job were on it
+    int32_t cores = 0;       // of the CPU; 0: they are not counted
     int32_t cores_free = 0;
-    bool taken = false;       // by an exclusive job
+    bool taken = false;  // by an exclusive job
     // Of its jobs that could be stopped for another: the lowest priority, and the first start.
     int32_t priority_min = 0;
     int64_t start_min_us = kUnlimited;  // none
@@ -119,11 +119,11 @@ class Fleet {
   void refresh(Index i);
 
   Devices devices_;
-  std::vector<Node> nodes_;  // of devices_
+  std::vector<Node> nodes_;            // of devices_
   std::vector<int64_t> next_ends_us_;  // of each device, side by side: all are looked through
-  std::vector<Key> keys_;    // of each node in its group's `free`; jobs < 0: it is not there
+  std::vector<Key> keys_;  // of each node in its group's `free`; jobs < 0: it is not there
   std::vector<Group> groups_;
-  std::unordered_map<std::string_view, Index> by_name_;  // names in devices_
+  std::unordered_map<std::string_view, Index> by_name_;                   // names in devices_
   std::unordered_map<std::string_view, std::unique_ptr<Placed>> placed_;  // by uid, which it owns
 };
 

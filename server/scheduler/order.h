@@ -47,7 +47,7 @@ class Order {
  private:
   const Shares& shares_;
   const int64_t now_us_;
-  std::vector<Head> heads_;  // a heap
+  std::vector<Head> heads_;                             // a heap
   std::unordered_map<std::string_view, double> usage_;  // device-seconds by owner, as of the queue
 };
 

@@ -149,8 +149,7 @@ class Future {
       std::vector<int64_t> ends;
       for (const Stay& s : place.stays) ends.push_back(s.end_us);
       std::ranges::sort(ends);
-      place.least_us =
-          ends[ends.size() - static_cast<size_t>(std::max(1, fleet_.device(i).slots))];
+      place.least_us = ends[ends.size() - static_cast<size_t>(std::max(1, fleet_.device(i).slots))];
     }
     first_[static_cast<size_t>(node.group)].emplace(place.least_us, i);
   }
@@ -169,9 +168,8 @@ class Future {
 // The kind as decide() would choose it.
 DeviceKind choose(const WaitingJob& job, const Fleet& fleet, const Future& future) {
   const auto has = [&](DeviceKind kind) {
-    return std::ranges::any_of(fleet.groups(), [&](const Fleet::Group& g) {
-      return g.kind == kind && g.soon > 0;
-    });
+    return std::ranges::any_of(fleet.groups(),
+                               [&](const Fleet::Group& g) { return g.kind == kind && g.soon > 0; });
   };
   if (job.asked.wish == DeviceWish::kAuto && !job.asked.kind_before && job.on_cpu.rest.known() &&
       job.on_gpu.rest.known() && has(DeviceKind::kGpu)) {

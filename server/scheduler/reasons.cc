@@ -41,9 +41,8 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const int32_t count = Room::count_of(job, blocked.kind);
   const std::string& note = fleet.devices().note;
   const auto any = [&](auto test) {
-    return std::ranges::any_of(fleet.groups(), [&](const Fleet::Group& g) {
-      return g.kind == blocked.kind && test(g);
-    });
+    return std::ranges::any_of(
+        fleet.groups(), [&](const Fleet::Group& g) { return g.kind == blocked.kind && test(g); });
   };
   std::string message = "Waits for " + wanted(blocked.kind, count) + ": ";
   if (any([&](const Fleet::Group& g) { return g.soon >= count; })) {
@@ -54,8 +53,7 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
     }
     return {"WAITING_FOR_DEVICE", message + (count > 1 ? "some are" : "it is") +
                                       " being checked before a job starts on " +
-                                      (count > 1 ? "them" : "it") +
-                                      ", which takes some seconds."};
+                                      (count > 1 ? "them" : "it") + ", which takes some seconds."};
   }
   if (blocked.kind == DeviceKind::kGpu && !note.empty()) {
     message += note;
@@ -87,10 +85,9 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   if (best == nullptr) return no_device(blocked, job, fleet);
   const int64_t needed_there = needed + best->overhead_bytes;
   const bool by_others = best->memory_bytes >= needed_there;
-  std::string message =
-      "Needs " + human_bytes(needed_there) + " of memory, " +
-      human_bytes(needed_there - left(*best)) + " more than " + short_name(best->name) +
-      " has for it (" + human_bytes(best->memory_bytes);
+  std::string message = "Needs " + human_bytes(needed_there) + " of memory, " +
+                        human_bytes(needed_there - left(*best)) + " more than " +
+                        short_name(best->name) + " has for it (" + human_bytes(best->memory_bytes);
   if (best->others_bytes > kOthersMentionedBytes) {
     message += ", of which processes that are no jobs of this server hold " +
                human_bytes(best->others_bytes);
@@ -107,17 +104,15 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<std::string> texts;
   for (const PlacedJob* job : jobs) {
     const int64_t end = Fleet::upper_end(*job, now_us);
-    texts.push_back(job->name + (job->stopping               ? " (it is leaving)"
+    texts.push_back(job->name + (job->stopping       ? " (it is leaving)"
                                  : end == kUnlimited ? " (for how long is not known)"
-                                                            : " (for up to " +
-                                                                  about(end - now_us) + ")"));
+                                                     : " (for up to " + about(end - now_us) + ")"));
   }
   return joined(texts);
 }
 
 // What a job lacks on a device, as a clause.
-std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node,
-                 int64_t now_us) {
+std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
   const int64_t bytes = job.on(d.kind).bytes;
@@ -130,8 +125,9 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
            " of " + name + " is taken" + by;
   }
   if (node.room_bytes < bytes) {
-    std::string text = name + " has room for " + human_bytes(std::max<int64_t>(0, node.room_bytes)) +
-                       " of the " + human_bytes(bytes) + " that it needs, " +
+    std::string text = name + " has room for " +
+                       human_bytes(std::max<int64_t>(0, node.room_bytes)) + " of the " +
+                       human_bytes(bytes) + " that it needs, " +
                        human_bytes(bytes - std::max<int64_t>(0, node.room_bytes)) + " short" + by;
     if (d.others_bytes > kOthersMentionedBytes) {
       text += "; other processes hold " + human_bytes(d.others_bytes);
@@ -160,8 +156,8 @@ std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet&
     }
   }
   if (lower.empty()) return "";
-  const std::string them = joined(lower) + (lower.size() == 1 ? " has" : " have") +
-                           " a lower priority, but ";
+  const std::string them =
+      joined(lower) + (lower.size() == 1 ? " has" : " have") + " a lower priority, but ";
   if (policy.preemption == Preemption::kOff) {
     return " " + them + "this server stops no job for another (its preemption is off).";
   }
@@ -191,8 +187,8 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
   if (r.time_us == kUnlimited) {
     message += " It is the next to start there; when is not known.";
   } else {
-    message += " It is the next to start there, in at most " + about(r.time_us - now_us) +
-               " by forecast.";
+    message +=
+        " It is the next to start there, in at most " + about(r.time_us - now_us) + " by forecast.";
   }
   return {"WAITING_FOR_DEVICE", message + preemption(r, job, fleet, policy)};
 }
@@ -206,16 +202,16 @@ std::string ahead(const Reservation& r, const WaitingJob& job) {
 WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
                   int64_t now_us) {
   const bool known = r.time_us != kUnlimited;
-  const std::string when =
-      known ? "is expected to start within " + about(r.time_us - now_us) : "starts as soon as it can";
+  const std::string when = known ? "is expected to start within " + about(r.time_us - now_us)
+                                 : "starts as soon as it can";
   const std::string who = r.name + ", " + ahead(r, job) + ", which " + when;
   if (blocked.why == Blocked::Why::kReserved) {
     const Range& rest = job.on(blocked.kind).rest;
     return {"WAITING_FOR_DEVICE",
             "There is room for it on " + wanted(blocked.kind, 1) + ", reserved for " + who + "; " +
-                (!known           ? "nothing slips in front of a start that is not known."
-                 : !rest.known()  ? "a job without a forecast does not slip in front."
-                                  : "it would not have ended by then.")};
+                (!known          ? "nothing slips in front of a start that is not known."
+                 : !rest.known() ? "a job without a forecast does not slip in front."
+                                 : "it would not have ended by then.")};
   }
   return {"WAITING_FOR_DEVICE", "Waits for " +
                                     wanted(blocked.kind, Room::count_of(job, blocked.kind)) +

@@ -48,7 +48,7 @@ bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) c
   const Reservation& r = reservations_[static_cast<size_t>(of)];
   if (r.time_us == kUnlimited) return !fleet_.could_fit(device, r.ask);
   const auto spare = std::ranges::find(r.devices, device, &Spare::device);
-  return spare == r.devices.end() || end_us <= r.time_us || spare->holds(ask);
+  return spare == r.devices.end() || end_us <= r.before_us || spare->holds(ask);
 }
 
 bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& found) {
@@ -127,7 +127,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
     if (of < 0) continue;
     Reservation& r = reservations_[static_cast<size_t>(of)];
     const auto spare = std::ranges::find(r.devices, i, &Spare::device);
-    if (spare == r.devices.end() || end_us <= r.time_us) continue;
+    if (spare == r.devices.end() || end_us <= r.before_us) continue;
     spare->bytes -= ask.bytes + fleet_.device(i).overhead_bytes;
     spare->cores -= ask.threads;
     --spare->slots;
@@ -181,8 +181,9 @@ Spare Room::spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us
   const Device& d = fleet_.device(device);
   const Fleet::Node& node = fleet_.node(device);
   const auto cores = [&](int32_t threads) { return std::min(threads, node.cores); };
-  Spare spare{device, node.idle_bytes - ask.bytes, d.slots - 1, node.cores - cores(ask.threads),
-              node.cores, ask.exclusive};
+  Spare spare{device,      node.idle_bytes - ask.bytes,
+              d.slots - 1, node.cores - cores(ask.threads),
+              node.cores,  ask.exclusive};
   if (d.memory_bytes > 0) spare.bytes -= d.overhead_bytes;
   for (const PlacedJob* job : node.jobs) {
     if (std::ranges::find(leaving, job) != leaving.end()) continue;
@@ -193,6 +194,23 @@ Spare Room::spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us
   }
   // `bytes` is for one more plan: the overhead of that one is off already.
   return spare;
+}
+
+int64_t Room::before_of(const Reservation& r) const {
+  int64_t last_us = now_us_;
+  bool overdue = false;
+  for (const Spare& spare : r.devices) {
+    for (const PlacedJob* job : fleet_.node(spare.device).jobs) {
+      const int64_t end_us = Fleet::upper_end(*job, now_us_);
+      if (end_us > r.time_us) continue;  // it stays beside the reserved one
+      if (job->stopping || job->end.high_us <= now_us_) {
+        overdue = true;
+      } else {
+        last_us = std::max(last_us, end_us);
+      }
+    }
+  }
+  return overdue ? last_us : r.time_us;
 }
 
 int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
@@ -216,9 +234,8 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
       others = groups_[group].reservation;
       continue;
     }
-    const auto could = std::ranges::count_if(g.members, [&](Fleet::Index i) {
-      return fleet_.node(i).soon && fleet_.could_fit(i, ask);
-    });
+    const auto could = std::ranges::count_if(
+        g.members, [&](Fleet::Index i) { return fleet_.node(i).soon && fleet_.could_fit(i, ask); });
     if (could >= count) open.push_back(group);
   }
   if (open.empty()) return others;
@@ -240,6 +257,7 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
       r.devices.push_back(spare_at(device, ask, r.time_us, {}));
     }
   }
+  r.before_us = before_of(r);
   if (r.time_us == kUnlimited) {  // it takes whatever comes free first
     for (const size_t group : open) groups_[group].reservation = id;
   } else {

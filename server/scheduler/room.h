@@ -63,6 +63,7 @@ class Room {
                                                         int32_t count) const;
   Spare spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us,
                  const std::vector<const PlacedJob*>& leaving) const;
+  int64_t before_of(const Reservation& reservation) const;
   bool preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservation);
   void wake_at(int64_t time_us);
   bool find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& victims);

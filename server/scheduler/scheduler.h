@@ -20,8 +20,9 @@
 // Backfill   The first job that finds no room on a kind of device (GPUs of one model are a kind)
 //            has it reserved for the time at which, by the upper forecasts of those that run, it
 //            fits. Others start there before it only if they end by then by their upper forecast,
-//            or use what it will not need. A job without a forecast does not slip in front, and
-//            where that time is unknown none does.
+//            or use what it will not need. The time that an overdue job is given is for nobody to
+//            slip in, or those who do would be overdue next. A job without a forecast does not
+//            slip in front, and where that time is unknown none does.
 // Preemption By policy: such a job, if of strictly higher priority, has others put back into the
 //            queue: those of the lowest priority, then those who lose the least work. None that
 //            has not run for the policy's time since its start, none that ends soon anyway.
@@ -50,7 +51,8 @@ inline constexpr size_t kStartsMax = 256;
 
 enum class DeviceWish : uint8_t { kAuto = 1, kCpu = 2, kGpu = 3 };  // as on the wire
 
-/// A time with its range, in microseconds: how long something takes, or when it happens. 0: unknown.
+/// A time with its range, in microseconds: how long something takes, or when it happens. 0:
+/// unknown.
 struct Range {
   int64_t low_us = 0, likely_us = 0, high_us = 0;
   bool known() const { return high_us > 0; }
@@ -155,9 +157,12 @@ struct Reservation {
   int64_t order = 0;
   DeviceKind kind = DeviceKind::kCpu;
   Ask ask;
-  int64_t time_us = 0;         // by upper forecasts; kUnlimited: unknown, and all of the kind
-                               // on which it could ever fit are kept
-  std::vector<Spare> devices;  // none where the time is unknown
+  int64_t time_us = 0;  // by upper forecasts; kUnlimited: unknown, and all of the kind
+                        // on which it could ever fit are kept
+  // Who starts in front of it ends by then: at that time, or, where that time rests on a job
+  // that is overdue, with the last of the others that it waits for. It never moves later.
+  int64_t before_us = 0;
+  std::vector<Spare> devices;           // none where the time is unknown
   std::vector<std::string> makes_room;  // names of jobs that are put back into the queue for it
 };
 /// Why a line waits.
@@ -176,9 +181,9 @@ struct WaitReasons {
   std::vector<Blocked> lines;  // of which there is more to say than that there is no room
   std::vector<Reservation> reservations;
   int64_t lines_seen = 0;  // Queue::last_line() then
-  /// `fleet` with the devices that were decided on. Nothing if the job was not there to be decided on, and
-  /// for one that rests although no worker was lost: the reason that it went (back) to the queue
-  /// with says more.
+  /// `fleet` with the devices that were decided on. Nothing if the job was not there to be decided
+  /// on, and for one that rests although no worker was lost: the reason that it went (back) to the
+  /// queue with says more.
   std::optional<WaitReason> find(const Queue& queue, const Fleet& fleet, const Policy& policy,
                                  std::string_view uid, int64_t now_us) const;
 };

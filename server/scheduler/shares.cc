@@ -11,7 +11,8 @@ constexpr double kSecond = 1e6;
 
 // du/dt = devices - u ln2 / half-life.
 double Shares::used_by(const Owner& owner, int64_t now_us) const {
-  const double seconds = static_cast<double>(std::max<int64_t>(0, now_us - owner.as_of_us)) / kSecond;
+  const double seconds =
+      static_cast<double>(std::max<int64_t>(0, now_us - owner.as_of_us)) / kSecond;
   const double rate = std::numbers::ln2 * kSecond / static_cast<double>(half_life_us_);
   const double kept = std::exp(-rate * seconds);
   return owner.used * kept + static_cast<double>(owner.devices) * (1 - kept) / rate;

@@ -357,7 +357,8 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
             ", more than the 3 MiB that a message holds; 'trainyard plan --local' prints it");
   }
   full.plan = to_proto(plan);
-  full.kept = {plan_key(full.job.spec, full.job.dataset, traits_of(full.device)), {},
+  full.kept = {plan_key(full.job.spec, full.job.dataset, traits_of(full.device)),
+               {},
                std::make_shared<RunWork>(plan.run.work)};
   ASSIGN_OR_RETURN(auto report, full.job.plan_weights(full.schema));
   if (report) *full.plan.mutable_run()->mutable_initial_weights() = std::move(*report);
@@ -400,8 +401,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
 }
 
 Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
-                                       Result<int64_t> workspace,
-                                       const std::stop_token& stop) {
+                                       Result<int64_t> workspace, const std::stop_token& stop) {
   v1::JobPlan& plan = full.plan;
   if (workspace.ok()) {
     plan.set_workspace_measured(true);

@@ -151,11 +151,12 @@ std::vector<Job> read_active_jobs(Connection& db) {
 }
 
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take) {
-  Query query(db,
-              "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
-              " workers_lost, retry_time_us, owner, waits_for, run_time_us, running_since_us, id, plan,"
-              " progress, event_time_us"
-              " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
+  Query query(
+      db,
+      "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
+      " workers_lost, retry_time_us, owner, waits_for, run_time_us, running_since_us, id, plan,"
+      " progress, event_time_us"
+      " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
   while (query.step()) {
     JobBrief brief;
     brief.order = query.integer(0);
@@ -187,10 +188,11 @@ Job get_job_numbered(Connection& db, int64_t order) {
 
 void read_attempt_uses(Connection& db, int64_t since_us,
                        const std::function<void(const AttemptUse&)>& take) {
-  Query query(db,
-              "SELECT owner, jobs.device, more_devices, attempts.start_time_us, attempts.end_time_us"
-              " FROM attempts JOIN jobs ON jobs.number = attempts.job"
-              " WHERE attempts.end_time_us = 0 OR attempts.end_time_us > ?");
+  Query query(
+      db,
+      "SELECT owner, jobs.device, more_devices, attempts.start_time_us, attempts.end_time_us"
+      " FROM attempts JOIN jobs ON jobs.number = attempts.job"
+      " WHERE attempts.end_time_us = 0 OR attempts.end_time_us > ?");
   query.bind(since_us);
   while (query.step()) {
     // An attempt's own row has its first device; all of a job's have as many.

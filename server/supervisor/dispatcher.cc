@@ -142,7 +142,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::vector<std::pair<std::string, const char*>> to_stop TRAINYARD_GUARDED_BY(mu);
   std::vector<std::pair<std::string, int32_t>> ended TRAINYARD_GUARDED_BY(mu);  // uid, attempt
   std::vector<JobBrief> rescheduled TRAINYARD_GUARDED_BY(mu);  // in the order of their commits
-  std::unordered_map<std::string, Pace> paces TRAINYARD_GUARDED_BY(mu);       // by uid
+  std::unordered_map<std::string, Pace> paces TRAINYARD_GUARDED_BY(mu);  // by uid
 
   const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
 
@@ -272,8 +272,8 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
     shares.clear();
     deadlines.clear();
     deadline_of.clear();
-    if (Status s = store.jobs().read_unfinished(
-            [this](const JobBrief& job) TRAINYARD_REQUIRES(index_mu) { take(job); });
+    if (Status s = store.jobs().read_unfinished([this](const JobBrief& job)
+                                                    TRAINYARD_REQUIRES(index_mu) { take(job); });
         !s.ok()) {
       return s;
     }
@@ -290,12 +290,11 @@ Status Dispatcher::Impl::read_shares() {
   if (!shares.enabled()) return {};
   constexpr int64_t kHalfLives = 12;  // after which less than a thousandth counts
   const int64_t now_us = clock.wall_us();
-  return store.jobs().read_uses(
-      now_us - kHalfLives * policy.half_life_us,
-      [&](const AttemptUse& use) TRAINYARD_REQUIRES(index_mu) {
-        shares.add(use.owner, use.devices, use.start_us, use.end_us > 0 ? use.end_us : now_us,
-                   now_us);
-      });
+  return store.jobs().read_uses(now_us - kHalfLives * policy.half_life_us,
+                                [&](const AttemptUse& use) TRAINYARD_REQUIRES(index_mu) {
+                                  shares.add(use.owner, use.devices, use.start_us,
+                                             use.end_us > 0 ? use.end_us : now_us, now_us);
+                                });
 }
 
 void Dispatcher::Impl::take(const JobBrief& job) {
@@ -544,8 +543,8 @@ Status Dispatcher::Impl::adopt(const Job& job) {
   const std::string id = task_id(job);
   const std::shared_ptr<TrainTask> owner = make_owner(job, dataset, /*adopted=*/true);
   live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices, owner});
-  supervisor.adopt({id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid,
-                    attempt.process_start});
+  supervisor.adopt(
+      {id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid, attempt.process_start});
   if (job.cancel_requested || job.pause_requested) {
     supervisor.stop(id, job.cancel_requested ? "cancel" : "pause");
   }
@@ -586,9 +585,8 @@ void Dispatcher::start() {
 Job Dispatcher::explained(Job job) const {
   if (job.state != JobState::kQueued) return job;
   const MutexLock lock(impl_->index_mu);
-  if (std::optional<WaitReason> why =
-          impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy, job.uid,
-                            impl_->clock.wall_us())) {
+  if (std::optional<WaitReason> why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy,
+                                                        job.uid, impl_->clock.wall_us())) {
     name_drained(impl_->queue.find(job.uid)->asked, drained_of(impl_->fleet.devices().devices),
                  *why);
     job.reason = std::move(why->reason);

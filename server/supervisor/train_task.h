@@ -97,7 +97,7 @@ class TrainTask final : public TaskOwner {
   mutable Mutex mu_;
   std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<std::string> device_busy_ TRAINYARD_GUARDED_BY(mu_);  // what the worker said of it
-  std::string makes_room_for_ TRAINYARD_GUARDED_BY(mu_);  // a job; empty: none
+  std::string makes_room_for_ TRAINYARD_GUARDED_BY(mu_);              // a job; empty: none
   std::optional<Error> host_trouble_ TRAINYARD_GUARDED_BY(mu_);  // what it could not read or write
 };
 

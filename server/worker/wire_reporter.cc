@@ -32,8 +32,7 @@ void WireReporter::send(v1::WorkerReport report) {
 void WireReporter::progressed() { stream_.pace().sign(system_clock().steady_us()); }
 
 void WireReporter::started(const RunPlan& plan) {
-  start_seconds_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  start_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   v1::WorkerReport report;
   *report.mutable_started()->mutable_plan() = to_proto(plan);
   report.mutable_started()->set_resumed_from_step(plan.first_step);

@@ -1,5 +1,5 @@
-// How long one decision takes: a full fleet and a long queue, of which something changes between any
-// two decisions, as in a daemon: a job ends and others start, or one is submitted.
+// How long one decision takes: a full fleet and a long queue, of which something changes between
+// any two decisions, as in a daemon: a job ends and others start, or one is submitted.
 //
 //   decide_bench [--gpus N] [--jobs N] [--owners N] [--decisions N] [--preemption] [--fair]
 #include <time.h>
@@ -169,8 +169,9 @@ int run(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--fair") == 0) {
       setting.fair = true;
     } else {
-      std::fprintf(stderr, "usage: decide_bench [--gpus N] [--jobs N] [--owners N]"
-                           " [--decisions N] [--preemption] [--fair]\n");
+      std::fprintf(stderr,
+                   "usage: decide_bench [--gpus N] [--jobs N] [--owners N]"
+                   " [--decisions N] [--preemption] [--fair]\n");
       return 2;
     }
   }

@@ -221,8 +221,7 @@ TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
   Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"on-cpu@devices/cpu"})) << "gpu-1 is kept";
   ASSERT_EQ(d.waits.size(), 3u);
-  EXPECT_NE(d.waits[1].message.find("reserved for pair"), std::string::npos)
-      << d.waits[1].message;
+  EXPECT_NE(d.waits[1].message.find("reserved for pair"), std::string::npos) << d.waits[1].message;
   s.waiting.push_back(gpu_job("urgent", 6, 1, /*priority=*/5));
   EXPECT_EQ(started(decide(s, 0)), (Strings{"urgent@devices/gpu-1", "on-cpu@devices/cpu"}));
   s.placed.clear();

@@ -142,7 +142,8 @@ TEST(SchedPacking, WhatOthersHoldIsNotThere) {
   s.inventory.devices[0].others_bytes = 50 * kGiB;
   s.waiting = {gpu_job("large", 1, 40 * kGiB), gpu_job("small", 2, 10 * kGiB)};
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"small@gpu-0"})) << "nothing is kept for what others make impossible";
+  EXPECT_EQ(started(d), (Strings{"small@gpu-0"}))
+      << "nothing is kept for what others make impossible";
   EXPECT_EQ(d.wait("large").reason, "WAITING_FOR_MEMORY");
   EXPECT_TRUE(has(d.wait("large"), "processes that are no jobs of this server hold 50 GiB"))
       << d.wait("large").message;

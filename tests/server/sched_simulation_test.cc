@@ -156,11 +156,11 @@ class Simulation {
     for (const Device& d : scene_.inventory.devices) any_gpu |= d.kind == DeviceKind::kGpu;
     for (const Device& d : scene_.inventory.devices) {
       const bool gpu = d.kind == DeviceKind::kGpu;
-      const bool may = job.asked.wish == DeviceWish::kAuto
-                           ? gpu == (job.asked.kind_before
-                                         ? *job.asked.kind_before == DeviceKind::kGpu
-                                         : any_gpu)
-                           : gpu == (job.asked.wish == DeviceWish::kGpu);
+      const bool may =
+          job.asked.wish == DeviceWish::kAuto
+              ? gpu ==
+                    (job.asked.kind_before ? *job.asked.kind_before == DeviceKind::kGpu : any_gpu)
+              : gpu == (job.asked.wish == DeviceWish::kGpu);
       if (may && job.on_gpu.bytes + d.overhead_bytes <= d.memory_bytes &&
           ++by_model[d.model] >= job.asked.gpus) {
         return true;
@@ -266,9 +266,8 @@ class Simulation {
         continue;
       }
       EXPECT_FALSE(wait.reason.empty()) << job.uid;
-      const bool highest = std::ranges::none_of(scene_.waiting, [&](const WaitingJob& other) {
-        return other.priority > job.priority;
-      });
+      const bool highest = std::ranges::none_of(
+          scene_.waiting, [&](const WaitingJob& other) { return other.priority > job.priority; });
       if (highest) {
         EXPECT_EQ(wait.message.find("higher priority"), std::string::npos) << wait.message;
       }
@@ -311,7 +310,8 @@ TEST(SchedSimulation, InvariantsHoldOverThousandsOfEvents) {
   EXPECT_GT(preempted, 5);
 }
 
-// Forecasts hold and nothing else changes: what slips in moves no reserved start, however many come.
+// Forecasts hold and nothing else changes: what slips in moves no reserved start, however many
+// come.
 TEST(SchedSimulation, ReservedStartsAreKept) {
   int kept = 0;
   for (unsigned seed = 1; seed <= 6 && !HasFailure(); ++seed) {
