@@ -10,6 +10,7 @@ namespace trainyard::cli {
 Command submit_command();
 Command plan_command();
 Command list_command();
+Command queue_command();
 Command get_command();
 Command watch_command();
 Command wait_command();
@@ -32,7 +33,7 @@ Command local_export_command();
 Command local_check_command();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
-Command device_list_command();
+std::vector<Command> device_commands();
 Command daemon_status_command();
 Command server_backup_command();
 Command server_restore_command();
@@ -154,21 +155,18 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {submit_command(),         plan_command(),
-                                 list_command(),           get_command(),
-                                 watch_command(),          wait_command(),
-                                 logs_command(),           explain_command(),
-                                 pause_command(),          resume_command(),
-                                 cancel_command(),         retry_command(),
-                                 fork_command(),           checkpoint_list_command(),
-                                 prioritize_command(),     delete_command(),
-                                 metrics_export_command(), plot_command(),
-                                 predict_command(),        generate_command(),
-                                 local_run_command(),      local_export_command(),
-                                 local_check_command()};
+    std::vector<Command> list = {
+        submit_command(),     plan_command(),         list_command(),
+        queue_command(),      get_command(),          watch_command(),
+        wait_command(),       logs_command(),         explain_command(),
+        pause_command(),      resume_command(),       cancel_command(),
+        retry_command(),      fork_command(),         checkpoint_list_command(),
+        prioritize_command(), delete_command(),       metrics_export_command(),
+        plot_command(),       predict_command(),      generate_command(),
+        local_run_command(),  local_export_command(), local_check_command()};
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
-    list.push_back(device_list_command());
+    for (Command& c : device_commands()) list.push_back(std::move(c));
     list.push_back(daemon_status_command());
     list.push_back(server_backup_command());
     list.push_back(server_restore_command());

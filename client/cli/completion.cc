@@ -31,14 +31,15 @@ std::string option_words(const Command& command) {
   return joined(words);
 }
 
-/// What completes a command's first positional argument: "jobs", "models", "datasets", "files" or
-/// "".
+/// What completes a command's first positional argument: "jobs", "models", "datasets", "devices",
+/// "files" or "".
 std::string completed_with(const Command& command) {
   for (const OptionRow& row : rows_of(command)) {
     if (!row.positional) continue;
     if (row.names[0] == "JOB") return "jobs";
     if (row.names[0] == "MODEL") return "models";
     if (row.names[0] == "DATASET") return "datasets";
+    if (row.names[0] == "DEVICE") return "devices";
     if (row.names[0] == "SHELL") return "shells";
     return "files";
   }
@@ -110,6 +111,7 @@ std::string bash_script() {
     if (kind == "jobs") out += "  \"" + c.name + "\") _trainyard_names list ;;\n";
     if (kind == "models") out += "  \"" + c.name + "\") _trainyard_names model list ;;\n";
     if (kind == "datasets") out += "  \"" + c.name + "\") _trainyard_names dataset list ;;\n";
+    if (kind == "devices") out += "  \"" + c.name + "\") _trainyard_names device list ;;\n";
     if (kind == "shells") {
       out += "  \"" + c.name + "\") COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\")) ;;\n";
     }
@@ -161,6 +163,7 @@ std::string fish_script() {
     if (kind == "jobs") out += when + " -a '(trainyard list -o name 2>/dev/null)'\n";
     if (kind == "models") out += when + " -a '(trainyard model list -o name 2>/dev/null)'\n";
     if (kind == "datasets") out += when + " -a '(trainyard dataset list -o name 2>/dev/null)'\n";
+    if (kind == "devices") out += when + " -a '(trainyard device list -o name 2>/dev/null)'\n";
     if (kind == "shells") out += when + " -a 'bash zsh fish'\n";
     if (kind == "files") out += when + " -F\n";
   }

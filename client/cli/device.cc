@@ -1,40 +1,132 @@
-// trainyard device list: what jobs can run on.
+// trainyard device list, drain, resume: what jobs can run on.
+#include <cmath>
+#include <ctime>
+#include <memory>
+
 #include "client/cli/command.h"
+#include "client/cli/forecast_view.h"
+#include "client/cli/time_range.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
 namespace {
 
-Result<int> run_device(Session& session) {
+struct DrainOptions {
+  std::vector<std::string> names;
+  std::string reason;
+  bool pause = false;
+};
+
+/// "gpu-0" and "devices/gpu-0" mean the same.
+std::string full_device_name(const std::string& given) {
+  return given.starts_with("devices/") ? given : "devices/" + given;
+}
+
+std::string drained_text(const v1::Device& device, bool vacates) {
+  const int jobs = device.jobs_size();
+  if (jobs == 0) return " is drained; no job runs there";
+  const std::string count = std::to_string(jobs) + (jobs == 1 ? " job" : " jobs");
+  return " is drained; " + count +
+         (vacates ? " there will save a checkpoint and return to the queue"
+                  : std::string(" there ") + (jobs == 1 ? "goes" : "go") + " on");
+}
+
+Result<int> run_drain(Session& session, const DrainOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices());
+  for (const std::string& given : options.names) {
+    v1::DrainDeviceRequest request;
+    request.set_name(full_device_name(given));
+    request.set_reason(options.reason);
+    request.set_vacate(options.pause);
+    ASSIGN_OR_RETURN(const v1::Device device, server->drain_device(request));
+    session.show(device, [&] { return std::string(); }, {device.name()});
+    if (session.machine()) continue;
+    session.err().line(safe_text(client::short_name(device.name())) +
+                       drained_text(device, options.pause));
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+Result<int> run_resume(Session& session, const std::vector<std::string>& names) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  for (const std::string& given : names) {
+    ASSIGN_OR_RETURN(const v1::Device device, server->resume_device(full_device_name(given)));
+    session.show(device, [&] { return std::string(); }, {device.name()});
+    if (session.machine()) continue;
+    session.err().line(safe_text(client::short_name(device.name())) + " is no longer drained" +
+                       (device.reason().empty() ? "" : ". " + safe_text(device.reason())));
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+std::string health_text(const v1::Device& d) {
+  std::string text = v1::Device::Health_Name(d.health());
+  if (!d.reason().empty()) text += " (" + d.reason() + ")";
+  if (d.faults() > 0) {
+    text += ", its driver has reported " + std::to_string(d.faults()) +
+            (d.faults() == 1 ? " fault" : " faults");
+  }
+  return text;
+}
+
+/// "97 %, 64 C, 310 W of 700 W", as far as it is known.
+std::string load_text(const v1::Device& d) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (d.has_utilisation_percent()) add(std::to_string(d.utilisation_percent()) + " %");
+  if (d.has_temperature_celsius()) add(std::to_string(d.temperature_celsius()) + " C");
+  if (d.has_power_watts()) {
+    const auto watts = [](double w) { return std::to_string(std::lround(w)) + " W"; };
+    add(watts(d.power_watts()) +
+        (d.has_power_limit_watts() ? " of " + watts(d.power_limit_watts()) : ""));
+  }
+  return text;
+}
+
+/// "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)"
+std::string jobs_text(const v1::Device& d) {
+  std::string text;
+  for (const v1::DeviceUse& use : d.uses()) {
+    text += (text.empty() ? "" : ", ") + std::string(client::short_name(use.job()));
+    std::string more;
+    const auto add = [&](const std::string& part) { more += (more.empty() ? "" : ", ") + part; };
+    if (use.planned_bytes() > 0) add(human_bytes(use.planned_bytes()) + " planned");
+    if (use.measured_bytes() > 0) add(human_bytes(use.measured_bytes()) + " used");
+    if (use.has_end()) add("ends " + when(use.end(), std::time(nullptr)));
+    if (!more.empty()) text += " (" + more + ")";
+  }
+  return text;
+}
+
+Result<int> run_device(Session& session, bool forecasts) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices(forecasts));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) names.push_back(device.name());
   session.show(
       list,
       [&] {
+        if (forecasts) return render_device_forecasts(list, session.out().colour());
         Table table({{"NAME"},
                      {"KIND"},
                      {"MODEL"},
                      {"HEALTH"},
                      {"MEMORY", true},
                      {"USED", true},
+                     {"BY OTHERS", true},
+                     {"LOAD"},
                      {"SLOTS", true},
                      {"JOBS"}});
         for (const v1::Device& d : list.devices()) {
-          std::string jobs;
-          for (const std::string& job : d.jobs())
-            jobs += (jobs.empty() ? "" : " ") + std::string(client::short_name(job));
-          std::string health = v1::Device::Health_Name(d.health());
-          if (!d.reason().empty()) health += " (" + d.reason() + ")";
-          table.add(
-              {std::string(client::short_name(d.name())), v1::Device::Kind_Name(d.kind()),
-               d.model(),
-               Cell(health, d.health() == v1::Device::HEALTHY ? Style::kGood : Style::kNotice),
-               d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
-               d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
-               std::to_string(d.slots()), jobs});
+          table.add({std::string(client::short_name(d.name())), v1::Device::Kind_Name(d.kind()),
+                     d.model(),
+                     Cell(health_text(d),
+                          d.health() == v1::Device::HEALTHY ? Style::kGood : Style::kNotice),
+                     d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
+                     d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
+                     d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "", load_text(d),
+                     std::to_string(d.slots()), jobs_text(d)});
         }
         return table.render(session.out().colour()) +
                (list.note().empty() ? "" : safe_text(list.note()) + "\n");
@@ -45,13 +137,45 @@ Result<int> run_device(Session& session) {
 
 }  // namespace
 
-Command device_list_command() {
-  return {"device list",
-          "List devices, their memory and the jobs on them",
-          {"trainyard device list", "trainyard device list -o json"},
-          "",
-          [](OptionSet&) {},
-          run_device};
+std::vector<Command> device_commands() {
+  auto drain = std::make_shared<DrainOptions>();
+  auto resumed = std::make_shared<std::vector<std::string>>();
+  auto forecasts = std::make_shared<bool>(false);
+  return {
+      {"device list",
+       "List devices, their memory and the jobs on them",
+       {"trainyard device list", "trainyard device list --forecasts",
+        "trainyard device list -o json"},
+       "",
+       [forecasts](OptionSet& options) {
+         options.flag("--forecasts", *forecasts,
+                      "show what forecasts of jobs rest on, and how far they were off");
+       },
+       [forecasts](Session& session) { return run_device(session, *forecasts); }},
+      {"device drain",
+       "Start nothing more on devices until they are resumed",
+       {"trainyard device drain gpu-0 --reason 'a new fan on Friday'",
+        "trainyard device drain gpu-0 gpu-1 --pause"},
+       "Jobs that run there go on, or with --pause save a checkpoint and return to the queue, from "
+       "where they may start\non another device. A drain survives restarts of the server; jobs "
+       "that "
+       "wait for the device say so. Safe to repeat.",
+       [drain](OptionSet& options) {
+         options.positionals("DEVICE", drain->names,
+                             "the devices' names, as 'device list' has them");
+         options.text("--reason", "TEXT", drain->reason, "why, for everyone who looks");
+         options.flag("--pause", drain->pause, "send the jobs on it back to the queue");
+       },
+       [drain](Session& session) { return run_drain(session, *drain); }},
+      {"device resume",
+       "Let jobs start on drained devices again",
+       {"trainyard device resume gpu-0"},
+       "",
+       [resumed](OptionSet& options) {
+         options.positionals("DEVICE", *resumed, "the devices' names, as 'device list' has them");
+       },
+       [resumed](Session& session) { return run_resume(session, *resumed); }},
+  };
 }
 
 }  // namespace trainyard::cli

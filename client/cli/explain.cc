@@ -1,9 +1,11 @@
 // trainyard explain: what became of a job and why, in sentences.
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
 #include "client/cli/explanation.h"
+#include "client/cli/time_range.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 
@@ -40,6 +42,22 @@ std::string to_json(const Explanation& e, const v1::Job& job) {
       .dump();
 }
 
+/// " It is number 3 in the queue, and expected to start in 5 min and to end in 20 min." Empty if
+/// the server does not say.
+std::string queue_text(client::Client& server, const v1::Job& job) {
+  v1::ListQueueRequest request;
+  request.set_name(job.name());
+  const Result<v1::ListQueueResponse> queue = server.list_queue(request);
+  if (!queue.ok() || queue->jobs_size() == 0 || queue->jobs(0).position() == 0) return "";
+  const v1::QueuedJob& queued = queue->jobs(0);
+  const int64_t now_s = std::time(nullptr);
+  std::string text = " It is number " + std::to_string(queued.position()) + " of " +
+                     std::to_string(queue->waiting()) + " in the queue";
+  if (queued.has_start()) text += ", and expected to start " + when(queued.start(), now_s);
+  if (queued.has_end()) text += " and to end " + when(queued.end(), now_s);
+  return text + ".";
+}
+
 Result<int> run_explain(Session& session, const std::string& text) {
   ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -51,7 +69,8 @@ Result<int> run_explain(Session& session, const std::string& text) {
                                                             return true;
                                                           }));
   if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
-  const Explanation explanation = explainer.explain(job);
+  Explanation explanation = explainer.explain(job);
+  if (job.state() == v1::QUEUED) explanation.now += queue_text(*server, job);
   if (session.format() == Format::kName) {
     session.out().line(job.name());
   } else if (session.machine()) {

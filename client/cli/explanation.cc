@@ -39,6 +39,13 @@ constexpr Remedy kOfFailures[] = {
      "Its steps stood still again and again: look at the server's disk and at the device "
      "('trainyard device list'). If steps of this job may rightly take so long, the server's "
      "stall_timeout_seconds is too short."},
+    {"DEPENDENCY_FAILED",
+     "'trainyard explain' of that job says why. Once it has been retried with success, submit this "
+     "one again, with the new job in 'after'."},
+    {"TIME_LIMIT",
+     "'trainyard retry NAME' goes on from its checkpoint, with the same time again; 'trainyard "
+     "fork "
+     "NAME --set resources.time_limit_seconds=SECONDS' with another limit."},
     {"WORKER_PROTOCOL",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME'."},
     {"INTERNAL",
@@ -47,8 +54,12 @@ constexpr Remedy kOfFailures[] = {
 };
 constexpr Remedy kOfWaiting[] = {
     {"WAITING_FOR_DEVICE",
-     "'trainyard list --state running' shows what runs; 'trainyard prioritize NAME --priority 10' "
-     "gives it an earlier place."},
+     "'trainyard queue' shows what is before it, 'trainyard device list' what runs; 'trainyard "
+     "prioritize NAME --priority 10' gives it an earlier place."},
+    {"WAITING_FOR_MEMORY",
+     "End the processes that hold the device's memory; the job starts by itself within some "
+     "seconds. 'trainyard device list' shows how much they hold."},
+    {"WAITING_FOR_JOB", "It starts by itself once that job has ended as it asks."},
     {"NO_DEVICE",
      "'trainyard device list' says why no device can be used. With 'resources: {device: cpu}' the "
      "job would run on the CPU."},
@@ -157,7 +168,11 @@ std::vector<std::string> to_do_of(const v1::Job& job) {
                           "NAME' has more.",
                     name)};
     case v1::CANCELLED:
-      return {named("'trainyard retry NAME' goes on where it was cancelled, as a new job.", name)};
+      text = remedy_for(job.reason(), kOfFailures);
+      return {named(text != nullptr
+                        ? text
+                        : "'trainyard retry NAME' goes on where it was cancelled, as a new job.",
+                    name)};
     case v1::PAUSED:
       return {named("'trainyard resume NAME' puts it back into the queue.", name)};
     default:

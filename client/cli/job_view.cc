@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "client/cli/forecast_view.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
@@ -165,6 +166,8 @@ std::string metric_summary(const google::protobuf::Map<std::string, double>& met
   return out;
 }
 
+std::string owner_text(const v1::Job& job) { return job.owner().empty() ? "unknown" : job.owner(); }
+
 std::string progress_summary(const v1::Job& job) {
   const v1::Progress& p = job.progress();
   const int64_t total = p.steps_total() > 0 ? p.steps_total() : job.plan().steps_total();
@@ -202,7 +205,21 @@ std::string render_job(const v1::Job& job, bool colour) {
     }
     fields.emplace_back("began", text);
   }
+  fields.emplace_back("owner", owner_text(job));
   if (job.priority() != 0) fields.emplace_back("priority", std::to_string(job.priority()));
+  if (job.spec().after_size() > 0) {
+    std::string text;
+    for (const v1::JobDependency& d : job.spec().after()) {
+      text += (text.empty() ? "" : ", ") + std::string(short_name(d.job())) +
+              (d.on() == v1::JobDependency::ANY ? " (whatever it ends as)" : "");
+    }
+    fields.emplace_back("after", text);
+  }
+  if (job.spec().resources().has_time_limit_seconds()) {
+    const auto limit_s = static_cast<double>(job.spec().resources().time_limit_seconds());
+    fields.emplace_back("time limit", human_duration(limit_s) + ", of which it has trained " +
+                                          human_duration(job.run_seconds()));
+  }
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {
@@ -216,6 +233,7 @@ std::string render_job(const v1::Job& job, bool colour) {
       text += ", " + human_number(p.samples_per_second(), true) + " samples/s";
     fields.emplace_back("progress", text);
   }
+  fields.emplace_back("remaining", remaining_text(p));
   if (job.checkpoint_step() > 0)
     fields.emplace_back("checkpoint", "step " + grouped(job.checkpoint_step()));
   fields.emplace_back("submitted", local_time(job.create_time()));

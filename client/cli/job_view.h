@@ -24,6 +24,8 @@ Style state_style(v1::JobState state);
 int exit_code_of_job(v1::JobState state);
 /// "val/accuracy 0.983, val/loss 0.0612": the most important metrics, at most three.
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics);
+/// Who owns the job: "unknown" for jobs from before there were owners.
+std::string owner_text(const v1::Job& job);
 std::string progress_summary(const v1::Job& job);
 /// Labels down and predictions across, or the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);

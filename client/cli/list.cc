@@ -10,8 +10,11 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr const char* kMe = "me";
+
 struct ListOptions {
   std::vector<std::string> states;
+  std::string owner;
   int64_t limit = 50;
 };
 
@@ -25,13 +28,21 @@ Result<v1::JobState> parse_state(const std::string& text) {
                      "succeeded, failed or cancelled");
 }
 
+/// Whether there is more than one owner to tell apart.
+bool owners_differ(const v1::ListJobsResponse& jobs) {
+  return std::ranges::any_of(
+      jobs.jobs(), [&](const v1::Job& job) { return job.owner() != jobs.jobs(0).owner(); });
+}
+
 std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
+  const bool owners = wide || owners_differ(jobs);
   std::vector<Column> columns = {{"NAME"},    {"STATE"},     {"DONE", true},
                                  {"METRICS"}, {"AGE", true}, {"REASON"}};
   if (wide) {
     columns.insert(columns.end() - 1,
                    {{"DEVICE"}, {"DATASET"}, {"PRIORITY", true}, {"ATTEMPT", true}});
   }
+  if (owners) columns.insert(columns.begin() + 1, {"OWNER"});
   Table table(columns);
   for (const v1::Job& job : jobs.jobs()) {
     std::string why = job.message().empty() ? job.reason() : job.message();
@@ -49,6 +60,7 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
                     std::string(client::short_name(job.spec().dataset().name())),
                     std::to_string(job.priority()), std::to_string(job.attempt())});
     }
+    if (owners) cells.insert(cells.begin() + 1, owner_text(job));
     table.add(std::move(cells));
   }
   return table.render(colour);
@@ -59,6 +71,11 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   for (const std::string& text : options.states) {
     ASSIGN_OR_RETURN(const v1::JobState state, parse_state(text));
     request.add_states(state);
+  }
+  if (options.owner == kMe) {
+    request.set_mine(true);
+  } else {
+    request.set_owner(options.owner);
   }
   if (options.limit < 1) return usage_error("--limit: expected at least 1");
   ASSIGN_OR_RETURN(client::Client * server, session.client());
@@ -86,8 +103,9 @@ Result<int> run_list(Session& session, const ListOptions& options) {
       },
       names);
   if (empty)
-    session.hint(options.states.empty() ? "No jobs yet. 'trainyard submit SPEC' creates one."
-                                        : "No matching jobs.");
+    session.hint(options.states.empty() && options.owner.empty()
+                     ? "No jobs yet. 'trainyard submit SPEC' creates one."
+                     : "No matching jobs.");
   if (more) session.hint("There are more; raise --limit to see them.");
   return static_cast<int>(client::kExitOk);
 }
@@ -96,18 +114,21 @@ Result<int> run_list(Session& session, const ListOptions& options) {
 
 Command list_command() {
   auto o = std::make_shared<ListOptions>();
-  return {
-      "list",
-      "List jobs, newest first, and what they are waiting for",
-      {"trainyard list", "trainyard list --state running --state queued", "trainyard list -o name"},
-      "",
-      [o](OptionSet& options) {
-        options.texts(
-            "--state", "STATE", o->states, "only jobs in this state; may be given several times",
-            {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
-        options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
-      },
-      [o](Session& session) { return run_list(session, *o); }};
+  return {"list",
+          "List jobs, newest first, and what they are waiting for",
+          {"trainyard list", "trainyard list --state running --state queued",
+           "trainyard list --owner me", "trainyard list -o name"},
+          "",
+          [o](OptionSet& options) {
+            options.texts(
+                "--state", "STATE", o->states,
+                "only jobs in this state; may be given several times",
+                {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
+            options.text("--owner", "NAME", o->owner,
+                         "only jobs of this owner; me: your own, as the server knows you");
+            options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
+          },
+          [o](Session& session) { return run_list(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -158,6 +158,13 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary.path()));
+  if (spec.file.after_size() > 0) {
+    return field_error("FIELD_UNSUPPORTED", "after",
+                       "a run in this process waits for no job; remove it, or submit the spec");
+  }
+  if (spec.file.resources().has_time_limit_seconds()) {
+    session.hint("resources.time_limit_seconds holds on a server; this run has no limit.");
+  }
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "local run"));
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    pick_devices(spec.file.resources(), options.device));

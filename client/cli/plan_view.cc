@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "client/cli/forecast_view.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
 #include "client/cli/shorten.h"
@@ -282,8 +283,9 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
 }  // namespace
 
 std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options) {
+  const std::string forecasts = render_forecasts(plan.run(), options.colour);
   return LayerTable(plan, options).render() + "\n" + memory_table(plan, options) + "\n" +
-         fields(plan, options.colour);
+         fields(plan, options.colour) + (forecasts.empty() ? "" : "\n" + forecasts);
 }
 
 }  // namespace trainyard::cli

@@ -278,6 +278,10 @@ Result<v1::Job> Client::fork_job(const v1::ForkJobRequest& request) {
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ForkJob, request,
                               safe ? Retry::kUnavailable : Retry::kNever);
 }
+Result<v1::ListQueueResponse> Client::list_queue(const v1::ListQueueRequest& request) {
+  return impl_->call<v1::ListQueueResponse>(*impl_->jobs, &v1::JobService::Stub::ListQueue, request,
+                                            Retry::kUnavailable);
+}
 Result<v1::ListCheckpointsResponse> Client::list_checkpoints(const std::string& name) {
   v1::ListCheckpointsRequest request;
   request.set_name(name);
@@ -464,9 +468,22 @@ Result<v1::ServerInfo> Client::get_server_info() {
   return impl_->call<v1::ServerInfo>(*impl_->system, &v1::SystemService::Stub::GetServerInfo,
                                      v1::GetServerInfoRequest(), Retry::kUnavailable);
 }
-Result<v1::ListDevicesResponse> Client::list_devices() {
+Result<v1::ListDevicesResponse> Client::list_devices(bool forecasts) {
+  v1::ListDevicesRequest request;
+  request.set_forecasts(forecasts);
   return impl_->call<v1::ListDevicesResponse>(*impl_->system, &v1::SystemService::Stub::ListDevices,
-                                              v1::ListDevicesRequest(), Retry::kUnavailable);
+                                              request, Retry::kUnavailable);
+}
+
+Result<v1::Device> Client::drain_device(const v1::DrainDeviceRequest& request) {
+  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::DrainDevice, request,
+                                 Retry::kUntilDeadline);  // idempotent
+}
+Result<v1::Device> Client::resume_device(const std::string& name) {
+  v1::ResumeDeviceRequest request;
+  request.set_name(name);
+  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::ResumeDevice, request,
+                                 Retry::kUntilDeadline);  // idempotent
 }
 
 Result<v1::CollectGarbageResponse> Client::collect_garbage(

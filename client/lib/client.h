@@ -54,6 +54,7 @@ class Client {
   Result<v1::Job> resume_job(const std::string& name);
   Result<v1::Job> retry_job(const v1::RetryJobRequest& request);
   Result<v1::Job> fork_job(const v1::ForkJobRequest& request);
+  Result<v1::ListQueueResponse> list_queue(const v1::ListQueueRequest& request);
   Result<v1::ListCheckpointsResponse> list_checkpoints(const std::string& name);
   Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);
@@ -87,7 +88,9 @@ class Client {
   Result<v1::EvaluateResponse> evaluate(const v1::EvaluateRequest& request);
 
   Result<v1::ServerInfo> get_server_info();
-  Result<v1::ListDevicesResponse> list_devices();
+  Result<v1::ListDevicesResponse> list_devices(bool forecasts = false);
+  Result<v1::Device> drain_device(const v1::DrainDeviceRequest& request);
+  Result<v1::Device> resume_device(const std::string& name);
   /// Its deadline is an hour.
   Result<v1::CollectGarbageResponse> collect_garbage(const v1::CollectGarbageRequest& request);
   /// One Backup stream, to its end; `on_message` ends it by an error. client/lib/backup.h writes

@@ -40,6 +40,7 @@ v1::JobSpec SpecFile::job_spec() const {
   if (file.has_resources()) *spec.mutable_resources() = file.resources();
   spec.set_priority(file.priority());
   *spec.mutable_labels() = file.labels();
+  *spec.mutable_after() = file.after();
   return spec;
 }
 

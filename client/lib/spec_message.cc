@@ -291,6 +291,15 @@ class Reader {
     if (value.kind == SpecValue::Kind::kScalar && !messages) {  // kernel_shape: 5
       return read_scalar(value, path, field, message);
     }
+    const Field* alone = messages ? field_alone(*field.message_type()) : nullptr;
+    const auto read_alone = [&](const SpecValue& item, const std::string& item_path) {
+      const size_t problems = problems_.size();
+      read_scalar(item, item_path, *alone, *message.GetReflection()->AddMessage(&message, &field));
+      if (problems_.size() > problems) message.GetReflection()->RemoveLast(&message, &field);
+    };
+    if (value.kind == SpecValue::Kind::kScalar && alone != nullptr) {  // after: digits-1
+      return read_alone(value, path);
+    }
     if (value.kind != SpecValue::Kind::kSequence) {
       return add(
           value.at, kType, path,
@@ -302,6 +311,10 @@ class Reader {
       const std::string item_path = path + "[" + std::to_string(i) + "]";
       if (!messages) {
         read_scalar(item, item_path, field, message);
+        continue;
+      }
+      if (item.kind == SpecValue::Kind::kScalar && alone != nullptr) {  // after: [digits-1]
+        read_alone(item, item_path);
         continue;
       }
       pb::Message& sub = *message.GetReflection()->AddMessage(&message, &field);

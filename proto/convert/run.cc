@@ -56,6 +56,13 @@ v1::Recipe::Precision to_proto(Precision precision) {
   return v1::Recipe::PRECISION_UNSPECIFIED;
 }
 
+Precision to_engine(v1::Recipe::Precision precision) {
+  for (const Precision p : {Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    if (to_proto(p) == precision) return p;
+  }
+  return Precision::kFp32;
+}
+
 v1::RunPlan to_proto(const RunPlan& plan) {
   v1::RunPlan out;
   out.set_parameter_count(plan.parameter_count);
@@ -81,6 +88,21 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   memory->set_input_bytes(plan.memory.input_bytes);
   memory->set_workspace_bytes(plan.memory.workspace_bytes);
   memory->set_dataset_bytes(plan.dataset_bytes);
+  return out;
+}
+
+v1::RunTimes to_proto(const RunTimes& times) {
+  v1::RunTimes out;
+  out.set_steps(times.steps);
+  out.set_step_seconds(times.step_seconds);
+  out.set_step_seconds_low(times.step_seconds_low);
+  out.set_step_seconds_high(times.step_seconds_high);
+  out.set_steps_seconds(times.steps_seconds);
+  out.set_evaluations(times.evaluations);
+  out.set_evaluations_seconds(times.evaluations_seconds);
+  out.set_checkpoints(times.checkpoints);
+  out.set_checkpoints_seconds(times.checkpoints_seconds);
+  out.set_data_wait_seconds(times.data_wait_seconds);
   return out;
 }
 

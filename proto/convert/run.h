@@ -18,6 +18,8 @@ namespace trainyard {
 
 v1::Recipe::Precision to_proto(Precision precision);
 v1::Recipe::Recompute to_proto(Recompute recompute);
+/// FP32 of one that is not known.
+Precision to_engine(v1::Recipe::Precision precision);
 v1::RunPlan to_proto(const RunPlan& plan);
 v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 
@@ -31,6 +33,8 @@ v1::JobPlan to_proto(const JobPlan& plan);
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 /// Sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
+
+v1::RunTimes to_proto(const RunTimes& times);
 
 /// Points as columns, one series per key in order of first appearance. Values that are not finite
 /// are marked, never sent as numbers.

@@ -67,6 +67,12 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
     violations.add("FIELD_OUT_OF_RANGE", "resources.threads",
                    std::to_string(resources.threads()) + " is out of range, expected 1..256");
   }
+  if (resources.has_time_limit_seconds() &&
+      (resources.time_limit_seconds() < 1 || resources.time_limit_seconds() > kTimeLimitMax)) {
+    violations.add("FIELD_OUT_OF_RANGE", "resources.time_limit_seconds",
+                   std::to_string(resources.time_limit_seconds()) +
+                       " is out of range, expected 1.." + std::to_string(kTimeLimitMax));
+  }
   check_gpus(resources, out.recipe, violations);
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",

@@ -51,6 +51,27 @@ Setting int_setting(std::string name, std::string help, int Config::*member, int
   return {name, std::move(help), false, assign};
 }
 
+/// The shortest text that is read as the same number.
+std::string shortest(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+Setting price_setting(const char* name, const char* help, double Config::*member) {
+  auto assign = [name, member](Config& c, std::string_view text) -> Status {
+    constexpr double kMax = 1e6;
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [behind, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || behind != end || !(value >= 0 && value <= kMax)) {
+      return refuse(name, text, "a number from 0 to 1000000");
+    }
+    c.*member = value;
+    return {};
+  };
+  return {name, help, false, assign};
+}
+
 Status assign_ingest_root(Config& c, std::string_view text) {
   std::error_code ec;
   const std::filesystem::path root = std::filesystem::path(text).lexically_normal();
@@ -76,6 +97,12 @@ Status assign_insecure(Config& c, std::string_view text) {
 Status assign_time_algorithms(Config& c, std::string_view text) {
   if (text != "true" && text != "false") return refuse("time_algorithms", text, "true or false");
   c.time_algorithms = text == "true";
+  return {};
+}
+
+Status assign_preemption(Config& c, std::string_view text) {
+  if (text != "off" && text != "priority") return refuse("preemption", text, "off or priority");
+  c.preemption = text == "priority";
   return {};
 }
 
@@ -141,14 +168,36 @@ const std::vector<Setting>& settings() {
                    "File (mode 0600) with the bearer token that TCP clients must send",
                    &Config::token_file),
       {"insecure", "Allow a TCP listener without TLS and a token", true, assign_insecure},
-      int_setting("cpu_slots", "Jobs at a time on the CPU", &Config::cpu_slots, 1, 64),
-      int_setting("gpu_slots", "Jobs at a time on each GPU", &Config::gpu_slots, 1, 64),
+      int_setting("cpu_slots",
+                  "Jobs at a time on the CPU, as far as its cores and memory allow; 0: as many as "
+                  "cores",
+                  &Config::cpu_slots, 0, 64),
+      int_setting("gpu_slots",
+                  "Jobs at a time on each GPU, as far as its memory allows; 0: up to 8",
+                  &Config::gpu_slots, 0, 64),
       int_setting("threads_per_job",
-                  "CPU threads of a job that does not set them; 0: cores / cpu_slots",
+                  "CPU threads of a job that does not set them; 0: cores / cpu_slots, or all cores",
                   &Config::threads_per_job, 0, 256),
+      {"preemption", "Whether running jobs make room for those of higher priority: off or priority",
+       false, assign_preemption},
+      int_setting("preempt_after_seconds",
+                  "How long a job runs at least before it makes room for another",
+                  &Config::preempt_after_seconds, 0, 604'800),
+      int_setting("fair_share_half_life_hours",
+                  "Time after which an owner's use of devices counts half; 0: only priority and "
+                  "order of submission count",
+                  &Config::fair_share_half_life_hours, 0, 8760),
       {"time_algorithms",
        "Time the GPU libraries' algorithms once and keep the fastest: true or false", false,
        assign_time_algorithms},
+      price_setting("cpu_price_per_hour", "Price of an hour of the CPU, for forecasts; 0: none",
+                    &Config::cpu_price_per_hour),
+      price_setting("gpu_price_per_hour", "Price of an hour of one GPU, for forecasts; 0: none",
+                    &Config::gpu_price_per_hour),
+      int_setting("measure_after_seconds",
+                  "Time without a job after which rates of devices are measured, for forecasts; "
+                  "-1: never",
+                  &Config::measure_after_seconds, -1, 86'400),
       bytes_setting("cpu_memory_bytes_max",
                     "Memory that a job on the CPU may plan with; default: all of the machine's",
                     &Config::cpu_memory_bytes_max),
@@ -285,10 +334,12 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
     }
   }
   if (config.worker.empty()) config.worker = program.parent_path() / "trainyard-worker";
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (config.threads_per_job == 0) {
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    config.threads_per_job = std::max(1, cores / config.cpu_slots);
+    config.threads_per_job = std::max(1, cores / std::max(1, config.cpu_slots));
   }
+  if (config.cpu_slots == 0) config.cpu_slots = cores;
+  if (config.gpu_slots == 0) config.gpu_slots = kGpuSlots;
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return conflict("tls_certificate and tls_key belong together; only one is set");
   }
@@ -322,7 +373,13 @@ std::string describe_config(const Config& c) {
          line("cpu_slots", std::to_string(c.cpu_slots)) +
          line("gpu_slots", std::to_string(c.gpu_slots)) +
          line("threads_per_job", std::to_string(c.threads_per_job)) +
+         line("preemption", c.preemption ? "priority" : "off") +
+         line("preempt_after_seconds", std::to_string(c.preempt_after_seconds)) +
+         line("fair_share_half_life_hours", std::to_string(c.fair_share_half_life_hours)) +
          line("time_algorithms", c.time_algorithms ? "true" : "false") +
+         line("cpu_price_per_hour", shortest(c.cpu_price_per_hour)) +
+         line("gpu_price_per_hour", shortest(c.gpu_price_per_hour)) +
+         line("measure_after_seconds", std::to_string(c.measure_after_seconds)) +
          line("cpu_memory_bytes_max",
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) + line("worker", c.worker) +

@@ -16,6 +16,10 @@
 
 namespace trainyard::server {
 
+/// Jobs on one GPU, where memory has room for more: each computes in turn, and the more there are
+/// the less each gets of it.
+inline constexpr int kGpuSlots = 8;
+
 struct Config {
   std::filesystem::path state_dir;
   std::filesystem::path socket;  // default <state_dir>/trainyard.sock
@@ -24,11 +28,20 @@ struct Config {
   std::filesystem::path tls_key;
   std::filesystem::path token_file;
   bool insecure = false;
-  int cpu_slots = 1;        // jobs at a time on the CPU
-  int gpu_slots = 1;        // jobs at a time on each GPU
-  int threads_per_job = 0;  // CPU threads of one job; 0: the cores divided by cpu_slots
+  int cpu_slots = 0;  // jobs at a time on the CPU, at most; 0: as many as cores
+  int gpu_slots = 0;  // jobs at a time on each GPU, at most; 0: kGpuSlots
+  // CPU threads of one job; 0: the cores divided by cpu_slots if that is set, else all of them
+  int threads_per_job = 0;
+  bool preemption = false;          // by priority
+  int preempt_after_seconds = 600;  // that a job has run at least before it is stopped for another
+  int fair_share_half_life_hours = 0;  // of what owners have used; 0: their shares do not matter
   bool time_algorithms =
       true;  // of GPU libraries, once for each problem; false: the first proposed
+  double cpu_price_per_hour = 0;  // for forecasts, of the CPU and of one GPU, in one currency;
+  double gpu_price_per_hour = 0;  // 0: none is set
+  // Without a job, before rates of devices are measured; -1: they never are, and nothing is
+  // forecast.
+  int measure_after_seconds = 10;
   int64_t cpu_memory_bytes_max = 0;  // of one job on the CPU; 0: the machine's memory
   std::string log_level = "info";
   std::filesystem::path worker;  // default: trainyard-worker beside trainyardd

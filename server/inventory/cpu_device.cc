@@ -3,10 +3,14 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "src/base/files.h"
 
@@ -14,6 +18,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kProcFileBytesMax = 16 << 20;
+/// Of a training worker besides its plan: its program, libraries, stacks, and batches on their way.
+constexpr int64_t kCpuProcessBytes = int64_t{64} << 20;
 
 std::string_view trim(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\n");
@@ -54,6 +60,25 @@ std::optional<int64_t> read_integer(const char* path) {
   return text.ok() ? to_integer(*text) : std::nullopt;
 }
 
+// Of a group's memory, what the kernel gives back when it is asked for: files that it has read.
+int64_t reclaimable_bytes() {
+  int64_t bytes = 0;
+  for (const auto& [path, keys] :
+       {std::pair("/sys/fs/cgroup/memory.stat", std::array{"inactive_file", "active_file"}),
+        std::pair("/sys/fs/cgroup/memory/memory.stat",
+                  std::array{"total_inactive_file", "total_active_file"})}) {
+    const Result<std::string> text = read_file(path, kProcFileBytesMax);
+    if (!text.ok()) continue;
+    std::istringstream lines(*text);
+    std::string key;
+    for (int64_t value = 0; lines >> key >> value;) {
+      if (key == keys[0] || key == keys[1]) bytes += value;
+    }
+    return bytes;
+  }
+  return bytes;
+}
+
 // A container sees the host's memory in meminfo, but its own limit applies. Version 2, then 1.
 void apply_cgroup_limit(Device& device) {
   std::optional<int64_t> limit = read_integer("/sys/fs/cgroup/memory.max");
@@ -64,7 +89,9 @@ void apply_cgroup_limit(Device& device) {
   }
   if (!limit || *limit <= 0 || *limit >= device.memory_bytes) return;
   device.memory_bytes = *limit;
-  if (used) device.memory_used_bytes = std::min(*used, *limit);
+  if (used) {
+    device.memory_used_bytes = std::clamp<int64_t>(*used - reclaimable_bytes(), 0, *limit);
+  }
 }
 
 }  // namespace
@@ -75,6 +102,7 @@ Device read_cpu_device(const InventoryOptions& options) {
   device.kind = DeviceKind::kCpu;
   device.slots = options.cpu_slots;
   device.cores = count_cores();
+  device.overhead_bytes = kCpuProcessBytes;
   device.model = "CPU";
   if (const Result<std::string> info = read_file(options.cpuinfo, kProcFileBytesMax); info.ok()) {
     const std::string_view model = find_value(*info, "model name");

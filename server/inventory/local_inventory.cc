@@ -74,6 +74,10 @@ class LocalInventory final : public Inventory {
     device.uuid = std::move(gpu.uuid);
     device.memory_bytes = gpu.memory_bytes;
     device.memory_used_bytes = gpu.memory_used_bytes;
+    device.utilisation_percent = gpu.utilisation_percent;
+    device.temperature_celsius = gpu.temperature_celsius;
+    device.power_watts = gpu.power_watts;
+    device.power_limit_watts = gpu.power_limit_watts;
     device.slots = options_.gpu_slots;
     if (!gpu.error.empty()) {
       device.health = DeviceHealth::kUnknown;

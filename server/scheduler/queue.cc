@@ -1,31 +1,63 @@
 #include "server/scheduler/queue.h"
 
+#include <bit>
 #include <limits>
 
 namespace trainyard::server {
+namespace {
+
+double gpu_us_of(const WaitingJob& job) {
+  return static_cast<double>(job.on_gpu.rest.likely_us) * job.asked.gpus;
+}
+
+}  // namespace
+
+// The highest bits: three below the leading one.
+int64_t Queue::bucket_of(int64_t bytes) {
+  if (bytes < 8) return 0;
+  const int shift = 60 - std::countl_zero(static_cast<uint64_t>(bytes));
+  return int64_t{shift} * 16 + (bytes >> shift);
+}
 
 void Queue::put(WaitingJob job) {
   remove(job.uid);
-  const auto line = lines_.try_emplace(job.asked).first;
-  const auto place = line->second.insert(std::move(job)).first;
-  places_.emplace(place->uid, Place{line, place});
-  if (place->retry_time_us > 0) retries_.emplace(place->retry_time_us, place->order);
+  const Class of{job.owner, job.asked, bucket_of(job.on_cpu.bytes), bucket_of(job.on_gpu.bytes)};
+  const auto line = lines_.try_emplace(of).first;
+  if (line->second.id == 0) line->second.id = ++last_line_;
+  auto owned = std::make_unique<const WaitingJob>(std::move(job));
+  line->second.jobs.insert(owned.get());
+  line->second.gpu_us += gpu_us_of(*owned);
+  if (owned->retry_time_us > 0) retries_.emplace(owned->retry_time_us, owned->order);
+  const std::string_view uid = owned->uid;
+  places_.emplace(uid, Place{line, std::move(owned)});
 }
 
 void Queue::remove(std::string_view uid) {
   const auto found = places_.find(uid);
   if (found == places_.end()) return;
-  const auto [line, job] = found->second;
-  retries_.erase({job->retry_time_us, job->order});
+  const Place place = std::move(found->second);  // `uid` may be the job's own
   places_.erase(found);
-  line->second.erase(job);
-  if (line->second.empty()) lines_.erase(line);
+  retries_.erase({place.job->retry_time_us, place.job->order});
+  Line& line = place.line->second;
+  line.gpu_us -= gpu_us_of(*place.job);
+  line.jobs.erase(place.job.get());
+  if (line.jobs.empty()) lines_.erase(place.line);
 }
 
 void Queue::clear() {
-  places_.clear();  // refers to the lines
   lines_.clear();
+  places_.clear();
   retries_.clear();
+}
+
+const WaitingJob* Queue::find(std::string_view uid) const {
+  const auto found = places_.find(uid);
+  return found == places_.end() ? nullptr : found->second.job.get();
+}
+
+int64_t Queue::line_of(std::string_view uid) const {
+  const auto found = places_.find(uid);
+  return found == places_.end() ? 0 : found->second.line->second.id;
 }
 
 std::optional<int64_t> Queue::next_retry_us(int64_t now_us) const {

@@ -1,14 +1,17 @@
 // server/scheduler/queue.h: the jobs that wait, in the order in which they may start.
 //
 // An index of what the store has, kept up to date change by change, so that a look at a long queue
-// costs no more than at a short one. Jobs that ask for the same stand in one line: there are few
-// lines, however many jobs.
+// costs no more than at a short one. Jobs of one owner that ask for the same, their bytes rounded,
+// stand in one line: there are few lines, however many jobs.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -21,11 +24,21 @@ class Queue {
  public:
   /// Higher priority first, then in order of submission.
   struct Before {
-    bool operator()(const WaitingJob& a, const WaitingJob& b) const {
-      return a.priority != b.priority ? a.priority > b.priority : a.order < b.order;
+    bool operator()(const WaitingJob* a, const WaitingJob* b) const {
+      return a->priority != b->priority ? a->priority > b->priority : a->order < b->order;
     }
   };
-  using Line = std::set<WaitingJob, Before>;
+  struct Class {
+    std::string owner;
+    DeviceRequest asked;
+    int64_t cpu_bucket = 0, gpu_bucket = 0;  // of the bytes that it needs: bucket_of()
+    auto operator<=>(const Class&) const = default;
+  };
+  struct Line {
+    int64_t id = 0;  // never used again
+    std::set<const WaitingJob*, Before> jobs;
+    double gpu_us = 0;  // of all of them on a GPU, times their GPUs, as far as it is known
+  };
 
   Queue() = default;
   Queue(const Queue&) = delete;
@@ -35,23 +48,35 @@ class Queue {
   void put(WaitingJob job);
   /// Nothing happens if it does not wait.
   void remove(std::string_view uid);
-
   void clear();
 
   bool empty() const { return places_.empty(); }
+  size_t size() const { return places_.size(); }
+  /// Null if it does not wait.
+  const WaitingJob* find(std::string_view uid) const;
+  /// 0 if it does not wait.
+  int64_t line_of(std::string_view uid) const;
   /// Lines are not empty.
-  const std::map<DeviceRequest, Line>& lines() const { return lines_; }
+  const std::map<Class, Line>& lines() const { return lines_; }
+  /// The newest line that there has been.
+  int64_t last_line() const { return last_line_; }
   /// When the first of the pauses after `now_us` ends (is_resting).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
+  /// Jobs whose bytes differ by less than a seventh or so are looked at alike.
+  static int64_t bucket_of(int64_t bytes);
+  /// The least bytes in the bucket.
+  static int64_t floor_of(int64_t bucket) { return (bucket % 16) << (bucket / 16); }
+
  private:
   struct Place {
-    std::map<DeviceRequest, Line>::iterator line;
-    Line::iterator job;
+    std::map<Class, Line>::iterator line;
+    std::unique_ptr<const WaitingJob> job;
   };
-  std::map<DeviceRequest, Line> lines_;
-  std::unordered_map<std::string_view, Place> places_;  // by uid, which the line owns
+  std::map<Class, Line> lines_;
+  std::unordered_map<std::string_view, Place> places_;  // by uid, which the job owns
   std::set<std::pair<int64_t, int64_t>> retries_;  // retry_time_us, order; of those that have one
+  int64_t last_line_ = 0;
 };
 
 }  // namespace trainyard::server

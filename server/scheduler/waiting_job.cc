@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
@@ -6,6 +8,20 @@ namespace {
 std::optional<DeviceKind> kind_of(const std::vector<std::string>& devices) {
   if (devices.empty()) return std::nullopt;
   return devices.front() == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
+}
+
+int64_t to_us(double seconds) {
+  constexpr double kLongestS = 1e9;  // some thirty years: sums of such times do not overflow
+  return static_cast<int64_t>(std::clamp(seconds, 0.0, kLongestS) * 1e6);
+}
+
+Range range_of(double low_s, double likely_s, double high_s) {
+  if (likely_s <= 0) return {};
+  return {to_us(std::min(low_s, likely_s)), to_us(likely_s), to_us(std::max(likely_s, high_s))};
+}
+
+Need need_of(const DeviceBrief& on) {
+  return {on.bytes, range_of(on.rest_low_s, on.rest_s, on.rest_high_s)};
 }
 
 }  // namespace
@@ -26,11 +42,47 @@ int32_t gpus_of(const v1::Resources& resources) {
 }
 
 std::optional<WaitingJob> waiting_job(const JobBrief& job) {
-  if (job.state != JobState::kQueued || job.cancel_requested) return std::nullopt;
-  return WaitingJob{
-      job.uid,          job.order,
-      job.priority,     {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices)},
-      job.workers_lost, job.retry_time_us};
+  if (job.state != JobState::kQueued || job.cancel_requested || job.waits_for > 0) {
+    return std::nullopt;
+  }
+  WaitingJob waiting;
+  waiting.uid = job.uid;
+  waiting.order = job.order;
+  waiting.priority = job.priority;
+  waiting.asked = {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices),
+                   job.resources.exclusive(), std::max(1, job.resources.threads())};
+  waiting.name = job.id;
+  waiting.owner = job.owner;
+  waiting.on_cpu = need_of(job.on_cpu);
+  waiting.on_gpu = need_of(job.on_gpu);
+  waiting.workers_lost = job.workers_lost;
+  waiting.retry_time_us = job.retry_time_us;
+  return waiting;
+}
+
+Range end_of(double low_s, double likely_s, double high_s, int64_t from_us) {
+  Range end = range_of(low_s, likely_s, high_s);
+  if (!end.known()) return end;
+  for (int64_t* us : {&end.low_us, &end.likely_us, &end.high_us}) *us += from_us;
+  return end;
+}
+
+std::optional<PlacedJob> placed_job(const JobBrief& job) {
+  if (!is_active(job.state) || job.devices.empty()) return std::nullopt;
+  const DeviceBrief& on = *kind_of(job.devices) == DeviceKind::kCpu ? job.on_cpu : job.on_gpu;
+  PlacedJob placed;
+  placed.uid = job.uid;
+  placed.devices = job.devices;
+  placed.name = job.id;
+  placed.owner = job.owner;
+  placed.priority = job.priority;
+  placed.bytes = on.bytes;
+  placed.threads = std::max(1, job.resources.threads());
+  placed.exclusive = job.resources.exclusive();
+  placed.running = job.state == JobState::kRunning;
+  placed.start_time_us = placed.saved_time_us = job.time_us;
+  placed.end = end_of(on.rest_low_s, on.rest_s, on.rest_high_s, job.time_us);
+  return placed;
 }
 
 }  // namespace trainyard::server

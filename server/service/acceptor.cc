@@ -48,10 +48,8 @@ std::string peer_of(int fd) {
   socklen_t length = sizeof address;
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "unknown";
   if (address.ss_family == AF_UNIX) {
-    ucred user{};
-    socklen_t size = sizeof user;
-    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0) return "unknown";
-    return "uid " + std::to_string(user.uid);
+    const std::optional<uid_t> user = Acceptor::user_of(fd);
+    return user ? "uid " + std::to_string(*user) : "unknown";
   }
   char host[NI_MAXHOST] = {};
   if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, nullptr, 0,
@@ -86,6 +84,13 @@ Acceptor::Acceptor()
 }
 
 Acceptor::~Acceptor() { stop(); }
+
+std::optional<uid_t> Acceptor::user_of(int fd) {
+  ucred user{};
+  socklen_t size = sizeof user;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0) return std::nullopt;
+  return user.uid;
+}
 
 Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds bounds,
                              HandOver hand_over) {

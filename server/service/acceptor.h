@@ -5,10 +5,13 @@
 // closing it, survives the lack of descriptors, and goes on.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,6 +50,8 @@ class Acceptor {
   void start();
   /// No more connections; the sockets are closed.
   void stop();
+  /// The user at the other end of a connected Unix socket, as the kernel knows it.
+  static std::optional<uid_t> user_of(int fd);
 
  private:
   struct Connection {

@@ -187,7 +187,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(ServiceContext& s
                                                                grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
   auto* stream = new BackupStream(service, request);  // deletes itself in OnDone
-  stream->begin(admit(*context, service.token));
+  stream->begin(admit(*context, service.tokens));
   return stream;
 }
 

@@ -12,6 +12,7 @@
 #include "server/config/paths.h"
 #include "server/config/token.h"
 #include "server/events/event_hub.h"
+#include "server/forecast/forecaster.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/service/executor.h"
@@ -42,10 +43,11 @@ struct ServiceContext {
   MeasureRunner& measure;
   InspectRunner& inspect;
   SourceDigestRunner& source_digest;
+  Forecaster& forecaster;
   Executor& executor;
   DiskWatch& disk;
-  Executor& planning;            // for handlers that compute: others do not wait for them
-  const Token* token = nullptr;  // null: none is required
+  Executor& planning;              // for handlers that compute: others do not wait for them
+  const Tokens* tokens = nullptr;  // null: none is required
   int64_t start_time_us = 0;
   std::vector<std::string> warnings = {};  // for ServerInfo
   std::atomic<bool> draining{false};
@@ -53,6 +55,9 @@ struct ServiceContext {
   std::stop_source drain_stop = {};     // ends what calls compute; requested behind `draining`
   // Called when the store refuses writes permanently. Set before the first call is served.
   std::function<void()> store_failed = [] {};
+  // Brings what the store says about drained devices to the inventory and the dispatcher. Set
+  // before the first call is served.
+  std::function<Status()> drains_changed = [] { return Status(); };
 };
 
 }  // namespace trainyard::server

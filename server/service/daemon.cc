@@ -10,17 +10,21 @@
 #include "server/check/state_check.h"
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/inventory/drained_inventory.h"
 #include "server/service/context.h"
 #include "server/service/listener.h"
 #include "server/service/public_services.h"
 #include "server/service/removals.h"
+#include "server/service/system_handlers.h"
 #include "server/service/watch.h"
 #include "server/service/worker_service.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
+#include "server/supervisor/calibration.h"
 #include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/process.h"
+#include "src/base/mutex.h"
 #include "src/base/text.h"
 #include "src/runtime/visible_gpus.h"
 
@@ -68,12 +72,36 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
   return options;
 }
 
+Policy policy_of(const Config& config) {
+  Policy policy;
+  if (config.preemption) policy.preemption = Preemption::kPriority;
+  policy.preempt_after_us = int64_t{config.preempt_after_seconds} * 1'000'000;
+  policy.half_life_us = int64_t{config.fair_share_half_life_hours} * 3600 * 1'000'000;
+  return policy;
+}
+
 WarmOptions warm_options(const Config& config, const StatePaths& paths) {
   return {.paths = paths,
           .threads = config.threads_per_job,
           .workers_max = config.warm_workers_max,
           .bytes_max = config.warm_memory_bytes_max,
           .idle_max_ms = int64_t{config.warm_idle_seconds} * 1000};
+}
+
+/// Rates hold for one build of the worker: its file's size and time stand for it.
+std::string build_of(const std::filesystem::path& worker) {
+  std::error_code ec;
+  const auto size = std::filesystem::file_size(worker, ec);
+  const auto time = std::filesystem::last_write_time(worker, ec).time_since_epoch().count();
+  return "worker " + std::to_string(size) + "-" + std::to_string(time);
+}
+
+ForecasterOptions forecaster_options(const Config& config) {
+  return {.threads_per_job = config.threads_per_job,
+          .cpu_price_per_hour = config.cpu_price_per_hour,
+          .gpu_price_per_hour = config.gpu_price_per_hour,
+          .idle_us = int64_t{config.measure_after_seconds} * 1'000'000,
+          .build = build_of(config.worker)};
 }
 
 /// Keeps the newest output of workers that ended badly or talked much.
@@ -95,8 +123,8 @@ struct Daemon::Impl {
   Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
       : config(std::move(c)),
         paths(config.state_dir),
-        inventory(std::make_unique<CheckedInventory>(
-            parts.inventory ? std::move(parts.inventory) : local_inventory(config), *parts.clock)),
+        inventory(
+            std::make_unique<CheckedInventory>(with_drains(parts, &drained_devices), *parts.clock)),
         store(std::move(s)),
         hub(*store),
         disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
@@ -104,7 +132,8 @@ struct Daemon::Impl {
         planning(kExecutorThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         dispatcher(*store, supervisor, *inventory, *parts.files,
-                   {paths, config.threads_per_job, config.time_algorithms}, *parts.clock),
+                   {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
+                   *parts.clock),
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
@@ -112,13 +141,23 @@ struct Daemon::Impl {
         inspect(supervisor, paths),
         device_checks(supervisor, paths),
         source_digest(supervisor, paths, config.ingest_roots),
+        calibration(supervisor, paths),
+        forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         context{config,        paths,      *parts.clock, *parts.files, *store,  hub,
                 *inventory,    dispatcher, ingest,       predict,      measure, inspect,
-                source_digest, executor,   disk,         planning} {
+                source_digest, forecaster, executor,     disk,         planning} {
     context.start_time_us = parts.clock->wall_us();
   }
 
+  std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
+    auto inner = std::make_unique<DrainedInventory>(parts.inventory ? std::move(parts.inventory)
+                                                                    : local_inventory(config));
+    *out = inner.get();
+    return inner;
+  }
   Status open(const DaemonParts& parts);
+  /// What the store has of drained devices goes to the inventory.
+  Status read_drains();
   void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
     spdlog::warn("event={} {}", event, kv("message", message));
@@ -127,8 +166,9 @@ struct Daemon::Impl {
 
   const Config config;
   const StatePaths paths;
+  DrainedInventory* drained_devices = nullptr;  // below the next
   std::unique_ptr<CheckedInventory> inventory;
-  std::optional<Token> token;
+  std::optional<Tokens> tokens;
   std::unique_ptr<Store> store;
   EventHub hub;
   DiskWatch disk;
@@ -142,20 +182,34 @@ struct Daemon::Impl {
   InspectRunner inspect;
   DeviceCheckRunner device_checks;
   SourceDigestRunner source_digest;
+  CalibrationRunner calibration;
+  Forecaster forecaster;
   ServiceContext context;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
   std::unique_ptr<Listener> private_listener;
   std::unique_ptr<Listener> public_listener;
   std::atomic<bool> store_failed{false};
+  Mutex drains_mu;  // one after another: the last one's list is the newest
   bool drained = false;
 };
+
+Status Daemon::Impl::read_drains() {
+  const MutexLock lock(drains_mu);
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> stored, store->drains().list());
+  std::vector<Drain> drains;
+  for (const DeviceDrain& drain : stored) {
+    drains.push_back({drain.device, drain_text(drain), drain.vacate});
+  }
+  drained_devices->set(std::move(drains));
+  return {};
+}
 
 Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
   if (!config.token_file.empty()) {
-    ASSIGN_OR_RETURN(token, Token::load(config.token_file));
-    context.token = &*token;
+    ASSIGN_OR_RETURN(tokens, Tokens::load(config.token_file));
+    context.tokens = &*tokens;
   }
   if (const std::optional<std::string> warning = sqlite_warning()) warn("sqlite_version", *warning);
   if (config.insecure && !config.listen.empty()) {
@@ -164,6 +218,13 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   }
   prune_logs(paths.logs());
   StagedBackup::remove_leftovers(paths);
+  if (Status s = read_drains(); !s.ok()) return s;
+  context.drains_changed = [this]() -> Status {
+    if (Status s = read_drains(); !s.ok()) return s;
+    dispatcher.devices_changed();
+    return {};
+  };
+  if (Status s = forecaster.open(); !s.ok()) return s;
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
   worker_service = make_worker_service(supervisor, executor);
@@ -171,7 +232,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
                    Listener::open_private(paths.worker_socket(), worker_service.get()));
   services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
   if (Status s = ingest.recover(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.token, services->all(),
+  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.tokens, services->all(),
                                                           PublicServices::names()));
   context.store_failed = [this] {
     if (store_failed.exchange(true)) return;
@@ -185,6 +246,10 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
       },
       [this] { dispatcher.devices_changed(); });
   dispatcher.start();
+  forecaster.start([this](const Device& device, int32_t threads, v1::Recipe::Precision precision,
+                          Done<std::string> done) {
+    calibration.run(device, threads, precision, std::move(done));
+  });
   return {};
 }
 
@@ -249,6 +314,8 @@ void Daemon::Impl::stop(bool leave_training) {
   inspect.drain();
   inventory->stop();
   device_checks.drain();
+  calibration.drain();
+  forecaster.stop();
   source_digest.drain();
   ingest.drain();
   if (leave_training) {
@@ -275,7 +342,7 @@ Result<bool> check_installation(const Config& config,
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   line("worker   ok  " + config.worker.string());
   if (!config.token_file.empty()) {
-    ASSIGN_OR_RETURN(const Token token, Token::load(config.token_file));
+    ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
     line("token    ok");
   }
   ASSIGN_OR_RETURN(const StateCheck state, check_state(config.state_dir, line, progress));

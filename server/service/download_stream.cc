@@ -135,7 +135,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
     ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request) {
   auto* stream = new DownloadStream(service, models, request);  // deletes itself in OnDone
-  stream->begin(admit(*context, service.token));
+  stream->begin(admit(*context, service.tokens));
   return stream;
 }
 

@@ -120,7 +120,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
     ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request) {
   auto stream = std::make_shared<GenerateStream>(service, models, request);
-  stream->begin(admit(*context, service.token));
+  stream->begin(admit(*context, service.tokens));
   return stream.get();
 }
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -31,6 +32,7 @@ struct JobHandlers::Beginning {
 /// A request to make a job of another.
 struct JobHandlers::Offspring {
   const std::string& parent;  // its full name
+  const std::string& owner;
   std::string job_id;
   std::string request_id;
   std::string request_digest;
@@ -57,6 +59,13 @@ Status check_retry(const Job& job, bool from_start) {
                           "start, or fork it with more epochs.");
   }
   return {};
+}
+
+bool same_dependencies(const v1::JobSpec& a, const v1::JobSpec& b) {
+  return std::ranges::equal(a.after(), b.after(),
+                            [](const v1::JobDependency& x, const v1::JobDependency& y) {
+                              return x.job() == y.job() && x.on() == y.on();
+                            });
 }
 
 std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
@@ -145,8 +154,10 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   if (asked.retries) {
     if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
   }
-  ASSIGN_OR_RETURN(PlannedJob planned,
-                   planner_->plan(asked.spec != nullptr ? *asked.spec : parent.spec, stop));
+  v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
+  // A job that has started once has what it waited for, which may be deleted by now.
+  if (parent.attempt > 0 && same_dependencies(spec, parent.spec)) spec.clear_after();
+  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(spec, stop));
   Result<Beginning> begins = begin(asked, parent, planned);
   for (int tries = 1;
        tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
@@ -170,6 +181,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   job.id = asked.job_id;
   job.uid = begins->uid;
   job.origin = std::move(begins->origin);
+  job.owner = asked.owner;
   job.message =
       (asked.retries ? "A new try of " : "A fork of ") + parent.name() +
       (job.origin.step() > 0 ? " from the checkpoint of step " + std::to_string(job.origin.step())
@@ -179,6 +191,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   job.plan = std::move(planned.plan);
   job.dataset = std::move(planned.dataset);
   job.initial_model_id = std::move(planned.initial_model_id);
+  job.after = std::move(planned.after);
   job.request_id = asked.request_id;
   job.request_digest = asked.request_digest;
   if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
@@ -193,24 +206,25 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   return to_proto(*stored);
 }
 
-Result<v1::Job> JobHandlers::retry(const v1::RetryJobRequest& request,
+Result<v1::Job> JobHandlers::retry(const v1::RetryJobRequest& request, const std::string& caller,
                                    const std::stop_token& stop) {
   v1::RetryJobRequest body = request;
   body.clear_request_id();
-  Offspring asked{request.name(), request.job_id(), request.request_id(), digest_of(body)};
+  Offspring asked{request.name(), caller, request.job_id(), request.request_id(), digest_of(body)};
   asked.from_start = request.from_start();
   asked.retries = true;
   return make(asked, stop);
 }
 
-Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const std::stop_token& stop) {
+Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const std::string& caller,
+                                  const std::stop_token& stop) {
   if (request.has_step() && request.step() < 1) {
     return field_error("FIELD_OUT_OF_RANGE", "step",
                        std::to_string(request.step()) + " is out of range, expected at least 1");
   }
   v1::ForkJobRequest body = request;
   body.clear_request_id();
-  Offspring asked{request.name(), request.job_id(), request.request_id(), digest_of(body)};
+  Offspring asked{request.name(), caller, request.job_id(), request.request_id(), digest_of(body)};
   if (request.has_spec()) asked.spec = &request.spec();
   if (request.has_step()) asked.step = request.step();
   asked.validate_only = request.validate_only();

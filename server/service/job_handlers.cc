@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "proto/convert/spec.h"
 #include "server/config/log.h"
 #include "server/service/digest.h"
@@ -9,9 +11,15 @@
 #include "server/service/names.h"
 #include "server/service/removals.h"
 #include "server/service/status.h"
+#include "server/service/time_range.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
+namespace {
+
+constexpr int32_t kQueueDefault = 100;  // jobs in one answer
+
+}  // namespace
 
 JobHandlers::JobHandlers(ServiceContext& service)
     : service_(service), planner_(std::make_unique<JobPlanner>(service)) {}
@@ -32,8 +40,8 @@ Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
   return {};
 }
 
-void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done,
-                         const std::stop_token& stop) {
+void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string& caller,
+                         Done<v1::Job> done, const std::stop_token& stop) {
   if (Status s = check_submit(request); !s.ok()) return done(s.error());
   Result<PlannedJob> planned = planner_->plan(request.spec(), stop);
   if (!planned.ok()) return done(std::move(planned).error());
@@ -46,11 +54,13 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done
   }
   NewJob job;
   job.tenant = kTenant;
+  job.owner = caller;
   job.id = request.job_id();
   job.spec = std::move(planned->spec);
   job.plan = std::move(planned->plan);
   job.dataset = std::move(planned->dataset);
   job.initial_model_id = std::move(planned->initial_model_id);
+  job.after = std::move(planned->after);
   job.request_id = request.request_id();
   if (!request.request_id().empty()) {
     v1::SubmitJobRequest body = request;
@@ -61,8 +71,8 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, Done<v1::Job> done
   // No thread waits for the commit, so as many submits as there are share one.
   service_.store.jobs().submit(std::move(job), [this, done = std::move(done)](Result<Job> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
-    spdlog::info("event=job_submitted {} uid={} priority={}", kv("job", stored->name()),
-                 stored->uid, stored->priority);
+    spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
+                 stored->uid, stored->priority, kv("owner", stored->owner));
     done(to_proto(service_.dispatcher.explained(*std::move(stored))));
   });
 }
@@ -81,10 +91,44 @@ void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
+  if (job.state == JobState::kRunning) add_remaining(job.plan, job.device(), job.progress);
   return to_proto(service_.dispatcher.explained(std::move(job)));
 }
 
-Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request) const {
+Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (request.page_size() < 0) {
+    return field_error("PAGE_SIZE_NEGATIVE", "page_size",
+                       std::to_string(request.page_size()) + " is negative, expected 0..1000");
+  }
+  std::string uid;
+  if (!request.name().empty()) {
+    ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
+    uid = job.uid;
+  }
+  const int32_t count =
+      request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
+  const QueueView view = service_.dispatcher.queue(static_cast<size_t>(count), uid);
+  v1::ListQueueResponse response;
+  response.set_waiting(view.waiting);
+  for (const QueuedJob& job : view.jobs) {
+    v1::QueuedJob& to = *response.add_jobs();
+    to.set_name(full_name(Collection::kJobs, job.id));
+    to.set_owner(job.owner);
+    to.set_priority(job.priority);
+    to.set_position(job.position);
+    if (job.start.known()) *to.mutable_start() = to_proto(job.start);
+    if (job.end.known()) *to.mutable_end() = to_proto(job.end);
+    to.set_device(job.device);
+    to.set_reason(job.why.reason);
+    to.set_message(job.why.message);
+  }
+  return response;
+}
+
+Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request,
+                                               const std::string& caller) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   JobQuery query;
   query.tenant = kTenant;
@@ -98,6 +142,11 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
     }
     query.states.push_back(static_cast<JobState>(state));
   }
+  if (request.mine() && !request.owner().empty()) {
+    return field_error("FIELD_CONFLICT", "mine", "is given with owner, expected one of them");
+  }
+  if (request.mine()) query.owner = caller;
+  if (!request.owner().empty()) query.owner = request.owner();
   ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {

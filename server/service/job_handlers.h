@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <stop_token>
+#include <string>
 
 #include "server/service/context.h"
 #include "server/store/done.h"
@@ -20,10 +21,14 @@ class JobHandlers {
   explicit JobHandlers(ServiceContext& service);
   ~JobHandlers();
   /// These two plan, which may take seconds: CANCELLED/STOPPED soon after `stop` is requested.
-  void submit(const v1::SubmitJobRequest& request, Done<v1::Job> done, const std::stop_token& stop);
+  /// Here and below, `caller` is caller_of() (server/service/auth.h): who owns a new job.
+  void submit(const v1::SubmitJobRequest& request, const std::string& caller, Done<v1::Job> done,
+              const std::stop_token& stop);
   void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done, const std::stop_token& stop);
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
-  Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request) const;
+  Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request,
+                                    const std::string& caller) const;
+  Result<v1::ListQueueResponse> list_queue(const v1::ListQueueRequest& request) const;
   Result<v1::Job> cancel(const v1::CancelJobRequest& request);
   Result<v1::Job> pause(const v1::PauseJobRequest& request);
   Result<v1::Job> resume(const v1::ResumeJobRequest& request);
@@ -31,8 +36,10 @@ class JobHandlers {
   Status remove(const v1::DeleteJobRequest& request);
 
   // In job_forks.cc: jobs made of other jobs. The first two plan, as submit() does.
-  Result<v1::Job> retry(const v1::RetryJobRequest& request, const std::stop_token& stop);
-  Result<v1::Job> fork(const v1::ForkJobRequest& request, const std::stop_token& stop);
+  Result<v1::Job> retry(const v1::RetryJobRequest& request, const std::string& caller,
+                        const std::stop_token& stop);
+  Result<v1::Job> fork(const v1::ForkJobRequest& request, const std::string& caller,
+                       const std::stop_token& stop);
   Result<v1::ListCheckpointsResponse> list_checkpoints(
       const v1::ListCheckpointsRequest& request) const;
 

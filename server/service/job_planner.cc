@@ -28,6 +28,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kLabelsMax = 32;
+constexpr int kDependenciesMax = 64;
 constexpr size_t kLabelKeyMax = 63;
 constexpr size_t kLabelValueMax = 256;
 constexpr std::string_view kCpuDevice = "devices/cpu";
@@ -64,8 +65,41 @@ struct Choice {
   std::string uuid;    // of a GPU
 };
 
-/// The model whose weights the job starts from, which must exist.
-Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store& store) {
+/// The jobs that it waits for, in the spec by their full names from then on.
+std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
+  std::vector<Dependency> after;
+  if (spec.after_size() > kDependenciesMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "after",
+                   std::to_string(spec.after_size()) + " jobs, expected at most " +
+                       std::to_string(kDependenciesMax));
+    return after;
+  }
+  for (int i = 0; i < spec.after_size(); ++i) {
+    v1::JobDependency& dependency = *spec.mutable_after(i);
+    const std::string field = "after[" + std::to_string(i) + "]";
+    if (!v1::JobDependency::On_IsValid(dependency.on())) {
+      violations.add("FIELD_UNSUPPORTED", field + ".on",
+                     std::to_string(dependency.on()) + " is not known, expected success or any");
+    }
+    const Result<std::string> id =
+        parse_id_or_name(Collection::kJobs, field + ".job", dependency.job());
+    if (!id.ok()) {
+      violations.add(id.error());
+    } else if (std::ranges::find(after, *id, &Dependency::id) != after.end()) {
+      violations.add("FIELD_CONFLICT", field + ".job", *id + " is there twice, expected it once");
+    } else {
+      after.push_back({*id, dependency.on() == v1::JobDependency::ANY});
+      dependency.set_job(full_name(Collection::kJobs, *id));
+    }
+  }
+  return after;
+}
+
+/// The model whose weights the job starts from, which must exist unless a job that it waits for
+/// will make it: then nothing.
+Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
+                                                  const std::vector<Dependency>& after,
+                                                  std::string* pending_id, Store& store) {
   if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
   const v1::InitialWeights& weights = spec.recipe().initial_weights();
   if (!weights.path().empty()) {
@@ -82,11 +116,24 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec, Store
     return std::optional<Model>(std::move(*model));
   }
   if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
+  const auto awaited = std::ranges::find(after, id, &Dependency::id);
+  if (!model.ok() && awaited != after.end()) {
+    if (awaited->any_end) {
+      return field_error("FIELD_CONFLICT", field,
+                         id + " makes its model when it succeeds, but `after` waits for any end of "
+                              "it, expected on: success");
+    }
+    *pending_id = id;
+    return std::optional<Model>();
+  }
   return make_error(
       ErrorCode::kNotFound, "MODEL_NOT_FOUND",
       field + ": there is no " +
           (model.ok() ? "job " + id + "; the model of that name has weights only, use model: " + id
-                      : "model " + id + (job ? "; a job has one once it has SUCCEEDED" : "")));
+                      : "model " + id +
+                            (job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
+                                   "it in `after` too"
+                                 : "")));
 }
 
 /// Where the job would start now, as decide() places it.
@@ -141,6 +188,13 @@ DeviceTraits traits_of(const Choice& choice) {
                                      : DeviceTraits{kCudaAlignment, Processor::kGpu};
 }
 
+/// What a plan depends on. The spec's precision is part of its recipe, given or not.
+std::string plan_key(const v1::JobSpec& spec, const Dataset& dataset, DeviceTraits traits) {
+  return dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
+         std::to_string(gpus_of(spec.resources())) + "/" + std::to_string(traits.alignment) +
+         (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
+}
+
 PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
   switch (dump) {
     case v1::PlanJobRequest::GRAPH:
@@ -163,7 +217,9 @@ struct JobPlanner::CheckedJob {
   Dataset dataset;
   DeviceWish wish = DeviceWish::kAuto;
   int32_t gpus = 1;
+  std::vector<Dependency> after;
   std::optional<Model> initial_weights;
+  std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
 
   /// The weights that would be taken. Nothing if the job needs none, or for those of an older
   /// daemon's job, whose tensors are unknown.
@@ -186,6 +242,7 @@ struct JobPlanner::FullPlan {
   DatasetSchema schema;
   Choice device;
   v1::JobPlan plan;
+  KeptPlan kept;
 };
 
 Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const {
@@ -202,6 +259,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   } else {
     violations.add(engine.error());
   }
+  job.spec = spec;
+  job.after = read_after(job.spec, violations);
   if (!violations.empty()) return violations.to_error();
 
   ASSIGN_OR_RETURN(const DatasetRef ref,
@@ -210,7 +269,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   if (job.dataset.state != v1::Dataset::READY) {
     return not_ready_error(job.dataset, "submit");
   }
-  job.spec = spec;
+  if (Status s = service_.store.jobs().check_after(kTenant, job.after); !s.ok()) return s.error();
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: the same thread count and precision give the same bits, whatever the
   // defaults become.
@@ -218,7 +277,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
   job.spec.mutable_recipe()->set_precision(to_proto(job.engine.recipe.precision));
-  ASSIGN_OR_RETURN(job.initial_weights, find_initial_weights(spec, service_.store));
+  ASSIGN_OR_RETURN(job.initial_weights,
+                   find_initial_weights(spec, job.after, &job.pending_model_id, service_.store));
   job.wish = wish_of(spec.resources());
   job.gpus = gpus_of(spec.resources());
   return job;
@@ -229,9 +289,12 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
   planned.dataset_digest = job.dataset.digest;
+  planned.after = job.after;
+  planned.initial_model_id = job.pending_model_id;
   const Devices devices = this->devices();
   const DeviceTraits traits = traits_for(job.wish, devices);
-  ASSIGN_OR_RETURN(planned.plan, plan_on_dataset(spec, job.dataset, traits, stop));
+  ASSIGN_OR_RETURN(KeptPlan kept, plan_on_dataset(spec, job.dataset, traits, stop));
+  planned.plan = kept.plan;
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
     ASSIGN_OR_RETURN(const DatasetSchema schema,
@@ -254,7 +317,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
       if (Status stopped = check_stop(stop); !stopped.ok()) return stopped.error();
       return impossible(job, schema, needed, room, traits, stop);
     }
-    ASSIGN_OR_RETURN(v1::RunPlan fitting, plan_on_dataset(job.spec, job.dataset, traits, stop));
+    ASSIGN_OR_RETURN(kept, plan_on_dataset(job.spec, job.dataset, traits, stop));
+    v1::RunPlan fitting = kept.plan;
     fitting.mutable_memory()->set_dataset_bytes(0);
     if (planned.plan.has_initial_weights()) {
       fitting.mutable_initial_weights()->Swap(planned.plan.mutable_initial_weights());
@@ -264,6 +328,9 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   }
   planned.plan.set_device_advice(
       choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices).advice);
+  if (Status s = add_forecasts(job, devices, kept, traits, planned.plan, stop); !s.ok()) {
+    return s.error();
+  }
   planned.spec = std::move(job.spec);
   return planned;
 }
@@ -325,6 +392,9 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   }
   full.plan = to_proto(plan);
   if (choice) *full.plan.mutable_run()->mutable_fit_choice() = *std::move(choice);
+  full.kept = {plan_key(full.job.spec, full.job.dataset, traits_of(full.device)),
+               {},
+               std::make_shared<RunWork>(plan.run.work)};
   ASSIGN_OR_RETURN(auto report, full.job.plan_weights(full.schema));
   if (report) *full.plan.mutable_run()->mutable_initial_weights() = std::move(*report);
   *full.plan.mutable_spec() = full.job.spec;
@@ -366,8 +436,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
 }
 
 Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
-                                       Result<int64_t> workspace,
-                                       const std::stop_token& stop) const {
+                                       Result<int64_t> workspace, const std::stop_token& stop) {
   v1::JobPlan& plan = full.plan;
   if (workspace.ok()) {
     plan.set_workspace_measured(true);
@@ -388,6 +457,11 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
         "host");
   }
   *plan.mutable_fit() = fit_of(full, total_bytes(plan.run().memory()), devices, stop);
+  const DeviceTraits traits = traits_of(full.device);
+  if (Status s = add_forecasts(full.job, devices, full.kept, traits, *plan.mutable_run(), stop);
+      !s.ok()) {
+    return s.error();
+  }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   return std::move(plan);
 }
@@ -446,18 +520,48 @@ Devices JobPlanner::devices() {
   return fresh;
 }
 
-Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                                DeviceTraits traits, const std::stop_token& stop) {
-  // What the plan depends on.
-  const std::string key = dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
-                          std::to_string(gpus_of(spec.resources())) + "/" +
-                          std::to_string(traits.alignment) +
-                          (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
+Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
+                                 const KeptPlan& planned, DeviceTraits traits, v1::RunPlan& plan,
+                                 const std::stop_token& stop) {
+  ForecastQuery query;
+  query.threads = job.spec.resources().threads();
+  query.gpus = job.gpus;
+  query.precision = plan.precision();
+  query.plan_bytes = total_bytes(plan.memory());
+  query.key = planned.key + "/" + std::to_string(query.threads) + "/" +
+              std::to_string(static_cast<int>(job.wish)) + "/" + std::to_string(query.plan_bytes);
+  // The work on each kind of device: other passes ran over the graph.
+  const auto work_on = [&](Processor processor) -> Result<std::shared_ptr<const RunWork>> {
+    if (traits.processor == processor) return planned.work;
+    const DeviceTraits other = {processor == Processor::kGpu ? kCudaAlignment : kHostAlignment,
+                                processor};
+    ASSIGN_OR_RETURN(const KeptPlan kept, plan_on_dataset(job.spec, job.dataset, other, stop));
+    return kept.work;
+  };
+  if (job.wish != DeviceWish::kGpu && job.gpus == 1) {
+    ASSIGN_OR_RETURN(query.cpu, work_on(Processor::kCpu));
+  }
+  if (may_get_gpu(job.wish, devices)) {
+    ASSIGN_OR_RETURN(query.gpu, work_on(Processor::kGpu));
+  }
+  const std::vector<v1::Forecast> forecasts = service_.forecaster.forecast(query, devices);
+  plan.mutable_forecasts()->Assign(forecasts.begin(), forecasts.end());
+  if (const std::string advice = forecast_advice(forecasts); !advice.empty()) {
+    plan.set_device_advice(plan.device_advice() + " " + advice);
+  }
+  return {};
+}
+
+Result<JobPlanner::KeptPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec,
+                                                         const Dataset& dataset,
+                                                         DeviceTraits traits,
+                                                         const std::stop_token& stop) {
+  const std::string key = plan_key(spec, dataset, traits);
   {
     const MutexLock lock(mu_);
     if (const auto it = plans_.find(key); it != plans_.end()) {
       newest_.splice(newest_.begin(), newest_, it->second);
-      return it->second->second;
+      return *it->second;
     }
   }
   ASSIGN_OR_RETURN(const EngineSpec engine, to_engine(spec));
@@ -465,18 +569,18 @@ Result<v1::RunPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec, const D
   if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
   ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, *schema,
                                                 gpus_of(spec.resources()), traits, stop));
-  v1::RunPlan on_wire = to_proto(plan);
+  KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(plan.work)};
 
   const MutexLock lock(mu_);
   if (!plans_.contains(key)) {
-    newest_.emplace_front(key, on_wire);
+    newest_.push_front(kept);
     plans_[key] = newest_.begin();
     if (newest_.size() > kPlansKeptMax) {
-      plans_.erase(newest_.back().first);
+      plans_.erase(newest_.back().key);
       newest_.pop_back();
     }
   }
-  return on_wire;
+  return kept;
 }
 
 }  // namespace trainyard::server

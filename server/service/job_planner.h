@@ -4,10 +4,12 @@
 #pragma once
 
 #include <list>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "server/service/context.h"
 #include "server/service/memory_fit.h"
@@ -15,6 +17,7 @@
 #include "src/base/mutex.h"
 #include "src/base/result.h"
 #include "src/data/schema.h"
+#include "src/forecast/forecast.h"
 #include "src/plan/device_traits.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -26,6 +29,7 @@ struct PlannedJob {
   DatasetRef dataset;            // the version that it uses
   std::string dataset_digest;    // names the dataset's folder
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
+  std::vector<Dependency> after;
 };
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),
@@ -49,8 +53,18 @@ class JobPlanner {
   struct FullPlan;
 
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
-  Result<v1::RunPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                      DeviceTraits traits, const std::stop_token& stop);
+  /// A plan, and what its time depends on.
+  struct KeptPlan {
+    std::string key;
+    v1::RunPlan plan;
+    std::shared_ptr<const RunWork> work;
+  };
+  Result<KeptPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
+                                   DeviceTraits traits, const std::stop_token& stop);
+  /// Adds the forecasts for each kind of device that the job may use, and what they say.
+  /// `planned` is the plan for `traits`.
+  Status add_forecasts(const CheckedJob& job, const Devices& devices, const KeptPlan& planned,
+                       DeviceTraits traits, v1::RunPlan& plan, const std::stop_token& stop);
   /// The refusal of a job that needs more than `room` has.
   static Error impossible(const CheckedJob& job, const DatasetSchema& schema, int64_t needed_bytes,
                           const Room& room, DeviceTraits traits, const std::stop_token& stop);
@@ -58,7 +72,7 @@ class JobPlanner {
                                const std::stop_token& stop);
   /// The rest of PlanJob, once a worker has measured, or failed to.
   Result<v1::JobPlan> finish(FullPlan& full, const Devices& devices, Result<int64_t> workspace,
-                             const std::stop_token& stop) const;
+                             const std::stop_token& stop);
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Where the job could have the most memory. Considers running jobs only if `needed_bytes`
@@ -74,7 +88,7 @@ class JobPlanner {
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);
   int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady; 0: never read
-  std::list<std::pair<std::string, v1::RunPlan>> newest_ TRAINYARD_GUARDED_BY(mu_);
+  std::list<KeptPlan> newest_ TRAINYARD_GUARDED_BY(mu_);
   std::unordered_map<std::string, decltype(newest_)::iterator> plans_ TRAINYARD_GUARDED_BY(mu_);
 };
 

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "server/service/auth.h"
 #include "server/service/watch.h"
@@ -23,6 +25,9 @@ constexpr int kMetadataBytesMax = 8 << 10;
 constexpr int kWorkerStreamsPerConnectionMax = 128;
 // A call beyond it waits in silence, so it is not the watch streams' own limit, which answers.
 constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
+/// Users of the Unix socket who are told apart; the last door is for all the others.
+constexpr int kUserDoors = 65;
+constexpr const char* kOtherUsers = "other-users";
 constexpr size_t kTransportBytesMax = size_t{256} << 20;
 
 Error listen_error(const std::string& where, const std::string& why, bool in_use) {
@@ -81,7 +86,7 @@ void set_public_connection_rules(grpc::ServerBuilder& builder) {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, const Token* token,
+Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, const Tokens* tokens,
                                                         const std::vector<grpc::Service*>& services,
                                                         const std::vector<std::string>& names) {
   if (Status s = check_socket_free(config.socket); !s.ok()) return s.error();
@@ -93,13 +98,15 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
   listener->names_ = names;
-  if (Status s = listener->open_unix(builder, config.socket, bounds.unix_socket); !s.ok()) {
+  if (Status s =
+          listener->open_unix(config.socket, bounds.unix_socket, listener->add_user_doors(builder));
+      !s.ok()) {
     return s.error();
   }
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
     ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
-                     tcp_credentials(config, token));
+                     tcp_credentials(config, tokens));
     ASSIGN_OR_RETURN(listener->port_,
                      listener->acceptor_.listen_tcp(
                          address, bounds.tcp, listener->add_door(builder, std::move(credentials))));
@@ -120,7 +127,11 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax);
   std::unique_ptr<Listener> listener(new Listener());
   const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
-  if (Status s = listener->open_unix(builder, socket, bounds); !s.ok()) return s.error();
+  if (Status s = listener->open_unix(
+          socket, bounds, listener->add_door(builder, grpc::InsecureServerCredentials()));
+      !s.ok()) {
+    return s.error();
+  }
   builder.RegisterService(service);
   if (!listener->start(builder)) {
     return listen_error(socket.string(), "the workers' server did not start", false);
@@ -128,10 +139,36 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   return listener;
 }
 
-Status Listener::open_unix(grpc::ServerBuilder& builder, const std::filesystem::path& path,
-                           ConnectionBounds bounds) {
+Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
+                           Acceptor::HandOver hand_over) {
   socket_ = path;
-  return acceptor_.listen_unix(path, bounds, add_door(builder, grpc::InsecureServerCredentials()));
+  return acceptor_.listen_unix(path, bounds, std::move(hand_over));
+}
+
+Acceptor::HandOver Listener::add_user_doors(grpc::ServerBuilder& builder) {
+  struct Door {
+    std::shared_ptr<std::string> name;  // of the user whose it has become
+    Acceptor::HandOver hand_over;
+  };
+  std::vector<Door> doors;
+  for (int i = 0; i < kUserDoors; ++i) {
+    auto name = std::make_shared<std::string>(kOtherUsers);
+    Acceptor::HandOver hand_over = add_door(builder, user_credentials(name));
+    doors.push_back({std::move(name), std::move(hand_over)});
+  }
+  // Called by the acceptor's thread alone. A door gets its user before its first connection.
+  return [doors = std::move(doors), users = std::map<uid_t, size_t>()](int fd) mutable {
+    const std::optional<uid_t> uid = Acceptor::user_of(fd);
+    size_t door = doors.size() - 1;  // for users who have none of their own
+    if (const auto known = uid ? users.find(*uid) : users.end(); known != users.end()) {
+      door = known->second;
+    } else if (uid && users.size() < doors.size() - 1) {
+      door = users.size();
+      *doors[door].name = user_name(*uid);
+      users.emplace(*uid, door);
+    }
+    doors[door].hand_over(fd);
+  };
 }
 
 Acceptor::HandOver Listener::add_door(grpc::ServerBuilder& builder,

@@ -32,7 +32,7 @@ class Listener {
  public:
   /// The public API: the Unix socket (mode 0600) and, if configured, TCP. Refusals, one sentence
   /// each: FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; TLS files that cannot be read.
-  static Result<std::unique_ptr<Listener>> open_public(const Config& config, const Token* token,
+  static Result<std::unique_ptr<Listener>> open_public(const Config& config, const Tokens* tokens,
                                                        const std::vector<grpc::Service*>& services,
                                                        const std::vector<std::string>& names);
   /// The workers' socket.
@@ -48,8 +48,10 @@ class Listener {
 
  private:
   Listener();
-  Status open_unix(grpc::ServerBuilder& builder, const std::filesystem::path& path,
-                   ConnectionBounds bounds);
+  Status open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
+                   Acceptor::HandOver hand_over);
+  /// What brings connections of the Unix socket into the server, each by its user's door.
+  Acceptor::HandOver add_user_doors(grpc::ServerBuilder& builder);
   /// What brings connections into the server, under these credentials.
   Acceptor::HandOver add_door(grpc::ServerBuilder& builder,
                               std::shared_ptr<grpc::ServerCredentials> credentials);

@@ -103,7 +103,8 @@ std::string shortage_text(int64_t plan_bytes, const Room& room) {
   const int64_t needed_bytes = plan_bytes + room.overhead_bytes;
   std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, ";
   if (room.overhead_bytes > 0) {
-    text += "with " + human_bytes(room.overhead_bytes) + " for CUDA and its libraries, ";
+    text += "with " + human_bytes(room.overhead_bytes) +
+            (room.device == "devices/cpu" ? " for its process, " : " for CUDA and its libraries, ");
   }
   text += human_bytes(needed_bytes - room.available_bytes()) + " more than " + room.device +
           " has for it (" + human_bytes(room.memory_bytes);

@@ -137,6 +137,17 @@ std::string full_name(Collection collection, std::string_view id) {
          std::string(id);
 }
 
+Status check_device_name(std::string_view name) {
+  const std::string_view id = name.starts_with("devices/") ? name.substr(8) : std::string_view();
+  const bool plain = std::ranges::all_of(
+      id, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+  if (!id.empty() && id.size() <= 63 && plain) return {};
+  return field_error("NAME_MALFORMED", "name",
+                     quoted_value(name) +
+                         " is not a device's name, expected devices/cpu or one "
+                         "such as devices/gpu-0");
+}
+
 Status check_request_id(std::string_view request_id) {
   if (request_id.empty()) return {};
   bool ok = request_id.size() == 36;

@@ -39,6 +39,9 @@ Status check_parent(std::string_view parent);
 
 std::string full_name(Collection collection, std::string_view id);
 
+/// The `name` of a device: devices/{device}. NAME_MALFORMED.
+Status check_device_name(std::string_view name);
+
 /// Empty or a UUID, in lower or upper case.
 Status check_request_id(std::string_view request_id);
 

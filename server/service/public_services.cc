@@ -33,7 +33,8 @@ using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJ
     J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<
     J::WithRawCallbackMethod_PauseJob<J::WithRawCallbackMethod_ResumeJob<
     J::WithRawCallbackMethod_RetryJob<J::WithRawCallbackMethod_ForkJob<
-    J::WithRawCallbackMethod_ListCheckpoints<J::Service>>>>>>>>>>>>>;
+    J::WithRawCallbackMethod_ListCheckpoints<
+        J::WithRawCallbackMethod_ListQueue<J::Service>>>>>>>>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -45,7 +46,8 @@ using RawModels = M::WithRawCallbackMethod_CreateModel<M::WithRawCallbackMethod_
     M::WithRawCallbackMethod_Evaluate<M::WithRawCallbackMethod_DeleteModel<M::Service>>>>>>>>;
 using S = v1::SystemService;
 using RawSystem = S::WithRawCallbackMethod_GetServerInfo<S::WithRawCallbackMethod_Backup<
-    S::WithRawCallbackMethod_ListDevices<S::WithRawCallbackMethod_CollectGarbage<S::Service>>>>;
+    S::WithRawCallbackMethod_ListDevices<S::WithRawCallbackMethod_CollectGarbage<
+    S::WithRawCallbackMethod_DrainDevice<S::WithRawCallbackMethod_ResumeDevice<S::Service>>>>>>;
 // clang-format on
 
 class Jobs final : public RawJobs {
@@ -57,8 +59,9 @@ class Jobs final : public RawJobs {
   Unary* SubmitJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve_later<v1::SubmitJobRequest, v1::Job>(
         service_, "SubmitJob", c, in, out,
-        [this](const auto& r, const auto& done, const std::stop_token& stop) {
-          handlers_.submit(r, done, stop);
+        [this, caller = caller_of(*c, service_.tokens)](const auto& r, const auto& done,
+                                                        const std::stop_token& stop) {
+          handlers_.submit(r, caller, done, stop);
         });
   }
   Unary* PlanJob(Context* c, const Bytes* in, Bytes* out) override {
@@ -74,7 +77,15 @@ class Jobs final : public RawJobs {
   }
   Unary* ListJobs(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::ListJobsRequest, v1::ListJobsResponse>(
-        service_, "ListJobs", c, in, out, [this](const auto& r) { return handlers_.list(r); });
+        service_, "ListJobs", c, in, out,
+        [this, caller = caller_of(*c, service_.tokens)](const auto& r) {
+          return handlers_.list(r, caller);
+        });
+  }
+  Unary* ListQueue(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListQueueRequest, v1::ListQueueResponse>(
+        service_, "ListQueue", c, in, out,
+        [this](const auto& r) { return handlers_.list_queue(r); });
   }
   grpc::ServerWriteReactor<Bytes>* WatchJob(Context* c, const Bytes* in) override {
     return watch_.open(c, in);
@@ -92,14 +103,18 @@ class Jobs final : public RawJobs {
         service_, "ResumeJob", c, in, out, [this](const auto& r) { return handlers_.resume(r); });
   }
   Unary* RetryJob(Context* c, const Bytes* in, Bytes* out) override {
-    return serve<v1::RetryJobRequest, v1::Job>(
-        service_, "RetryJob", c, in, out,
-        [this](const auto& r, const std::stop_token& stop) { return handlers_.retry(r, stop); });
+    return serve<v1::RetryJobRequest, v1::Job>(service_, "RetryJob", c, in, out,
+                                               [this, caller = caller_of(*c, service_.tokens)](
+                                                   const auto& r, const std::stop_token& stop) {
+                                                 return handlers_.retry(r, caller, stop);
+                                               });
   }
   Unary* ForkJob(Context* c, const Bytes* in, Bytes* out) override {
-    return serve<v1::ForkJobRequest, v1::Job>(
-        service_, "ForkJob", c, in, out,
-        [this](const auto& r, const std::stop_token& stop) { return handlers_.fork(r, stop); });
+    return serve<v1::ForkJobRequest, v1::Job>(service_, "ForkJob", c, in, out,
+                                              [this, caller = caller_of(*c, service_.tokens)](
+                                                  const auto& r, const std::stop_token& stop) {
+                                                return handlers_.fork(r, caller, stop);
+                                              });
   }
   Unary* ListCheckpoints(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse>(
@@ -217,6 +232,18 @@ class System final : public RawSystem {
     return serve<v1::ListDevicesRequest, v1::ListDevicesResponse>(
         service_, "ListDevices", c, in, out,
         [this](const auto& r) { return handlers_.list_devices(r); });
+  }
+  Unary* DrainDevice(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::DrainDeviceRequest, v1::Device>(
+        service_, "DrainDevice", c, in, out,
+        [this, caller = caller_of(*c, service_.tokens)](const auto& r) {
+          return handlers_.drain_device(r, caller);
+        });
+  }
+  Unary* ResumeDevice(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ResumeDeviceRequest, v1::Device>(
+        service_, "ResumeDevice", c, in, out,
+        [this](const auto& r) { return handlers_.resume_device(r); });
   }
   Unary* CollectGarbage(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::CollectGarbageRequest, v1::CollectGarbageResponse>(

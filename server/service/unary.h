@@ -82,7 +82,7 @@ grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* metho
                                       Handler handler) {
   auto* const reactor = new UnaryCall(service.drain_stop.get_token());  // deletes itself
   auto answer = std::make_shared<Answer<Response>>(service, method, reactor, out);
-  if (Status s = admit(*context, service.token); !s.ok()) {
+  if (Status s = admit(*context, service.tokens); !s.ok()) {
     answer->give(s.error());
     return reactor;
   }

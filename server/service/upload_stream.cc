@@ -124,7 +124,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(ServiceContext& se
                                                               grpc::CallbackServerContext* context,
                                                               grpc::ByteBuffer* response) {
   auto* stream = new UploadStream(service, uploads, response);  // deletes itself in OnDone
-  stream->begin(admit(*context, service.token));
+  stream->begin(admit(*context, service.tokens));
   return stream;
 }
 

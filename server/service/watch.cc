@@ -240,7 +240,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackSer
                                                                const grpc::ByteBuffer* request) {
   const void* const connection = connection_of(*context);
   auto stream = std::make_shared<WatchStream>(*this, service_, connection);
-  Status admitted = admit(*context, service_.token);
+  Status admitted = admit(*context, service_.tokens);
   {
     const MutexLock lock(mu_);
     if (admitted.ok()) admitted = admit_stream(connection);

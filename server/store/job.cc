@@ -1,5 +1,6 @@
 #include "server/store/job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/store/proto_time.h"
@@ -13,15 +14,45 @@ std::string Job::devices_text() const {
 }
 
 JobBrief brief_of(const Job& job) {
-  return {job.uid,
-          job.order,
-          job.state,
-          job.priority,
-          job.cancel_requested,
-          job.spec.resources(),
-          job.devices,
-          job.workers_lost,
-          job.retry_time_us};
+  JobBrief brief{job.uid,
+                 job.order,
+                 job.state,
+                 job.priority,
+                 job.cancel_requested,
+                 job.spec.resources(),
+                 job.devices,
+                 job.workers_lost,
+                 job.retry_time_us};
+  brief.owner = job.owner;
+  brief.waits_for = job.waits_for;
+  brief.run_time_us = job.run_time_us;
+  brief.running_since_us = job.running_since_us;
+  brief.id = job.id;
+  brief.time_us = job.event_time_us;
+  set_needs(job.plan, job.progress, brief);
+  return brief;
+}
+
+void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, JobBrief& brief) {
+  const v1::MemoryPlan& m = plan.memory();
+  brief.on_cpu.bytes = m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() +
+                       m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
+                       m.workspace_bytes();
+  brief.on_gpu.bytes = brief.on_cpu.bytes + m.dataset_bytes();  // what only a GPU holds
+  const double total = static_cast<double>(plan.steps_total());
+  const double left =
+      total > 0 ? std::clamp(1 - static_cast<double>(progress.step()) / total, 0.0, 1.0) : 1;
+  for (const v1::Forecast& f : plan.forecasts()) {
+    if (f.total_seconds() <= 0) continue;
+    DeviceBrief& on = f.device() == "devices/cpu" ? brief.on_cpu : brief.on_gpu;
+    if (on.rest_s > 0) {  // of another model: the job may get either
+      on.rest_high_s = std::max(on.rest_high_s, f.total_seconds_high() * left);
+      continue;
+    }
+    on.rest_low_s = f.total_seconds_low() * left;
+    on.rest_s = f.total_seconds() * left;
+    on.rest_high_s = std::max(f.total_seconds(), f.total_seconds_high()) * left;
+  }
 }
 
 v1::Job to_proto(Job job) {
@@ -47,6 +78,11 @@ v1::Job to_proto(Job job) {
   out.set_priority(job.priority);
   out.set_pause_requested(job.pause_requested);
   if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
+  out.set_owner(job.owner);
+  int64_t run_us = job.run_time_us;
+  // Of a running job as of its newest event: what its other numbers are of, too.
+  if (job.running_since_us != 0) run_us += job.event_time_us - job.running_since_us;
+  out.set_run_seconds(static_cast<double>(run_us) / 1e6);
   return out;
 }
 
@@ -90,9 +126,11 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
     case v1::WorkerReport::kHeartbeat:
       update.step = report.heartbeat().step();
       update.samples_per_second = report.heartbeat().samples_per_second();
+      if (report.heartbeat().has_times()) update.times = report.heartbeat().times();
       break;
     case v1::WorkerReport::kOutcome:
       update.step = report.outcome().steps_done();
+      if (report.outcome().has_times()) update.times = report.outcome().times();
       for (const auto& [key, value] : report.outcome().final_metrics())
         update.final_metrics.emplace_back(key, value);
       update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),

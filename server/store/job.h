@@ -45,12 +45,23 @@ struct Job {
   int32_t attempts_uncounted = 0;
   // A QUEUED job does not start before this time: the pause after a lost worker.
   int64_t retry_time_us = 0;
-  v1::JobOrigin origin;  // without a job: it began by itself
+  v1::JobOrigin origin;          // without a job: it began by itself
+  std::string owner;             // who submitted it; empty for jobs from before there were owners
+  int64_t run_time_us = 0;       // in RUNNING, in the attempts that have ended
+  int64_t running_since_us = 0;  // only while it is RUNNING
+  int32_t waits_for = 0;         // jobs that have to end before this one may start
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
   /// The first one; empty before the first attempt.
   std::string device() const { return devices.empty() ? std::string() : devices.front(); }
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
+};
+
+/// What a job takes of a device of one kind, of which it has planned bytes and a forecast.
+struct DeviceBrief {
+  int64_t bytes = 0;  // of its plan, without the overhead of its process
+  // From its next start, or from JobBrief::time_us while it runs; 0: unknown.
+  double rest_low_s = 0, rest_s = 0, rest_high_s = 0;
 };
 
 /// What the scheduler goes by: little enough to be kept in memory for every unfinished job.
@@ -64,13 +75,28 @@ struct JobBrief {
   std::vector<std::string> devices;
   int32_t workers_lost = 0;
   int64_t retry_time_us = 0;
+  std::string owner = {};
+  int32_t waits_for = 0;  // above 0, it is not the scheduler's yet
+  int64_t run_time_us = 0;
+  int64_t running_since_us = 0;
+  std::string id = {};
+  DeviceBrief on_cpu = {}, on_gpu = {};
+  int64_t time_us = 0;  // of its newest event
 };
 JobBrief brief_of(const Job& job);
+/// Fills on_cpu and on_gpu.
+void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, JobBrief& brief);
 
 v1::Job to_proto(Job job);
 
 /// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
 Error state_conflict(const Job& job, const std::string& why);
+
+/// A job that has to end before another one starts.
+struct Dependency {
+  std::string id;
+  bool any_end = false;  // whatever it ends as; false: only SUCCEEDED will do
+};
 
 struct NewJob {
   std::string tenant = "default";
@@ -82,9 +108,12 @@ struct NewJob {
   // stores the job, and protected from deletion until the job has ended. Without an id: not
   // checked.
   DatasetRef dataset;
-  // The ID of the model that the job starts from, checked and protected likewise. Empty: none.
+  // The ID of the model that the job starts from, checked and protected likewise. Empty: none. It
+  // may be missing yet if `after` has the job that will make it.
   std::string initial_model_id;
   v1::JobOrigin origin;  // with a step: that checkpoint is in place already
+  std::string owner;
+  std::vector<Dependency> after;  // in the order of the spec's
   // Optional. A second submit with the same ID and the same digest returns the first job.
   std::string request_id;
   std::string request_digest;  // SHA-256 of the request, to recognize a different body
@@ -127,6 +156,9 @@ struct Move {
   bool worker_lost = false;
   // To QUEUED: the attempt ended by no doing of the job or its worker.
   bool uncounted = false;
+  // The worker was out of sight: it may have ended any time since the newest event, up to which it
+  // has trained for certain.
+  bool unseen = false;
   int64_t resumed_from_step = 0;  // to RUNNING
 };
 
@@ -155,6 +187,7 @@ struct AttemptUpdate {
   std::optional<v1::RunPlan> plan;
   std::optional<int64_t> step;
   std::optional<double> samples_per_second;
+  std::optional<v1::RunTimes> times;  // of the attempt
   std::optional<Move> move;
   std::optional<NewModel> model;                              // only with a move to SUCCEEDED
   std::vector<std::pair<std::string, double>> final_metrics;  // into progress.metrics
@@ -170,7 +203,8 @@ struct JobQuery {
   std::string tenant = "default";
   int32_t page_size = 50;
   std::string page_token;
-  std::vector<JobState> states;  // empty: all
+  std::vector<JobState> states;      // empty: all
+  std::optional<std::string> owner;  // only jobs of this owner
 };
 struct JobPage {
   std::vector<Job> jobs;  // newest first

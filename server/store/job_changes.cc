@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "server/store/dependencies.h"
+#include "server/store/forecast_store.h"
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
 #include "server/store/random_id.h"
@@ -108,7 +110,11 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset.id.empty())
     if (Status s = check_dataset(db, job.tenant, asked.dataset); !s.ok()) return s.error();
-  if (!asked.initial_model_id.empty() &&
+  ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, find_awaited(db, asked));
+  const auto makes_the_model = [&](const Awaited& a) {
+    return a.id == asked.initial_model_id && !a.any_end;
+  };
+  if (!asked.initial_model_id.empty() && std::ranges::none_of(awaited, makes_the_model) &&
       !has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", job.tenant,
                asked.initial_model_id)) {
     return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
@@ -127,7 +133,14 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   job.event_time_us = context.now_us;
   job.reason = asked.reason;
   job.message = asked.message;
+  job.owner = asked.owner;
+  job.waits_for = static_cast<int32_t>(awaited.size());
+  if (!awaited.empty()) {
+    job.reason = kWaitingForJob;
+    job.message = waiting_message(awaited.front(), job.waits_for);
+  }
   insert_job(db, job, asked);
+  insert_dependencies(db, job, awaited);
   if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
   if (!asked.request_id.empty()) {
     Query query(db,
@@ -237,7 +250,9 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
 
   JobEdit edit(context, job);
   if (update.plan) {
-    const v1::RunPlan before = std::exchange(job.plan, *update.plan);
+    v1::RunPlan before = std::exchange(job.plan, *update.plan);
+    // Forecasts stay those of the submission: the outcome is compared with them.
+    job.plan.mutable_forecasts()->Swap(before.mutable_forecasts());
     // A resumed attempt started from its checkpoint: the first attempt's report stays true.
     if (before.has_initial_weights() && !job.plan.has_initial_weights()) {
       *job.plan.mutable_initial_weights() = before.initial_weights();
@@ -253,6 +268,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
   if (update.step) job.progress.set_step(*update.step);
   if (update.samples_per_second) job.progress.set_samples_per_second(*update.samples_per_second);
+  if (update.times) *job.progress.mutable_times() = *update.times;
   for (const v1::Event& event : update.events) {
     note_event(job, event);
     edit.append(event);
@@ -265,6 +281,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   if (update.move && !begins) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
     if (update.model) insert_model(context, job, *update.model);
+    if (update.move->to == JobState::kSucceeded) note_outcome(context.db, job, context.now_us);
     end_attempt(context, job, attempt);
   } else if (number > 0) {
     save_attempt(context.db, job, attempt);

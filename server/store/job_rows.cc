@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "server/store/dependencies.h"
 #include "server/store/event_rows.h"
 #include "server/store/proto_time.h"
 
@@ -16,7 +17,7 @@ namespace {
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
   "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted, " \
-  "pause_requested, origin"
+  "pause_requested, origin, owner, run_time_us, running_since_us, waits_for"
 // clang-format on
 
 // A blob that does not parse was not written by this program.
@@ -74,6 +75,10 @@ Job read_job(const Query& row) {
   job.attempts_uncounted = static_cast<int32_t>(row.integer(c++));
   job.pause_requested = row.integer(c++) != 0;
   job.origin = parse<v1::JobOrigin>(row.bytes(c++));
+  job.owner = row.text(c++);
+  job.run_time_us = row.integer(c++);
+  job.running_since_us = row.integer(c++);
+  job.waits_for = static_cast<int32_t>(row.integer(c++));
   return job;
 }
 
@@ -81,6 +86,28 @@ std::string paused_message(const Job& job) {
   return job.checkpoint_step > 0 ? "Paused on request; it goes on from the checkpoint of step " +
                                        std::to_string(job.checkpoint_step) + "."
                                  : "Paused on request before its first checkpoint.";
+}
+
+/// The transition of a job that would go back to the queue with its time used up.
+Move out_of_time(const Job& job) {
+  Move move;
+  move.to = JobState::kFailed;
+  move.reason = "TIME_LIMIT";
+  move.message =
+      "It has trained for " + std::to_string(job.run_time_us / 1'000'000) + " s, of at most " +
+      std::to_string(job.spec.resources().time_limit_seconds()) +
+      " s (resources.time_limit_seconds). " +
+      (job.checkpoint_step > 0
+           ? "A retry goes on from the checkpoint of step " + std::to_string(job.checkpoint_step) +
+                 ", with the same time again; a fork may have another limit."
+           : "It has no checkpoint: a retry starts over.");
+  return move;
+}
+
+bool is_out_of_time(const Job& job) {
+  const v1::Resources& resources = job.spec.resources();
+  return resources.has_time_limit_seconds() &&
+         job.run_time_us / 1'000'000 >= resources.time_limit_seconds();
 }
 
 Error job_not_found(std::string_view name) {
@@ -124,10 +151,12 @@ std::vector<Job> read_active_jobs(Connection& db) {
 }
 
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take) {
-  Query query(db,
-              "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
-              " workers_lost, retry_time_us"
-              " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
+  Query query(
+      db,
+      "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
+      " workers_lost, retry_time_us, owner, waits_for, run_time_us, running_since_us, id, plan,"
+      " progress, event_time_us"
+      " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
   while (query.step()) {
     JobBrief brief;
     brief.order = query.integer(0);
@@ -139,20 +168,58 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     brief.devices = devices_of(query.text(6), query.text(7));
     brief.workers_lost = static_cast<int32_t>(query.integer(8));
     brief.retry_time_us = query.integer(9);
+    brief.owner = query.text(10);
+    brief.waits_for = static_cast<int32_t>(query.integer(11));
+    brief.run_time_us = query.integer(12);
+    brief.running_since_us = query.integer(13);
+    brief.id = query.text(14);
+    set_needs(parse<v1::RunPlan>(query.bytes(15)), parse<v1::Progress>(query.bytes(16)), brief);
+    brief.time_us = query.integer(17);
     take(std::move(brief));
   }
 }
 
-std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t before,
+Job get_job_numbered(Connection& db, int64_t order) {
+  Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE number = ?");
+  query.bind(order);
+  if (!query.step()) throw SqliteError(SQLITE_CORRUPT, 0, "there is no job with this number");
+  return read_job(query);
+}
+
+void read_attempt_uses(Connection& db, int64_t since_us,
+                       const std::function<void(const AttemptUse&)>& take) {
+  Query query(
+      db,
+      "SELECT owner, jobs.device, more_devices, attempts.start_time_us, attempts.end_time_us"
+      " FROM attempts JOIN jobs ON jobs.number = attempts.job"
+      " WHERE attempts.end_time_us = 0 OR attempts.end_time_us > ?");
+  query.bind(since_us);
+  while (query.step()) {
+    // An attempt's own row has its first device; all of a job's have as many.
+    take({query.text(0), std::ssize(devices_of(query.text(1), query.text(2))), query.integer(3),
+          query.integer(4)});
+  }
+}
+
+std::vector<Job> read_jobs(Connection& db, const JobQuery& asked, int64_t before,
                            std::span<const JobState> states, int64_t count_max) {
-  // The index has the jobs of one state in order: the newest of all states are among the newest of
+  // An index has the jobs of one state in order: the newest of all states are among the newest of
   // each.
   std::vector<int64_t> numbers;
   for (const JobState state : states) {
+    if (asked.owner) {
+      Query query(db,
+                  "SELECT number FROM jobs INDEXED BY jobs_by_owner WHERE owner = ? AND state = ?"
+                  " AND tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
+      query.bind(*asked.owner).bind(static_cast<int64_t>(state)).bind(asked.tenant);
+      query.bind(before).bind(count_max);
+      while (query.step()) numbers.push_back(query.integer(0));
+      continue;
+    }
     Query query(db,
                 "SELECT number FROM jobs INDEXED BY jobs_by_state"
                 " WHERE state = ? AND tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
-    query.bind(static_cast<int64_t>(state)).bind(tenant).bind(before).bind(count_max);
+    query.bind(static_cast<int64_t>(state)).bind(asked.tenant).bind(before).bind(count_max);
     while (query.step()) numbers.push_back(query.integer(0));
   }
   std::ranges::sort(numbers, std::greater());
@@ -172,15 +239,17 @@ void insert_job(Connection& db, Job& job, const NewJob& asked) {
       "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
-      " retry_time_us, initial_model, dataset_version, origin)"
-      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, ?, ?, '', 1, ?, 0, 0, ?, ?, ?)");
+      " retry_time_us, initial_model, dataset_version, origin, owner, waits_for)"
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, ?, ?, '', 1, ?, 0, 0, ?, ?, ?,"
+      " ?, ?)");
   query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset.id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
   query.bind_blob(job.plan.SerializeAsString()).bind_blob(job.progress.SerializeAsString());
   query.bind(job.checkpoint_step).bind(job.event_time_us);
   query.bind(asked.initial_model_id).bind(int64_t{asked.dataset.version});
-  query.bind_blob(job.origin.SerializeAsString()).run();
+  query.bind_blob(job.origin.SerializeAsString()).bind(job.owner);
+  query.bind(int64_t{job.waits_for}).run();
   job.order = db.last_row();
 }
 
@@ -194,7 +263,7 @@ void save_job(Connection& db, const Job& job) {
       " attempt = ?, device = ?, start_time_us = ?, end_time_us = ?, plan = ?, progress = ?,"
       " checkpoint_step = ?, model = ?, newest_seq = ?, event_time_us = ?,"
       " workers_lost = ?, retry_time_us = ?, more_devices = ?, attempts_uncounted = ?,"
-      " pause_requested = ?"
+      " pause_requested = ?, run_time_us = ?, running_since_us = ?, waits_for = ?"
       " WHERE number = ?");
   query.bind(static_cast<int64_t>(job.state)).bind(job.reason).bind(job.message);
   query.bind(int64_t{job.priority})
@@ -205,12 +274,17 @@ void save_job(Connection& db, const Job& job) {
   query.bind_blob(job.progress.SerializeAsString()).bind(job.checkpoint_step).bind(job.model);
   query.bind(job.newest_seq).bind(job.event_time_us).bind(int64_t{job.workers_lost});
   query.bind(job.retry_time_us).bind(more).bind(int64_t{job.attempts_uncounted});
-  query.bind(int64_t{job.pause_requested}).bind(job.order).run();
+  query.bind(int64_t{job.pause_requested}).bind(job.run_time_us).bind(job.running_since_us);
+  query.bind(int64_t{job.waits_for}).bind(job.order).run();
+}
+
+// The wall clock may jump back; a job's event times never do.
+int64_t JobEdit::next_event_time_us() const {
+  return std::max(context_.now_us, job_.event_time_us);
 }
 
 void JobEdit::append(v1::Event event) {
-  // The wall clock may jump back; a job's event times never do.
-  job_.event_time_us = std::max(context_.now_us, job_.event_time_us);
+  job_.event_time_us = next_event_time_us();
   event.set_seq(++job_.newest_seq);
   *event.mutable_time() = to_timestamp(job_.event_time_us);
   event.set_attempt(job_.attempt);
@@ -229,13 +303,30 @@ void JobEdit::tell_state(const Move& move) {
   append(std::move(event));
 }
 
+void JobEdit::tell(std::string text) {
+  v1::Event event;
+  event.mutable_log()->set_level(v1::LogLine::INFO);
+  event.mutable_log()->set_text(std::move(text));
+  append(std::move(event));
+}
+
+void JobEdit::count_run_time(bool unseen) {
+  if (job_.running_since_us == 0) return;
+  const int64_t end_us = unseen ? job_.event_time_us : next_event_time_us();
+  job_.run_time_us += end_us - job_.running_since_us;
+  job_.running_since_us = 0;
+}
+
 Status JobEdit::move(const Move& asked) {
   Move move = asked;
+  if (can_move(job_.state, move.to)) count_run_time(move.unseen);
   if (move.to == JobState::kQueued && job_.cancel_requested) {
     move = {};
     move.to = JobState::kCancelled;
     move.reason = "CANCELLED";
     move.message = "Cancelled on request.";
+  } else if (move.to == JobState::kQueued && is_active(job_.state) && is_out_of_time(job_)) {
+    move = out_of_time(job_);
   } else if (move.to == JobState::kQueued && job_.pause_requested) {
     move.to = JobState::kPaused;
     move.reason = "PAUSED";
@@ -257,13 +348,20 @@ Status JobEdit::move(const Move& asked) {
   if (!is_active(move.to)) job_.pause_requested = false;
   if (move.to == JobState::kRunning) job_.progress.set_step(move.resumed_from_step);
   tell_state(move);
+  if (move.to == JobState::kRunning) job_.running_since_us = job_.event_time_us;
   if (is_terminal(move.to)) job_.end_time_us = job_.event_time_us;
   return {};
 }
 
 void JobEdit::save() {
+  save_alone();
+  if (is_terminal(job_.state) && !is_terminal(state_before_)) settle_dependents(context_, job_);
+}
+
+void JobEdit::save_alone() {
   save_job(context_.db, job_);
-  notify(job_.state != state_before_ || job_.priority != priority_before_);
+  notify(job_.state != state_before_ || job_.priority != priority_before_ ||
+         job_.waits_for != waits_for_before_);
 }
 
 void JobEdit::notify(bool reschedules) {
@@ -272,6 +370,11 @@ void JobEdit::notify(bool reschedules) {
   change.newest_seq = job_.newest_seq;
   change.state = job_.state;
   if (reschedules) change.reschedules = brief_of(job_);
+  change.saved = checkpoint_step_before_ != job_.checkpoint_step;
+  change.remaining_low_s = job_.progress.remaining_seconds_low();
+  change.remaining_s = job_.progress.remaining_seconds();
+  change.remaining_high_s = job_.progress.remaining_seconds_high();
+  change.time_us = context_.now_us;
   change.cancel_requested = job_.cancel_requested;
   change.pause_requested = job_.pause_requested;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/store/job.h"
+#include "server/store/job_store.h"
 #include "server/store/sqlite.h"
 #include "server/store/writer.h"
 
@@ -23,9 +24,14 @@ Result<Job> get_job_uid(Connection& db, std::string_view uid);
 std::vector<Job> read_active_jobs(Connection& db);
 /// Calls `take` with each unfinished job, in no order.
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
+/// Calls `take` with each attempt that has not ended before `since_us`.
+void read_attempt_uses(Connection& db, int64_t since_us,
+                       const std::function<void(const AttemptUse&)>& take);
 /// Newest first, `order` below `before`, each state at most once.
-std::vector<Job> read_jobs(Connection& db, std::string_view tenant, int64_t before,
+std::vector<Job> read_jobs(Connection& db, const JobQuery& query, int64_t before,
                            std::span<const JobState> states, int64_t count_max);
+/// The job with this order, which exists.
+Job get_job_numbered(Connection& db, int64_t order);
 
 /// A new QUEUED job, whose first event the caller appends. Fills job.order.
 void insert_job(Connection& db, Job& job, const NewJob& asked);
@@ -36,25 +42,41 @@ void save_job(Connection& db, const Job& job);
 class JobEdit {
  public:
   JobEdit(WriteContext& context, Job& job)
-      : context_(context), job_(job), state_before_(job.state), priority_before_(job.priority) {}
+      : context_(context),
+        job_(job),
+        state_before_(job.state),
+        priority_before_(job.priority),
+        checkpoint_step_before_(job.checkpoint_step),
+        waits_for_before_(job.waits_for) {}
   /// Fills the event's seq, time and attempt, and stores it.
   void append(v1::Event event);
   /// Changes the state and appends the event. FAILED_PRECONDITION/JOB_STATE_CONFLICT changes
   /// nothing. A job whose cancellation was requested never goes back to the queue: it becomes
-  /// CANCELLED instead, and one whose pause was requested PAUSED.
+  /// CANCELLED instead, one that has reached its time limit FAILED, and one whose pause was
+  /// requested PAUSED.
   Status move(const Move& move);
   /// The event of a new job: QUEUED, without a transition.
   void tell_state(const Move& move);
-  /// Saves the row and notifies the observers.
+  /// A line of the daemon's in the job's log.
+  void tell(std::string text);
+  /// Saves the row and notifies the observers. If the job has ended: also of each job that waited
+  /// for it (server/store/dependencies.h).
   void save();
+  /// Without those.
+  void save_alone();
   /// Notifies the observers. `reschedules`: the scheduler must look at the job.
   void notify(bool reschedules);
 
  private:
+  int64_t next_event_time_us() const;
+  void count_run_time(bool unseen);
+
   WriteContext& context_;
   Job& job_;
   const JobState state_before_;
   const int32_t priority_before_;
+  const int64_t checkpoint_step_before_;
+  const int32_t waits_for_before_;
 };
 
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number);

@@ -2,6 +2,7 @@
 // only marked: its attempt ends in its own way, and JobEdit::move() goes where the mark says.
 #include <utility>
 
+#include "server/store/dependencies.h"
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
 #include "server/store/store_core.h"
@@ -26,13 +27,6 @@ Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const s
   return job;
 }
 
-void append_log(JobEdit& edit, std::string text) {
-  v1::Event event;
-  event.mutable_log()->set_level(v1::LogLine::INFO);
-  event.mutable_log()->set_text(std::move(text));
-  edit.append(std::move(event));
-}
-
 Result<Job> pause_job(WriteContext& context, const std::string& tenant, const std::string& id) {
   ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
   if (is_terminal(job.state)) return state_conflict(job, "a job that has ended cannot pause.");
@@ -41,7 +35,7 @@ Result<Job> pause_job(WriteContext& context, const std::string& tenant, const st
   JobEdit edit(context, job);
   if (is_active(job.state)) {
     job.pause_requested = true;
-    append_log(edit, "pause requested");
+    edit.tell("pause requested");
   } else {
     Move move;
     move.to = JobState::kPaused;
@@ -63,12 +57,16 @@ Result<Job> resume_job(WriteContext& context, const std::string& tenant, const s
   job.workers_lost = 0;  // a person has looked at it
   if (job.pause_requested) {
     job.pause_requested = false;
-    append_log(edit, "the pause was taken back");
+    edit.tell("the pause was taken back");
   } else {
     Move move;
     move.to = JobState::kQueued;
     move.reason = "WAITING_FOR_SCHEDULER";
     move.message = "Resumed on request; it waits for the scheduler.";
+    if (job.waits_for > 0) {
+      move.reason = kWaitingForJob;
+      move.message = "Resumed on request. " + waiting_message(context.db, job);
+    }
     if (Status s = edit.move(move); !s.ok()) return s.error();
   }
   edit.save();
@@ -83,8 +81,8 @@ Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
   }
   if (job.priority == priority) return job;
   JobEdit edit(context, job);
-  append_log(edit, "priority " + std::to_string(job.priority) + " becomes " +
-                       std::to_string(priority) + ", on request");
+  edit.tell("priority " + std::to_string(job.priority) + " becomes " + std::to_string(priority) +
+            ", on request");
   job.priority = priority;
   edit.save();
   return job;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/store/dependencies.h"
 #include "server/store/event_rows.h"
 #include "server/store/job_rows.h"
 #include "server/store/page_token.h"
@@ -31,13 +32,14 @@ Result<JobPage> JobStore::list(const JobQuery& query) const {
     states.push_back(s);
     signed_query.append(" ").append(name_of(s));
   }
+  if (query.owner) signed_query.append(" of ").append(*query.owner);
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!query.page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, query.page_token));
   }
   return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
     JobPage page;
-    page.jobs = read_jobs(db, query.tenant, before, states, page_size + 1);
+    page.jobs = read_jobs(db, query, before, states, page_size + 1);
     if (static_cast<int64_t>(page.jobs.size()) > page_size) {
       page.jobs.pop_back();
       page.next_page_token =
@@ -55,6 +57,25 @@ Result<std::vector<Job>> JobStore::list_active() const {
 Status JobStore::read_unfinished(const std::function<void(JobBrief)>& take) const {
   return core_.read<void>([&](Connection& db) -> Status {
     read_unfinished_jobs(db, take);
+    return {};
+  });
+}
+Status JobStore::read_uses(int64_t since_us,
+                           const std::function<void(const AttemptUse&)>& take) const {
+  return core_.read<void>([&](Connection& db) -> Status {
+    read_attempt_uses(db, since_us, take);
+    return {};
+  });
+}
+
+Status JobStore::check_after(const std::string& tenant,
+                             const std::vector<Dependency>& after) const {
+  if (after.empty()) return {};
+  return core_.read<void>([&](Connection& db) -> Status {
+    NewJob asked;
+    asked.tenant = tenant;
+    asked.after = after;
+    if (const auto awaited = find_awaited(db, asked); !awaited.ok()) return awaited.error();
     return {};
   });
 }

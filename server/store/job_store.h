@@ -22,6 +22,14 @@ namespace trainyard::server {
 
 class StoreCore;
 
+/// The devices that an attempt has had.
+struct AttemptUse {
+  std::string owner;  // of its job
+  int64_t devices = 0;
+  int64_t start_us = 0;
+  int64_t end_us = 0;  // 0: it goes on
+};
+
 /// What a job has of events, at the time of a read.
 struct EventRange {
   int64_t oldest_seq = 0;
@@ -38,9 +46,13 @@ class JobStore {
 
   /// Stores a QUEUED job. ALREADY_EXISTS/JOB_EXISTS (also while a model with that ID exists);
   /// INVALID_ARGUMENT/REQUEST_ID_REUSED; RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS;
-  /// NOT_FOUND/DATASET_NOT_FOUND; FAILED_PRECONDITION/DATASET_NOT_READY.
+  /// NOT_FOUND/DATASET_NOT_FOUND; FAILED_PRECONDITION/DATASET_NOT_READY; check_after()'s.
   void submit(NewJob job, Done<Job> done);
   Result<Job> submit(NewJob job);
+
+  /// What submit() would say about the jobs that a new one waits for. NOT_FOUND/JOB_NOT_FOUND;
+  /// FAILED_PRECONDITION/DEPENDENCY_FAILED for one that has ended otherwise than it should.
+  Status check_after(const std::string& tenant, const std::vector<Dependency>& after) const;
 
   /// The job that an earlier submit with this request made: what submit() would answer, for a
   /// caller that has work to do before. INVALID_ARGUMENT/REQUEST_ID_REUSED; JOB_NOT_FOUND if that
@@ -115,6 +127,8 @@ class JobStore {
   /// Calls `take` with every unfinished job, in no order: for the scheduler's first look. It may
   /// have been called before an error.
   Status read_unfinished(const std::function<void(JobBrief)>& take) const;
+  /// Calls `take` with every attempt that has not ended before `since_us`, in no order.
+  Status read_uses(int64_t since_us, const std::function<void(const AttemptUse&)>& take) const;
   Result<JobCounts> count() const;
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 

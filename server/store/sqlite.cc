@@ -105,6 +105,12 @@ Query& Query::bind(std::string_view text) {
   return *this;
 }
 
+Query& Query::bind_real(double value) {
+  if (const int code = sqlite3_bind_double(statement_, ++bound_, value); code != SQLITE_OK) {
+    db_.fail(code);
+  }
+  return *this;
+}
 Query& Query::bind_blob(std::string blob) {
   if (const int code =
           sqlite3_bind_blob64(statement_, ++bound_, blob.data(), blob.size(), SQLITE_TRANSIENT);

@@ -76,12 +76,14 @@ class Query {
   Query& bind(int64_t value);
   Query& bind(std::string_view text);  // not copied: must outlive the Query
   Query& bind_blob(std::string blob);  // copied
+  Query& bind_real(double value);
   /// True if there is a row.
   bool step();
   /// For statements without rows.
   void run();
 
   int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
+  double real(int column) const { return sqlite3_column_double(statement_, column); }
   std::string text(int column) const { return std::string(bytes(column)); }
   std::string_view bytes(int column) const;  // valid until the next step
 

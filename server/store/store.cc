@@ -27,7 +27,9 @@ Store::Store(std::unique_ptr<StoreCore> core)
       datasets_(*core_),
       uploads_(*core_),
       models_(*core_),
-      removals_(*core_) {}
+      removals_(*core_),
+      drains_(*core_),
+      forecasts_(*core_) {}
 
 Store::~Store() = default;
 

@@ -22,6 +22,8 @@
 #include <string>
 
 #include "server/store/dataset_store.h"
+#include "server/store/drain_store.h"
+#include "server/store/forecast_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
 #include "server/store/removals.h"
@@ -63,10 +65,14 @@ struct JobChange {
   std::string uid;
   int64_t newest_seq = 0;
   JobState state = JobState::kQueued;
-  std::optional<JobBrief> reschedules;  // if its state or its priority changed
+  std::optional<JobBrief> reschedules;  // if what the scheduler goes by changed
   bool cancel_requested = false;
   bool pause_requested = false;
   bool removed = false;
+  bool saved = false;  // a checkpoint
+  // Of a running job, from then on, as Progress has it; 0: unknown.
+  double remaining_low_s = 0, remaining_s = 0, remaining_high_s = 0;
+  int64_t time_us = 0;
 };
 using JobObserver = std::function<void(std::span<const JobChange>)>;
 
@@ -91,6 +97,8 @@ class Store {
   UploadStore& uploads() { return uploads_; }
   ModelStore& models() { return models_; }
   RemovalStore& removals() { return removals_; }
+  DrainStore& drains() { return drains_; }
+  ForecastStore& forecasts() { return forecasts_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Must be short. Register before the first change.
@@ -107,6 +115,8 @@ class Store {
   UploadStore uploads_;
   ModelStore models_;
   RemovalStore removals_;
+  DrainStore drains_;
+  ForecastStore forecasts_;
 };
 
 /// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -14,8 +14,12 @@
 
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/scheduler/fleet.h"
+#include "server/scheduler/projection.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
+#include "server/scheduler/shares.h"
+#include "server/supervisor/outside_memory.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -29,17 +33,37 @@ constexpr int64_t kErrorPauseUs = 1'000'000;
 /// flood of submits does not read the devices for each one.
 constexpr int64_t kFullPauseUs = 250'000;
 
-/// No startable job would find a slot.
-bool all_slots_taken(const Snapshot& snapshot) {
-  for (const Device& device : snapshot.inventory.devices) {
-    if (!device.schedulable) continue;
-    const auto taken =
-        std::count_if(snapshot.placed.begin(), snapshot.placed.end(), [&](const PlacedJob& p) {
-          return std::ranges::find(p.devices, device.name) != p.devices.end();
-        });
-    if (taken < device.slots) return false;
+/// No job would find a place.
+bool is_full(const Fleet& fleet) {
+  return std::ranges::all_of(fleet.groups(), [](const Fleet::Group& g) { return g.free.empty(); });
+}
+
+/// A device on which nothing starts, by command.
+struct Drained {
+  DeviceKind kind;
+  std::string name, reason;
+};
+std::vector<Drained> drained_of(const std::vector<Device>& devices) {
+  std::vector<Drained> drained;
+  for (const Device& device : devices) {
+    if (device.drained) drained.push_back({device.kind, device.name, device.reason});
   }
-  return true;
+  return drained;
+}
+
+/// Adds which of the devices that it could use are drained: one example is enough, and the note on
+/// GPUs may have given it.
+void name_drained(const DeviceRequest& asked, const std::vector<Drained>& drained,
+                  WaitReason& why) {
+  for (const Drained& device : drained) {
+    const bool may_use = asked.wish == DeviceWish::kAuto ||
+                         (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
+    if (!may_use) continue;
+    if (why.message.find(device.name) == std::string::npos) {
+      why.message += " " + device.name + ": " + device.reason;
+    }
+    return;
+  }
 }
 
 /// Of an attempt: the same to every daemon.
@@ -51,12 +75,27 @@ std::string last_segment(const std::string& name) { return name.substr(name.rfin
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Impl(Store& s, Supervisor& sup, Inventory& inv, Files& f, DispatcherOptions o, const Clock& c)
-      : store(s), supervisor(sup), inventory(inv), files(f), options(std::move(o)), clock(c) {}
+      : store(s),
+        supervisor(sup),
+        inventory(inv),
+        files(f),
+        options(std::move(o)),
+        clock(c),
+        shares(options.policy.half_life_us),
+        policy(options.policy) {}
 
   struct Live {
     std::string task;
     int32_t attempt = 0;
     std::vector<std::string> devices;
+    std::shared_ptr<TrainTask> owner;
+    bool leaves = false;  // asked to, because its device is drained
+  };
+  /// What a running job has told since it was last placed.
+  struct Pace {
+    Range end;
+    bool saved = false;  // a checkpoint
+    int64_t time_us = 0;
   };
 
   void observe(std::span<const JobChange> changes);
@@ -64,11 +103,20 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void wait_for_work(MutexLock& lock) TRAINYARD_REQUIRES(mu);
   void forget(const std::vector<std::pair<std::string, int32_t>>& ended);
   /// Puts into the index what is not yet in it: at first what the store has, then `changes`.
-  Status update_index(std::vector<JobBrief> changes);
-  void take(const JobBrief& job);
-  void dispatch(bool drain_now);
-  Snapshot make_snapshot(bool drain_now);
-  void tell_waits(WaitReasons reasons);
+  Status update_index(std::vector<JobBrief> changes) TRAINYARD_REQUIRES(index_mu);
+  Status read_shares() TRAINYARD_REQUIRES(index_mu);
+  void take(const JobBrief& job) TRAINYARD_REQUIRES(index_mu);
+  void place(const std::string& uid) TRAINYARD_REQUIRES(index_mu);
+  void take_paces() TRAINYARD_REQUIRES(index_mu);
+  void note_deadline(const JobBrief& job);
+  /// Stops the workers whose jobs have trained as long as they may: their next move is FAILED.
+  void stop_overdue();
+  void dispatch(std::vector<JobBrief> changes, bool drain_now);
+  /// Sends the jobs on these devices back to the queue, as far as they are drained to that end.
+  void vacate(const std::vector<Device>& devices);
+  Decisions look(Devices devices, bool drain_now) TRAINYARD_REQUIRES(index_mu);
+  void make_room(const PreemptDecision& decision);
+  void leave(const std::string& uid);
   void start_job(const StartDecision& decision, const std::vector<Device>& devices);
   void start_attempt(const Job& job, const StartDecision& decision,
                      const std::vector<Device>& devices);
@@ -94,18 +142,28 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::vector<std::pair<std::string, const char*>> to_stop TRAINYARD_GUARDED_BY(mu);
   std::vector<std::pair<std::string, int32_t>> ended TRAINYARD_GUARDED_BY(mu);  // uid, attempt
   std::vector<JobBrief> rescheduled TRAINYARD_GUARDED_BY(mu);  // in the order of their commits
-  // Of the last pass, for explained(); replaced and never changed.
-  std::shared_ptr<const WaitReasons> waits TRAINYARD_GUARDED_BY(mu) =
-      std::make_shared<const WaitReasons>();
+  std::unordered_map<std::string, Pace> paces TRAINYARD_GUARDED_BY(mu);  // by uid
 
   const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
 
-  // Used only by the dispatcher's thread. The index: the truth is in the store, which tells of
-  // every change after its commit.
-  bool indexed = false;
-  Queue queue;
-  std::map<std::string, std::vector<std::string>, std::less<>> placed;  // devices by uid
-  std::unordered_map<std::string, Live> live;                           // by uid
+  // The index: the truth is in the store, which tells of every change after its commit. Changed by
+  // the dispatcher's thread alone; taken before `mu`, and never held across a change of the store.
+  mutable Mutex index_mu;
+  bool indexed TRAINYARD_GUARDED_BY(index_mu) = false;
+  Queue queue TRAINYARD_GUARDED_BY(index_mu);
+  Fleet fleet TRAINYARD_GUARDED_BY(index_mu);
+  Shares shares TRAINYARD_GUARDED_BY(index_mu);
+  Policy policy TRAINYARD_GUARDED_BY(index_mu);
+  std::unordered_map<std::string, PlacedJob> active TRAINYARD_GUARDED_BY(index_mu);  // by uid
+  std::set<std::string, std::less<>> leaving TRAINYARD_GUARDED_BY(index_mu);  // asked to stop
+  OutsideMemory outside TRAINYARD_GUARDED_BY(index_mu);
+  WaitReasons waits TRAINYARD_GUARDED_BY(index_mu);  // of the last look
+
+  // Used only by the dispatcher's thread.
+  std::unordered_map<std::string, Live> live;  // by uid
+  // When RUNNING jobs reach their time limits: wall time, uid; and the same by uid.
+  std::set<std::pair<int64_t, std::string>> deadlines;
+  std::unordered_map<std::string, int64_t> deadline_of;
   std::optional<int64_t> wake_time_us;
   bool full = false;         // no slot was free after the last pass
   int64_t look_time_us = 0;  // from the last pass
@@ -123,6 +181,14 @@ void Dispatcher::Impl::observe(std::span<const JobChange> changes) {
         urgent = true;
       }
       if (change.reschedules) rescheduled.push_back(*change.reschedules);
+      if (change.state == JobState::kRunning) {  // looked at when there is another reason to
+        Pace& pace = paces[change.uid];
+        const Range end = end_of(change.remaining_low_s, change.remaining_s,
+                                 change.remaining_high_s, change.time_us);
+        if (end.known()) pace.end = end;
+        pace.saved |= change.saved;
+        pace.time_us = change.time_us;
+      }
       wake = wake || change.reschedules || stops;
     }
     dirty = dirty || wake;
@@ -153,6 +219,7 @@ void Dispatcher::Impl::run() {
     for (const auto& [uid, reason] : stops) {
       if (const auto it = live.find(uid); it != live.end()) {
         supervisor.stop(it->second.task, reason);
+        leave(uid);
       }
     }
     if (drain_now) {
@@ -160,12 +227,8 @@ void Dispatcher::Impl::run() {
     }
     wake_time_us.reset();
     try {
-      if (Status s = update_index(std::move(changes)); s.ok()) {
-        dispatch(drain_now);
-      } else {
-        spdlog::error("event=dispatch_failed {}", kv("message", s.error().message));
-        wake_time_us = clock.wall_us() + kErrorPauseUs;
-      }
+      dispatch(std::move(changes), drain_now);
+      stop_overdue();
     } catch (const std::exception& e) {
       spdlog::error("event=dispatch_fault {}", kv("what", e.what()));
       wake_time_us = clock.wall_us() + kErrorPauseUs;
@@ -190,7 +253,11 @@ void Dispatcher::Impl::wait_for_work(MutexLock& lock) {
 void Dispatcher::Impl::forget(const std::vector<std::pair<std::string, int32_t>>& gone) {
   for (const auto& [uid, attempt] : gone) {
     const auto it = live.find(uid);
-    if (it != live.end() && it->second.attempt == attempt) live.erase(it);
+    if (it == live.end() || it->second.attempt != attempt) continue;
+    live.erase(it);
+    const MutexLock lock(index_mu);
+    leaving.erase(uid);
+    place(uid);
   }
 }
 
@@ -200,16 +267,34 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
   if (!indexed) {
     // `changes` are not lost with an error: the next try reads what they left behind.
     queue.clear();
-    placed.clear();
-    if (Status s = store.jobs().read_unfinished([this](const JobBrief& job) { take(job); });
+    fleet.clear_jobs();
+    active.clear();
+    shares.clear();
+    deadlines.clear();
+    deadline_of.clear();
+    if (Status s = store.jobs().read_unfinished([this](const JobBrief& job)
+                                                    TRAINYARD_REQUIRES(index_mu) { take(job); });
         !s.ok()) {
       return s;
     }
+    if (Status s = read_shares(); !s.ok()) return s;
   }
   indexed = false;  // until all changes are in it: after an exception it is read again
   for (const JobBrief& job : changes) take(job);
   indexed = true;
   return {};
+}
+
+// Jobs that run now have been counted from now on: here is what was before.
+Status Dispatcher::Impl::read_shares() {
+  if (!shares.enabled()) return {};
+  constexpr int64_t kHalfLives = 12;  // after which less than a thousandth counts
+  const int64_t now_us = clock.wall_us();
+  return store.jobs().read_uses(now_us - kHalfLives * policy.half_life_us,
+                                [&](const AttemptUse& use) TRAINYARD_REQUIRES(index_mu) {
+                                  shares.add(use.owner, use.devices, use.start_us,
+                                             use.end_us > 0 ? use.end_us : now_us, now_us);
+                                });
 }
 
 void Dispatcher::Impl::take(const JobBrief& job) {
@@ -218,55 +303,159 @@ void Dispatcher::Impl::take(const JobBrief& job) {
   } else {
     queue.remove(job.uid);
   }
-  if (is_active(job.state)) {
-    placed.insert_or_assign(job.uid, job.devices);
-  } else {
-    placed.erase(job.uid);
+  const int64_t now_us = clock.wall_us();
+  const auto before = active.find(job.uid);
+  if (std::optional<PlacedJob> placed = placed_job(job)) {
+    if (before == active.end()) {
+      shares.change(job.owner, std::ssize(placed->devices), now_us);
+    } else {  // a new priority, or it runs now: what was lost if it were killed stays
+      placed->start_time_us = before->second.start_time_us;
+      placed->saved_time_us = before->second.saved_time_us;
+    }
+    active.insert_or_assign(job.uid, std::move(*placed));
+  } else if (before != active.end()) {
+    shares.change(job.owner, -std::ssize(before->second.devices), now_us);
+    active.erase(before);
+  }
+  place(job.uid);
+  note_deadline(job);
+}
+
+void Dispatcher::Impl::note_deadline(const JobBrief& job) {
+  if (const auto known = deadline_of.find(job.uid); known != deadline_of.end()) {
+    deadlines.erase({known->second, job.uid});
+    deadline_of.erase(known);
+  }
+  if (job.running_since_us == 0 || !job.resources.has_time_limit_seconds()) return;
+  const int64_t deadline_us =
+      job.running_since_us - job.run_time_us + job.resources.time_limit_seconds() * 1'000'000;
+  deadlines.emplace(deadline_us, job.uid);
+  deadline_of.emplace(job.uid, deadline_us);
+}
+
+// A job may be finished while its process is still exiting: the place is free once that is gone.
+void Dispatcher::Impl::place(const std::string& uid) {
+  const auto on_device = active.find(uid);
+  if (on_device != active.end()) {
+    PlacedJob job = on_device->second;
+    job.stopping = leaving.contains(uid);
+    return fleet.place(std::move(job));
+  }
+  const PlacedJob* last = fleet.find(uid);
+  const auto process = live.find(uid);
+  if (process == live.end()) return fleet.remove(uid);
+  PlacedJob job = last != nullptr ? *last : PlacedJob{uid, process->second.devices, uid};
+  job.stopping = true;
+  fleet.place(std::move(job));
+}
+
+void Dispatcher::Impl::take_paces() {
+  std::unordered_map<std::string, Pace> told;
+  {
+    const MutexLock lock(mu);
+    told.swap(paces);
+  }
+  for (const auto& [uid, pace] : told) {
+    const auto job = active.find(uid);
+    if (job == active.end() || !job->second.running) continue;
+    if (pace.end.known()) job->second.end = pace.end;
+    if (pace.saved) job->second.saved_time_us = pace.time_us;
+    place(uid);
   }
 }
 
-Snapshot Dispatcher::Impl::make_snapshot(bool drain_now) {
-  Snapshot snapshot;
-  snapshot.inventory = inventory.read();
-  snapshot.draining = drain_now;
-  for (const auto& [uid, devices] : placed) snapshot.placed.push_back({uid, devices});
-  // A job may be finished while its process is still exiting: the slot is free once that is gone.
-  for (const auto& [uid, l] : live) {
-    if (!placed.contains(uid)) snapshot.placed.push_back({uid, l.devices});
-  }
-  return snapshot;
+Decisions Dispatcher::Impl::look(Devices devices, bool drain_now) {
+  take_paces();
+  for (Device& device : devices.devices) device.others_bytes = outside.estimate(device, fleet);
+  fleet.set_devices(std::move(devices));
+  policy.draining = drain_now;
+  return decide(queue, fleet, shares, policy, clock.wall_us());
 }
 
-void Dispatcher::Impl::dispatch(bool drain_now) {
+void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   full = false;
   look_time_us = clock.steady_us();
-  if (queue.empty() && placed.empty()) {
-    // Idle from here on: return the heap's growth from the last jobs to the system.
-    if (live.empty()) ::malloc_trim(0);
-    return tell_waits({});
+  Decisions decisions;
+  std::vector<Device> devices;
+  {
+    MutexLock lock(index_mu);
+    if (Status s = update_index(std::move(changes)); !s.ok()) {
+      spdlog::error("event=dispatch_failed {}", kv("message", s.error().message));
+      wake_time_us = clock.wall_us() + kErrorPauseUs;
+      return;
+    }
+    waits = {};
+    if (queue.empty() && active.empty()) {
+      // Idle from here on: return the heap's growth from the last jobs to the system.
+      if (live.empty()) ::malloc_trim(0);
+      return;
+    }
   }
-  Snapshot snapshot = make_snapshot(drain_now);
-  const std::vector<Device>& devices = snapshot.inventory.devices;
-  Decisions decisions = decide(queue, snapshot, clock.wall_us());
+  Devices now = inventory.read();  // may take its time
+  devices = now.devices;
+  vacate(devices);
+  {
+    const MutexLock lock(index_mu);
+    decisions = look(std::move(now), drain_now);
+    waits = decisions.waits;
+  }
   wake_time_us = decisions.wake_time_us;
-  if (!decisions.waits.by_request.empty() && std::ranges::any_of(devices, &Device::busy)) {
-    // Nothing reports when the process that uses it ends.
+  if (!decisions.waits.lines.empty() && std::ranges::any_of(devices, [](const Device& d) {
+        return d.busy || d.memory_used_bytes > 0;
+      })) {
+    // Nothing reports when another process ends, or gives memory back.
     wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
                             clock.wall_us() + CheckedInventory::kBusyRetryUs);
   }
-  for (const StartDecision& start : decisions.starts) {
-    // While the last process of the job exits, it waits for that.
-    if (!live.contains(start.uid)) start_job(start, devices);
-    snapshot.placed.push_back({start.uid, start.devices});
-  }
-  full = all_slots_taken(snapshot);
-  tell_waits(std::move(decisions.waits));
+  for (const PreemptDecision& preempt : decisions.preempts) make_room(preempt);
+  for (const StartDecision& start : decisions.starts) start_job(start, devices);
+  if (decisions.more) wake_time_us = clock.wall_us();
+  const MutexLock lock(index_mu);
+  full = is_full(fleet);
 }
 
-void Dispatcher::Impl::tell_waits(WaitReasons reasons) {
-  auto told = std::make_shared<const WaitReasons>(std::move(reasons));
-  const MutexLock lock(mu);
-  waits = std::move(told);
+void Dispatcher::Impl::stop_overdue() {
+  while (!deadlines.empty() && deadlines.begin()->first <= clock.wall_us()) {
+    const std::string uid = deadlines.begin()->second;
+    deadlines.erase(deadlines.begin());
+    deadline_of.erase(uid);
+    if (const auto it = live.find(uid); it != live.end()) {
+      spdlog::info("event=time_limit uid={} {}", uid, kv("task", it->second.task));
+      supervisor.stop(it->second.task, "time limit");
+      leave(uid);
+    }
+  }
+  if (deadlines.empty()) return;
+  wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
+                          deadlines.begin()->first);
+}
+
+void Dispatcher::Impl::vacate(const std::vector<Device>& devices) {
+  for (const Device& device : devices) {
+    if (!device.vacate) continue;
+    for (auto& [uid, l] : live) {
+      if (l.leaves || std::ranges::find(l.devices, device.name) == l.devices.end()) continue;
+      l.leaves = true;
+      spdlog::info("event=device_vacated {} {}", kv("device", device.name), kv("task", l.task));
+      supervisor.stop(l.task, "drain");
+      leave(uid);
+    }
+  }
+}
+
+void Dispatcher::Impl::leave(const std::string& uid) {
+  const MutexLock lock(index_mu);
+  leaving.insert(uid);
+  place(uid);
+}
+
+void Dispatcher::Impl::make_room(const PreemptDecision& decision) {
+  const auto it = live.find(decision.uid);
+  if (it == live.end()) return;
+  spdlog::info("event=job_preempted uid={} {}", decision.uid, kv("for", decision.for_name));
+  it->second.owner->make_room(decision.for_name);
+  supervisor.stop(it->second.task, "preempt");
+  leave(decision.uid);
 }
 
 void Dispatcher::Impl::start_job(const StartDecision& decision,
@@ -308,8 +497,11 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
     const auto device = std::ranges::find(devices, name, &Device::name);
     if (device != devices.end()) fresh.gpus.push_back(device->uuid);
   }
+  const std::shared_ptr<TrainTask> owner = std::static_pointer_cast<TrainTask>(fresh.owner);
   std::string task = supervisor.start(std::move(fresh));
-  live.insert_or_assign(job.uid, Live{std::move(task), started->attempt, decision.devices});
+  live.insert_or_assign(job.uid, Live{std::move(task), started->attempt, decision.devices, owner});
+  const MutexLock lock(index_mu);
+  take(brief_of(*started));  // the store tells of it too, some time
 }
 
 Result<Dataset> Dispatcher::Impl::dataset_of(const Job& job) const {
@@ -349,9 +541,10 @@ Status Dispatcher::Impl::adopt(const Job& job) {
   ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(job));  // an unfinished job holds it
   for (const std::string& device : job.devices) inventory.set_inherited(device, true);
   const std::string id = task_id(job);
-  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices});
-  supervisor.adopt({id, "train " + job.name(), make_owner(job, dataset, /*adopted=*/true),
-                    attempt.nonce_digest, attempt.pid, attempt.process_start});
+  const std::shared_ptr<TrainTask> owner = make_owner(job, dataset, /*adopted=*/true);
+  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices, owner});
+  supervisor.adopt(
+      {id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid, attempt.process_start});
   if (job.cancel_requested || job.pause_requested) {
     supervisor.stop(id, job.cancel_requested ? "cancel" : "pause");
   }
@@ -390,18 +583,65 @@ void Dispatcher::start() {
 }
 
 Job Dispatcher::explained(Job job) const {
-  const std::optional<WaitingJob> waiting = waiting_job(brief_of(job));
-  if (!waiting) return job;
-  std::shared_ptr<const WaitReasons> waits;
-  {
-    const MutexLock lock(impl_->mu);
-    waits = impl_->waits;
-  }
-  if (std::optional<WaitReason> why = waits->find(*waiting, impl_->clock.wall_us())) {
+  if (job.state != JobState::kQueued) return job;
+  const MutexLock lock(impl_->index_mu);
+  if (std::optional<WaitReason> why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy,
+                                                        job.uid, impl_->clock.wall_us())) {
+    name_drained(impl_->queue.find(job.uid)->asked, drained_of(impl_->fleet.devices().devices),
+                 *why);
     job.reason = std::move(why->reason);
     job.message = std::move(why->message);
   }
   return job;
+}
+
+QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
+  const int64_t now_us = impl_->clock.wall_us();
+  const MutexLock lock(impl_->index_mu);
+  impl_->take_paces();
+  QueueView view;
+  view.waiting = static_cast<int64_t>(impl_->queue.size());
+  const std::vector<Projected> projected =
+      project(impl_->queue, impl_->fleet, impl_->shares, now_us,
+              uid.empty() ? count_max : kQueueProjectedMax);
+  const auto add = [&](const Projected& p, int64_t position) TRAINYARD_REQUIRES(impl_->index_mu) {
+    const WaitingJob& job = *impl_->queue.find(p.uid);
+    QueuedJob& to = view.jobs.emplace_back();
+    to.uid = p.uid;
+    to.id = job.name;
+    to.owner = job.owner;
+    to.priority = job.priority;
+    to.position = position;
+    to.start = p.start;
+    to.end = p.end;
+    to.device = p.device;
+    if (auto why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy, p.uid, now_us)) {
+      name_drained(job.asked, drained_of(impl_->fleet.devices().devices), *why);
+      to.why = std::move(*why);
+    }
+  };
+  for (size_t i = 0; i < projected.size(); ++i) {
+    if (uid.empty() || projected[i].uid == uid) add(projected[i], static_cast<int64_t>(i) + 1);
+  }
+  if (!uid.empty() && view.jobs.empty() && impl_->queue.find(uid) != nullptr) {
+    add(Projected{uid, {}, {}, {}}, 0);
+  }
+  return view;
+}
+
+std::vector<DeviceView> Dispatcher::devices() const {
+  const MutexLock lock(impl_->index_mu);
+  impl_->take_paces();
+  std::vector<DeviceView> views;
+  const Fleet& fleet = impl_->fleet;
+  for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
+    const Device& d = fleet.device(i);
+    DeviceView& view = views.emplace_back();
+    view.device = d.name;
+    view.others_bytes = d.others_bytes;
+    for (const PlacedJob* job : fleet.node(i).jobs) view.jobs.push_back(*job);
+  }
+  return views;
 }
 
 void Dispatcher::devices_changed() {

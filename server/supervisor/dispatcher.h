@@ -1,16 +1,21 @@
 // server/supervisor/dispatcher.h: carries out what the scheduler decides.
 //
-// One thread keeps the waiting jobs in order (server/scheduler/queue.h), asks decide() and starts
-// attempts. It reads the store once; from then on the store tells of every change, so that a look
-// costs what changed. It wakes when a job changes, when a worker is gone, and at the time that
-// decide() named; an idle daemon does not wake at all.
+// One thread keeps the waiting jobs in order (server/scheduler/queue.h) and the devices with the
+// jobs on them (fleet.h), asks decide(), starts attempts, and asks workers to stop whose jobs make
+// room for others. It reads the store once; from then on the store tells of every change, so that a
+// look costs what changed. It wakes when a job changes, when a worker is gone, at the time that
+// decide() named, and now and then while a job waits beside what other processes hold; an idle
+// daemon does not wake at all.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "server/config/paths.h"
 #include "server/inventory/inventory.h"
+#include "server/scheduler/scheduler.h"
 #include "server/store/store.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/clock.h"
@@ -22,6 +27,30 @@ struct DispatcherOptions {
   StatePaths paths;
   int threads_per_job = 1;      // for a job that names none
   bool time_algorithms = true;  // Config::time_algorithms
+  Policy policy = {};
+};
+
+/// A waiting job as people see it.
+struct QueuedJob {
+  std::string uid, id, owner;
+  int32_t priority = 0;
+  int64_t position = 0;  // from 1; 0: behind kQueueProjectedMax others
+  Range start, end;      // wall time, as things stand
+  std::string device;
+  WaitReason why;  // empty: not looked at yet
+};
+struct QueueView {
+  std::vector<QueuedJob> jobs;  // in the order in which they may start
+  int64_t waiting = 0;          // of all
+};
+/// Jobs whose start is computed at most, for one call.
+inline constexpr size_t kQueueProjectedMax = 2000;
+
+/// A device at the last look.
+struct DeviceView {
+  std::string device;
+  int64_t others_bytes = 0;
+  std::vector<PlacedJob> jobs;
 };
 
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must
@@ -40,6 +69,10 @@ class Dispatcher {
   /// The job as people see it: why a waiting one waits is nowhere stored, but told from the last
   /// look at the queue.
   Job explained(Job job) const;
+  /// The first `count_max` waiting jobs, or with a uid that one, if it waits.
+  QueueView queue(size_t count_max, const std::string& uid) const;
+  /// None before the first look.
+  std::vector<DeviceView> devices() const;
   /// The devices have changed: looks at the queue again.
   void devices_changed();
   /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the

@@ -218,6 +218,15 @@ int64_t process_start_time(pid_t pid) {
   return 0;
 }
 
+int64_t resident_bytes(pid_t pid, int64_t start_time) {
+  if (process_start_time(pid) != start_time) return 0;
+  const Result<std::string> pages = read_file("/proc/" + std::to_string(pid) + "/statm", 4096);
+  long long size = 0, resident = 0, shared = 0;
+  if (!pages.ok() || std::sscanf(pages->c_str(), "%lld %lld %lld", &size, &resident, &shared) != 3)
+    return 0;
+  return (resident - shared) * ::sysconf(_SC_PAGESIZE);
+}
+
 void end_tagged(const std::string& tag) {
   constexpr int kWaitMs = 50;  // the group, which is most of it, is gone at once
   std::error_code ec;

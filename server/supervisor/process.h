@@ -64,6 +64,8 @@ class Process {
 
 /// Field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
 int64_t process_start_time(pid_t pid);
+/// Memory of a process that began then, as far as it is in RAM and its own; 0: it is gone.
+int64_t resident_bytes(pid_t pid, int64_t start_time);
 
 /// Kills all our processes whose environment has `tag` (NAME=value), however they have detached
 /// themselves, and waits briefly for their end.

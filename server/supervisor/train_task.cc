@@ -69,6 +69,11 @@ TrainTask::TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions
       gone_(std::move(gone)),
       parameter_count_(job_.plan.parameter_count()) {}
 
+void TrainTask::make_room(std::string for_job) {
+  const MutexLock lock(mu_);
+  makes_room_for_ = std::move(for_job);
+}
+
 Status TrainTask::spawned(pid_t pid, int64_t start_time) {
   return store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time);
 }
@@ -192,6 +197,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       }
       update.model = std::move(model).value();
       update.step = outcome.steps_done();
+      if (outcome.has_times()) update.times = outcome.times();
       for (const auto& [key, value] : outcome.final_metrics()) {
         update.final_metrics.emplace_back(key, value);
       }
@@ -283,6 +289,19 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
                            now_us);
 }
 
+Move TrainTask::after_stop(const Job& job) const {
+  const MutexLock lock(mu_);
+  if (makes_room_for_.empty()) {
+    return requeue("WORKER_STOPPED",
+                   "The worker was asked to stop; the job resumes from its last checkpoint.");
+  }
+  return requeue("PREEMPTED",
+                 "It made room for " + makes_room_for_ + ", a job of higher priority; " +
+                     (job.checkpoint_step > 0 ? "it resumes from the checkpoint of step " +
+                                                    std::to_string(job.checkpoint_step) + "."
+                                              : "it starts over, for lack of a checkpoint."));
+}
+
 std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
   if (end.start_error) return end.start_error;
   if (const std::optional<Error> told = host_trouble()) return told;
@@ -321,15 +340,16 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return requeue(kDeviceBusy, job.devices_text() + ": " + *busy + ".");
   }
   if (stopped_ || end.stop_asked) {
-    return requeue("WORKER_STOPPED",
-                   "The worker was asked to stop; the job resumes from its last checkpoint.");
+    return after_stop(job);
   }
   if (end.lost_from_sight) {
-    return requeue("DAEMON_RESTARTED",
-                   job.checkpoint_step > 0
-                       ? "The daemon restarted; the job resumes from the checkpoint of step " +
-                             std::to_string(job.checkpoint_step) + "."
-                       : "The daemon restarted; the job starts over.");
+    Move move = requeue("DAEMON_RESTARTED",
+                        job.checkpoint_step > 0
+                            ? "The daemon restarted; the job resumes from the checkpoint of step " +
+                                  std::to_string(job.checkpoint_step) + "."
+                            : "The daemon restarted; the job starts over.");
+    move.unseen = true;
+    return move;
   }
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {

@@ -50,6 +50,9 @@ class TrainTask final : public TaskOwner {
   TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
             std::function<void(bool doubts_device)> gone);
 
+  /// The worker is being stopped for this job, whose name people see.
+  void make_room(std::string for_job);
+
   Status spawned(pid_t pid, int64_t start_time) override;
   Result<v1::Assignment> assignment() override;
   void report(const v1::WorkerReport& report, Done<void> done) override;
@@ -79,6 +82,8 @@ class TrainTask final : public TaskOwner {
   std::optional<DeviceFault> device_fault() const;
   std::optional<std::string> device_busy() const;
   std::optional<Error> host_trouble() const;
+  /// It was asked to stop: for another job, or with the daemon.
+  Move after_stop(const Job& job) const;
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 
   Store& store_;
@@ -92,6 +97,7 @@ class TrainTask final : public TaskOwner {
   mutable Mutex mu_;
   std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<std::string> device_busy_ TRAINYARD_GUARDED_BY(mu_);  // what the worker said of it
+  std::string makes_room_for_ TRAINYARD_GUARDED_BY(mu_);              // a job; empty: none
   std::optional<Error> host_trouble_ TRAINYARD_GUARDED_BY(mu_);  // what it could not read or write
 };
 

@@ -116,6 +116,11 @@ void ReportStream::set_progress(int64_t step, double samples_per_second) {
     samples_per_second_.store(samples_per_second, std::memory_order_relaxed);
 }
 
+void ReportStream::set_times(v1::RunTimes times) {
+  const MutexLock lock(mu_);
+  times_ = std::move(times);
+}
+
 bool ReportStream::drain() {
   MutexLock lock(mu_);
   changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) {
@@ -192,6 +197,7 @@ ReportStream::Contact ReportStream::run_stream() {
         if (queue_.size() < kReportsMax)
           beat.set_idle_ms(pace.idle_ms);  // else the run waits for us
         beat.set_usual_ms(pace.usual_ms);
+        if (times_) *beat.mutable_times() = *times_;
       }
     }
     if (first) {  // identifies the sender

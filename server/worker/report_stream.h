@@ -61,6 +61,7 @@ class ReportStream {
 
   /// Shown in the next heartbeats.
   void set_progress(int64_t step, double samples_per_second);
+  void set_times(v1::RunTimes times);
   /// What heartbeats say of the run's progress.
   Pace& pace() { return pace_; }
 
@@ -112,6 +113,7 @@ class ReportStream {
   bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon refused us for good
   bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;  // the daemon does not speak ours
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::optional<v1::RunTimes> times_ TRAINYARD_GUARDED_BY(mu_);  // for heartbeats
   bool away_ TRAINYARD_GUARDED_BY(mu_) = false;          // no daemon for Options::away_after
   bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // for Options::unattended
   std::unique_ptr<grpc::ClientContext> context_ TRAINYARD_GUARDED_BY(mu_);

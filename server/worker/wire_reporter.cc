@@ -32,6 +32,7 @@ void WireReporter::send(v1::WorkerReport report) {
 void WireReporter::progressed() { stream_.pace().sign(system_clock().steady_us()); }
 
 void WireReporter::started(const RunPlan& plan) {
+  start_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   v1::WorkerReport report;
   *report.mutable_started()->mutable_plan() = to_proto(plan);
   report.mutable_started()->set_resumed_from_step(plan.first_step);
@@ -73,5 +74,13 @@ void WireReporter::log(std::string_view message) {
   report.mutable_log()->set_text(std::string(message.substr(0, kLogBytesMax)));
   send(std::move(report));
 }
+
+v1::RunTimes WireReporter::to_wire(const RunTimes& times) const {
+  v1::RunTimes out = to_proto(times);
+  out.set_start_seconds(start_seconds_);
+  return out;
+}
+
+void WireReporter::times(const RunTimes& times) { stream_.set_times(to_wire(times)); }
 
 }  // namespace trainyard

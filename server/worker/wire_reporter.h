@@ -1,6 +1,8 @@
 // server/worker/wire_reporter.h: sends the trainer's reports over the wire.
 #pragma once
 
+#include <chrono>
+
 #include "server/worker/report_stream.h"
 #include "src/train/trainer.h"
 
@@ -9,7 +11,11 @@ namespace trainyard {
 /// Progress is expected while it exists.
 class WireReporter final : public Reporter {
  public:
-  explicit WireReporter(ReportStream& stream) : stream_(stream) { stream_.pace().begin(0); }
+  /// `begin`: when the task did.
+  WireReporter(ReportStream& stream, std::chrono::steady_clock::time_point begin)
+      : stream_(stream), begin_(begin) {
+    stream_.pace().begin(0);
+  }
   ~WireReporter() override { stream_.pace().end(); }
   WireReporter(const WireReporter&) = delete;
   void started(const RunPlan& plan) override;
@@ -18,11 +24,16 @@ class WireReporter final : public Reporter {
   void checkpoint_saved(int64_t step, const std::filesystem::path& path) override;
   void checkpoint_failed(int64_t step, const Error& error) override;
   void log(std::string_view message) override;
+  void times(const RunTimes& times) override;
+  /// With the time of the start.
+  v1::RunTimes to_wire(const RunTimes& times) const;
 
  private:
   void send(v1::WorkerReport report);
 
   ReportStream& stream_;
+  const std::chrono::steady_clock::time_point begin_;
+  double start_seconds_ = 0;
 };
 
 }  // namespace trainyard

@@ -1,6 +1,9 @@
 #include "server/worker/worker.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -19,6 +22,7 @@
 #include "src/data/dataset.h"
 #include "src/runtime/nvml.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/calibrate.h"
 #include "src/train/device_check.h"
 #include "src/train/session.h"
 #include "src/train/trainer.h"
@@ -44,6 +48,7 @@ Result<v1::Outcome> run_inspect(const v1::InspectTask& task) { return tensor_tab
 
 Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
                               const std::stop_token& stop) {
+  const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   std::vector<std::string> names(task.devices().begin(), task.devices().end());
   if (names.empty()) names.push_back(task.device());
@@ -60,7 +65,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   job.threads = task.threads();
   job.names_faults = task.names_faults();
   job.holds_rows = !task.rows_stay_on_host();
-  WireReporter reporter(stream);
+  WireReporter reporter(stream, begin);
   ASSIGN_OR_RETURN(const TrainResult result, train(job, devices, local_files(), reporter, stop));
 
   v1::Outcome outcome = succeeded();
@@ -70,6 +75,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   for (v1::ConfusionMatrix& matrix : to_proto(result.confusion, result.classes)) {
     *outcome.add_confusion_matrices() = std::move(matrix);
   }
+  *outcome.mutable_times() = reporter.to_wire(result.times);
   outcome.set_arena_planned_bytes(result.arena_planned_bytes);
   outcome.set_arena_used_bytes(result.arena_used_bytes);
   // A model with too many tensors for a table is still valid.
@@ -228,6 +234,21 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   return outcome;
 }
 
+/// Jobs that begin meanwhile go first on the CPU.
+Result<v1::Outcome> run_calibrate(const v1::CalibrateTask& task, const std::stop_token& stop) {
+  constexpr int kNice = 10;
+  (void)::setpriority(PRIO_PROCESS, 0, kNice);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                   open_backend(task.device(), task.threads()));
+  CalibrateOptions options;
+  options.precision = to_engine(task.precision());
+  if (task.seconds_max() > 0) options.seconds_max = task.seconds_max();
+  ASSIGN_OR_RETURN(const DeviceRates rates, calibrate(*backend, options, stop));
+  v1::Outcome outcome = succeeded();
+  outcome.set_rates(to_json_text(rates));
+  return outcome;
+}
+
 Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& stream,
                              const std::stop_token& stop) {
   switch (assignment.kind_case()) {
@@ -243,6 +264,8 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
       return run_serve(assignment.serve(), stream, stop);
     case v1::Assignment::kCheckDevice:
       return run_check_device(assignment.check_device());
+    case v1::Assignment::kCalibrate:
+      return run_calibrate(assignment.calibrate(), stop);
     case v1::Assignment::kInspect:
       return run_inspect(assignment.inspect());
     case v1::Assignment::KIND_NOT_SET:

@@ -20,6 +20,11 @@ struct NvmlMemory {
   unsigned long long free;
   unsigned long long used;
 };
+struct NvmlUtilization {
+  unsigned gpu;     // percent of the last sample's time
+  unsigned memory;  // likewise, reading or writing
+};
+constexpr int kTemperatureGpu = 0;  // NVML_TEMPERATURE_GPU
 struct NvmlEventSet;
 struct NvmlEventData {
   NvmlDeviceHandle* device;
@@ -53,6 +58,10 @@ struct Nvml::Api {
   NvmlReturn (*mig_mode)(NvmlDeviceHandle*, unsigned* now, unsigned* pending) = nullptr;
   NvmlReturn (*instance_count_max)(NvmlDeviceHandle*, unsigned*) = nullptr;
   NvmlReturn (*instance_by_index)(NvmlDeviceHandle*, unsigned, NvmlDeviceHandle**) = nullptr;
+  NvmlReturn (*utilization)(NvmlDeviceHandle*, NvmlUtilization*) = nullptr;
+  NvmlReturn (*temperature)(NvmlDeviceHandle*, int sensor, unsigned* celsius) = nullptr;
+  NvmlReturn (*power_usage)(NvmlDeviceHandle*, unsigned* milliwatts) = nullptr;
+  NvmlReturn (*power_limit)(NvmlDeviceHandle*, unsigned* milliwatts) = nullptr;
   NvmlReturn (*event_set_create)(NvmlEventSet**) = nullptr;
   NvmlReturn (*event_set_free)(NvmlEventSet*) = nullptr;
   NvmlReturn (*register_events)(NvmlDeviceHandle*, unsigned long long, NvmlEventSet*) = nullptr;
@@ -80,6 +89,7 @@ struct Nvml::Api {
   }
   std::string text(NvmlReturn code) const { return error_string(code); }
   void describe(NvmlDeviceHandle* handle, NvmlDevice& device) const;
+  void read_sensors(NvmlDeviceHandle* handle, NvmlDevice& device) const;
   bool is_divided(NvmlDeviceHandle* handle) const;
   void add_instances(NvmlDeviceHandle* handle, NvmlDevice gpu, std::vector<NvmlDevice>& to) const;
 };
@@ -96,6 +106,25 @@ void Nvml::Api::describe(NvmlDeviceHandle* handle, NvmlDevice& device) const {
   device.uuid = uuid.data();
   device.memory_bytes = static_cast<int64_t>(memory.total);
   device.memory_used_bytes = static_cast<int64_t>(memory.used);
+  read_sensors(handle, device);
+}
+
+void Nvml::Api::read_sensors(NvmlDeviceHandle* handle, NvmlDevice& device) const {
+  NvmlUtilization use{};
+  if (utilization != nullptr && utilization(handle, &use) == 0) {
+    device.utilisation_percent = static_cast<int32_t>(use.gpu);
+  }
+  unsigned value = 0;
+  if (temperature != nullptr && temperature(handle, kTemperatureGpu, &value) == 0) {
+    device.temperature_celsius = static_cast<int32_t>(value);
+  }
+  constexpr double kMilli = 1e-3;
+  if (power_usage != nullptr && power_usage(handle, &value) == 0) {
+    device.power_watts = value * kMilli;
+  }
+  if (power_limit != nullptr && power_limit(handle, &value) == 0) {
+    device.power_limit_watts = value * kMilli;
+  }
 }
 
 bool Nvml::Api::is_divided(NvmlDeviceHandle* handle) const {
@@ -170,6 +199,10 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
   bind_optional(api->mig_mode, "nvmlDeviceGetMigMode");
   bind_optional(api->instance_count_max, "nvmlDeviceGetMaxMigDeviceCount");
   bind_optional(api->instance_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");
+  bind_optional(api->utilization, "nvmlDeviceGetUtilizationRates");
+  bind_optional(api->temperature, "nvmlDeviceGetTemperature");
+  bind_optional(api->power_usage, "nvmlDeviceGetPowerUsage");
+  bind_optional(api->power_limit, "nvmlDeviceGetEnforcedPowerLimit");
   bind_optional(api->event_set_create, "nvmlEventSetCreate");
   bind_optional(api->event_set_free, "nvmlEventSetFree");
   bind_optional(api->register_events, "nvmlDeviceRegisterEvents");

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct NvmlDevice {
   std::string gpu_uuid;  // of the whole GPU; the same where it is not divided
   int64_t memory_bytes = 0;
   int64_t memory_used_bytes = 0;
+  // Nothing where the driver does not say, as of an instance.
+  std::optional<int32_t> utilisation_percent;  // time with a kernel running, of the last sample
+  std::optional<int32_t> temperature_celsius;
+  std::optional<double> power_watts, power_limit_watts;
   std::string error;  // not empty: the device is listed but could not be read
 };
 

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "kernels/math/philox.h"
 #include "src/base/text.h"
 #include "src/models/model_spec.h"
+#include "src/train/drawn_values.h"
 #include "src/train/programs.h"
 #include "src/train/session.h"
 
@@ -96,24 +96,6 @@ std::vector<Network> networks() {
   return all;
 }
 
-/// Numbers in [-1, 1), tokens or classes, by the tensor's type.
-std::vector<std::byte> draw(const TensorInfo& t, int64_t parts, int64_t below, uint32_t stream) {
-  const int64_t count = t.type.shape.elements() * parts;
-  std::vector<std::byte> bytes(static_cast<size_t>(count) * size_of(t.type.dtype));
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t u = math::philox_u32(kSeed, stream, 0, static_cast<uint64_t>(i));
-    std::byte* const to = bytes.data() + static_cast<size_t>(i) * size_of(t.type.dtype);
-    if (t.type.dtype == DType::kI32) {
-      const auto value = static_cast<int32_t>(u % static_cast<uint32_t>(below));
-      std::memcpy(to, &value, sizeof value);
-    } else {
-      const float value = 2 * math::uniform01<float>(u) - 1;
-      std::memcpy(to, &value, sizeof value);
-    }
-  }
-  return bytes;
-}
-
 struct Run {
   std::vector<float> losses;
   Snapshot initial, weights;
@@ -127,8 +109,8 @@ Result<Run> train_here(const Network& network, Backend& backend, int64_t steps =
   const Graph& graph = programs.train.program.graph;
   const int64_t parts = network.recipe.accumulate_steps;
   const ModelInterface& data = network.interface;
-  const auto input = draw(graph.tensor(programs.train.input), parts, data.vocabulary, 0);
-  const auto target = draw(graph.tensor(programs.train.target), parts, data.outputs, 1);
+  const auto input = draw_values(graph.tensor(programs.train.input), parts, data.vocabulary, 0);
+  const auto target = draw_values(graph.tensor(programs.train.target), parts, data.outputs, 1);
   Session session(std::move(programs), backend, parts);
   session.initialize(kSeed);
   Run run;

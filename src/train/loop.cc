@@ -96,6 +96,7 @@ Status Loop::run(const std::stop_token& stop) {
         context_.data.schema(), context_.preprocessing, context_.data.train(), context_.split.train,
         loader_options(recipe, context_.data.schema(), context_.preprocessing, context_.split,
                        state_.step, context_.holds_rows, context_.stored_rows));
+    run_clock_.begin();
     while (state_.step < shape.steps_total && !stops_early()) {
       if (stop.stop_requested()) {
         while (!under_way_.empty()) {
@@ -106,6 +107,7 @@ Status Loop::run(const std::stop_token& stop) {
                           "stopped after step " + std::to_string(state_.step) + " of " +
                               std::to_string(shape.steps_total));
       }
+      const int64_t step_before = state_.step;
       const int64_t begun = begin_steps(loader);
       // The device continues with these while the earlier ones are processed, unless something
       // waits.
@@ -115,20 +117,24 @@ Status Loop::run(const std::stop_token& stop) {
         if (Status s = finish_step(); !s.ok()) return s;
       }
       const int64_t step = state_.step;
+      run_clock_.steps_done(step - step_before);
       const bool reports = metrics_.due() || step == shape.steps_total;
       if (reports) {
         report_rates(loader);
         metrics_.flush();
+        reporter_.times(run_clock_.times());
       }
       if (!under_way_.empty()) continue;
       const bool evaluates = is_evaluation_step(step);
       if (evaluates) {
         evaluate_validation();
+        run_clock_.evaluation_done();
         // The next step may be a slow one: what is due before an evaluation is due behind it.
         if (reports || metrics_.due()) metrics_.flush();
       }
       if (saves || (evaluates && keeps_this())) {
         if (Status s = checkpoint(); !s.ok()) return s;
+        run_clock_.checkpoint_done();
       }
     }
   }
@@ -251,6 +257,7 @@ void Loop::report_rates(const Loader& loader) {
   rate_time_ = now;
   rate_step_ = state_.step;
   rate_wait_ = wait;
+  run_clock_.set_data_wait(wait);
 }
 
 Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> rows) {

@@ -16,6 +16,7 @@
 #include "src/train/metric_buffer.h"
 #include "src/train/recipe_check.h"
 #include "src/train/resume.h"
+#include "src/train/run_clock.h"
 #include "src/train/trainer.h"
 #include "src/train/training_session.h"
 
@@ -75,6 +76,7 @@ class Loop {
   const Snapshot& model() const { return model_; }
   /// [label][prediction] by "val" and "test", where the job reports them.
   const ConfusionMatrices& confusion() const { return confusion_; }
+  RunTimes times() const { return run_clock_.times(); }
 
  private:
   /// A step that the device has been given and that is not in `state_` yet.
@@ -139,6 +141,7 @@ class Loop {
   MetricBuffer::Clock::time_point rate_time_;
   int64_t rate_step_ = 0;
   double rate_wait_ = 0;
+  RunClock run_clock_;
   std::optional<Evaluator> evaluator_;
   std::vector<MetricPoint> final_metrics_;
   Evaluation validation_;

@@ -12,6 +12,7 @@
 #include "src/train/checkpoint_pace.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
+#include "src/train/run_work.h"
 #include "src/train/step_slots.h"
 
 namespace trainyard {
@@ -339,7 +340,9 @@ Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const Dat
                          int64_t ranks, DeviceTraits traits, std::stop_token stop) {
   ASSIGN_OR_RETURN(const RunShape shape, check_recipe(recipe, model, schema, ranks, traits));
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape, 0, stop));
-  return describe_run(programs, shape, recipe);
+  RunPlan plan = describe_run(programs, shape, recipe);
+  plan.work = run_work(programs, shape, recipe, schema, plan);
+  return plan;
 }
 
 }  // namespace trainyard

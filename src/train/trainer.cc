@@ -179,7 +179,8 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   if (Status s = write_run(job, around.files, info, loop); !s.ok()) return std::move(s).error();
   return TrainResult{
       loop.state().step,     loop.final_metrics(),          loop.confusion(),
-      schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes()};
+      schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes(),
+      loop.times()};
 }
 
 }  // namespace

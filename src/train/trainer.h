@@ -16,11 +16,13 @@
 #include "src/base/files.h"
 #include "src/base/result.h"
 #include "src/data/dataset.h"
+#include "src/forecast/forecast.h"
 #include "src/models/model_spec.h"
 #include "src/optim/parameter_groups.h"
 #include "src/plan/program.h"
 #include "src/runtime/backend.h"
 #include "src/train/augmentation.h"
+#include "src/train/run_clock.h"
 
 namespace trainyard {
 
@@ -205,6 +207,7 @@ struct RunPlan {
   CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
+  RunWork work;  // for forecasts: of plan_run() and plan_job() alone
 };
 
 /// Checks everything that can be checked without the data's content, builds and compiles the
@@ -233,6 +236,8 @@ class Reporter {
   virtual void checkpoint_saved(int64_t step, const std::filesystem::path& path) = 0;
   virtual void checkpoint_failed(int64_t step, const Error& error) = 0;
   virtual void log(std::string_view message) = 0;
+  /// What the run has taken so far: as often as metrics are.
+  virtual void times(const RunTimes& /*times*/) {}
 };
 
 /// [label][prediction] by "val" and "test": rows counted.
@@ -245,6 +250,7 @@ struct TrainResult {
   std::vector<std::string> classes;  // their rows and columns
   int64_t arena_planned_bytes = 0;
   int64_t arena_used_bytes = 0;
+  RunTimes times;
 };
 
 /// Trains to the end, or until `stop` is requested: then a checkpoint is written and the Error is

@@ -165,6 +165,51 @@ class Steer(DisturbedTest):
         self.assertEqual(json.dumps(self.daemon.job("the-same")["spec"], sort_keys=True),
                          json.dumps(self.daemon.job("undisturbed")["spec"], sort_keys=True))
 
+    def test_a_job_out_of_time_is_forked_with_more_of_it_to_the_same_bits(self):
+        self.daemon.submit(self.spec("hurried"), "--set", "resources.time_limit_seconds=1")
+        hurried = self.wait_for_state("hurried", "FAILED")
+        self.assertEqual(hurried["reason"], "TIME_LIMIT", hurried)
+        self.assertEqual(hurried["checkpoint_step"], hurried["progress"]["step"], "no step is lost")
+        self.assertIn("trainyard fork hurried", self.daemon.cli("explain", "hurried").stdout)
+        self.assertIn("time limit", self.daemon.cli("get", "hurried").stdout)
+        self.daemon.cli("fork", "hurried", "--set", "resources.time_limit_seconds=3600", "--name", "unhurried", "--wait")
+        self.assertEqual(self.digest("unhurried"), self.expected)
+
+    def test_a_drained_device_is_left_and_comes_back(self):
+        self.daemon.submit(self.spec("leaves"))
+        self.wait_for_step("leaves", 50)
+        drained = self.daemon.cli("device", "drain", "cpu", "--reason", "new memory", "--pause")
+        self.assertIn("cpu is drained; 1 job there will save a checkpoint and return to the queue", drained.stderr)
+        self.wait_for_state("leaves", "QUEUED")
+        self.daemon.kill()
+        self.daemon.start()
+        listed = self.daemon.cli("device", "list").stdout
+        self.assertRegex(listed, r"QUARANTINED \(Drained by .*: new memory\.\)")
+        wait_until(lambda: "new memory" in self.daemon.job("leaves")["message"], "the job says why it waits")
+        unknown = self.daemon.cli("device", "drain", "gpu-77", check=False)
+        self.assertIn("there is no device devices/gpu-77, expected", unknown.stderr)
+        self.daemon.cli("device", "resume", "cpu")
+        self.finish("leaves")
+
+    def test_jobs_start_after_each_other(self):
+        self.daemon.submit(self.spec("base-job"))
+        self.daemon.submit(self.spec("tuned"), "--set", "after=base-job", "--set",
+                           "recipe.initial_weights={job: base-job}")
+        self.daemon.submit(self.spec("tidy-up"), "--set", "after=[{job: tuned, on: any}]")
+        self.assertEqual(self.daemon.job("tuned")["reason"], "WAITING_FOR_JOB")
+        self.wait_for_step("base-job", 50)
+        self.daemon.kill()
+        self.daemon.start()
+        listed = self.daemon.cli("list", "--owner", "me", "--state", "queued").stdout
+        self.assertIn("Waits for the job base-job to succeed.", listed)
+        self.finish("base-job")
+        wait_until(lambda: self.daemon.job("tuned")["attempt"] > 0, "its turn has come")
+        self.daemon.cli("cancel", "tuned")
+        self.finish("tidy-up")
+        late = self.daemon.cli("submit", self.spec("too-late"), "--set", "after=tuned", check=False)
+        self.assertNotEqual(late.returncode, 0)
+        self.assertIn("after[0].job: tuned is CANCELLED (CANCELLED), so this job would never start", late.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

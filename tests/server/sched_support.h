@@ -1,18 +1,27 @@
-// What the scheduler's tests decide on: jobs in a plain list, and a reason for each that waits.
+// What the scheduler's tests decide on: devices and jobs in plain lists, and a reason for each job
+// that waits.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "server/scheduler/fleet.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
-#include "server/scheduler/slots.h"
+#include "server/scheduler/shares.h"
 
 namespace trainyard::server {
 
-struct Scene : Snapshot {
+inline constexpr int64_t kGiB = int64_t{1} << 30;
+inline constexpr int64_t kMinuteUs = 60'000'000;
+
+struct Scene {
+  Devices inventory;
+  std::vector<PlacedJob> placed;
   std::vector<WaitingJob> waiting;  // in any order
+  Policy policy;
+  Shares* shares = nullptr;
 };
 
 struct JobWait {
@@ -22,8 +31,11 @@ struct JobWait {
 };
 struct Decided {
   std::vector<StartDecision> starts;
-  std::vector<JobWait> waits;  // in the order of the queue
+  std::vector<PreemptDecision> preempts;
+  std::vector<JobWait> waits;  // by priority, then in order of submission
   std::optional<int64_t> wake_time_us;
+  bool more = false;
+  std::vector<Reservation> reservations;
 
   /// For comparing and printing.
   std::string text() const {
@@ -33,75 +45,64 @@ struct Decided {
       for (const std::string& device : s.devices) text += " " + device;
       text += "\n";
     }
+    for (const PreemptDecision& p : preempts) text += "stop " + p.uid + " for " + p.for_uid + "\n";
     for (const JobWait& w : waits)
       text += "wait " + w.uid + " " + w.reason + " " + w.message + "\n";
     return text + "wake " + std::to_string(wake_time_us.value_or(0));
+  }
+  const JobWait& wait(std::string_view uid) const {
+    static const JobWait none{"", "", "it does not wait"};
+    const auto found = std::ranges::find(waits, uid, &JobWait::uid);
+    return found == waits.end() ? none : *found;
   }
 };
 
 inline std::vector<const WaitingJob*> in_order(const std::vector<WaitingJob>& waiting) {
   std::vector<const WaitingJob*> order;
   for (const WaitingJob& job : waiting) order.push_back(&job);
-  std::ranges::sort(order, [](const auto* a, const auto* b) { return Queue::Before()(*a, *b); });
+  std::ranges::sort(order, Queue::Before());
   return order;
 }
 
-/// Decides on a queue of the scene's jobs.
-inline Decided decide(const Queue& queue, const Scene& scene, int64_t now_us) {
-  Decisions d = decide(queue, static_cast<const Snapshot&>(scene), now_us);
-  Decided decided{std::move(d.starts), {}, d.wake_time_us};
+/// Decides on a queue and a fleet that have the scene's jobs and devices.
+inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int64_t now_us) {
+  const Shares none;
+  Decisions d =
+      decide(queue, fleet, scene.shares != nullptr ? *scene.shares : none, scene.policy, now_us);
+  Decided decided{std::move(d.starts), std::move(d.preempts), {}, d.wake_time_us, d.more,
+                  d.waits.reservations};
+  for (const StartDecision& start : decided.starts) {  // reasons are told once these have started
+    PlacedJob job;
+    const WaitingJob& waiting = *queue.find(start.uid);
+    const bool on_gpu = start.devices[0] != "devices/cpu";
+    job.uid = job.name = start.uid;
+    job.devices = start.devices;
+    job.bytes = (on_gpu ? waiting.on_gpu : waiting.on_cpu).bytes;
+    job.threads = waiting.asked.threads;
+    job.exclusive = waiting.asked.exclusive;
+    fleet.place(std::move(job));
+  }
   for (const WaitingJob* job : in_order(scene.waiting)) {
     const bool starts =
         std::ranges::find(decided.starts, job->uid, &StartDecision::uid) != decided.starts.end();
-    const std::optional<WaitReason> why = d.waits.find(*job, now_us);
+    const auto why = d.waits.find(queue, fleet, scene.policy, job->uid, now_us);
     if (!starts && why) decided.waits.push_back({job->uid, why->reason, why->message});
   }
+  for (const StartDecision& start : decided.starts) fleet.remove(start.uid);
   return decided;
+}
+
+inline void fill(const Scene& scene, Queue& queue, Fleet& fleet) {
+  for (const WaitingJob& job : scene.waiting) queue.put(job);
+  fleet.set_devices(scene.inventory);
+  for (const PlacedJob& job : scene.placed) fleet.place(job);
 }
 
 inline Decided decide(const Scene& scene, int64_t now_us) {
   Queue queue;
-  for (const WaitingJob& job : scene.waiting) queue.put(job);
-  return decide(queue, scene, now_us);
-}
-
-/// The same decision made job by job, however many there are: what decide() must not differ from.
-inline Decided decide_one_by_one(const Scene& scene, int64_t now_us) {
-  Decided decided;
-  Slots slots(scene.inventory.devices, scene.placed);
-  const std::string& note = scene.inventory.note;
-  for (const WaitingJob* job : in_order(scene.waiting)) {
-    if (scene.draining) {
-      decided.waits.push_back({job->uid, "SERVER_DRAINING",
-                               "The server is stopping; the job starts when the server is back."});
-      continue;
-    }
-    if (job->retry_time_us > now_us && job->retry_time_us - now_us <= kRetryPauseMaxUs) {
-      decided.wake_time_us =
-          std::min(decided.wake_time_us.value_or(job->retry_time_us), job->retry_time_us);
-      if (job->workers_lost > 0) {
-        decided.waits.push_back({job->uid, "RETRY_BACKOFF",
-                                 "Its worker was lost " + std::to_string(job->workers_lost) +
-                                     " times without progress; it restarts after a pause."});
-      }
-      continue;
-    }
-    const Choice choice = choose_kind(job->asked, slots, note);
-    const std::vector<const Device*> found = slots.find_free(choice.kind, job->asked.gpus);
-    if (found.empty()) {
-      const WaitReason why = wait_for_device(job->asked, choice.kind, slots, note);
-      decided.waits.push_back({job->uid, why.reason, why.message});
-      slots.keep(choice.kind, job->asked.gpus);
-      continue;
-    }
-    StartDecision start{job->uid, {}, choice.reason, choice.message};
-    for (const Device* device : found) {
-      slots.take(*device);
-      start.devices.push_back(device->name);
-    }
-    decided.starts.push_back(std::move(start));
-  }
-  return decided;
+  Fleet fleet;
+  fill(scene, queue, fleet);
+  return decide(queue, fleet, scene, now_us);
 }
 
 }  // namespace trainyard::server

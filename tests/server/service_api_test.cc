@@ -69,6 +69,7 @@ TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
                              "JobService/PlanJob",
                              "JobService/GetJob",
                              "JobService/ListJobs",
+                             "JobService/ListQueue",
                              "JobService/CancelJob",
                              "JobService/SetJobPriority",
                              "JobService/DeleteJob",

@@ -38,8 +38,10 @@ TEST(ServiceConfig, FileThenFlagsFlagsWin) {
 TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slot: 2\n").find("trainyardd.yaml:2"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slot: 2\n").find("did you mean 'cpu_slots'"), std::string::npos);
-  EXPECT_NE(refusal_of("cpu_slots: 0\n").find("1 to 64"), std::string::npos);
-  EXPECT_NE(refusal_of("cpu_slots: 010x\n").find("1 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 65\n").find("0 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of("preemption: on\n").find("off or priority"), std::string::npos);
+  EXPECT_NE(refusal_of("fair_share_half_life_hours: -1\n").find("0 to 8760"), std::string::npos);
+  EXPECT_NE(refusal_of("cpu_slots: 010x\n").find("0 to 64"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slots: 2\n").find("given twice"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slots: [1]\n").find("one plain value"), std::string::npos);
   EXPECT_NE(refusal_of("insecure: yes\n").find("true or false"), std::string::npos);
@@ -120,22 +122,63 @@ TEST(ServiceConfig, ASocketPathThatIsTooLongIsRefusedBeforeTheLibraryCutsIt) {
   EXPECT_NE(s.error().message.find("longest path"), std::string::npos);
 }
 
-TEST(ServiceToken, IsReadFromAPrivateFileAlone) {
-  const std::filesystem::path path =
+class ServiceTokens : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  Result<Tokens> load(const std::string& text) {
+    std::ofstream(path_) << text;
+    ::chmod(path_.c_str(), 0600);
+    return Tokens::load(path_);
+  }
+  std::string refusal(const std::string& text) {
+    const Result<Tokens> tokens = load(text);
+    if (tokens.ok()) return "taken";
+    EXPECT_EQ(tokens.error().reason, "TOKEN_FILE_INVALID");
+    EXPECT_EQ(tokens.error().message.find("fedcba"), std::string::npos) << "it shows the token";
+    return tokens.error().message;
+  }
+  const std::filesystem::path path_ =
       std::filesystem::temp_directory_path() / ("token-" + std::to_string(::getpid()));
-  std::ofstream(path) << "0123456789abcdef\n";
-  ::chmod(path.c_str(), 0644);
-  EXPECT_FALSE(Token::load(path).ok());
-  ::chmod(path.c_str(), 0600);
-  const Result<Token> token = Token::load(path);
-  ASSERT_TRUE(token.ok());
-  EXPECT_TRUE(token->matches("0123456789abcdef"));
-  EXPECT_FALSE(token->matches("0123456789abcdeF"));
-  EXPECT_FALSE(token->matches(""));
-  std::ofstream(path) << "short\n";
-  EXPECT_FALSE(Token::load(path).ok());
-  std::filesystem::remove(path);
-  EXPECT_FALSE(Token::load(path).ok());
+};
+
+TEST_F(ServiceTokens, AreReadFromAPrivateFileAlone) {
+  const Result<Tokens> tokens = load("0123456789abcdef\n");
+  ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+  ASSERT_NE(tokens->find_name("0123456789abcdef"), nullptr);
+  EXPECT_EQ(*tokens->find_name("0123456789abcdef"), "token") << "it has no name";
+  EXPECT_EQ(tokens->find_name("0123456789abcdeF"), nullptr);
+  EXPECT_EQ(tokens->find_name(""), nullptr);
+  ::chmod(path_.c_str(), 0644);
+  EXPECT_FALSE(Tokens::load(path_).ok());
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(Tokens::load(path_).ok());
+}
+
+TEST_F(ServiceTokens, MayHaveNames) {
+  const Result<Tokens> tokens = load(
+      "# who may call\n\nada   0123456789abcdef-ada\r\nbob@lab 0123456789abcdef-bob\n"
+      "ada 0123456789abcdef-new\n0123456789abcdef-old\n");
+  ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+  EXPECT_EQ(*tokens->find_name("0123456789abcdef-ada"), "ada");
+  EXPECT_EQ(*tokens->find_name("0123456789abcdef-new"), "ada") << "two may have one name";
+  EXPECT_EQ(*tokens->find_name("0123456789abcdef-bob"), "bob@lab");
+  EXPECT_EQ(*tokens->find_name("0123456789abcdef-old"), "token");
+  EXPECT_EQ(tokens->find_name("ada"), nullptr);
+  EXPECT_EQ(tokens->find_name("ada 0123456789abcdef-ada"), nullptr);
+}
+
+TEST_F(ServiceTokens, AFileThatIsWrongIsRefusedByItsLine) {
+  EXPECT_NE(refusal("short\n").find("line 1: expected a token of 16 to 512"), std::string::npos);
+  EXPECT_NE(refusal("ada fedcba9876543210\nbob fedcba9876543210\n").find("line 2: the token is in"),
+            std::string::npos);
+  EXPECT_NE(refusal("anonymous fedcba9876543210\n").find("line 1: the name is not valid"),
+            std::string::npos);
+  EXPECT_NE(refusal("a/b fedcba9876543210\n").find("line 1: the name is not valid"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("ada fedcba9876543210 more-fedcba9876543210\n").find("line 1: expected a token"),
+      std::string::npos);
+  EXPECT_NE(refusal("# nothing\n\n").find("there is no token in it"), std::string::npos);
 }
 
 TEST(ServiceLog, AValueCannotForgeALine) {

@@ -573,6 +573,7 @@ TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
     }
   });
   NewJob asked = new_job("wide");
+  asked.owner = "ada";
   asked.spec.set_priority(4);
   asked.spec.mutable_resources()->set_device(v1::Resources::GPU);
   asked.spec.mutable_resources()->set_gpus(2);
@@ -603,7 +604,14 @@ TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
     EXPECT_EQ(brief.devices, other.devices);
     EXPECT_EQ(brief.workers_lost, other.workers_lost);
     EXPECT_EQ(brief.retry_time_us, other.retry_time_us);
+    EXPECT_EQ(brief.owner, other.owner);
+    EXPECT_EQ(brief.waits_for, other.waits_for);
+    EXPECT_EQ(brief.run_time_us, other.run_time_us);
+    EXPECT_EQ(brief.running_since_us, other.running_since_us);
   }
+  EXPECT_EQ(read.at(lost.uid).owner, "ada");
+  EXPECT_EQ(read.at(lost.uid).running_since_us, 0);
+  EXPECT_GT(read.at(running.uid).running_since_us, 0);
   EXPECT_EQ(read.at(lost.uid).retry_time_us, 12345);
   EXPECT_EQ(read.at(lost.uid).workers_lost, 1);
   EXPECT_EQ(read.at(lost.uid).priority, 4);

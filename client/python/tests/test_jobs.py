@@ -1,5 +1,6 @@
 """Submit, look, watch, wait, metrics, cancel, delete: and what each refuses."""
 
+import getpass
 import json
 import math
 import threading
@@ -320,3 +321,27 @@ def test_pause_resume_retry_and_fork_give_the_undisturbed_result(client):
     assert client.wait(forked).progress.step == 61 * whole.plan.steps_per_epoch
     error = refused(trainyard.NotFoundError, lambda: client.fork(job, step=1), str(steps[0]))
     assert error.reason == "CHECKPOINT_NOT_FOUND"
+
+
+def test_owners_drains_and_dependencies(client):
+    me = getpass.getuser()
+    spec = digits_spec()
+    first = client.submit(spec, name="chain-1")
+    assert first.owner == me
+    then = client.submit({**spec, "after": ["chain-1"], "resources": {"time_limit_seconds": 3600}}, name="chain-2")
+    assert then.reason == "WAITING_FOR_JOB" and "chain-1" in then.message
+    assert [job.name for job in client.jobs(owner=me)][:2] == [then.name, first.name]
+    assert client.jobs(mine=True)[0].name == then.name and client.jobs(owner="nobody-here") == []
+    assert client.wait(then).state == JobState.SUCCEEDED
+    assert client.job(then).run_seconds > 0
+    refused(trainyard.NotFoundError, lambda: client.submit({**spec, "after": "no-such-job"}),
+            "after[0].job: there is no job no-such-job")
+    try:
+        drained = client.drain_device("cpu", reason="a test")
+        assert drained.drain.owner == me and drained.reason == f"Drained by {me}: a test."
+        waits = client.submit(spec, name="waits-1")
+        wait_until(lambda: "Drained by" in client.job(waits).message, "the job does not say that its device is drained")
+    finally:
+        client.resume_device("devices/cpu")
+    assert client.wait(waits).state == JobState.SUCCEEDED
+    refused(trainyard.NotFoundError, lambda: client.drain_device("gpu-77"), "there is no device devices/gpu-77")

@@ -263,7 +263,9 @@ class Reader:
     def _read_repeated(self, value: Value, path: str, field: Descriptor, message: Message) -> None:
         target = getattr(message, field.name)
         of_messages = field.message_type is not None
-        items = [value] if value.kind is Kind.SCALAR and not of_messages else value.items  # kernel_shape: 5
+        alone = next((f for f in field.message_type.fields if option(f, v1.alone)), None) if of_messages else None
+        one = value.kind is Kind.SCALAR and (not of_messages or alone is not None)  # kernel_shape: 5, after: digits-1
+        items = [value] if one else value.items
         if value.kind is not Kind.SEQUENCE and items is value.items:
             self.add(value.at, "FIELD_TYPE", path,
                      f"{_shown(value)}, expected a list"
@@ -275,6 +277,11 @@ class Reader:
                 scalar = self._scalar(item, item_path, field)
                 if scalar is not None:
                     target.append(scalar)
+                continue
+            if item.kind is Kind.SCALAR and alone is not None:  # after: [digits-1]
+                scalar = self._scalar(item, item_path, alone)
+                if scalar is not None:
+                    setattr(target.add(), alone.name, scalar)
                 continue
             sub = target.add()
             if item.kind is Kind.MAP:

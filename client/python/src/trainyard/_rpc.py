@@ -57,6 +57,7 @@ RESUME_JOB = Method("JobService/ResumeJob", v1.ResumeJobRequest, v1.Job, patient
 RETRY_JOB = Method("JobService/RetryJob", v1.RetryJobRequest, v1.Job)  # always with a request_id
 FORK_JOB = Method("JobService/ForkJob", v1.ForkJobRequest, v1.Job)  # likewise
 LIST_CHECKPOINTS = Method("JobService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse)
+LIST_QUEUE = Method("JobService/ListQueue", v1.ListQueueRequest, v1.ListQueueResponse)
 SET_JOB_PRIORITY = Method("JobService/SetJobPriority", v1.SetJobPriorityRequest, v1.Job)
 DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=False)
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)
@@ -78,6 +79,8 @@ EVALUATE = Method("ModelService/Evaluate", v1.EvaluateRequest, v1.EvaluateRespon
 DELETE_MODEL = Method("ModelService/DeleteModel", v1.DeleteModelRequest, Empty, retry=False)
 GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest, v1.ServerInfo)
 LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
+DRAIN_DEVICE = Method("SystemService/DrainDevice", v1.DrainDeviceRequest, v1.Device, patient=True)
+RESUME_DEVICE = Method("SystemService/ResumeDevice", v1.ResumeDeviceRequest, v1.Device, patient=True)
 BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
 COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageRequest, v1.CollectGarbageResponse,
                          retry=False)

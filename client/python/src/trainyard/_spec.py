@@ -167,7 +167,7 @@ class JobDocument:
 
     def job_spec(self) -> v1.JobSpec:
         spec = v1.JobSpec(model=self.file.model, recipe=self.file.recipe, priority=self.file.priority,
-                          labels=self.file.labels)
+                          labels=self.file.labels, after=self.file.after)
         if not self.has_data():
             spec.dataset.name = self.file.dataset.name
         if self.file.HasField("resources"):

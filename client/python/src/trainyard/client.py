@@ -34,6 +34,11 @@ PAGE_SIZE_MAX = 1000
 _FILE_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,127}")
 
 
+def _device_name(device: str | v1.Device) -> str:
+    name = device if isinstance(device, str) else device.name
+    return name if name.startswith("devices/") else f"devices/{name}"
+
+
 class Devices(list[v1.Device]):
     """The server's devices. `note` says why there is no GPU and what to install; it may be empty."""
 
@@ -136,8 +141,10 @@ class Client:
         """The job's current state. NotFoundError / JOB_NOT_FOUND."""
         return self._channel.call(rpc.GET_JOB, v1.GetJobRequest(name=self._name("jobs", job)))
 
-    def jobs(self, *, states: Iterable[JobState | str] = (), limit: int | None = None) -> list[v1.Job]:
-        """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), at most `limit`."""
+    def jobs(self, *, states: Iterable[JobState | str] = (), owner: str | None = None, mine: bool = False,
+             limit: int | None = None) -> list[v1.Job]:
+        """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), of `owner` or, with `mine`, of the
+        caller as the server knows it; at most `limit`."""
         wanted: list[JobState | str] = []
         for state in states:
             if isinstance(state, str) and state.upper() not in JobState.keys()[1:]:
@@ -147,7 +154,8 @@ class Client:
 
         def page(token: str, size: int) -> tuple[Iterable[v1.Job], str]:
             answer = self._channel.call(rpc.LIST_JOBS, v1.ListJobsRequest(
-                parent=self._channel.parent, page_size=size, page_token=token, states=wanted))
+                parent=self._channel.parent, page_size=size, page_token=token, states=wanted, owner=owner or "",
+                mine=mine))
             return answer.jobs, answer.next_page_token
         return _pages(page, limit)
 
@@ -211,6 +219,12 @@ class Client:
         """The checkpoints that the job has now, newest first."""
         return list(self._channel.call(rpc.LIST_CHECKPOINTS, v1.ListCheckpointsRequest(
             name=self._name("jobs", job))).checkpoints)
+
+    def queue(self, job: str | v1.Job | None = None, limit: int = 100) -> list[v1.QueuedJob]:
+        """The first `limit` (at most 1000) jobs that wait, in the order in which they are expected to start, or `job`
+        alone: position, expected start and end, and what each waits for."""
+        return list(self._channel.call(rpc.LIST_QUEUE, v1.ListQueueRequest(
+            parent=self._channel.parent, page_size=limit, name=self._name("jobs", job) if job else "")).jobs)
 
     def set_priority(self, job: str | v1.Job, priority: int) -> v1.Job:
         """Another place in the queue for a job that has not ended: -100 to 100, higher goes first. A running job is not
@@ -516,6 +530,17 @@ class Client:
         """The devices that jobs run on, with memory in bytes and the jobs on them."""
         answer = self._channel.call(rpc.LIST_DEVICES, v1.ListDevicesRequest())
         return Devices(answer.devices, answer.note)
+
+    def drain_device(self, device: str | v1.Device, *, reason: str = "", vacate: bool = False) -> v1.Device:
+        """From now on no job starts on the device ("gpu-0"), until `resume_device`; also after a restart of the server.
+        Jobs on it go on, or with `vacate` save a checkpoint and return to the queue. Safe to repeat. NotFoundError /
+        DEVICE_NOT_FOUND names the devices that there are."""
+        return self._channel.call(rpc.DRAIN_DEVICE, v1.DrainDeviceRequest(
+            name=_device_name(device), reason=reason, vacate=vacate))
+
+    def resume_device(self, device: str | v1.Device) -> v1.Device:
+        """Lets jobs start on a drained device again; no effect on another one."""
+        return self._channel.call(rpc.RESUME_DEVICE, v1.ResumeDeviceRequest(name=_device_name(device)))
 
     def server_info(self) -> v1.ServerInfo:
         """Version, jobs queued and running, limits in bytes, and warnings for its operator."""

@@ -1,0 +1,131 @@
+#include "client/cli/forecast_view.h"
+
+#include <cstdio>
+
+#include "client/cli/job_view.h"
+#include "client/cli/output.h"
+#include "client/cli/table.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+namespace {
+
+/// Of a step: "850 us", "12.3 ms", "1.2 s".
+std::string step_text(double seconds) {
+  if (seconds <= 0) return "";
+  char text[32];
+  if (seconds < 1e-3) {
+    std::snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
+  } else if (seconds < 1) {
+    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  }
+  return text;
+}
+
+std::string range_text(double seconds, double low, double high) {
+  return human_duration(seconds) + " (" + human_duration(low) + " to " + human_duration(high) + ")";
+}
+
+std::string percent_text(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f%%", share * 100);
+  return text;
+}
+
+/// Against what the loader gives.
+std::string rows_text(const v1::Forecast& f) {
+  if (f.rows_per_second_needed() <= 0) return "";
+  std::string text = human_number(f.rows_per_second_needed(), true);
+  if (f.rows_per_second_possible() > 0) {
+    text += " of " + human_number(f.rows_per_second_possible(), true);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
+  if (plan.forecasts().empty()) return "";
+  Table table({{"FORECAST"},
+               {"STEP", true},
+               {"TO THE END"},
+               {"LIMITED BY"},
+               {"ROWS/S", true},
+               {"COST", true}});
+  std::string unknown;
+  for (const v1::Forecast& f : plan.forecasts()) {
+    std::string device(client::short_name(f.device()));
+    if (f.devices() > 1) device += " and " + std::to_string(f.devices() - 1) + " more";
+    if (f.step_seconds() <= 0) {
+      unknown += safe_text(device + ": " + f.basis()) + "\n";
+      table.add({device, Cell("unknown", Style::kDim), "", "", "", ""});
+      continue;
+    }
+    table.add({device, step_text(f.step_seconds()),
+               range_text(f.total_seconds(), f.total_seconds_low(), f.total_seconds_high()),
+               f.limited_by(), rows_text(f), f.cost() > 0 ? human_number(f.cost()) : ""});
+    unknown += safe_text(device + ": by " + f.basis()) + "\n";
+  }
+  return table.render(colour) + unknown;
+}
+
+std::string remaining_text(const v1::Progress& progress) {
+  if (progress.remaining_seconds() <= 0) return "";
+  std::string text = range_text(progress.remaining_seconds(), progress.remaining_seconds_low(),
+                                progress.remaining_seconds_high()) +
+                     " to go";
+  if (progress.forecast_share() > 0) {
+    text += ", " + human_number(progress.forecast_share()) + "x as fast as forecast";
+  }
+  if (!progress.held_back_by().empty()) text += ", held back by " + progress.held_back_by();
+  return text;
+}
+
+std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
+  std::string text;
+  Table rates({{"DEVICE"},
+               {"THREADS", true},
+               {"PRECISION"},
+               {"MEASURED"},
+               {"FLOP/S", true},
+               {"BYTES/S", true}});
+  Table outcomes({{"JOB"},
+                  {"DEVICE"},
+                  {"FORECAST STEP", true},
+                  {"MEASURED", true},
+                  {"OFF BY", true},
+                  {"BASIS"}});
+  for (const v1::Device& device : devices.devices()) {
+    const std::string name(client::short_name(device.name()));
+    const v1::DeviceForecasts& f = device.forecasts();
+    for (const v1::MeasuredRates& r : f.rates()) {
+      rates.add({name, r.threads() > 0 ? std::to_string(r.threads()) : "",
+                 precision_text(r.precision()), local_time(r.measure_time()),
+                 human_number(r.flops_per_second(), true),
+                 human_number(r.bytes_per_second(), true)});
+    }
+    for (const v1::ForecastOutcome& o : f.newest()) {
+      const double off = o.step_seconds() / o.step_seconds_measured() - 1;
+      outcomes.add({std::string(client::short_name(o.job())), name, step_text(o.step_seconds()),
+                    step_text(o.step_seconds_measured()), percent_text(off), o.basis()});
+    }
+    std::string line = name + ": ";
+    if (f.jobs() == 0) {
+      line += "no job with a forecast has finished";
+    } else {
+      line += std::to_string(f.jobs()) + (f.jobs() == 1 ? " job" : " jobs") + ", off by " +
+              percent_text(f.error_median()) + " (median), " + percent_text(f.error_p95()) +
+              " (95th percentile)";
+    }
+    if (!f.missing().empty()) line += "; " + f.missing();
+    if (f.price_per_hour() > 0) line += "; " + human_number(f.price_per_hour()) + " an hour";
+    text += safe_text(line) + "\n";
+  }
+  if (!rates.empty()) text += "\n" + rates.render(colour);
+  if (!outcomes.empty()) text += "\n" + outcomes.render(colour);
+  return text;
+}
+
+}  // namespace trainyard::cli

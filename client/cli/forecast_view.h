@@ -1,0 +1,22 @@
+// client/cli/forecast_view.h: forecasts for people.
+#pragma once
+
+#include <string>
+
+#include "trainyard/v1/job_service.pb.h"
+#include "trainyard/v1/system_service.pb.h"
+
+namespace trainyard::cli {
+
+/// A table of devices with the step's time, the time to the end with its range, what limits it and
+/// the cost; below it why one is unknown. Empty without forecasts, as of an older server.
+std::string render_forecasts(const v1::RunPlan& plan, bool colour);
+
+/// "12 min (11 min to 14 min) to go, 0.9x as fast as forecast, held back by data": of a running
+/// job. Empty if it is unknown.
+std::string remaining_text(const v1::Progress& progress);
+
+/// What the forecasts of each device rest on, and how far they were off.
+std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour);
+
+}  // namespace trainyard::cli

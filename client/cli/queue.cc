@@ -1,0 +1,83 @@
+// trainyard queue: the jobs that wait, when each is expected to start and to end, and what it waits
+// for.
+#include <ctime>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/time_range.h"
+#include "client/lib/names.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct QueueOptions {
+  std::string job;
+  int64_t limit = 100;
+};
+
+std::string render(const v1::ListQueueResponse& queue, bool colour) {
+  Table table({{"POSITION", true},
+               {"NAME"},
+               {"OWNER"},
+               {"PRIORITY", true},
+               {"STARTS"},
+               {"ENDS"},
+               {"DEVICE"},
+               {"WAITS FOR"}});
+  const int64_t now_s = std::time(nullptr);
+  for (const v1::QueuedJob& job : queue.jobs()) {
+    table.add({job.position() > 0 ? std::to_string(job.position()) : "",
+               std::string(client::short_name(job.name())), job.owner(),
+               std::to_string(job.priority()), job.has_start() ? when(job.start(), now_s) : "",
+               job.has_end() ? when(job.end(), now_s) : "",
+               std::string(client::short_name(job.device())),
+               job.message().empty() ? "the next look at the queue" : job.message()});
+  }
+  return table.render(colour);
+}
+
+Result<int> run_queue(Session& session, const QueueOptions& options) {
+  if (options.limit < 1 || options.limit > 1000) {
+    return usage_error("--limit: expected a number from 1 to 1000");
+  }
+  v1::ListQueueRequest request;
+  request.set_page_size(static_cast<int32_t>(options.limit));
+  if (!options.job.empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", options.job));
+  }
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  request.set_parent(server->parent());
+  ASSIGN_OR_RETURN(const v1::ListQueueResponse queue, server->list_queue(request));
+  std::vector<std::string> names;
+  for (const v1::QueuedJob& job : queue.jobs()) names.push_back(job.name());
+  const bool empty = names.empty();
+  session.show(
+      queue, [&] { return empty ? std::string() : render(queue, session.out().colour()); }, names);
+  if (empty) {
+    session.hint(options.job.empty() ? "No job waits."
+                                     : options.job + " does not wait: 'trainyard get " +
+                                           options.job + "' shows its state.");
+  } else if (options.job.empty() && queue.waiting() > queue.jobs_size()) {
+    session.hint(std::to_string(queue.waiting()) + " jobs wait; raise --limit to see more.");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command queue_command() {
+  auto o = std::make_shared<QueueOptions>();
+  return {"queue",
+          "Show the queue: positions, expected starts and ends, and what each job waits for",
+          {"trainyard queue", "trainyard queue digits-1",
+           "trainyard queue -o json | jq '.jobs[0].start.likely'"},
+          "",
+          [o](OptionSet& options) {
+            options.positional("JOB", o->job, "only this job", false);
+            options.integer("--limit", "N", o->limit,
+                            "the first N jobs, default 100, at most 1000");
+          },
+          [o](Session& session) { return run_queue(session, *o); }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,491 @@
+#include "server/forecast/forecaster.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "server/config/log.h"
+#include "server/store/proto_time.h"
+#include "src/base/mutex.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kForecastsKeptMax = 1024;
+constexpr int64_t kLookUs = 1'000'000;     // while rates are missing, from one look to the next
+constexpr int64_t kRetryUs = 600'000'000;  // after a measurement that failed
+constexpr size_t kOutcomesOfGraph = 5;     // the newest correct a forecast
+constexpr size_t kOutcomesShown = 20;
+constexpr double kFewOutcomes = 0.1;  // the range around one or two of them
+constexpr double kSecondsPerHour = 3600;
+
+/// On a CPU TF32 is computed as FP32.
+v1::Recipe::Precision computed(v1::Recipe::Precision precision, const Device& device) {
+  if (precision == v1::Recipe::PRECISION_UNSPECIFIED) precision = v1::Recipe::TF32;
+  const bool same = device.kind == DeviceKind::kCpu && precision == v1::Recipe::TF32;
+  return same ? v1::Recipe::FP32 : precision;
+}
+
+struct OutcomeKey {
+  std::string model;
+  int32_t threads = 0;  // 0 on a GPU
+  v1::Recipe::Precision precision = v1::Recipe::FP32;
+  std::string graph;
+  auto operator<=>(const OutcomeKey&) const = default;
+};
+
+struct Rates {
+  int64_t time_us = 0;
+  std::shared_ptr<const RateModel> model;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The newest of them, which are last.
+MeasuredSteps measured_by(const std::vector<double>& steps) {
+  const std::vector<double> newest(
+      steps.end() - std::min(std::ssize(steps), static_cast<std::ptrdiff_t>(kOutcomesOfGraph)),
+      steps.end());
+  MeasuredSteps measured;
+  measured.count = std::ssize(newest);
+  const double step = median(newest);
+  const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
+  const double margin = newest.size() < 3 ? kFewOutcomes : kFewOutcomes / 2;
+  measured.step = {step, *low * (1 - margin), *high * (1 + margin)};
+  return measured;
+}
+
+void set_run(const RunForecast& run, v1::Forecast& out) {
+  out.set_step_seconds(run.step.seconds);
+  out.set_step_seconds_low(run.step.low);
+  out.set_step_seconds_high(run.step.high);
+  out.set_total_seconds(run.total.seconds);
+  out.set_total_seconds_low(run.total.low);
+  out.set_total_seconds_high(run.total.high);
+  out.set_limited_by(std::string(name_of(run.limited_by)));
+  out.set_rows_per_second_needed(run.rows_per_second_needed);
+  out.set_rows_per_second_possible(run.rows_per_second_possible);
+}
+
+/// "0.4 s", "42 s", "25 min", "6 h", "12 days".
+std::string duration_text(double seconds) {
+  struct Unit {
+    double seconds;
+    const char* name;
+  };
+  constexpr Unit kUnits[] = {{86'400, " days"}, {3'600, " h"}, {60, " min"}};
+  for (const Unit& unit : kUnits) {
+    if (seconds < 2 * unit.seconds) continue;
+    return short_number(std::round(seconds / unit.seconds)) + unit.name;
+  }
+  return short_number(seconds < 10 ? std::round(seconds * 10) / 10 : std::round(seconds)) + " s";
+}
+
+std::string times_text(double factor) {
+  const double rounded = factor >= 10 ? std::round(factor) : std::round(factor * 10) / 10;
+  return short_number(rounded) + "x";
+}
+
+}  // namespace
+
+struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
+  Impl(Store& s, Inventory& i, ForecasterOptions o, const Clock& c)
+      : store(s), inventory(i), options(std::move(o)), clock(c) {}
+
+  RatesKey key_of(const Device& device, int32_t threads, v1::Recipe::Precision precision) const {
+    const bool cpu = device.kind == DeviceKind::kCpu;
+    return {device.model + (cpu ? ", " + std::to_string(device.cores) + " cores" : "") + ", " +
+                options.build,
+            cpu ? threads : 0, computed(precision, device)};
+  }
+  OutcomeKey outcome_key(const Device& device, int32_t threads, v1::Recipe::Precision precision,
+                         std::string graph) const {
+    return {device.model, device.kind == DeviceKind::kCpu ? threads : 0,
+            computed(precision, device), std::move(graph)};
+  }
+
+  void add_rates(const StoredRates& stored) TRAINYARD_REQUIRES(mu) {
+    Result<DeviceRates> parsed = parse_rates(stored.rates);
+    if (!parsed.ok()) {
+      spdlog::warn("event=rates_refused {}", kv("message", parsed.error().message));
+      return;
+    }
+    rates[stored.key] = {stored.time_us, std::make_shared<RateModel>(std::move(parsed).value())};
+    ++version;
+  }
+  /// Takes what has ended since the last time.
+  void read_outcomes() TRAINYARD_REQUIRES(mu);
+  v1::Forecast forecast(const ForecastQuery& query, const Device& device, const RunWork& work)
+      TRAINYARD_REQUIRES(mu);
+
+  void look_for_missing(const Devices& devices) TRAINYARD_REQUIRES(mu) {
+    for (const Device& device : devices.devices) {
+      if (device.kind == DeviceKind::kGpu && !device.schedulable) continue;
+      want(key_of(device, options.threads_per_job, v1::Recipe::TF32), device);
+    }
+  }
+  void want(const RatesKey& key, const Device& device) TRAINYARD_REQUIRES(mu) {
+    if (options.idle_us < 0 || rates.contains(key) || wanted.contains(key)) return;
+    wanted.emplace(key, device);
+    wake.notify_all();
+  }
+  void run();
+  void measured(const RatesKey& key, const Device& device, Result<std::string> json);
+
+  Store& store;
+  Inventory& inventory;
+  const ForecasterOptions options;
+  const Clock& clock;
+  Calibrate calibrate;  // set before the thread begins
+
+  std::atomic<bool> outcomes_stale{true};
+  std::atomic<int64_t> busy_us{0};  // when a job was last seen to start or run
+  std::atomic<int64_t> disturbances{0};
+
+  Mutex mu;
+  CondVar wake;
+  bool stopped TRAINYARD_GUARDED_BY(mu) = false;
+  bool measuring TRAINYARD_GUARDED_BY(mu) = false;
+  int64_t disturbances_before TRAINYARD_GUARDED_BY(mu) = 0;
+  std::map<RatesKey, Device> wanted TRAINYARD_GUARDED_BY(mu);
+  std::map<RatesKey, std::pair<int64_t, std::string>> failed TRAINYARD_GUARDED_BY(mu);
+  std::map<RatesKey, Rates> rates TRAINYARD_GUARDED_BY(mu);
+  std::vector<ForecastOutcome> outcomes TRAINYARD_GUARDED_BY(mu);
+  std::map<OutcomeKey, std::vector<double>> steps TRAINYARD_GUARDED_BY(mu);
+  int64_t version TRAINYARD_GUARDED_BY(mu) = 0;  // of what forecasts rest on
+  std::unordered_map<std::string, std::pair<int64_t, std::vector<v1::Forecast>>> kept
+      TRAINYARD_GUARDED_BY(mu);
+  std::thread thread;
+};
+
+void Forecaster::Impl::read_outcomes() {
+  if (!outcomes_stale.exchange(false)) return;
+  Result<std::vector<ForecastOutcome>> newer =
+      store.forecasts().outcomes(outcomes.empty() ? 0 : outcomes.back().number);
+  if (!newer.ok()) {
+    outcomes_stale = true;
+    return;
+  }
+  for (ForecastOutcome& o : *newer) {
+    Device device;  // as far as the key goes
+    device.model = o.device_model;
+    device.kind = o.threads > 0 ? DeviceKind::kCpu : DeviceKind::kGpu;
+    steps[outcome_key(device, o.threads, o.precision, o.graph)].push_back(o.step_measured);
+    outcomes.push_back(std::move(o));
+    ++version;
+  }
+}
+
+v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device& device,
+                                        const RunWork& work) {
+  const bool cpu = device.kind == DeviceKind::kCpu;
+  v1::Forecast out;
+  out.set_device(device.name);
+  out.set_device_model(device.model);
+  out.set_devices(cpu ? 1 : query.gpus);
+  out.set_memory_bytes(query.plan_bytes + device.overhead_bytes);
+  out.set_graph(work.step.digest);
+  const RatesKey key = key_of(device, query.threads, query.precision);
+  const auto known = rates.find(key);
+  if (known == rates.end()) {
+    const std::string what =
+        cpu ? " with " + std::to_string(key.threads) + (key.threads == 1 ? " thread" : " threads")
+            : "";
+    const auto failure = failed.find(key);
+    out.set_basis(options.idle_us < 0 ? "unknown: this server measures no rates"
+                  : failure != failed.end()
+                      ? "unknown: measuring rates" + what + " failed: " + failure->second.second
+                      : "unknown: no rates" + what +
+                            " have been measured yet; they are when no job runs");
+    want(key, device);
+    return out;
+  }
+  std::optional<MeasuredSteps> measured;
+  const auto history =
+      steps.find(outcome_key(device, query.threads, query.precision, work.step.digest));
+  if (history != steps.end()) measured = measured_by(history->second);
+  const Result<RunForecast> run = forecast_run(work, *known->second.model, measured);
+  if (!run.ok()) {
+    out.set_basis("unknown: " + run.error().message);
+    return out;
+  }
+  set_run(*run, out);
+  out.set_basis(measured ? std::to_string(measured->count) + " finished job" +
+                               (measured->count == 1 ? "" : "s") + " of this graph"
+                : cpu ? "rates measured with " + std::to_string(key.threads) +
+                            (key.threads == 1 ? " thread" : " threads")
+                      : "rates measured on it");
+  const double price = cpu ? options.cpu_price_per_hour : options.gpu_price_per_hour;
+  out.set_cost(run->total.seconds / kSecondsPerHour * price * out.devices());
+  return out;
+}
+
+void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
+                                Result<std::string> json) {
+  std::optional<StoredRates> stored;
+  {
+    const MutexLock lock(mu);
+    measuring = false;
+    wake.notify_all();
+    if (stopped) return;
+    if (!json.ok()) {
+      spdlog::warn("event=rates_not_measured {} {}", kv("device", device.name),
+                   kv("message", json.error().message));
+      failed[key] = {clock.steady_us() + kRetryUs, json.error().message};
+      return;
+    }
+    if (disturbances != disturbances_before) {
+      spdlog::info("event=rates_disturbed {} {}", kv("device", device.name),
+                   kv("message", "a job ran meanwhile; they are measured again"));
+      return;
+    }
+    stored = StoredRates{key, clock.wall_us(), std::move(json).value()};
+    add_rates(*stored);
+    if (!rates.contains(key)) {
+      failed[key] = {clock.steady_us() + kRetryUs, "the worker sent rates that cannot be used"};
+      return;
+    }
+    wanted.erase(key);
+    failed.erase(key);
+    spdlog::info("event=rates_measured {} threads={} seconds={:.2f}", kv("device", device.name),
+                 key.threads, rates[key].model->rates().measure_seconds);
+  }
+  store.forecasts().save_rates(std::move(*stored), [](const Status& saved) {
+    if (!saved.ok()) {
+      spdlog::warn("event=rates_not_stored {}", kv("message", saved.error().message));
+    }
+  });
+}
+
+void Forecaster::Impl::run() {
+  const Devices devices = inventory.read();
+  MutexLock lock(mu);
+  look_for_missing(devices);
+  while (!stopped) {
+    wake.wait(lock,
+              [&]() TRAINYARD_REQUIRES(mu) { return stopped || (!wanted.empty() && !measuring); });
+    if (stopped) return;
+    const int64_t now = clock.steady_us();
+    const auto next = std::find_if(wanted.begin(), wanted.end(), [&](const auto& entry) {
+      const auto failure = failed.find(entry.first);
+      return failure == failed.end() || failure->second.first <= now;
+    });
+    bool idle = next != wanted.end() && now - busy_us >= options.idle_us;
+    if (idle) {
+      const RatesKey key = next->first;
+      const Device device = next->second;
+      lock.unlock();
+      const Result<JobCounts> jobs = store.jobs().count();
+      lock.lock();
+      if (stopped) return;
+      idle = jobs.ok() && jobs->queued + jobs->starting + jobs->running == 0;
+      if (idle) {
+        measuring = true;
+        disturbances_before = disturbances;
+        lock.unlock();
+        spdlog::info("event=measuring_rates {} threads={}", kv("device", device.name), key.threads);
+        calibrate(device, key.threads, key.precision,
+                  [self = shared_from_this(), key, device](Result<std::string> json) {
+                    self->measured(key, device, std::move(json));
+                  });
+        lock.lock();
+      }
+    }
+    if (!idle) {
+      wake.wait_for(lock, std::chrono::microseconds(kLookUs),
+                    [&]() TRAINYARD_REQUIRES(mu) { return stopped; });
+    }
+  }
+}
+
+Forecaster::Forecaster(Store& store, Inventory& inventory, ForecasterOptions options,
+                       const Clock& clock)
+    : impl_(std::make_shared<Impl>(store, inventory, std::move(options), clock)) {
+  impl_->busy_us = clock.steady_us();
+  store.observe([impl = impl_](std::span<const JobChange> changes) {
+    for (const JobChange& change : changes) {
+      if (is_terminal(change.state)) impl->outcomes_stale = true;
+      if (!change.reschedules) continue;
+      impl->busy_us = impl->clock.steady_us();
+      ++impl->disturbances;
+    }
+  });
+}
+
+Forecaster::~Forecaster() { stop(); }
+
+Status Forecaster::open() {
+  ASSIGN_OR_RETURN(const std::vector<StoredRates> all, impl_->store.forecasts().rates());
+  const MutexLock lock(impl_->mu);
+  for (const StoredRates& stored : all) impl_->add_rates(stored);
+  return {};
+}
+
+void Forecaster::start(Calibrate calibrate) {
+  if (impl_->options.idle_us < 0) return;
+  impl_->calibrate = std::move(calibrate);
+  impl_->thread = std::thread([impl = impl_] { impl->run(); });
+}
+
+void Forecaster::stop() {
+  {
+    const MutexLock lock(impl_->mu);
+    impl_->stopped = true;
+    impl_->wake.notify_all();
+  }
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+std::vector<v1::Forecast> Forecaster::forecast(const ForecastQuery& query, const Devices& devices) {
+  const MutexLock lock(impl_->mu);
+  impl_->read_outcomes();
+  auto& kept = impl_->kept;
+  if (const auto it = kept.find(query.key);
+      it != kept.end() && it->second.first == impl_->version) {
+    return it->second.second;
+  }
+  std::vector<v1::Forecast> all;
+  std::vector<std::string> models;
+  for (const Device& device : devices.devices) {
+    const bool cpu = device.kind == DeviceKind::kCpu;
+    const std::shared_ptr<const RunWork>& work = cpu ? query.cpu : query.gpu;
+    if (work == nullptr || std::ranges::find(models, device.model) != models.end()) continue;
+    models.push_back(device.model);
+    all.push_back(impl_->forecast(query, device, *work));
+  }
+  if (kept.size() >= kForecastsKeptMax) kept.clear();
+  kept[query.key] = {impl_->version, all};
+  return all;
+}
+
+v1::DeviceForecasts Forecaster::describe(const Device& device) {
+  const MutexLock lock(impl_->mu);
+  impl_->read_outcomes();
+  v1::DeviceForecasts out;
+  const bool cpu = device.kind == DeviceKind::kCpu;
+  out.set_price_per_hour(cpu ? impl_->options.cpu_price_per_hour
+                             : impl_->options.gpu_price_per_hour);
+  for (const auto& [key, known] : impl_->rates) {
+    if (key != impl_->key_of(device, key.threads, key.precision)) continue;
+    v1::MeasuredRates& rates = *out.add_rates();
+    rates.set_threads(key.threads);
+    rates.set_precision(key.precision);
+    *rates.mutable_measure_time() = to_timestamp(known.time_us);
+    rates.set_measure_seconds(known.model->rates().measure_seconds);
+    rates.set_flops_per_second(known.model->flops_per_second());
+    rates.set_bytes_per_second(known.model->bytes_per_second());
+  }
+  for (const auto& [key, of] : impl_->wanted) {
+    if (of.model != device.model) continue;
+    const auto failure = impl_->failed.find(key);
+    out.set_missing(failure != impl_->failed.end()
+                        ? "measuring rates failed: " + failure->second.second
+                        : "rates are measured once no job has run for " +
+                              std::to_string(impl_->options.idle_us / 1'000'000) + " s");
+  }
+  std::vector<double> errors;
+  for (auto o = impl_->outcomes.rbegin(); o != impl_->outcomes.rend(); ++o) {
+    if (o->device_model != device.model || o->step_measured <= 0) continue;
+    errors.push_back(std::abs(o->step / o->step_measured - 1));
+    if (out.newest_size() == static_cast<int>(kOutcomesShown)) continue;
+    v1::ForecastOutcome& shown = *out.add_newest();
+    shown.set_job(o->job);
+    *shown.mutable_end_time() = to_timestamp(o->end_time_us);
+    shown.set_basis(o->basis);
+    shown.set_step_seconds(o->step);
+    shown.set_step_seconds_low(o->step_low);
+    shown.set_step_seconds_high(o->step_high);
+    shown.set_step_seconds_measured(o->step_measured);
+    shown.set_total_seconds(o->total);
+    shown.set_total_seconds_measured(o->total_measured);
+  }
+  out.set_jobs(std::ssize(errors));
+  if (errors.empty()) return out;
+  std::sort(errors.begin(), errors.end());
+  out.set_error_median(errors[errors.size() / 2]);
+  out.set_error_p95(errors[(errors.size() - 1) * 95 / 100]);
+  return out;
+}
+
+std::string forecast_advice(const std::vector<v1::Forecast>& forecasts) {
+  const v1::Forecast* cpu = nullptr;
+  const v1::Forecast* gpu = nullptr;
+  for (const v1::Forecast& f : forecasts) {
+    if (f.total_seconds() <= 0) continue;
+    if (f.device() == "devices/cpu") {
+      cpu = &f;
+    } else if (gpu == nullptr || f.total_seconds() < gpu->total_seconds()) {
+      gpu = &f;
+    }
+  }
+  const auto takes = [](const v1::Forecast& f) { return duration_text(f.total_seconds()); };
+  if (cpu != nullptr && gpu != nullptr) {
+    const double faster = cpu->total_seconds() / gpu->total_seconds();
+    const std::string price = cpu->cost() > 0 && gpu->cost() > 0
+                                  ? " for " + times_text(gpu->cost() / cpu->cost()) + " the price"
+                                  : "";
+    if (faster < 1) {
+      return "CPU: " + times_text(1 / faster) + " faster than the GPU (" + gpu->device_model() +
+             "); it takes " + takes(*cpu) + ".";
+    }
+    return "GPU (" + gpu->device_model() + "): " + times_text(faster) + " faster" + price +
+           "; on the CPU this takes " + takes(*cpu) + ".";
+  }
+  if (const v1::Forecast* one = cpu != nullptr ? cpu : gpu; one != nullptr) {
+    return std::string("On the ") + (one == cpu ? "CPU" : "GPU") + " this takes " + takes(*one) +
+           " (" + duration_text(one->total_seconds_low()) + " to " +
+           duration_text(one->total_seconds_high()) + ").";
+  }
+  return "";
+}
+
+void add_remaining(const v1::RunPlan& plan, const std::string& device, v1::Progress& progress) {
+  const auto forecast =
+      std::find_if(plan.forecasts().begin(), plan.forecasts().end(), [&](const v1::Forecast& f) {
+        return f.total_seconds() > 0 && (f.device() == "devices/cpu") == (device == "devices/cpu");
+      });
+  const bool known = forecast != plan.forecasts().end();
+  const auto steps = static_cast<double>(plan.steps_total());
+  const double left = steps - static_cast<double>(progress.step());
+  if (left < 0 || steps <= 0) return;
+  const v1::RunTimes& times = progress.times();
+  if (times.steps() < kOutcomeStepsMin) {
+    if (!known) return;
+    progress.set_remaining_seconds(forecast->total_seconds() * left / steps);
+    progress.set_remaining_seconds_low(forecast->total_seconds_low() * left / steps);
+    progress.set_remaining_seconds_high(forecast->total_seconds_high() * left / steps);
+    return;
+  }
+  // What comes on top of a step: as it was so far, or as forecast before the first evaluation.
+  double more = (times.evaluations_seconds() + times.checkpoints_seconds()) /
+                static_cast<double>(times.steps());
+  if (known && times.evaluations() == 0) {
+    more = std::max(more, forecast->total_seconds() / steps - forecast->step_seconds());
+  }
+  more = std::max(0.0, more);
+  progress.set_remaining_seconds(left * (times.step_seconds() + more));
+  progress.set_remaining_seconds_low(left * times.step_seconds_low());
+  progress.set_remaining_seconds_high(left * (times.step_seconds_high() + 2 * more));
+  if (known) progress.set_forecast_share(forecast->step_seconds() / times.step_seconds());
+  // A step that waits for a tenth of its time for rows is held back by them.
+  const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
+  if (starves) {
+    progress.set_held_back_by("data");
+  } else if (known) {
+    progress.set_held_back_by(forecast->limited_by());
+  }
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,45 @@
+// server/inventory/drained_inventory.h: an inventory of which some devices are drained by command:
+// nothing starts on them, not even a check. Below CheckedInventory, which leaves alone what cannot
+// run jobs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/inventory/inventory.h"
+#include "src/base/mutex.h"
+
+namespace trainyard::server {
+
+struct Drain {
+  std::string device;  // drain_key() of a device, which need not be there
+  std::string reason;  // Device::reason while it is drained
+  bool vacate = false;
+};
+
+/// What a drained device is recognized by: a GPU's UUID, which survives a renumbering; of a device
+/// without one, its name.
+inline const std::string& drain_key(const Device& device) {
+  return device.uuid.empty() ? device.name : device.uuid;
+}
+
+class DrainedInventory final : public Inventory {
+ public:
+  explicit DrainedInventory(std::unique_ptr<Inventory> inner) : inner_(std::move(inner)) {}
+  /// In place of those before.
+  void set(std::vector<Drain> drains);
+
+  Devices read() override;
+  void doubt(const std::string& device) override { inner_->doubt(device); }
+  void set_inherited(const std::string& device, bool inherited) override {
+    inner_->set_inherited(device, inherited);
+  }
+
+ private:
+  const std::unique_ptr<Inventory> inner_;
+  Mutex mu_;
+  std::vector<Drain> drains_ TRAINYARD_GUARDED_BY(mu_);
+};
+
+}  // namespace trainyard::server

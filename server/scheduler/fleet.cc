@@ -1,0 +1,235 @@
+#include "server/scheduler/fleet.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace trainyard::server {
+namespace {
+
+/// A job that was asked to leave is expected to be gone after this, and one that runs longer than
+/// forecast to end after this or a tenth of its time.
+constexpr int64_t kStoppingUs = 10'000'000;
+constexpr int64_t kOverdueUs = 60'000'000;
+
+bool same_places(const std::vector<Device>& a, const std::vector<Device>& b) {
+  return std::ranges::equal(a, b, [](const Device& x, const Device& y) {
+    return x.name == y.name && x.kind == y.kind && alike(x) == alike(y);
+  });
+}
+
+int32_t threads_on(const Fleet::Node& node, int32_t threads) {
+  return std::min(threads, node.cores);  // a job of more threads than cores takes them all
+}
+
+bool has_room(const Fleet::Node& node, const Fleet::Ask& ask) {
+  return node.usable && !node.taken && node.slots > 0 && node.room_bytes >= ask.bytes &&
+         (!ask.exclusive || node.jobs.empty()) &&
+         (node.cores == 0 || threads_on(node, ask.threads) <= node.cores_free);
+}
+
+}  // namespace
+
+void Fleet::set_devices(Devices devices) {
+  const bool same = same_places(devices.devices, devices_.devices);
+  devices_ = std::move(devices);
+  by_name_.clear();
+  for (size_t i = 0; i < devices_.devices.size(); ++i) {
+    by_name_.emplace(devices_.devices[i].name, static_cast<Index>(i));
+  }
+  if (!same) rebuild();
+  for (Group& group : groups_) group.idle_bytes = 0;
+  for (Index i = 0; i < std::ssize(nodes_); ++i) {
+    refresh(i);
+    const Node& node = this->node(i);
+    int64_t& most = groups_[static_cast<size_t>(node.group)].idle_bytes;
+    if (node.usable) most = std::max(most, node.idle_bytes);
+  }
+}
+
+void Fleet::rebuild() {
+  nodes_.assign(devices_.devices.size(), {});
+  keys_.assign(nodes_.size(), Key{-1, 0, 0});
+  next_ends_us_.assign(nodes_.size(), kUnlimited);
+  groups_.clear();
+  std::map<std::pair<DeviceKind, std::string>, int32_t> known;
+  for (Index i = 0; i < std::ssize(nodes_); ++i) {
+    const Device& d = device(i);
+    const auto [group, fresh] =
+        known.try_emplace({d.kind, alike(d)}, static_cast<int32_t>(groups_.size()));
+    if (fresh) {
+      groups_.emplace_back();
+      groups_.back().kind = d.kind;
+      groups_.back().model = alike(d);
+    }
+    groups_[static_cast<size_t>(group->second)].members.push_back(i);
+    nodes_[static_cast<size_t>(i)].group = group->second;
+  }
+  for (auto& [uid, placed] : placed_) attach(*placed);
+}
+
+void Fleet::attach(Placed& placed) {
+  placed.at.clear();
+  for (const std::string& name : placed.job.devices) {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end()) continue;  // it has left
+    placed.at.push_back(found->second);
+    Node& node = nodes_[static_cast<size_t>(found->second)];
+    node.jobs.push_back(&placed.job);
+  }
+}
+
+void Fleet::detach(const Placed& placed) {
+  for (const Index i : placed.at) {
+    Node& node = nodes_[static_cast<size_t>(i)];
+    std::erase(node.jobs, &placed.job);
+  }
+}
+
+void Fleet::place(PlacedJob job) {
+  remove(job.uid);
+  auto placed = std::make_unique<Placed>(std::move(job), std::vector<Index>());
+  attach(*placed);
+  for (const Index i : placed->at) refresh(i);
+  const std::string_view uid = placed->job.uid;
+  placed_.emplace(uid, std::move(placed));
+}
+
+void Fleet::remove(std::string_view uid) {
+  const auto found = placed_.find(uid);
+  if (found == placed_.end()) return;
+  const std::unique_ptr<Placed> placed = std::move(found->second);  // `uid` may be its own
+  placed_.erase(found);
+  detach(*placed);
+  for (const Index i : placed->at) refresh(i);
+}
+
+void Fleet::clear_jobs() {
+  while (!placed_.empty()) remove(placed_.begin()->first);
+}
+
+const PlacedJob* Fleet::find(std::string_view uid) const {
+  const auto found = placed_.find(uid);
+  return found == placed_.end() ? nullptr : &found->second->job;
+}
+
+std::span<const PlacedJob* const> Fleet::jobs_on(std::string_view device) const {
+  const auto found = by_name_.find(device);
+  if (found == by_name_.end()) return {};
+  return node(found->second).jobs;
+}
+
+std::span<const Fleet::Index> Fleet::devices_of(const PlacedJob& job) const {
+  const auto found = placed_.find(job.uid);
+  if (found == placed_.end()) return {};
+  return found->second->at;
+}
+
+void Fleet::refresh(Index i) {
+  const Device& d = device(i);
+  Node& node = nodes_[static_cast<size_t>(i)];
+  Group& group = groups_[static_cast<size_t>(node.group)];
+  const bool usable = d.schedulable && d.slots > 0;
+  const bool soon = usable || d.checking || d.busy;
+  group.usable += static_cast<int>(usable) - static_cast<int>(node.usable);
+  group.soon += static_cast<int>(soon) - static_cast<int>(node.soon);
+  node.usable = usable;
+  node.soon = soon;
+  node.slots = d.slots - static_cast<int32_t>(node.jobs.size());
+  node.idle_bytes =
+      d.memory_bytes == 0 ? kUnlimited : d.memory_bytes - d.others_bytes - d.overhead_bytes;
+  node.room_bytes = node.idle_bytes;
+  node.cores = d.kind == DeviceKind::kCpu ? d.cores : 0;
+  node.cores_free = node.cores;
+  node.taken = false;
+  node.priority_min = std::numeric_limits<int32_t>::max();
+  node.start_min_us = kUnlimited;
+  int64_t& next_end_us = next_ends_us_[static_cast<size_t>(i)];
+  next_end_us = kUnlimited;
+  for (const PlacedJob* job : node.jobs) {
+    if (d.memory_bytes > 0) node.room_bytes -= job->bytes + d.overhead_bytes;
+    node.cores_free -= threads_on(node, job->threads);
+    node.taken |= job->exclusive;
+    if (job->stopping) next_end_us = 0;
+    if (job->end.known()) next_end_us = std::min(next_end_us, job->end.high_us);
+    if (job->stopping || !job->running) continue;
+    node.priority_min = std::min(node.priority_min, job->priority);
+    node.start_min_us = std::min(node.start_min_us, job->start_time_us);
+  }
+  Key& key = keys_[static_cast<size_t>(i)];
+  Key now{-1, 0, 0};
+  if (has_room(node, Ask{})) now = {static_cast<int32_t>(node.jobs.size()), node.room_bytes, i};
+  if (now == key) return;
+  if (key.jobs >= 0) group.free.erase(key);
+  if (now.jobs >= 0) group.free.insert(now);
+  key = now;
+}
+
+bool Fleet::has_kind(DeviceKind kind, int32_t count) const {
+  return std::ranges::any_of(groups_,
+                             [&](const Group& g) { return g.kind == kind && g.usable >= count; });
+}
+bool Fleet::will_have_kind(DeviceKind kind, int32_t count) const {
+  return std::ranges::any_of(groups_,
+                             [&](const Group& g) { return g.kind == kind && g.soon >= count; });
+}
+bool Fleet::could_fit(DeviceKind kind, int32_t count, int64_t bytes) const {
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    // What others leave of a device is not known before it is usable.
+    return g.kind == kind && g.soon >= count && (g.usable < count || g.idle_bytes >= bytes);
+  });
+}
+bool Fleet::could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const {
+  if (count == 1) return could_fit(kind, count, bytes);
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    return g.kind == kind && g.soon >= count && std::ranges::count_if(g.members, [&](Index i) {
+                                                  return node(i).soon &&
+                                                         node(i).idle_bytes >= bytes;
+                                                }) >= count;
+  });
+}
+int64_t Fleet::most_room(DeviceKind kind) const {
+  int64_t most = -1;
+  for (const Group& g : groups_) {
+    if (g.kind != kind) continue;
+    for (auto it = g.free.end(); it != g.free.begin();) {  // the last of each number of jobs
+      --it;
+      most = std::max(most, it->room_bytes);
+      it = g.free.lower_bound({it->jobs, std::numeric_limits<int64_t>::min(), 0});
+    }
+  }
+  return most;
+}
+
+bool Fleet::fits(Index i, const Ask& ask) const { return has_room(node(i), ask); }
+
+bool Fleet::could_fit(Index i, const Ask& ask) const { return node(i).idle_bytes >= ask.bytes; }
+
+int64_t Fleet::upper_end(const PlacedJob& job, int64_t now_us) {
+  if (job.stopping) return now_us + kStoppingUs;
+  if (!job.end.known()) return kUnlimited;
+  const int64_t late = std::max(kOverdueUs, (now_us - job.start_time_us) / 10);
+  return job.end.high_us > now_us ? job.end.high_us : now_us + late;
+}
+
+int64_t Fleet::fit_time(Index i, const Ask& ask, int64_t now_us) const {
+  if (fits(i, ask)) return now_us;
+  const Device& d = device(i);
+  Node node = this->node(i);
+  if (!node.usable || !could_fit(i, ask)) return kUnlimited;
+  std::vector<std::pair<int64_t, const PlacedJob*>> ends;
+  for (const PlacedJob* job : node.jobs) ends.emplace_back(upper_end(*job, now_us), job);
+  std::ranges::sort(ends, {}, [](const auto& end) { return end.first; });
+  for (const auto& [time, job] : ends) {
+    if (time == kUnlimited) break;
+    std::erase(node.jobs, job);
+    ++node.slots;
+    if (d.memory_bytes > 0) node.room_bytes += job->bytes + d.overhead_bytes;
+    node.cores_free += threads_on(node, job->threads);
+    node.taken = std::ranges::any_of(node.jobs, &PlacedJob::exclusive);
+    if (has_room(node, ask)) return time;
+  }
+  return kUnlimited;
+}
+
+}  // namespace trainyard::server

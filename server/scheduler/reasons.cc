@@ -1,0 +1,311 @@
+#include "server/scheduler/reasons.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "server/scheduler/fleet.h"
+#include "server/scheduler/queue.h"
+#include "server/scheduler/room.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kHoldersMax = 3;  // that are named
+/// Less is not worth mentioning: it comes and goes.
+constexpr int64_t kOthersMentionedBytes = int64_t{64} << 20;
+
+const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
+
+// "a GPU", "2 GPUs of one model", "the CPU"
+std::string wanted(DeviceKind kind, int32_t count) {
+  if (kind == DeviceKind::kCpu) return "the CPU";
+  return count > 1 ? std::to_string(count) + " GPUs of one model" : "a GPU";
+}
+
+std::string short_name(const std::string& device) { return device.substr(device.find('/') + 1); }
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kHoldersMax; ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kHoldersMax) {
+    text += " and " + std::to_string(names.size() - kHoldersMax) + " more";
+  }
+  return text;
+}
+
+WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
+  const int32_t count = Room::count_of(job, blocked.kind);
+  const std::string& note = fleet.devices().note;
+  const auto any = [&](auto test) {
+    return std::ranges::any_of(
+        fleet.groups(), [&](const Fleet::Group& g) { return g.kind == blocked.kind && test(g); });
+  };
+  std::string message = "Waits for " + wanted(blocked.kind, count) + ": ";
+  if (any([&](const Fleet::Group& g) { return g.soon >= count; })) {
+    const auto& devices = fleet.devices().devices;
+    if (!std::ranges::any_of(devices, &Device::checking)) {
+      return {"WAITING_FOR_DEVICE",
+              message + (note.empty() ? "another process uses one exclusively." : note)};
+    }
+    return {"WAITING_FOR_DEVICE", message + (count > 1 ? "some are" : "it is") +
+                                      " being checked before a job starts on " +
+                                      (count > 1 ? "them" : "it") + ", which takes some seconds."};
+  }
+  if (blocked.kind == DeviceKind::kGpu && !note.empty()) {
+    message += note;
+  } else if (any([](const Fleet::Group& g) { return g.usable > 0; })) {
+    message += "fewer are usable now.";
+  } else {
+    bool listed = false;
+    std::string why;
+    for (const Device& d : fleet.devices().devices) {
+      if (d.kind != blocked.kind) continue;
+      listed = true;
+      if (why.empty() && !d.reason.empty()) why = " " + short_name(d.name) + ": " + d.reason;
+    }
+    message += listed ? "none is usable now." + why : "this server has none.";
+  }
+  return {"NO_DEVICE", std::move(message)};
+}
+
+// Its bytes are more than any device has for it, with no job there.
+WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
+  const Device* best = nullptr;
+  const auto left = [](const Device& d) { return d.memory_bytes - d.others_bytes; };
+  for (const Device& d : fleet.devices().devices) {
+    if (d.kind == blocked.kind && d.schedulable && (best == nullptr || left(d) > left(*best))) {
+      best = &d;
+    }
+  }
+  const int64_t needed = job.on(blocked.kind).bytes;
+  if (best == nullptr) return no_device(blocked, job, fleet);
+  const int64_t needed_there = needed + best->overhead_bytes;
+  const bool by_others = best->memory_bytes >= needed_there;
+  std::string message = "Needs " + human_bytes(needed_there) + " of memory, " +
+                        human_bytes(needed_there - left(*best)) + " more than " +
+                        short_name(best->name) + " has for it (" + human_bytes(best->memory_bytes);
+  if (best->others_bytes > kOthersMentionedBytes) {
+    message += ", of which processes that are no jobs of this server hold " +
+               human_bytes(best->others_bytes);
+  }
+  return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
+}
+
+// "held by a (for about 12 min more), b (nobody knows for how long)"
+std::string holders(const Fleet::Node& node, int64_t now_us) {
+  std::vector<const PlacedJob*> jobs = node.jobs;
+  std::ranges::sort(jobs, {}, [&](const PlacedJob* job) {
+    return std::pair(Fleet::upper_end(*job, now_us), std::string_view(job->uid));
+  });
+  std::vector<std::string> texts;
+  for (const PlacedJob* job : jobs) {
+    const int64_t end = Fleet::upper_end(*job, now_us);
+    texts.push_back(job->name + (job->stopping       ? " (it is leaving)"
+                                 : end == kUnlimited ? " (for how long is not known)"
+                                                     : " (for up to " + about(end - now_us) + ")"));
+  }
+  return joined(texts);
+}
+
+// What a job lacks on a device, as a clause.
+std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
+  const std::string name = short_name(d.name);
+  const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
+  const int64_t bytes = job.on(d.kind).bytes;
+  if (node.taken) return name + " is for one job alone" + by;
+  if (job.asked.exclusive && !node.jobs.empty()) {
+    return "it asked for a device of its own, and " + name + " is in use" + by;
+  }
+  if (node.slots <= 0) {
+    return (d.slots == 1 ? "the only slot" : "each of the " + std::to_string(d.slots) + " slots") +
+           " of " + name + " is taken" + by;
+  }
+  if (node.room_bytes < bytes) {
+    std::string text = name + " has room for " +
+                       human_bytes(std::max<int64_t>(0, node.room_bytes)) + " of the " +
+                       human_bytes(bytes) + " that it needs, " +
+                       human_bytes(bytes - std::max<int64_t>(0, node.room_bytes)) + " short" + by;
+    if (d.others_bytes > kOthersMentionedBytes) {
+      text += "; other processes hold " + human_bytes(d.others_bytes);
+    }
+    return text;
+  }
+  if (node.cores > 0 && std::min(job.asked.threads, node.cores) > node.cores_free) {
+    return "it needs " + std::to_string(std::min(job.asked.threads, node.cores)) + " of " +
+           std::to_string(node.cores) + " cores, " + std::to_string(node.cores_free) + " of them " +
+           (node.cores_free == 1 ? "is free" : "are free") + by;
+  }
+  return name + " is free";
+}
+
+// Whether others could make room for it, and why they do not.
+std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
+                       const Policy& policy) {
+  if (!r.makes_room.empty()) {
+    return " " + joined(r.makes_room) + (r.makes_room.size() == 1 ? " makes" : " make") +
+           " room for it.";
+  }
+  std::vector<std::string> lower;
+  for (const Spare& spare : r.devices) {
+    for (const PlacedJob* other : fleet.node(spare.device).jobs) {
+      if (!other->stopping && other->priority < job.priority) lower.push_back(other->name);
+    }
+  }
+  if (lower.empty()) return "";
+  const std::string them =
+      joined(lower) + (lower.size() == 1 ? " has" : " have") + " a lower priority, but ";
+  if (policy.preemption == Preemption::kOff) {
+    return " " + them + "this server stops no job for another (its preemption is off).";
+  }
+  return " " + them + "is stopped for no other job before it has run for " +
+         about(policy.preempt_after_us) + ", nor shortly before its end.";
+}
+
+WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
+                         const Fleet& fleet, const Policy& policy, int64_t now_us) {
+  const int32_t count = Room::count_of(job, blocked.kind);
+  std::string message = "Waits for " + wanted(blocked.kind, count);
+  std::vector<std::string> lacks;
+  for (const Spare& spare : r.devices) {
+    const Fleet::Node& node = fleet.node(spare.device);
+    if (fleet.fits(spare.device, r.ask)) continue;
+    lacks.push_back(lack(job, fleet.device(spare.device), node, now_us));
+  }
+  if (r.devices.empty()) {
+    for (size_t i = 0; i < fleet.devices().devices.size() && lacks.empty(); ++i) {
+      const auto at = static_cast<Fleet::Index>(i);
+      const Fleet::Node& node = fleet.node(at);
+      if (fleet.device(at).kind != blocked.kind || !node.usable || fleet.fits(at, r.ask)) continue;
+      lacks.push_back(lack(job, fleet.device(at), node, now_us));
+    }
+  }
+  message += lacks.empty() ? "." : ": " + lacks.front() + ".";
+  if (r.time_us == kUnlimited) {
+    message += " It is the next to start there; when is not known.";
+  } else {
+    message +=
+        " It is the next to start there, in at most " + about(r.time_us - now_us) + " by forecast.";
+  }
+  return {"WAITING_FOR_DEVICE", message + preemption(r, job, fleet, policy)};
+}
+
+std::string ahead(const Reservation& r, const WaitingJob& job) {
+  if (r.priority > job.priority) return "of higher priority";
+  if (r.priority == job.priority && r.order < job.order) return "submitted earlier";
+  return r.priority == job.priority ? "whose owner has used less of late" : "next to start";
+}
+
+WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
+                  int64_t now_us) {
+  const bool known = r.time_us != kUnlimited;
+  const std::string when = known ? "is expected to start within " + about(r.time_us - now_us)
+                                 : "starts as soon as it can";
+  const std::string who = r.name + ", " + ahead(r, job) + ", which " + when;
+  if (blocked.why == Blocked::Why::kReserved) {
+    const Range& rest = job.on(blocked.kind).rest;
+    return {"WAITING_FOR_DEVICE",
+            "There is room for it on " + wanted(blocked.kind, 1) + ", reserved for " + who + "; " +
+                (!known          ? "nothing slips in front of a start that is not known."
+                 : !rest.known() ? "a job without a forecast does not slip in front."
+                                 : "it would not have ended by then.")};
+  }
+  return {"WAITING_FOR_DEVICE", "Waits for " +
+                                    wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
+                                    " behind " + who + "."};
+}
+
+}  // namespace
+
+std::string about(int64_t us) {
+  const int64_t s = std::max<int64_t>(0, (us + 500'000) / 1'000'000);
+  const auto with = [](int64_t big, const char* big_unit, int64_t small, const char* small_unit) {
+    return std::to_string(big) + " " + big_unit +
+           (small > 0 ? " " + std::to_string(small) + " " + small_unit : "");
+  };
+  if (s < 120) return std::to_string(s) + " s";
+  if (s < 7200) return std::to_string((s + 30) / 60) + " min";
+  if (s < 48 * 3600) return with(s / 3600, "h", s % 3600 / 60, "min");
+  return with(s / 86400, "days", s % 86400 / 3600, "h");
+}
+
+Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
+                   const std::string& gpu_note) {
+  const auto assigned = [](DeviceKind kind, std::string message) {
+    return Choice{kind, "DEVICE_ASSIGNED", std::move(message), false};
+  };
+  if (asked.wish == DeviceWish::kCpu)
+    return assigned(DeviceKind::kCpu, "The job asked for the CPU.");
+  if (asked.wish == DeviceWish::kGpu)
+    return assigned(DeviceKind::kGpu,
+                    "The job asked for " + wanted(DeviceKind::kGpu, asked.gpus) + ".");
+  if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has_gpu : has_cpu))
+    return assigned(*asked.kind_before, std::string("The same kind of device as before, a ") +
+                                            noun_of(*asked.kind_before) +
+                                            ", so that the result stays bit-identical.");
+  if (has_gpu)
+    return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
+  const std::string why = gpu_note.empty() ? "No GPU can be used now." : gpu_note;
+  return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU. " + why, false};
+}
+
+WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const WaitingJob& job,
+                     const Fleet& fleet, const Policy& policy, int64_t now_us) {
+  if (blocked.why == Blocked::Why::kNoDevice) return no_device(blocked, job, fleet);
+  if (blocked.why == Blocked::Why::kTooLarge) return too_large(blocked, job, fleet);
+  const auto is_own = [&](const Reservation& r) { return r.uid == job.uid; };
+  auto r = std::ranges::find_if(all.reservations, is_own);
+  WaitReason reason;
+  if (r != all.reservations.end()) {
+    reason = first_in_line(*r, blocked, job, fleet, policy, now_us);
+  } else {
+    r = blocked.reservation >= 0
+            ? all.reservations.begin() + blocked.reservation
+            : std::ranges::find(all.reservations, blocked.kind, &Reservation::kind);
+    if (r == all.reservations.end()) {
+      return {"WAITING_FOR_DEVICE", "Waits for " +
+                                        wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
+                                        ": too few have room for it."};
+    }
+    reason = behind(*r, blocked, job, now_us);
+  }
+  if (!blocked.note.empty()) reason.message += " " + blocked.note;
+  return reason;
+}
+
+std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fleet,
+                                            const Policy& policy, std::string_view uid,
+                                            int64_t now_us) const {
+  const WaitingJob* job = queue.find(uid);
+  if (job == nullptr) return std::nullopt;
+  if (draining) {
+    return WaitReason{"SERVER_DRAINING",
+                      "The server is stopping; the job starts when the server is back."};
+  }
+  if (is_resting(*job, now_us)) {
+    // Without a lost worker it keeps the reason that it went back to the queue with.
+    if (job->workers_lost == 0) return std::nullopt;
+    return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +
+                                           " times without progress; it restarts after a pause."};
+  }
+  const int64_t line = queue.line_of(uid);
+  const auto found = std::ranges::find(lines, line, &Blocked::line);
+  if (found != lines.end()) return reason_of(*found, *this, *job, fleet, policy, now_us);
+  if (line > lines_seen) return std::nullopt;
+  Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
+  blocked.kind = choose_kind(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
+                             fleet.will_have_kind(DeviceKind::kGpu, 1), "")
+                     .kind;
+  const int32_t count = Room::count_of(*job, blocked.kind);
+  if (!fleet.will_have_kind(blocked.kind, count)) {
+    blocked.why = Blocked::Why::kNoDevice;
+  } else if (!fleet.could_fit(blocked.kind, count, job->on(blocked.kind).bytes)) {
+    blocked.why = Blocked::Why::kTooLarge;
+  }
+  return reason_of(blocked, *this, *job, fleet, policy, now_us);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,29 @@
+// server/scheduler/reasons.h: what decide() says about jobs, in words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "server/scheduler/scheduler.h"
+
+namespace trainyard::server {
+
+/// The kind of device for a job, and why.
+struct Choice {
+  DeviceKind kind;
+  std::string reason;
+  std::string message;
+  bool weighed = false;  // by forecasts
+};
+/// By what is asked for and by what there is, busy or not; without forecasts.
+Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
+                   const std::string& gpu_note);
+
+/// "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative times are "0 s".
+std::string about(int64_t us);
+
+/// Why a job of the blocked line waits. `fleet` as `all` was made for.
+WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const WaitingJob& job,
+                     const Fleet& fleet, const Policy& policy, int64_t now_us);
+
+}  // namespace trainyard::server

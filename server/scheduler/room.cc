@@ -1,0 +1,383 @@
+#include "server/scheduler/room.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace trainyard::server {
+namespace {
+
+/// Nobody is stopped for what comes free by itself within this time.
+constexpr int64_t kPreemptGainUs = 60'000'000;
+/// Devices with room that are passed by because they are reserved, before a search ends.
+constexpr int kPassedMax = 64;
+/// Devices of a kind whose jobs are weighed against each other, in the order of the inventory.
+constexpr int kVictimDevicesMax = 512;
+
+int64_t upper_end_of(const WaitingJob& job, DeviceKind kind, int64_t now_us) {
+  const Range& rest = job.on(kind).rest;
+  return rest.known() ? now_us + rest.high_us : kUnlimited;
+}
+
+}  // namespace
+
+Room::Room(Fleet& fleet, const Policy& policy, int64_t now_us)
+    : fleet_(fleet), policy_(policy), now_us_(now_us), groups_(fleet.groups().size()) {}
+
+Room::~Room() {
+  for (const std::string& uid : taken_) fleet_.remove(uid);
+}
+
+Fleet::Ask Room::ask_of(const WaitingJob& job, DeviceKind kind) {
+  return {job.on(kind).bytes, job.asked.threads, job.asked.exclusive};
+}
+int32_t Room::count_of(const WaitingJob& job, DeviceKind kind) {
+  return kind == DeviceKind::kGpu ? job.asked.gpus : 1;
+}
+
+bool Room::is_kind(size_t group, DeviceKind kind) const {
+  return fleet_.groups()[group].kind == kind;
+}
+
+// ---- What is free --------------------------------------------------------------------------
+
+bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const {
+  const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
+  if (of < 0) return true;
+  const Reservation& r = reservations_[static_cast<size_t>(of)];
+  if (r.time_us == kUnlimited) return !fleet_.could_fit(device, r.ask);
+  const auto spare = std::ranges::find(r.devices, device, &Spare::device);
+  return spare == r.devices.end() || end_us <= r.before_us || spare->holds(ask);
+}
+
+bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& found) {
+  const Fleet::Group& g = fleet_.groups()[group];
+  const Fleet::Ask ask = ask_of(job, g.kind);
+  GroupState& state = groups_[group];
+  if (g.usable < count || ask.bytes >= state.none_from_bytes) return false;
+  const int64_t end_us = upper_end_of(job, g.kind, now_us_);
+  int passed = 0;
+  auto it = g.free.lower_bound({0, ask.bytes, 0});
+  while (it != g.free.end() && std::ssize(found.devices) < count && passed < kPassedMax) {
+    if (it->room_bytes < ask.bytes) {  // the first with one job more
+      it = g.free.lower_bound({it->jobs, ask.bytes, 0});
+      continue;
+    }
+    if (ask.exclusive && it->jobs > 0) break;
+    if (fleet_.fits(it->device, ask)) {
+      if (may_use(it->device, ask, end_us)) {
+        found.devices.push_back(it->device);
+      } else {
+        ++passed;
+      }
+    }
+    ++it;
+  }
+  if (std::ssize(found.devices) == count) return true;
+  if (passed > 0) found.reservation = state.reservation;
+  if (passed == 0 && count == 1 && !ask.exclusive && ask.threads == 1) {
+    state.none_from_bytes = ask.bytes;
+  }
+  found.devices.clear();
+  return false;
+}
+
+Room::Found Room::find(const WaitingJob& job, DeviceKind kind) {
+  const int32_t count = count_of(job, kind);
+  Found best;
+  std::tuple<size_t, int64_t, Fleet::Index> best_key;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (!is_kind(group, kind)) continue;
+    Found found;
+    if (!find_in(group, job, count, found)) {
+      if (best.devices.empty() && found.reservation >= 0) best.reservation = found.reservation;
+      continue;
+    }
+    const Fleet::Node& last = fleet_.node(found.devices.back());  // the one that suits least
+    const std::tuple key{last.jobs.size(), last.room_bytes, found.devices.back()};
+    if (!best.devices.empty() && best_key <= key) continue;
+    best = std::move(found);
+    best_key = key;
+  }
+  if (!best.devices.empty()) best.reservation = -1;
+  return best;
+}
+
+void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices) {
+  const DeviceKind kind = fleet_.device(devices.front()).kind;
+  const Fleet::Ask ask = ask_of(job, kind);
+  const int64_t end_us = upper_end_of(job, kind, now_us_);
+  PlacedJob placed;
+  placed.uid = job.uid;
+  placed.name = job.name;
+  placed.owner = job.owner;
+  placed.priority = job.priority;
+  placed.bytes = ask.bytes;
+  placed.threads = ask.threads;
+  placed.exclusive = ask.exclusive;
+  placed.start_time_us = placed.saved_time_us = now_us_;
+  const Range& rest = job.on(kind).rest;
+  if (rest.known()) {
+    placed.end = {now_us_ + rest.low_us, now_us_ + rest.likely_us, now_us_ + rest.high_us};
+  }
+  for (const Fleet::Index i : devices) {
+    placed.devices.push_back(fleet_.device(i).name);
+    const int32_t of = groups_[static_cast<size_t>(fleet_.node(i).group)].reservation;
+    if (of < 0) continue;
+    Reservation& r = reservations_[static_cast<size_t>(of)];
+    const auto spare = std::ranges::find(r.devices, i, &Spare::device);
+    if (spare == r.devices.end() || end_us <= r.before_us) continue;
+    spare->bytes -= ask.bytes + fleet_.device(i).overhead_bytes;
+    spare->cores -= ask.threads;
+    --spare->slots;
+  }
+  taken_.push_back(job.uid);
+  fleet_.place(std::move(placed));
+}
+
+// ---- What is not ---------------------------------------------------------------------------
+
+// By time; a device that ends nothing sooner than those found is not looked into.
+std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const Fleet::Ask& ask,
+                                                            int32_t count) const {
+  const Fleet::Group& g = fleet_.groups()[group];
+  std::vector<std::pair<int64_t, Fleet::Index>> found;
+  const auto full = [&] { return std::ssize(found) == count; };
+  for (auto it = g.free.lower_bound({0, ask.bytes, 0}); it != g.free.end() && !full(); ++it) {
+    if (fleet_.fits(it->device, ask)) found.emplace_back(now_us_, it->device);
+  }
+  if (full()) return found;
+  std::ranges::make_heap(found);  // the latest on top
+  for (const Fleet::Index i : g.members) {
+    const int64_t least_us = full() ? found.front().first : kUnlimited;
+    if (fleet_.next_end_us(i) >= least_us || fleet_.fits(i, ask)) continue;
+    const std::pair entry{fleet_.fit_time(i, ask, now_us_), i};
+    if (entry.first == kUnlimited || (full() && entry >= found.front())) continue;
+    if (full()) {
+      std::ranges::pop_heap(found);
+      found.pop_back();
+    }
+    found.push_back(entry);
+    std::ranges::push_heap(found);
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+int64_t Room::fit_time(const WaitingJob& job, DeviceKind kind) const {
+  const int32_t count = count_of(job, kind);
+  int64_t first = kUnlimited;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (!is_kind(group, kind) || fleet_.groups()[group].usable < count) continue;
+    const auto found = soonest(group, ask_of(job, kind), count);
+    if (std::ssize(found) == count) first = std::min(first, found.back().first);
+  }
+  return first;
+}
+
+Spare Room::spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us,
+                     const std::vector<const PlacedJob*>& leaving) const {
+  const Device& d = fleet_.device(device);
+  const Fleet::Node& node = fleet_.node(device);
+  const auto cores = [&](int32_t threads) { return std::min(threads, node.cores); };
+  Spare spare{device,      node.idle_bytes - ask.bytes,
+              d.slots - 1, node.cores - cores(ask.threads),
+              node.cores,  ask.exclusive};
+  if (d.memory_bytes > 0) spare.bytes -= d.overhead_bytes;
+  for (const PlacedJob* job : node.jobs) {
+    if (std::ranges::find(leaving, job) != leaving.end()) continue;
+    if (Fleet::upper_end(*job, now_us_) <= time_us) continue;
+    if (d.memory_bytes > 0) spare.bytes -= job->bytes + d.overhead_bytes;
+    spare.cores -= cores(job->threads);
+    --spare.slots;
+  }
+  // `bytes` is for one more plan: the overhead of that one is off already.
+  return spare;
+}
+
+int64_t Room::before_of(const Reservation& r) const {
+  int64_t last_us = now_us_;
+  bool overdue = false;
+  for (const Spare& spare : r.devices) {
+    for (const PlacedJob* job : fleet_.node(spare.device).jobs) {
+      const int64_t end_us = Fleet::upper_end(*job, now_us_);
+      if (end_us > r.time_us) continue;  // it stays beside the reserved one
+      if (job->stopping || job->end.high_us <= now_us_) {
+        overdue = true;
+      } else {
+        last_us = std::max(last_us, end_us);
+      }
+    }
+  }
+  return overdue ? last_us : r.time_us;
+}
+
+int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
+  const int32_t count = count_of(job, kind);
+  const Fleet::Ask ask = ask_of(job, kind);
+  Reservation r;
+  r.uid = job.uid;
+  r.name = job.name;
+  r.owner = job.owner;
+  r.priority = job.priority;
+  r.order = job.order;
+  r.kind = kind;
+  r.ask = ask;
+  r.time_us = kUnlimited;
+  std::vector<size_t> open;
+  int32_t others = -1;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const Fleet::Group& g = fleet_.groups()[group];
+    if (g.kind != kind || g.soon < count) continue;
+    if (groups_[group].reservation >= 0) {
+      others = groups_[group].reservation;
+      continue;
+    }
+    const auto could = std::ranges::count_if(
+        g.members, [&](Fleet::Index i) { return fleet_.node(i).soon && fleet_.could_fit(i, ask); });
+    if (could >= count) open.push_back(group);
+  }
+  if (open.empty()) return others;
+
+  size_t best = open.front();
+  std::vector<std::pair<int64_t, Fleet::Index>> devices;
+  for (const size_t group : open) {
+    const auto found = soonest(group, ask, count);
+    if (std::ssize(found) < count || found.back().first >= r.time_us) continue;
+    best = group;
+    r.time_us = found.back().first;
+    devices = found;
+  }
+  const auto id = static_cast<int32_t>(reservations_.size());
+  if (r.time_us > now_us_ + kPreemptGainUs && preempt(job, kind, r)) {
+    best = static_cast<size_t>(fleet_.node(r.devices.front().device).group);
+  } else {
+    for (const auto& [time, device] : devices) {
+      r.devices.push_back(spare_at(device, ask, r.time_us, {}));
+    }
+  }
+  r.before_us = before_of(r);
+  if (r.time_us == kUnlimited) {  // it takes whatever comes free first
+    for (const size_t group : open) groups_[group].reservation = id;
+  } else {
+    groups_[best].reservation = id;
+  }
+  reservations_.push_back(std::move(r));
+  return id;
+}
+
+// ---- Who makes room ------------------------------------------------------------------------
+
+void Room::wake_at(int64_t time_us) {
+  if (wake_time_us_ == 0 || time_us < wake_time_us_) wake_time_us_ = time_us;
+}
+
+bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& victims) {
+  const Fleet::Node& node = fleet_.node(victims.device);
+  if (!node.usable || !fleet_.could_fit(victims.device, ask)) return false;
+  if (fleet_.fits(victims.device, ask)) return true;
+  std::vector<const PlacedJob*> may;
+  for (const PlacedJob* other : node.jobs) {
+    if (other->stopping || other->priority >= job.priority) continue;
+    const int64_t ripe_us = other->start_time_us + policy_.preempt_after_us;
+    if (!other->running || ripe_us > now_us_) {
+      // Starting ones wake us by themselves.
+      if (other->running) wake_at(ripe_us);
+      continue;
+    }
+    if (Fleet::upper_end(*other, now_us_) <= now_us_ + kPreemptGainUs) continue;
+    may.push_back(other);
+  }
+  const auto lost_us = [&](const PlacedJob& other) {
+    return static_cast<double>(now_us_ - other.saved_time_us) *
+           static_cast<double>(other.devices.size());
+  };
+  std::ranges::sort(may, [&](const PlacedJob* a, const PlacedJob* b) {
+    return std::tuple(a->priority, lost_us(*a), -a->start_time_us, std::string_view(a->uid)) <
+           std::tuple(b->priority, lost_us(*b), -b->start_time_us, std::string_view(b->uid));
+  });
+  const auto fits_without = [&](const std::vector<const PlacedJob*>& gone) {
+    // Those that leave anyway do so too.
+    const Spare spare = spare_at(victims.device, ask, now_us_ + kPreemptGainUs, gone);
+    const bool alone = spare.slots + 1 == fleet_.device(victims.device).slots;
+    const bool taken = std::ranges::any_of(node.jobs, [&](const PlacedJob* other) {
+      return other->exclusive && std::ranges::find(gone, other) == gone.end() &&
+             Fleet::upper_end(*other, now_us_) > now_us_ + kPreemptGainUs;
+    });
+    const int64_t overhead = fleet_.device(victims.device).memory_bytes > 0
+                                 ? fleet_.device(victims.device).overhead_bytes
+                                 : 0;
+    return !taken && spare.bytes + overhead >= 0 && spare.slots >= 0 && spare.cores >= 0 &&
+           (!ask.exclusive || alone);
+  };
+  std::vector<const PlacedJob*> gone;
+  for (const PlacedJob* other : may) {
+    if (fits_without(gone)) break;
+    gone.push_back(other);
+  }
+  if (!fits_without(gone)) return false;
+  for (size_t i = gone.size(); i-- > 0;) {  // those that turned out not to matter stay
+    std::vector<const PlacedJob*> fewer = gone;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (fits_without(fewer)) gone = std::move(fewer);
+  }
+  victims.priority_max = std::numeric_limits<int32_t>::min();
+  for (const PlacedJob* other : gone) {
+    victims.priority_max = std::max(victims.priority_max, other->priority);
+    victims.lost_us += lost_us(*other);
+  }
+  victims.jobs = std::move(gone);
+  return true;
+}
+
+bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservation) {
+  if (policy_.preemption != Preemption::kPriority) return false;
+  const int32_t count = count_of(job, kind);
+  std::vector<Victims> best;
+  const auto cost = [](const Victims& v) {
+    return std::tuple(v.jobs.empty() ? std::numeric_limits<int32_t>::min() : v.priority_max,
+                      v.lost_us, v.device);
+  };
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const Fleet::Group& g = fleet_.groups()[group];
+    if (g.kind != kind || g.usable < count || groups_[group].reservation >= 0) continue;
+    std::vector<Victims> found;
+    int looked = 0;
+    for (const Fleet::Index i : g.members) {
+      const Fleet::Node& node = fleet_.node(i);
+      const bool lower = node.start_min_us != kUnlimited && node.priority_min < job.priority;
+      if (!lower && !fleet_.fits(i, reservation.ask)) continue;
+      const int64_t ripe_us = node.start_min_us + policy_.preempt_after_us;
+      if (lower && ripe_us > now_us_) {
+        wake_at(ripe_us);
+        if (!fleet_.fits(i, reservation.ask)) continue;
+      }
+      if (++looked > kVictimDevicesMax) break;
+      Victims victims{i, 0, 0, {}};
+      if (find_victims(job, reservation.ask, victims)) found.push_back(std::move(victims));
+    }
+    if (std::ssize(found) < count) continue;
+    std::ranges::partial_sort(found, found.begin() + count, {}, cost);
+    found.resize(static_cast<size_t>(count));
+    if (best.empty() || cost(found.back()) < cost(best.back())) best = std::move(found);
+  }
+  if (best.empty()) return false;
+  std::vector<const PlacedJob*> all;
+  for (const Victims& v : best) {
+    for (const PlacedJob* other : v.jobs) {
+      if (std::ranges::find(all, other) == all.end()) all.push_back(other);
+    }
+  }
+  reservation.time_us = now_us_ + kPreemptGainUs;
+  for (const Victims& v : best) {
+    reservation.devices.push_back(spare_at(v.device, reservation.ask, reservation.time_us, all));
+  }
+  for (const PlacedJob* other : all) {
+    reservation.makes_room.push_back(other->name);
+    preempts_.push_back({other->uid, job.uid, job.name});
+  }
+  return true;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,49 @@
+#include "server/scheduler/shares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace trainyard::server {
+namespace {
+constexpr double kSecond = 1e6;
+}
+
+// du/dt = devices - u ln2 / half-life.
+double Shares::used_by(const Owner& owner, int64_t now_us) const {
+  const double seconds =
+      static_cast<double>(std::max<int64_t>(0, now_us - owner.as_of_us)) / kSecond;
+  const double rate = std::numbers::ln2 * kSecond / static_cast<double>(half_life_us_);
+  const double kept = std::exp(-rate * seconds);
+  return owner.used * kept + static_cast<double>(owner.devices) * (1 - kept) / rate;
+}
+
+void Shares::add(const std::string& owner, int64_t devices, int64_t start_us, int64_t end_us,
+                 int64_t now_us) {
+  if (!enabled() || end_us <= start_us) return;
+  Owner past{0, start_us, devices};
+  past.used = used_by(past, end_us);
+  past.as_of_us = end_us;
+  past.devices = 0;
+  Owner& of = owners_[owner];
+  of.used = used_by(of, now_us) + used_by(past, now_us);
+  of.as_of_us = now_us;
+}
+
+void Shares::change(const std::string& owner, int64_t devices, int64_t now_us) {
+  if (!enabled()) return;
+  Owner& of = owners_[owner];
+  of.used = used_by(of, now_us);
+  of.as_of_us = std::max(of.as_of_us, now_us);  // the clock may jump back
+  of.devices = std::max<int64_t>(0, of.devices + devices);
+}
+
+double Shares::usage(const std::string& owner, int64_t now_us) const {
+  const auto found = owners_.find(owner);
+  if (!enabled() || found == owners_.end()) return 0;
+  const Owner& of = found->second;
+  return used_by(of, now_us) +
+         static_cast<double>(of.devices) * static_cast<double>(kLeastUs) / kSecond;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,134 @@
+#include "server/store/dependencies.h"
+
+#include <deque>
+#include <utility>
+
+#include "server/store/job_rows.h"
+
+namespace trainyard::server {
+namespace {
+
+struct Dependent {
+  int64_t order = 0;
+  bool any_end = false;
+};
+
+std::vector<Dependent> take_dependents(Connection& db, int64_t order) {
+  std::vector<Dependent> dependents;
+  {
+    Query query(db,
+                "SELECT job, any_end FROM dependencies INDEXED BY dependencies_by_after"
+                " WHERE after = ? ORDER BY job");
+    query.bind(order);
+    while (query.step()) dependents.push_back({query.integer(0), query.integer(1) != 0});
+  }
+  if (!dependents.empty())
+    Query(db, "DELETE FROM dependencies INDEXED BY dependencies_by_after WHERE after = ?")
+        .bind(order)
+        .run();
+  return dependents;
+}
+
+/// One job fewer to wait for.
+void wake(WriteContext& context, Job& job, const Job& ended) {
+  JobEdit edit(context, job);
+  --job.waits_for;
+  edit.tell(ended.name() + " is " + std::string(name_of(ended.state)));
+  if (job.state == JobState::kQueued) {
+    job.reason = job.waits_for > 0 ? kWaitingForJob : "WAITING_FOR_SCHEDULER";
+    job.message = job.waits_for > 0 ? waiting_message(context.db, job)
+                                    : "What it waited for has ended; it waits for the scheduler.";
+  }
+  edit.save_alone();
+}
+
+/// It can no longer get what it waited for.
+void end(WriteContext& context, Job& job, const Job& ended) {
+  JobEdit edit(context, job);
+  job.waits_for = 0;
+  Move move;
+  move.to = JobState::kCancelled;
+  move.reason = kDependencyFailed;
+  move.message = "It was to start after the success of " + ended.name() + ", which is " +
+                 std::string(name_of(ended.state)) + " (" + ended.reason + ").";
+  // Only a job that is QUEUED or PAUSED waits: both may become CANCELLED.
+  const Status moved = edit.move(move);
+  TRAINYARD_CHECK(moved.ok(), "a job that waits for another one cannot be cancelled");
+  edit.save_alone();
+}
+
+}  // namespace
+
+Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked) {
+  std::vector<Awaited> awaited;
+  for (size_t i = 0; i < asked.after.size(); ++i) {
+    const Dependency& dependency = asked.after[i];
+    const auto refuse = [&](ErrorCode code, const char* reason, const std::string& why) {
+      Error e = field_error(reason, "spec.after[" + std::to_string(i) + "].job", why);
+      e.code = code;
+      e.metadata["job"] = dependency.id;
+      return e;
+    };
+    const std::optional<Job> job = find_job(db, asked.tenant, dependency.id);
+    if (!job) {
+      return refuse(ErrorCode::kNotFound, "JOB_NOT_FOUND",
+                    "there is no job " + dependency.id +
+                        "; a job waits only for one that was submitted before it and was not "
+                        "deleted");
+    }
+    if (!is_terminal(job->state)) {
+      awaited.push_back({job->order, job->id, dependency.any_end});
+    } else if (job->state != JobState::kSucceeded && !dependency.any_end) {
+      return refuse(ErrorCode::kFailedPrecondition, kDependencyFailed,
+                    job->id + " is " + std::string(name_of(job->state)) + " (" + job->reason +
+                        "), so this job would never start; retry " + job->id +
+                        " and name the new job, or start whatever it ended as, with on: any");
+    }
+  }
+  return awaited;
+}
+
+void insert_dependencies(Connection& db, const Job& job, const std::vector<Awaited>& awaited) {
+  for (const Awaited& a : awaited) {
+    Query query(db, "INSERT INTO dependencies (job, after, any_end) VALUES (?, ?, ?)");
+    query.bind(job.order).bind(a.order).bind(int64_t{a.any_end}).run();
+  }
+}
+
+std::string waiting_message(const Awaited& first, int32_t count) {
+  std::string message =
+      "Waits for the job " + first.id + (first.any_end ? " to end" : " to succeed");
+  if (count > 1) message += ", and for " + std::to_string(count - 1) + " more";
+  return message + ".";
+}
+
+std::string waiting_message(Connection& db, const Job& job) {
+  Query query(db,
+              "SELECT j.number, j.id, d.any_end FROM dependencies d"
+              " JOIN jobs j ON j.number = d.after WHERE d.job = ? ORDER BY d.after LIMIT 1");
+  query.bind(job.order);
+  TRAINYARD_CHECK(query.step(), "a job that waits for another one has no dependency");
+  return waiting_message({query.integer(0), query.text(1), query.integer(2) != 0}, job.waits_for);
+}
+
+void settle_dependents(WriteContext& context, const Job& first) {
+  // A list and not a recursion: a chain may be as long as the queue.
+  std::deque<Job> ended{first};
+  while (!ended.empty()) {
+    const Job job = std::move(ended.front());
+    ended.pop_front();
+    Query(context.db, "DELETE FROM dependencies WHERE job = ?").bind(job.order).run();
+    for (const Dependent& dependent : take_dependents(context.db, job.order)) {
+      Job waiting = get_job_numbered(context.db, dependent.order);
+      if (is_terminal(waiting.state)) continue;
+      if (dependent.any_end || job.state == JobState::kSucceeded) {
+        wake(context, waiting, job);
+      } else {
+        end(context, waiting, job);
+        ended.push_back(std::move(waiting));
+      }
+    }
+  }
+}
+
+}  // namespace trainyard::server

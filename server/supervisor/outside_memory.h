@@ -1,0 +1,32 @@
+// server/supervisor/outside_memory.h: what processes that run no job of ours hold of a device.
+//
+// NVML and the kernel tell how much of a device is in use, not by whom (in a container the numbers
+// of other processes are of no use to us). Less what our jobs have planned it is the others'. A job
+// that starts has taken something between nothing and its plan, so while one does the estimate
+// keeps to what was known before, as far as the measured use allows that. Models that are kept warm
+// for calls count as others: their number and memory have bounds of their own
+// (warm_memory_bytes_max), and a call that finds its model in memory is worth more than a job that
+// starts some seconds sooner.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "server/scheduler/fleet.h"
+
+namespace trainyard::server {
+
+class OutsideMemory {
+ public:
+  /// Less than this comes and goes, and is not counted.
+  static constexpr int64_t kIgnoredBytes = int64_t{64} << 20;
+
+  /// Bytes, by the device as just read and the jobs that `fleet` has on it.
+  int64_t estimate(const Device& device, const Fleet& fleet);
+
+ private:
+  std::unordered_map<std::string, int64_t> last_;  // by the device's name
+};
+
+}  // namespace trainyard::server

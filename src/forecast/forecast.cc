@@ -1,0 +1,137 @@
+#include "src/forecast/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace trainyard {
+namespace {
+
+constexpr double kNineOfTen = 1.645;       // standard deviations on either side
+constexpr double kStepSpreadLeast = 0.04;  // of a whole step: what no node knows about
+// Errors of an op's rates are the same in all its nodes; those of different ops are independent.
+
+TimeRange range_of(double seconds, double spread) {
+  return {seconds, seconds * std::exp(-kNineOfTen * spread),
+          seconds * std::exp(kNineOfTen * spread)};
+}
+
+NodeWorkload pseudo(std::string_view op, double bytes) {
+  NodeWorkload node;
+  node.op = op;
+  node.bytes = bytes;
+  return node;
+}
+
+/// The loader's for one row.
+std::optional<double> row_seconds(const RowWork& row, const RateModel& rates) {
+  if (row.kind.empty()) return std::nullopt;
+  const std::optional<NodeTime> time = rates.time(pseudo(row.kind, row.numbers));
+  return time ? std::optional(time->seconds) : std::nullopt;
+}
+
+/// A copy that streams; nothing where no such rate is known.
+double copy_seconds(double bytes, const RateModel& rates) {
+  return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
+}
+
+}  // namespace
+
+TimeRange& TimeRange::operator+=(const TimeRange& other) {
+  seconds += other.seconds;
+  low += other.low;
+  high += other.high;
+  return *this;
+}
+
+TimeRange operator*(TimeRange range, double factor) {
+  return {range.seconds * factor, range.low * factor, range.high * factor};
+}
+
+std::string_view name_of(Limit limit) {
+  switch (limit) {
+    case Limit::kCompute:
+      return "compute";
+    case Limit::kMemory:
+      return "memory bandwidth";
+    case Limit::kLaunches:
+      return "launches";
+    case Limit::kData:
+      return "data";
+    case Limit::kUnknown:
+      break;
+  }
+  return "";
+}
+
+Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates) {
+  double seconds = 0, launch = 0, memory = 0;
+  std::map<std::string_view, double> deviations;  // by op, in seconds
+  const auto add = [&](const NodeWorkload& node, double count) {
+    const std::optional<NodeTime> time = rates.time(node);
+    if (!time) return false;
+    seconds += count * time->seconds;
+    launch += count * time->launch;
+    memory += count * time->memory;
+    deviations[node.op] += count * time->seconds * time->spread;
+    return true;
+  };
+  for (const WorkItem& item : work.items) {
+    if (!add(item.node, item.count)) {
+      return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN",
+                        "no rate of " + item.node.op + " has been measured");
+    }
+  }
+  const NodeWorkload host = pseudo(kStepOp, work.input_bytes);
+  (void)add(host, 1);
+  if (seconds <= 0) return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "the step is empty");
+  double square = kStepSpreadLeast * kStepSpreadLeast;
+  for (const auto& [op, deviation] : deviations) {
+    square += deviation * deviation / (seconds * seconds);
+  }
+  StepForecast forecast;
+  forecast.time = range_of(seconds, std::sqrt(square));
+  const double compute = seconds - launch - memory;
+  forecast.limited_by = compute >= launch && compute >= memory ? Limit::kCompute
+                        : memory >= launch                     ? Limit::kMemory
+                                                               : Limit::kLaunches;
+  return forecast;
+}
+
+Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
+                                 const std::optional<MeasuredSteps>& measured) {
+  ASSIGN_OR_RETURN(const StepForecast step, forecast_step(work.step, rates));
+  RunForecast run;
+  run.step = measured ? measured->step : step.time;
+  run.limited_by = step.limited_by;
+  const auto rows = static_cast<double>(work.batch_size);
+  if (const std::optional<double> row = row_seconds(work.row, rates)) {
+    run.rows_per_second_possible = 1 / *row;
+    const double batch = rows * *row;
+    if (batch > run.step.seconds) {
+      run.limited_by = Limit::kData;
+      if (!measured) run.step = run.step * (batch / run.step.seconds);
+    }
+  }
+  run.rows_per_second_needed = rows / step.time.seconds;
+
+  const auto steps = static_cast<double>(work.steps);
+  run.total = run.step * steps;
+  const auto batches = static_cast<double>(work.evaluations * work.evaluation_batches +
+                                           work.last_evaluation_batches);
+  if (batches > 0) {
+    ASSIGN_OR_RETURN(const StepForecast evaluation, forecast_step(work.evaluation, rates));
+    run.total += evaluation.time * batches;
+  }
+  // By time, checkpoints cost up to 1 %; one is written at the end in any case.
+  const double copies =
+      copy_seconds(work.checkpoint_bytes, rates) * static_cast<double>(work.checkpoints + 1);
+  const double paced = work.checkpoints > 0 ? 0 : 0.01 * run.total.seconds;
+  run.total += {copies, copies, 2 * copies + paced};
+  const double start = rates.rates().process_seconds +
+                       rates.rates().prepare_seconds * static_cast<double>(work.nodes);
+  run.total += {start, start / 2, 2 * start};
+  return run;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,68 @@
+// src/forecast/forecast.h: how long a job will take on a device that has it to itself. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/forecast/rates.h"
+#include "src/forecast/step_work.h"
+
+namespace trainyard {
+
+/// A time in seconds, and the range in which nine of ten outcomes are expected.
+struct TimeRange {
+  double seconds = 0, low = 0, high = 0;
+
+  TimeRange& operator+=(const TimeRange& other);
+};
+TimeRange operator*(TimeRange range, double factor);
+
+enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData };
+/// "compute", "memory bandwidth", "launches", "data"; "" of kUnknown.
+std::string_view name_of(Limit limit);
+
+struct StepForecast {
+  TimeRange time;
+  Limit limited_by = Limit::kUnknown;
+};
+/// The error says of which op no rate is known: NOT_FOUND/RATE_UNKNOWN.
+Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates);
+
+/// How the loader makes a row.
+struct RowWork {
+  std::string kind;    // kImageRowOp and so on; empty: it is not known how long that takes
+  double numbers = 0;  // of a row
+};
+
+/// Everything whose time makes up that of a job.
+struct RunWork {
+  StepWork step;
+  StepWork evaluation;  // of one batch
+  RowWork row;
+  int64_t batch_size = 0;
+  int64_t steps = 0;
+  int64_t evaluations = 0, evaluation_batches = 0;  // batches of each
+  int64_t last_evaluation_batches = 0;              // of the finished model on other rows
+  int64_t checkpoints = 0;      // that the recipe asks for; those by time cost 1 % at most
+  double checkpoint_bytes = 0;  // copied while the steps wait
+  int64_t nodes = 0;            // whose kernels are prepared first
+};
+
+/// What finished jobs of the same step took on the device, or the steps of the job itself.
+struct MeasuredSteps {
+  TimeRange step;
+  int64_t count = 0;  // of jobs, or of steps
+};
+
+struct RunForecast {
+  TimeRange step, total;
+  Limit limited_by = Limit::kUnknown;
+  double rows_per_second_needed = 0, rows_per_second_possible = 0;  // 0: unknown
+};
+/// `measured` takes the place of what the rates say about a step. NOT_FOUND/RATE_UNKNOWN.
+Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
+                                 const std::optional<MeasuredSteps>& measured = std::nullopt);
+
+}  // namespace trainyard

@@ -1,0 +1,185 @@
+#include "src/forecast/step_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+#include "src/base/sha256.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+namespace {
+
+// A byte counts as far once half a MiB to two MiB of others were touched behind it, and as one in
+// memory behind 8 to 64 MiB: caches of a core and of a processor are in between, and they fill up
+// bit by bit.
+constexpr double kFarBegins = 512.0 * 1024, kFarEnds = 2 * 1024 * 1024.0;
+constexpr double kMemoryBegins = 8 * 1024 * 1024.0, kMemoryEnds = 64 * 1024 * 1024.0;
+
+/// From 0 at `begins` to 1 at `ends`, by the logarithm.
+double ramp(double distance, double begins, double ends) {
+  if (distance <= begins) return 0;
+  return std::min(1.0, std::log(distance / begins) / std::log(ends / begins));
+}
+
+bool is_recurrent(std::string_view op) { return op.starts_with("LSTM") || op.starts_with("GRU"); }
+bool is_gradient(std::string_view op) { return op.find("Grad") != op.npos; }
+
+const Shape* shape_at(const Graph& graph, std::span<const TensorId> ids, size_t i) {
+  return i < ids.size() && ids[i] != kNoTensor ? &graph.tensor(ids[i]).type.shape : nullptr;
+}
+
+/// The product that a fully connected layer or a convolution is, with its gradients.
+void set_product(const Graph& graph, const Node& node, NodeWorkload& work) {
+  const bool conv = work.op.find("Conv") != work.op.npos;
+  if (!conv && work.op.find("Gemm") == work.op.npos) return;
+  const Shape* const w = shape_at(graph, node.inputs, 1);
+  const Shape* const y =
+      is_gradient(work.op) ? shape_at(graph, node.inputs, 2) : shape_at(graph, node.outputs, 0);
+  if (w == nullptr || y == nullptr || w->rank() < 2 || y->elements() == 0) return;
+  work.n = static_cast<double>((*w)[0]);
+  work.k = static_cast<double>(w->elements()) / work.n;
+  work.m = static_cast<double>(y->elements()) / work.n;
+  if (conv && node.attributes.get_int("group", 1) > 1) work.op += "/groups";
+}
+
+/// Which bytes were touched when. A step follows another one: what is touched first in it was
+/// touched in the one before.
+class Distances {
+ public:
+  explicit Distances(const Program& program)
+      : touched_(program.graph.tensors().size(), -1),
+        footprint_(static_cast<double>(program.persistent_bytes + program.transient_bytes)),
+        transient_(static_cast<double>(program.transient_bytes)) {}
+
+  void read(TensorId id, double bytes, NodeWorkload& work) {
+    double& at = touched_[static_cast<size_t>(id)];
+    add(std::min(at < 0 ? footprint_ : position_ - at, footprint_), bytes, work);
+    position_ += bytes;
+    at = position_;
+  }
+  /// Memory that others have used before.
+  void write(TensorId id, double bytes, NodeWorkload& work) {
+    add(transient_, bytes, work);
+    position_ += bytes;
+    touched_[static_cast<size_t>(id)] = position_;
+  }
+
+ private:
+  static void add(double distance, double bytes, NodeWorkload& work) {
+    // What is itself large is not there any more when its begin is needed again.
+    distance = std::max(distance, bytes);
+    work.far_bytes += bytes * ramp(distance, kFarBegins, kFarEnds);
+    work.memory_bytes += bytes * ramp(distance, kMemoryBegins, kMemoryEnds);
+  }
+  std::vector<double> touched_;
+  double footprint_, transient_;
+  double position_ = 0;
+};
+
+void add_number(Sha256& digest, double value) {
+  const auto number = static_cast<int64_t>(value);
+  digest.update(std::as_bytes(std::span(&number, 1)));
+}
+
+void add_node(Sha256& digest, const NodeWorkload& node) {
+  digest.update(node.op);
+  for (const double value : {node.flops, node.bytes, node.m, node.n, node.k, node.serial}) {
+    add_number(digest, value);
+  }
+}
+
+void join_updates(const Program& program, std::vector<NodeWorkload>& nodes) {
+  std::vector<NodeWorkload> joined;
+  const Node* last = nullptr;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = program.graph.node(program.order[i]);
+    if (last != nullptr && node.phase == Phase::kUpdate && last->phase == node.phase &&
+        last->op == node.op) {
+      joined.back() += nodes[i];
+    } else {
+      joined.push_back(std::move(nodes[i]));
+    }
+    last = &node;
+  }
+  nodes = std::move(joined);
+}
+
+}  // namespace
+
+NodeWorkload& NodeWorkload::operator+=(const NodeWorkload& other) {
+  flops += other.flops;
+  bytes += other.bytes;
+  far_bytes += other.far_bytes;
+  memory_bytes += other.memory_bytes;
+  return *this;
+}
+
+double StepWork::flops() const {
+  double sum = 0;
+  for (const WorkItem& item : items) sum += item.count * item.node.flops;
+  return sum;
+}
+
+std::vector<NodeWorkload> node_workloads(const Program& program) {
+  const Graph& graph = program.graph;
+  Distances distances(program);
+  std::vector<NodeWorkload> all;
+  all.reserve(program.order.size());
+  for (const NodeId id : program.order) {
+    const Node& node = graph.node(id);
+    NodeWorkload work;
+    work.op = node.op->type();
+    const Cost cost = node.op->cost(graph, node);
+    work.flops = static_cast<double>(cost.flops);
+    for (const TensorId t : node.inputs) {
+      if (t == kNoTensor) continue;
+      distances.read(t, static_cast<double>(graph.tensor(t).stored_bytes()), work);
+    }
+    for (const TensorId t : node.outputs) {
+      if (t == kNoTensor) continue;
+      distances.write(t, static_cast<double>(graph.tensor(t).stored_bytes()), work);
+    }
+    work.bytes = static_cast<double>(cost.bytes);
+    if (is_recurrent(work.op)) {
+      if (const Shape* x = shape_at(graph, node.inputs, 0); x != nullptr && x->rank() == 3) {
+        work.serial = static_cast<double>((*x)[1]);
+      }
+    }
+    // Sixteenths: nodes that are alike are one item.
+    for (double* far : {&work.far_bytes, &work.memory_bytes}) {
+      *far =
+          work.bytes > 0 ? std::min(1.0, std::round(16 * *far / work.bytes) / 16) * work.bytes : 0;
+    }
+    set_product(graph, node, work);
+    if (work.m > 0 && is_gradient(work.op) && !node.outputs.empty() &&
+        node.outputs[0] == kNoTensor) {
+      work.op += "/no_dx";
+    }
+    all.push_back(std::move(work));
+  }
+  return all;
+}
+
+StepWork step_work(const std::vector<ProgramRuns>& programs, double input_bytes,
+                   bool joins_updates) {
+  StepWork step;
+  step.steps_of_host = 0;
+  step.input_bytes = input_bytes;
+  std::map<NodeWorkload, double> counts;
+  Sha256 digest;
+  for (const ProgramRuns& p : programs) {
+    step.steps_of_host += p.runs;
+    add_number(digest, p.runs);
+    std::vector<NodeWorkload> nodes = node_workloads(*p.program);
+    for (const NodeWorkload& node : nodes) add_node(digest, node);
+    if (joins_updates) join_updates(*p.program, nodes);
+    for (NodeWorkload& node : nodes) counts[std::move(node)] += p.runs;
+  }
+  for (auto& [node, count] : counts) step.items.push_back({node, count});
+  step.digest = digest.finish();
+  return step;
+}
+
+}  // namespace trainyard

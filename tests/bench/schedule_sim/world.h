@@ -1,0 +1,157 @@
+// tests/bench/schedule_sim/world.h: machines and jobs as they are, whatever a policy believes.
+//
+// The world does what a policy says and judges it: each start and each preemption is checked
+// against a plain restatement of the rules. It keeps its own account of bytes, slots and cores, and
+// shares none of the scheduler's code.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/bench/schedule_sim/trace.h"
+
+namespace trainyard::sim {
+
+enum class Phase : uint8_t { kComing, kWaiting, kStarting, kRunning, kStopping, kDone, kWithdrawn };
+
+/// Where a job stands.
+struct JobState {
+  Phase phase = Phase::kComing;
+  std::vector<int> devices;  // while it is placed
+  std::optional<server::DeviceKind> kind_before;
+  int64_t first_start_us = -1;
+  int64_t end_us = -1;
+  int64_t wait_since_us = 0;
+  int64_t waited_us = 0;   // in all
+  int64_t attempt_us = 0;  // start of the attempt
+  int64_t retry_us = 0;    // rests until then
+  double done_us = 0;      // of its work, as of rate_us
+  double saved_us = 0;     // of its work, in its newest checkpoint
+  int64_t saved_time_us = 0;
+  double rate = 0;  // work per time
+  int64_t rate_us = 0;
+  int32_t attempts = 0, preemptions = 0, losses = 0;
+  int64_t version = 0;  // outdates the events of an attempt that is over, or of another rate
+  int preempted_for = -1;
+};
+
+/// What is on a device.
+struct DeviceState {
+  std::vector<int> jobs;
+  int64_t planned_bytes = 0;  // with the overhead of each process
+  int32_t cores = 0;
+  int64_t others_bytes = 0;  // of processes outside
+  bool failed = false;
+};
+
+struct Violation {
+  std::string invariant;
+  std::string text;
+  int64_t event = 0;
+  int64_t time_us = 0;
+};
+
+/// How jobs behave on devices.
+struct Physics {
+  int64_t start_us = 5 * kSecondUs;         // from the decision to the first step
+  int64_t stop_us = 3 * kSecondUs;          // from a preemption to the end of the process
+  int64_t checkpoint_us = 600 * kSecondUs;  // between checkpoints
+  bool interference = true;                 // jobs that share a GPU take turns on it
+};
+
+class World {
+ public:
+  World(Cluster cluster, std::vector<TraceJob> jobs, Physics physics);
+
+  const Cluster& cluster() const { return cluster_; }
+  const std::vector<Machine>& machines() const { return cluster_.machines; }
+  const std::vector<TraceJob>& jobs() const { return jobs_; }
+  const TraceJob& job(int id) const { return jobs_[static_cast<size_t>(id)]; }
+  const JobState& state(int id) const { return states_[static_cast<size_t>(id)]; }
+  const DeviceState& device(int id) const { return devices_[static_cast<size_t>(id)]; }
+  const Machine& machine(int id) const { return cluster_.machines[static_cast<size_t>(id)]; }
+  const std::set<int>& waiting() const { return waiting_; }
+  const Physics& physics() const { return physics_; }
+  int64_t now_us() const { return now_us_; }
+
+  // What policies may know of a job: never its true end.
+
+  /// How long it will take from the start of an attempt on a device of this speed, alone.
+  int64_t forecast_us(int id, double speed) const;
+  /// When a placed job will end.
+  int64_t forecast_end_us(int id) const;
+  double speed_on(int id, const Machine& machine) const {
+    return machine.device.kind == server::DeviceKind::kCpu ? 1 / job(id).cpu_slowdown
+                                                           : machine.speed;
+  }
+
+  // Changes. Those that end or slow other jobs add them to `touched()`.
+
+  void advance(int64_t now_us) { now_us_ = now_us; }
+  void arrive(int id);
+  void withdraw(int id);
+  /// Checks the placement and carries it out, allowed or not.
+  void start(int id, const std::vector<int>& devices);
+  void run(int id);
+  /// `victim` makes room for `beneficiary`.
+  void preempt(int victim, int beneficiary, int64_t least_run_us);
+  void end(int id);
+  /// Back to the queue: with all of its work, or with what its newest checkpoint has.
+  void requeue(int id, bool saved, int64_t retry_us);
+  void set_failed(int device, bool failed);
+  void set_others(int device, int64_t bytes);
+
+  /// Jobs whose end has moved since the last call.
+  std::vector<int> take_touched();
+  /// When the job ends if nothing changes.
+  int64_t true_end_us(int id) const;
+
+  /// Whether the job may start on so many of these devices now: by bytes, slots, cores, exclusive.
+  bool fits(int id, int device) const;
+  /// The same once the jobs that end by then have left, if no other comes and forecasts hold.
+  bool fits_at(int id, int device, int64_t time_us) const;
+  bool kind_allowed(int id, server::DeviceKind kind) const;
+  bool kind_usable(server::DeviceKind kind) const;
+
+  void violate(std::string invariant, std::string text);
+  void set_event(int64_t event) { event_ = event; }
+  /// The first few of each invariant.
+  const std::vector<Violation>& violations() const { return violations_; }
+  const std::map<std::string, int64_t>& violation_counts() const { return violation_counts_; }
+  double lost_gpu_us() const { return lost_gpu_us_; }
+  int busy_gpus() const { return busy_gpus_; }      // with a job or more
+  int placed_gpus() const { return placed_gpus_; }  // of all jobs, shared ones once for each
+  /// Work per time of all GPU jobs, each weighed with its GPUs.
+  double work_rate() const { return work_rate_; }
+
+ private:
+  JobState& mut(int id) { return states_[static_cast<size_t>(id)]; }
+  DeviceState& dev(int id) { return devices_[static_cast<size_t>(id)]; }
+  void settle(int id);  // done_us as of now
+  void set_rate(int id, double rate);
+  void leave_devices(int id);
+  void update_rates(const std::vector<int>& devices);
+  void check_start(int id, const std::vector<int>& devices);
+  static constexpr int64_t kToldMax = 3;  // of an invariant
+
+  Cluster cluster_;
+  std::vector<TraceJob> jobs_;
+  Physics physics_;
+  std::vector<JobState> states_;
+  std::vector<DeviceState> devices_;
+  std::set<int> waiting_;  // in order of arrival
+  std::vector<int> touched_;
+  std::vector<Violation> violations_;
+  std::map<std::string, int64_t> violation_counts_;
+  int64_t now_us_ = 0;
+  int64_t event_ = 0;
+  int busy_gpus_ = 0, placed_gpus_ = 0;
+  double work_rate_ = 0;
+  double lost_gpu_us_ = 0;  // work done and lost, and time of starts and stops
+};
+
+}  // namespace trainyard::sim

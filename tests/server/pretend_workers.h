@@ -1,0 +1,250 @@
+// tests/server/pretend_workers.h: devices by script, and workers that only pretend to train on
+// them.
+//
+// Each worker is a real process that does nothing. The test speaks for it to the supervisor: it
+// takes its device's memory, reports that it started, and after as long as its job's label "ms"
+// says that it is done. It stops when it is told to, with all that it has done so far; with the
+// label "crash" its first attempt is killed half way. A worker that finds too little memory on its
+// device is counted: real ones would have failed.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/config/paths.h"
+#include "server/inventory/inventory.h"
+#include "server/protocol/versions.h"
+#include "server/store/store.h"
+#include "server/supervisor/supervisor.h"
+
+namespace trainyard::server {
+
+/// Devices with memory that jobs and others take. Thread-safe.
+class ScriptedDevices final : public Inventory {
+ public:
+  explicit ScriptedDevices(std::vector<Device> devices) : devices_(std::move(devices)) {}
+
+  Devices read() override {
+    const std::lock_guard lock(mu_);
+    Devices now;
+    now.devices = devices_;
+    for (Device& d : now.devices) d.memory_used_bytes = taken_[d.name] + others_[d.name];
+    return now;
+  }
+  /// What processes outside hold of it from now on.
+  void set_others(const std::string& device, int64_t bytes) {
+    const std::lock_guard lock(mu_);
+    others_[device] = bytes;
+  }
+  /// False if there is not so much left, which is what a worker would die of.
+  bool take(const std::string& device, int64_t bytes) {
+    const std::lock_guard lock(mu_);
+    int64_t& taken = taken_[device];
+    taken += bytes + find(device).overhead_bytes;
+    return taken + others_[device] <= find(device).memory_bytes;
+  }
+  void give_back(const std::string& device, int64_t bytes) {
+    const std::lock_guard lock(mu_);
+    taken_[device] -= bytes + find(device).overhead_bytes;
+  }
+  const Device& find(const std::string& name) const {
+    for (const Device& d : devices_) {
+      if (d.name == name) return d;
+    }
+    throw std::runtime_error("no device " + name);
+  }
+
+ private:
+  const std::vector<Device> devices_;
+  std::mutex mu_;
+  std::map<std::string, int64_t> taken_, others_;
+};
+
+class PretendWorkers {
+ public:
+  PretendWorkers(Store& store, ScriptedDevices& devices, StatePaths paths)
+      : store_(store),
+        devices_(devices),
+        paths_(std::move(paths)),
+        nonces_(paths_.root() / "nonces") {
+    std::filesystem::create_directories(nonces_);
+    std::ofstream(program()) << "#!/bin/sh\nread -r nonce\nprintf %s $nonce > " << nonces_.string()
+                             << "/.$4\nmv " << nonces_.string() << "/.$4 " << nonces_.string()
+                             << "/$4\nexec sleep 1000\n";
+    ::chmod(program().c_str(), 0700);
+  }
+  ~PretendWorkers() { halt(); }
+
+  std::filesystem::path program() const { return paths_.root() / "pretend_worker"; }
+  void start(Supervisor& supervisor) {
+    supervisor_ = &supervisor;
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        look();
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+  }
+  void halt() {
+    thread_.request_stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  int out_of_memory() const { return out_of_memory_; }
+  int attempts() const { return attempts_; }
+  int stopped() const { return stopped_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Commands to one worker, from any thread.
+  struct Sink final : CommandSink {
+    void send(const v1::WorkerCommand& command) override {
+      if (command.has_stop()) stop = true;
+    }
+    std::atomic<bool> stop{false};
+    std::atomic<bool> told{false};  // its outcome is durable
+  };
+  struct Worker {
+    std::string uid;
+    v1::TrainTask task;
+    std::shared_ptr<Sink> sink;
+    int64_t bytes = 0;
+    int64_t number = 0;  // of its newest report
+    Clock::time_point begin, end;
+    bool crashes = false, has_memory = false, reports_end = false;
+  };
+
+  static int64_t label(const v1::TrainTask& task, const std::string& key) {
+    const auto found = task.spec().labels().find(key);
+    return found == task.spec().labels().end() ? 0 : std::stoll(found->second);
+  }
+
+  void look() {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(nonces_, ignored)) {
+      const std::string id = entry.path().filename().string();
+      if (id.starts_with('.')) continue;
+      std::string nonce;
+      std::ifstream(entry.path()) >> nonce;
+      std::filesystem::remove(entry.path());
+      attach(id, nonce);
+    }
+    for (auto it = workers_.begin(); it != workers_.end();) {
+      it = go_on(it->first, it->second) ? std::next(it) : workers_.erase(it);
+    }
+  }
+
+  void attach(const std::string& id, const std::string& nonce) {
+    v1::AttachRequest request;
+    request.set_task(id);
+    request.set_nonce(nonce);
+    request.set_protocol_min(kProtocols.oldest);
+    request.set_protocol_max(kProtocols.newest);
+    const Result<v1::Assignment> assignment = supervisor_->attach(request);
+    if (!assignment.ok()) return;  // stopped before it came
+    Worker worker;
+    worker.uid = id.substr(0, id.rfind('-'));
+    worker.task = assignment->train();
+    worker.sink = std::make_shared<Sink>();
+    worker.bytes = label(worker.task, "bytes");
+    v1::WorkerReport hello;
+    hello.set_task(id);
+    hello.set_nonce(nonce);
+    hello.set_protocol(assignment->protocol());
+    hello.mutable_heartbeat();
+    if (!supervisor_->connect(hello, worker.sink).ok()) return;
+    ++attempts_;
+    for (const std::string& device : worker.task.devices()) {
+      if (!devices_.take(device, worker.bytes)) ++out_of_memory_;
+    }
+    worker.has_memory = true;
+    const int64_t left_ms = label(worker.task, "ms") - done_ms_[worker.uid];
+    worker.begin = Clock::now();
+    worker.end = worker.begin + std::chrono::milliseconds(left_ms);
+    worker.crashes = worker.task.attempt() == 1 && label(worker.task, "crash") > 0;
+    if (worker.crashes) worker.end = worker.begin + std::chrono::milliseconds(left_ms / 2);
+    v1::WorkerReport started;
+    started.mutable_started()->mutable_plan()->set_steps_total(label(worker.task, "ms"));
+    started.mutable_started()->set_resumed_from_step(done_ms_[worker.uid]);
+    report(id, worker, std::move(started), nullptr);
+    workers_.emplace(id, std::move(worker));
+  }
+
+  void report(const std::string& id, Worker& worker, v1::WorkerReport report,
+              std::shared_ptr<Sink> sink) {
+    report.set_number(++worker.number);
+    supervisor_->report(id, report, [sink](const Status& s) {
+      EXPECT_TRUE(s.ok()) << s.error().message;
+      if (sink) sink->told = true;
+    });
+  }
+
+  /// False once its process is gone.
+  bool go_on(const std::string& id, Worker& worker) {
+    if (worker.reports_end) {
+      if (!worker.sink->told) return true;
+      kill(worker);
+      return false;
+    }
+    const bool over = Clock::now() >= worker.end;
+    if (!over && !worker.sink->stop) return true;
+    if (over && worker.crashes) {
+      kill(worker);
+      return false;
+    }
+    v1::WorkerReport end;
+    if (over) {
+      end.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
+      end.mutable_outcome()->set_steps_done(label(worker.task, "ms"));
+      std::filesystem::create_directories(worker.task.model_dir());
+      std::ofstream(std::filesystem::path(worker.task.model_dir()) / "model.safetensors") << "x";
+    } else {
+      ++stopped_;
+      const auto passed =
+          std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - worker.begin);
+      done_ms_[worker.uid] += passed.count();
+      v1::WorkerReport checkpoint;
+      checkpoint.mutable_checkpoint()->set_step(done_ms_[worker.uid]);
+      report(id, worker, std::move(checkpoint), nullptr);
+      end.mutable_outcome()->set_kind(v1::Outcome::STOPPED);
+      end.mutable_outcome()->set_steps_done(done_ms_[worker.uid]);
+    }
+    worker.reports_end = true;
+    report(id, worker, std::move(end), worker.sink);
+    return true;
+  }
+
+  void kill(Worker& worker) {
+    for (const std::string& device : worker.task.devices()) {
+      devices_.give_back(device, worker.bytes);
+    }
+    const Result<Attempt> attempt = store_.jobs().find_attempt(worker.uid, worker.task.attempt());
+    if (attempt.ok() && attempt->pid > 0) ::kill(attempt->pid, SIGKILL);
+  }
+
+  Store& store_;
+  ScriptedDevices& devices_;
+  const StatePaths paths_;
+  const std::filesystem::path nonces_;
+  Supervisor* supervisor_ = nullptr;
+  std::map<std::string, Worker> workers_;   // by task
+  std::map<std::string, int64_t> done_ms_;  // by job
+  std::atomic<int> out_of_memory_{0}, attempts_{0}, stopped_{0};
+  std::jthread thread_;
+};
+
+}  // namespace trainyard::server

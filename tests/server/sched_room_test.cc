@@ -1,0 +1,393 @@
+// Packing by bytes, reservations and what slips in front of them, preemption, shares and forecasts:
+// one rule per test, on scenes written by hand.
+#include <gtest/gtest.h>
+
+#include "server/scheduler/projection.h"
+#include "tests/server/sched_support.h"
+
+namespace trainyard::server {
+namespace {
+
+Device cpu(int32_t cores = 4, int64_t memory = 8 * kGiB) {
+  Device d;
+  d.name = "devices/cpu";
+  d.slots = 64;
+  d.cores = cores;
+  d.memory_bytes = memory;
+  return d;
+}
+Device gpu(int index, int64_t memory = 80 * kGiB, int32_t slots = 8) {
+  Device d;
+  d.name = "devices/gpu-" + std::to_string(index);
+  d.kind = DeviceKind::kGpu;
+  d.model = "A";
+  d.slots = slots;
+  d.memory_bytes = memory;
+  d.overhead_bytes = kGiB;
+  return d;
+}
+WaitingJob job(const std::string& uid, int64_t order, DeviceWish wish, int64_t bytes,
+               int64_t minutes = 0) {
+  WaitingJob j;
+  j.uid = j.name = uid;
+  j.order = order;
+  j.asked.wish = wish;
+  const int64_t us = minutes * kMinuteUs;
+  j.on_cpu = j.on_gpu = {bytes, {us / 2, us, us * 2}};
+  return j;
+}
+WaitingJob gpu_job(const std::string& uid, int64_t order, int64_t bytes, int64_t minutes = 0) {
+  return job(uid, order, DeviceWish::kGpu, bytes, minutes);
+}
+WaitingJob cpu_job(const std::string& uid, int64_t order, int32_t threads, int64_t bytes = kGiB) {
+  WaitingJob j = job(uid, order, DeviceWish::kCpu, bytes);
+  j.asked.threads = threads;
+  return j;
+}
+PlacedJob on(const std::string& uid, std::vector<std::string> devices, int64_t bytes,
+             int64_t end_minutes = 0) {
+  PlacedJob p;
+  p.uid = p.name = uid;
+  p.devices = std::move(devices);
+  p.bytes = bytes;
+  p.running = true;
+  const int64_t us = end_minutes * kMinuteUs;
+  if (us > 0) p.end = {us / 2, us, us};
+  return p;
+}
+using Strings = std::vector<std::string>;
+Strings started(const Decided& d) {
+  Strings texts;
+  for (const StartDecision& s : d.starts) {
+    std::string text = s.uid;
+    for (const std::string& device : s.devices) text += "@" + device.substr(8);
+    texts.push_back(text);
+  }
+  return texts;
+}
+bool has(const JobWait& wait, const std::string& text) {
+  return wait.message.find(text) != std::string::npos;
+}
+
+// ---- Packing -------------------------------------------------------------------------------
+
+TEST(SchedPacking, JobsShareAGpuAsLongAsTheirBytesFit) {
+  Scene s;
+  s.inventory.devices = {gpu(0)};
+  s.waiting = {gpu_job("a", 1, 30 * kGiB), gpu_job("b", 2, 40 * kGiB), gpu_job("c", 3, 8 * kGiB)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"a@gpu-0", "b@gpu-0"})) << "72 of 80 GiB with their processes";
+  EXPECT_EQ(d.wait("c").reason, "WAITING_FOR_DEVICE");
+  EXPECT_TRUE(has(d.wait("c"), "gpu-0 has room for 7 GiB of the 8 GiB that it needs, 1 GiB short"))
+      << d.wait("c").message;
+  EXPECT_TRUE(has(d.wait("c"), "held by a")) << d.wait("c").message;
+}
+
+TEST(SchedPacking, AnIdleGpuComesFirstThenTheTightest) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1), gpu(2)};
+  s.placed = {on("x", {"devices/gpu-0"}, 10 * kGiB), on("y", {"devices/gpu-1"}, 40 * kGiB)};
+  s.waiting = {gpu_job("a", 1, 5 * kGiB), gpu_job("b", 2, 5 * kGiB)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@gpu-2", "b@gpu-1"}));
+}
+
+TEST(SchedPacking, SlotsRemainACap) {
+  Scene s;
+  s.inventory.devices = {gpu(0, 80 * kGiB, 2)};
+  s.waiting = {gpu_job("a", 1, kGiB), gpu_job("b", 2, kGiB), gpu_job("c", 3, kGiB)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(d.starts.size(), 2u);
+  EXPECT_TRUE(has(d.wait("c"), "each of the 2 slots of gpu-0 is taken")) << d.wait("c").message;
+}
+
+TEST(SchedPacking, OnTheCpuThreadsAreAtMostTheCores) {
+  Scene s;
+  s.inventory.devices = {cpu(2)};
+  s.waiting = {cpu_job("a", 1, 1), cpu_job("b", 2, 1), cpu_job("c", 3, 1)};
+  Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"a@cpu", "b@cpu"}));
+  EXPECT_TRUE(has(d.wait("c"), "it needs 1 of 2 cores, 0 of them are free")) << d.wait("c").message;
+  s.waiting = {cpu_job("wide", 1, 8), cpu_job("b", 2, 1)};
+  d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"wide@cpu"})) << "more threads than cores: it has them all";
+}
+
+TEST(SchedPacking, TheCpusMemoryDecidesToo) {
+  Scene s;
+  s.inventory.devices = {cpu(8, 8 * kGiB)};
+  s.waiting = {cpu_job("a", 1, 1, 5 * kGiB), cpu_job("b", 2, 1, 4 * kGiB)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"a@cpu"}));
+  EXPECT_TRUE(has(d.wait("b"), "1 GiB short")) << d.wait("b").message;
+}
+
+TEST(SchedPacking, AnExclusiveJobSharesWithNone) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1)};
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB)};
+  s.waiting = {gpu_job("alone", 1, kGiB), gpu_job("next", 2, kGiB)};
+  s.waiting[0].asked.exclusive = true;
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"alone@gpu-1", "next@gpu-0"}));
+  s.placed.push_back(on("y", {"devices/gpu-1"}, kGiB, 5));
+  const Decided d = decide(s, 0);
+  EXPECT_TRUE(has(d.wait("alone"), "it asked for a device of its own")) << d.text();
+  s.placed[1].exclusive = true;
+  s.waiting = {gpu_job("a", 1, kGiB)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@gpu-0"}));
+}
+
+TEST(SchedPacking, WhatOthersHoldIsNotThere) {
+  Scene s;
+  s.inventory.devices = {gpu(0)};
+  s.inventory.devices[0].others_bytes = 50 * kGiB;
+  s.waiting = {gpu_job("large", 1, 40 * kGiB), gpu_job("small", 2, 10 * kGiB)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"small@gpu-0"}))
+      << "nothing is kept for what others make impossible";
+  EXPECT_EQ(d.wait("large").reason, "WAITING_FOR_MEMORY");
+  EXPECT_TRUE(has(d.wait("large"), "processes that are no jobs of this server hold 50 GiB"))
+      << d.wait("large").message;
+  s.inventory.devices[0].others_bytes = 0;
+  s.waiting = {gpu_job("huge", 1, 100 * kGiB)};
+  EXPECT_EQ(decide(s, 0).wait("huge").reason, "NO_DEVICE");
+}
+
+// ---- Reservations --------------------------------------------------------------------------
+
+TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1)};
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 60)};
+  s.waiting = {gpu_job("pair", 1, 70 * kGiB), gpu_job("long", 2, 10 * kGiB, 45),
+               gpu_job("unknown", 3, 10 * kGiB), gpu_job("short", 4, 10 * kGiB, 20)};
+  s.waiting[0].asked.gpus = 2;
+  const Decided d = decide(s, 0);
+  // "long" takes 90 minutes by its upper forecast, and 8 GiB are left beside the pair.
+  EXPECT_EQ(started(d), (Strings{"short@gpu-1"})) << d.text();
+  EXPECT_TRUE(has(d.wait("long"), "it would not have ended by then")) << d.wait("long").message;
+  EXPECT_TRUE(has(d.wait("pair"), "It is the next to start there, in at most 60 min"))
+      << d.wait("pair").message;
+  EXPECT_FALSE(has(d.wait("pair"), "higher priority"));
+}
+
+TEST(SchedBackfill, WhatIsNotNeededIsFree) {
+  Scene s;
+  s.inventory.devices = {gpu(0)};
+  s.placed = {on("x", {"devices/gpu-0"}, 50 * kGiB, 60)};
+  s.waiting = {gpu_job("first", 1, 60 * kGiB), gpu_job("beside", 2, 15 * kGiB),
+               gpu_job("too-much", 3, 10 * kGiB)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"beside@gpu-0"}));
+  EXPECT_TRUE(has(d.wait("too-much"), "reserved for first")) << d.wait("too-much").message;
+  EXPECT_TRUE(has(d.wait("too-much"), "without a forecast does not slip in front"));
+}
+
+TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
+  Scene s;
+  s.inventory.devices = {gpu(0)};
+  s.placed = {on("x", {"devices/gpu-0"}, 50 * kGiB)};
+  s.waiting = {gpu_job("first", 1, 60 * kGiB), gpu_job("short", 2, kGiB, 1)};
+  const Decided d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty());
+  EXPECT_TRUE(has(d.wait("first"), "when is not known")) << d.wait("first").message;
+  EXPECT_TRUE(has(d.wait("first"), "x (for how long is not known)")) << d.wait("first").message;
+  EXPECT_TRUE(has(d.wait("short"), "a start that is not known")) << d.wait("short").message;
+}
+
+TEST(SchedBackfill, AKindOfDeviceDoesNotHoldUpAnother) {
+  Scene s;
+  s.inventory.devices = {cpu(), gpu(0)};
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};
+  s.waiting = {gpu_job("first", 1, 60 * kGiB), cpu_job("c", 2, 1)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"c@cpu"}));
+}
+
+TEST(SchedBackfill, ALineIsLookedIntoBehindItsFirst) {
+  Scene s;
+  s.inventory.devices = {gpu(0, 80 * kGiB, 1)};
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB, 100)};
+  s.inventory.devices.push_back(gpu(1, 80 * kGiB, 1));
+  s.waiting = {gpu_job("pair", 1, kGiB)};
+  s.waiting[0].asked.gpus = 2;
+  s.waiting.push_back(gpu_job("slow", 2, kGiB, 80));
+  s.waiting.push_back(gpu_job("fast", 3, kGiB, 40));  // in the line of "slow"
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"fast@gpu-1"}));
+}
+
+// ---- Preemption ----------------------------------------------------------------------------
+
+class SchedPreemption : public ::testing::Test {
+ protected:
+  SchedPreemption() {
+    s.inventory.devices = {gpu(0)};
+    s.placed = {on("low", {"devices/gpu-0"}, 70 * kGiB, 1000)};
+    s.waiting = {gpu_job("high", 1, 60 * kGiB)};
+    s.waiting[0].priority = 5;
+    s.policy.preemption = Preemption::kPriority;
+    s.policy.preempt_after_us = 10 * kMinuteUs;
+  }
+  Strings stopped(int64_t now_us) const {
+    Strings uids;
+    for (const PreemptDecision& p : decide(s, now_us).preempts) uids.push_back(p.uid);
+    return uids;
+  }
+  Scene s;
+  int64_t later = 20 * kMinuteUs;
+};
+
+TEST_F(SchedPreemption, ByPolicyALowerPriorityMakesRoom) {
+  const Decided d = decide(s, later);
+  ASSERT_EQ(d.preempts.size(), 1u);
+  EXPECT_EQ(d.preempts[0].uid, "low");
+  EXPECT_EQ(d.preempts[0].for_name, "high");
+  EXPECT_TRUE(d.starts.empty()) << "not before it has gone";
+  EXPECT_TRUE(has(d.wait("high"), "low makes room for it")) << d.wait("high").message;
+  s.policy.preemption = Preemption::kOff;
+  const Decided off = decide(s, later);
+  EXPECT_TRUE(off.preempts.empty());
+  EXPECT_TRUE(has(off.wait("high"), "low has a lower priority")) << off.wait("high").message;
+  EXPECT_TRUE(has(off.wait("high"), "preemption is off"));
+}
+
+TEST_F(SchedPreemption, NotForAnEqualPriorityNorTwice) {
+  s.waiting[0].priority = 0;
+  EXPECT_EQ(stopped(later), Strings{});
+  s.waiting[0].priority = 5;
+  s.placed[0].stopping = true;
+  EXPECT_EQ(stopped(later), Strings{});
+  EXPECT_TRUE(decide(s, later).starts.empty());
+}
+
+TEST_F(SchedPreemption, NotBeforeItHasRunForItsTimeNorShortlyBeforeItsEnd) {
+  const Decided d = decide(s, 9 * kMinuteUs);
+  EXPECT_TRUE(d.preempts.empty());
+  EXPECT_EQ(d.wake_time_us, 10 * kMinuteUs) << "then it may";
+  EXPECT_TRUE(has(d.wait("high"), "before it has run for 10 min")) << d.wait("high").message;
+  EXPECT_EQ(stopped(10 * kMinuteUs), (Strings{"low"}));
+  EXPECT_EQ(stopped(1000 * kMinuteUs - kMinuteUs / 2), Strings{});
+  s.placed[0].running = false;  // it starts
+  EXPECT_EQ(stopped(later), Strings{});
+}
+
+TEST_F(SchedPreemption, TheLowestPriorityThenTheLeastLostWork) {
+  s.inventory.devices = {gpu(0), gpu(1), gpu(2)};
+  s.placed = {on("a", {"devices/gpu-0"}, 70 * kGiB), on("b", {"devices/gpu-1"}, 70 * kGiB),
+              on("c", {"devices/gpu-2"}, 70 * kGiB)};
+  s.placed[0].priority = 1;
+  s.placed[2].saved_time_us = 19 * kMinuteUs;
+  EXPECT_EQ(stopped(later), (Strings{"c"}));
+  s.placed[2].priority = s.placed[1].priority = 2;
+  EXPECT_EQ(stopped(later), (Strings{"a"}));
+}
+
+TEST_F(SchedPreemption, NoMoreAreStoppedThanItNeeds) {
+  s.placed = {on("small", {"devices/gpu-0"}, 5 * kGiB), on("large", {"devices/gpu-0"}, 50 * kGiB)};
+  s.placed[0].saved_time_us = 15 * kMinuteUs;  // it would lose less
+  EXPECT_EQ(stopped(later), (Strings{"large"}));
+}
+
+TEST_F(SchedPreemption, OneThatCouldNotFitEvenThenStopsNobody) {
+  s.placed.push_back(on("equal", {"devices/gpu-0"}, 5 * kGiB));
+  s.placed[1].priority = 5;
+  s.waiting[0] = gpu_job("high", 1, 75 * kGiB);
+  s.waiting[0].priority = 5;
+  EXPECT_EQ(stopped(later), Strings{});
+}
+
+TEST_F(SchedPreemption, SeveralGpusAreFreedTogether) {
+  s.inventory.devices = {gpu(0), gpu(1), gpu(2)};
+  s.placed = {on("gang", {"devices/gpu-0", "devices/gpu-1"}, 70 * kGiB),
+              on("keep", {"devices/gpu-2"}, 70 * kGiB)};
+  s.placed[1].priority = 3;
+  s.waiting[0].asked.gpus = 2;
+  EXPECT_EQ(stopped(later), (Strings{"gang"})) << "once, though it is on both";
+}
+
+// ---- Shares and forecasts ------------------------------------------------------------------
+
+TEST(SchedShares, AnOwnerWhoHasUsedLessGoesFirst) {
+  constexpr int64_t kHourUs = 60 * kMinuteUs;
+  const int64_t now = 100 * kHourUs;
+  Shares shares(24 * kHourUs);
+  shares.add("ann", 1, 90 * kHourUs, 94 * kHourUs, now);
+  shares.add("bob", 1, 98 * kHourUs, 99 * kHourUs, now);
+  EXPECT_GT(shares.usage("ann", now), shares.usage("bob", now));
+  EXPECT_NEAR(shares.usage("bob", now), 3600, 200);
+  EXPECT_NEAR(shares.usage("bob", now + 24 * kHourUs) / shares.usage("bob", now), 0.5, 1e-6);
+  Scene s;
+  s.shares = &shares;
+  s.inventory.devices = {gpu(0, 80 * kGiB, 1)};
+  s.waiting = {gpu_job("of-ann", 1, kGiB), gpu_job("of-bob", 2, kGiB)};
+  s.waiting[0].owner = "ann";
+  s.waiting[1].owner = "bob";
+  const Decided d = decide(s, now);
+  EXPECT_EQ(started(d), (Strings{"of-bob@gpu-0"}));
+  s.waiting[0].priority = 1;
+  EXPECT_EQ(started(decide(s, now)), (Strings{"of-ann@gpu-0"})) << "priority comes before shares";
+}
+
+TEST(SchedShares, WhatStartsTogetherIsSharedOut) {
+  Shares shares(24 * 60 * kMinuteUs);
+  Scene s;
+  s.shares = &shares;
+  s.inventory.devices = {gpu(0, 80 * kGiB, 4)};
+  for (int i = 0; i < 4; ++i) {
+    s.waiting.push_back(gpu_job("ann-" + std::to_string(i), i, kGiB));
+    s.waiting.back().owner = "ann";
+  }
+  for (int i = 4; i < 8; ++i) {
+    s.waiting.push_back(gpu_job("bob-" + std::to_string(i), i, kGiB));
+    s.waiting.back().owner = "bob";
+  }
+  EXPECT_EQ(started(decide(s, 0)),
+            (Strings{"ann-0@gpu-0", "bob-4@gpu-0", "ann-1@gpu-0", "bob-5@gpu-0"}));
+}
+
+TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
+  Scene s;
+  s.inventory.devices = {cpu(), gpu(0, 80 * kGiB, 1)};
+  s.waiting = {job("a", 1, DeviceWish::kAuto, kGiB, 60)};
+  s.waiting[0].on_gpu.rest = {kMinuteUs, 2 * kMinuteUs, 3 * kMinuteUs};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@gpu-0"}));
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB, 300)};
+  Decided d = decide(s, 0);
+  ASSERT_EQ(started(d), (Strings{"a@cpu"})) << "the GPU is busy for five hours";
+  EXPECT_NE(d.starts[0].message.find("expected to end there in about 60 min"), std::string::npos)
+      << d.starts[0].message;
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB, 30)};
+  d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty());
+  EXPECT_TRUE(has(d.wait("a"), "on the CPU in about 60 min")) << d.wait("a").message;
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB)};
+  EXPECT_TRUE(decide(s, 0).starts.empty()) << "unknown: decision 9";
+  s.waiting[0].asked.kind_before = DeviceKind::kGpu;
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB, 300)};
+  EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";
+}
+
+// ---- What is expected ----------------------------------------------------------------------
+
+TEST(SchedProjection, OneAfterAnotherByTheForecasts) {
+  Scene s;
+  s.inventory.devices = {gpu(0, 80 * kGiB, 1)};
+  s.placed = {on("x", {"devices/gpu-0"}, kGiB, 10)};
+  s.waiting = {gpu_job("a", 1, kGiB, 20), gpu_job("b", 2, kGiB, 5), gpu_job("c", 3, kGiB)};
+  Queue queue;
+  Fleet fleet;
+  fill(s, queue, fleet);
+  const std::vector<Projected> p = project(queue, fleet, Shares(), 1000, 10);
+  ASSERT_EQ(p.size(), 3u);
+  EXPECT_EQ(p[0].uid, "a");
+  EXPECT_EQ(p[0].start.likely_us, 10 * kMinuteUs);
+  EXPECT_EQ(p[0].start.low_us, 5 * kMinuteUs);
+  EXPECT_EQ(p[0].end.likely_us, 30 * kMinuteUs);
+  EXPECT_EQ(p[0].end.high_us, 50 * kMinuteUs);
+  EXPECT_EQ(p[1].start.likely_us, 30 * kMinuteUs);
+  EXPECT_EQ(p[1].device, "devices/gpu-0");
+  EXPECT_EQ(p[2].start.likely_us, 35 * kMinuteUs);
+  EXPECT_FALSE(p[2].end.known()) << "it has no forecast";
+  EXPECT_EQ(project(queue, fleet, Shares(), 1000, 2).size(), 2u);
+}
+
+}  // namespace
+}  // namespace trainyard::server

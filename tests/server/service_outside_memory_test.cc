@@ -1,0 +1,65 @@
+// Catches: memory of other processes that is taken for free, or a job's own for another's.
+#include <gtest/gtest.h>
+
+#include "server/supervisor/outside_memory.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+class OutsideMemoryTest : public ::testing::Test {
+ protected:
+  OutsideMemoryTest() {
+    gpu_.name = "devices/gpu-0";
+    gpu_.kind = DeviceKind::kGpu;
+    gpu_.memory_bytes = 80 * kGiB;
+    gpu_.overhead_bytes = kGiB;
+    fleet_.set_devices({{gpu_}, ""});
+  }
+  void place(const std::string& uid, int64_t gib, bool running) {
+    PlacedJob job;
+    job.uid = uid;
+    job.devices = {"devices/gpu-0"};
+    job.bytes = gib * kGiB;
+    job.running = running;
+    fleet_.place(std::move(job));
+  }
+  int64_t gib_when_used(int64_t gib) {
+    gpu_.memory_used_bytes = gib * kGiB;
+    return outside_.estimate(gpu_, fleet_) / kGiB;
+  }
+  Device gpu_;
+  Fleet fleet_;
+  OutsideMemory outside_;
+};
+
+TEST_F(OutsideMemoryTest, IsWhatIsInUseBeyondThePlansOfOurs) {
+  EXPECT_EQ(gib_when_used(10), 10);
+  place("a", 20, true);
+  EXPECT_EQ(gib_when_used(31), 10);
+  EXPECT_EQ(gib_when_used(15), 0) << "ours use less than they planned";
+  EXPECT_EQ(gib_when_used(60), 39) << "someone has come";
+}
+
+TEST_F(OutsideMemoryTest, AJobThatStartsIsNotTakenForOthers) {
+  EXPECT_EQ(gib_when_used(10), 10);
+  place("a", 20, false);
+  EXPECT_EQ(gib_when_used(10), 10) << "it has taken nothing yet";
+  EXPECT_EQ(gib_when_used(20), 10);
+  EXPECT_EQ(gib_when_used(31), 10);
+  EXPECT_EQ(gib_when_used(40), 19) << "more than its plan cannot be its own";
+  place("a", 20, true);
+  EXPECT_EQ(gib_when_used(40), 19);
+  EXPECT_EQ(gib_when_used(31), 10) << "they have left";
+}
+
+TEST_F(OutsideMemoryTest, LittleComesAndGoes) {
+  gpu_.memory_used_bytes = OutsideMemory::kIgnoredBytes;
+  EXPECT_EQ(outside_.estimate(gpu_, fleet_), 0);
+  gpu_.memory_bytes = 0;
+  EXPECT_EQ(gib_when_used(10), 0) << "its size is not known";
+}
+
+}  // namespace
+}  // namespace trainyard::server

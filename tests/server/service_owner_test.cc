@@ -1,0 +1,390 @@
+// Who owns jobs, which devices are drained, how long jobs may train and what they wait for, through
+// the whole daemon.
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/server/service_support.h"
+
+namespace trainyard::server {
+namespace {
+
+class ServiceOwner : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    make_dataset();
+  }
+
+  /// Who the kernel says that this process is.
+  static std::string me() {
+    const passwd* user = ::getpwuid(::getuid());
+    return user != nullptr ? user->pw_name : "uid:" + std::to_string(::getuid());
+  }
+  /// From now on over TCP, with this file of tokens, which may be empty.
+  void serve_on_tcp(const std::string& tokens) {
+    stop();
+    if (!tokens.empty()) {
+      std::ofstream(root_ / "token") << tokens;
+      std::filesystem::permissions(root_ / "token", std::filesystem::perms::owner_read);
+      config_.token_file = root_ / "token";
+    }
+    config_.listen = "127.0.0.1:0";
+    start();
+    connect("127.0.0.1:" + std::to_string(daemon_->port()));
+  }
+  static std::unique_ptr<grpc::ClientContext> context_with(const std::string& token) {
+    auto c = context();
+    c->AddMetadata("authorization", "Bearer " + token);
+    return c;
+  }
+  std::vector<std::string> list(const v1::ListJobsRequest& request, grpc::ClientContext& c) {
+    v1::ListJobsResponse response;
+    const grpc::Status s = jobs_->ListJobs(&c, request, &response);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    std::vector<std::string> names;
+    for (const v1::Job& job : response.jobs()) {
+      names.push_back(job.name().substr(job.name().rfind('/') + 1));
+    }
+    return names;
+  }
+  std::vector<std::string> list_mine() {
+    v1::ListJobsRequest request;
+    request.set_mine(true);
+    return list(request, *context());
+  }
+  std::vector<std::string> list_of(const std::string& owner) {
+    v1::ListJobsRequest request;
+    request.set_owner(owner);
+    return list(request, *context());
+  }
+
+  grpc::Status drain(const std::string& name, const std::string& reason, bool vacate,
+                     v1::Device* device) {
+    v1::DrainDeviceRequest request;
+    request.set_name(name);
+    request.set_reason(reason);
+    request.set_vacate(vacate);
+    return system_->DrainDevice(context().get(), request, device);
+  }
+  grpc::Status resume_device(const std::string& name, v1::Device* device) {
+    v1::ResumeDeviceRequest request;
+    request.set_name(name);
+    return system_->ResumeDevice(context().get(), request, device);
+  }
+  v1::Device get_device(const std::string& name) {
+    v1::ListDevicesResponse devices;
+    EXPECT_TRUE(system_->ListDevices(context().get(), {}, &devices).ok());
+    for (const v1::Device& device : devices.devices()) {
+      if (device.name() == name) return device;
+    }
+    return {};
+  }
+
+  static v1::SubmitJobRequest request_after(const std::string& id, const std::string& job,
+                                            v1::JobDependency::On on) {
+    v1::SubmitJobRequest request = job_request(id, "");
+    v1::JobDependency& after = *request.mutable_spec()->add_after();
+    after.set_job(job);
+    after.set_on(on);
+    return request;
+  }
+};
+
+TEST_F(ServiceOwner, OnTheUnixSocketItIsTheUserOfTheOtherEnd) {
+  const v1::Job job = submit("mine-1", "");
+  EXPECT_EQ(job.owner(), me());
+  wait_for("mine-1", v1::SUCCEEDED);
+  EXPECT_EQ(list_mine(), std::vector<std::string>{"mine-1"});
+  EXPECT_EQ(list_of(me()), std::vector<std::string>{"mine-1"});
+  EXPECT_TRUE(list_of("someone-else").empty());
+  v1::ListJobsRequest both;
+  both.set_mine(true);
+  both.set_owner("ada");
+  v1::ListJobsResponse response;
+  const grpc::Status s = jobs_->ListJobs(context().get(), both, &response);
+  EXPECT_EQ(reason_of(s), "FIELD_CONFLICT");
+  stop();
+  start();
+  EXPECT_EQ(get("mine-1").owner(), me()) << "stored";
+}
+
+TEST_F(ServiceOwner, MetadataOfTheCallersOwnChangesNothing) {
+  auto c = context();
+  c->AddMetadata("trainyard_user", "root-of-all");
+  c->AddMetadata("authorization", "Bearer root-of-all-tokens");
+  v1::Job job;
+  ASSERT_TRUE(jobs_->SubmitJob(c.get(), job_request("mine-1", ""), &job).ok());
+  EXPECT_EQ(job.owner(), me());
+}
+
+TEST_F(ServiceOwner, OnTcpItIsTheTokensName) {
+  serve_on_tcp("ada 0123456789abcdef-ada\nbob 0123456789abcdef-bob\n0123456789abcdef-any\n");
+  v1::Job job;
+  ASSERT_TRUE(jobs_
+                  ->SubmitJob(context_with("0123456789abcdef-ada").get(),
+                              job_request("hers", "refuse"), &job)
+                  .ok());
+  EXPECT_EQ(job.owner(), "ada");
+  ASSERT_TRUE(
+      jobs_->SubmitJob(context_with("0123456789abcdef-any").get(), job_request("unnamed", ""), &job)
+          .ok());
+  EXPECT_EQ(job.owner(), "token");
+  v1::ListJobsRequest mine;
+  mine.set_mine(true);
+  EXPECT_EQ(list(mine, *context_with("0123456789abcdef-ada")), std::vector<std::string>{"hers"});
+  EXPECT_TRUE(list(mine, *context_with("0123456789abcdef-bob")).empty());
+  connect("unix:" + config_.socket.string());
+  wait_for("hers", v1::FAILED);
+  v1::RetryJobRequest retry;  // by someone else, who owns the new job
+  retry.set_name("tenants/default/jobs/hers");
+  ASSERT_TRUE(jobs_->RetryJob(context().get(), retry, &job).ok());
+  EXPECT_EQ(job.owner(), me());
+  EXPECT_EQ(get("hers").owner(), "ada");
+}
+
+TEST_F(ServiceOwner, OnTcpWithoutTokensItIsAnonymous) {
+  serve_on_tcp("");
+  EXPECT_EQ(submit("anyones", "").owner(), "anonymous");
+  EXPECT_EQ(list_mine(), std::vector<std::string>{"anyones"});
+}
+
+TEST_F(ServiceOwner, NothingStartsOnADrainedDeviceUntilItIsResumed) {
+  submit("stays", "wait_for_stop");
+  wait_for("stays", v1::RUNNING);
+  v1::Device device;
+  ASSERT_TRUE(drain("devices/cpu", "new memory", false, &device).ok());
+  EXPECT_EQ(device.health(), v1::Device::QUARANTINED);
+  EXPECT_EQ(device.reason(), "Drained by " + me() + ": new memory.");
+  EXPECT_EQ(device.drain().owner(), me());
+  EXPECT_GT(device.drain().time().seconds(), 0);
+  EXPECT_EQ(device.jobs_size(), 1);
+  submit("waits", "");
+  ASSERT_TRUE(eventually([&] {
+    return get("waits").message().find("devices/cpu: Drained by " + me() + ": new memory.") !=
+           std::string::npos;
+  })) << get("waits").message();
+  EXPECT_EQ(get("stays").state(), v1::RUNNING) << "it goes on";
+  stop();
+  start();
+  EXPECT_EQ(get_device("devices/cpu").drain().reason(), "new memory") << "a restart keeps it";
+  ASSERT_TRUE(eventually([&] { return !get("waits").reason().empty(); }));
+  EXPECT_EQ(get("waits").state(), v1::QUEUED);
+  ASSERT_TRUE(resume_device("devices/cpu", &device).ok());
+  EXPECT_FALSE(device.has_drain());
+  EXPECT_EQ(device.health(), v1::Device::HEALTHY);
+  wait_for("waits", v1::SUCCEEDED);
+  ASSERT_TRUE(resume_device("devices/cpu", &device).ok()) << "safe to repeat";
+  v1::Job job;
+  ASSERT_TRUE(cancel("stays", &job).ok());
+}
+
+TEST_F(ServiceOwner, ADrainMaySendTheJobsBackToTheQueue) {
+  submit("leaves", "wait_for_stop");
+  wait_for("leaves", v1::RUNNING);
+  v1::Device device;
+  ASSERT_TRUE(drain("devices/cpu", "", true, &device).ok());
+  EXPECT_EQ(device.reason(), "Drained by " + me() + ".");
+  const v1::Job back = wait_for("leaves", v1::QUEUED);
+  EXPECT_EQ(back.checkpoint_step(), 5) << "with a checkpoint";
+  ASSERT_TRUE(resume_device("devices/cpu", &device).ok());
+  ASSERT_TRUE(eventually([&] { return get("leaves").attempt() == 2; }));
+  v1::Job job;
+  ASSERT_TRUE(cancel("leaves", &job).ok());
+}
+
+TEST_F(ServiceOwner, ADeviceThatIsNotThereIsRefusedWithThoseThatAre) {
+  v1::Device device;
+  grpc::Status s = drain("devices/gpu-7", "", false, &device);
+  EXPECT_EQ(s.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(reason_of(s), "DEVICE_NOT_FOUND");
+  EXPECT_EQ(s.error_message(), "name: there is no device devices/gpu-7, expected devices/cpu");
+  EXPECT_EQ(reason_of(resume_device("devices/gpu-7", &device)), "DEVICE_NOT_FOUND");
+  EXPECT_EQ(reason_of(drain("gpu 7", "", false, &device)), "NAME_MALFORMED");
+  EXPECT_EQ(reason_of(drain("devices/cpu", std::string(257, 'x'), false, &device)),
+            "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(reason_of(drain("devices/cpu", "two\nlines", false, &device)), "FIELD_OUT_OF_RANGE");
+  EXPECT_FALSE(get_device("devices/cpu").has_drain());
+}
+
+class ServiceDrainedGpu : public ServiceOwner {
+ protected:
+  void SetUp() override {
+    gpus_ = {gpu("devices/gpu-0", "GPU-a"), gpu("devices/gpu-1", "GPU-b")};
+    ServiceOwner::SetUp();
+  }
+  static Device gpu(const std::string& name, const std::string& uuid) {
+    Device device;
+    device.name = name;
+    device.kind = DeviceKind::kGpu;
+    device.model = "H";
+    device.uuid = uuid;
+    device.memory_bytes = int64_t{8} << 30;
+    return device;
+  }
+};
+
+TEST_F(ServiceDrainedGpu, IsKnownByItsUuidAndKeepsItsMarkWhileItIsAway) {
+  v1::Device device;
+  ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
+  stop();
+  gpus_ = {gpu("devices/gpu-0", "GPU-b")};  // the first one is gone, and the numbers have moved
+  start();
+  EXPECT_EQ(get_device("devices/gpu-0").drain().reason(), "hot");
+  stop();
+  gpus_ = {gpu("devices/gpu-0", "GPU-a")};
+  start();
+  EXPECT_FALSE(get_device("devices/gpu-0").has_drain());
+  const v1::Device away = get_device("devices/gpu-1");
+  EXPECT_EQ(away.health(), v1::Device::UNKNOWN);
+  EXPECT_EQ(away.reason(), "It is not there now. Drained by " + me() + ": hot.");
+  ASSERT_TRUE(resume_device("devices/gpu-1", &device).ok());
+  EXPECT_FALSE(device.has_drain());
+  EXPECT_TRUE(get_device("devices/gpu-1").name().empty());
+}
+
+TEST_F(ServiceDrainedGpu, AJobMayBeSubmittedForIt) {
+  v1::Device device;
+  ASSERT_TRUE(drain("devices/gpu-0", "", false, &device).ok());
+  ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
+  v1::SubmitJobRequest request = job_request("waits", "");
+  request.mutable_spec()->mutable_resources()->set_device(v1::Resources::GPU);
+  v1::Job job;
+  const grpc::Status s = submit(request, &job);
+  ASSERT_TRUE(s.ok()) << s.error_message();
+  ASSERT_TRUE(eventually([&] {
+    return get("waits").message().find("Drained by " + me()) != std::string::npos;
+  })) << get("waits").message();
+}
+
+TEST_F(ServiceOwner, AJobThatHasTrainedAsLongAsItMayEndsAndIsRetriedFromThere) {
+  v1::SubmitJobRequest request = job_request("limited", "wait_for_stop");
+  request.mutable_spec()->mutable_resources()->set_time_limit_seconds(1);
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  const v1::Job ended = wait_for("limited", v1::FAILED);
+  EXPECT_EQ(ended.reason(), "TIME_LIMIT");
+  EXPECT_EQ(ended.attempt(), 1);
+  EXPECT_EQ(ended.checkpoint_step(), 5);
+  EXPECT_GE(ended.run_seconds(), 1.0);
+  EXPECT_LT(ended.run_seconds(), 15.0);
+  EXPECT_NE(ended.message().find("of at most 1 s (resources.time_limit_seconds)"),
+            std::string::npos)
+      << ended.message();
+}
+
+TEST_F(ServiceOwner, ATimeLimitHoldsOverARestart) {
+  v1::SubmitJobRequest request = job_request("limited", "wait_for_stop");
+  request.mutable_spec()->mutable_resources()->set_time_limit_seconds(2);
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  wait_for("limited", v1::RUNNING);
+  stop();
+  start();
+  const v1::Job ended = wait_for("limited", v1::FAILED);
+  EXPECT_EQ(ended.reason(), "TIME_LIMIT");
+  EXPECT_EQ(ended.attempt(), 2);
+}
+
+TEST_F(ServiceOwner, ATimeLimitHasARange) {
+  for (const int64_t seconds : {int64_t{0}, int64_t{-1}, int64_t{315'360'001}}) {
+    v1::SubmitJobRequest request = job_request("limited", "");
+    request.mutable_spec()->mutable_resources()->set_time_limit_seconds(seconds);
+    v1::Job job;
+    const grpc::Status s = submit(request, &job);
+    EXPECT_EQ(reason_of(s), "FIELD_OUT_OF_RANGE");
+    EXPECT_NE(s.error_message().find("resources.time_limit_seconds: " + std::to_string(seconds) +
+                                     " is out of range, expected 1..315360000"),
+              std::string::npos)
+        << s.error_message();
+  }
+}
+
+TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
+  submit("first", "wait_for_stop");
+  wait_for("first", v1::RUNNING);
+  v1::Job job;
+  ASSERT_TRUE(submit(request_after("second", "first", v1::JobDependency::ANY), &job).ok());
+  EXPECT_EQ(job.reason(), "WAITING_FOR_JOB");
+  EXPECT_EQ(job.message(), "Waits for the job first to end.");
+  EXPECT_EQ(job.spec().after(0).job(), "tenants/default/jobs/first");
+  ASSERT_TRUE(submit(request_after("third", "second", v1::JobDependency::SUCCESS), &job).ok());
+  ASSERT_TRUE(submit(request_after("needy", "first", v1::JobDependency::SUCCESS), &job).ok());
+  submit("between", "");  // does not wait behind those that wait for another
+  wait_for("between", v1::SUCCEEDED);
+  EXPECT_EQ(get("second").state(), v1::QUEUED);
+  stop();
+  start();
+  wait_for("first", v1::RUNNING);
+  EXPECT_EQ(get("second").reason(), "WAITING_FOR_JOB") << "also after a restart";
+  ASSERT_TRUE(cancel("first", &job).ok());
+  wait_for("third", v1::SUCCEEDED);
+  const v1::Job needy = wait_for("needy", v1::CANCELLED);
+  EXPECT_EQ(needy.reason(), "DEPENDENCY_FAILED");
+  EXPECT_EQ(needy.attempt(), 0);
+  // A retry would wait for it again, which is over: it is told at once.
+  v1::RetryJobRequest retry;
+  retry.set_name(needy.name());
+  const grpc::Status refused = jobs_->RetryJob(context().get(), retry, &job);
+  EXPECT_EQ(reason_of(refused), "DEPENDENCY_FAILED");
+}
+
+TEST_F(ServiceOwner, BadDependenciesAreRefusedByTheirField) {
+  v1::Job job;
+  grpc::Status s = submit(request_after("a-job", "nowhere", v1::JobDependency::SUCCESS), &job);
+  EXPECT_EQ(s.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(reason_of(s), "JOB_NOT_FOUND");
+  s = submit(request_after("a-job", "No Job!", v1::JobDependency::SUCCESS), &job);
+  EXPECT_EQ(reason_of(s), "NAME_MALFORMED") << s.error_message();
+  s = submit(request_after("a-job", "a-job", static_cast<v1::JobDependency::On>(7)), &job);
+  EXPECT_NE(s.error_message().find("after[0].on: 7 is not known, expected success or any"),
+            std::string::npos)
+      << s.error_message();
+  submit("first", "");
+  v1::SubmitJobRequest twice = request_after("a-job", "first", v1::JobDependency::SUCCESS);
+  twice.mutable_spec()->add_after()->set_job("tenants/default/jobs/first");
+  s = submit(twice, &job);
+  EXPECT_EQ(reason_of(s), "FIELD_CONFLICT") << s.error_message();
+  v1::SubmitJobRequest many = job_request("a-job", "");
+  for (int i = 0; i < 65; ++i) {
+    many.mutable_spec()->add_after()->set_job("job-" + std::to_string(i));
+  }
+  s = submit(many, &job);
+  EXPECT_NE(s.error_message().find("after: 65 jobs, expected at most 64"), std::string::npos)
+      << s.error_message();
+  v1::SubmitJobRequest check = request_after("a-job", "nowhere", v1::JobDependency::ANY);
+  check.set_validate_only(true);
+  EXPECT_EQ(reason_of(submit(check, &job)), "JOB_NOT_FOUND") << "a check says the same";
+}
+
+TEST_F(ServiceOwner, AJobMayBeginWithTheModelOfOneThatHasNotFinished) {
+  submit("base", "slow");
+  v1::SubmitJobRequest request = request_after("tuned", "base", v1::JobDependency::SUCCESS);
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_job("base");
+  v1::Job job;
+  const grpc::Status s = submit(request, &job);
+  ASSERT_TRUE(s.ok()) << s.error_message();
+  EXPECT_EQ(job.reason(), "WAITING_FOR_JOB");
+
+  v1::SubmitJobRequest loose = request;
+  loose.set_job_id("loose");
+  loose.mutable_spec()->mutable_after(0)->set_on(v1::JobDependency::ANY);
+  const grpc::Status any = submit(loose, &job);
+  EXPECT_EQ(reason_of(any), "FIELD_CONFLICT");
+  EXPECT_NE(any.error_message().find("expected on: success"), std::string::npos);
+  loose.mutable_spec()->clear_after();
+  const grpc::Status none = submit(loose, &job);
+  EXPECT_EQ(reason_of(none), "MODEL_NOT_FOUND");
+  EXPECT_NE(none.error_message().find("name it in `after`"), std::string::npos)
+      << none.error_message();
+
+  wait_for("base", v1::SUCCEEDED);
+  wait_for("tuned", v1::SUCCEEDED);
+}
+
+}  // namespace
+}  // namespace trainyard::server
