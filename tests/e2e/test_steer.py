@@ -2,11 +2,13 @@
 
 import json
 import os
+import pwd
 import signal
+import subprocess
 import time
 import unittest
 
-from harness import DisturbedTest, digits_spec, is_running, wait_until
+from harness import BIN, DisturbedTest, digits_spec, is_running, wait_until
 
 MODEL = """  layers:
     - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
@@ -190,6 +192,34 @@ class Steer(DisturbedTest):
         self.assertIn("there is no device devices/gpu-77, expected", unknown.stderr)
         self.daemon.cli("device", "resume", "cpu")
         self.finish("leaves")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be another user")
+    def test_each_user_of_the_socket_owns_their_jobs(self):
+        nobody = pwd.getpwnam("nobody")
+        opened = {path: path.stat().st_mode for path in (self.daemon.state, *self.daemon.state.parents)
+                  if not path.stat().st_mode & 0o001}
+
+        def as_nobody(*arguments):
+            done = subprocess.run([BIN / "trainyard", *arguments], capture_output=True, text=True, timeout=60,
+                                  user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
+                                  env={"TRAINYARD_SERVER": f"unix:{self.daemon.socket}", "HOME": "/nonexistent"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout.split()
+        try:
+            for path, mode in opened.items():
+                path.chmod(mode | 0o001)
+            self.daemon.socket.chmod(0o666)
+            as_nobody("retry", "undisturbed", "--from-start", "--name", "theirs")
+            self.assertEqual(as_nobody("list", "--owner", "me", "-o", "name"), ["theirs"])
+            mine = self.daemon.cli("list", "--owner", "me", "-o", "name").stdout.split()
+            self.assertIn("undisturbed", mine)
+            self.assertNotIn("theirs", mine)
+        finally:
+            self.daemon.socket.chmod(0o600)
+            for path, mode in opened.items():
+                path.chmod(mode)
+        self.assertEqual(self.daemon.job("theirs")["owner"], "nobody")
+        self.finish("theirs")
 
     def test_jobs_start_after_each_other(self):
         self.daemon.submit(self.spec("base-job"))

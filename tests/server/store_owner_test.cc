@@ -139,7 +139,9 @@ TEST_F(StoreOwner, ACancelComesBeforeATimeLimitAndThatBeforeAPause) {
     asked.spec.mutable_resources()->set_time_limit_seconds(1);
     const Job job = run_job(*store, asked);
     EXPECT_TRUE(jobs().request_pause("default", id).ok());
-    if (cancels) EXPECT_TRUE(jobs().request_cancel("default", id).ok());
+    if (cancels) {
+      EXPECT_TRUE(jobs().request_cancel("default", id).ok());
+    }
     clock.pass(int64_t{2'000'000});
     AttemptUpdate back = update_of(job);
     back.move = move_to(JobState::kQueued);
