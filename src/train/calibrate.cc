@@ -18,7 +18,9 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kProbeWarmSteps = 1;
+// The first step touches all memory for the first time; where work is recorded, the second records
+// and the third replays.
+constexpr int64_t kProbeWarmSteps = 1, kRecordedWarmSteps = 3;
 constexpr int64_t kProbeStepsMin = 2, kProbeStepsMax = 8;
 constexpr double kNetworkSeconds =
     0.05;                               // of steps of one network, if kProbeStepsMin take no longer
@@ -240,7 +242,7 @@ class Calibration {
       return stopwatch->take().back();
     };
     int64_t step = 0;
-    while (step < kProbeWarmSteps) run(step++);
+    while (step < (device_.runs_ahead() ? kRecordedWarmSteps : kProbeWarmSteps)) run(step++);
 
     std::vector<double> whole;
     std::vector<std::vector<double>> seconds(backend.sizes().size());
