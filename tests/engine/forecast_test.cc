@@ -51,6 +51,7 @@ DeviceRates rates_by_law(double slower = 1) {
                            "SoftmaxCrossEntropyLossGrad", "ConstantOfShape"}) {
       add(node(op, size * 100, size * 1000));
       add(node(op, size * 1e4, size * 1e5, size * 1e5));
+      add(node(op, size * 3e4, size * 1e4));
     }
     add(node(std::string(kStepOp), 0, size * 100));
     add(node(std::string(kTableRowOp), 0, size));
