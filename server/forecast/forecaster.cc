@@ -158,6 +158,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   CondVar wake;
   bool stopped TRAINYARD_GUARDED_BY(mu) = false;
   bool measuring TRAINYARD_GUARDED_BY(mu) = false;
+  int64_t measuring_since_us TRAINYARD_GUARDED_BY(mu) = 0;
   int64_t disturbances_before TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<RatesKey, Device> wanted TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, std::pair<int64_t, std::string>> failed TRAINYARD_GUARDED_BY(mu);
@@ -244,12 +245,19 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
       spdlog::warn("event=rates_not_measured {} {}", kv("device", device.name),
                    kv("message", json.error().message));
       failed[key] = {clock.steady_us() + kRetryUs, json.error().message};
+      ++version;  // what is said of it changes
       return;
     }
     if (disturbances != disturbances_before) {
       spdlog::info("event=rates_disturbed {} {}", kv("device", device.name),
                    kv("message", "a job ran meanwhile; they are measured again"));
       return;
+    }
+    if (Result<DeviceRates> measured = parse_rates(*json); measured.ok()) {
+      // What is left of the time is the worker's start, which every job has.
+      const double seconds = static_cast<double>(clock.steady_us() - measuring_since_us) * 1e-6;
+      measured->process_seconds = std::max(0.0, seconds - measured->measure_seconds);
+      json = to_json_text(*measured);
     }
     stored = StoredRates{key, clock.wall_us(), std::move(json).value()};
     add_rates(*stored);
@@ -293,6 +301,7 @@ void Forecaster::Impl::run() {
       idle = jobs.ok() && jobs->queued + jobs->starting + jobs->running == 0;
       if (idle) {
         measuring = true;
+        measuring_since_us = clock.steady_us();
         disturbances_before = disturbances;
         lock.unlock();
         spdlog::info("event=measuring_rates {} threads={}", kv("device", device.name), key.threads);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -85,6 +86,11 @@ bool only_moves(const NodeWorkload& w) {
          !w.op.starts_with("Reshape") && !w.op.starts_with("Flatten");
 }
 
+NodeWorkload without_flops(NodeWorkload node) {
+  node.flops = 0;
+  return node;
+}
+
 Error invalid(const std::string& what) {
   return make_error(ErrorCode::kInvalidArgument, "RATES_INVALID", "rates: " + what);
 }
@@ -152,11 +158,15 @@ RateModel::Fit RateModel::fit(const std::vector<const RateSample*>& samples) {
 
 RateModel::RateModel(DeviceRates rates) : rates_(std::move(rates)) {
   std::map<std::string, std::vector<const RateSample*>> by_op;
+  std::list<RateSample> moves;
   for (const RateSample& s : rates_.samples) {
     by_op[s.node.op].push_back(&s);
     if (is_pseudo(s.node.op)) continue;
     flops_per_second_ = std::max(flops_per_second_, s.node.flops / s.seconds);
-    if (only_moves(s.node)) by_op[""].push_back(&s);
+    if (only_moves(s.node)) {
+      moves.push_back({without_flops(s.node), s.seconds});
+      by_op[""].push_back(&moves.back());
+    }
     if (!s.node.op.ends_with("Update")) continue;  // these touch all of their bytes
     bytes_per_second_ = std::max(bytes_per_second_, s.node.memory_bytes / s.seconds);
   }
@@ -164,10 +174,13 @@ RateModel::RateModel(DeviceRates rates) : rates_(std::move(rates)) {
 }
 
 std::optional<NodeTime> RateModel::time(const NodeWorkload& node) const {
-  auto it = fits_.find(node.op);
-  if (it == fits_.end() && only_moves(node)) it = fits_.find("");
-  if (it == fits_.end()) return std::nullopt;
-  const Fit& fit = it->second;
+  if (const auto it = fits_.find(node.op); it != fits_.end()) return time(it->second, node);
+  const auto it = fits_.find("");
+  if (it == fits_.end() || !only_moves(node)) return std::nullopt;
+  return time(it->second, without_flops(node));
+}
+
+std::optional<NodeTime> RateModel::time(const Fit& fit, const NodeWorkload& node) {
   const Terms terms = terms_of(node);
   const double fitted = sum(fit.factors, terms);
   if (fitted <= 0) return std::nullopt;

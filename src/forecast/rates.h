@@ -81,6 +81,7 @@ class RateModel {
     std::vector<Rest> rests;
   };
   static Fit fit(const std::vector<const RateSample*>& samples);
+  static std::optional<NodeTime> time(const Fit& fit, const NodeWorkload& node);
 
   DeviceRates rates_;
   std::map<std::string, Fit, std::less<>> fits_;  // by op; "" is all that move bytes

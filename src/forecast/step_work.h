@@ -12,8 +12,8 @@ namespace trainyard {
 
 /// The work of one node.
 struct NodeWorkload {
-  // The op's type. What computes otherwise has a name of its own: "ConvGrad/no_dx" where the
-  // gradient of the input is left out, "Conv/groups".
+  // The op's type, of a product with an activation that of the product. What computes otherwise has
+  // a name of its own: "ConvGrad/no_dx" where the gradient of the input is left out, "Conv/groups".
   std::string op;
   double flops = 0;
   double bytes = 0;  // read and written (Op::cost)

@@ -4,7 +4,7 @@
 //   forecast_bench [--threads N] [--seconds S] [--rounds R] [--cpu-time] [--calibrate S]
 //                  [--rates FILE] [--save-rates FILE] [--only MODEL] [--ops]
 //
-// Each case runs at least 40 steps, or S seconds (1). In every round rates are measured again and
+// Each case runs at least 30 steps, or S seconds (1). In every round rates are measured again and
 // all cases are run, so that a machine that changes is seen. --cpu-time counts the processor's time
 // of the one thread, with --threads 1: for a machine that others use too; waiting for memory counts
 // in it. --rates takes rates of an earlier run. --ops shows where a case's step goes, forecast and
@@ -36,7 +36,7 @@ namespace trainyard {
 namespace {
 
 constexpr double kStepSecondsMax = 2;
-constexpr size_t kStepsMin = 40, kFirstSteps = 20;
+constexpr size_t kStepsMin = 30, kFirstSteps = 20;
 
 struct Options {
   int threads = usable_cores();

@@ -1,12 +1,15 @@
 // How long planning takes as a function of the layers: a layer list whose blocks are written out
 // 500 to 5000 times, planned as the daemon plans it.
 //
-//   plan_bench            a table: CPU milliseconds of plan_run() by shape of the network and
-//   layers plan_bench SHAPE N    one of them, with N layers in all
+//   plan_bench                 a table: CPU milliseconds of plan_run() by shape of the network and
+//                              layers
+//   plan_bench SHAPE N         one of them, with N layers in all
+//   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50
 //
 // What is linear has one number of microseconds per layer in all rows of a shape.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -133,7 +136,34 @@ void time_plan(const Shape& shape, int64_t layers) {
   std::fflush(stdout);
 }
 
+void time_preset(const std::string& name) {
+  DatasetSchema schema = digits();
+  schema.image = {3, 224, 224};
+  schema.train_rows = 1'281'167;
+  schema.test_rows = 50'000;
+  ModelSpec model;
+  model.preset = name;
+  Recipe recipe;
+  recipe.epochs = 90;
+  std::vector<double> times_ms;
+  for (int i = 0; i < 21; ++i) {
+    const double start_ms = cpu_ms();
+    const auto plan = plan_run(model, recipe, schema);
+    times_ms.push_back(cpu_ms() - start_ms);
+    if (!plan.ok()) {
+      std::printf("%s refused: %s\n", name.c_str(), plan.error().message.c_str());
+      return;
+    }
+  }
+  std::sort(times_ms.begin(), times_ms.end());
+  std::printf("%-20s %8.2f ms median %8.2f ms best\n", name.c_str(), times_ms[10], times_ms[0]);
+}
+
 int run(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "preset") {
+    time_preset(argv[2]);
+    return 0;
+  }
   for (const Shape& shape : shapes()) {
     if (argc > 1 && std::string(argv[1]) != shape.name) continue;
     if (argc > 2) {

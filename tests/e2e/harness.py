@@ -54,8 +54,12 @@ class Daemon:
 
     def start(self):
         log = open(self.log_path, "ab")
+        arguments = list(self.arguments)
+        # Tests that count workers are not to meet one that measures; an earlier daemon does not know the flag.
+        if self.program is None and "--measure-after-seconds" not in arguments:
+            arguments.append("--measure-after-seconds=-1")
         self.process = subprocess.Popen(
-            [self.program or BIN / "trainyardd", "--state-dir", str(self.state), *self.arguments],
+            [self.program or BIN / "trainyardd", "--state-dir", str(self.state), *arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, **self.environment))
         log.close()
         wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log(), timeout_s=20)

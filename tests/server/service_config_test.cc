@@ -53,6 +53,24 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_EQ(refusal_of(""), "");
 }
 
+TEST(ServiceConfig, PricesAreNotNegative) {
+  Config config;
+  ASSERT_TRUE(
+      apply_config_text("cpu_price_per_hour: 0.05\ngpu_price_per_hour: 3\n", "f", config).ok());
+  EXPECT_EQ(config.cpu_price_per_hour, 0.05);
+  Config again;
+  ASSERT_TRUE(apply_config_text(describe_config(config), "f", again).ok());
+  EXPECT_EQ(again.cpu_price_per_hour, 0.05);
+  EXPECT_EQ(again.gpu_price_per_hour, 3);
+  for (const char* bad : {"-1", "-0.01", "nan", "inf", "1e7", "3 EUR", "''"}) {
+    const std::string refusal = refusal_of(std::string("gpu_price_per_hour: ") + bad + "\n");
+    EXPECT_NE(refusal.find("gpu_price_per_hour"), std::string::npos) << bad;
+    EXPECT_NE(refusal.find("0 to 1000000"), std::string::npos) << bad;
+  }
+  EXPECT_TRUE(apply_setting("measure_after_seconds", "-1", config).ok());
+  EXPECT_FALSE(apply_setting("measure_after_seconds", "-2", config).ok());
+}
+
 TEST(ServiceConfig, ABoundOfFreeSpaceMayBeZero) {
   Config config;
   EXPECT_EQ(config.disk_free_bytes_min, 1 << 30);

@@ -1,0 +1,73 @@
+// Forecasts as people read them.
+#include "client/cli/forecast_view.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::cli {
+namespace {
+
+TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
+  v1::RunPlan plan;
+  EXPECT_EQ(render_forecasts(plan, false), "");
+  v1::Forecast& cpu = *plan.add_forecasts();
+  cpu.set_device("devices/cpu");
+  cpu.set_step_seconds(0.0123);
+  cpu.set_total_seconds(100);
+  cpu.set_total_seconds_low(90);
+  cpu.set_total_seconds_high(115);
+  cpu.set_limited_by("compute");
+  cpu.set_rows_per_second_needed(5000);
+  cpu.set_rows_per_second_possible(200'000);
+  cpu.set_cost(0.25);
+  cpu.set_basis("rates measured with 2 threads");
+  v1::Forecast& gpu = *plan.add_forecasts();
+  gpu.set_device("devices/gpu-0");
+  gpu.set_basis("unknown: no rates have been measured yet");
+  EXPECT_EQ(render_forecasts(plan, false),
+            "FORECAST     STEP  TO THE END            LIMITED BY        ROWS/S  COST\n"
+            "cpu       12.3 ms  100 s (90 s to 115 s)  compute     5000 of 200k  0.25\n"
+            "gpu-0     unknown\n"
+            "cpu: by rates measured with 2 threads\n"
+            "gpu-0: unknown: no rates have been measured yet\n");
+}
+
+TEST(ForecastView, WhatRemainsOfARunningJob) {
+  v1::Progress progress;
+  EXPECT_EQ(remaining_text(progress), "");
+  progress.set_remaining_seconds(100);
+  progress.set_remaining_seconds_low(95);
+  progress.set_remaining_seconds_high(110);
+  EXPECT_EQ(remaining_text(progress), "100 s (95 s to 110 s) to go");
+  progress.set_forecast_share(0.5);
+  progress.set_held_back_by("data");
+  EXPECT_EQ(remaining_text(progress),
+            "100 s (95 s to 110 s) to go, 0.5x as fast as forecast, held back by data");
+}
+
+TEST(ForecastView, WhatBecameOfForecasts) {
+  v1::ListDevicesResponse list;
+  v1::Device& cpu = *list.add_devices();
+  cpu.set_name("devices/cpu");
+  v1::DeviceForecasts& f = *cpu.mutable_forecasts();
+  f.set_missing("rates are measured once no job has run for 10 s");
+  EXPECT_EQ(render_device_forecasts(list, false),
+            "cpu: no job with a forecast has finished; rates are measured once no job has run for "
+            "10 s\n");
+  f.clear_missing();
+  f.set_jobs(1);
+  f.set_error_median(0.05);
+  f.set_error_p95(0.05);
+  v1::ForecastOutcome& o = *f.add_newest();
+  o.set_job("tenants/default/jobs/digits-1");
+  o.set_step_seconds(0.0105);
+  o.set_step_seconds_measured(0.01);
+  o.set_basis("rates measured with 2 threads");
+  const std::string text = render_device_forecasts(list, false);
+  EXPECT_NE(text.find("1 job, off by 5.0% (median), 5.0% (95th percentile)"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("digits-1  cpu            10.5 ms     10 ms    5.0%"), std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace trainyard::cli

@@ -1,0 +1,64 @@
+"""Rates are measured once, plans tell times by them, and what jobs took corrects later plans."""
+
+import subprocess
+import unittest
+
+from harness import BIN, DaemonTest, digits_spec, wait_until
+
+
+class Forecasts(DaemonTest):
+    arguments = ("--measure-after-seconds", "0", "--cpu-price-per-hour", "3.6")
+
+    def plan(self):
+        return self.daemon.json("plan", digits_spec(self.folder, "planned"), "--upload")["run"]
+
+    def forecast(self):
+        (forecast,) = self.plan()["forecasts"]
+        self.assertEqual(forecast["device"], "devices/cpu")
+        self.assertTrue(forecast["basis"])
+        return forecast
+
+    def known(self):
+        forecast = self.forecast()
+        return forecast if forecast["step_seconds"] > 0 else None
+
+    def test_from_rates_to_outcomes(self):
+        forecast = wait_until(self.known, "rates are measured", timeout_s=240, interval_s=0.5)
+        self.assertIn("rates measured with", forecast["basis"])
+        self.assertLess(forecast["step_seconds_low"], forecast["step_seconds"])
+        self.assertLess(forecast["step_seconds"], forecast["step_seconds_high"])
+        self.assertGreater(forecast["total_seconds"], 100 * forecast["step_seconds"])
+        self.assertAlmostEqual(forecast["cost"], forecast["total_seconds"] / 1000, delta=1e-6)
+        self.assertIn("On the CPU this takes", self.plan()["device_advice"])
+        text = self.daemon.cli("plan", digits_spec(self.folder, "planned"), "--upload").stdout
+        self.assertIn("TO THE END", text)
+
+        self.daemon.submit(digits_spec(self.folder, "measured"), "--wait")
+        job = self.daemon.job("measured")
+        self.assertEqual(job["plan"]["forecasts"][0]["step_seconds"], forecast["step_seconds"])
+        times = job["progress"]["times"]
+        self.assertGreaterEqual(int(times["steps"]), 100)
+        self.assertGreater(times["step_seconds"], 0)
+        (cpu,) = [d for d in self.daemon.json("device", "list", "--forecasts")["devices"] if d["kind"] == "CPU"]
+        self.assertEqual(int(cpu["forecasts"]["jobs"]), 1)
+        (outcome,) = cpu["forecasts"]["newest"]
+        self.assertEqual(outcome["step_seconds_measured"], times["step_seconds"])
+        self.assertIn("off by", self.daemon.cli("device", "list", "--forecasts").stdout)
+        corrected = self.forecast()
+        self.assertEqual(corrected["basis"], "1 finished job of this graph")
+        self.assertEqual(corrected["step_seconds"], times["step_seconds"])
+
+        self.daemon.stop()
+        self.daemon.start()
+        self.assertEqual(self.forecast()["step_seconds"], times["step_seconds"])
+        self.assertNotIn("measuring_rates", self.daemon.log_path.read_text().rsplit("event=serving", 1)[1])
+
+    def test_a_negative_price_is_refused(self):
+        done = subprocess.run([BIN / "trainyardd", "--state-dir", str(self.daemon.state), "--gpu-price-per-hour=-1"],
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("gpu_price_per_hour", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,248 @@
+// What rates say about work that was not measured, and what a job's time is made of.
+#include "src/forecast/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "src/train/run_clock.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+namespace {
+
+// A device by a law that its rates are to find: beginning a node, computing, memory.
+constexpr double kBegin = 2e-6, kFlops = 5e10, kBytes = 2e10, kMemoryBytes = 5e9;
+double law(const NodeWorkload& w) {
+  return kBegin + w.flops / kFlops + w.bytes / kBytes + w.memory_bytes / kMemoryBytes;
+}
+
+NodeWorkload node(const std::string& op, double flops, double bytes, double memory_bytes = 0) {
+  NodeWorkload w;
+  w.op = op;
+  w.flops = flops;
+  w.bytes = bytes;
+  w.memory_bytes = memory_bytes;
+  return w;
+}
+
+NodeWorkload product(const std::string& op, double m, double n, double k) {
+  NodeWorkload w = node(op, 2 * m * n * k, 4 * (m * n + m * k + n * k));
+  w.m = m;
+  w.n = n;
+  w.k = k;
+  return w;
+}
+
+/// `slower`: the factor of all times.
+DeviceRates rates_by_law(double slower = 1) {
+  DeviceRates rates;
+  const auto add = [&](NodeWorkload w) {
+    const double seconds = slower * law(w);
+    rates.samples.push_back({std::move(w), seconds});
+  };
+  for (const double size : {16.0, 64.0, 256.0, 1024.0}) {
+    for (const char* op : {"Gemm", "GemmGrad", "GemmGrad/no_dx"}) {
+      for (const double k : {32.0, 512.0}) add(product(op, size, 128, k));
+      add(product(op, 64, size, 256));
+    }
+    for (const char* op : {"Relu", "ReluGrad", "SgdUpdate", "SoftmaxCrossEntropyLoss",
+                           "SoftmaxCrossEntropyLossGrad", "ConstantOfShape"}) {
+      add(node(op, size * 100, size * 1000));
+      add(node(op, size * 1e4, size * 1e5, size * 1e5));
+      add(node(op, size * 3e4, size * 1e4));
+    }
+    add(node(std::string(kStepOp), 0, size * 100));
+    add(node(std::string(kTableRowOp), 0, size));
+  }
+  rates.prepare_seconds = slower * 1e-3;
+  rates.process_seconds = slower * 0.1;
+  rates.measure_seconds = 1;
+  return rates;
+}
+
+RunPlan plan_of(int64_t batch, double learning_rate = 0.01) {
+  DatasetSchema schema;
+  schema.columns.resize(300);
+  schema.target.classes = {"a", "b", "c"};
+  schema.train_rows = 10'000;
+  schema.test_rows = 100;
+  ModelSpec model;
+  model.preset = "mlp";
+  model.parameters.set("hidden", std::vector<int64_t>{500, 200});
+  Recipe recipe;
+  recipe.epochs = 2;
+  recipe.batch_size = batch;
+  recipe.validation_split = 0.1;
+  recipe.optimizer.learning_rate = learning_rate;
+  return plan_run(model, recipe, schema).value();
+}
+
+TEST(Rates, FindTheLawBehindThem) {
+  const RateModel rates(rates_by_law());
+  for (const NodeWorkload& w : {product("Gemm", 100, 100, 100), product("GemmGrad", 700, 300, 400),
+                                node("Relu", 5e5, 5e6), node("SgdUpdate", 3e6, 3e7, 3e7)}) {
+    const std::optional<NodeTime> time = rates.time(w);
+    ASSERT_TRUE(time.has_value()) << w.op;
+    EXPECT_NEAR(time->seconds / law(w), 1, 0.05) << w.op;
+  }
+  EXPECT_GT(rates.time(node("SgdUpdate", 3e6, 3e7, 3e7))->memory, 1e-3);
+  EXPECT_NEAR(rates.bytes_per_second(), 1 / (1 / kMemoryBytes + 1 / kBytes + 0.1 / kFlops), 2e8);
+}
+
+TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
+  const RateModel rates(rates_by_law());
+  const std::optional<NodeTime> pad = rates.time(node("Pad", 0, 1e6));
+  ASSERT_TRUE(pad.has_value());
+  EXPECT_NEAR(pad->seconds / law(node("Pad", 0, 1e6)), 1, 0.3);
+  EXPECT_FALSE(rates.time(product("Conv", 64, 64, 64)).has_value());
+  EXPECT_FALSE(rates.time(node("Attention", 1e9, 1e6)).has_value());
+  EXPECT_FALSE(RateModel(DeviceRates()).time(node("Pad", 0, 1e6)).has_value());
+}
+
+TEST(Rates, AreReadAsTheyWereWritten) {
+  const DeviceRates rates = rates_by_law();
+  const Result<DeviceRates> again = parse_rates(to_json_text(rates));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  ASSERT_EQ(again->samples.size(), rates.samples.size());
+  for (size_t i = 0; i < rates.samples.size(); ++i) {
+    EXPECT_EQ(again->samples[i].node, rates.samples[i].node);
+    EXPECT_EQ(again->samples[i].seconds, rates.samples[i].seconds);
+  }
+  EXPECT_EQ(again->process_seconds, rates.process_seconds);
+  const std::string head = R"({"prepare_seconds":0,"process_seconds":0,"measure_seconds":0,)";
+  for (const std::string& bad :
+       {std::string("[]"), std::string("{"), head + R"("samples":[["Gemm",1]]})",
+        head + R"("samples":[["Gemm",1,1,1,1,0,0,0,1,-1]]})",
+        head + R"("samples":[["Gemm",1,1,1,1,0,0,0,0,1]]})",
+        std::string(
+            R"({"prepare_seconds":-1,"process_seconds":0,"measure_seconds":0,"samples":[]})")}) {
+    const Result<DeviceRates> refused = parse_rates(bad);
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().reason, "RATES_INVALID");
+  }
+}
+
+TEST(Forecast, ALargerBatchTakesLonger) {
+  const RateModel rates(rates_by_law());
+  double before = 0;
+  for (const int64_t batch : {1, 2, 8, 32, 100, 128, 512, 1000, 4000}) {
+    const Result<StepForecast> step = forecast_step(plan_of(batch).work.step, rates);
+    ASSERT_TRUE(step.ok()) << step.error().message;
+    EXPECT_GT(step->time.seconds, before) << batch;
+    EXPECT_LT(step->time.low, step->time.seconds);
+    EXPECT_GT(step->time.high, step->time.seconds);
+    before = step->time.seconds;
+  }
+}
+
+TEST(Forecast, ADeviceOfHalfTheSpeedTakesTwiceAsLong) {
+  const RunWork work = plan_of(64).work;
+  const RunForecast fast = forecast_run(work, RateModel(rates_by_law(1))).value();
+  const RunForecast slow = forecast_run(work, RateModel(rates_by_law(2))).value();
+  EXPECT_NEAR(slow.step.seconds / fast.step.seconds, 2, 1e-3);
+  EXPECT_NEAR(slow.total.seconds / fast.total.seconds, 2, 1e-3);
+  EXPECT_NEAR(slow.rows_per_second_needed / fast.rows_per_second_needed, 0.5, 1e-3);
+}
+
+TEST(Forecast, IsTheSumOfTheStepsNodes) {
+  const StepWork work = plan_of(64).work.step;
+  double expected = law(node("", 0, work.input_bytes));
+  for (const WorkItem& item : work.items) expected += item.count * law(item.node);
+  const StepForecast step = forecast_step(work, RateModel(rates_by_law())).value();
+  EXPECT_NEAR(step.time.seconds / expected, 1, 0.1);
+}
+
+TEST(Forecast, UnknownRatesGiveNone) {
+  DeviceRates rates = rates_by_law();
+  std::erase_if(rates.samples, [](const RateSample& s) { return s.node.op == "GemmGrad"; });
+  const auto step = forecast_step(plan_of(64).work.step, RateModel(rates));
+  ASSERT_FALSE(step.ok());
+  EXPECT_EQ(step.error().reason, "RATE_UNKNOWN");
+  EXPECT_NE(step.error().message.find("GemmGrad"), std::string::npos);
+  EXPECT_FALSE(forecast_run(plan_of(64).work, RateModel(DeviceRates())).ok());
+}
+
+TEST(Forecast, OfARunHasEvaluationsAndTheStart) {
+  const RunWork work = plan_of(100).work;
+  EXPECT_EQ(work.steps, 180);  // 9,000 rows, twice
+  EXPECT_EQ(work.evaluations, 2);
+  EXPECT_GT(work.evaluation_batches, 0);
+  EXPECT_GT(work.last_evaluation_batches, 0);
+  const RateModel rates(rates_by_law());
+  const RunForecast run = forecast_run(work, rates).value();
+  const double evaluation = forecast_step(work.evaluation, rates)->time.seconds;
+  const double batches =
+      static_cast<double>(2 * work.evaluation_batches + work.last_evaluation_batches);
+  const double start = 0.1 + 1e-3 * static_cast<double>(work.nodes);
+  EXPECT_NEAR(run.total.seconds, 180 * run.step.seconds + batches * evaluation + start,
+              0.02 * run.total.seconds);
+  EXPECT_GT(run.total.high, run.total.seconds);
+}
+
+TEST(Forecast, WhatWasMeasuredTakesItsPlace) {
+  const RunWork work = plan_of(100).work;
+  const MeasuredSteps measured{{0.5, 0.4, 0.6}, 3};
+  const RunForecast run = forecast_run(work, RateModel(rates_by_law()), measured).value();
+  EXPECT_EQ(run.step.seconds, 0.5);
+  EXPECT_GT(run.total.low, 180 * 0.4);
+  EXPECT_GT(run.total.seconds, 180 * 0.5);
+}
+
+TEST(Forecast, ALoaderThatIsSlowerLimitsTheStep) {
+  DeviceRates rates = rates_by_law();
+  for (RateSample& s : rates.samples) {
+    if (s.node.op == kTableRowOp) s.seconds = 1;
+  }
+  const RunWork work = plan_of(100).work;
+  ASSERT_EQ(work.row.kind, kTableRowOp);
+  const RunForecast run = forecast_run(work, RateModel(rates)).value();
+  EXPECT_EQ(run.limited_by, Limit::kData);
+  EXPECT_NEAR(run.step.seconds, 100, 20);
+  EXPECT_NEAR(run.rows_per_second_possible, 1, 0.2);
+  EXPECT_GT(run.rows_per_second_needed, 1000);
+}
+
+TEST(StepWork, ItsDigestIsThatOfWhatIsComputed) {
+  const std::string digest = plan_of(64).work.step.digest;
+  EXPECT_EQ(digest.size(), 64u);
+  EXPECT_EQ(plan_of(64, 0.5).work.step.digest, digest);
+  EXPECT_NE(plan_of(65).work.step.digest, digest);
+}
+
+TEST(StepWork, BytesAreFarOnceMuchWasTouchedSince) {
+  const auto far = [](int64_t batch) {
+    double bytes = 0, far_bytes = 0;
+    for (const WorkItem& item : plan_of(batch).work.step.items) {
+      bytes += item.count * item.node.bytes;
+      far_bytes += item.count * item.node.memory_bytes;
+    }
+    return far_bytes / bytes;
+  };
+  EXPECT_LT(far(1), 0.05);    // 1 MB of weights
+  EXPECT_GT(far(8000), 0.3);  // activations of 16 MB
+}
+
+TEST(RunClock, LeavesTheFirstStepsAndPausesOut) {
+  RunClock clock;
+  clock.begin();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  clock.steps_done(4);  // the first submission
+  EXPECT_EQ(clock.times().steps, 0);
+  clock.steps_done(4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  clock.evaluation_done();
+  clock.steps_done(2);
+  clock.steps_done(0);
+  const RunTimes times = clock.times();
+  EXPECT_EQ(times.steps, 6);
+  EXPECT_EQ(times.evaluations, 1);
+  EXPECT_GE(times.evaluations_seconds, 0.02);
+  EXPECT_LT(times.step_seconds, 0.02);
+  EXPECT_LE(times.step_seconds_low, times.step_seconds);
+  EXPECT_LE(times.step_seconds, times.step_seconds_high);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,268 @@
+// When rates are measured, what forecasts rest on, and what is said about them.
+#include "server/forecast/forecaster.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "server/inventory/fake_inventory.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+/// A device on which every node takes so long.
+std::string rates_of(double seconds) {
+  DeviceRates rates;
+  for (const double size : {1e3, 1e4, 1e5}) {
+    NodeWorkload node;
+    node.op = "Gemm";
+    node.flops = size;
+    node.bytes = size;
+    rates.samples.push_back({node, seconds});
+  }
+  return to_json_text(rates);
+}
+
+RunWork work_of(int64_t steps) {
+  RunWork work;
+  NodeWorkload node;
+  node.op = "Gemm";
+  node.flops = 1e4;
+  node.bytes = 1e4;
+  work.step.items = {{node, 1}};
+  work.step.digest = "graph";
+  work.batch_size = 10;
+  work.steps = steps;
+  return work;
+}
+
+class ForecasterTest : public testing::Test {
+ protected:
+  TemporaryDirectory directory;
+  std::unique_ptr<Store> store = open_or_die(small_options(directory.path()));
+  FakeInventory inventory{devices()};
+  std::atomic<int> measured = 0;
+
+  static Devices devices() {
+    Device cpu;
+    cpu.name = "devices/cpu";
+    cpu.model = "Fast CPU";
+    cpu.cores = 2;
+    Device gpu;
+    gpu.name = "devices/gpu-0";
+    gpu.kind = DeviceKind::kGpu;
+    gpu.model = "GPU 9";
+    gpu.overhead_bytes = 1000;
+    return {{cpu, gpu}, ""};
+  }
+  std::unique_ptr<Forecaster> open(int64_t idle_us = 0) {
+    auto forecaster = std::make_unique<Forecaster>(*store, inventory,
+                                                   ForecasterOptions{.threads_per_job = 2,
+                                                                     .cpu_price_per_hour = 3.6,
+                                                                     .gpu_price_per_hour = 36,
+                                                                     .idle_us = idle_us,
+                                                                     .build = "b1"});
+    EXPECT_TRUE(forecaster->open().ok());
+    return forecaster;
+  }
+  void start(Forecaster& forecaster, double cpu_seconds = 1, double gpu_seconds = 0.05) {
+    forecaster.start(
+        [=, this](const Device& device, int32_t, v1::Recipe::Precision, Done<std::string> done) {
+          done(rates_of(device.kind == DeviceKind::kCpu ? cpu_seconds : gpu_seconds));
+          ++measured;
+        });
+  }
+  static ForecastQuery query(int64_t steps = 100) {
+    ForecastQuery q;
+    q.key = std::to_string(steps);
+    q.cpu = q.gpu = std::make_shared<RunWork>(work_of(steps));
+    q.threads = 2;
+    q.plan_bytes = 5000;
+    q.precision = v1::Recipe::TF32;
+    return q;
+  }
+  /// The forecasts once `count` measurements have been taken in.
+  std::vector<v1::Forecast> forecast_after(Forecaster& forecaster, int count) {
+    for (int i = 0; i < 1000; ++i) {
+      std::vector<v1::Forecast> all = forecaster.forecast(query(), devices());
+      int known = 0;
+      for (const v1::Forecast& f : all) known += f.step_seconds() > 0 ? 1 : 0;
+      if (known == count) return all;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ADD_FAILURE() << "no " << count << " forecasts after 10 s";
+    return {};
+  }
+};
+
+TEST_F(ForecasterTest, WithoutRatesItSaysWhy) {
+  const auto forecaster = open();
+  const std::vector<v1::Forecast> all = forecaster->forecast(query(), devices());
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].device(), "devices/cpu");
+  EXPECT_EQ(all[0].step_seconds(), 0);
+  EXPECT_NE(all[0].basis().find("no rates with 2 threads"), std::string::npos) << all[0].basis();
+  EXPECT_EQ(all[1].memory_bytes(), 6000);
+  EXPECT_EQ(forecast_advice(all), "");
+  EXPECT_NE(forecaster->describe(devices().devices[0]).missing(), "");
+
+  const auto never = open(-1);
+  EXPECT_NE(never->forecast(query(), devices())[0].basis().find("measures no rates"),
+            std::string::npos);
+}
+
+TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
+  {
+    const auto forecaster = open();
+    start(*forecaster);
+    const std::vector<v1::Forecast> all = forecast_after(*forecaster, 2);
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_NEAR(all[0].step_seconds(), 1, 0.05);
+    EXPECT_NEAR(all[0].total_seconds(), 100, 5);
+    EXPECT_NEAR(all[0].cost(), 0.1, 0.005);  // 100 s at 3.6 an hour
+    EXPECT_EQ(all[0].basis(), "rates measured with 2 threads");
+    EXPECT_NEAR(all[1].step_seconds(), 0.05, 0.003);
+    EXPECT_EQ(forecast_advice(all),
+              "GPU (GPU 9): 20x faster for 0.5x the price; on the CPU this takes 100 s.");
+    EXPECT_EQ(measured, 2);
+    EXPECT_EQ(forecaster->describe(devices().devices[0]).rates_size(), 1);
+    forecaster->stop();
+  }
+  for (int i = 0; i < 1000 && store->forecasts().rates()->size() < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const auto again = open();
+  EXPECT_NEAR(again->forecast(query(), devices())[0].step_seconds(), 1, 0.05);
+  Devices other = devices();
+  other.devices[0].cores = 3;  // another machine
+  ForecastQuery q = query();
+  q.key = "other";
+  EXPECT_EQ(again->forecast(q, other)[0].step_seconds(), 0);
+}
+
+TEST_F(ForecasterTest, NothingIsMeasuredWhileAJobIsThere) {
+  const Job job = store->jobs().submit(new_job("waits")).value();
+  const auto forecaster = open();
+  start(*forecaster);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(measured, 0);
+  ASSERT_TRUE(store->jobs().request_cancel("default", "waits").ok());
+  forecast_after(*forecaster, 2);
+}
+
+TEST_F(ForecasterTest, WhatAJobDisturbedIsMeasuredAgain) {
+  const auto forecaster = open();
+  std::atomic<int> calls = 0;
+  forecaster->start([&](const Device&, int32_t, v1::Recipe::Precision, Done<std::string> done) {
+    if (++calls == 1) {
+      ASSERT_TRUE(store->jobs().submit(new_job("disturbs")).ok());
+      ASSERT_TRUE(store->jobs().request_cancel("default", "disturbs").ok());
+      return done(rates_of(50));
+    }
+    done(rates_of(1));
+  });
+  EXPECT_NEAR(forecast_after(*forecaster, 2)[0].step_seconds(), 1, 0.05);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(ForecasterTest, AFailureIsTold) {
+  const auto forecaster = open();
+  forecaster->start([](const Device&, int32_t, v1::Recipe::Precision, Done<std::string> done) {
+    done(make_error(ErrorCode::kInternal, "WORKER_LOST", "the worker fell over"));
+  });
+  for (int i = 0; i < 500; ++i) {
+    ForecastQuery q = query();
+    q.key = std::to_string(i);
+    if (forecaster->forecast(q, devices())[0].basis().find("fell over") != std::string::npos)
+      return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "the failure is not told";
+}
+
+TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
+  const auto forecaster = open();
+  start(*forecaster);
+  const std::vector<v1::Forecast> before = forecast_after(*forecaster, 2);
+  NewJob asked = new_job("done");
+  asked.spec.mutable_resources()->set_threads(2);
+  asked.plan.set_precision(v1::Recipe::TF32);
+  *asked.plan.add_forecasts() = before[0];
+  const Job job = run_job(*store, asked);
+  AttemptUpdate end = update_of(job, 2);
+  end.times = v1::RunTimes();
+  end.times->set_steps(100);
+  end.times->set_step_seconds(1.25);
+  end.move = move_to(JobState::kSucceeded);
+  end.model = NewModel{"d", 400, 100, {}};
+  ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+
+  const std::vector<v1::Forecast> after = forecaster->forecast(query(), devices());
+  EXPECT_EQ(after[0].step_seconds(), 1.25);
+  EXPECT_EQ(after[0].basis(), "1 finished job of this graph");
+  EXPECT_NEAR(after[1].step_seconds(), 0.05, 0.003);  // another device
+  const v1::DeviceForecasts told = forecaster->describe(devices().devices[0]);
+  EXPECT_EQ(told.jobs(), 1);
+  EXPECT_NEAR(told.error_median(), 0.2, 0.02);
+  ASSERT_EQ(told.newest_size(), 1);
+  EXPECT_EQ(told.newest(0).step_seconds_measured(), 1.25);
+}
+
+TEST(Remaining, IsForecastAndThenMeasured) {
+  v1::RunPlan plan;
+  plan.set_steps_total(1000);
+  v1::Forecast& forecast = *plan.add_forecasts();
+  forecast.set_device("devices/cpu");
+  forecast.set_step_seconds(0.1);
+  forecast.set_total_seconds(110);
+  forecast.set_limited_by("compute");
+  v1::Progress progress;
+  progress.set_step(500);
+  add_remaining(plan, "devices/cpu", progress);
+  EXPECT_NEAR(progress.remaining_seconds(), 55, 1e-6);
+  EXPECT_EQ(progress.forecast_share(), 0);
+
+  progress.mutable_times()->set_steps(500);
+  progress.mutable_times()->set_steps_seconds(100);
+  progress.mutable_times()->set_step_seconds(0.2);
+  progress.mutable_times()->set_step_seconds_low(0.19);
+  progress.mutable_times()->set_step_seconds_high(0.21);
+  add_remaining(plan, "devices/cpu", progress);
+  EXPECT_NEAR(progress.remaining_seconds(), 500 * 0.21, 1e-6);  // evaluations as forecast
+  EXPECT_NEAR(progress.forecast_share(), 0.5, 1e-9);
+  EXPECT_EQ(progress.held_back_by(), "compute");
+
+  progress.mutable_times()->set_data_wait_seconds(60);
+  progress.mutable_times()->set_evaluations(1);
+  progress.mutable_times()->set_evaluations_seconds(50);
+  add_remaining(plan, "devices/cpu", progress);
+  EXPECT_NEAR(progress.remaining_seconds(), 500 * 0.3, 1e-6);
+  EXPECT_EQ(progress.held_back_by(), "data");
+
+  v1::Progress elsewhere;
+  elsewhere.set_step(500);
+  add_remaining(plan, "devices/gpu-0", elsewhere);
+  EXPECT_EQ(elsewhere.remaining_seconds(), 0);
+}
+
+TEST(Advice, NamesTheFasterDevice) {
+  v1::Forecast cpu;
+  cpu.set_device("devices/cpu");
+  cpu.set_total_seconds(21'600);
+  cpu.set_total_seconds_low(20'000);
+  cpu.set_total_seconds_high(24'000);
+  EXPECT_EQ(forecast_advice({cpu}), "On the CPU this takes 6 h (6 h to 7 h).");
+  v1::Forecast gpu;
+  gpu.set_device("devices/gpu-0");
+  gpu.set_device_model("G");
+  gpu.set_total_seconds(43'200);
+  EXPECT_EQ(forecast_advice({cpu, gpu}), "CPU: 2x faster than the GPU (G); it takes 6 h.");
+  gpu.set_total_seconds(1'000);
+  EXPECT_EQ(forecast_advice({cpu, gpu}), "GPU (G): 22x faster; on the CPU this takes 6 h.");
+}
+
+}  // namespace
+}  // namespace trainyard::server
