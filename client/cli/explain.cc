@@ -4,6 +4,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/explanation.h"
+#include "client/cli/job_view.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 
@@ -51,6 +52,7 @@ Result<int> run_explain(Session& session, const std::string& text) {
                                                             return true;
                                                           }));
   if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+  note_thinned(session, job);
   const Explanation explanation = explainer.explain(job);
   if (session.format() == Format::kName) {
     session.out().line(job.name());

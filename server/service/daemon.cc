@@ -11,6 +11,7 @@
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/service/context.h"
+#include "server/service/housekeeping.h"
 #include "server/service/listener.h"
 #include "server/service/public_services.h"
 #include "server/service/removals.h"
@@ -18,7 +19,6 @@
 #include "server/service/worker_service.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
-#include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/process.h"
 #include "src/base/text.h"
@@ -76,18 +76,6 @@ WarmOptions warm_options(const Config& config, const StatePaths& paths) {
           .idle_max_ms = int64_t{config.warm_idle_seconds} * 1000};
 }
 
-/// Keeps the newest output of workers that ended badly or talked much.
-void prune_logs(const std::filesystem::path& folder) {
-  constexpr size_t kLogFilesMax = 200;
-  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> files;
-  std::error_code ec;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
-    files.emplace_back(entry.last_write_time(ec), entry.path());
-  }
-  std::sort(files.rbegin(), files.rend());
-  for (size_t i = kLogFilesMax; i < files.size(); ++i) std::filesystem::remove(files[i].second, ec);
-}
-
 }  // namespace
 
 /// Members in the order in which they start; they stop in the reverse order.
@@ -108,13 +96,10 @@ struct Daemon::Impl {
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
-        measure(supervisor, paths),
-        inspect(supervisor, paths),
-        device_checks(supervisor, paths),
-        source_digest(supervisor, paths, config.ingest_roots),
-        context{config,        paths,      *parts.clock, *parts.files, *store,  hub,
-                *inventory,    dispatcher, ingest,       predict,      measure, inspect,
-                source_digest, executor,   disk,         planning} {
+        errands(supervisor, paths, config.ingest_roots),
+        context{config,     paths,  *parts.clock, *parts.files, *store,   hub,  *inventory,
+                dispatcher, ingest, predict,      errands,      executor, disk, planning},
+        housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -138,11 +123,9 @@ struct Daemon::Impl {
   Dispatcher dispatcher;
   IngestRunner ingest;
   PredictRunner predict;
-  MeasureRunner measure;
-  InspectRunner inspect;
-  DeviceCheckRunner device_checks;
-  SourceDigestRunner source_digest;
+  Errands errands;
   ServiceContext context;
+  Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
   std::unique_ptr<Listener> private_listener;
@@ -162,7 +145,6 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     warn("insecure_listener",
          "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
   }
-  prune_logs(paths.logs());
   StagedBackup::remove_leftovers(paths);
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
@@ -180,11 +162,12 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   };
   inventory->start(
       [this](const Device& device, CheckedInventory::Done done) {
-        device_checks.run(device, std::min(config.threads_per_job, kCheckThreadsMax),
-                          std::move(done));
+        errands.check_device(device, std::min(config.threads_per_job, kCheckThreadsMax),
+                             std::move(done));
       },
       [this] { dispatcher.devices_changed(); });
   dispatcher.start();
+  housekeeping.start(parts.housekeeping_pause_ms);
   return {};
 }
 
@@ -245,11 +228,9 @@ void Daemon::Impl::stop(bool leave_training) {
   context.drain_stop.request_stop();
   services->watch_streams().drain();
   predict.drain();
-  measure.drain();
-  inspect.drain();
+  housekeeping.stop();
   inventory->stop();
-  device_checks.drain();
-  source_digest.drain();
+  errands.drain();
   ingest.drain();
   if (leave_training) {
     dispatcher.halt();

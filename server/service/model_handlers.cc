@@ -70,7 +70,7 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
   }
   weights.size_bytes = upload->size_bytes;
   const std::string sha256 = weights.sha256;
-  service_.inspect.run(sha256, [this, weights = std::move(weights), done = std::move(done)](
+  service_.errands.inspect(sha256, [this, weights = std::move(weights), done = std::move(done)](
                                    const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
     if (!tensors.ok()) return done(tensors.error());
     weights.tensors = *tensors;

@@ -16,7 +16,7 @@ namespace {
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
   "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted, " \
-  "pause_requested, origin"
+  "pause_requested, origin, events_thinned"
 // clang-format on
 
 // A blob that does not parse was not written by this program.
@@ -74,6 +74,7 @@ Job read_job(const Query& row) {
   job.attempts_uncounted = static_cast<int32_t>(row.integer(c++));
   job.pause_requested = row.integer(c++) != 0;
   job.origin = parse<v1::JobOrigin>(row.bytes(c++));
+  job.events_thinned = static_cast<EventsThinned>(row.integer(c++));
   return job;
 }
 
