@@ -78,8 +78,8 @@ std::string render(const v1::CollectGarbageResponse& response, bool dry_run, boo
       why += "; another job keeps " + human_bytes(item.shared_bytes()) + " of it";
     }
     using Item = v1::CollectGarbageResponse::Item;
-    const bool job = item.kind() == Item::CHECKPOINTS || item.kind() == Item::JOB ||
-                     item.kind() == Item::EVENTS;
+    const bool job =
+        item.kind() == Item::CHECKPOINTS || item.kind() == Item::JOB || item.kind() == Item::EVENTS;
     table.add({kind_text(item.kind()),
                job ? std::string(client::short_name(item.name())) : item.name(),
                human_bytes(item.freed_bytes()), why});
@@ -146,7 +146,8 @@ Command server_gc_command() {
       "Checkpoints of jobs that SUCCEEDED go if their model exists; those of FAILED and "
       "CANCELLED jobs only with\n--unsuccessful-jobs, because retry and fork begin with them. "
       "What an unfinished job, a model, a dataset or a fork\nneeds stays. Jobs and their events "
-      "go only by --keep-jobs and\n--keep-events, or the server's settings of these names: a removed "
+      "go only by --keep-jobs and\n--keep-events, or the server's settings of these names: a "
+      "removed "
       "job can no longer be retried or forked.",
       [o](OptionSet& options) {
         options.flag("--dry-run", o->dry_run, "show what would go and remove nothing");

@@ -251,7 +251,8 @@ const std::vector<Setting>& settings() {
                   "How long a training worker goes on without a daemon; 0: it ends with its daemon",
                   &Config::unattended_seconds, 0, 2'592'000),
       {"keep_jobs",
-       "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both (1000,90d)",
+       "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both "
+       "(1000,90d)",
        false, assign_keep_jobs},
       {"keep_events",
        "How long finished jobs keep their log lines and past metrics: all, or a time such as 90d",
@@ -408,8 +409,7 @@ std::string describe_config(const Config& c) {
          line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds)) +
          line("unattended_seconds", std::to_string(c.unattended_seconds)) +
          line("keep_jobs", keep_jobs_text(c)) +
-         line("keep_events",
-              c.keep_events_seconds ? duration_text(*c.keep_events_seconds) : "all");
+         line("keep_events", c.keep_events_seconds ? duration_text(*c.keep_events_seconds) : "all");
 }
 
 }  // namespace trainyard::server

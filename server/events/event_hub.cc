@@ -36,12 +36,12 @@ void append_event(EventBlock& block, std::string_view event) {
 Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int64_t after,
                               int64_t bytes_max, BlockPtr& out) {
   auto block = std::make_shared<EventBlock>();
-  ASSIGN_OR_RETURN(const EventRange range,
-                   jobs.visit_events(uid, after, INT32_MAX, bytes_max,
-                                     [&](int64_t seq, std::string_view event) {
-                                       if (block->ends.empty()) block->first_seq = seq;
-                                       append_event(*block, event);
-                                     }));
+  ASSIGN_OR_RETURN(
+      const EventRange range,
+      jobs.visit_events(uid, after, INT32_MAX, bytes_max, [&](int64_t seq, std::string_view event) {
+        if (block->ends.empty()) block->first_seq = seq;
+        append_event(*block, event);
+      }));
   block->bytes.shrink_to_fit();
   block->ends.shrink_to_fit();
   if (!block->ends.empty()) out = std::move(block);
@@ -411,8 +411,9 @@ Result<std::unique_ptr<Watcher>> EventHub::watch(const std::string& job_uid, int
   std::unique_ptr<Watcher> watcher(new Watcher(std::move(state)));
   if (known) return watcher;
   // Read after the feed is there, so that no commit is missed.
-  ASSIGN_OR_RETURN(const EventRange range,
-                   impl_->jobs.visit_events(job_uid, after, 0, 0, [](int64_t, std::string_view) {}));
+  ASSIGN_OR_RETURN(
+      const EventRange range,
+      impl_->jobs.visit_events(job_uid, after, 0, 0, [](int64_t, std::string_view) {}));
   const MutexLock lock(impl_->mu);
   feed->note(range);
   if (feed->end_seq < 0) feed->end_seq = range.newest_seq;

@@ -90,8 +90,7 @@ Status check_request(const v1::CollectGarbageRequest& request) {
       !s.ok()) {
     return s;
   }
-  if (Status s =
-          check_range("keep_events_seconds", request.keep_events_seconds(), kKeptSecondsMax);
+  if (Status s = check_range("keep_events_seconds", request.keep_events_seconds(), kKeptSecondsMax);
       !s.ok()) {
     return s;
   }

@@ -1,10 +1,11 @@
 // server/service/garbage.h: SystemService.CollectGarbage: what of the state folder nothing needs.
 //
-// Finished jobs and their events by rule: server/service/retention.h. And three kinds of leftovers. Checkpoints of jobs that have ended: an ended job never runs again, and who forks it
-// at this moment has links of its own or finds none. Uploads that no dataset and no model refers
-// to: server/service/uploads.h. Files that neither the store nor its copy of before an upgrade
-// names: the files are listed before the store is read, and what was changed within kFilesGraceUs
-// stays, because forks and workers put files in place before their row is there.
+// Finished jobs and their events by rule: server/service/retention.h. And three kinds of leftovers.
+// Checkpoints of jobs that have ended: an ended job never runs again, and who forks it at this
+// moment has links of its own or finds none. Uploads that no dataset and no model refers to:
+// server/service/uploads.h. Files that neither the store nor its copy of before an upgrade names:
+// the files are listed before the store is read, and what was changed within kFilesGraceUs stays,
+// because forks and workers put files in place before their row is there.
 #pragma once
 
 #include <atomic>

@@ -90,8 +90,7 @@ class Thinning {
   /// All that would go is one event with one value of each metric: a thinned one, or as good.
   bool is_thin_already() const {
     return pieces_.size() == 1 && pieces_[0].gone.size() == 1 && metric_events_ == 1 &&
-           pieces_[0].gone[0].first == pieces_[0].gone[0].last &&
-           points_ == std::ssize(newest_);
+           pieces_[0].gone[0].first == pieces_[0].gone[0].last && points_ == std::ssize(newest_);
   }
   /// The event with this seq is replaced and does not go with another piece.
   void leave_out(int64_t seq) {
@@ -121,12 +120,11 @@ Result<std::vector<ThinEvents>> plan_thinning(const JobStore& jobs, const EndedJ
   Thinning thinning;
   for (int64_t after = 0; after < job.newest_seq;) {
     const int64_t before = after;
-    const Result<EventRange> range =
-        jobs.visit_events(job.uid, after, INT32_MAX, kReadBytesMax,
-                          [&](int64_t seq, std::string_view bytes) {
-                            thinning.add(seq, bytes);
-                            after = seq;
-                          });
+    const Result<EventRange> range = jobs.visit_events(job.uid, after, INT32_MAX, kReadBytesMax,
+                                                       [&](int64_t seq, std::string_view bytes) {
+                                                         thinning.add(seq, bytes);
+                                                         after = seq;
+                                                       });
     if (!range.ok()) return range.error();
     if (after == before) break;
   }
@@ -187,8 +185,8 @@ Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, cons
 }
 
 std::string Retention::reason_to_go(const EndedJob& job) const {
-  const std::string ended = std::string(name_of(job.state)) + " " +
-                            age_text(service_.clock.wall_us() - job.end_time_us);
+  const std::string ended =
+      std::string(name_of(job.state)) + " " + age_text(service_.clock.wall_us() - job.end_time_us);
   if (job.state != JobState::kSucceeded) {
     return ended + "; it can then not be retried" +
            (job.checkpoint_step > 0 ? " or forked, from step " + std::to_string(job.checkpoint_step)
@@ -218,10 +216,9 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
     if (job.newest_seq > kRemovedEventsMax) (void)thin({&job, 1}, stopped);
     if (stopped()) return {};
   }
-  std::vector<Status> removed =
-      change_together<Job>(jobs.size(), [&](size_t i, Done<Job> done) {
-        service_.store.jobs().remove_ended(jobs[i].uid, std::move(done));
-      });
+  std::vector<Status> removed = change_together<Job>(jobs.size(), [&](size_t i, Done<Job> done) {
+    service_.store.jobs().remove_ended(jobs[i].uid, std::move(done));
+  });
   std::vector<std::string> gone;
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (!removed[i].ok()) continue;
@@ -233,7 +230,8 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
     if (files.ok()) {
       gone.push_back(path);
     } else {  // the next start tries again
-      spdlog::warn("event=files_left {} {}", kv("path", path), kv("message", files.error().message));
+      spdlog::warn("event=files_left {} {}", kv("path", path),
+                   kv("message", files.error().message));
     }
   }
   if (!gone.empty()) (void)service_.store.removals().forget_all(std::move(gone));

@@ -34,8 +34,8 @@ class Retention {
 
   explicit Retention(ServiceContext& service) : service_(service) {}
 
-  /// The next finished jobs that `kept` does not keep, or whose events it would thin, by their ends,
-  /// the oldest first, behind `after` (the last one of a page before; null: from the first).
+  /// The next finished jobs that `kept` does not keep, or whose events it would thin, by their
+  /// ends, the oldest first, behind `after` (the last one of a page before; null: from the first).
   Result<std::vector<EndedJob>> list_going(const KeptJobs& kept, const EndedJob* after,
                                            int64_t count_max) const;
   Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, const EndedJob* after,

@@ -86,9 +86,8 @@ Result<Attempt> JobStore::find_attempt(const std::string& uid, int32_t number) c
   });
 }
 
-Result<EventRange> JobStore::visit_events(
-    const std::string& uid, int64_t after, int32_t count_max, int64_t bytes_max,
-    const EventVisitor& visit) const {
+Result<EventRange> JobStore::visit_events(const std::string& uid, int64_t after, int32_t count_max,
+                                          int64_t bytes_max, const EventVisitor& visit) const {
   return core_.read<EventRange>([&](Connection& db) -> Result<EventRange> {
     EventRange range;
     int64_t number = 0;

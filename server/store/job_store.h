@@ -82,8 +82,8 @@ class JobStore {
 
   /// As remove(), by the uid.
   void remove_ended(std::string uid, Done<Job> done);
-  /// Removes events of a finished job. Some hundreds of rows at a time: the writer does nothing else
-  /// meanwhile. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
+  /// Removes events of a finished job. Some hundreds of rows at a time: the writer does nothing
+  /// else meanwhile. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
   void thin_events(ThinEvents thin, Done<void> done);
   Status thin_events(ThinEvents thin);
 
@@ -127,9 +127,9 @@ class JobStore {
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
   /// Calls `visit` with the seq and the bytes of the wire of each event with seq > after, in order,
-  /// until they are `count_max` events or their bytes `bytes_max` or more, or the next one is behind
-  /// a gap (one before the first does not count). With 0 it only looks. `visit` must be short: it
-  /// holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
+  /// until they are `count_max` events or their bytes `bytes_max` or more, or the next one is
+  /// behind a gap (one before the first does not count). With 0 it only looks. `visit` must be
+  /// short: it holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
   using EventVisitor = std::function<void(int64_t seq, std::string_view bytes)>;
   Result<EventRange> visit_events(const std::string& uid, int64_t after, int32_t count_max,
                                   int64_t bytes_max, const EventVisitor& visit) const;

@@ -109,9 +109,8 @@ Result<std::vector<SourceContent>> contents_of(const v1::Outcome& outcome, int c
     content.sha256 = outcome.digests(i);
     if (i < outcome.stamps_size()) content.stamp = outcome.stamps(i);
   }
-  const bool whole = std::ranges::all_of(contents, [](const SourceContent& c) {
-    return c.sha256.empty() || is_sha256_hex(c.sha256);
-  });
+  const bool whole = std::ranges::all_of(
+      contents, [](const SourceContent& c) { return c.sha256.empty() || is_sha256_hex(c.sha256); });
   if (std::ssize(contents) != count || !whole) return misreported("malformed digests");
   return contents;
 }

@@ -22,9 +22,9 @@ struct SourceContent {
   std::string stamp;  // v1::IngestTask.stamps
 };
 
-/// Thread-safe. Each `done` is called once. Errors, besides the worker's: RESOURCE_EXHAUSTED/*_BUSY,
-/// DEADLINE_EXCEEDED/*_TIMEOUT, with PLAN, INSPECT, CHECK and DIGEST in place of the asterisk;
-/// INTERNAL/WORKER_LOST, WORKER_PROTOCOL; UNAVAILABLE/SERVER_DRAINING.
+/// Thread-safe. Each `done` is called once. Errors, besides the worker's:
+/// RESOURCE_EXHAUSTED/*_BUSY, DEADLINE_EXCEEDED/*_TIMEOUT, with PLAN, INSPECT, CHECK and DIGEST in
+/// place of the asterisk; INTERNAL/WORKER_LOST, WORKER_PROTOCOL; UNAVAILABLE/SERVER_DRAINING.
 class Errands {
  public:
   /// `allowed_roots`: the folders of the server's own files.
@@ -34,7 +34,8 @@ class Errands {
   /// The bytes of workspace of a job's kernels, prepared as for training, on the device that the
   /// task names, a GPU of this UUID. The worker's errors: MODEL_OP_UNSUPPORTED, DEVICE_BUSY.
   void measure(v1::MeasureTask task, const std::string& gpu_uuid, Done<int64_t> done);
-  /// The header of the uploaded safetensors file with this digest. The worker's: MODEL_FILE_INVALID.
+  /// The header of the uploaded safetensors file with this digest. The worker's:
+  /// MODEL_FILE_INVALID.
   void inspect(const std::string& sha256, Done<std::vector<v1::WeightTensor>> done);
   /// FAILED_PRECONDITION/DEVICE_CHECK_FAILED if the device's results differ from the CPU's;
   /// DEVICE_BUSY, CUDA_UNAVAILABLE and similar if it cannot be used; or its fault.

@@ -18,9 +18,8 @@ std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& j
       if (is_leftover(it->path())) found.push_back(it->path());
     }
   };
-  look_in(paths.job(job_uid), [](const fs::path& path) {
-    return path.filename().string().starts_with("reports-");
-  });
+  look_in(paths.job(job_uid),
+          [](const fs::path& path) { return path.filename().string().starts_with("reports-"); });
   look_in(paths.checkpoints(job_uid),
           [](const fs::path& path) { return path.extension() == ".tmp"; });
   return found;

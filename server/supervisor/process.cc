@@ -72,7 +72,7 @@ bool has_tag(pid_t pid, const std::string& tag) {
 
 /// Kills the process if it has `tag`, and waits briefly for its end. False if it has not.
 bool kill_if_tagged(pid_t pid, const std::string& tag) {
-  constexpr int kWaitMs = 50;  // the group, which is most of it, is gone at once
+  constexpr int kWaitMs = 50;             // the group, which is most of it, is gone at once
   const UniqueFd pidfd(open_pidfd(pid));  // before the check: it identifies the checked process
   if (!pidfd || !has_tag(pid, tag)) return false;
   (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);

@@ -126,8 +126,7 @@ Result<SourceStamp> stamp_of(const AllowedPath& allowed, const std::string& fiel
   if (::fstat(allowed.opened.get(), &st) != 0) return not_opened(errno, "", field);
   SourceStamp stamp;
   const auto note_times = [&stamp](const struct stat& of) {
-    stamp.changed_s =
-        std::max<int64_t>({stamp.changed_s, of.st_mtim.tv_sec, of.st_ctim.tv_sec});
+    stamp.changed_s = std::max<int64_t>({stamp.changed_s, of.st_mtim.tv_sec, of.st_ctim.tv_sec});
   };
   note_times(st);
   if (!allowed.folder) {
