@@ -31,7 +31,7 @@ def is_final(state: JobState) -> bool:
 
 @dataclass(frozen=True)
 class _Event:
-    seq: int  # from 1, per job, without gaps
+    seq: int  # from 1, per job, without gaps unless old events were removed (Job.events_thinned)
     time: datetime  # UTC; never decreases within a job
     attempt: int
 
