@@ -26,7 +26,7 @@ class Thinning {
   void add(int64_t seq, std::string_view bytes) {
     v1::Event event;
     if (!event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;  // it stays
-    if (event.has_state() || event.has_checkpoint()) return;
+    if (!event.has_metrics() && !event.has_log()) return;
     if (event.has_metrics()) keep_newest(std::move(event));
     const int64_t rows = 1 + static_cast<int64_t>(bytes.size()) / kRowBytes;
     if (pieces_.empty() || rows_ + rows > kPieceRowsMax) {
