@@ -109,7 +109,7 @@ Status check_request(const v1::CollectGarbageRequest& request) {
 
 /// Of the request, or else of the server's settings.
 std::optional<KeptJobs> kept_jobs(const v1::CollectGarbageRequest& request, const Config& config) {
-  if (!request.has_keep_jobs()) return config.keep_jobs;
+  if (!request.has_keep_jobs()) return kept_jobs_setting(config);
   KeptJobs kept;
   if (request.keep_jobs().has_newest()) kept.newest = request.keep_jobs().newest();
   if (request.keep_jobs().has_younger_than_seconds()) {

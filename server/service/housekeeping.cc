@@ -128,8 +128,7 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
     }
   };
   if (!rest(stop, service_.clock.steady_us())) return;
-  if (std::optional<KeptJobs> kept = service_.config.keep_jobs) {
-    kept->younger_than_seconds = std::max(kept->younger_than_seconds.value_or(0), kKeptSecondsMin);
+  if (const std::optional<KeptJobs> kept = kept_jobs_setting(service_.config)) {
     apply(
         [&](const EndedJob* after) {
           return retention_.list_going(*kept, after, Retention::kPieceJobs);
@@ -139,8 +138,7 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
   if (const std::optional<int64_t> kept = service_.config.keep_events_seconds) {
     apply(
         [&](const EndedJob* after) {
-          return retention_.list_to_thin(std::max(*kept, kKeptSecondsMin), after,
-                                         Retention::kPieceJobs);
+          return retention_.list_to_thin(*kept, after, Retention::kPieceJobs);
         },
         [&](const std::vector<EndedJob>& jobs) { return retention_.thin(jobs, stopped); });
   }

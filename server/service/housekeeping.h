@@ -2,9 +2,8 @@
 // earlier versions, or a daemon that was killed, left in the folders of finished jobs; workers' old
 // output; and the rules keep_jobs and keep_events (server/service/retention.h).
 //
-// A job that has ended stays for kKeptSecondsMin, whatever the rules say: who waits for its end
-// sees it. All is done in pieces; the thread rests after each for as long as it took, and stands
-// back while a backup runs.
+// All is done in pieces; the thread rests after each for as long as it took, and stands back while a
+// backup runs.
 #pragma once
 
 #include <cstdint>

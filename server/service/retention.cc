@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <latch>
 #include <map>
 #include <optional>
@@ -165,6 +166,14 @@ std::string age_text(int64_t us) {
   if (hours < 1) return "less than an hour ago";
   if (hours < 48) return std::to_string(hours) + (hours == 1 ? " hour ago" : " hours ago");
   return std::to_string(hours / 24) + " days ago";
+}
+
+std::optional<KeptJobs> kept_jobs_setting(const Config& config) {
+  std::optional<KeptJobs> kept = config.keep_jobs;
+  if (kept) {
+    kept->younger_than_seconds = std::max(kept->younger_than_seconds.value_or(0), kKeptSecondsMin);
+  }
+  return kept;
 }
 
 Result<std::vector<EndedJob>> Retention::list_going(const KeptJobs& kept, const EndedJob* after,

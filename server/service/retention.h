@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ namespace trainyard::server {
 
 /// "5 hours ago", for people.
 std::string age_text(int64_t us);
+
+/// The setting, which leaves every job alone for kKeptSecondsMin after its end.
+std::optional<KeptJobs> kept_jobs_setting(const Config& config);
 
 /// Thread-safe; several at a time may remove and thin the same jobs.
 class Retention {

@@ -143,7 +143,7 @@ TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
   v1::Job after = get("one");
   EXPECT_TRUE(after.events_thinned());
   after.clear_events_thinned();
-  EXPECT_EQ(after.SerializeAsString(), before.SerializeAsString()) << "the job itself stays";
+  EXPECT_EQ(after.DebugString(), before.DebugString()) << "the job itself stays";
   const std::vector<v1::Event> left = watch("one", 0, &end, &start);
   EXPECT_TRUE(end.ok()) << end.error_message();
   EXPECT_TRUE(start.job().events_thinned());
@@ -199,10 +199,11 @@ TEST_F(ServiceRetention, TheDaemonAppliesItsRulesByItself) {
   stop();
   age_jobs(7200, "old-1");
   age_jobs(7100, "old-2");
-  config_.keep_jobs = KeptJobs{.newest = 0, .younger_than_seconds = std::nullopt};
+  config_.keep_jobs.emplace().newest = 0;
   start();
-  ASSERT_TRUE(eventually([&] { return jobs() == Names{"young", "waits"}; }))
-      << "those that ended within the hour stay, and so do unfinished ones";
+  ASSERT_TRUE(eventually([&] {
+    return jobs() == Names{"young", "waits"};
+  })) << "those that ended within the hour stay, and so do unfinished ones";
   stop();
   age_jobs(7200);
   config_.keep_jobs.reset();

@@ -16,7 +16,7 @@ class StoreRetention : public ::testing::Test {
     AttemptUpdate update = update_of(job);
     for (int i = 0; i < logs; ++i) update.events.push_back(log_event("line"));
     update.move = move_to(state);
-    if (state == JobState::kSucceeded) update.model = NewModel{.digest = "d"};
+    if (state == JobState::kSucceeded) update.model.emplace().digest = "d";
     return store_->jobs().update_attempt(std::move(update)).value();
   }
   std::vector<std::string> ids(const EndedQuery& query) {
@@ -39,6 +39,27 @@ class StoreRetention : public ::testing::Test {
 
 using Ids = std::vector<std::string>;
 
+EndedQuery ended_by(int64_t time_us) {
+  EndedQuery query;
+  query.ended_before_us = time_us;
+  return query;
+}
+EndedQuery without_newest(int64_t count) {
+  EndedQuery query;
+  query.skip_newest = count;
+  return query;
+}
+EndedQuery to_thin() {
+  EndedQuery query;
+  query.to_thin = true;
+  return query;
+}
+EndedQuery page_of_two() {
+  EndedQuery query;
+  query.count_max = 2;
+  return query;
+}
+
 TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
   const Job late = run_job(*store_, new_job("late"));  // submitted first, ends last
   const Job runs = run_job(*store_, new_job("runs"));
@@ -55,18 +76,18 @@ TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
   ASSERT_TRUE(store_->jobs().update_attempt(ends).ok());
 
   EXPECT_EQ(ids({}), (Ids{"one", "two", "three", "late"}));
-  EXPECT_EQ(ids({.ended_before_us = one_us}), (Ids{"one"}));
-  EXPECT_EQ(ids({.ended_before_us = one_us - 1}), Ids());
-  EXPECT_EQ(ids({.skip_newest = 1}), (Ids{"one", "two", "three"}));
-  EXPECT_EQ(ids({.skip_newest = 2}), (Ids{"one", "two"})) << "the order of equal times counts";
-  EXPECT_EQ(ids({.skip_newest = 4}), Ids());
-  EXPECT_EQ(ids({.skip_newest = 100}), Ids());
+  EXPECT_EQ(ids(ended_by(one_us)), (Ids{"one"}));
+  EXPECT_EQ(ids(ended_by(one_us - 1)), Ids());
+  EXPECT_EQ(ids(without_newest(1)), (Ids{"one", "two", "three"}));
+  EXPECT_EQ(ids(without_newest(2)), (Ids{"one", "two"})) << "the order of equal times counts";
+  EXPECT_EQ(ids(without_newest(4)), Ids());
+  EXPECT_EQ(ids(without_newest(100)), Ids());
 
-  std::vector<EndedJob> page = store_->jobs().list_ended({.count_max = 2}).value();
+  std::vector<EndedJob> page = store_->jobs().list_ended(page_of_two()).value();
   ASSERT_EQ(page.size(), 2U);
   EXPECT_TRUE(page[0].has_model);
   EXPECT_FALSE(page[1].has_model);
-  EndedQuery next{.count_max = 2};
+  EndedQuery next = page_of_two();
   next.after_time_us = page[1].end_time_us;
   next.after_order = page[1].order;
   EXPECT_EQ(ids(next), (Ids{"three", "late"}));
@@ -96,12 +117,12 @@ TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobTells) {
   const Job job = end_job("one", JobState::kFailed, 10);  // 1..3 states, 4..13 lines, 14 the end
   ASSERT_EQ(job.newest_seq, 14);
   EXPECT_EQ(read_events(store_->jobs(), job.uid, 0, 100)->oldest_seq, 1);
-  EXPECT_EQ(ids({.to_thin = true}), (Ids{"one"}));
+  EXPECT_EQ(ids(to_thin()), (Ids{"one"}));
   ASSERT_TRUE(thin(job, {{4, 6}}, EventsThinned::kBegun).ok());
   EXPECT_TRUE(to_proto(store_->jobs().find_uid(job.uid).value()).events_thinned());
-  EXPECT_EQ(ids({.to_thin = true}), (Ids{"one"})) << "it goes on after a kill";
+  EXPECT_EQ(ids(to_thin()), (Ids{"one"})) << "it goes on after a kill";
   ASSERT_TRUE(thin(job, {{9, 13}}, EventsThinned::kDone).ok());
-  EXPECT_EQ(ids({.to_thin = true}), Ids());
+  EXPECT_EQ(ids(to_thin()), Ids());
 
   // A batch ends where the next gap begins; a reader goes on behind the last event it has seen.
   std::vector<std::vector<int64_t>> batches;
@@ -136,7 +157,7 @@ TEST_F(StoreRetention, AnEventIsReplacedInItsPlace) {
 TEST_F(StoreRetention, NothingToThinIsToldToNobody) {
   const Job job = end_job("one");
   ASSERT_TRUE(thin(job, {}, EventsThinned::kNothingToThin).ok());
-  EXPECT_EQ(ids({.to_thin = true}), Ids());
+  EXPECT_EQ(ids(to_thin()), Ids());
   EXPECT_FALSE(to_proto(store_->jobs().find_uid(job.uid).value()).events_thinned());
   EXPECT_EQ(read_events(store_->jobs(), job.uid, 0, 9)->oldest_seq, 1);
 }
