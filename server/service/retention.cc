@@ -196,13 +196,13 @@ Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, cons
 std::string Retention::reason_to_go(const EndedJob& job) const {
   const std::string ended =
       std::string(name_of(job.state)) + " " + age_text(service_.clock.wall_us() - job.end_time_us);
+  const std::string step = std::to_string(job.checkpoint_step);
   if (job.state != JobState::kSucceeded) {
-    return ended + "; it can then not be retried" +
-           (job.checkpoint_step > 0 ? " or forked, from step " + std::to_string(job.checkpoint_step)
-                                    : "");
+    return ended + "; it cannot be retried afterwards" +
+           (job.checkpoint_step > 0 ? ", nor forked from step " + step : "");
   }
-  return ended + (job.has_model ? ", its model stays" : ", and its model was deleted before") +
-         (job.checkpoint_step > 0 ? "; it can then not be forked" : "");
+  return ended + (job.has_model ? ", its model stays" : ", its model was deleted before") +
+         (job.checkpoint_step > 0 ? "; it cannot be forked afterwards from step " + step : "");
 }
 
 std::string Retention::reason_to_thin(const EndedJob& job) const {

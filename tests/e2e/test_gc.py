@@ -126,7 +126,7 @@ class Gc(DaemonTest):
         wait_until(lambda: self.daemon.job(fork)["state"] == "RUNNING", "the fork runs")
         uid = self.daemon.job(parent)["uid"]
         table = self.daemon.cli("server", "gc", "--keep-jobs", "0", "--dry-run").stdout
-        self.assertRegex(table, r"job +ruled .*its model stays; it can then not be forked")
+        self.assertRegex(table, r"job +ruled .*its model stays; it cannot be forked afterwards from step \d+")
         self.assertNotIn("ruled-fork", table)
         self.assertEqual(self.daemon.job(parent)["uid"], uid)
         self.age(parent, 7200)
@@ -140,7 +140,7 @@ class Gc(DaemonTest):
             del self.daemon.arguments[-2:]
         self.assert_refused(self.daemon.cli("logs", parent, check=False), 4, "there is no job")
         self.assertRegex(self.daemon.log(), rf'event=job_removed job=\S*ruled uid={uid} reason="SUCCEEDED 2 hours ago, its '
-                                            'model stays; it can then not be forked"')
+                                            r'model stays; it cannot be forked afterwards from step \d+"')
         self.assertFalse((self.daemon.state / "jobs" / uid).exists())
         self.daemon.json("model", "get", parent)
         self.assertEqual(self.daemon.job(fork)["origin"]["job_uid"], uid)

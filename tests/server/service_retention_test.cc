@@ -82,7 +82,7 @@ TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
   const v1::CollectGarbageResponse planned = collect(asked);
   EXPECT_EQ(names(planned, Item::JOB), (Names{"first", "second"}));
   EXPECT_NE(reason(planned, "first").find("its model stays"), std::string::npos);
-  EXPECT_NE(reason(planned, "second").find("not be retried"), std::string::npos)
+  EXPECT_NE(reason(planned, "second").find("cannot be retried"), std::string::npos)
       << reason(planned, "second");
   EXPECT_EQ(jobs(), (Names{"first", "second", "third", "runs"})) << "a dry run removes nothing";
 
@@ -113,12 +113,12 @@ TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
 
 TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
   make_dataset();
-  run("one", "die_once");
-  const v1::Job before = get("one");
+  run("job-1", "die_once");
+  const v1::Job before = get("job-1");
   EXPECT_FALSE(before.events_thinned());
   grpc::Status end;
   v1::WatchJobResponse::Start start;
-  const std::vector<v1::Event> all = watch("one", 0, &end, &start);
+  const std::vector<v1::Event> all = watch("job-1", 0, &end, &start);
   EXPECT_EQ(start.oldest_seq(), 1);
   std::vector<int64_t> story;
   v1::Event last_metrics;
@@ -135,16 +135,16 @@ TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
   asked.set_keep_events_seconds(3600);
   EXPECT_TRUE(collect(asked).items().empty());
   asked.set_keep_events_seconds(0);
-  EXPECT_EQ(names(collect(asked), Item::EVENTS), (Names{"one"}));
-  EXPECT_EQ(watch("one", 0, &end).size(), all.size());
+  EXPECT_EQ(names(collect(asked), Item::EVENTS), (Names{"job-1"}));
+  EXPECT_EQ(watch("job-1", 0, &end).size(), all.size());
   asked.set_dry_run(false);
-  EXPECT_EQ(names(collect(asked), Item::EVENTS), (Names{"one"}));
+  EXPECT_EQ(names(collect(asked), Item::EVENTS), (Names{"job-1"}));
 
-  v1::Job after = get("one");
+  v1::Job after = get("job-1");
   EXPECT_TRUE(after.events_thinned());
   after.clear_events_thinned();
   EXPECT_EQ(after.DebugString(), before.DebugString()) << "the job itself stays";
-  const std::vector<v1::Event> left = watch("one", 0, &end, &start);
+  const std::vector<v1::Event> left = watch("job-1", 0, &end, &start);
   EXPECT_TRUE(end.ok()) << end.error_message();
   EXPECT_TRUE(start.job().events_thinned());
   EXPECT_EQ(start.oldest_seq(), before.newest_seq());
@@ -165,7 +165,7 @@ TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
   // Whoever comes back goes on behind what was seen last, whether that event is still there or not.
   for (const int64_t seen : {int64_t{5}, story[2], before.newest_seq() - 1}) {
     std::vector<int64_t> rest;
-    for (const v1::Event& e : watch("one", seen, &end)) rest.push_back(e.seq());
+    for (const v1::Event& e : watch("job-1", seen, &end)) rest.push_back(e.seq());
     const auto from = std::ranges::upper_bound(story, seen);
     EXPECT_EQ(rest, std::vector<int64_t>(from, story.end())) << seen;
     EXPECT_TRUE(end.ok());
