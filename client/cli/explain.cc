@@ -5,6 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/explanation.h"
+#include "client/cli/job_view.h"
 #include "client/cli/time_range.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
@@ -69,6 +70,7 @@ Result<int> run_explain(Session& session, const std::string& text) {
                                                             return true;
                                                           }));
   if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+  note_thinned(session, job);
   Explanation explanation = explainer.explain(job);
   if (job.state() == v1::QUEUED) explanation.now += queue_text(*server, job);
   if (session.format() == Format::kName) {

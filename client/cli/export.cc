@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
+#include "client/cli/job_view.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "client/lib/tensorboard.h"
@@ -172,6 +173,7 @@ Result<int> run_export(Session& session, const ExportOptions& options) {
           return true;
         }));
     if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
+    note_thinned(session, head);
     if (job.history.series().empty()) {
       session.err().line("warning: " + job.name + " has no metrics" +
                          (options.keys.empty() ? " yet" : " with these keys"));

@@ -17,10 +17,13 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
   const bool lines = session.machine();
   JobView view(session, terminal, name);
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  bool told_thinned = false;
   client::FollowHandler handler;
   handler.started = [&](const v1::WatchJobResponse::Start& start) {
     state = start.job().state();
     if (!lines) view.started(start);
+    if (!told_thinned) note_thinned(session, start.job());
+    told_thinned = true;
   };
   handler.event = [&](const v1::Event& event) {
     if (event.has_state()) state = event.state().state();

@@ -185,6 +185,18 @@ std::string devices_text(const std::string& first,
   return text;
 }
 
+std::string thinned_text(const v1::Job& job) {
+  if (!job.events_thinned()) return "";
+  return "old ones were removed by the server's rule keep_events: state changes, checkpoints and "
+         "the newest value of each metric are left";
+}
+
+void note_thinned(Session& session, const v1::Job& job) {
+  if (!job.events_thinned()) return;
+  session.err().line("note: of the events of " + safe_text(short_name(job.name())) + ", " +
+                     thinned_text(job));
+}
+
 std::string render_job(const v1::Job& job, bool colour) {
   std::vector<std::pair<std::string, Cell>> fields;
   fields.emplace_back("job", std::string(short_name(job.name())));
@@ -243,6 +255,7 @@ std::string render_job(const v1::Job& job, bool colour) {
     ended += ", after " + human_duration(seconds_of(job.end_time()) - seconds_of(job.start_time()));
   }
   fields.emplace_back("ended", ended);
+  fields.emplace_back("events", thinned_text(job));
   fields.emplace_back("model", std::string(short_name(job.model())));
   if (job.has_plan()) add_plan_fields(job.plan(), fields);
   if (job.plan().has_initial_weights()) {

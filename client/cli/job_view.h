@@ -29,6 +29,10 @@ std::string owner_text(const v1::Job& job);
 std::string progress_summary(const v1::Job& job);
 /// Labels down and predictions across, or the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);
+/// What is left of a job's events, if its old ones were removed; else empty.
+std::string thinned_text(const v1::Job& job);
+/// Says so on standard error, for a command that shows events.
+void note_thinned(Session& session, const v1::Job& job);
 /// Everything about one job.
 std::string render_job(const v1::Job& job, bool colour);
 /// What is known before the first step: `submit --dry-run`.

@@ -49,6 +49,7 @@ Result<int> run_logs(Session& session, const LogsOptions& options) {
                                                     : render(event, session.out().colour()));
       });
   if (!read.ok()) return read.error();
+  note_thinned(session, *read);
   return static_cast<int>(stop.stop_requested() ? client::kExitInterrupted : client::kExitOk);
 }
 

@@ -5,6 +5,7 @@
 
 #include "client/cli/chart.h"
 #include "client/cli/command.h"
+#include "client/cli/job_view.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "src/base/files.h"
@@ -106,6 +107,7 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
       return true;
     });
     if (!read.ok()) return read.error();
+    note_thinned(session, *read);
     if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
     jobs.emplace_back(client::short_name(name), std::move(history));
   }

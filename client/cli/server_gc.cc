@@ -1,11 +1,14 @@
 // trainyard server gc: frees what nothing needs any more, after it has shown what that is.
 #include <charconv>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
 #include "client/lib/names.h"
+#include "src/base/duration.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -15,25 +18,37 @@ struct GcOptions {
   bool dry_run = false;
   std::string older_than = "7d";
   bool unsuccessful_jobs = false;
+  std::string keep_jobs;
+  std::string keep_events;
   bool yes = false;
 };
 
-/// "7d", "12h", "30m", "45s"; 0 needs no unit. The server has the bounds.
-Result<int64_t> parse_seconds(std::string_view text) {
-  int64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, count);
-  const std::string_view unit(stop, static_cast<size_t>(end - stop));
-  const int64_t seconds = unit == "d"                             ? 24 * 3600
-                          : unit == "h"                           ? 3600
-                          : unit == "m"                           ? 60
-                          : unit == "s" || (unit == "" && !count) ? 1
-                                                                  : 0;
-  if (error != std::errc() || seconds == 0 || count < 0 || count > 1'000'000'000) {
-    return usage_error("--older-than: " + quoted_value(text) +
-                       " is no duration, expected for example 7d, 12h, 30m or 0");
+/// The server has the bounds.
+Result<int64_t> parse_seconds(const std::string& flag, std::string_view text) {
+  if (const std::optional<int64_t> seconds = parse_duration(text)) return *seconds;
+  return usage_error(flag + ": " + quoted_value(text) +
+                     " is not a duration, expected for example 7d, 12h, 30m or 0");
+}
+
+/// "1000", "90d", "1000,90d".
+Status parse_kept_jobs(const std::string& text, v1::KeptJobs& kept) {
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int64_t count = 0;
+    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), count);
+    const bool is_count = error == std::errc() && stop == part.data() + part.size();
+    if (is_count ? kept.has_newest() : kept.has_younger_than_seconds()) {
+      return usage_error("--keep-jobs: " + quoted_value(text) +
+                         " says it twice, expected for example 1000, 90d or 1000,90d");
+    }
+    if (is_count) {
+      kept.set_newest(count);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const int64_t seconds, parse_seconds("--keep-jobs", part));
+    kept.set_younger_than_seconds(seconds);
   }
-  return count * seconds;
+  return {};
 }
 
 std::string kind_text(v1::CollectGarbageResponse::Item::Kind kind) {
@@ -45,6 +60,10 @@ std::string kind_text(v1::CollectGarbageResponse::Item::Kind kind) {
       return "upload";
     case Item::FILES:
       return "files";
+    case Item::JOB:
+      return "job";
+    case Item::EVENTS:
+      return "events";
     default:
       return Item::Kind_Name(kind);
   }
@@ -58,7 +77,9 @@ std::string render(const v1::CollectGarbageResponse& response, bool dry_run, boo
     if (item.shared_bytes() > 0) {
       why += "; another job keeps " + human_bytes(item.shared_bytes()) + " of it";
     }
-    const bool job = item.kind() == v1::CollectGarbageResponse::Item::CHECKPOINTS;
+    using Item = v1::CollectGarbageResponse::Item;
+    const bool job =
+        item.kind() == Item::CHECKPOINTS || item.kind() == Item::JOB || item.kind() == Item::EVENTS;
     table.add({kind_text(item.kind()),
                job ? std::string(client::short_name(item.name())) : item.name(),
                human_bytes(item.freed_bytes()), why});
@@ -75,9 +96,18 @@ Status confirm_removal(Session& session, const v1::CollectGarbageResponse& plann
 
 Result<int> run_gc(Session& session, const GcOptions& options) {
   v1::CollectGarbageRequest request;
-  ASSIGN_OR_RETURN(const int64_t seconds, parse_seconds(options.older_than));
+  ASSIGN_OR_RETURN(const int64_t seconds, parse_seconds("--older-than", options.older_than));
   request.set_older_than_seconds(seconds);
   request.set_unsuccessful_jobs(options.unsuccessful_jobs);
+  if (!options.keep_jobs.empty()) {
+    if (Status s = parse_kept_jobs(options.keep_jobs, *request.mutable_keep_jobs()); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  if (!options.keep_events.empty()) {
+    ASSIGN_OR_RETURN(const int64_t kept, parse_seconds("--keep-events", options.keep_events));
+    request.set_keep_events_seconds(kept);
+  }
   const bool asks = !options.dry_run && !options.yes;
   if (asks && !can_ask()) {
     return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
@@ -111,11 +141,14 @@ Command server_gc_command() {
       "server gc",
       "Free what nothing needs: old jobs' checkpoints, files without an owner",
       {"trainyard server gc --dry-run", "trainyard server gc --older-than 30d --yes",
-       "trainyard server gc --older-than 90d --unsuccessful-jobs --dry-run"},
+       "trainyard server gc --older-than 90d --unsuccessful-jobs --dry-run",
+       "trainyard server gc --keep-jobs 1000,90d --keep-events 30d --dry-run"},
       "Checkpoints of jobs that SUCCEEDED go if their model exists; those of FAILED and "
       "CANCELLED jobs only with\n--unsuccessful-jobs, because retry and fork begin with them. "
-      "What an unfinished job, a model, a dataset or a fork\nneeds stays. Jobs themselves stay, "
-      "with their metrics.",
+      "What an unfinished job, a model, a dataset or a fork\nneeds stays. Jobs and their events "
+      "go only by --keep-jobs and\n--keep-events, or the server's settings of these names: a "
+      "removed "
+      "job can no longer be retried or forked.",
       [o](OptionSet& options) {
         options.flag("--dry-run", o->dry_run, "show what would go and remove nothing");
         options.text("--older-than", "DURATION", o->older_than,
@@ -123,6 +156,12 @@ Command server_gc_command() {
                      "12h, 0");
         options.flag("--unsuccessful-jobs", o->unsuccessful_jobs,
                      "checkpoints of FAILED and CANCELLED jobs too: a retry then starts over");
+        options.text("--keep-jobs", "WHICH", o->keep_jobs,
+                     "remove finished jobs but the newest (1000), those of some time (90d), or "
+                     "both (1000,90d); default: the server's keep_jobs");
+        options.text("--keep-events", "DURATION", o->keep_events,
+                     "remove log lines and past metrics of jobs that ended at least so long ago; "
+                     "default: the server's keep_events");
         options.flag("-y,--yes", o->yes, "do not ask for confirmation");
       },
       [o](Session& session) { return run_gc(session, *o); }};

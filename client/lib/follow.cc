@@ -20,6 +20,7 @@ bool is_terminal(v1::JobState state) {
 Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
                   const FollowHandler& handler) {
   int64_t seen = after;
+  int64_t oldest = 0;  // from here on the server promises all events
   bool ended = false;  // a terminal state arrived, or the handler returned false
   Status gap;
   milliseconds pause{100};
@@ -27,7 +28,8 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
   bool batches = true;
   Clock::time_point last_answer = Clock::now();
   const auto take = [&](const v1::Event& event) {  // false: it was the last
-    if (event.seq() != seen + 1) {
+    // Of a job whose old events were thinned, some before oldest_seq are missing.
+    if (event.seq() != seen + 1 && (event.seq() <= seen || event.seq() > oldest)) {
       gap = make_error(
           ErrorCode::kDataLoss, "EVENT_GAP",
           "event " + std::to_string(event.seq()) + " came after event " + std::to_string(seen));
@@ -51,6 +53,7 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
       last_answer = Clock::now();
       pause = milliseconds(100);
       if (message.has_start()) {
+        oldest = message.start().oldest_seq();
         if (handler.started) handler.started(message.start());
         // A finished job whose events have all arrived sends nothing more.
         ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;

@@ -19,8 +19,8 @@ struct FollowHandler {
 inline constexpr int kReconnectSecondsMax = 120;
 
 /// Follows the events after `after` until a terminal state, a handler that returns false, or
-/// `stop`; all three are OK. After UNAVAILABLE it resumes from the last seq seen. An event that
-/// does not follow that seq is DATA_LOSS/EVENT_GAP: the stream promises that this cannot happen.
+/// `stop`; all three are OK. After UNAVAILABLE it resumes from the last seq seen. A gap behind
+/// start.oldest_seq is DATA_LOSS/EVENT_GAP: the stream promises that this cannot happen.
 Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
                   const FollowHandler& handler);
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "src/base/duration.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -104,6 +105,65 @@ Status assign_preemption(Config& c, std::string_view text) {
   if (text != "off" && text != "priority") return refuse("preemption", text, "off or priority");
   c.preemption = text == "priority";
   return {};
+}
+
+std::optional<int64_t> parse_kept_seconds(std::string_view text) {
+  const std::optional<int64_t> seconds = parse_duration(text);
+  if (!seconds || *seconds < kKeptSecondsMin || *seconds > kKeptSecondsMax) return std::nullopt;
+  return seconds;
+}
+
+/// "all", "1000", "90d", "1000,90d".
+Status assign_keep_jobs(Config& c, std::string_view text) {
+  const Error refused =
+      refuse("keep_jobs", text,
+             "all, a number of jobs such as 1000, a time from 1h to 3650d such as 90d, or both: "
+             "1000,90d");
+  if (text == "all") {
+    c.keep_jobs.reset();
+    return {};
+  }
+  KeptJobs kept;
+  for (std::string_view rest = text;;) {
+    const size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    if (const std::optional<int64_t> count = parse_integer(part)) {
+      if (kept.newest || *count < 0 || *count > kKeptNewestMax) return refused;
+      kept.newest = count;
+    } else {
+      if (kept.younger_than_seconds) return refused;
+      kept.younger_than_seconds = parse_kept_seconds(part);
+      if (!kept.younger_than_seconds) return refused;
+    }
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  c.keep_jobs = kept;
+  return {};
+}
+
+/// "all", "90d".
+Status assign_keep_events(Config& c, std::string_view text) {
+  if (text == "all") {
+    c.keep_events_seconds.reset();
+    return {};
+  }
+  const std::optional<int64_t> seconds = parse_kept_seconds(text);
+  if (!seconds) {
+    return refuse("keep_events", text, "all, or a time from 1h to 3650d such as 90d");
+  }
+  c.keep_events_seconds = seconds;
+  return {};
+}
+
+std::string keep_jobs_text(const Config& c) {
+  if (!c.keep_jobs) return "all";
+  std::string text;
+  if (c.keep_jobs->newest) text = std::to_string(*c.keep_jobs->newest);
+  if (c.keep_jobs->younger_than_seconds) {
+    text += (text.empty() ? "" : ",") + duration_text(*c.keep_jobs->younger_than_seconds);
+  }
+  return text;
 }
 
 Status assign_log_level(Config& c, std::string_view text) {
@@ -239,6 +299,13 @@ const std::vector<Setting>& settings() {
       int_setting("unattended_seconds",
                   "How long a training worker goes on without a daemon; 0: it ends with its daemon",
                   &Config::unattended_seconds, 0, 2'592'000),
+      {"keep_jobs",
+       "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both "
+       "(1000,90d)",
+       false, assign_keep_jobs},
+      {"keep_events",
+       "How long finished jobs keep their log lines and past metrics: all, or a time such as 90d",
+       false, assign_keep_events},
   };
   return table;
 }
@@ -397,7 +464,9 @@ std::string describe_config(const Config& c) {
          line("heartbeat_timeout_seconds", std::to_string(c.heartbeat_timeout_seconds)) +
          line("stall_timeout_seconds", std::to_string(c.stall_timeout_seconds)) +
          line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds)) +
-         line("unattended_seconds", std::to_string(c.unattended_seconds));
+         line("unattended_seconds", std::to_string(c.unattended_seconds)) +
+         line("keep_jobs", keep_jobs_text(c)) +
+         line("keep_events", c.keep_events_seconds ? duration_text(*c.keep_events_seconds) : "all");
 }
 
 }  // namespace trainyard::server

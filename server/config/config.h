@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,17 @@ namespace trainyard::server {
 /// Jobs on one GPU, where memory has room for more: each computes in turn, and the more there are
 /// the less each gets of it.
 inline constexpr int kGpuSlots = 8;
+
+// Bounds of keep_jobs and keep_events.
+inline constexpr int64_t kKeptNewestMax = 1'000'000'000;
+inline constexpr int64_t kKeptSecondsMin = 3600;  // who waits for a job's end sees it
+inline constexpr int64_t kKeptSecondsMax = int64_t{3650} * 24 * 3600;
+
+/// Which finished jobs stay: a job stays that one of the two keeps.
+struct KeptJobs {
+  std::optional<int64_t> newest;                // so many that ended last
+  std::optional<int64_t> younger_than_seconds;  // those that ended since
+};
 
 struct Config {
   std::filesystem::path state_dir;
@@ -61,6 +73,8 @@ struct Config {
   int predict_timeout_seconds = 60;
   // How long a training worker goes on without a daemon; 0: it ends with its daemon.
   int unattended_seconds = 86'400;
+  std::optional<KeptJobs> keep_jobs;           // nothing: all
+  std::optional<int64_t> keep_events_seconds;  // of finished jobs; nothing: for ever
 };
 
 /// One setting: how it is written and how its text becomes a value.

@@ -32,14 +32,16 @@ void append_event(EventBlock& block, std::string_view event) {
   block.ends.push_back(block.bytes.size());
 }
 
-/// A block of the events after `after`: null if there are none.
+/// A block of the events after `after`, up to the next gap: null if there are none.
 Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int64_t after,
                               int64_t bytes_max, BlockPtr& out) {
   auto block = std::make_shared<EventBlock>();
-  block->first_seq = after + 1;
-  ASSIGN_OR_RETURN(const EventRange range,
-                   jobs.visit_events(uid, after, INT32_MAX, bytes_max,
-                                     [&](std::string_view event) { append_event(*block, event); }));
+  ASSIGN_OR_RETURN(
+      const EventRange range,
+      jobs.visit_events(uid, after, INT32_MAX, bytes_max, [&](int64_t seq, std::string_view event) {
+        if (block->ends.empty()) block->first_seq = seq;
+        append_event(*block, event);
+      }));
   block->bytes.shrink_to_fit();
   block->ends.shrink_to_fit();
   if (!block->ends.empty()) out = std::move(block);
@@ -50,8 +52,9 @@ bool has(const BlockPtr& block, int64_t seq) {
   return block && block->first_seq <= seq && seq <= block->last_seq();
 }
 
+/// From `seq` on, or from the block's first event if those before it are gone (thinned).
 EventRun run_from(BlockPtr block, int64_t seq) {
-  const auto first = static_cast<size_t>(seq - block->first_seq);
+  const auto first = static_cast<size_t>(std::max<int64_t>(0, seq - block->first_seq));
   return {std::move(block), first, false};
 }
 
@@ -408,8 +411,9 @@ Result<std::unique_ptr<Watcher>> EventHub::watch(const std::string& job_uid, int
   std::unique_ptr<Watcher> watcher(new Watcher(std::move(state)));
   if (known) return watcher;
   // Read after the feed is there, so that no commit is missed.
-  ASSIGN_OR_RETURN(const EventRange range,
-                   impl_->jobs.visit_events(job_uid, after, 0, 0, [](std::string_view) {}));
+  ASSIGN_OR_RETURN(
+      const EventRange range,
+      impl_->jobs.visit_events(job_uid, after, 0, 0, [](int64_t, std::string_view) {}));
   const MutexLock lock(impl_->mu);
   feed->note(range);
   if (feed->end_seq < 0) feed->end_seq = range.newest_seq;

@@ -18,11 +18,9 @@
 #include "server/service/executor.h"
 #include "server/store/store.h"
 #include "server/supervisor/dispatcher.h"
+#include "server/supervisor/errands.h"
 #include "server/supervisor/ingest.h"
-#include "server/supervisor/inspect.h"
-#include "server/supervisor/measure.h"
 #include "server/supervisor/predict.h"
-#include "server/supervisor/source_digest.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 
@@ -40,9 +38,7 @@ struct ServiceContext {
   const Dispatcher& dispatcher;
   IngestRunner& ingest;
   PredictRunner& predict;
-  MeasureRunner& measure;
-  InspectRunner& inspect;
-  SourceDigestRunner& source_digest;
+  Errands& errands;
   Forecaster& forecaster;
   Executor& executor;
   DiskWatch& disk;

@@ -12,6 +12,7 @@
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/drained_inventory.h"
 #include "server/service/context.h"
+#include "server/service/housekeeping.h"
 #include "server/service/listener.h"
 #include "server/service/public_services.h"
 #include "server/service/removals.h"
@@ -20,8 +21,6 @@
 #include "server/service/worker_service.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
-#include "server/supervisor/calibration.h"
-#include "server/supervisor/device_check.h"
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/process.h"
 #include "src/base/mutex.h"
@@ -104,18 +103,6 @@ ForecasterOptions forecaster_options(const Config& config) {
           .build = build_of(config.worker)};
 }
 
-/// Keeps the newest output of workers that ended badly or talked much.
-void prune_logs(const std::filesystem::path& folder) {
-  constexpr size_t kLogFilesMax = 200;
-  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> files;
-  std::error_code ec;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ec)) {
-    files.emplace_back(entry.last_write_time(ec), entry.path());
-  }
-  std::sort(files.rbegin(), files.rend());
-  for (size_t i = kLogFilesMax; i < files.size(); ++i) std::filesystem::remove(files[i].second, ec);
-}
-
 }  // namespace
 
 /// Members in the order in which they start; they stop in the reverse order.
@@ -137,15 +124,11 @@ struct Daemon::Impl {
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
-        measure(supervisor, paths),
-        inspect(supervisor, paths),
-        device_checks(supervisor, paths),
-        source_digest(supervisor, paths, config.ingest_roots),
-        calibration(supervisor, paths),
+        errands(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        context{config,        paths,      *parts.clock, *parts.files, *store,  hub,
-                *inventory,    dispatcher, ingest,       predict,      measure, inspect,
-                source_digest, forecaster, executor,     disk,         planning} {
+        context{config, paths,   *parts.clock, *parts.files, *store,   hub,  *inventory, dispatcher,
+                ingest, predict, errands,      forecaster,   executor, disk, planning},
+        housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
   }
 
@@ -178,13 +161,10 @@ struct Daemon::Impl {
   Dispatcher dispatcher;
   IngestRunner ingest;
   PredictRunner predict;
-  MeasureRunner measure;
-  InspectRunner inspect;
-  DeviceCheckRunner device_checks;
-  SourceDigestRunner source_digest;
-  CalibrationRunner calibration;
+  Errands errands;
   Forecaster forecaster;
   ServiceContext context;
+  Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<grpc::Service> worker_service;
   std::unique_ptr<Listener> private_listener;
@@ -216,7 +196,6 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     warn("insecure_listener",
          "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
   }
-  prune_logs(paths.logs());
   StagedBackup::remove_leftovers(paths);
   if (Status s = read_drains(); !s.ok()) return s;
   context.drains_changed = [this]() -> Status {
@@ -241,15 +220,16 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   };
   inventory->start(
       [this](const Device& device, CheckedInventory::Done done) {
-        device_checks.run(device, std::min(config.threads_per_job, kCheckThreadsMax),
-                          std::move(done));
+        errands.check_device(device, std::min(config.threads_per_job, kCheckThreadsMax),
+                             std::move(done));
       },
       [this] { dispatcher.devices_changed(); });
   dispatcher.start();
   forecaster.start([this](const Device& device, int32_t threads, v1::Recipe::Precision precision,
                           Done<std::string> done) {
-    calibration.run(device, threads, precision, std::move(done));
+    errands.calibrate(device, threads, precision, std::move(done));
   });
+  housekeeping.start(parts.housekeeping_pause_ms);
   return {};
 }
 
@@ -310,13 +290,10 @@ void Daemon::Impl::stop(bool leave_training) {
   context.drain_stop.request_stop();
   services->watch_streams().drain();
   predict.drain();
-  measure.drain();
-  inspect.drain();
+  housekeeping.stop();
   inventory->stop();
-  device_checks.drain();
-  calibration.drain();
+  errands.drain();
   forecaster.stop();
-  source_digest.drain();
   ingest.drain();
   if (leave_training) {
     dispatcher.halt();

@@ -25,6 +25,7 @@ struct DaemonParts {
   bool adopt_orphans =
       false;  // processes that workers leave behind become our children and are killed (main.cc)
   int64_t watch_heartbeat_ms = 15'000;
+  int64_t housekeeping_pause_ms = 300'000;  // between two looks at keep_jobs and keep_events
   int64_t worker_heartbeat_ms = 5'000;
   int64_t worker_kill_grace_ms = 5'000;  // from TERM to KILL for a silent, stalled or late worker
   int64_t worker_stall_ms = 0;           // above 0: instead of stall_timeout_seconds

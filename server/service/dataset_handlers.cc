@@ -104,25 +104,30 @@ void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::D
   if (Status s = check_request(request); !s.ok()) return done(s.error());
   if (request.validate_only()) return done(v1::Dataset());
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
-    return done(create_known(request));
+    return done(create_known(request, {}));
   }
   // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
   // answer arrives on a thread that must not wait for the store.
   const auto create = [this, request,
-                       done = std::move(done)](Result<std::vector<std::string>> digests) {
-    if (!digests.ok()) return done(std::move(digests).error());
+                       done = std::move(done)](Result<std::vector<SourceContent>> contents) {
+    if (!contents.ok()) return done(std::move(contents).error());
     v1::CreateDatasetRequest known = request;
-    for (size_t i = 0; i < digests->size(); ++i) {
+    std::vector<std::string> stamps;
+    for (size_t i = 0; i < contents->size(); ++i) {
       v1::DatasetSource& source = *known.mutable_spec()->mutable_sources(static_cast<int>(i));
-      if (on_server(source)) source.set_sha256((*digests)[i]);
+      if (on_server(source)) source.set_sha256((*contents)[i].sha256);
+      stamps.push_back((*contents)[i].stamp);
     }
-    const auto create_it = [this, known = std::move(known), done] { done(create_known(known)); };
+    const auto create_it = [this, known = std::move(known), stamps = std::move(stamps), done] {
+      done(create_known(known, stamps));
+    };
     if (!service_.executor.post(create_it)) done(draining_error());
   };
-  service_.source_digest.run(request.spec(), create);
+  service_.errands.digest(request.spec(), create);
 }
 
-Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest& request) {
+Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest& request,
+                                                  const std::vector<std::string>& stamps) {
   const v1::DatasetSpec& spec = request.spec();
   v1::DatasetSpec content = spec;  // names and paths are not part of a dataset's identity
   for (v1::DatasetSource& source : *content.mutable_sources()) {
@@ -157,7 +162,7 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
   if (created.start_ingest) {
     spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
                  created.dataset.digest);
-    service_.ingest.enqueue(created.dataset);
+    service_.ingest.enqueue(created.dataset, stamps);
   }
   return to_proto(created.dataset);
 }

@@ -23,8 +23,9 @@ class DatasetHandlers {
   Status remove(const v1::DeleteDatasetRequest& request);
 
  private:
-  /// Of a request whose sources all have their digest.
-  Result<v1::Dataset> create_known(const v1::CreateDatasetRequest& request);
+  /// Of a request whose sources all have their digest. `stamps`: v1::IngestTask.stamps.
+  Result<v1::Dataset> create_known(const v1::CreateDatasetRequest& request,
+                                   const std::vector<std::string>& stamps);
 
   ServiceContext& service_;
   Uploads uploads_;

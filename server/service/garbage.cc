@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -18,13 +19,6 @@ namespace trainyard::server {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string age_text(int64_t us) {
-  const int64_t hours = us / 1'000'000 / 3600;
-  if (hours < 1) return "less than an hour ago";
-  if (hours < 48) return std::to_string(hours) + (hours == 1 ? " hour ago" : " hours ago");
-  return std::to_string(hours / 24) + " days ago";
-}
 
 /// When the newest file or folder at or below `path` was changed.
 int64_t changed_us(const fs::path& path) {
@@ -83,7 +77,87 @@ class Freed {
   std::map<std::pair<dev_t, ino_t>, File> files_;
 };
 
+Status check_range(const char* field, int64_t value, int64_t max) {
+  if (value >= 0 && value <= max) return {};
+  return field_error(
+      "FIELD_OUT_OF_RANGE", field,
+      std::to_string(value) + " is out of range, expected 0.." + std::to_string(max));
+}
+
+Status check_request(const v1::CollectGarbageRequest& request) {
+  if (Status s = check_range("older_than_seconds", request.older_than_seconds(),
+                             Garbage::kOlderThanSecondsMax);
+      !s.ok()) {
+    return s;
+  }
+  if (Status s = check_range("keep_events_seconds", request.keep_events_seconds(), kKeptSecondsMax);
+      !s.ok()) {
+    return s;
+  }
+  if (!request.has_keep_jobs()) return {};
+  const v1::KeptJobs& kept = request.keep_jobs();
+  if (!kept.has_newest() && !kept.has_younger_than_seconds()) {
+    return field_error("FIELD_REQUIRED", "keep_jobs",
+                       "says nothing, expected newest, younger_than_seconds or both");
+  }
+  if (Status s = check_range("keep_jobs.newest", kept.newest(), kKeptNewestMax); !s.ok()) {
+    return s;
+  }
+  return check_range("keep_jobs.younger_than_seconds", kept.younger_than_seconds(),
+                     kKeptSecondsMax);
+}
+
+/// Of the request, or else of the server's settings.
+std::optional<KeptJobs> kept_jobs(const v1::CollectGarbageRequest& request, const Config& config) {
+  if (!request.has_keep_jobs()) return kept_jobs_setting(config);
+  KeptJobs kept;
+  if (request.keep_jobs().has_newest()) kept.newest = request.keep_jobs().newest();
+  if (request.keep_jobs().has_younger_than_seconds()) {
+    kept.younger_than_seconds = request.keep_jobs().younger_than_seconds();
+  }
+  return kept;
+}
+
+std::optional<int64_t> kept_events(const v1::CollectGarbageRequest& request, const Config& config) {
+  if (!request.has_keep_events_seconds()) return config.keep_events_seconds;
+  return request.keep_events_seconds();
+}
+
 }  // namespace
+
+Status Garbage::find_jobs(const v1::CollectGarbageRequest& request,
+                          std::vector<Candidate>& found) const {
+  constexpr auto kCountMax = static_cast<int64_t>(kItemsMax) + 1;
+  const auto add = [&](Item::Kind kind, const EndedJob& job, std::string reason, fs::path path) {
+    Candidate& c = found.emplace_back();
+    c.item.set_kind(kind);
+    c.item.set_name(full_name(Collection::kJobs, job.id));
+    c.item.set_reason(std::move(reason));
+    c.path = std::move(path);
+    c.job = job;
+  };
+  std::set<std::string> going;
+  if (const std::optional<KeptJobs> kept = kept_jobs(request, service_.config)) {
+    ASSIGN_OR_RETURN(const std::vector<EndedJob> jobs,
+                     retention_.list_going(*kept, nullptr, kCountMax));
+    for (const EndedJob& job : jobs) {
+      going.insert(job.uid);
+      add(Item::JOB, job, retention_.reason_to_go(job), service_.paths.job(job.uid));
+    }
+  }
+  if (const std::optional<int64_t> kept = kept_events(request, service_.config)) {
+    ASSIGN_OR_RETURN(const std::vector<EndedJob> jobs,
+                     retention_.list_to_thin(*kept, nullptr, kCountMax));
+    for (const EndedJob& job : jobs) {
+      if (going.contains(job.uid)) continue;
+      const Result<bool> thins = retention_.has_to_thin(job);
+      if (!thins.ok() && thins.error().reason != "JOB_NOT_FOUND") return thins.error();
+      if (!thins.ok() || !*thins) continue;
+      add(Item::EVENTS, job, retention_.reason_to_thin(job), {});
+    }
+  }
+  return {};
+}
 
 Result<std::vector<Garbage::Candidate>> Garbage::find(
     const v1::CollectGarbageRequest& request) const {
@@ -96,6 +170,12 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
   {
     ASSIGN_OR_RETURN(const auto snapshot, StoreSnapshot::take(service_.paths.root()));
     named = snapshot->files();
+  }
+  std::vector<Candidate> by_rule;
+  if (Status s = find_jobs(request, by_rule); !s.ok()) return std::move(s).error();
+  std::set<std::string> going;
+  for (const Candidate& c : by_rule) {
+    if (c.item.kind() == Item::JOB) going.insert(c.job.uid);
   }
   std::vector<Candidate> found;
   const auto add = [&](Item::Kind kind, std::string name, std::string reason, fs::path path) {
@@ -112,7 +192,7 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
   std::set<std::string> with_model;
   for (const StateFiles::Model& m : named.models) with_model.insert(m.job_uid);
   for (const StateFiles::Job& j : named.jobs) {
-    if (!j.ended() || j.end_time_us > now_us - older_us) continue;
+    if (!j.ended() || j.end_time_us > now_us - older_us || going.contains(j.uid)) continue;
     const bool succeeded = j.state == JobState::kSucceeded;
     if (succeeded ? !with_model.contains(j.uid) : !request.unsuccessful_jobs()) continue;
     const fs::path path = service_.paths.checkpoints(j.uid);
@@ -122,7 +202,7 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
         std::string(name_of(j.state)) + " " + age_text(now_us - j.end_time_us) +
             (succeeded ? ", its model stays" : ", a retry starts over"),
         path);
-    found.back().job_uid = j.uid;
+    found.back().job.uid = j.uid;
   }
 
   ASSIGN_OR_RETURN(const std::vector<Upload> uploads, uploads_.list_unused());
@@ -145,6 +225,7 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
     if (!all_known || used.contains(path) || changed_us(path) > now_us - kFilesGraceUs) continue;
     add(Item::FILES, in_folder(path), "nothing refers to it", path);
   }
+  std::ranges::move(by_rule, std::back_inserter(found));
   return found;
 }
 
@@ -155,21 +236,40 @@ Status Garbage::remove(const Candidate& c) {
     return make_error(ErrorCode::kAborted, "UPLOAD_BUSY", "it is being used again");
   }
   // The row first: it never promises a checkpoint that is gone.
-  if (!c.job_uid.empty()) {
-    const Result<Job> job = service_.store.jobs().drop_checkpoints(c.job_uid);
+  if (!c.job.uid.empty()) {
+    const Result<Job> job = service_.store.jobs().drop_checkpoints(c.job.uid);
     if (!job.ok()) return job.error();
   }
   return service_.files.remove_all(c.path);
 }
 
+std::vector<Status> Garbage::remove_all(const std::vector<Candidate>& found) {
+  const auto stopped = [this] { return service_.draining.load(); };
+  std::vector<Status> removed;
+  while (removed.size() < found.size()) {
+    const size_t begin = removed.size();
+    const Item::Kind kind = found[begin].item.kind();
+    if (kind != Item::JOB && kind != Item::EVENTS) {
+      removed.push_back(remove(found[begin]));
+      continue;
+    }
+    std::vector<EndedJob> jobs;
+    for (size_t i = begin; i < found.size() && found[i].item.kind() == kind &&
+                           std::ssize(jobs) < Retention::kPieceJobs;
+         ++i) {
+      jobs.push_back(found[i].job);
+    }
+    std::vector<Status> piece =
+        kind == Item::JOB ? retention_.remove(jobs, stopped) : retention_.thin(jobs, stopped);
+    piece.resize(jobs.size(), stopped() ? Status(draining_error()) : Status());
+    std::ranges::move(piece, std::back_inserter(removed));
+  }
+  return removed;
+}
+
 Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequest& request) {
   if (service_.draining) return draining_error();
-  if (const int64_t seconds = request.older_than_seconds();
-      seconds < 0 || seconds > kOlderThanSecondsMax) {
-    return field_error("FIELD_OUT_OF_RANGE", "older_than_seconds",
-                       std::to_string(seconds) + " is out of range, expected 0.." +
-                           std::to_string(kOlderThanSecondsMax));
-  }
+  if (Status s = check_request(request); !s.ok()) return std::move(s).error();
   if (collecting_.exchange(true)) {
     return make_error(ErrorCode::kAborted, "GC_BUSY",
                       "another collection is under way; call again when it has ended");
@@ -194,11 +294,15 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
   if (response.more()) found->erase(found->begin() + kItemsMax, found->end());
   Freed freed;
   for (size_t i = 0; i < found->size(); ++i) freed.add(i, (*found)[i].path);
-  if (!request.dry_run()) uploads_.remove_all_unused();
+  std::vector<Status> removed(found->size());
+  if (!request.dry_run()) {
+    uploads_.remove_all_unused();
+    removed = remove_all(*found);
+  }
   for (size_t i = 0; i < found->size(); ++i) {
     Candidate& c = (*found)[i];
     if (!request.dry_run()) {
-      if (const Status s = remove(c); !s.ok()) {
+      if (const Status& s = removed[i]; !s.ok()) {
         spdlog::warn("event=garbage_stays {} {}", kv("name", c.item.name()),
                      kv("message", s.error().message));
         response.add_warnings(c.item.name() + ": " + service_.paths.hide(s.error().message));

@@ -1,10 +1,11 @@
 // server/service/garbage.h: SystemService.CollectGarbage: what of the state folder nothing needs.
 //
-// Three kinds. Checkpoints of jobs that have ended: an ended job never runs again, and who forks it
-// at this moment has links of its own or finds none. Uploads that no dataset and no model refers
-// to: server/service/uploads.h. Files that neither the store nor its copy of before an upgrade
-// names: the files are listed before the store is read, and what was changed within kFilesGraceUs
-// stays, because forks and workers put files in place before their row is there.
+// Finished jobs and their events by rule: server/service/retention.h. And three kinds of leftovers.
+// Checkpoints of jobs that have ended: an ended job never runs again, and who forks it at this
+// moment has links of its own or finds none. Uploads that no dataset and no model refers to:
+// server/service/uploads.h. Files that neither the store nor its copy of before an upgrade names:
+// the files are listed before the store is read, and what was changed within kFilesGraceUs stays,
+// because forks and workers put files in place before their row is there.
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "server/service/context.h"
+#include "server/service/retention.h"
 #include "server/service/uploads.h"
 #include "src/base/result.h"
 #include "trainyard/v1/system_service.pb.h"
@@ -28,8 +30,9 @@ class Garbage {
   static constexpr int64_t kFilesGraceUs = int64_t{3600} * 1'000'000;
   static constexpr size_t kItemsMax = 10'000;
 
-  Garbage(ServiceContext& service, Uploads& uploads) : service_(service), uploads_(uploads) {}
-  /// INVALID_ARGUMENT/FIELD_OUT_OF_RANGE; ABORTED/GC_BUSY.
+  Garbage(ServiceContext& service, Uploads& uploads)
+      : service_(service), uploads_(uploads), retention_(service) {}
+  /// INVALID_ARGUMENT/FIELD_OUT_OF_RANGE, FIELD_REQUIRED; ABORTED/GC_BUSY.
   Result<v1::CollectGarbageResponse> collect(const v1::CollectGarbageRequest& request);
 
  private:
@@ -37,14 +40,19 @@ class Garbage {
   struct Candidate {
     Item item;
     std::filesystem::path path;
-    std::string job_uid = {};  // of checkpoints
+    EndedJob job = {};  // of a job, its events or its checkpoints
   };
   /// What may go now.
   Result<std::vector<Candidate>> find(const v1::CollectGarbageRequest& request) const;
+  /// Those that the rules do not keep.
+  Status find_jobs(const v1::CollectGarbageRequest& request, std::vector<Candidate>& found) const;
   Status remove(const Candidate& candidate);
+  /// What happened to each.
+  std::vector<Status> remove_all(const std::vector<Candidate>& found);
 
   ServiceContext& service_;
   Uploads& uploads_;
+  Retention retention_;
   std::atomic<bool> collecting_ = false;
 };
 

@@ -101,7 +101,11 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   begins.origin.set_job(parent.name());
   begins.origin.set_job_uid(parent.uid);
   const std::filesystem::path from = service_.paths.checkpoints(parent.uid);
-  if (asked.from_start || (asked.retries && trainyard::list_checkpoints(from).empty())) {
+  if (asked.from_start) return begins;
+  if (asked.retries && trainyard::list_checkpoints(from).empty()) {
+    // Because it has none, and not because the job has just been removed.
+    const Result<Job> now = service_.store.jobs().find_uid(parent.uid);
+    if (!now.ok()) return now.error();
     return begins;
   }
   ASSIGN_OR_RETURN(const CheckpointFolder checkpoint, choose(parent, from, asked.step));

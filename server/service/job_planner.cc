@@ -425,14 +425,14 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   }
   // The answer comes on the thread that watches all workers, which must not compute.
   auto full = std::make_shared<FullPlan>(std::move(planned).value());
-  service_.measure.run(std::move(task), choice.uuid,
-                       [this, devices, done, full, stop](const Result<int64_t>& workspace) {
-                         const bool posted =
-                             service_.planning.post([this, devices, done, full, workspace, stop] {
-                               done(finish(*full, devices, workspace, stop));
-                             });
-                         if (!posted) done(service_.draining ? draining_error() : busy_error());
-                       });
+  service_.errands.measure(
+      std::move(task), choice.uuid,
+      [this, devices, done, full, stop](const Result<int64_t>& workspace) {
+        const bool posted = service_.planning.post([this, devices, done, full, workspace, stop] {
+          done(finish(*full, devices, workspace, stop));
+        });
+        if (!posted) done(service_.draining ? draining_error() : busy_error());
+      });
 }
 
 Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,

@@ -70,18 +70,20 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
   }
   weights.size_bytes = upload->size_bytes;
   const std::string sha256 = weights.sha256;
-  service_.inspect.run(sha256, [this, weights = std::move(weights), done = std::move(done)](
-                                   const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
-    if (!tensors.ok()) return done(tensors.error());
-    weights.tensors = *tensors;
-    weights.parameter_count = count_parameters(weights.tensors);
-    service_.store.models().create(std::move(weights), [done = std::move(done)](
-                                                           const Result<Model>& model) {
-      if (!model.ok()) return done(model.error());
-      spdlog::info("event=model_created {} digest={}", kv("model", model->name()), model->digest);
-      done(to_proto(*model));
-    });
-  });
+  service_.errands.inspect(
+      sha256, [this, weights = std::move(weights), done = std::move(done)](
+                  const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
+        if (!tensors.ok()) return done(tensors.error());
+        weights.tensors = *tensors;
+        weights.parameter_count = count_parameters(weights.tensors);
+        service_.store.models().create(std::move(weights),
+                                       [done = std::move(done)](const Result<Model>& model) {
+                                         if (!model.ok()) return done(model.error());
+                                         spdlog::info("event=model_created {} digest={}",
+                                                      kv("model", model->name()), model->digest);
+                                         done(to_proto(*model));
+                                       });
+      });
 }
 
 Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {

@@ -120,13 +120,15 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                      }));
     v1::WatchJobResponse first;
     *first.mutable_start()->mutable_job() = to_proto(service_.dispatcher.explained(job));
-    first.mutable_start()->set_oldest_seq(job.newest_seq == 0 ? 0 : 1);
+    const int64_t oldest = oldest_seq(job.newest_seq, job.events_thinned);
+    first.mutable_start()->set_oldest_seq(oldest);
     first.mutable_start()->set_newest_seq(job.newest_seq);
     const grpc::ByteBuffer bytes = to_bytes(first);
     const MutexLock lock(mu_);
     if (finished_) return {};
     watcher_ = std::move(watcher);
     newest_seq_ = request_.after();
+    oldest_seq_ = oldest;
     write(bytes);
     return {};
   }
@@ -139,6 +141,14 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       const MutexLock lock(mu_);
       if (finished_) return {};
       asked_ = false;
+      if (run->block) {
+        const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);
+        if (next > newest_seq_ + 1 && next > oldest_seq_) {  // which `start` promised not to happen
+          return make_error(ErrorCode::kUnavailable, "EVENTS_THINNED",
+                            "old events of the job have just been removed; call again for those "
+                            "that are left");
+        }
+      }
       run_ = std::move(*run);
       if (writing_) return {};  // a heartbeat; behind it OnWriteDone goes on
       if (!write_on()) return {};
@@ -220,6 +230,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
   int64_t newest_seq_ TRAINYARD_GUARDED_BY(mu_) =
       0;  // what was written; a heartbeat is never ahead of it
+  int64_t oldest_seq_ TRAINYARD_GUARDED_BY(mu_) = 0;  // as `start` has told it
   int64_t last_write_us_ TRAINYARD_GUARDED_BY(mu_) = 0;
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);  // valid until its write is done
 };

@@ -16,6 +16,17 @@
 
 namespace trainyard::server {
 
+/// How far the old events of a finished job were removed (JobStore::thin_events).
+enum class EventsThinned : uint8_t { kNo = 0, kBegun = 1, kDone = 2, kNothingToThin = 3 };
+constexpr bool some_are_gone(EventsThinned thinned) {
+  return thinned == EventsThinned::kBegun || thinned == EventsThinned::kDone;
+}
+
+/// From which event on none of a job's is missing; 0 if it has none yet.
+constexpr int64_t oldest_seq(int64_t newest_seq, EventsThinned thinned) {
+  return some_are_gone(thinned) || newest_seq == 0 ? newest_seq : 1;
+}
+
 struct Job {
   std::string tenant;
   std::string id;     // as in tenants/{tenant}/jobs/{id}; may be reused after a deletion
@@ -50,6 +61,7 @@ struct Job {
   int64_t run_time_us = 0;       // in RUNNING, in the attempts that have ended
   int64_t running_since_us = 0;  // only while it is RUNNING
   int32_t waits_for = 0;         // jobs that have to end before this one may start
+  EventsThinned events_thinned = EventsThinned::kNo;
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
   /// The first one; empty before the first attempt.
@@ -209,6 +221,41 @@ struct JobQuery {
 struct JobPage {
   std::vector<Job> jobs;  // newest first
   std::string next_page_token;
+};
+
+/// A finished job, as the rules see it that say what is kept.
+struct EndedJob {
+  std::string tenant;
+  std::string id;
+  std::string uid;
+  JobState state = JobState::kSucceeded;
+  int64_t order = 0;
+  int64_t end_time_us = 0;
+  int64_t newest_seq = 0;
+  int64_t checkpoint_step = 0;
+  bool has_model = false;  // it was trained, and not deleted since
+  EventsThinned events_thinned = EventsThinned::kNo;
+};
+/// Finished jobs in the order of their ends, the oldest first.
+struct EndedQuery {
+  int64_t ended_before_us = INT64_MAX;  // or at that time
+  int64_t skip_newest = 0;              // not the last ones that ended, so many of all
+  bool to_thin = false;                 // only those that thin_events() was not through with
+  int64_t after_time_us = -1;           // behind the job of this end ...
+  int64_t after_order = -1;             // ... and order
+  int64_t count_max = 100;
+};
+
+/// A piece of the events that a finished job loses.
+struct ThinEvents {
+  struct Range {
+    int64_t first = 0;
+    int64_t last = 0;
+  };
+  std::string uid;
+  std::vector<Range> gone;
+  std::optional<v1::Event> instead;  // of the event with its seq, which is replaced
+  EventsThinned then = EventsThinned::kBegun;
 };
 
 struct JobCounts {

@@ -290,8 +290,8 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   return job;
 }
 
-Result<Job> remove_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+Result<Job> remove_job(WriteContext& context, Result<Job> found) {
+  ASSIGN_OR_RETURN(Job job, std::move(found));
   if (!is_terminal(job.state)) {
     Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
                          "name: " + job.name() + " is " + std::string(name_of(job.state)) +
@@ -368,9 +368,19 @@ Result<std::optional<Job>> JobStore::find_request(const RequestId& request) cons
 }
 
 void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return remove_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
+  core_.change<Job>(
+      [tenant = std::move(tenant), id = std::move(id)](WriteContext& context) {
+        return remove_job(context, get_job(context.db, tenant, id));
+      },
+      std::move(done), Urgency::kEssential);
+}
+
+void JobStore::remove_ended(std::string uid, Done<Job> done) {
+  core_.change<Job>(
+      [uid = std::move(uid)](WriteContext& context) {
+        return remove_job(context, get_job_uid(context.db, uid));
+      },
+      std::move(done), Urgency::kEssential);
 }
 
 void JobStore::start_attempt(std::string uid, std::vector<std::string> devices,

@@ -17,7 +17,7 @@ namespace {
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
   "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted, " \
-  "pause_requested, origin, owner, run_time_us, running_since_us, waits_for"
+  "pause_requested, origin, owner, run_time_us, running_since_us, waits_for, events_thinned"
 // clang-format on
 
 // A blob that does not parse was not written by this program.
@@ -79,6 +79,7 @@ Job read_job(const Query& row) {
   job.run_time_us = row.integer(c++);
   job.running_since_us = row.integer(c++);
   job.waits_for = static_cast<int32_t>(row.integer(c++));
+  job.events_thinned = static_cast<EventsThinned>(row.integer(c++));
   return job;
 }
 

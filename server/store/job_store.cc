@@ -107,14 +107,14 @@ Result<Attempt> JobStore::find_attempt(const std::string& uid, int32_t number) c
   });
 }
 
-Result<EventRange> JobStore::visit_events(
-    const std::string& uid, int64_t after, int32_t count_max, int64_t bytes_max,
-    const std::function<void(std::string_view)>& visit) const {
+Result<EventRange> JobStore::visit_events(const std::string& uid, int64_t after, int32_t count_max,
+                                          int64_t bytes_max, const EventVisitor& visit) const {
   return core_.read<EventRange>([&](Connection& db) -> Result<EventRange> {
     EventRange range;
     int64_t number = 0;
+    int64_t thinned = 0;
     {
-      Query query(db, "SELECT number, newest_seq, state FROM jobs WHERE uid = ?");
+      Query query(db, "SELECT number, newest_seq, state, events_thinned FROM jobs WHERE uid = ?");
       query.bind(uid);
       if (!query.step())
         return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
@@ -122,8 +122,9 @@ Result<EventRange> JobStore::visit_events(
       number = query.integer(0);
       range.newest_seq = query.integer(1);
       range.state = static_cast<JobState>(query.integer(2));
+      thinned = query.integer(3);
     }
-    range.oldest_seq = range.newest_seq == 0 ? 0 : 1;  // events are kept as long as their job
+    range.oldest_seq = oldest_seq(range.newest_seq, static_cast<EventsThinned>(thinned));
     if (after < 0)
       return field_error("SEQUENCE_INVALID", "after",
                          std::to_string(after) + " is out of range, expected 0 or more");
@@ -139,10 +140,14 @@ Result<EventRange> JobStore::visit_events(
     Query query(db,
                 "SELECT seq, payload FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
     query.bind(number).bind(after).bind(int64_t{count_max});
+    int64_t next = 0;
     for (int64_t bytes = 0; bytes < bytes_max && query.step();) {
+      const int64_t seq = query.integer(0);
+      if (next != 0 && seq != next) break;
+      next = seq + 1;
       const std::string event = read_event(db, number, query).SerializeAsString();
       bytes += std::ssize(event);
-      visit(event);
+      visit(seq, event);
     }
     return range;
   });

@@ -32,7 +32,7 @@ struct AttemptUse {
 
 /// What a job has of events, at the time of a read.
 struct EventRange {
-  int64_t oldest_seq = 0;
+  int64_t oldest_seq = 0;  // from here on none is missing
   int64_t newest_seq = 0;
   JobState state = JobState::kQueued;  // of the job
 };
@@ -92,6 +92,13 @@ class JobStore {
   void remove(std::string tenant, std::string id, Done<Job> done);
   Result<Job> remove(const std::string& tenant, const std::string& id);
 
+  /// As remove(), by the uid.
+  void remove_ended(std::string uid, Done<Job> done);
+  /// Removes events of a finished job. Some hundreds of rows at a time: the writer does nothing
+  /// else meanwhile. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
+  void thin_events(ThinEvents thin, Done<void> done);
+  Status thin_events(ThinEvents thin);
+
   /// QUEUED -> STARTING with the next attempt number. ABORTED/JOB_STATE_CONFLICT if it is no longer
   /// QUEUED, for example just cancelled. `reason` and `message` say why these devices were chosen;
   /// there must be at least one.
@@ -130,14 +137,16 @@ class JobStore {
   /// Calls `take` with every attempt that has not ended before `since_us`, in no order.
   Status read_uses(int64_t since_us, const std::function<void(const AttemptUse&)>& take) const;
   Result<JobCounts> count() const;
+  Result<std::vector<EndedJob>> list_ended(const EndedQuery& query) const;
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
-  /// Calls `visit` with the bytes of the wire of each event with seq > after, in order, until they
-  /// are `count_max` events or their bytes `bytes_max` or more. With 0 it only looks. `visit` must
-  /// be short: it holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
+  /// Calls `visit` with the seq and the bytes of the wire of each event with seq > after, in order,
+  /// until they are `count_max` events or their bytes `bytes_max` or more, or the next one is
+  /// behind a gap (one before the first does not count). With 0 it only looks. `visit` must be
+  /// short: it holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
+  using EventVisitor = std::function<void(int64_t seq, std::string_view bytes)>;
   Result<EventRange> visit_events(const std::string& uid, int64_t after, int32_t count_max,
-                                  int64_t bytes_max,
-                                  const std::function<void(std::string_view)>& visit) const;
+                                  int64_t bytes_max, const EventVisitor& visit) const;
 
  private:
   StoreCore& core_;

@@ -56,4 +56,10 @@ Status RemovalStore::forget(const std::string& path) {
   return change_and_wait(core_, [path](Connection& db) { forget_removal(db, path); });
 }
 
+Status RemovalStore::forget_all(std::vector<std::string> paths) {
+  return change_and_wait(core_, [paths = std::move(paths)](Connection& db) {
+    for (const std::string& path : paths) forget_removal(db, path);
+  });
+}
+
 }  // namespace trainyard::server

@@ -31,6 +31,7 @@ class RemovalStore {
   Status note(const std::string& path);
   /// The files are gone.
   Status forget(const std::string& path);
+  Status forget_all(std::vector<std::string> paths);
 
  private:
   StoreCore& core_;

@@ -41,6 +41,7 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
 
   struct Item {
     Dataset dataset;
+    std::vector<std::string> stamps;  // of the server's own files among its sources
     bool small = false;
     int tries = 0;
   };
@@ -75,12 +76,13 @@ class IngestTask final : public TaskOwner {
  public:
   IngestTask(Store& store, Files& files, const StatePaths& paths,
              const std::vector<std::filesystem::path>& allowed_roots, Dataset dataset,
-             std::function<void(bool again)> gone)
+             std::vector<std::string> stamps, std::function<void(bool again)> gone)
       : store_(store),
         files_(files),
         paths_(paths),
         allowed_roots_(allowed_roots),
         dataset_(std::move(dataset)),
+        stamps_(std::move(stamps)),
         gone_(std::move(gone)) {}
 
   Status spawned(pid_t, int64_t) override { return {}; }
@@ -92,6 +94,7 @@ class IngestTask final : public TaskOwner {
     for (const v1::DatasetSource& source : dataset_.spec.sources()) {
       task.add_source_paths(paths_.upload(source.sha256()).string());
     }
+    task.mutable_stamps()->Assign(stamps_.begin(), stamps_.end());
     task.set_output_dir(folder().string());
     for (const std::filesystem::path& root : allowed_roots_) task.add_allowed_roots(root.string());
     return assignment;
@@ -158,6 +161,7 @@ class IngestTask final : public TaskOwner {
   const StatePaths& paths_;
   const std::vector<std::filesystem::path>& allowed_roots_;
   const Dataset dataset_;
+  const std::vector<std::string> stamps_;
   const std::function<void(bool again)> gone_;
   Mutex mu_;
   CondVar changed_;
@@ -204,7 +208,7 @@ bool IngestRunner::Impl::start_next() {
   fresh.kind = "ingest " + item.dataset.name();
   fresh.time_max_ms = kIngestTimeMaxMs;
   fresh.owner = std::make_shared<IngestTask>(
-      store, files, paths, allowed_roots, item.dataset,
+      store, files, paths, allowed_roots, item.dataset, item.stamps,
       [impl = shared_from_this(), item](bool again) { impl->task_ended(item, again); });
   const MutexLock lock(mu);  // also while it starts: it must not end before its id is known
   if (draining) {
@@ -250,10 +254,10 @@ IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, S
 
 IngestRunner::~IngestRunner() { drain(); }
 
-void IngestRunner::enqueue(const Dataset& dataset) {
+void IngestRunner::enqueue(const Dataset& dataset, std::vector<std::string> stamps) {
   {
     const MutexLock lock(impl_->mu);
-    impl_->waiting.push_back({dataset, impl_->is_small(dataset)});
+    impl_->waiting.push_back({dataset, std::move(stamps), impl_->is_small(dataset)});
   }
   impl_->start_all();
 }

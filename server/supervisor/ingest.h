@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/config/paths.h"
@@ -23,8 +24,8 @@ class IngestRunner {
   ~IngestRunner();
 
   /// Ingests the sources of an INGESTING dataset into the folder of its digest; the end is stored
-  /// for every dataset of that digest.
-  void enqueue(const Dataset& dataset);
+  /// for every dataset of that digest. `stamps`: v1::IngestTask.stamps.
+  void enqueue(const Dataset& dataset, std::vector<std::string> stamps = {});
   /// Restarts what an earlier daemon did not finish.
   Status recover();
   /// Starts nothing more and stops what runs, which restarts at the next start.

@@ -16,6 +16,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <sstream>
 
 #include "src/base/files.h"
 
@@ -66,6 +68,31 @@ bool has_tag(pid_t pid, const std::string& tag) {
     if ((at == 0 || text[at - 1] == 0) && (end == text.size() || text[end] == 0)) return true;
   }
   return false;
+}
+
+/// Kills the process if it has `tag`, and waits briefly for its end. False if it has not.
+bool kill_if_tagged(pid_t pid, const std::string& tag) {
+  constexpr int kWaitMs = 50;             // the group, which is most of it, is gone at once
+  const UniqueFd pidfd(open_pidfd(pid));  // before the check: it identifies the checked process
+  if (!pidfd || !has_tag(pid, tag)) return false;
+  (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+  pollfd entry{pidfd.get(), POLLIN, 0};
+  (void)::poll(&entry, 1, kWaitMs);
+  return true;
+}
+
+/// Of all of its threads, each of which has a list of its own. `process`: a folder of /proc.
+std::vector<pid_t> children_of(const std::string& process) {
+  constexpr int64_t kListBytesMax = 1 << 20;
+  std::vector<pid_t> children;
+  std::error_code ec;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + process + "/task", ec)) {
+    const Result<std::string> list = read_file(thread.path() / "children", kListBytesMax);
+    if (!list.ok()) continue;  // it has ended
+    std::istringstream pids(*list);
+    for (pid_t pid = 0; pids >> pid;) children.push_back(pid);
+  }
+  return children;
 }
 
 constexpr int kOutputReader = 3;  // in a process that outlives the daemon
@@ -227,18 +254,29 @@ int64_t resident_bytes(pid_t pid, int64_t start_time) {
   return (resident - shared) * ::sysconf(_SC_PAGESIZE);
 }
 
-void end_tagged(const std::string& tag) {
-  constexpr int kWaitMs = 50;  // the group, which is most of it, is gone at once
+bool end_tagged_children(const std::string& tag, const std::vector<pid_t>& running) {
+  if (::access("/proc/thread-self/children", R_OK) != 0) return false;  // no CONFIG_PROC_CHILDREN
+  std::set<pid_t> seen(running.begin(), running.end());
+  for (bool killed = true; killed;) {  // what one has started becomes our child by its end
+    killed = false;
+    std::vector<pid_t> look = children_of("self");
+    for (size_t i = 0; i < look.size(); ++i) {
+      const pid_t pid = look[i];
+      if (!seen.insert(pid).second || !has_tag(pid, tag)) continue;
+      const std::vector<pid_t> started = children_of(std::to_string(pid));
+      look.insert(look.end(), started.begin(), started.end());
+      killed = kill_if_tagged(pid, tag) || killed;
+    }
+  }
+  return true;
+}
+
+void end_tagged_anywhere(const std::string& tag) {
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ec)) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const pid_t pid = static_cast<pid_t>(std::atoi(name.c_str()));
-    const UniqueFd pidfd(open_pidfd(pid));  // before the check: it identifies the checked process
-    if (!pidfd || !has_tag(pid, tag)) continue;
-    (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-    pollfd poll_entry{pidfd.get(), POLLIN, 0};
-    (void)::poll(&poll_entry, 1, kWaitMs);
+    (void)kill_if_tagged(static_cast<pid_t>(std::atoi(name.c_str())), tag);
   }
 }
 

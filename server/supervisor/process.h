@@ -67,12 +67,20 @@ int64_t process_start_time(pid_t pid);
 /// Memory of a process that began then, as far as it is in RAM and its own; 0: it is gone.
 int64_t resident_bytes(pid_t pid, int64_t start_time);
 
-/// Kills all our processes whose environment has `tag` (NAME=value), however they have detached
-/// themselves, and waits briefly for their end.
-void end_tagged(const std::string& tag);
+/// Kills what a child of ours has left behind, however it has detached itself: those of our other
+/// children whose environment has `tag` (NAME=value), and what becomes our child by their end.
+/// Waits briefly for their end. Only finds it if we are a subreaper (PR_SET_CHILD_SUBREAPER).
+/// Costs a look at each of our threads and children, however many processes the machine has. False
+/// if the kernel does not tell our children.
+bool end_tagged_children(const std::string& tag, const std::vector<pid_t>& running);
 
-/// Reaps ended children that are not in `running`: those killed by end_tagged() and those that a
-/// worker has left behind. Stops at one of `running`, whose end is handled elsewhere.
+/// Kills all our user's processes whose environment has `tag`. For what a process has left behind
+/// that is no child of ours, or while we are no subreaper: its parent may be anyone, so this reads
+/// the environment of every process of the machine.
+void end_tagged_anywhere(const std::string& tag);
+
+/// Reaps ended children that are not in `running`: those killed above and those that a worker has
+/// left behind. Stops at one of `running`, whose end is handled elsewhere.
 void reap_orphans(const std::vector<pid_t>& running);
 
 /// The part of the daemon's environment that a worker gets: the system's paths, the locale, and the

@@ -268,7 +268,7 @@ void Supervisor::Impl::adopt(Task& task) {
   if (!task.process) {
     spdlog::info("event=worker_gone task={} {} pid={}", task.id, kv("kind", task.kind),
                  task.adopted_pid);
-    end_tagged(tag_of(task.id));
+    end_tagged_anywhere(tag_of(task.id));
     TaskEnd end;
     end.exit.unknown = true;
     end.lost_from_sight = true;
@@ -344,7 +344,9 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   // What it has started and left behind in its group, or elsewhere. The number of a group that is
   // not our child's may be another's by now.
   if (!exit->unknown) task.process->signal_group(SIGKILL);
-  end_tagged(tag_of(task.id));
+  const std::string tag = tag_of(task.id);
+  const bool comes_to_us = options.adopt_orphans && !exit->unknown;
+  if (!comes_to_us || !end_tagged_children(tag, running)) end_tagged_anywhere(tag);
   if (task.output_open) (void)task.output->drain(task.process->output());
   TaskEnd end;
   end.exit = *exit;

@@ -7,6 +7,7 @@
 #include "server/config/log.h"
 #include "server/protocol/report_spool.h"
 #include "server/scheduler/retry.h"
+#include "server/supervisor/job_files.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "src/runtime/cuda_error.h"
@@ -403,6 +404,8 @@ void TrainTask::ended(const TaskEnd& end) {
     // The store does not accept writes. The job is put back when the daemon restarts.
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
+  } else if (job.ok() && is_terminal(job->state)) {
+    tidy_ended_job(options_.paths, job_.uid, job->state == JobState::kSucceeded);
   } else {
     std::error_code ec;
     std::filesystem::remove(options_.paths.spool(job_.uid, job_.attempt), ec);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,9 +16,8 @@
 #include "server/inventory/checked_inventory.h"
 #include "server/worker/outcome.h"
 #include "server/worker/serve.h"
+#include "server/worker/server_source.h"
 #include "server/worker/wire_reporter.h"
-#include "src/base/allowed_path.h"
-#include "src/base/text.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
 #include "src/runtime/nvml.h"
@@ -85,55 +85,6 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   return outcome;
 }
 
-/// One of the server's own files or folders, as of when it was opened.
-class ServerSource {
- public:
-  static Result<ServerSource> open(const v1::DatasetSource& source, int index,
-                                   const std::vector<std::filesystem::path>& roots) {
-    ServerSource out;
-    out.name_ = source.server_path();
-    out.field_ = "spec.sources[" + std::to_string(index) + "].server_path";
-    ASSIGN_OR_RETURN(out.opened_, open_allowed_path(out.name_, roots, out.field_));
-    ASSIGN_OR_RETURN(out.stamp_, stamp_of(out.opened_, out.field_));
-    return out;
-  }
-  std::filesystem::path path() const { return opened_.path(); }
-  Result<std::string> digest() const {
-    Result<std::string> sha256 = content_digest(opened_);
-    if (!sha256.ok()) return with_name(sha256.error());
-    return sha256;
-  }
-  /// SOURCE_CHANGED if it is no longer what it was.
-  Status check_unchanged() const {
-    ASSIGN_OR_RETURN(const std::string now, stamp_of(opened_, field_));
-    return now == stamp_ ? Status() : changed("changed while it was read; try again");
-  }
-  Error changed(const std::string& how) const {
-    Error e = field_error("SOURCE_CHANGED", field_, quoted_value(name_) + " " + how);
-    e.code = ErrorCode::kFailedPrecondition;
-    return e;
-  }
-  /// Files were read through their descriptors, whose paths mean nothing to users.
-  Error with_name(Error error) const {
-    const std::string shown = path().string();
-    const auto rename = [&](std::string& text) {
-      for (size_t at = 0; (at = text.find(shown, at)) != std::string::npos; at += name_.size()) {
-        text.replace(at, shown.size(), name_);
-      }
-    };
-    rename(error.message);
-    for (FieldViolation& violation : error.violations) {
-      rename(violation.field);
-      rename(violation.description);
-    }
-    return error;
-  }
-
- private:
-  std::string name_, field_, stamp_;
-  AllowedPath opened_;
-};
-
 Result<v1::Outcome> run_digest(const v1::DigestTask& task) {
   const std::vector<std::filesystem::path> roots(task.allowed_roots().begin(),
                                                  task.allowed_roots().end());
@@ -141,8 +92,10 @@ Result<v1::Outcome> run_digest(const v1::DigestTask& task) {
   for (int i = 0; i < task.spec().sources_size(); ++i) {
     const v1::DatasetSource& source = task.spec().sources(i);
     std::string& digest = *outcome.add_digests();
+    std::string& stamp = *outcome.add_stamps();
     if (source.server_path().empty()) continue;
     ASSIGN_OR_RETURN(const ServerSource opened, ServerSource::open(source, i, roots));
+    stamp = opened.trusted_stamp(std::time(nullptr));
     ASSIGN_OR_RETURN(digest, opened.digest());
     if (Status s = opened.check_unchanged(); !s.ok()) return std::move(s).error();
   }
@@ -158,9 +111,9 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
     const v1::DatasetSource& source = task.spec().sources(i);
     if (source.server_path().empty()) continue;
     ASSIGN_OR_RETURN(ServerSource of_server, ServerSource::open(source, i, roots));
-    ASSIGN_OR_RETURN(const std::string sha256, of_server.digest());
-    if (sha256 != source.sha256()) {
-      return of_server.changed("has changed since the dataset was created; create it again");
+    const std::string stamp = i < task.stamps_size() ? task.stamps(i) : "";
+    if (Status s = of_server.check_content(source.sha256(), stamp); !s.ok()) {
+      return std::move(s).error();
     }
     paths[static_cast<size_t>(i)] = of_server.path();
     opened.push_back(std::move(of_server));

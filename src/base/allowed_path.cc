@@ -121,10 +121,18 @@ Result<AllowedPath> open_allowed_path(const std::string& path, std::span<const f
   return found;
 }
 
-Result<std::string> stamp_of(const AllowedPath& allowed, const std::string& field) {
+Result<SourceStamp> stamp_of(const AllowedPath& allowed, const std::string& field) {
   struct stat st {};
   if (::fstat(allowed.opened.get(), &st) != 0) return not_opened(errno, "", field);
-  if (!allowed.folder) return sha256_hex(stamp_line("", st));
+  SourceStamp stamp;
+  const auto note_times = [&stamp](const struct stat& of) {
+    stamp.changed_s = std::max<int64_t>({stamp.changed_s, of.st_mtim.tv_sec, of.st_ctim.tv_sec});
+  };
+  note_times(st);
+  if (!allowed.folder) {
+    stamp.digest = sha256_hex(stamp_line("", st));
+    return stamp;
+  }
   std::vector<std::string> lines;
   std::error_code failed;
   fs::recursive_directory_iterator entry(allowed.path(), failed);
@@ -141,13 +149,15 @@ Result<std::string> stamp_of(const AllowedPath& allowed, const std::string& fiel
       return refuse(ErrorCode::kInvalidArgument, "DATASET_INVALID", field,
                     "too many files, or too deep");
     }
+    note_times(st);
     lines.push_back(stamp_line(name, st));
   }
   if (failed) return not_opened(failed.value(), "", field);
   std::ranges::sort(lines);
   Sha256 digest;
   for (const std::string& line : lines) digest.update(line);
-  return digest.finish();
+  stamp.digest = digest.finish();
+  return stamp;
 }
 
 Result<std::string> content_digest(const AllowedPath& allowed) {

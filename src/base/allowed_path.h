@@ -6,6 +6,7 @@
 // read through its descriptor. Whether something outside exists is not told.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -30,9 +31,13 @@ Result<AllowedPath> open_allowed_path(const std::string& path,
                                       std::span<const std::filesystem::path> roots,
                                       const std::string& field);
 
-/// Detects whether the file, or a file of the folder, has changed, without reading its content: a
-/// digest of names, inodes, sizes and times. DATASET_INVALID for a folder with a link below it.
-Result<std::string> stamp_of(const AllowedPath& path, const std::string& field);
+/// Tells whether the file, or a file of the folder, has changed, without reading its content.
+struct SourceStamp {
+  std::string digest;     // of names, inodes, sizes and times
+  int64_t changed_s = 0;  // the newest of the times, in seconds since 1970
+};
+/// DATASET_INVALID for a folder with a link below it.
+Result<SourceStamp> stamp_of(const AllowedPath& path, const std::string& field);
 
 /// SHA-256 of a file, or of a folder as the tar that a client would send of it.
 Result<std::string> content_digest(const AllowedPath& path);

@@ -43,7 +43,7 @@ class AllowedPaths : public ::testing::Test {
   std::string stamp(const std::string& path) const {
     const auto opened = open(in_root(path));
     EXPECT_TRUE(opened.ok());
-    return stamp_of(*opened, "server_path").value();
+    return stamp_of(*opened, "server_path").value().digest;
   }
 
   fs::path top_;

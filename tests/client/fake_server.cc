@@ -138,7 +138,7 @@ class Jobs final : public v1::JobService::CallbackService {
     const grpc::Status found = find(request->name(), out[0].mutable_start()->mutable_job());
     if (!found.ok()) return new StreamOut<v1::WatchJobResponse>({}, found, false);
     const std::vector<v1::Event>& events = s_.events[request->name()];
-    out[0].mutable_start()->set_oldest_seq(events.empty() ? 0 : 1);
+    out[0].mutable_start()->set_oldest_seq(events.empty() ? 0 : s_.watch_oldest_seq);
     out[0].mutable_start()->set_newest_seq(static_cast<int64_t>(events.size()));
     bool ended = false;
     int64_t sent = 0;

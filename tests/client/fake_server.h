@@ -32,8 +32,9 @@ struct FakeState {
   int watch_batch = 3;            // events a message, if asked; 0: as a server that has no batches
   bool watch_ends_early = false;  // the stream ends with OK before the job
   int64_t watch_skip_seq = 0;     // an event that is left out, against the contract
-  int64_t upload_cut_bytes = 0;   // > 0: each stream breaks after so many bytes of it
-  int upload_damage_chunks = 0;   // so many chunks are answered with CHUNK_CHECKSUM
+  int64_t watch_oldest_seq = 1;
+  int64_t upload_cut_bytes = 0;  // > 0: each stream breaks after so many bytes of it
+  int upload_damage_chunks = 0;  // so many chunks are answered with CHUNK_CHECKSUM
   Error upload_error;
   Error dataset_error;           // of a CreateDataset that only validates
   int dataset_polls = 0;         // GetDataset answers INGESTING so often

@@ -97,6 +97,17 @@ TEST_F(Follow, ANumberThatIsMissingIsAnError) {
   EXPECT_EQ(seen_, numbers(1, 3));
 }
 
+TEST_F(Follow, EventsThatTheServerSaysAreMissingAreNoGap) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 9);
+  server_.state().watch_skip_seq = 4;
+  server_.state().watch_oldest_seq = 5;
+  ASSERT_TRUE(follow().ok());
+  EXPECT_EQ(seen_, (std::vector<int64_t>{1, 2, 3, 5, 6, 7, 8, 9}));
+  seen_.clear();
+  server_.state().watch_oldest_seq = 4;  // from there on none may be missing
+  EXPECT_EQ(follow().error().reason, "EVENT_GAP");
+}
+
 TEST_F(Follow, AStopEndsAQuietStream) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 2);
   std::stop_source stop;

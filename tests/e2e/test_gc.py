@@ -2,6 +2,7 @@
 
 import os
 import pty
+import sqlite3
 import subprocess
 import time
 import unittest
@@ -82,6 +83,77 @@ class Gc(DaemonTest):
         self.assertEqual(int(gone["models/left"]["freed_bytes"]), 1000)
         self.assertFalse(old.exists())
         self.assertTrue((self.daemon.state / "jobs/0123456789abcdef/file").exists(), "it may be a fork's")
+
+    def age(self, name, seconds):
+        """As if the job had ended so much earlier; restarts the daemon."""
+        self.daemon.stop()
+        with sqlite3.connect(self.daemon.state / "trainyard.db") as store:
+            store.execute("UPDATE jobs SET end_time_us = end_time_us - ? WHERE id = ?", (seconds * 1_000_000, name))
+        store.close()
+        self.daemon.start()
+
+    def test_thinned_events_are_told_wherever_events_are_shown(self):
+        name = self.run_job("thinned")
+        before = self.daemon.events(name)
+        values = self.daemon.job(name)["progress"]["metrics"]
+        self.assertNotIn("note:", self.daemon.cli("logs", name).stderr)
+        [item] = [i for i in self.daemon.json("server", "gc", "--keep-events", "0", "--dry-run")["items"]
+                  if i["kind"] == "EVENTS" and i["name"].endswith("/" + name)]
+        self.assertIn("checkpoints and the newest value of each metric stay", item["reason"])
+        self.assertEqual(self.daemon.events(name), before)
+        self.daemon.cli("server", "gc", "--keep-events", "0", "--yes")
+        after = self.daemon.events(name)
+        self.assertEqual([e for e in after if "metrics" not in e],
+                         [e for e in before if "state" in e or "checkpoint" in e])
+        [metrics] = [e["metrics"]["series"] for e in after if "metrics" in e]
+        self.assertTrue(metrics)
+        for series in metrics:
+            self.assertEqual(series["values"], [values[series["key"]]])
+        for command in (["logs", name], ["watch", name], ["explain", name], ["plot", name]):
+            shown = self.daemon.cli(*command)
+            self.assertIn("note: of the events of thinned, old ones were removed", shown.stderr, command)
+        self.assertIn("old ones were removed by the server's rule keep_events", self.daemon.cli("get", name).stdout)
+        self.assertTrue(self.daemon.job(name)["events_thinned"])
+        self.daemon.kill()
+        self.daemon.start()
+        self.assertEqual(self.daemon.events(name), after, "after a kill too")
+        fork = self.daemon.cli("fork", name, "--name", "of-thinned", "--set", "recipe.epochs=4").stdout.split()[0]
+        self.daemon.cli("wait", fork)
+
+    def test_jobs_go_by_rule_and_a_fork_of_one_goes_on(self):
+        parent = self.run_job("ruled")
+        fork = self.daemon.cli("fork", parent, "--name", "ruled-fork", "--set", "recipe.epochs=2000").stdout.split()[0]
+        wait_until(lambda: self.daemon.job(fork)["state"] == "RUNNING", "the fork runs")
+        uid = self.daemon.job(parent)["uid"]
+        table = self.daemon.cli("server", "gc", "--keep-jobs", "0", "--dry-run").stdout
+        self.assertRegex(table, r"job +ruled .*its model stays; it cannot be forked afterwards from step \d+")
+        self.assertNotIn("ruled-fork", table)
+        self.assertEqual(self.daemon.job(parent)["uid"], uid)
+        self.age(parent, 7200)
+        self.assertEqual(self.daemon.job(parent)["uid"], uid, "by default nothing goes by itself")
+        self.daemon.arguments += ["--keep-jobs", "1h"]
+        try:
+            self.daemon.stop()
+            self.daemon.start()
+            wait_until(lambda: self.daemon.cli("get", parent, check=False).returncode != 0, "the rule is applied")
+        finally:
+            del self.daemon.arguments[-2:]
+        self.assert_refused(self.daemon.cli("logs", parent, check=False), 4, "there is no job")
+        self.assertRegex(self.daemon.log(), rf'event=job_removed job=\S*ruled uid={uid} reason="SUCCEEDED 2 hours ago, its '
+                                            r'model stays; it cannot be forked afterwards from step \d+"')
+        self.assertFalse((self.daemon.state / "jobs" / uid).exists())
+        self.daemon.json("model", "get", parent)
+        self.assertEqual(self.daemon.job(fork)["origin"]["job_uid"], uid)
+        wait_until(lambda: self.daemon.job(fork)["state"] == "RUNNING", "the fork goes on from its own checkpoint")
+        self.daemon.cli("cancel", fork)
+        self.daemon.cli("wait", fork, check=False)
+
+    def test_a_bad_rule_is_refused(self):
+        self.assert_refused(self.daemon.cli("server", "gc", "--keep-jobs", "many", check=False), 2, "--keep-jobs",
+                            "is not a duration")
+        self.assert_refused(self.daemon.cli("server", "gc", "--keep-jobs", "5,6", check=False), 2, "says it twice")
+        self.assert_refused(self.daemon.cli("server", "gc", "--keep-events", "9999d", "--yes", check=False), 2,
+                            "keep_events_seconds")
 
     def asked(self, answer):
         """`server gc --older-than 0` with a person at the terminal."""

@@ -136,7 +136,7 @@ class Work:
 
     def run(self):
         for step in (self.submit, self.submit_other, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork, self.cancel_other,
-                     self.look, self.delete):
+                     self.look, self.thin, self.delete):
             restarts = self.daemon.restarts
             try:
                 step()
@@ -200,8 +200,23 @@ class Work:
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
         self.end = {"jobs": jobs, "workers": []}
 
+    def thin(self):
+        """The events of finished jobs, of which the story stays: it is what it was, whenever the daemon is killed."""
+        def states(events):
+            return [event for event in events if "state" in event]
+
+        story = {name: states(self.end["jobs"][name]["events"]) for name in ("kept", "other", "forked")}
+        self.daemon.cli("server", "gc", "--keep-events", "0", "--yes")
+        for name in story:
+            left = states(events_of(self.daemon.events(name)))
+            assert left == story[name], f"I4: {name} has {left}, not {story[name]}"
+            job = self.daemon.job(name)
+            assert job.get("events_thinned"), f"{name} does not say that events are missing"
+
     def delete(self):
         datasets = json.loads(self.daemon.cli("dataset", "list", "-o", "json").stdout)["datasets"]
+        self.daemon.cli("server", "gc", "--keep-jobs", "2", "--yes")  # the others by rule, in pieces
+        self.daemon.cli("server", "gc", "--keep-jobs", "1", "--yes")
         for what, name in (("", "other"), ("", "kept"), ("", "forked"), ("model", "kept"), ("model", "forked"),
                            *(("dataset", dataset["name"].split("/")[-1].split("@")[0]) for dataset in datasets)):
             done = self.daemon.cli(*what.split(), "delete", name, "--yes", check=False)

@@ -20,6 +20,33 @@ std::string refusal_of(std::string_view text) {
   return s.ok() ? "" : s.error().message;
 }
 
+TEST(ServiceConfig, RulesOfWhatIsKeptAreNumbersTimesOrBoth) {
+  Config config;
+  EXPECT_NE(describe_config(config).find("keep_jobs: all\nkeep_events: all\n"), std::string::npos);
+  const auto shown = [&](const std::string& text) {
+    const Status s = apply_config_text(text, "f", config);
+    if (!s.ok()) return s.error().message;
+    const std::string all = describe_config(config);
+    return all.substr(all.find("keep_jobs"));
+  };
+  EXPECT_EQ(shown("keep_jobs: 1000"), "keep_jobs: 1000\nkeep_events: all\n");
+  EXPECT_EQ(*config.keep_jobs->newest, 1000);
+  EXPECT_FALSE(config.keep_jobs->younger_than_seconds);
+  EXPECT_EQ(shown("keep_jobs: 90d"), "keep_jobs: 90d\nkeep_events: all\n");
+  EXPECT_FALSE(config.keep_jobs->newest);
+  EXPECT_EQ(shown("keep_jobs: 36h,50\nkeep_events: 48h"), "keep_jobs: 50,36h\nkeep_events: 2d\n");
+  EXPECT_EQ(*config.keep_jobs->younger_than_seconds, 36 * 3600);
+  EXPECT_EQ(shown("keep_jobs: all\nkeep_events: all"), "keep_jobs: all\nkeep_events: all\n");
+  for (const char* bad :
+       {"keep_jobs: ''", "keep_jobs: some", "keep_jobs: -1", "keep_jobs: 30m", "keep_jobs: 5,6",
+        "keep_jobs: 90d,80d", "keep_jobs: 5,", "keep_jobs: 9999d"}) {
+    EXPECT_NE(shown(bad).find("expected all, a number of jobs"), std::string::npos) << bad;
+  }
+  for (const char* bad : {"keep_events: 100", "keep_events: 1s", "keep_events: 1h,2h"}) {
+    EXPECT_NE(shown(bad).find("expected all, or a time from 1h"), std::string::npos) << bad;
+  }
+}
+
 TEST(ServiceConfig, FileThenFlagsFlagsWin) {
   Config config;
   ASSERT_TRUE(

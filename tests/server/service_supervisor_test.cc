@@ -2,6 +2,7 @@
 // shell script that hands its nonce to the test, and the test speaks for it.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -405,6 +406,56 @@ TEST_F(ServiceSupervisor, F13WhatAWorkerLeavesBehindGoesWithIt) {
   const Result<std::string> stat =
       read_file("/proc/" + std::to_string(std::stoi(*left)) + "/stat", 4096);
   EXPECT_TRUE(!stat.ok() || stat->find(") Z") != std::string::npos) << *stat;
+}
+
+/// Runs `command` in a shell of its own, with `tag` in its environment; its stdin is open until the
+/// test ends.
+class Shell {
+ public:
+  Shell(const std::string& tag, const std::string& command)
+      : input_(::popen(("env " + tag + " sh -c '" + command + "'").c_str(), "w")) {}
+  ~Shell() { ::pclose(input_); }
+  Shell(const Shell&) = delete;
+
+ private:
+  std::FILE* input_;
+};
+
+TEST_F(ServiceSupervisor, F13ASubreaperFindsWhatIsLeftBehindAmongItsOwnChildren) {
+  options_.adopt_orphans = true;
+  // Detached twice, and one has started another: by the end of the first one the second is ours.
+  const std::string root = root_.string();
+  start_supervisor("setsid sh -c 'echo $$ > " + root + "/one; setsid sh -c \"echo \\$\\$ > " +
+                   root + "/two.tmp; mv " + root + "/two.tmp " + root +
+                   "/two; exec sleep 1000\" & exec sleep 1000' &\nwhile [ ! -e " + root +
+                   "/two ]; do sleep 0.01; done\nexit 0");
+  struct stat folder {};
+  ASSERT_EQ(::stat(root_.c_str(), &folder), 0);
+  const std::string tag =
+      "TRAINYARD_TASK=mine@" + std::to_string(folder.st_dev) + ":" + std::to_string(folder.st_ino);
+  // A process of the machine that only a look at every process would find: no child of ours.
+  const Shell elsewhere("A=b",
+                        "env " + tag + " sh -c \"echo \\$\\$ > " + root + "/far; exec cat\"; true");
+  while (!std::filesystem::exists(root_ / "far")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  auto owner = std::make_shared<Owner>();
+  Supervisor::NewTask task;
+  task.id = "mine";
+  task.owner = owner;
+  supervisor_->start(std::move(task));
+  EXPECT_EQ(owner->wait().exit.number, 0);
+  const auto state_of = [&](const char* name) -> std::string {
+    const Result<std::string> pid = read_file(root_ / name, 100);
+    if (!pid.ok()) return "not started";
+    const Result<std::string> stat =
+        read_file("/proc/" + std::to_string(std::stoi(*pid)) + "/stat", 4096);
+    return !stat.ok() || stat->find(") Z") != std::string::npos ? "gone" : "runs";
+  };
+  EXPECT_EQ(state_of("one"), "gone");
+  EXPECT_EQ(state_of("two"), "gone");
+  EXPECT_EQ(state_of("far"), "runs");
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST_F(ServiceSupervisor, ManyAtOnceEndEachOnce) {

@@ -109,11 +109,12 @@ struct EventBatch : EventRange {
 inline Result<EventBatch> read_events(const JobStore& jobs, const std::string& uid, int64_t after,
                                       int32_t count_max) {
   EventBatch batch;
-  ASSIGN_OR_RETURN(static_cast<EventRange&>(batch),
-                   jobs.visit_events(uid, after, count_max, 1 << 20, [&](std::string_view bytes) {
-                     v1::Event& event = batch.events.emplace_back();
-                     EXPECT_TRUE(event.ParseFromString(std::string(bytes)));
-                   }));
+  ASSIGN_OR_RETURN(
+      static_cast<EventRange&>(batch),
+      jobs.visit_events(uid, after, count_max, 1 << 20, [&](int64_t, std::string_view bytes) {
+        v1::Event& event = batch.events.emplace_back();
+        EXPECT_TRUE(event.ParseFromString(std::string(bytes)));
+      }));
   return batch;
 }
 

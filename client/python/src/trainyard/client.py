@@ -554,16 +554,20 @@ class Client:
             return write_backup(messages, file, progress)
 
     def collect_garbage(self, *, dry_run: bool, older_than_seconds: int = 7 * 24 * 3600,
-                        unsuccessful_jobs: bool = False) -> v1.CollectGarbageResponse:
+                        unsuccessful_jobs: bool = False, keep_jobs: v1.KeptJobs | None = None,
+                        keep_events_seconds: int | None = None) -> v1.CollectGarbageResponse:
         """Removes what nothing needs any more, or with `dry_run` only tells what that is, with bytes: checkpoints of jobs
         that SUCCEEDED so long ago and whose model exists, uploads that nothing uses, and files that nothing refers to.
 
-        unsuccessful_jobs  checkpoints of FAILED and CANCELLED jobs too: they start over when they are retried
+        unsuccessful_jobs    checkpoints of FAILED and CANCELLED jobs too: they start over when they are retried
+        keep_jobs            which finished jobs stay; the others go. Default: the server's keep_jobs
+        keep_events_seconds  of jobs that ended longer ago, log lines and past metrics go. Default: its keep_events
 
         ConflictError / GC_BUSY while another collection or a backup is under way.
         """
         request = v1.CollectGarbageRequest(dry_run=dry_run, older_than_seconds=older_than_seconds,
-                                           unsuccessful_jobs=unsuccessful_jobs)
+                                           unsuccessful_jobs=unsuccessful_jobs, keep_jobs=keep_jobs,
+                                           keep_events_seconds=keep_events_seconds)
         return self._channel.call(rpc.COLLECT_GARBAGE, request, rpc.GARBAGE_TIMEOUT_S)
 
     def health(self) -> bool:

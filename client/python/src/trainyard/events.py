@@ -31,7 +31,7 @@ def is_final(state: JobState) -> bool:
 
 @dataclass(frozen=True)
 class _Event:
-    seq: int  # from 1, per job, without gaps
+    seq: int  # from 1, per job, without gaps unless old events were removed (Job.events_thinned)
     time: datetime  # UTC; never decreases within a job
     attempt: int
 
@@ -127,6 +127,7 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     seen, last = after, None
+    oldest = 0  # from here on the server promises all events
     answered_at: float | None = None
     pause = _PAUSE_S
     batches = True
@@ -140,6 +141,7 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                     answered_at = time.monotonic()
                     kind = message.WhichOneof("kind")
                     if kind == "start":
+                        oldest = message.start.oldest_seq
                         if only_past and last is None:
                             last = message.start.newest_seq
                         if is_final(message.start.job.state):
@@ -148,7 +150,7 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                             return
                     for one in [message.event] if kind == "event" else message.events:
                         event = typed(one)
-                        if event.seq != seen + 1:
+                        if event.seq != seen + 1 and not seen < event.seq <= oldest:  # thinned: Job.events_thinned
                             raise InternalError(f"event {event.seq} came after event {seen}", reason="EVENT_GAP",
                                                 code="DATA_LOSS")
                         seen = event.seq

@@ -1,0 +1,147 @@
+#include "server/service/housekeeping.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "server/config/log.h"
+#include "server/supervisor/job_files.h"
+#include "src/base/wait_for_stop.h"
+
+namespace trainyard::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFoldersPerPiece = 256;
+constexpr int64_t kRestUsMax = 200'000;
+constexpr std::chrono::milliseconds kBackupPause{500};
+
+/// Keeps the newest output of workers that ended badly or talked much.
+void prune_logs(const fs::path& folder) {
+  constexpr size_t kLogFilesMax = 200;
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::error_code ec;
+  for (const auto& entry : fs::directory_iterator(folder, ec)) {
+    std::error_code gone;
+    files.emplace_back(entry.last_write_time(gone), entry.path());
+  }
+  std::sort(files.rbegin(), files.rend());
+  for (size_t i = kLogFilesMax; i < files.size(); ++i) fs::remove(files[i].second, ec);
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code ec;
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
+    names.push_back(it->path().filename().string());
+  }
+  return names;
+}
+
+}  // namespace
+
+void Housekeeping::start(int64_t pause_ms) {
+  thread_ = std::jthread([this, pause_ms](const std::stop_token& stop) {
+    try {
+      tidy_jobs(stop);
+      tidy_models(stop);
+      while (!stop.stop_requested()) {
+        prune_logs(service_.paths.logs());
+        apply_rules(stop);
+        wait_for_stop(stop, std::chrono::milliseconds(pause_ms));
+      }
+    } catch (const std::exception& e) {
+      spdlog::error("event=housekeeping_fault {}", kv("what", e.what()));
+    }
+  });
+}
+
+void Housekeeping::stop() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+bool Housekeeping::rest(const std::stop_token& stop, int64_t began_us) const {
+  const int64_t took_us = service_.clock.steady_us() - began_us;
+  wait_for_stop(stop, std::chrono::microseconds(std::clamp<int64_t>(took_us, 0, kRestUsMax)));
+  while (service_.backing_up && !stop.stop_requested()) wait_for_stop(stop, kBackupPause);
+  return !stop.stop_requested();
+}
+
+void Housekeeping::tidy_jobs(const std::stop_token& stop) {
+  const std::vector<std::string> uids = names_in(service_.paths.root() / "jobs");
+  int64_t tidied = 0;
+  int64_t began_us = service_.clock.steady_us();
+  for (size_t i = 0; i < uids.size(); ++i) {
+    if (i % kFoldersPerPiece == 0) {
+      if (!rest(stop, began_us)) return;
+      began_us = service_.clock.steady_us();
+    }
+    if (!has_leftovers(service_.paths, uids[i])) continue;
+    const Result<Job> job = service_.store.jobs().find_uid(uids[i]);
+    // One without a row is a fork that is being made, or `gc` finds it.
+    if (!job.ok() || !is_terminal(job->state)) continue;
+    tidy_ended_job(service_.paths, uids[i], job->state == JobState::kSucceeded);
+    ++tidied;
+  }
+  if (tidied > 0) spdlog::info("event=jobs_tidied jobs={}", tidied);
+}
+
+void Housekeeping::tidy_models(const std::stop_token& stop) {
+  for (const std::string& name : names_in(service_.paths.root() / "models")) {
+    if (stop.stop_requested()) return;
+    const fs::path path(name);
+    if (path.extension() != ".tmp" && path.extension() != ".old") continue;
+    const Result<Job> job = service_.store.jobs().find_uid(path.stem().string());
+    if (!job.ok() || !is_terminal(job->state)) continue;
+    tidy_ended_job(service_.paths, job->uid, job->state == JobState::kSucceeded);
+  }
+}
+
+void Housekeeping::apply_rules(const std::stop_token& stop) {
+  const auto stopped = [&] { return stop.stop_requested() || service_.backing_up; };
+  const auto apply = [&](const auto& list, const auto& change) {
+    EndedJob after;
+    for (bool first = true;; first = false) {
+      const int64_t began_us = service_.clock.steady_us();
+      const Result<std::vector<EndedJob>> jobs = list(first ? nullptr : &after);
+      if (!jobs.ok()) {
+        spdlog::warn("event=rule_not_applied {}", kv("message", jobs.error().message));
+        return;
+      }
+      if (jobs->empty()) return;
+      after = jobs->back();
+      const std::vector<Status> changed = change(*jobs);
+      for (size_t i = 0; i < changed.size(); ++i) {
+        if (changed[i].ok()) continue;
+        spdlog::warn("event=rule_not_applied {} {}", kv("job", (*jobs)[i].id),
+                     kv("message", changed[i].error().message));
+        return;  // the store does not take changes just now
+      }
+      if (!rest(stop, began_us)) return;
+    }
+  };
+  if (!rest(stop, service_.clock.steady_us())) return;
+  if (const std::optional<KeptJobs> kept = kept_jobs_setting(service_.config)) {
+    apply(
+        [&](const EndedJob* after) {
+          return retention_.list_going(*kept, after, Retention::kPieceJobs);
+        },
+        [&](const std::vector<EndedJob>& jobs) { return retention_.remove(jobs, stopped); });
+  }
+  if (const std::optional<int64_t> kept = service_.config.keep_events_seconds) {
+    apply(
+        [&](const EndedJob* after) {
+          return retention_.list_to_thin(*kept, after, Retention::kPieceJobs);
+        },
+        [&](const std::vector<EndedJob>& jobs) { return retention_.thin(jobs, stopped); });
+  }
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,122 @@
+// Finished jobs by their end, and the end of their events: what the rules about what is kept need
+// of the store (server/service/retention.h).
+#include <utility>
+
+#include "server/store/event_rows.h"
+#include "server/store/job_rows.h"
+#include "server/store/job_store.h"
+#include "server/store/store_core.h"
+
+namespace trainyard::server {
+namespace {
+
+/// Where the jobs begin that are not among the newest: the end and the order of the first of them.
+struct Bound {
+  int64_t end_time_us = INT64_MAX;
+  int64_t order = INT64_MAX;
+};
+
+std::optional<Bound> bound_of(Connection& db, int64_t skip_newest) {
+  if (skip_newest == 0) return Bound();
+  Query query(db,
+              "SELECT end_time_us, number FROM jobs INDEXED BY jobs_by_end WHERE state >= 5"
+              " ORDER BY end_time_us DESC, number DESC LIMIT 1 OFFSET ?");
+  query.bind(skip_newest);
+  if (!query.step()) return std::nullopt;
+  return Bound{query.integer(0), query.integer(1)};
+}
+
+std::vector<EndedJob> read_ended(Connection& db, const EndedQuery& asked) {
+  const std::optional<Bound> bound = bound_of(db, asked.skip_newest);
+  if (!bound) return {};
+  std::vector<int64_t> numbers;
+  {
+    Query query(db,
+                "SELECT number, end_time_us FROM jobs INDEXED BY jobs_by_end"
+                " WHERE state >= 5 AND end_time_us >= ?1 AND (end_time_us > ?1 OR number > ?2)"
+                " AND end_time_us <= ?3 AND end_time_us <= ?4"
+                " AND (end_time_us < ?4 OR number <= ?5) AND events_thinned < ?6"
+                " ORDER BY end_time_us, number LIMIT ?7");
+    constexpr int64_t kDone = static_cast<int64_t>(EventsThinned::kDone);
+    query.bind(asked.after_time_us).bind(asked.after_order).bind(asked.ended_before_us);
+    query.bind(bound->end_time_us).bind(bound->order);
+    query.bind(asked.to_thin ? kDone : INT64_MAX).bind(asked.count_max);
+    while (query.step()) numbers.push_back(query.integer(0));
+  }
+  std::vector<EndedJob> jobs;
+  for (const int64_t number : numbers) {
+    Query query(db,
+                "SELECT tenant, id, uid, state, end_time_us, newest_seq, checkpoint_step,"
+                " events_thinned, EXISTS (SELECT 1 FROM models WHERE models.tenant = jobs.tenant"
+                "  AND models.id = jobs.id AND models.job_uid = jobs.uid)"
+                " FROM jobs WHERE number = ?");
+    query.bind(number);
+    if (!query.step()) continue;
+    EndedJob& job = jobs.emplace_back();
+    job.order = number;
+    job.tenant = query.text(0);
+    job.id = query.text(1);
+    job.uid = query.text(2);
+    job.state = static_cast<JobState>(query.integer(3));
+    job.end_time_us = query.integer(4);
+    job.newest_seq = query.integer(5);
+    job.checkpoint_step = query.integer(6);
+    job.events_thinned = static_cast<EventsThinned>(query.integer(7));
+    job.has_model = query.integer(8) != 0;
+  }
+  return jobs;
+}
+
+Status thin_job(WriteContext& context, const ThinEvents& thin) {
+  int64_t number = 0;
+  {
+    Query query(context.db, "SELECT number FROM jobs WHERE uid = ? AND state >= 5");
+    query.bind(thin.uid);
+    if (!query.step()) {
+      ASSIGN_OR_RETURN(const Job job, get_job_uid(context.db, thin.uid));
+      return state_conflict(job, "it may still add to its events.");
+    }
+    number = query.integer(0);
+  }
+  // Marked with the first of them: who reads the events is told that some are missing.
+  Query(context.db, "UPDATE jobs SET events_thinned = ? WHERE number = ?")
+      .bind(static_cast<int64_t>(thin.then))
+      .bind(number)
+      .run();
+  std::vector<ThinEvents::Range> gone = thin.gone;
+  if (thin.instead) gone.push_back({thin.instead->seq(), thin.instead->seq()});
+  for (const ThinEvents::Range& range : gone) {
+    Query(context.db, "DELETE FROM event_parts WHERE job = ? AND seq BETWEEN ? AND ?")
+        .bind(number)
+        .bind(range.first)
+        .bind(range.last)
+        .run();
+    Query(context.db, "DELETE FROM events WHERE job = ? AND seq BETWEEN ? AND ?")
+        .bind(number)
+        .bind(range.first)
+        .bind(range.last)
+        .run();
+  }
+  if (thin.instead) insert_event(context.db, number, *thin.instead);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<EndedJob>> JobStore::list_ended(const EndedQuery& query) const {
+  return core_.read<std::vector<EndedJob>>(
+      [&](Connection& db) -> Result<std::vector<EndedJob>> { return read_ended(db, query); });
+}
+
+void JobStore::thin_events(ThinEvents thin, Done<void> done) {
+  core_.change<void>(
+      [thin = std::move(thin)](WriteContext& context) { return thin_job(context, thin); },
+      std::move(done), Urgency::kEssential);
+}
+
+Status JobStore::thin_events(ThinEvents thin) {
+  return wait_for<void>(core_,
+                        [&](Done<void> done) { thin_events(std::move(thin), std::move(done)); });
+}
+
+}  // namespace trainyard::server
