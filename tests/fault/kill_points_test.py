@@ -198,7 +198,7 @@ class Work:
         for name in ("kept", "forked"):
             jobs[name]["weights"] = self.daemon.json("model", "get", name)["digest"]
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
-        self.end = {"jobs": jobs, "workers": []}
+        self.end = {"jobs": jobs, "workers": [], "crowd": {}}
 
     def thin(self):
         """The events of finished jobs, of which the story stays: it is what it was, whenever the daemon is killed."""

@@ -728,13 +728,19 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   for (Device& gpu : gpus_) gpu.memory_bytes = kKept + room;
   restart();
   v1::Job job;
-  const grpc::Status refused = submit(gpu_request("too-large", "", 1), &job);
+  const auto as_written = [](const std::string& id, int gpus) {
+    v1::SubmitJobRequest request = gpu_request(id, "", gpus);
+    request.mutable_spec()->mutable_recipe()->set_recompute(v1::Recipe::NONE);
+    request.mutable_spec()->mutable_recipe()->set_accumulate_steps(1);
+    return request;
+  };
+  const grpc::Status refused = submit(as_written("too-large", 1), &job);
   EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
-  EXPECT_TRUE(submit(gpu_request("in-parts", "", 2), &job).ok());
+  EXPECT_TRUE(submit(as_written("in-parts", 2), &job).ok());
   wait_for("in-parts", v1::SUCCEEDED);
   gpus_[1].memory_bytes = kKept + room / 4;  // the smaller one decides
   restart();
-  EXPECT_EQ(reason_of(submit(gpu_request("uneven", "", 2), &job)), "RESOURCES_IMPOSSIBLE");
+  EXPECT_EQ(reason_of(submit(as_written("uneven", 2), &job)), "RESOURCES_IMPOSSIBLE");
 }
 
 TEST_F(ServiceGpus, WhatCannotBeIsRefusedByItsField) {
