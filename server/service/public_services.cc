@@ -59,7 +59,8 @@ class Jobs final : public RawJobs {
         service_, "SubmitJob", c, in, out,
         [this](const auto& r, const auto& done, const std::stop_token& stop) {
           handlers_.submit(r, done, stop);
-        });
+        },
+        [this](const auto& r, const auto& done) { return handlers_.submit_known(r, done); });
   }
   Unary* PlanJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve_later<v1::PlanJobRequest, v1::JobPlan>(
