@@ -1,5 +1,7 @@
 #include "client/lib/client.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
@@ -339,15 +341,44 @@ Result<v1::Upload> Client::get_upload(const std::string& name, int64_t size_byte
 }
 
 namespace {
+/// Sends bytes, so that those of a file go from its pages to the socket. (A message would hold a
+/// copy, of which the library makes another.)
 class GrpcUploadStream final : public UploadStream {
  public:
-  GrpcUploadStream(v1::DatasetService::Stub& stub, const std::string& authorization,
+  GrpcUploadStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& authorization,
                    std::string server)
-      : server_(std::move(server)) {
+      : server_(std::move(server)),
+        method_("/trainyard.v1.DatasetService/UploadFile",
+                grpc::internal::RpcMethod::CLIENT_STREAMING, channel) {
     if (!authorization.empty()) context_.AddMetadata("authorization", authorization);
-    writer_ = stub.UploadFile(&context_, &response_);
+    writer_.reset(grpc::internal::ClientWriterFactory<grpc::ByteBuffer>::Create(
+        channel.get(), method_, &context_, &response_));
   }
-  bool write(const v1::UploadFileRequest& message) override { return writer_->Write(message); }
+  bool write(const v1::UploadFileRequest& message) override {
+    const grpc::Slice bytes(message.SerializeAsString());
+    return writer_->Write(grpc::ByteBuffer(&bytes, 1));
+  }
+  bool write_chunk(int64_t offset, std::string_view data, uint32_t crc,
+                   std::shared_ptr<const void> owner) override {
+    using Owner = std::shared_ptr<const void>;
+    v1::UploadFileRequest::Chunk rest;  // all but the data
+    rest.set_offset(offset);
+    rest.set_crc32c(crc);
+    std::string tail = rest.SerializeAsString();
+    const std::string data_head =
+        head_of(v1::UploadFileRequest::Chunk::kDataFieldNumber, data.size());
+    const std::string head = head_of(v1::UploadFileRequest::kChunkFieldNumber,
+                                     data_head.size() + data.size() + tail.size()) +
+                             data_head;
+    const grpc::Slice slices[] = {
+        grpc::Slice(head),
+        owner ? grpc::Slice(
+                    const_cast<char*>(data.data()), data.size(),  // it is only read
+                    [](void* o) { delete static_cast<Owner*>(o); }, new Owner(std::move(owner)))
+              : grpc::Slice(data.data(), data.size()),
+        grpc::Slice(tail)};
+    return writer_->Write(grpc::ByteBuffer(slices, 3));
+  }
   Result<v1::Upload> close() override {
     writer_->WritesDone();
     const grpc::Status status = writer_->Finish();
@@ -357,15 +388,28 @@ class GrpcUploadStream final : public UploadStream {
   void cancel() override { context_.TryCancel(); }
 
  private:
+  /// What stands before a field of `size` bytes.
+  static std::string head_of(int field, size_t size) {
+    std::string head;
+    google::protobuf::io::StringOutputStream stream(&head);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    constexpr uint32_t kLengthDelimited = 2;
+    coded.WriteTag(static_cast<uint32_t>(field) << 3 | kLengthDelimited);
+    coded.WriteVarint64(size);
+    coded.Trim();
+    return head;
+  }
+
   std::string server_;
+  grpc::internal::RpcMethod method_;
   grpc::ClientContext context_;
   v1::Upload response_;
-  std::unique_ptr<grpc::ClientWriter<v1::UploadFileRequest>> writer_;
+  std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> writer_;
 };
 }  // namespace
 
 std::unique_ptr<UploadStream> Client::open_upload() {
-  return std::make_unique<GrpcUploadStream>(*impl_->datasets, impl_->authorization,
+  return std::make_unique<GrpcUploadStream>(impl_->channel, impl_->authorization,
                                             impl_->connection.server);
 }
 Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& request) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "client/lib/connection.h"
 #include "src/base/result.h"
@@ -112,6 +113,9 @@ class UploadStream {
   virtual ~UploadStream() = default;
   /// False if the stream is broken: close() then returns the reason.
   virtual bool write(const v1::UploadFileRequest& message) = 0;
+  /// The same for a chunk. With an `owner`, which keeps `data` in memory, it is not copied.
+  virtual bool write_chunk(int64_t offset, std::string_view data, uint32_t crc,
+                           std::shared_ptr<const void> owner) = 0;
   /// Ends the stream and waits for the answer.
   virtual Result<v1::Upload> close() = 0;
   /// Breaks it from another thread.

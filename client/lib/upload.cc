@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -32,23 +33,27 @@ class Content {
   virtual int64_t size() const = 0;
   /// The `count` bytes from `offset` on, valid until the next call.
   virtual Result<std::string_view> read(int64_t offset, int64_t count) = 0;
+  /// What keeps all that read() has given valid; null if nothing does.
+  virtual std::shared_ptr<const void> owner() const { return nullptr; }
 };
 
 class MappedContent final : public Content {
  public:
-  explicit MappedContent(MappedFile file) : file_(std::move(file)) {}
-  int64_t size() const override { return std::ssize(file_.bytes()); }
+  explicit MappedContent(MappedFile file)
+      : file_(std::make_shared<const MappedFile>(std::move(file))) {}
+  int64_t size() const override { return std::ssize(file_->bytes()); }
   Result<std::string_view> read(int64_t offset, int64_t count) override {
     return view(offset, count);
   }
+  std::shared_ptr<const void> owner() const override { return file_; }
   /// Thread-safe.
   std::string_view view(int64_t offset, int64_t count) const {
-    return {reinterpret_cast<const char*>(file_.bytes().data()) + offset,
+    return {reinterpret_cast<const char*>(file_->bytes().data()) + offset,
             static_cast<size_t>(count)};
   }
 
  private:
-  MappedFile file_;
+  std::shared_ptr<const MappedFile> file_;
 };
 
 class FolderContent final : public Content {
@@ -149,11 +154,7 @@ Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name,
       return piece.error();
     }
     const std::string_view data = *piece;
-    auto* chunk = message.mutable_chunk();
-    chunk->set_offset(offset);
-    chunk->set_data(data.data(), data.size());
-    chunk->set_crc32c(crc32c(data));
-    open = stream->write(message);
+    open = stream->write_chunk(offset, data, crc32c(data), content.owner());
     offset += static_cast<int64_t>(data.size());
     progress.sent_bytes = offset;
     name.sent(offset);

@@ -52,15 +52,29 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string&
     *job.mutable_plan() = std::move(planned->plan);
     return done(std::move(job));
   }
+  store(request, caller, *std::move(planned), std::move(done));
+}
+
+bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const std::string& caller,
+                               const Done<v1::Job>& done) {
+  if (request.validate_only() || !check_submit(request).ok()) return false;
+  const std::shared_ptr<const PlannedJob> known = planner_->find_accepted(request.spec());
+  if (!known) return false;
+  store(request, caller, *known, done);
+  return true;
+}
+
+void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& caller,
+                        PlannedJob planned, Done<v1::Job> done) {
   NewJob job;
   job.tenant = kTenant;
   job.owner = caller;
   job.id = request.job_id();
-  job.spec = std::move(planned->spec);
-  job.plan = std::move(planned->plan);
-  job.dataset = std::move(planned->dataset);
-  job.initial_model_id = std::move(planned->initial_model_id);
-  job.after = std::move(planned->after);
+  job.spec = std::move(planned.spec);
+  job.plan = std::move(planned.plan);
+  job.dataset = std::move(planned.dataset);
+  job.initial_model_id = std::move(planned.initial_model_id);
+  job.after = std::move(planned.after);
   job.request_id = request.request_id();
   if (!request.request_id().empty()) {
     v1::SubmitJobRequest body = request;

@@ -25,6 +25,10 @@ class JobHandlers {
   void submit(const v1::SubmitJobRequest& request, const std::string& caller, Done<v1::Job> done,
               const std::stop_token& stop);
   void plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done, const std::stop_token& stop);
+  /// Submits a spec that was just accepted, without planning or waiting. False: it is left to
+  /// submit().
+  bool submit_known(const v1::SubmitJobRequest& request, const std::string& caller,
+                    const Done<v1::Job>& done);
   Result<v1::Job> get(const v1::GetJobRequest& request) const;
   Result<v1::ListJobsResponse> list(const v1::ListJobsRequest& request,
                                     const std::string& caller) const;
@@ -47,6 +51,8 @@ class JobHandlers {
   struct Offspring;
   struct Beginning;
   Status check_submit(const v1::SubmitJobRequest& request) const;
+  void store(const v1::SubmitJobRequest& request, const std::string& caller, PlannedJob planned,
+             Done<v1::Job> done);
   Result<v1::Job> make(const Offspring& asked, const std::stop_token& stop);
   Result<Beginning> begin(const Offspring& asked, const Job& parent, const PlannedJob& planned);
 

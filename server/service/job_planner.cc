@@ -284,7 +284,43 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   return job;
 }
 
+std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const v1::JobSpec& spec) {
+  const std::string key = spec.SerializeAsString();
+  const int64_t changes = service_.store.datasets().changes();
+  const int64_t now_us = service_.clock.steady_us();
+  const MutexLock lock(mu_);
+  const auto it = accepted_.find(key);
+  const bool valid = devices_time_us_ != 0 && now_us - devices_time_us_ < kDevicesKeptUs &&
+                     accepted_at_changes_ == changes && it != accepted_.end();
+  return valid ? it->second : nullptr;
+}
+
 Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_token& stop) {
+  if (const auto known = find_accepted(spec)) return *known;
+  // Read before the datasets and the devices are: a change meanwhile makes what was found too old.
+  const int64_t changes = service_.store.datasets().changes();
+  int64_t devices_time_us = 0;
+  {
+    const MutexLock lock(mu_);
+    devices_time_us = devices_time_us_;
+  }
+  ASSIGN_OR_RETURN(PlannedJob planned, plan_anew(spec, stop));
+  std::string key = spec.SerializeAsString();
+  // A model can come and go, and a job that it waits for can end.
+  if (key.size() > kAcceptedBytesMax || spec.recipe().has_initial_weights() ||
+      !planned.after.empty()) {
+    return planned;
+  }
+  auto accepted = std::make_shared<const PlannedJob>(planned);
+  const MutexLock lock(mu_);
+  if (devices_time_us_ != devices_time_us) return planned;
+  if (accepted_at_changes_ != changes || accepted_.size() >= kPlansKeptMax) accepted_.clear();
+  accepted_at_changes_ = changes;
+  accepted_[std::move(key)] = std::move(accepted);
+  return planned;
+}
+
+Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::stop_token& stop) {
   ASSIGN_OR_RETURN(CheckedJob job, check(spec));
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
@@ -517,6 +553,7 @@ Devices JobPlanner::devices() {
   const MutexLock lock(mu_);
   devices_ = fresh;
   devices_time_us_ = now_us;
+  accepted_.clear();
   return fresh;
 }
 

@@ -33,7 +33,8 @@ struct PlannedJob {
 };
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),
-/// so the most recent are cached: a sweep of many jobs plans each shape once.
+/// so the most recent are cached: a sweep of many jobs plans each shape once. A spec that was just
+/// accepted is not looked at again as long as the datasets and what is known of the devices stay.
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
@@ -41,18 +42,22 @@ class JobPlanner {
   /// not counted; the worker adds it to the plan when it starts.
   /// Here and below: CANCELLED/STOPPED soon after `stop` is requested.
   Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop);
+  /// What plan() would answer, if that is known; null otherwise. Neither computes nor waits.
+  std::shared_ptr<const PlannedJob> find_accepted(const v1::JobSpec& spec);
   /// For PlanJob: the whole answer. A worker measures the workspace.
   void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                     const std::stop_token& stop);
 
  private:
   static constexpr size_t kPlansKeptMax = 256;
+  static constexpr size_t kAcceptedBytesMax = 16 << 10;  // of a spec that is kept
   static constexpr int64_t kDevicesKeptUs = 1'000'000;
 
   struct CheckedJob;
   struct FullPlan;
 
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
+  Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop);
   /// A plan, and what its time depends on.
   struct KeptPlan {
     std::string key;
@@ -88,6 +93,11 @@ class JobPlanner {
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);
   int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady; 0: never read
+  // By the bytes of their specs. All were accepted when the datasets had changed so often, and for
+  // devices_.
+  std::unordered_map<std::string, std::shared_ptr<const PlannedJob>> accepted_
+      TRAINYARD_GUARDED_BY(mu_);
+  int64_t accepted_at_changes_ TRAINYARD_GUARDED_BY(mu_) = 0;
   std::list<KeptPlan> newest_ TRAINYARD_GUARDED_BY(mu_);
   std::unordered_map<std::string, decltype(newest_)::iterator> plans_ TRAINYARD_GUARDED_BY(mu_);
 };

@@ -57,11 +57,14 @@ class Jobs final : public RawJobs {
   WatchStreams& watch() { return watch_; }
 
   Unary* SubmitJob(Context* c, const Bytes* in, Bytes* out) override {
+    const std::string caller = caller_of(*c, service_.tokens);
     return serve_later<v1::SubmitJobRequest, v1::Job>(
         service_, "SubmitJob", c, in, out,
-        [this, caller = caller_of(*c, service_.tokens)](const auto& r, const auto& done,
-                                                        const std::stop_token& stop) {
+        [this, caller](const auto& r, const auto& done, const std::stop_token& stop) {
           handlers_.submit(r, caller, done, stop);
+        },
+        [this, caller](const auto& r, const auto& done) {
+          return handlers_.submit_known(r, caller, done);
         });
   }
   Unary* PlanJob(Context* c, const Bytes* in, Bytes* out) override {

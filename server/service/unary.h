@@ -7,9 +7,11 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 
 #include "server/service/auth.h"
@@ -72,41 +74,58 @@ class Answer {
   grpc::ByteBuffer* const out_;
 };
 
+/// Longer requests are never tried at once.
+inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
+
 /// `handler(const Request&, Done<Response>)` runs on the executor and may answer later, from any
 /// thread. One that computes also takes UnaryCall::stop(), answers CANCELLED/STOPPED
 /// (src/base/stop.h) soon after it is requested, and runs on the executor for those.
-template <typename Request, typename Response, typename Handler>
+/// `quick(const Request&, Done<Response>) -> bool` is tried before it, on the library's thread: it
+/// neither computes nor waits, and says whether it takes the call.
+template <typename Request, typename Response, typename Handler, typename Quick = std::nullptr_t>
 grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* method,
                                       grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
-                                      Handler handler) {
+                                      Handler handler, Quick quick = nullptr) {
   auto* const reactor = new UnaryCall(service.drain_stop.get_token());  // deletes itself
   auto answer = std::make_shared<Answer<Response>>(service, method, reactor, out);
   if (Status s = admit(*context, service.tokens); !s.ok()) {
     answer->give(s.error());
     return reactor;
   }
-  constexpr bool kComputes =
-      std::invocable<Handler, const Request&, Done<Response>, std::stop_token>;
-  Executor& executor = kComputes ? service.planning : service.executor;
-  const bool posted = executor.post([method, context, in, answer, stop = reactor->stop(),
-                                     handler = std::move(handler)] {
+  const Done<Response> done([answer](Result<Response> response) { answer->give(response); });
+  if constexpr (!std::is_null_pointer_v<Quick>) {
     try {
-      if (context->IsCancelled()) {
-        return answer->give(caller_left_error());
-      }
       Request request;
-      if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
-      const Done<Response> done([answer](Result<Response> response) { answer->give(response); });
-      if constexpr (kComputes) {
-        handler(request, done, stop);
-      } else {
-        handler(request, done);
+      if (in->Length() <= kQuickRequestBytesMax && parse_request(*in, request).ok() &&
+          quick(request, done)) {
+        return reactor;
       }
     } catch (const std::exception& e) {
       answer->give(internal_error(method, e.what()));
+      return reactor;
     }
-  });
+  }
+  constexpr bool kComputes =
+      std::invocable<Handler, const Request&, Done<Response>, std::stop_token>;
+  Executor& executor = kComputes ? service.planning : service.executor;
+  const bool posted = executor.post(
+      [method, context, in, answer, done, stop = reactor->stop(), handler = std::move(handler)] {
+        try {
+          if (context->IsCancelled()) {
+            return answer->give(caller_left_error());
+          }
+          Request request;
+          if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
+          if constexpr (kComputes) {
+            handler(request, done, stop);
+          } else {
+            handler(request, done);
+          }
+        } catch (const std::exception& e) {
+          answer->give(internal_error(method, e.what()));
+        }
+      });
   if (!posted) answer->give(service.draining ? draining_error() : busy_error());
   return reactor;
 }

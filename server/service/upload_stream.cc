@@ -8,13 +8,17 @@
 #include "server/service/names.h"
 #include "server/service/status.h"
 #include "server/service/wire.h"
+#include "src/base/mutex.h"
 #include "trainyard/v1/dataset_service.pb.h"
 
 namespace trainyard::server {
 namespace {
 
-/// Deletes itself in OnDone. The bytes are written on the executor, one message after another: the
-/// next one is read after the last one is stored, so that the disk slows down the client.
+constexpr int kMessagesAtOnce = 16;  // before a stream lets others have its thread
+
+/// Deletes itself in OnDone. The bytes are written on the executor, one message after another,
+/// while the next one arrives; the one behind it is read after that, so that the disk slows down
+/// the client.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(ServiceContext& service, Uploads& uploads, grpc::ByteBuffer* response)
@@ -26,22 +30,57 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   void OnReadDone(bool ok) override {
-    const bool posted = service_.executor.post([this, ok] {
+    {
+      const MutexLock lock(mu_);
+      if (ended_) return;
+      arrived_ = true;
+      ok_ = ok;
+      if (std::exchange(working_, true)) return;  // work() sees it
+    }
+    post();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void post() {
+    const bool posted = service_.executor.post([this] {
       try {
-        if (Status s = ok ? take() : pause(); !s.ok()) refuse(s.error());
+        if (Status s = work(); !s.ok()) refuse(s.error());
       } catch (const std::exception& e) {
         refuse(internal_error("UploadFile", e.what()));
       }
     });
     if (!posted) refuse(service_.draining ? draining_error() : busy_error());
   }
-  void OnDone() override { delete this; }
 
- private:
-  Status take() {
+  /// Takes what has arrived. This object may be gone once the stream has ended.
+  Status work() {
+    for (int i = 0; i < kMessagesAtOnce; ++i) {
+      bool ok = false;
+      {
+        const MutexLock lock(mu_);
+        if (!arrived_) {
+          working_ = false;
+          return {};
+        }
+        arrived_ = false;
+        ok = ok_;
+      }
+      if (!ok) return pause();
+      grpc::ByteBuffer bytes;
+      bytes.Swap(&in_);
+      StartRead(&in_);
+      bool ends = false;
+      if (Status s = take(bytes, ends); !s.ok() || ends) return s;
+    }
+    post();
+    return {};
+  }
+
+  /// `ends`: the stream was answered.
+  Status take(const grpc::ByteBuffer& bytes, bool& ends) {
     v1::UploadFileRequest request;
-    if (Status s = parse_request(in_, request); !s.ok()) return s;
-    in_.Clear();
+    if (Status s = parse_request(bytes, request); !s.ok()) return s;
     if (!begun_ && !request.has_start()) {
       return field_error("FIELD_REQUIRED", "start",
                          "is missing: the first message declares the file");
@@ -59,14 +98,15 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
         }
         break;
       case v1::UploadFileRequest::kFinish: {
-        if (!writer_) return answer(complete_);
-        ASSIGN_OR_RETURN(const Upload upload, writer_->finish(request.finish().sha256()));
-        return answer(upload);
+        if (writer_) {
+          ASSIGN_OR_RETURN(complete_, writer_->finish(request.finish().sha256()));
+        }
+        ends = true;
+        return answer(complete_);
       }
       case v1::UploadFileRequest::KIND_NOT_SET:
         return field_error("FIELD_REQUIRED", "kind", "expected one of start, chunk and finish");
     }
-    StartRead(&in_);
     return {};
   }
 
@@ -96,7 +136,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   Status answer(const Upload& upload) {
     *response_ = to_bytes(to_proto(upload));
     writer_.reset();
-    Finish(grpc::Status::OK);
+    end(grpc::Status::OK);
     return {};
   }
 
@@ -105,16 +145,30 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     // wrong.
     if (writer_ && error.reason != "CONTENT_HASH_MISMATCH") (void)writer_->pause();
     writer_.reset();
-    Finish(to_grpc_status(error));
+    end(to_grpc_status(error));
+  }
+
+  /// A message that arrives from here on is not looked at.
+  void end(const grpc::Status& status) {
+    {
+      const MutexLock lock(mu_);
+      ended_ = true;
+    }
+    Finish(status);
   }
 
   ServiceContext& service_;
   Uploads& uploads_;
   grpc::ByteBuffer* response_;
-  grpc::ByteBuffer in_;
+  grpc::ByteBuffer in_;  // the library's until OnReadDone, then work()'s
+  Mutex mu_;
+  bool arrived_ TRAINYARD_GUARDED_BY(mu_) = false;  // in_ has a message, or the end if not ok_
+  bool ok_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool working_ TRAINYARD_GUARDED_BY(mu_) = false;  // work() is running or posted
+  bool ended_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool begun_ = false;
   std::unique_ptr<UploadWriter> writer_;
-  Upload complete_;  // the existing upload, if there is no writer
+  Upload complete_;  // the answer: the existing upload, if there is no writer
 };
 
 }  // namespace

@@ -50,17 +50,18 @@ Error upload_busy() {
                     "another stream is uploading this file; call again when it has ended");
 }
 
-/// Adds bytes of the file to the hash, or says why it cannot.
-Status hash_part(int fd, Sha256& hash, int64_t offset, int64_t count) {
-  std::vector<char> bytes(static_cast<size_t>(count));
+/// Adds bytes of the file to the hash, or says why it cannot. `buffer` is kept from call to call.
+Status hash_part(int fd, std::vector<char>& buffer, Sha256& hash, int64_t offset, int64_t count) {
+  const auto size = static_cast<size_t>(count);
+  if (buffer.size() < size) buffer.resize(size);
   for (int64_t done = 0; done < count;) {
     const ssize_t n =
-        ::pread(fd, bytes.data() + done, static_cast<size_t>(count - done), offset + done);
+        ::pread(fd, buffer.data() + done, static_cast<size_t>(count - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return storage_error("read", n < 0 ? errno : EIO);
     done += n;
   }
-  hash.update(std::string_view(bytes.data(), bytes.size()));
+  hash.update(std::string_view(buffer.data(), size));
   return {};
 }
 
@@ -74,8 +75,9 @@ UploadWriter::UploadWriter(Uploads& uploads, Upload row, UniqueFd file, bool thr
       offset_(row_.committed_size),
       committed_(row_.committed_size),
       flushing_(row_.committed_size),
-      digest_([fd = file_.get()](Sha256& hash, int64_t offset,
-                                 int64_t count) { return hash_part(fd, hash, offset, count); },
+      digest_([fd = file_.get(), buffer = std::make_shared<std::vector<char>>()](
+                  Sha256& hash, int64_t offset,
+                  int64_t count) { return hash_part(fd, *buffer, hash, offset, count); },
               threaded, std::move(hashed)) {
   digest_.follow_to(offset_);
 }

@@ -176,6 +176,15 @@ Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::
   return removed;
 }
 
+/// `done`, behind the count of changes.
+template <typename T>
+Done<T> counted(StoreCore& core, Done<T> done) {
+  return [&core, done = std::move(done)](Result<T> result) {
+    ++core.dataset_changes;
+    done(std::move(result));
+  };
+}
+
 }  // namespace
 
 v1::Dataset to_proto(const Dataset& d) {
@@ -198,7 +207,7 @@ void DatasetStore::create(NewDataset dataset, Done<CreatedDataset> done) {
       [dataset = std::move(dataset)](WriteContext& context) {
         return create_dataset(context, dataset);
       },
-      std::move(done));
+      counted(core_, std::move(done)));
 }
 
 void DatasetStore::set_ready(std::string digest, v1::DatasetSchema schema, int64_t size_bytes,
@@ -212,7 +221,7 @@ void DatasetStore::set_ready(std::string digest, v1::DatasetSchema schema, int64
         query.bind_blob(schema.SerializeAsString()).bind(size_bytes).bind(digest).run();
         return {};
       },
-      std::move(done));
+      counted(core_, std::move(done)));
 }
 
 void DatasetStore::set_failed(std::string digest, std::string reason, std::string message,
@@ -226,7 +235,7 @@ void DatasetStore::set_failed(std::string digest, std::string reason, std::strin
         query.bind(reason).bind(message).bind(digest).run();
         return {};
       },
-      std::move(done), Urgency::kEssential);
+      counted(core_, std::move(done)), Urgency::kEssential);
 }
 
 void DatasetStore::remove(std::string tenant, DatasetRef ref, Done<Removed> done) {
@@ -234,8 +243,10 @@ void DatasetStore::remove(std::string tenant, DatasetRef ref, Done<Removed> done
       [tenant = std::move(tenant), ref = std::move(ref)](WriteContext& context) {
         return remove_datasets(context, tenant, ref);
       },
-      std::move(done), Urgency::kEssential);
+      counted(core_, std::move(done)), Urgency::kEssential);
 }
+
+int64_t DatasetStore::changes() const { return core_.dataset_changes; }
 
 Result<Dataset> DatasetStore::find(const std::string& tenant, const DatasetRef& ref) const {
   return core_.read<Dataset>([&](Connection& db) { return get_dataset(db, tenant, ref); });

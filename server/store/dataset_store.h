@@ -86,6 +86,9 @@ class DatasetStore {
   /// The newest version of each id, or all.
   Result<DatasetPage> list(const std::string& tenant, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;
+  /// Grows with each change above before that change is answered: what was found while it stays
+  /// the same is what would be found again.
+  int64_t changes() const;
   /// INGESTING datasets, one per digest: what a restarted daemon must ingest again.
   Result<std::vector<Dataset>> list_ingesting() const;
 

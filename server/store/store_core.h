@@ -1,6 +1,7 @@
 // server/store/store_core.h: what the parts of the store share: the lock, the writer, the readers.
 #pragma once
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -67,6 +68,7 @@ class StoreCore {
 
   const StoreOptions options;
   const std::string page_token_key;
+  std::atomic<int64_t> dataset_changes{0};  // see DatasetStore::changes()
   // In the reverse order of destruction: the lock outlives the connections.
   StateLock lock;
   std::unique_ptr<Readers> readers;

@@ -27,5 +27,19 @@ TEST(Crc32c, BothFormsAgreeAtEveryLengthAndCut) {
   }
 }
 
+// Long content is read in three lanes, whose registers are put together.
+TEST(Crc32c, BothFormsAgreeAroundTheLanesOfLongContent) {
+  std::vector<std::byte> bytes(4 * 3072 + 9);
+  uint32_t random = 1;
+  for (std::byte& b : bytes)
+    b = static_cast<std::byte>((random = random * 1664525 + 1013904223) >> 24);
+  for (const size_t n : {3071u, 3072u, 3073u, 6143u, 6144u, 9221u, 12297u}) {
+    const std::span<const std::byte> whole(bytes.data(), n);
+    const uint32_t expected = crc32c_portable(whole);
+    EXPECT_EQ(crc32c(whole), expected) << n;
+    EXPECT_EQ(crc32c(whole.subspan(5), crc32c(whole.first(5))), expected) << n;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

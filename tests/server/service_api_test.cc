@@ -144,6 +144,42 @@ TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
   EXPECT_EQ(up.name(), get.name());
 }
 
+// A message is stored while the next one arrives: none is lost or stored behind a refusal.
+TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
+  constexpr int64_t kChunks = 50, kBytes = 10'000, kDamaged = 30;
+  std::string content;
+  for (int64_t i = 0; i < kChunks * kBytes; ++i) content += static_cast<char>(i * 131 >> 7);
+  v1::Upload up;
+  const auto send = [&](int64_t from, int64_t damaged) {
+    auto c = context();
+    auto stream = datasets_->UploadFile(c.get(), &up);
+    v1::UploadFileRequest request;
+    request.mutable_start()->set_sha256(sha256_hex(content));
+    request.mutable_start()->set_size_bytes(kChunks * kBytes);
+    request.mutable_start()->set_offset(from * kBytes);
+    bool open = stream->Write(request);
+    for (int64_t i = from; open && i < kChunks; ++i) {
+      const std::string part = content.substr(static_cast<size_t>(i * kBytes), kBytes);
+      request.mutable_chunk()->set_offset(i * kBytes);
+      request.mutable_chunk()->set_data(part);
+      request.mutable_chunk()->set_crc32c(crc32c(part) + (i == damaged ? 1 : 0));
+      open = stream->Write(request);
+    }
+    request.mutable_finish();
+    stream->Write(request);
+    stream->WritesDone();
+    return stream->Finish();
+  };
+  EXPECT_EQ(reason_of(send(0, kDamaged)), "CHUNK_CHECKSUM");
+  v1::GetUploadRequest get;
+  get.set_name("tenants/default/uploads/" + sha256_hex(content));
+  ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());
+  EXPECT_EQ(up.committed_size(), kDamaged * kBytes);
+  const grpc::Status rest = send(kDamaged, -1);
+  EXPECT_TRUE(rest.ok()) << rest.error_message();
+  EXPECT_TRUE(up.complete());
+}
+
 TEST_F(ServiceApi, ADatasetIsCheckedBeforeItsFilesTravel) {
   v1::CreateDatasetRequest create;
   create.set_validate_only(true);
@@ -328,6 +364,31 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
 }
 
 // The file is kept once, for as long as a model is made of it; no model goes that a job needs.
+// What a submit was answered is kept for the next one of the same spec, but not beyond a change.
+TEST_F(ServiceApi, ASpecThatWasJustAcceptedFollowsItsDataset) {
+  make_dataset();
+  const auto dataset_of = [&](const std::string& id) {
+    v1::Job job;
+    const grpc::Status s = submit(job_request(id, ""), &job);
+    return s.ok() ? job.spec().dataset().name() : reason_of(s);
+  };
+  for (const char* id : {"job-a1", "job-a2", "job-a3"}) {
+    EXPECT_EQ(dataset_of(id), "tenants/default/datasets/iris@1");
+  }
+  make_dataset("species", "iris", 1);
+  for (const char* id : {"job-b1", "job-b2", "job-b3"}) {
+    EXPECT_EQ(dataset_of(id), "tenants/default/datasets/iris@2");
+  }
+  for (const char* id : {"job-a1", "job-a2", "job-a3", "job-b1", "job-b2", "job-b3"}) {
+    EXPECT_TRUE(wait_for(id, v1::SUCCEEDED).has_plan()) << id;
+  }
+  v1::DeleteDatasetRequest remove;
+  google::protobuf::Empty empty;
+  remove.set_name("tenants/default/datasets/iris");
+  ASSERT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
+  EXPECT_EQ(dataset_of("job-c1"), "DATASET_NOT_FOUND");
+}
+
 TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   make_dataset();
   const auto file = [](const std::string& name) {
