@@ -44,6 +44,12 @@ std::string rows_text(const v1::Forecast& f) {
   return text;
 }
 
+std::string energy_text(const v1::Forecast& f) {
+  constexpr double kJoulesPerWattHour = 3600;
+  if (f.energy_joules() <= 0) return "";
+  return ", about " + human_number(f.energy_joules() / kJoulesPerWattHour) + " Wh";
+}
+
 }  // namespace
 
 std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
@@ -66,7 +72,7 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
     table.add({device, step_text(f.step_seconds()),
                range_text(f.total_seconds(), f.total_seconds_low(), f.total_seconds_high()),
                f.limited_by(), rows_text(f), f.cost() > 0 ? human_number(f.cost()) : ""});
-    unknown += safe_text(device + ": by " + f.basis()) + "\n";
+    unknown += safe_text(device + ": by " + f.basis() + energy_text(f)) + "\n";
   }
   return table.render(colour) + unknown;
 }

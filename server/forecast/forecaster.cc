@@ -228,6 +228,7 @@ v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device
                 : cpu ? "rates measured with " + std::to_string(key.threads) +
                             (key.threads == 1 ? " thread" : " threads")
                       : "rates measured on it");
+  out.set_energy_joules(run->total.seconds * known->second.model->rates().watts * out.devices());
   const double price = cpu ? options.cpu_price_per_hour : options.gpu_price_per_hour;
   out.set_cost(run->total.seconds / kSecondsPerHour * price * out.devices());
   return out;

@@ -218,6 +218,20 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
                                     " behind " + who + "."};
 }
 
+/// Adds which of the devices that it could use are drained: one example is enough, and the reason
+/// may name it.
+WaitReason with_drained(WaitReason why, const DeviceRequest& asked, const Fleet& fleet) {
+  for (const Device& device : fleet.devices().devices) {
+    const bool may_use = asked.wish == DeviceWish::kAuto ||
+                         (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
+    if (!device.drained || !may_use) continue;
+    const std::string told = short_name(device.name) + ": " + device.reason;
+    if (why.message.find(told) == std::string::npos) why.message += " " + told;
+    break;
+  }
+  return why;
+}
+
 }  // namespace
 
 std::string about(int64_t us) {
@@ -293,7 +307,8 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
   }
   const int64_t line = queue.line_of(uid);
   const auto found = std::ranges::find(lines, line, &Blocked::line);
-  if (found != lines.end()) return reason_of(*found, *this, *job, fleet, policy, now_us);
+  if (found != lines.end())
+    return with_drained(reason_of(*found, *this, *job, fleet, policy, now_us), job->asked, fleet);
   if (line > lines_seen) return std::nullopt;
   Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
   blocked.kind = choose_kind(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
@@ -305,7 +320,7 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
   } else if (!fleet.could_fit(blocked.kind, count, job->on(blocked.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   }
-  return reason_of(blocked, *this, *job, fleet, policy, now_us);
+  return with_drained(reason_of(blocked, *this, *job, fleet, policy, now_us), job->asked, fleet);
 }
 
 }  // namespace trainyard::server

@@ -13,6 +13,7 @@
 #include "server/scheduler/scheduler.h"
 #include "server/service/digest.h"
 #include "server/service/names.h"
+#include "server/service/spec_check.h"
 #include "server/service/status.h"
 #include "src/base/mutex.h"
 #include "src/base/stop.h"
@@ -27,114 +28,14 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kLabelsMax = 32;
-constexpr int kDependenciesMax = 64;
-constexpr size_t kLabelKeyMax = 63;
-constexpr size_t kLabelValueMax = 256;
 constexpr std::string_view kCpuDevice = "devices/cpu";
 constexpr size_t kDumpBytesMax = 3 << 20;  // a message may have 4 MiB
-
-bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
-
-void check_labels(const v1::JobSpec& spec, Violations& violations) {
-  if (spec.labels_size() > kLabelsMax) {
-    violations.add("LABEL_INVALID", "labels",
-                   std::to_string(spec.labels_size()) + " labels, expected at most " +
-                       std::to_string(kLabelsMax));
-  }
-  for (const auto& [key, value] : spec.labels()) {
-    if (key.empty() || key.size() > kLabelKeyMax || has_control(key)) {
-      violations.add(
-          "LABEL_INVALID", "labels",
-          "the key " + quoted_value(key) +
-              " is out of range, expected 1 to 63 characters without control characters");
-    } else if (value.size() > kLabelValueMax || has_control(value)) {
-      violations.add(
-          "LABEL_INVALID", "labels[" + key + "]",
-          "the value is out of range, expected at most 256 characters without control characters");
-    }
-  }
-}
 
 struct Choice {
   std::string device;
   std::string advice;  // why, in a sentence
   std::string uuid;    // of a GPU
 };
-
-/// The jobs that it waits for, in the spec by their full names from then on.
-std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
-  std::vector<Dependency> after;
-  if (spec.after_size() > kDependenciesMax) {
-    violations.add("FIELD_OUT_OF_RANGE", "after",
-                   std::to_string(spec.after_size()) + " jobs, expected at most " +
-                       std::to_string(kDependenciesMax));
-    return after;
-  }
-  for (int i = 0; i < spec.after_size(); ++i) {
-    v1::JobDependency& dependency = *spec.mutable_after(i);
-    const std::string field = "after[" + std::to_string(i) + "]";
-    if (!v1::JobDependency::On_IsValid(dependency.on())) {
-      violations.add("FIELD_UNSUPPORTED", field + ".on",
-                     std::to_string(dependency.on()) + " is not known, expected success or any");
-    }
-    const Result<std::string> id =
-        parse_id_or_name(Collection::kJobs, field + ".job", dependency.job());
-    if (!id.ok()) {
-      violations.add(id.error());
-    } else if (std::ranges::find(after, *id, &Dependency::id) != after.end()) {
-      violations.add("FIELD_CONFLICT", field + ".job", *id + " is there twice, expected it once");
-    } else {
-      after.push_back({*id, dependency.on() == v1::JobDependency::ANY});
-      dependency.set_job(full_name(Collection::kJobs, *id));
-    }
-  }
-  return after;
-}
-
-/// The model whose weights the job starts from, which must exist unless a job that it waits for
-/// will make it: then nothing.
-Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
-                                                  const std::vector<Dependency>& after,
-                                                  std::string* pending_id, Store& store) {
-  if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
-  const v1::InitialWeights& weights = spec.recipe().initial_weights();
-  if (!weights.path().empty()) {
-    return field_error("FIELD_UNSUPPORTED", "recipe.initial_weights.path",
-                       "a path is only for the client; upload the file and name the model");
-  }
-  const bool job = !weights.job().empty();
-  const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
-  ASSIGN_OR_RETURN(const std::string id,
-                   parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
-                                    job ? weights.job() : weights.model()));
-  Result<Model> model = store.models().find("default", id);
-  if (model.ok() && !(job && model->weights_alone())) {
-    return std::optional<Model>(std::move(*model));
-  }
-  if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
-  const auto awaited = std::ranges::find(after, id, &Dependency::id);
-  if (!model.ok() && awaited != after.end()) {
-    if (awaited->any_end) {
-      return field_error("FIELD_CONFLICT", field,
-                         id + " makes its model when it succeeds, but `after` waits for any end of "
-                              "it, expected on: success");
-    }
-    *pending_id = id;
-    return std::optional<Model>();
-  }
-  return make_error(
-      ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-      field + ": there is no " +
-          (model.ok() ? "job " + id + "; the model of that name has weights only, use model: " + id
-                      : "model " + id +
-                            (job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
-                                   "it in `after` too"
-                                 : "")));
-}
 
 /// Where the job would start now, as decide() places it.
 Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const Devices& devices) {
@@ -343,7 +244,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   if (!may_get_gpu(job.wish, devices)) planned.plan.mutable_memory()->set_dataset_bytes(0);
   if (Status s = make_room(job, devices, *planned.plan.mutable_memory()); !s.ok()) return s.error();
   const int64_t needed = total_bytes(planned.plan.memory());
-  ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
+  ASSIGN_OR_RETURN(const MemoryRoom room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
                      read_schema(service_.paths.dataset(job.dataset.digest)));
@@ -372,7 +273,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
 }
 
 Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
-                             int64_t needed_bytes, const Room& room, DeviceTraits traits,
+                             int64_t needed_bytes, const MemoryRoom& room, DeviceTraits traits,
                              const std::stop_token& stop) {
   const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
                                       room.plan_bytes_max(), job.gpus, traits, stop);
@@ -409,7 +310,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   };
   ASSIGN_OR_RETURN(JobPlan plan, plan_as_it_is());
   const int64_t needed = plan.run.memory.total();
-  ASSIGN_OR_RETURN(const Room room, find_room(full.job.wish, full.job.gpus, devices, needed));
+  ASSIGN_OR_RETURN(const MemoryRoom room, find_room(full.job.wish, full.job.gpus, devices, needed));
   std::optional<v1::FitChoice> choice;
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     v1::RunPlan as_written = to_proto(plan.run);
@@ -502,11 +403,11 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
   return std::move(plan);
 }
 
-Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                                   int64_t needed_bytes) const {
+Result<MemoryRoom> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                                         int64_t needed_bytes) const {
   const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
   // Counts all memory in use as others': most jobs fit even then.
-  const Room least = largest_room(wish, gpus, devices, {}, cpu_limit);
+  const MemoryRoom least = largest_room(wish, gpus, devices, {}, cpu_limit);
   if (least.memory_bytes == 0 || needed_bytes <= least.plan_bytes_max()) return least;
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
   return largest_room(wish, gpus, devices, jobs, cpu_limit);
@@ -515,7 +416,7 @@ Result<Room> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices&
 Status JobPlanner::make_room(const CheckedJob& job, const Devices& devices,
                              v1::MemoryPlan& memory) const {
   const int64_t needed = total_bytes(memory);
-  ASSIGN_OR_RETURN(const Room room, find_room(job.wish, job.gpus, devices, needed));
+  ASSIGN_OR_RETURN(const MemoryRoom room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) memory.set_dataset_bytes(0);
   return {};
 }
@@ -524,7 +425,7 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const
                                  const std::stop_token& stop) const {
   v1::MemoryFit fit;
   fit.set_bytes_needed(plan_bytes);
-  const Result<Room> room = find_room(full.job.wish, full.job.gpus, devices, plan_bytes);
+  const Result<MemoryRoom> room = find_room(full.job.wish, full.job.gpus, devices, plan_bytes);
   if (room.ok()) fit.set_bytes_needed(plan_bytes + room->overhead_bytes);
   if (!room.ok() || room->memory_bytes == 0) {  // unknown: not held against the job
     fit.set_fits(true);

@@ -72,7 +72,7 @@ class JobPlanner {
                        DeviceTraits traits, v1::RunPlan& plan, const std::stop_token& stop);
   /// The refusal of a job that needs more than `room` has.
   static Error impossible(const CheckedJob& job, const DatasetSchema& schema, int64_t needed_bytes,
-                          const Room& room, DeviceTraits traits, const std::stop_token& stop);
+                          const MemoryRoom& room, DeviceTraits traits, const std::stop_token& stop);
   Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices,
                                const std::stop_token& stop);
   /// The rest of PlanJob, once a worker has measured, or failed to.
@@ -82,8 +82,8 @@ class JobPlanner {
   Devices devices();
   /// Where the job could have the most memory. Considers running jobs only if `needed_bytes`
   /// requires it.
-  Result<Room> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                         int64_t needed_bytes) const;
+  Result<MemoryRoom> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                               int64_t needed_bytes) const;
   /// If the job does not fit together with the rows that a GPU would hold, they stay on the host.
   Status make_room(const CheckedJob& job, const Devices& devices, v1::MemoryPlan& memory) const;
   v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices,

@@ -17,8 +17,8 @@ namespace {
 /// Fluctuations below this are normal: neither reported nor held against a job.
 constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
 
-Room room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_limit_bytes) {
-  Room room{device.name, device.memory_bytes, 0, device.overhead_bytes};
+MemoryRoom room_on(const Device& device, const std::vector<Job>& active, int64_t cpu_limit_bytes) {
+  MemoryRoom room{device.name, device.memory_bytes, 0, device.overhead_bytes};
   int64_t ours = 0;
   for (const Job& job : active) {
     const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
@@ -41,18 +41,18 @@ bool may_use(DeviceWish wish, const Device& device) {
   return wish != DeviceWish::kGpu;
 }
 
-Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                  const std::vector<Job>& active, int64_t cpu_limit_bytes) {
-  std::map<std::pair<DeviceKind, std::string>, std::vector<Room>> groups;
+MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                        const std::vector<Job>& active, int64_t cpu_limit_bytes) {
+  std::map<std::pair<DeviceKind, std::string>, std::vector<MemoryRoom>> groups;
   for (const Device& device : devices.devices) {
     if (!may_use(wish, device)) continue;
     groups[{device.kind, alike(device)}].push_back(room_on(device, active, cpu_limit_bytes));
   }
-  Room largest;
+  MemoryRoom largest;
   for (auto& [group, rooms] : groups) {
     if (std::ssize(rooms) < gpus) continue;
-    std::ranges::stable_sort(rooms, std::greater(), &Room::plan_bytes_max);
-    const Room& last = rooms[static_cast<size_t>(gpus) - 1];
+    std::ranges::stable_sort(rooms, std::greater(), &MemoryRoom::plan_bytes_max);
+    const MemoryRoom& last = rooms[static_cast<size_t>(gpus) - 1];
     if (largest.device.empty() || last.plan_bytes_max() > largest.plan_bytes_max()) {
       largest = last;
     }
@@ -62,7 +62,7 @@ Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
 
 std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                                         const DatasetSchema& schema, const v1::RunPlan& as_written,
-                                        const Room& room, DeviceTraits traits,
+                                        const MemoryRoom& room, DeviceTraits traits,
                                         const std::stop_token& stop) {
   v1::Recipe& recipe = *spec.mutable_recipe();
   const FitFreedom free{recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
@@ -99,7 +99,7 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
   return choice;
 }
 
-std::string shortage_text(int64_t plan_bytes, const Room& room) {
+std::string shortage_text(int64_t plan_bytes, const MemoryRoom& room) {
   const int64_t needed_bytes = plan_bytes + room.overhead_bytes;
   std::string text = "the job needs " + human_bytes(needed_bytes) + " of memory, ";
   if (room.overhead_bytes > 0) {

@@ -18,7 +18,7 @@
 namespace trainyard::server {
 
 /// What a device could provide to one job while no other job of this server runs.
-struct Room {
+struct MemoryRoom {
   std::string device;
   int64_t memory_bytes = 0;    // of the device, or the server's limit for it
   int64_t others_bytes = 0;    // in use by programs that are not jobs of this server
@@ -38,18 +38,18 @@ bool may_use(DeviceWish wish, const Device& device);
 /// the running jobs: their planned memory will be freed, so it does not count as others'. If the
 /// size is unknown, memory_bytes is 0. `cpu_limit_bytes` bounds the CPU's memory; 0: no bound
 /// besides its size.
-Room largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                  const std::vector<Job>& active, int64_t cpu_limit_bytes);
+MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
+                        const std::vector<Job>& active, int64_t cpu_limit_bytes);
 
 /// Chooses what the spec leaves open so that a job fits in `room` with the same result, and writes
 /// it into both forms of its spec. `as_written` is the plan that needs more. Nothing if nothing
 /// that may be chosen makes it fit.
 std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                                         const DatasetSchema& schema, const v1::RunPlan& as_written,
-                                        const Room& room, DeviceTraits traits,
+                                        const MemoryRoom& room, DeviceTraits traits,
                                         const std::stop_token& stop);
 
 /// "The job needs ... more than ...", without what would help.
-std::string shortage_text(int64_t plan_bytes, const Room& room);
+std::string shortage_text(int64_t plan_bytes, const MemoryRoom& room);
 
 }  // namespace trainyard::server

@@ -15,10 +15,10 @@
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/scheduler/fleet.h"
-#include "server/scheduler/projection.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/shares.h"
+#include "server/supervisor/deadlines.h"
 #include "server/supervisor/outside_memory.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/mutex.h"
@@ -36,34 +36,6 @@ constexpr int64_t kFullPauseUs = 250'000;
 /// No job would find a place.
 bool is_full(const Fleet& fleet) {
   return std::ranges::all_of(fleet.groups(), [](const Fleet::Group& g) { return g.free.empty(); });
-}
-
-/// A device on which nothing starts, by command.
-struct Drained {
-  DeviceKind kind;
-  std::string name, reason;
-};
-std::vector<Drained> drained_of(const std::vector<Device>& devices) {
-  std::vector<Drained> drained;
-  for (const Device& device : devices) {
-    if (device.drained) drained.push_back({device.kind, device.name, device.reason});
-  }
-  return drained;
-}
-
-/// Adds which of the devices that it could use are drained: one example is enough, and the note on
-/// GPUs may have given it.
-void name_drained(const DeviceRequest& asked, const std::vector<Drained>& drained,
-                  WaitReason& why) {
-  for (const Drained& device : drained) {
-    const bool may_use = asked.wish == DeviceWish::kAuto ||
-                         (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
-    if (!may_use) continue;
-    if (why.message.find(device.name) == std::string::npos) {
-      why.message += " " + device.name + ": " + device.reason;
-    }
-    return;
-  }
 }
 
 /// Of an attempt: the same to every daemon.
@@ -108,7 +80,6 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void take(const JobBrief& job) TRAINYARD_REQUIRES(index_mu);
   void place(const std::string& uid) TRAINYARD_REQUIRES(index_mu);
   void take_paces() TRAINYARD_REQUIRES(index_mu);
-  void note_deadline(const JobBrief& job);
   /// Stops the workers whose jobs have trained as long as they may: their next move is FAILED.
   void stop_overdue();
   void dispatch(std::vector<JobBrief> changes, bool drain_now);
@@ -161,9 +132,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
 
   // Used only by the dispatcher's thread.
   std::unordered_map<std::string, Live> live;  // by uid
-  // When RUNNING jobs reach their time limits: wall time, uid; and the same by uid.
-  std::set<std::pair<int64_t, std::string>> deadlines;
-  std::unordered_map<std::string, int64_t> deadline_of;
+  Deadlines deadlines;
   std::optional<int64_t> wake_time_us;
   bool full = false;         // no slot was free after the last pass
   int64_t look_time_us = 0;  // from the last pass
@@ -271,7 +240,6 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
     active.clear();
     shares.clear();
     deadlines.clear();
-    deadline_of.clear();
     if (Status s = store.jobs().read_unfinished([this](const JobBrief& job)
                                                     TRAINYARD_REQUIRES(index_mu) { take(job); });
         !s.ok()) {
@@ -318,19 +286,7 @@ void Dispatcher::Impl::take(const JobBrief& job) {
     active.erase(before);
   }
   place(job.uid);
-  note_deadline(job);
-}
-
-void Dispatcher::Impl::note_deadline(const JobBrief& job) {
-  if (const auto known = deadline_of.find(job.uid); known != deadline_of.end()) {
-    deadlines.erase({known->second, job.uid});
-    deadline_of.erase(known);
-  }
-  if (job.running_since_us == 0 || !job.resources.has_time_limit_seconds()) return;
-  const int64_t deadline_us =
-      job.running_since_us - job.run_time_us + job.resources.time_limit_seconds() * 1'000'000;
-  deadlines.emplace(deadline_us, job.uid);
-  deadline_of.emplace(job.uid, deadline_us);
+  deadlines.note(job);
 }
 
 // A job may be finished while its process is still exiting: the place is free once that is gone.
@@ -415,19 +371,16 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
 }
 
 void Dispatcher::Impl::stop_overdue() {
-  while (!deadlines.empty() && deadlines.begin()->first <= clock.wall_us()) {
-    const std::string uid = deadlines.begin()->second;
-    deadlines.erase(deadlines.begin());
-    deadline_of.erase(uid);
+  for (const std::string& uid : deadlines.take_passed(clock.wall_us())) {
     if (const auto it = live.find(uid); it != live.end()) {
       spdlog::info("event=time_limit uid={} {}", uid, kv("task", it->second.task));
       supervisor.stop(it->second.task, "time limit");
       leave(uid);
     }
   }
-  if (deadlines.empty()) return;
-  wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
-                          deadlines.begin()->first);
+  if (const std::optional<int64_t> next_us = deadlines.next()) {
+    wake_time_us = std::min(wake_time_us.value_or(*next_us), *next_us);
+  }
 }
 
 void Dispatcher::Impl::vacate(const std::vector<Device>& devices) {
@@ -587,8 +540,6 @@ Job Dispatcher::explained(Job job) const {
   const MutexLock lock(impl_->index_mu);
   if (std::optional<WaitReason> why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy,
                                                         job.uid, impl_->clock.wall_us())) {
-    name_drained(impl_->queue.find(job.uid)->asked, drained_of(impl_->fleet.devices().devices),
-                 *why);
     job.reason = std::move(why->reason);
     job.message = std::move(why->message);
   }
@@ -596,52 +547,16 @@ Job Dispatcher::explained(Job job) const {
 }
 
 QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
-  const int64_t now_us = impl_->clock.wall_us();
   const MutexLock lock(impl_->index_mu);
   impl_->take_paces();
-  QueueView view;
-  view.waiting = static_cast<int64_t>(impl_->queue.size());
-  const std::vector<Projected> projected =
-      project(impl_->queue, impl_->fleet, impl_->shares, now_us,
-              uid.empty() ? count_max : kQueueProjectedMax);
-  const auto add = [&](const Projected& p, int64_t position) TRAINYARD_REQUIRES(impl_->index_mu) {
-    const WaitingJob& job = *impl_->queue.find(p.uid);
-    QueuedJob& to = view.jobs.emplace_back();
-    to.uid = p.uid;
-    to.id = job.name;
-    to.owner = job.owner;
-    to.priority = job.priority;
-    to.position = position;
-    to.start = p.start;
-    to.end = p.end;
-    to.device = p.device;
-    if (auto why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy, p.uid, now_us)) {
-      name_drained(job.asked, drained_of(impl_->fleet.devices().devices), *why);
-      to.why = std::move(*why);
-    }
-  };
-  for (size_t i = 0; i < projected.size(); ++i) {
-    if (uid.empty() || projected[i].uid == uid) add(projected[i], static_cast<int64_t>(i) + 1);
-  }
-  if (!uid.empty() && view.jobs.empty() && impl_->queue.find(uid) != nullptr) {
-    add(Projected{uid, {}, {}, {}}, 0);
-  }
-  return view;
+  return view_queue(impl_->queue, impl_->fleet, impl_->shares, impl_->waits, impl_->policy,
+                    impl_->clock.wall_us(), count_max, uid);
 }
 
 std::vector<DeviceView> Dispatcher::devices() const {
   const MutexLock lock(impl_->index_mu);
   impl_->take_paces();
-  std::vector<DeviceView> views;
-  const Fleet& fleet = impl_->fleet;
-  for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
-    const Device& d = fleet.device(i);
-    DeviceView& view = views.emplace_back();
-    view.device = d.name;
-    view.others_bytes = d.others_bytes;
-    for (const PlacedJob* job : fleet.node(i).jobs) view.jobs.push_back(*job);
-  }
-  return views;
+  return view_devices(impl_->fleet);
 }
 
 void Dispatcher::devices_changed() {

@@ -15,6 +15,7 @@
 
 #include "server/config/paths.h"
 #include "server/inventory/inventory.h"
+#include "server/scheduler/queue_view.h"
 #include "server/scheduler/scheduler.h"
 #include "server/store/store.h"
 #include "server/supervisor/supervisor.h"
@@ -28,29 +29,6 @@ struct DispatcherOptions {
   int threads_per_job = 1;      // for a job that names none
   bool time_algorithms = true;  // Config::time_algorithms
   Policy policy = {};
-};
-
-/// A waiting job as people see it.
-struct QueuedJob {
-  std::string uid, id, owner;
-  int32_t priority = 0;
-  int64_t position = 0;  // from 1; 0: behind kQueueProjectedMax others
-  Range start, end;      // wall time, as things stand
-  std::string device;
-  WaitReason why;  // empty: not looked at yet
-};
-struct QueueView {
-  std::vector<QueuedJob> jobs;  // in the order in which they may start
-  int64_t waiting = 0;          // of all
-};
-/// Jobs whose start is computed at most, for one call.
-inline constexpr size_t kQueueProjectedMax = 2000;
-
-/// A device at the last look.
-struct DeviceView {
-  std::string device;
-  int64_t others_bytes = 0;
-  std::vector<PlacedJob> jobs;
 };
 
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must

@@ -6,8 +6,12 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "proto/convert/data.h"
@@ -152,16 +156,54 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   return outcome;
 }
 
-/// Memory of a GPU in use by any process; 0 if NVML does not say.
-int64_t used_bytes(const Result<std::unique_ptr<Nvml>>& nvml, const std::string& device) {
-  if (!nvml.ok()) return 0;
+/// Nothing of the CPU, or if NVML does not say.
+std::optional<NvmlDevice> read_gpu(const Result<std::unique_ptr<Nvml>>& nvml,
+                                   const std::string& device) {
+  if (!nvml.ok()) return std::nullopt;
   const auto gpus = (*nvml)->read_devices();
-  if (!gpus.ok()) return 0;
+  if (!gpus.ok()) return std::nullopt;
   for (const NvmlDevice& gpu : *gpus) {
-    if (device == "devices/" + gpu.name) return gpu.memory_used_bytes;
+    if (device == "devices/" + gpu.name) return gpu;
   }
-  return 0;
+  return std::nullopt;
 }
+
+/// Memory of a GPU in use by any process; 0 if it is not known.
+int64_t used_bytes(const Result<std::unique_ptr<Nvml>>& nvml, const std::string& device) {
+  const auto gpu = read_gpu(nvml, device);
+  return gpu ? gpu->memory_used_bytes : 0;
+}
+
+/// Reads what a GPU draws, from its creation on.
+class PowerMeter {
+ public:
+  explicit PowerMeter(const std::string& device)
+      : thread_([this, device](const std::stop_token& stop) { run(device, stop); }) {}
+  /// In watts, while it computed: between networks it rests, so the mean of the larger half of what
+  /// was read. 0 where it is not known.
+  double stop() {
+    thread_.request_stop();
+    thread_.join();
+    std::ranges::sort(watts_, std::greater());
+    watts_.resize((watts_.size() + 1) / 2);
+    const double sum = std::accumulate(watts_.begin(), watts_.end(), 0.0);
+    return watts_.empty() ? 0 : sum / static_cast<double>(watts_.size());
+  }
+
+ private:
+  void run(const std::string& device, const std::stop_token& stop) {
+    constexpr auto kPause = std::chrono::milliseconds(20);
+    const auto nvml = Nvml::load(kNvmlLibrary);
+    while (!stop.stop_requested()) {
+      const auto gpu = read_gpu(nvml, device);
+      if (!gpu || !gpu->power_watts) return;
+      watts_.push_back(*gpu->power_watts);
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  std::vector<double> watts_;  // the thread's until it has ended
+  std::jthread thread_;
+};
 
 Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   const auto nvml = Nvml::load(kNvmlLibrary);
@@ -196,7 +238,9 @@ Result<v1::Outcome> run_calibrate(const v1::CalibrateTask& task, const std::stop
   CalibrateOptions options;
   options.precision = to_engine(task.precision());
   if (task.seconds_max() > 0) options.seconds_max = task.seconds_max();
-  ASSIGN_OR_RETURN(const DeviceRates rates, calibrate(*backend, options, stop));
+  PowerMeter power(task.device());
+  ASSIGN_OR_RETURN(DeviceRates rates, calibrate(*backend, options, stop));
+  rates.watts = power.stop();
   v1::Outcome outcome = succeeded();
   outcome.set_rates(to_json_text(rates));
   return outcome;

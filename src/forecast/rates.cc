@@ -101,6 +101,7 @@ std::string to_json_text(const DeviceRates& rates) {
   nlohmann::ordered_json json = {{"prepare_seconds", rates.prepare_seconds},
                                  {"process_seconds", rates.process_seconds},
                                  {"measure_seconds", rates.measure_seconds},
+                                 {"watts", rates.watts},
                                  {"samples", nlohmann::ordered_json::array()}};
   for (const RateSample& s : rates.samples) {
     const NodeWorkload& w = s.node;
@@ -119,9 +120,10 @@ Result<DeviceRates> parse_rates(std::string_view text) {
     return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0;
   };
   DeviceRates rates;
-  for (const auto& [key, to] : {std::pair("prepare_seconds", &rates.prepare_seconds),
-                                std::pair("process_seconds", &rates.process_seconds),
-                                std::pair("measure_seconds", &rates.measure_seconds)}) {
+  for (const auto& [key, to] :
+       {std::pair("prepare_seconds", &rates.prepare_seconds),
+        std::pair("process_seconds", &rates.process_seconds),
+        std::pair("measure_seconds", &rates.measure_seconds), std::pair("watts", &rates.watts)}) {
     if (!json.contains(key) || !is_amount(json[key]))
       return invalid(std::string(key) + " is wrong");
     *to = json[key].get<double>();

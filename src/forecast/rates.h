@@ -36,6 +36,7 @@ struct DeviceRates {
   double prepare_seconds = 0;  // to prepare the kernel of a node: the mean
   double process_seconds = 0;  // from a worker's start to its assignment; 0: not measured
   double measure_seconds = 0;  // that measuring took in all
+  double watts = 0;            // that the device drew meanwhile; 0: not known
 };
 
 /// Pseudo ops: what a step takes besides its nodes, by the bytes of its batch; a row that the

@@ -19,6 +19,7 @@ TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
   cpu.set_rows_per_second_needed(5000);
   cpu.set_rows_per_second_possible(200'000);
   cpu.set_cost(0.25);
+  cpu.set_energy_joules(7200);
   cpu.set_basis("rates measured with 2 threads");
   v1::Forecast& gpu = *plan.add_forecasts();
   gpu.set_device("devices/gpu-0");
@@ -27,7 +28,7 @@ TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
             "FORECAST     STEP  TO THE END            LIMITED BY        ROWS/S  COST\n"
             "cpu       12.3 ms  100 s (90 s to 115 s)  compute     5000 of 200k  0.25\n"
             "gpu-0     unknown\n"
-            "cpu: by rates measured with 2 threads\n"
+            "cpu: by rates measured with 2 threads, about 2 Wh\n"
             "gpu-0: unknown: no rates have been measured yet\n");
 }
 

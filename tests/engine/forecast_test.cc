@@ -58,6 +58,7 @@ DeviceRates rates_by_law(double slower = 1) {
   }
   rates.prepare_seconds = slower * 1e-3;
   rates.process_seconds = slower * 0.1;
+  rates.watts = 250;
   rates.measure_seconds = 1;
   return rates;
 }
@@ -111,13 +112,18 @@ TEST(Rates, AreReadAsTheyWereWritten) {
     EXPECT_EQ(again->samples[i].seconds, rates.samples[i].seconds);
   }
   EXPECT_EQ(again->process_seconds, rates.process_seconds);
-  const std::string head = R"({"prepare_seconds":0,"process_seconds":0,"measure_seconds":0,)";
-  for (const std::string& bad :
-       {std::string("[]"), std::string("{"), head + R"("samples":[["Gemm",1]]})",
-        head + R"("samples":[["Gemm",1,1,1,1,0,0,0,1,-1]]})",
-        head + R"("samples":[["Gemm",1,1,1,1,0,0,0,0,1]]})",
-        std::string(
-            R"({"prepare_seconds":-1,"process_seconds":0,"measure_seconds":0,"samples":[]})")}) {
+  EXPECT_EQ(again->watts, rates.watts);
+  const std::string head =
+      R"({"prepare_seconds":0,"process_seconds":0,"measure_seconds":0,"watts":0,)";
+  for (
+      const std::string& bad :
+      {std::string("[]"), std::string("{"), head + R"("samples":[["Gemm",1]]})",
+       head + R"("samples":[["Gemm",1,1,1,1,0,0,0,1,-1]]})",
+       head + R"("samples":[["Gemm",1,1,1,1,0,0,0,0,1]]})",
+       std::string(
+           R"({"prepare_seconds":-1,"process_seconds":0,"measure_seconds":0,"watts":0,"samples":[]})"),
+       std::string(
+           R"({"prepare_seconds":0,"process_seconds":0,"measure_seconds":0,"samples":[]})")}) {
     const Result<DeviceRates> refused = parse_rates(bad);
     ASSERT_FALSE(refused.ok()) << bad;
     EXPECT_EQ(refused.error().reason, "RATES_INVALID");

@@ -16,6 +16,7 @@ namespace {
 /// A device on which every node takes so long.
 std::string rates_of(double seconds) {
   DeviceRates rates;
+  rates.watts = 100;
   for (const double size : {1e3, 1e4, 1e5}) {
     NodeWorkload node;
     node.op = "Gemm";
@@ -123,6 +124,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
     EXPECT_NEAR(all[0].step_seconds(), 1, 0.05);
     EXPECT_NEAR(all[0].total_seconds(), 100, 5);
     EXPECT_NEAR(all[0].cost(), 0.1, 0.005);  // 100 s at 3.6 an hour
+    EXPECT_NEAR(all[0].energy_joules(), 100 * 100, 500);
     EXPECT_EQ(all[0].basis(), "rates measured with 2 threads");
     EXPECT_NEAR(all[1].step_seconds(), 0.05, 0.003);
     EXPECT_EQ(forecast_advice(all),

@@ -29,7 +29,7 @@ Job running_on(const std::string& device, int64_t bytes) {
 
 TEST(MemoryFit, WhatEachProcessTakesIsKeptFree) {
   const Devices devices{{gpu("devices/gpu-0", 80 * kGiB, 0, kGiB)}, ""};
-  const Room room = largest_room(DeviceWish::kGpu, 1, devices, {}, 0);
+  const MemoryRoom room = largest_room(DeviceWish::kGpu, 1, devices, {}, 0);
   EXPECT_EQ(room.available_bytes(), 80 * kGiB);
   EXPECT_EQ(room.plan_bytes_max(), 79 * kGiB);
 }
