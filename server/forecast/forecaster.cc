@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <optional>
 #include <thread>
@@ -24,7 +25,8 @@ constexpr int64_t kLookUs = 1'000'000;     // while rates are missing, from one 
 constexpr int64_t kRetryUs = 600'000'000;  // after a measurement that failed
 constexpr size_t kOutcomesOfGraph = 5;     // the newest correct a forecast
 constexpr size_t kOutcomesShown = 20;
-constexpr double kFewOutcomes = 0.1;  // the range around one or two of them
+constexpr size_t kOutcomesDescribed = 1000;  // whose errors are told
+constexpr double kFewOutcomes = 0.1;         // the range around one or two of them
 constexpr double kSecondsPerHour = 3600;
 
 /// On a CPU TF32 is computed as FP32.
@@ -42,6 +44,11 @@ struct OutcomeKey {
   auto operator<=>(const OutcomeKey&) const = default;
 };
 
+/// A drained or quarantined GPU is left alone.
+bool is_usable(const Device& device) {
+  return device.kind == DeviceKind::kCpu || device.schedulable;
+}
+
 struct Rates {
   int64_t time_us = 0;
   std::shared_ptr<const RateModel> model;
@@ -53,14 +60,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The newest of them, which are last.
-MeasuredSteps measured_by(const std::vector<double>& steps) {
-  const std::vector<double> newest(
-      steps.end() - std::min(std::ssize(steps), static_cast<std::ptrdiff_t>(kOutcomesOfGraph)),
-      steps.end());
+MeasuredSteps measured_by(const std::deque<double>& newest) {
   MeasuredSteps measured;
   measured.count = std::ssize(newest);
-  const double step = median(newest);
+  const double step = median({newest.begin(), newest.end()});
   const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
   const double margin = newest.size() < 3 ? kFewOutcomes : kFewOutcomes / 2;
   measured.step = {step, *low * (1 - margin), *high * (1 + margin)};
@@ -132,7 +135,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
 
   void look_for_missing(const Devices& devices) TRAINYARD_REQUIRES(mu) {
     for (const Device& device : devices.devices) {
-      if (device.kind == DeviceKind::kGpu && !device.schedulable) continue;
+      if (!is_usable(device)) continue;
       want(key_of(device, options.threads_per_job, v1::Recipe::TF32), device);
     }
   }
@@ -140,6 +143,14 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
     if (options.idle_us < 0 || rates.contains(key) || wanted.contains(key)) return;
     wanted.emplace(key, device);
     wake.notify_all();
+  }
+  /// A device like `device` on which jobs may start now.
+  std::optional<Device> usable_like(const Device& device) {
+    const Devices now = inventory.read();
+    for (const Device& d : now.devices) {
+      if (d.kind == device.kind && d.model == device.model && is_usable(d)) return d;
+    }
+    return std::nullopt;
   }
   void run();
   void measured(const RatesKey& key, const Device& device, Result<std::string> json);
@@ -163,8 +174,9 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   std::map<RatesKey, Device> wanted TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, std::pair<int64_t, std::string>> failed TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, Rates> rates TRAINYARD_GUARDED_BY(mu);
-  std::vector<ForecastOutcome> outcomes TRAINYARD_GUARDED_BY(mu);
-  std::map<OutcomeKey, std::vector<double>> steps TRAINYARD_GUARDED_BY(mu);
+  int64_t last_outcome TRAINYARD_GUARDED_BY(mu) = 0;              // its number
+  std::deque<ForecastOutcome> outcomes TRAINYARD_GUARDED_BY(mu);  // the newest kOutcomesDescribed
+  std::map<OutcomeKey, std::deque<double>> steps TRAINYARD_GUARDED_BY(mu);  // kOutcomesOfGraph
   int64_t version TRAINYARD_GUARDED_BY(mu) = 0;  // of what forecasts rest on
   std::unordered_map<std::string, std::pair<int64_t, std::vector<v1::Forecast>>> kept
       TRAINYARD_GUARDED_BY(mu);
@@ -173,18 +185,21 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
 
 void Forecaster::Impl::read_outcomes() {
   if (!outcomes_stale.exchange(false)) return;
-  Result<std::vector<ForecastOutcome>> newer =
-      store.forecasts().outcomes(outcomes.empty() ? 0 : outcomes.back().number);
+  Result<std::vector<ForecastOutcome>> newer = store.forecasts().outcomes(last_outcome);
   if (!newer.ok()) {
     outcomes_stale = true;
     return;
   }
   for (ForecastOutcome& o : *newer) {
+    last_outcome = o.number;
     Device device;  // as far as the key goes
     device.model = o.device_model;
     device.kind = o.threads > 0 ? DeviceKind::kCpu : DeviceKind::kGpu;
-    steps[outcome_key(device, o.threads, o.precision, o.graph)].push_back(o.step_measured);
+    std::deque<double>& newest = steps[outcome_key(device, o.threads, o.precision, o.graph)];
+    newest.push_back(o.step_measured);
+    if (newest.size() > kOutcomesOfGraph) newest.pop_front();
     outcomes.push_back(std::move(o));
+    if (outcomes.size() > kOutcomesDescribed) outcomes.pop_front();
     ++version;
   }
 }
@@ -294,28 +309,39 @@ void Forecaster::Impl::run() {
     bool idle = next != wanted.end() && now - busy_us >= options.idle_us;
     if (idle) {
       const RatesKey key = next->first;
-      const Device device = next->second;
+      const Device first = next->second;
       lock.unlock();
       const Result<JobCounts> jobs = store.jobs().count();
+      const std::optional<Device> device = usable_like(first);
       lock.lock();
       if (stopped) return;
       idle = jobs.ok() && jobs->queued + jobs->starting + jobs->running == 0;
+      if (!device) {
+        failed[key] = {now + kRetryUs, "no such device can be used now"};
+        ++version;  // what is said of it changes
+        continue;
+      }
       if (idle) {
         measuring = true;
         measuring_since_us = clock.steady_us();
         disturbances_before = disturbances;
         lock.unlock();
-        spdlog::info("event=measuring_rates {} threads={}", kv("device", device.name), key.threads);
-        calibrate(device, key.threads, key.precision,
+        spdlog::info("event=measuring_rates {} threads={}", kv("device", device->name),
+                     key.threads);
+        calibrate(*device, key.threads, key.precision,
                   [self = shared_from_this(), key, device](Result<std::string> json) {
-                    self->measured(key, device, std::move(json));
+                    self->measured(key, *device, std::move(json));
                   });
         lock.lock();
       }
     }
     if (!idle) {
-      wake.wait_for(lock, std::chrono::microseconds(kLookUs),
-                    [&]() TRAINYARD_REQUIRES(mu) { return stopped; });
+      // What is wanted newly does not wait for what failed.
+      const size_t wanted_before = wanted.size();
+      const int64_t pause_us = next == wanted.end() ? kRetryUs : kLookUs;
+      wake.wait_for(lock, std::chrono::microseconds(pause_us), [&]() TRAINYARD_REQUIRES(mu) {
+        return stopped || wanted.size() != wanted_before;
+      });
     }
   }
 }
@@ -459,43 +485,6 @@ std::string forecast_advice(const std::vector<v1::Forecast>& forecasts) {
            duration_text(one->total_seconds_high()) + ").";
   }
   return "";
-}
-
-void add_remaining(const v1::RunPlan& plan, const std::string& device, v1::Progress& progress) {
-  const auto forecast =
-      std::find_if(plan.forecasts().begin(), plan.forecasts().end(), [&](const v1::Forecast& f) {
-        return f.total_seconds() > 0 && (f.device() == "devices/cpu") == (device == "devices/cpu");
-      });
-  const bool known = forecast != plan.forecasts().end();
-  const auto steps = static_cast<double>(plan.steps_total());
-  const double left = steps - static_cast<double>(progress.step());
-  if (left < 0 || steps <= 0) return;
-  const v1::RunTimes& times = progress.times();
-  if (times.steps() < kOutcomeStepsMin) {
-    if (!known) return;
-    progress.set_remaining_seconds(forecast->total_seconds() * left / steps);
-    progress.set_remaining_seconds_low(forecast->total_seconds_low() * left / steps);
-    progress.set_remaining_seconds_high(forecast->total_seconds_high() * left / steps);
-    return;
-  }
-  // What comes on top of a step: as it was so far, or as forecast before the first evaluation.
-  double more = (times.evaluations_seconds() + times.checkpoints_seconds()) /
-                static_cast<double>(times.steps());
-  if (known && times.evaluations() == 0) {
-    more = std::max(more, forecast->total_seconds() / steps - forecast->step_seconds());
-  }
-  more = std::max(0.0, more);
-  progress.set_remaining_seconds(left * (times.step_seconds() + more));
-  progress.set_remaining_seconds_low(left * times.step_seconds_low());
-  progress.set_remaining_seconds_high(left * (times.step_seconds_high() + 2 * more));
-  if (known) progress.set_forecast_share(forecast->step_seconds() / times.step_seconds());
-  // A step that waits for a tenth of its time for rows is held back by them.
-  const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
-  if (starves) {
-    progress.set_held_back_by("data");
-  } else if (known) {
-    progress.set_held_back_by(forecast->limited_by());
-  }
 }
 
 }  // namespace trainyard::server

@@ -68,7 +68,4 @@ class Forecaster {
 /// known; empty without forecasts.
 std::string forecast_advice(const std::vector<v1::Forecast>& forecasts);
 
-/// Fills in what a running job still takes, by its own steps once there are kOutcomeStepsMin.
-void add_remaining(const v1::RunPlan& plan, const std::string& device, v1::Progress& progress);
-
 }  // namespace trainyard::server

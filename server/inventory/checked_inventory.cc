@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@ struct Verdict {
   int64_t time_us = 0;  // of the newest answer, steady
   int64_t overhead_bytes = 0;
   int64_t faults_told = 0;
+  bool doubted = false;  // since the newest answer
 };
 
 }  // namespace
@@ -42,12 +42,8 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
       }
       return false;
     }
-    if (inherited.contains(device.name)) {
-      device.schedulable = false;
-      device.busy = true;
-      device.reason = "A job that an earlier daemon started is running on it.";
-      return false;
-    }
+    // The daemon that started its jobs had checked it, and a check would find them on it.
+    if (v.trust == Trust::kUnknown && !v.doubted && inherited.contains(device.name)) return false;
     const int64_t rested_us = clock.steady_us() - v.time_us;
     const bool again = (v.trust == Trust::kFailed && rested_us >= kRetryUs) ||
                        (v.trust == Trust::kBusy && rested_us >= kBusyRetryUs);
@@ -78,10 +74,14 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
                                                        : Trust::kFailed;
       v.failure = result.ok() ? "" : result.error().message;
       if (result.ok()) {
-        v.overhead_bytes = result->overhead_bytes;
+        // The first answer stays: other jobs may be on the device at a later check, and what they
+        // take meanwhile would count.
+        const int64_t bytes = result->overhead_bytes;
+        if (v.overhead_bytes == 0 && bytes <= kOverheadMostBytes) v.overhead_bytes = bytes;
         v.warning = result->warning;
       }
       v.time_us = clock.steady_us();
+      v.doubted = false;
       tell = changed;
     }
     tell();
@@ -95,8 +95,8 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   std::map<std::string, Verdict> verdicts
       TRAINYARD_GUARDED_BY(mu);  // by UUID, which survives a renumbering
   std::map<std::string, std::string> uuids
-      TRAINYARD_GUARDED_BY(mu);                              // by device name, as last read
-  std::set<std::string> inherited TRAINYARD_GUARDED_BY(mu);  // names of devices
+      TRAINYARD_GUARDED_BY(mu);                                   // by device name, as last read
+  std::map<std::string, int> inherited TRAINYARD_GUARDED_BY(mu);  // jobs, by device name
 };
 
 CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)
@@ -150,15 +150,17 @@ void CheckedInventory::doubt(const std::string& device) {
   const auto it = impl_->uuids.find(device);
   if (it == impl_->uuids.end()) return;
   Verdict& v = impl_->verdicts[it->second];
+  v.doubted = true;
   if (v.trust == Trust::kTrusted) v.trust = Trust::kUnknown;
 }
 
 void CheckedInventory::set_inherited(const std::string& device, bool inherited) {
   const MutexLock lock(impl_->mu);
   if (inherited) {
-    impl_->inherited.insert(device);
-  } else {
-    impl_->inherited.erase(device);
+    ++impl_->inherited[device];
+  } else if (const auto it = impl_->inherited.find(device);
+             it != impl_->inherited.end() && --it->second == 0) {
+    impl_->inherited.erase(it);
   }
 }
 

@@ -38,6 +38,8 @@ class CheckedInventory final : public Inventory {
   /// The minimum of Device::overhead_bytes: a job's own libraries load more kernels, and record
   /// more, than the check's small networks.
   static constexpr int64_t kOverheadLeastBytes = int64_t{1} << 30;
+  /// More is not a process's own: somebody else took memory during the check.
+  static constexpr int64_t kOverheadMostBytes = int64_t{4} << 30;
 
   explicit CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock = system_clock());
   ~CheckedInventory() override;

@@ -12,6 +12,7 @@
 #include "server/service/removals.h"
 #include "server/service/status.h"
 #include "server/service/time_range.h"
+#include "server/store/remaining.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -87,7 +88,7 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
                  stored->uid, stored->priority, kv("owner", stored->owner));
-    done(to_proto(service_.dispatcher.explained(*std::move(stored))));
+    done(to_proto(*std::move(stored)));
   });
 }
 
@@ -105,7 +106,14 @@ void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
-  if (job.state == JobState::kRunning) add_remaining(job.plan, job.device(), job.progress);
+  if (job.state == JobState::kRunning) {
+    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress);
+    job.progress.set_remaining_seconds(remaining.seconds);
+    job.progress.set_remaining_seconds_low(remaining.low);
+    job.progress.set_remaining_seconds_high(remaining.high);
+    job.progress.set_forecast_share(remaining.forecast_share);
+    job.progress.set_held_back_by(remaining.held_back_by);
+  }
   return to_proto(service_.dispatcher.explained(std::move(job)));
 }
 
@@ -115,15 +123,15 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
     return field_error("PAGE_SIZE_NEGATIVE", "page_size",
                        std::to_string(request.page_size()) + " is negative, expected 0..1000");
   }
-  std::string uid;
+  std::optional<Job> asked;
   if (!request.name().empty()) {
     ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
-    uid = job.uid;
+    ASSIGN_OR_RETURN(asked, service_.store.jobs().find(kTenant, id));
   }
   const int32_t count =
       request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
-  const QueueView view = service_.dispatcher.queue(static_cast<size_t>(count), uid);
+  const QueueView view =
+      service_.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
   v1::ListQueueResponse response;
   response.set_waiting(view.waiting);
   for (const QueuedJob& job : view.jobs) {
@@ -137,6 +145,15 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
     to.set_device(job.device);
     to.set_reason(job.why.reason);
     to.set_message(job.why.message);
+  }
+  // One that waits for other jobs is not in the queue yet.
+  if (asked && view.jobs.empty() && asked->state == JobState::kQueued) {
+    v1::QueuedJob& to = *response.add_jobs();
+    to.set_name(asked->name());
+    to.set_owner(asked->owner);
+    to.set_priority(asked->priority);
+    to.set_reason(asked->reason);
+    to.set_message(asked->message);
   }
   return response;
 }

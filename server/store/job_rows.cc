@@ -8,6 +8,7 @@
 #include "server/store/dependencies.h"
 #include "server/store/event_rows.h"
 #include "server/store/proto_time.h"
+#include "server/store/remaining.h"
 
 namespace trainyard::server {
 namespace {
@@ -372,9 +373,12 @@ void JobEdit::notify(bool reschedules) {
   change.state = job_.state;
   if (reschedules) change.reschedules = brief_of(job_);
   change.saved = checkpoint_step_before_ != job_.checkpoint_step;
-  change.remaining_low_s = job_.progress.remaining_seconds_low();
-  change.remaining_s = job_.progress.remaining_seconds();
-  change.remaining_high_s = job_.progress.remaining_seconds_high();
+  if (job_.state == JobState::kRunning) {
+    const Remaining remaining = remaining_of(job_.plan, job_.device(), job_.progress);
+    change.remaining_low_s = remaining.low;
+    change.remaining_s = remaining.seconds;
+    change.remaining_high_s = remaining.high;
+  }
   change.time_us = context_.now_us;
   change.cancel_requested = job_.cancel_requested;
   change.pause_requested = job_.pause_requested;

@@ -70,7 +70,7 @@ struct JobChange {
   bool pause_requested = false;
   bool removed = false;
   bool saved = false;  // a checkpoint
-  // Of a running job, from then on, as Progress has it; 0: unknown.
+  // Of a running job, from then on (remaining_of); 0: unknown.
   double remaining_low_s = 0, remaining_s = 0, remaining_high_s = 0;
   int64_t time_us = 0;
 };

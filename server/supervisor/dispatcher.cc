@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "server/config/log.h"
-#include "server/inventory/checked_inventory.h"
 #include "server/scheduler/fleet.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
@@ -333,6 +332,7 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   look_time_us = clock.steady_us();
   Decisions decisions;
   std::vector<Device> devices;
+  bool waiting = false;
   {
     MutexLock lock(index_mu);
     if (Status s = update_index(std::move(changes)); !s.ok()) {
@@ -354,14 +354,14 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
     const MutexLock lock(index_mu);
     decisions = look(std::move(now), drain_now);
     waits = decisions.waits;
+    waiting = !queue.empty();
   }
   wake_time_us = decisions.wake_time_us;
-  if (!decisions.waits.lines.empty() && std::ranges::any_of(devices, [](const Device& d) {
-        return d.busy || d.memory_used_bytes > 0;
-      })) {
+  if (waiting && std::ranges::any_of(
+                     devices, [](const Device& d) { return d.busy || d.memory_used_bytes > 0; })) {
     // Nothing reports when another process ends, or gives memory back.
     wake_time_us = std::min(wake_time_us.value_or(std::numeric_limits<int64_t>::max()),
-                            clock.wall_us() + CheckedInventory::kBusyRetryUs);
+                            clock.wall_us() + options.look_again_us);
   }
   for (const PreemptDecision& preempt : decisions.preempts) make_room(preempt);
   for (const StartDecision& start : decisions.starts) start_job(start, devices);

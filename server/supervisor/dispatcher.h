@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/config/paths.h"
+#include "server/inventory/checked_inventory.h"
 #include "server/inventory/inventory.h"
 #include "server/scheduler/queue_view.h"
 #include "server/scheduler/scheduler.h"
@@ -29,6 +30,8 @@ struct DispatcherOptions {
   int threads_per_job = 1;      // for a job that names none
   bool time_algorithms = true;  // Config::time_algorithms
   Policy policy = {};
+  /// Between looks while jobs wait beside what other processes hold: nothing tells when they end.
+  int64_t look_again_us = CheckedInventory::kBusyRetryUs;
 };
 
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must

@@ -185,6 +185,28 @@ TEST_F(ForecasterTest, AFailureIsTold) {
   FAIL() << "the failure is not told";
 }
 
+TEST_F(ForecasterTest, ADrainedGpuIsLeftAlone) {
+  Devices drained = devices();
+  drained.devices[1].schedulable = false;
+  inventory.set(drained);
+  const auto forecaster = open();
+  std::atomic<bool> used = false;
+  forecaster->start(
+      [&](const Device& device, int32_t, v1::Recipe::Precision, Done<std::string> done) {
+        if (device.kind == DeviceKind::kGpu) used = true;
+        done(rates_of(1));
+      });
+  const auto told = [&] {
+    return forecaster->forecast(query(), devices())[1].basis().find("can be used now") !=
+           std::string::npos;
+  };
+  for (int i = 0; i < 500 && !told(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(told());
+  EXPECT_FALSE(used);
+}
+
 TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   const auto forecaster = open();
   start(*forecaster);
@@ -211,43 +233,6 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   EXPECT_NEAR(told.error_median(), 0.2, 0.02);
   ASSERT_EQ(told.newest_size(), 1);
   EXPECT_EQ(told.newest(0).step_seconds_measured(), 1.25);
-}
-
-TEST(Remaining, IsForecastAndThenMeasured) {
-  v1::RunPlan plan;
-  plan.set_steps_total(1000);
-  v1::Forecast& forecast = *plan.add_forecasts();
-  forecast.set_device("devices/cpu");
-  forecast.set_step_seconds(0.1);
-  forecast.set_total_seconds(110);
-  forecast.set_limited_by("compute");
-  v1::Progress progress;
-  progress.set_step(500);
-  add_remaining(plan, "devices/cpu", progress);
-  EXPECT_NEAR(progress.remaining_seconds(), 55, 1e-6);
-  EXPECT_EQ(progress.forecast_share(), 0);
-
-  progress.mutable_times()->set_steps(500);
-  progress.mutable_times()->set_steps_seconds(100);
-  progress.mutable_times()->set_step_seconds(0.2);
-  progress.mutable_times()->set_step_seconds_low(0.19);
-  progress.mutable_times()->set_step_seconds_high(0.21);
-  add_remaining(plan, "devices/cpu", progress);
-  EXPECT_NEAR(progress.remaining_seconds(), 500 * 0.21, 1e-6);  // evaluations as forecast
-  EXPECT_NEAR(progress.forecast_share(), 0.5, 1e-9);
-  EXPECT_EQ(progress.held_back_by(), "compute");
-
-  progress.mutable_times()->set_data_wait_seconds(60);
-  progress.mutable_times()->set_evaluations(1);
-  progress.mutable_times()->set_evaluations_seconds(50);
-  add_remaining(plan, "devices/cpu", progress);
-  EXPECT_NEAR(progress.remaining_seconds(), 500 * 0.3, 1e-6);
-  EXPECT_EQ(progress.held_back_by(), "data");
-
-  v1::Progress elsewhere;
-  elsewhere.set_step(500);
-  add_remaining(plan, "devices/gpu-0", elsewhere);
-  EXPECT_EQ(elsewhere.remaining_seconds(), 0);
 }
 
 TEST(Advice, NamesTheFasterDevice) {

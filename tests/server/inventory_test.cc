@@ -337,6 +337,31 @@ TEST_F(CheckedInventoryTest, KeepsFreeWhatAProcessTakesAndAGibibyteAtLeast) {
   inventory_->doubt("devices/gpu-0");
   EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast + 700)
       << "while it is checked again";
+  end(CheckPassed{3 * kLeast, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast + 700)
+      << "other jobs may have been on it this time";
+}
+
+TEST_F(CheckedInventoryTest, WhatAnotherProcessTookMeanwhileIsNotAWorkersOwn) {
+  start();
+  end(CheckPassed{CheckedInventory::kOverheadMostBytes + 1, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, CheckedInventory::kOverheadLeastBytes);
+}
+
+TEST_F(CheckedInventoryTest, AGpuOfJobsThatAnEarlierDaemonStartedIsCheckedWhenTheyHaveEnded) {
+  inventory_->set_inherited("devices/gpu-0", true);
+  inventory_->set_inherited("devices/gpu-0", true);
+  inventory_->set_inherited("devices/gpu-1", true);
+  start();
+  EXPECT_TRUE(running_.empty());
+  EXPECT_TRUE(inventory_->read().devices[1].schedulable) << "others have room beside them";
+  inventory_->set_inherited("devices/gpu-0", false);
+  EXPECT_TRUE(inventory_->read().devices[1].schedulable) << "one is still there";
+  inventory_->set_inherited("devices/gpu-0", false);
+  EXPECT_TRUE(inventory_->read().devices[1].checking);
+  inventory_->doubt("devices/gpu-1");
+  EXPECT_TRUE(inventory_->read().devices[2].checking) << "it failed one of them";
+  EXPECT_EQ(running_.size(), 2U);
 }
 
 // Compute mode EXCLUSIVE_PROCESS: the GPU is well, and comes back when the other process ends.

@@ -103,6 +103,8 @@ class PretendWorkers {
     thread_.request_stop();
     if (thread_.joinable()) thread_.join();
   }
+  /// What steps take, from now on in the reports of all.
+  void tell_step_seconds(double seconds) { step_seconds_ = seconds; }
   int out_of_memory() const { return out_of_memory_; }
   int attempts() const { return attempts_; }
   int stopped() const { return stopped_; }
@@ -125,6 +127,7 @@ class PretendWorkers {
     int64_t bytes = 0;
     int64_t number = 0;  // of its newest report
     Clock::time_point begin, end;
+    double step_seconds_told = 0;
     bool crashes = false, has_memory = false, reports_end = false;
   };
 
@@ -178,7 +181,9 @@ class PretendWorkers {
     worker.crashes = worker.task.attempt() == 1 && label(worker.task, "crash") > 0;
     if (worker.crashes) worker.end = worker.begin + std::chrono::milliseconds(left_ms / 2);
     v1::WorkerReport started;
-    started.mutable_started()->mutable_plan()->set_steps_total(label(worker.task, "ms"));
+    v1::RunPlan& plan = *started.mutable_started()->mutable_plan();
+    plan.set_steps_total(label(worker.task, "ms"));
+    plan.mutable_memory()->set_activation_bytes(worker.bytes);
     started.mutable_started()->set_resumed_from_step(done_ms_[worker.uid]);
     report(id, worker, std::move(started), nullptr);
     workers_.emplace(id, std::move(worker));
@@ -199,6 +204,16 @@ class PretendWorkers {
       if (!worker.sink->told) return true;
       kill(worker);
       return false;
+    }
+    if (worker.step_seconds_told != step_seconds_) {
+      worker.step_seconds_told = step_seconds_;
+      v1::WorkerReport beat;
+      v1::RunTimes& times = *beat.mutable_heartbeat()->mutable_times();
+      times.set_steps(100);
+      times.set_step_seconds(step_seconds_);
+      times.set_step_seconds_low(step_seconds_);
+      times.set_step_seconds_high(step_seconds_);
+      supervisor_->report(id, beat, [](const Status&) {});
     }
     const bool over = Clock::now() >= worker.end;
     if (!over && !worker.sink->stop) return true;
@@ -243,6 +258,7 @@ class PretendWorkers {
   Supervisor* supervisor_ = nullptr;
   std::map<std::string, Worker> workers_;   // by task
   std::map<std::string, int64_t> done_ms_;  // by job
+  std::atomic<double> step_seconds_{0};
   std::atomic<int> out_of_memory_{0}, attempts_{0}, stopped_{0};
   std::jthread thread_;
 };

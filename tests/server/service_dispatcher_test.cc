@@ -72,7 +72,7 @@ class ServiceDispatcher : public ::testing::Test {
     supervisor_ = std::make_unique<Supervisor>(options);
     workers_->start(*supervisor_);
     dispatcher_ = std::make_unique<Dispatcher>(*store_, *supervisor_, *devices_, local_files(),
-                                               DispatcherOptions{paths_, 1, false, policy});
+                                               DispatcherOptions{paths_, 1, false, policy, 20'000});
     dispatcher_->start();
     NewDataset dataset;
     dataset.id = "digits";
@@ -230,6 +230,43 @@ class ServiceDispatcher : public ::testing::Test {
   std::unique_ptr<Dispatcher> dispatcher_;
   std::map<std::string, Ask> asks_;
 };
+
+// Nothing tells when another process ends.
+TEST_F(ServiceDispatcher, AJobStartsWhenAnotherProcessHasGivenItsMemoryBack) {
+  start({gpu(0, 80)});
+  devices_->set_others("devices/gpu-0", 60 * kGiB);
+  Ask ask;
+  ask.id = "beside-others";
+  ask.bytes = 50 * kGiB;
+  ask.ms = 10;
+  submit(ask);
+  ASSERT_TRUE(eventually([&] {
+    return dispatcher_->explained(get(ask.id)).reason == "WAITING_FOR_MEMORY";
+  })) << describe();
+  devices_->set_others("devices/gpu-0", 0);
+  wait_until_idle();
+  EXPECT_EQ(get(ask.id).state, JobState::kSucceeded);
+}
+
+TEST_F(ServiceDispatcher, ARunningJobIsExpectedToEndByItsOwnSteps) {
+  start({gpu(0, 80)});
+  Ask ask;
+  ask.id = "slower";
+  ask.bytes = 20 * kGiB;
+  ask.ms = 2000;
+  ask.forecast_s = 1;
+  submit(ask);
+  ASSERT_TRUE(eventually([&] { return get(ask.id).state == JobState::kRunning; })) << describe();
+  const auto end_us = [&] {
+    const std::vector<DeviceView> views = dispatcher_->devices();
+    return views.empty() || views[0].jobs.empty() ? 0 : views[0].jobs[0].end.likely_us;
+  };
+  const int64_t before_us = end_us();
+  workers_->tell_step_seconds(1);  // of its 2000 steps, of which none is done
+  ASSERT_TRUE(eventually([&] { return end_us() > before_us + 1'000'000'000; }));
+  EXPECT_EQ(dispatcher_->devices()[0].others_bytes, 0) << "its plan counts, not others";
+  wait_until_idle();
+}
 
 TEST_F(ServiceDispatcher, RandomJobsArePackedAndNoneRunsOutOfMemory) {
   std::vector<Device> devices = {cpu(), gpu(0, 80), gpu(1, 80), gpu(2, 24, "L4")};

@@ -1,6 +1,7 @@
 // Rates and outcomes in the store.
 #include <gtest/gtest.h>
 
+#include "server/store/remaining.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -92,6 +93,42 @@ TEST_F(StoreForecast, TheWorkersPlanLeavesTheForecasts) {
   EXPECT_EQ(job.plan.parameter_count(), 7);
   ASSERT_EQ(job.plan.forecasts_size(), 1);
   EXPECT_EQ(job.plan.forecasts(0).step_seconds(), 0.5);
+}
+
+TEST(Remaining, IsForecastAndThenMeasured) {
+  v1::RunPlan plan;
+  plan.set_steps_total(1000);
+  v1::Forecast& forecast = *plan.add_forecasts();
+  forecast.set_device("devices/cpu");
+  forecast.set_step_seconds(0.1);
+  forecast.set_total_seconds(110);
+  forecast.set_limited_by("compute");
+  v1::Progress progress;
+  progress.set_step(500);
+  Remaining remaining = remaining_of(plan, "devices/cpu", progress);
+  EXPECT_NEAR(remaining.seconds, 55, 1e-6);
+  EXPECT_EQ(remaining.forecast_share, 0);
+
+  progress.mutable_times()->set_steps(500);
+  progress.mutable_times()->set_steps_seconds(100);
+  progress.mutable_times()->set_step_seconds(0.2);
+  progress.mutable_times()->set_step_seconds_low(0.19);
+  progress.mutable_times()->set_step_seconds_high(0.21);
+  remaining = remaining_of(plan, "devices/cpu", progress);
+  EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
+  EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
+  EXPECT_EQ(remaining.held_back_by, "compute");
+
+  progress.mutable_times()->set_data_wait_seconds(60);
+  progress.mutable_times()->set_evaluations(1);
+  progress.mutable_times()->set_evaluations_seconds(50);
+  remaining = remaining_of(plan, "devices/cpu", progress);
+  EXPECT_NEAR(remaining.seconds, 500 * 0.3, 1e-6);
+  EXPECT_EQ(remaining.held_back_by, "data");
+
+  v1::Progress elsewhere;
+  elsewhere.set_step(500);
+  EXPECT_EQ(remaining_of(plan, "devices/gpu-0", elsewhere).seconds, 0);
 }
 
 }  // namespace

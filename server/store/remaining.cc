@@ -1,0 +1,49 @@
+#include "server/store/remaining.h"
+
+#include <algorithm>
+
+#include "server/store/forecast_store.h"
+
+namespace trainyard::server {
+
+Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
+                       const v1::Progress& progress) {
+  Remaining out;
+  const auto forecast =
+      std::find_if(plan.forecasts().begin(), plan.forecasts().end(), [&](const v1::Forecast& f) {
+        return f.total_seconds() > 0 && (f.device() == "devices/cpu") == (device == "devices/cpu");
+      });
+  const bool known = forecast != plan.forecasts().end();
+  const auto steps = static_cast<double>(plan.steps_total());
+  const double left = steps - static_cast<double>(progress.step());
+  if (left < 0 || steps <= 0) return out;
+  const v1::RunTimes& times = progress.times();
+  if (times.steps() < kOutcomeStepsMin) {
+    if (!known) return out;
+    out.seconds = forecast->total_seconds() * left / steps;
+    out.low = forecast->total_seconds_low() * left / steps;
+    out.high = forecast->total_seconds_high() * left / steps;
+    return out;
+  }
+  // What comes on top of a step: as it was so far, or as forecast before the first evaluation.
+  double more = (times.evaluations_seconds() + times.checkpoints_seconds()) /
+                static_cast<double>(times.steps());
+  if (known && times.evaluations() == 0) {
+    more = std::max(more, forecast->total_seconds() / steps - forecast->step_seconds());
+  }
+  more = std::max(0.0, more);
+  out.seconds = left * (times.step_seconds() + more);
+  out.low = left * times.step_seconds_low();
+  out.high = left * (times.step_seconds_high() + 2 * more);
+  if (known) out.forecast_share = forecast->step_seconds() / times.step_seconds();
+  // A step that waits for a tenth of its time for rows is held back by them.
+  const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
+  if (starves) {
+    out.held_back_by = "data";
+  } else if (known) {
+    out.held_back_by = forecast->limited_by();
+  }
+  return out;
+}
+
+}  // namespace trainyard::server
