@@ -165,7 +165,7 @@ TEST_F(ServiceOwner, NothingStartsOnADrainedDeviceUntilItIsResumed) {
   EXPECT_EQ(device.jobs_size(), 1);
   submit("waits", "");
   ASSERT_TRUE(eventually([&] {
-    return get("waits").message().find("devices/cpu: Drained by " + me() + ": new memory.") !=
+    return get("waits").message().find("cpu: Drained by " + me() + ": new memory.") !=
            std::string::npos;
   })) << get("waits").message();
   EXPECT_EQ(get("stays").state(), v1::RUNNING) << "it goes on";

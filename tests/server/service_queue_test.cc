@@ -100,6 +100,20 @@ TEST_F(QueueTest, TheQueueIsToldInItsOrder) {
   EXPECT_EQ(reason_of(jobs_->ListQueue(context().get(), bad, &response)), "PAGE_SIZE_NEGATIVE");
 }
 
+TEST_F(QueueTest, AJobThatWaitsForAnotherSaysSo) {
+  submit_with("before", 0);
+  wait_for("before", v1::RUNNING);
+  v1::SubmitJobRequest request = job_request("behind", "");
+  request.mutable_spec()->add_after()->set_job("before");
+  v1::Job job;
+  ASSERT_TRUE(jobs_->SubmitJob(context().get(), request, &job).ok());
+  const v1::ListQueueResponse one = queue("behind");
+  ASSERT_EQ(one.jobs_size(), 1);
+  EXPECT_EQ(one.jobs(0).position(), 0) << "it is not in the queue yet";
+  EXPECT_EQ(one.jobs(0).reason(), "WAITING_FOR_JOB");
+  EXPECT_NE(one.jobs(0).message().find("before"), std::string::npos) << one.jobs(0).message();
+}
+
 TEST_F(QueueTest, AnExclusiveJobHasTheDeviceAlone) {
   submit_with("shares", 0);
   wait_for("shares", v1::RUNNING);
