@@ -54,7 +54,7 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   session.show(
       queue, [&] { return empty ? std::string() : render(queue, session.out().colour()); }, names);
   if (empty) {
-    session.hint(options.job.empty() ? "No job waits."
+    session.hint(options.job.empty() ? "No job waits for a device."
                                      : options.job + " does not wait: 'trainyard get " +
                                            options.job + "' shows its state.");
   } else if (options.job.empty() && queue.waiting() > queue.jobs_size()) {

@@ -117,7 +117,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   const std::shared_ptr<HostTrouble> trouble = std::make_shared<HostTrouble>();
 
   // The index: the truth is in the store, which tells of every change after its commit. Changed by
-  // the dispatcher's thread alone; taken before `mu`, and never held across a change of the store.
+  // the dispatcher's thread alone, but for take_paces(); taken before `mu`, and never held across a
+  // change of the store.
   mutable Mutex index_mu;
   bool indexed TRAINYARD_GUARDED_BY(index_mu) = false;
   Queue queue TRAINYARD_GUARDED_BY(index_mu);
