@@ -302,10 +302,11 @@ void Forecaster::Impl::run() {
               [&]() TRAINYARD_REQUIRES(mu) { return stopped || (!wanted.empty() && !measuring); });
     if (stopped) return;
     const int64_t now = clock.steady_us();
-    const auto next = std::find_if(wanted.begin(), wanted.end(), [&](const auto& entry) {
-      const auto failure = failed.find(entry.first);
-      return failure == failed.end() || failure->second.first <= now;
-    });
+    const auto next =
+        std::find_if(wanted.begin(), wanted.end(), [&](const auto& entry) TRAINYARD_REQUIRES(mu) {
+          const auto failure = failed.find(entry.first);
+          return failure == failed.end() || failure->second.first <= now;
+        });
     bool idle = next != wanted.end() && now - busy_us >= options.idle_us;
     if (idle) {
       const RatesKey key = next->first;

@@ -88,7 +88,7 @@ void Fleet::detach(const Placed& placed) {
 
 void Fleet::place(PlacedJob job) {
   remove(job.uid);
-  auto placed = std::make_unique<Placed>(std::move(job), std::vector<Index>());
+  auto placed = std::make_unique<Placed>(Placed{std::move(job), {}});
   attach(*placed);
   for (const Index i : placed->at) refresh(i);
   const std::string_view uid = placed->job.uid;

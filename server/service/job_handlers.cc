@@ -84,7 +84,7 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
   }
   if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
   // No thread waits for the commit, so as many submits as there are share one.
-  service_.store.jobs().submit(std::move(job), [this, done = std::move(done)](Result<Job> stored) {
+  service_.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
                  stored->uid, stored->priority, kv("owner", stored->owner));
