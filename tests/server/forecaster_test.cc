@@ -248,6 +248,26 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   elsewhere.set_step(500);
   add_remaining(plan, "devices/gpu-0", elsewhere);
   EXPECT_EQ(elsewhere.remaining_seconds(), 0);
+
+  // Two models of GPU: of a device that no forecast names, only its own steps are known.
+  for (const char* device : {"devices/gpu-0", "devices/gpu-1"}) {
+    v1::Forecast& gpu = *plan.add_forecasts();
+    gpu.set_device(device);
+    gpu.set_step_seconds(0.01);
+    gpu.set_total_seconds(std::string(device).ends_with('0') ? 20 : 12);
+  }
+  add_remaining(plan, "devices/gpu-2", elsewhere);
+  EXPECT_EQ(elsewhere.remaining_seconds(), 0);
+  *elsewhere.mutable_times() = progress.times();
+  elsewhere.mutable_times()->set_evaluations(0);
+  elsewhere.mutable_times()->set_evaluations_seconds(0);
+  add_remaining(plan, "devices/gpu-2", elsewhere);
+  EXPECT_NEAR(elsewhere.remaining_seconds(), 500 * 0.2, 1e-6);
+  EXPECT_EQ(elsewhere.forecast_share(), 0);
+  v1::Progress second;
+  second.set_step(500);
+  add_remaining(plan, "devices/gpu-1", second);
+  EXPECT_NEAR(second.remaining_seconds(), 6, 1e-6);
 }
 
 TEST(Advice, NamesTheFasterDevice) {

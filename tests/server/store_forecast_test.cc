@@ -1,6 +1,9 @@
 // Rates and outcomes in the store.
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <utility>
+
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -73,6 +76,50 @@ TEST_F(StoreForecast, AJobThatSucceedsLeavesItsOutcome) {
   EXPECT_EQ(store->forecasts().outcomes(o.number).value().size(), 1u);
 }
 
+TEST(Forecasts, AreOfTheModelOfGpuThatAJobHas) {
+  v1::RunPlan plan;
+  plan.add_forecasts()->set_device("devices/cpu");
+  plan.add_forecasts()->set_device("devices/gpu-0");
+  EXPECT_EQ(forecast_on(plan, "devices/cpu"), &plan.forecasts(0));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-0"), &plan.forecasts(1));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-1"), &plan.forecasts(1)) << "all are of one model";
+  plan.add_forecasts()->set_device("devices/gpu-2");
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-2"), &plan.forecasts(2));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-0"), &plan.forecasts(1));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-1"), nullptr) << "of either model";
+  EXPECT_EQ(forecast_on({}, "devices/cpu"), nullptr);
+}
+
+TEST_F(StoreForecast, AnOutcomeIsOfTheModelOfGpuOrOfNone) {
+  const auto finish_on = [&](const std::string& id, const std::string& device) {
+    NewJob asked = new_job(id);
+    asked.plan.set_steps_total(100);
+    for (const char* model : {"Slow GPU", "Fast GPU"}) {
+      v1::Forecast& forecast = *asked.plan.add_forecasts();
+      forecast.set_device(*model == 'S' ? "devices/gpu-0" : "devices/gpu-1");
+      forecast.set_device_model(model);
+      forecast.set_step_seconds(0.5);
+    }
+    Job job = store->jobs().submit(asked).value();
+    job = store->jobs().start_attempt(job.uid, {device}, "n", "R", "m").value();
+    AttemptUpdate started = update_of(job, 1);
+    started.move = move_to(JobState::kRunning);
+    ASSERT_TRUE(store->jobs().update_attempt(std::move(started)).ok());
+    AttemptUpdate end = update_of(job, 2);
+    end.times = v1::RunTimes();
+    end.times->set_steps(100);
+    end.times->set_step_seconds(0.1);
+    end.move = move_to(JobState::kSucceeded);
+    end.model = NewModel{"d-" + id, 400, 100, {}};
+    ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  };
+  finish_on("known", "devices/gpu-1");
+  finish_on("either", "devices/gpu-2");
+  const std::vector<ForecastOutcome> all = store->forecasts().outcomes(0).value();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].device_model, "Fast GPU");
+}
+
 TEST_F(StoreForecast, TooFewStepsAndFailedJobsSayNothing) {
   finish("short", kOutcomeStepsMin - 1, 0.75);
   finish("failed", 100, 0.75, JobState::kFailed);
@@ -92,6 +139,73 @@ TEST_F(StoreForecast, TheWorkersPlanLeavesTheForecasts) {
   EXPECT_EQ(job.plan.parameter_count(), 7);
   ASSERT_EQ(job.plan.forecasts_size(), 1);
   EXPECT_EQ(job.plan.forecasts(0).step_seconds(), 0.5);
+}
+
+TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
+  NewJob asked = new_job("killed");
+  asked.plan.set_steps_total(1'000);
+  v1::Forecast& forecast = *asked.plan.add_forecasts();
+  forecast.set_device("devices/cpu");
+  forecast.set_total_seconds(100);
+  const Job job = run_job(*store, asked);
+  std::mutex mu;
+  JobBrief told;
+  store->observe([&](std::span<const JobChange> changes) {
+    const std::lock_guard lock(mu);
+    for (const JobChange& change : changes) {
+      if (change.reschedules) told = *change.reschedules;
+    }
+  });
+  const auto read = [&] {
+    JobBrief brief;
+    EXPECT_TRUE(store->jobs().read_unfinished([&](const JobBrief& b) { brief = b; }).ok());
+    return brief;
+  };
+  AttemptUpdate far = update_of(job, 2);
+  far.step = 900;
+  ASSERT_TRUE(store->jobs().update_attempt(far).ok());
+  EXPECT_NEAR(read().on_cpu.rest_s, 10, 1e-9) << "while it runs";
+  AttemptUpdate lost = update_of(job);
+  lost.move = move_to(JobState::kQueued);
+  ASSERT_TRUE(store->jobs().update_attempt(lost).ok());
+  EXPECT_NEAR(read().on_cpu.rest_s, 100, 1e-9) << "it starts over";
+  {
+    const std::lock_guard lock(mu);
+    EXPECT_NEAR(told.on_cpu.rest_s, 100, 1e-9);
+  }
+  // Again, and this time it is killed behind a checkpoint.
+  const Job again = store->jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
+  AttemptUpdate started = update_of(again, 1);
+  started.move = move_to(JobState::kRunning);
+  ASSERT_TRUE(store->jobs().update_attempt(started).ok());
+  AttemptUpdate saved = update_of(again, 2);
+  saved.step = 700;
+  v1::Event checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(600);
+  saved.events.push_back(checkpoint);
+  ASSERT_TRUE(store->jobs().update_attempt(saved).ok());
+  lost = update_of(again);
+  lost.move = move_to(JobState::kQueued);
+  ASSERT_TRUE(store->jobs().update_attempt(lost).ok());
+  EXPECT_NEAR(read().on_cpu.rest_s, 40, 1e-9);
+}
+
+TEST(Needs, OfARunningJobAreThoseOfItsModelOfGpu) {
+  v1::RunPlan plan;
+  for (const auto& [device, seconds] : {std::pair("devices/gpu-0", 100), {"devices/gpu-1", 10}}) {
+    v1::Forecast& forecast = *plan.add_forecasts();
+    forecast.set_device(device);
+    forecast.set_total_seconds(seconds);
+  }
+  JobBrief brief;
+  brief.state = JobState::kRunning;
+  brief.devices = {"devices/gpu-1"};
+  set_needs(plan, {}, 0, brief);
+  EXPECT_NEAR(brief.on_gpu.rest_s, 10, 1e-9);
+  EXPECT_NEAR(brief.on_gpu.rest_high_s, 10, 1e-9);
+  JobBrief waiting;
+  set_needs(plan, {}, 0, waiting);
+  EXPECT_NEAR(waiting.on_gpu.rest_high_s, 100, 1e-9) << "it may get either";
 }
 
 }  // namespace
