@@ -111,6 +111,9 @@ v1::Job to_proto(Job job);
 /// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
+/// The reason of a job that was CANCELLED because one that it waited for ended otherwise.
+inline constexpr const char* kDependencyFailed = "DEPENDENCY_FAILED";
+
 /// A job that has to end before another one starts.
 struct Dependency {
   std::string id;

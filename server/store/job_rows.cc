@@ -356,14 +356,10 @@ Status JobEdit::move(const Move& asked) {
 }
 
 void JobEdit::save() {
-  save_alone();
-  if (is_terminal(job_.state) && !is_terminal(state_before_)) settle_dependents(context_, job_);
-}
-
-void JobEdit::save_alone() {
   save_job(context_.db, job_);
   notify(job_.state != state_before_ || job_.priority != priority_before_ ||
          job_.waits_for != waits_for_before_);
+  if (is_terminal(job_.state) && !is_terminal(state_before_)) note_end(context_, job_);
 }
 
 void JobEdit::notify(bool reschedules) {
