@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "proto/convert/spec.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/train/identity.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -88,6 +91,36 @@ class ServiceOwner : public ServiceTest {
   static v1::SubmitJobRequest request_after(const std::string& id, const std::string& job,
                                             v1::JobDependency::On on) {
     v1::SubmitJobRequest request = job_request(id, "");
+  grpc::Status retry(const std::string& id, const std::string& new_id, v1::Job* job) {
+    v1::RetryJobRequest request;
+    request.set_name("tenants/default/jobs/" + id);
+    request.set_job_id(new_id);
+    return jobs_->RetryJob(context().get(), request, job);
+  }
+  void remove_job(const std::string& id) {
+    v1::DeleteJobRequest request;
+    request.set_name("tenants/default/jobs/" + id);
+    google::protobuf::Empty empty;
+    const grpc::Status s = jobs_->DeleteJob(context().get(), request, &empty);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+  }
+
+  /// The job's checkpoint, of which its worker only told. It has no tensors.
+  void write_checkpoint(const v1::Job& job) {
+    EngineSpec engine = to_engine(job.spec()).value();
+    TrainJob run;
+    run.model = std::move(engine.model);
+    run.recipe = std::move(engine.recipe);
+    run.dataset = config_.state_dir / "datasets" / dataset_.digest();
+    CheckpointState state;
+    state.step = job.checkpoint_step();
+    state.job_digest = RunIdentity::of(run).value().record().digest;
+    state.extra_json = "{}";
+    const auto saved = save_checkpoint(
+        local_files(), config_.state_dir / "jobs" / job.uid() / "checkpoints", state, {}, {});
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
+  }
+
     v1::JobDependency& after = *request.mutable_spec()->add_after();
     after.set_job(job);
     after.set_on(on);
@@ -348,6 +381,82 @@ TEST_F(ServiceOwner, BadDependenciesAreRefusedByTheirField) {
   v1::SubmitJobRequest twice = request_after("a-job", "first", v1::JobDependency::SUCCESS);
   twice.mutable_spec()->add_after()->set_job("tenants/default/jobs/first");
   s = submit(twice, &job);
+// As a client sends it that never got the answer.
+TEST_F(ServiceOwner, ARequestSentAgainHasItsJobWhateverBecameOfTheOneBeforeIt) {
+  submit("first", "wait_for_stop");
+  v1::SubmitJobRequest request = request_after("second", "first", v1::JobDependency::SUCCESS);
+  request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");
+  v1::Job second;
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &second).ok());
+  ASSERT_TRUE(cancel("first", &job).ok());
+  wait_for("second", v1::CANCELLED);
+  const auto expect_it = [&] {
+    const grpc::Status s = submit(request, &job);
+    ASSERT_TRUE(s.ok()) << s.error_message();
+    EXPECT_EQ(job.uid(), second.uid());
+    EXPECT_EQ(job.state(), v1::CANCELLED);
+  };
+  expect_it();
+  remove_job("first");
+  expect_it();
+  v1::SubmitJobRequest other = request;
+  other.set_job_id("third");
+  EXPECT_EQ(reason_of(submit(other, &job)), "REQUEST_ID_REUSED");
+  v1::SubmitJobRequest check = request;
+  check.set_validate_only(true);
+  EXPECT_EQ(reason_of(submit(check, &job)), "JOB_NOT_FOUND") << "a check is of today";
+  check.set_validate_only(false);
+  check.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad3");
+  EXPECT_EQ(reason_of(submit(check, &job)), "JOB_NOT_FOUND") << "a new request";
+  remove_job("second");
+  EXPECT_EQ(reason_of(submit(request, &job)), "JOB_NOT_FOUND");
+}
+
+TEST_F(ServiceOwner, WhatAJobHadBeforeItNeverStartedIsNotAskedForAgain) {
+  submit("first", "slow");
+  v1::Job job;
+  ASSERT_TRUE(submit(request_after("second", "first", v1::JobDependency::SUCCESS), &job).ok());
+  v1::PauseJobRequest pause;
+  pause.set_name(job.name());
+  ASSERT_TRUE(jobs_->PauseJob(context().get(), pause, &job).ok());
+  v1::Job third;
+  ASSERT_TRUE(submit(request_after("third", "first", v1::JobDependency::SUCCESS), &third).ok());
+  ASSERT_TRUE(cancel("third", &third).ok());
+  wait_for("first", v1::SUCCEEDED);
+  ASSERT_TRUE(cancel("second", &job).ok());
+  EXPECT_EQ(job.attempt(), 0);
+  remove_job("first");
+  const grpc::Status s = retry("second", "second-2", &job);
+  ASSERT_TRUE(s.ok()) << s.error_message();
+  EXPECT_EQ(job.spec().after_size(), 0);
+  wait_for("second-2", v1::SUCCEEDED);
+  EXPECT_EQ(reason_of(retry("third", "third-2", &job)), "JOB_NOT_FOUND")
+      << "it was cancelled before it had what it waited for";
+}
+
+TEST_F(ServiceOwner, AModelThatIsGoneIsNotComingAgain) {
+  submit("base", "");
+  wait_for("base", v1::SUCCEEDED);
+  v1::SubmitJobRequest request = request_after("tuned", "base", v1::JobDependency::SUCCESS);
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_job("base");
+  v1::DeleteModelRequest remove;
+  google::protobuf::Empty empty;
+  remove.set_name("tenants/default/models/base");
+  ASSERT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
+  v1::PlanJobRequest plan;
+  *plan.mutable_spec() = request.spec();
+  v1::JobPlan planned;
+  EXPECT_EQ(reason_of(jobs_->PlanJob(context().get(), plan, &planned)), "MODEL_NOT_FOUND");
+  v1::Job job;
+  const grpc::Status refused = submit(request, &job);
+  EXPECT_EQ(reason_of(refused), "MODEL_NOT_FOUND");
+  request.set_validate_only(true);
+  const grpc::Status checked = submit(request, &job);
+  EXPECT_EQ(reason_of(checked), "MODEL_NOT_FOUND");
+  EXPECT_EQ(checked.error_message(), refused.error_message()) << "a check says the same";
+}
+
   EXPECT_EQ(reason_of(s), "FIELD_CONFLICT") << s.error_message();
   v1::SubmitJobRequest many = job_request("a-job", "");
   for (int i = 0; i < 65; ++i) {
