@@ -88,9 +88,6 @@ class ServiceOwner : public ServiceTest {
     return {};
   }
 
-  static v1::SubmitJobRequest request_after(const std::string& id, const std::string& job,
-                                            v1::JobDependency::On on) {
-    v1::SubmitJobRequest request = job_request(id, "");
   grpc::Status retry(const std::string& id, const std::string& new_id, v1::Job* job) {
     v1::RetryJobRequest request;
     request.set_name("tenants/default/jobs/" + id);
@@ -121,6 +118,9 @@ class ServiceOwner : public ServiceTest {
     ASSERT_TRUE(saved.ok()) << saved.error().message;
   }
 
+  static v1::SubmitJobRequest request_after(const std::string& id, const std::string& job,
+                                            v1::JobDependency::On on) {
+    v1::SubmitJobRequest request = job_request(id, "");
     v1::JobDependency& after = *request.mutable_spec()->add_after();
     after.set_job(job);
     after.set_on(on);
@@ -198,14 +198,17 @@ TEST_F(ServiceOwner, NothingStartsOnADrainedDeviceUntilItIsResumed) {
   EXPECT_EQ(device.jobs_size(), 1);
   submit("waits", "");
   ASSERT_TRUE(eventually([&] {
-    return get("waits").message().find("devices/cpu: Drained by " + me() + ": new memory.") !=
+    return get("waits").message().find("cpu: Drained by " + me() + ": new memory.") !=
            std::string::npos;
   })) << get("waits").message();
   EXPECT_EQ(get("stays").state(), v1::RUNNING) << "it goes on";
   stop();
   start();
   EXPECT_EQ(get_device("devices/cpu").drain().reason(), "new memory") << "a restart keeps it";
-  ASSERT_TRUE(eventually([&] { return !get("waits").reason().empty(); }));
+  ASSERT_TRUE(eventually([&] {
+    return get("waits").message().find("Drained by " + me()) != std::string::npos;
+  })) << "the dispatcher has looked: "
+      << get("waits").message();
   EXPECT_EQ(get("waits").state(), v1::QUEUED);
   ASSERT_TRUE(resume_device("devices/cpu", &device).ok());
   EXPECT_FALSE(device.has_drain());
@@ -308,6 +311,15 @@ TEST_F(ServiceOwner, AJobThatHasTrainedAsLongAsItMayEndsAndIsRetriedFromThere) {
   EXPECT_NE(ended.message().find("of at most 1 s (resources.time_limit_seconds)"),
             std::string::npos)
       << ended.message();
+  write_checkpoint(ended);
+  ASSERT_TRUE(retry("limited", "limited-2", &job).ok());
+  EXPECT_EQ(job.origin().job(), ended.name());
+  EXPECT_EQ(job.origin().step(), 5);
+  EXPECT_EQ(job.checkpoint_step(), 5);
+  EXPECT_EQ(job.spec().resources().time_limit_seconds(), 1);
+  EXPECT_EQ(job.run_seconds(), 0) << "it has all of its time again";
+  wait_for("limited-2", v1::RUNNING);
+  ASSERT_TRUE(cancel("limited-2", &job).ok());
 }
 
 TEST_F(ServiceOwner, ATimeLimitHoldsOverARestart) {
@@ -366,21 +378,6 @@ TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
   EXPECT_EQ(reason_of(refused), "DEPENDENCY_FAILED");
 }
 
-TEST_F(ServiceOwner, BadDependenciesAreRefusedByTheirField) {
-  v1::Job job;
-  grpc::Status s = submit(request_after("a-job", "nowhere", v1::JobDependency::SUCCESS), &job);
-  EXPECT_EQ(s.error_code(), grpc::StatusCode::NOT_FOUND);
-  EXPECT_EQ(reason_of(s), "JOB_NOT_FOUND");
-  s = submit(request_after("a-job", "No Job!", v1::JobDependency::SUCCESS), &job);
-  EXPECT_EQ(reason_of(s), "NAME_MALFORMED") << s.error_message();
-  s = submit(request_after("a-job", "a-job", static_cast<v1::JobDependency::On>(7)), &job);
-  EXPECT_NE(s.error_message().find("after[0].on: 7 is not known, expected success or any"),
-            std::string::npos)
-      << s.error_message();
-  submit("first", "");
-  v1::SubmitJobRequest twice = request_after("a-job", "first", v1::JobDependency::SUCCESS);
-  twice.mutable_spec()->add_after()->set_job("tenants/default/jobs/first");
-  s = submit(twice, &job);
 // As a client sends it that never got the answer.
 TEST_F(ServiceOwner, ARequestSentAgainHasItsJobWhateverBecameOfTheOneBeforeIt) {
   submit("first", "wait_for_stop");
@@ -457,6 +454,21 @@ TEST_F(ServiceOwner, AModelThatIsGoneIsNotComingAgain) {
   EXPECT_EQ(checked.error_message(), refused.error_message()) << "a check says the same";
 }
 
+TEST_F(ServiceOwner, BadDependenciesAreRefusedByTheirField) {
+  v1::Job job;
+  grpc::Status s = submit(request_after("a-job", "nowhere", v1::JobDependency::SUCCESS), &job);
+  EXPECT_EQ(s.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(reason_of(s), "JOB_NOT_FOUND");
+  s = submit(request_after("a-job", "No Job!", v1::JobDependency::SUCCESS), &job);
+  EXPECT_EQ(reason_of(s), "NAME_MALFORMED") << s.error_message();
+  s = submit(request_after("a-job", "a-job", static_cast<v1::JobDependency::On>(7)), &job);
+  EXPECT_NE(s.error_message().find("after[0].on: 7 is not known, expected success or any"),
+            std::string::npos)
+      << s.error_message();
+  submit("first", "");
+  v1::SubmitJobRequest twice = request_after("a-job", "first", v1::JobDependency::SUCCESS);
+  twice.mutable_spec()->add_after()->set_job("tenants/default/jobs/first");
+  s = submit(twice, &job);
   EXPECT_EQ(reason_of(s), "FIELD_CONFLICT") << s.error_message();
   v1::SubmitJobRequest many = job_request("a-job", "");
   for (int i = 0; i < 65; ++i) {
