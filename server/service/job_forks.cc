@@ -159,8 +159,11 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
     if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
   }
   v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
-  // A job that has started once has what it waited for, which may be deleted by now.
-  if (parent.attempt > 0 && same_dependencies(spec, parent.spec)) spec.clear_after();
+  // A job that has started once, or that could have, has what it waited for, which may be deleted
+  // by now.
+  const bool had_it =
+      parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
+  if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
   ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(spec, stop));
   Result<Beginning> begins = begin(asked, parent, planned);
   for (int tries = 1;

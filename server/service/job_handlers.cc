@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "proto/convert/spec.h"
 #include "server/config/log.h"
@@ -19,6 +20,19 @@ namespace trainyard::server {
 namespace {
 
 constexpr int32_t kQueueDefault = 100;  // jobs in one answer
+
+/// Of what makes two requests with one ID the same.
+std::string digest_of_body(const v1::SubmitJobRequest& request) {
+  v1::SubmitJobRequest body = request;
+  body.clear_request_id();
+  return digest_of(body);
+}
+
+/// The job that the request made before, when its answer may have been lost.
+Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
+  if (request.request_id().empty()) return std::optional<Job>();
+  return jobs.find_request({kTenant, request.request_id(), digest_of_body(request)});
+}
 
 }  // namespace
 
@@ -45,7 +59,14 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string&
                          Done<v1::Job> done, const std::stop_token& stop) {
   if (Status s = check_submit(request); !s.ok()) return done(s.error());
   Result<PlannedJob> planned = planner_->plan(request.spec(), stop);
-  if (!planned.ok()) return done(std::move(planned).error());
+  if (!planned.ok()) {
+    if (request.validate_only()) return done(std::move(planned).error());
+    // A request that is sent again has its job, whatever became of what the spec names.
+    const Result<std::optional<Job>> first = find_first(service_.store.jobs(), request);
+    if (!first.ok()) return done(first.error());
+    if (!*first) return done(std::move(planned).error());
+    return done(to_proto(service_.dispatcher.explained(**first)));
+  }
   if (request.validate_only()) {
     v1::Job job;
     if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
@@ -77,11 +98,7 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
   job.initial_model_id = std::move(planned.initial_model_id);
   job.after = std::move(planned.after);
   job.request_id = request.request_id();
-  if (!request.request_id().empty()) {
-    v1::SubmitJobRequest body = request;
-    body.clear_request_id();
-    job.request_digest = digest_of(body);
-  }
+  if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
   if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
   // No thread waits for the commit, so as many submits as there are share one.
   service_.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {

@@ -85,13 +85,19 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(const std::string id,
                    parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
                                     job ? weights.job() : weights.model()));
+  // Before the model is looked for: what has ended by now makes none any more.
+  const auto awaited = std::ranges::find(after, id, &Dependency::id);
+  bool unfinished = false;
+  if (awaited != after.end()) {
+    ASSIGN_OR_RETURN(const Job maker, store.jobs().find("default", id));
+    unfinished = !is_terminal(maker.state);
+  }
   Result<Model> model = store.models().find("default", id);
   if (model.ok() && !(job && model->weights_alone())) {
     return std::optional<Model>(std::move(*model));
   }
   if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
-  const auto awaited = std::ranges::find(after, id, &Dependency::id);
-  if (!model.ok() && awaited != after.end()) {
+  if (!model.ok() && unfinished) {
     if (awaited->any_end) {
       return field_error("FIELD_CONFLICT", field,
                          id + " makes its model when it succeeds, but `after` waits for any end of "
@@ -103,11 +109,14 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
   return make_error(
       ErrorCode::kNotFound, "MODEL_NOT_FOUND",
       field + ": there is no " +
-          (model.ok() ? "job " + id + "; the model of that name has weights only, use model: " + id
-                      : "model " + id +
-                            (job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
-                                   "it in `after` too"
-                                 : "")));
+          (model.ok()
+               ? "job " + id + "; the model of that name has weights only, use model: " + id
+               : "model " + id +
+                     (awaited != after.end() ? "; the job of that name has ended, and has "
+                                               "none or no more"
+                      : job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
+                              "it in `after` too"
+                            : "")));
 }
 
 }  // namespace trainyard::server

@@ -18,8 +18,8 @@ void check_labels(const v1::JobSpec& spec, Violations& violations);
 /// The jobs that it waits for, in the spec by their full names from then on.
 std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations);
 
-/// The model whose weights the job starts from, which must exist unless a job that it waits for
-/// will make it: then nothing, and its id is in `pending_id`.
+/// The model whose weights the job starts from, which must exist unless an unfinished job that it
+/// waits for will make it: then nothing, and its id is in `pending_id`.
 Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
                                                   const std::vector<Dependency>& after,
                                                   std::string* pending_id, Store& store);

@@ -1,6 +1,7 @@
 #include "server/store/dependencies.h"
 
-#include <deque>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "server/store/job_rows.h"
@@ -13,19 +14,24 @@ struct Dependent {
   bool any_end = false;
 };
 
-std::vector<Dependent> take_dependents(Connection& db, int64_t order) {
+/// The first of those that wait for this job, whose rows go.
+std::vector<Dependent> take_dependents(Connection& db, int64_t order, int64_t count_max) {
   std::vector<Dependent> dependents;
   {
     Query query(db,
                 "SELECT job, any_end FROM dependencies INDEXED BY dependencies_by_after"
-                " WHERE after = ? ORDER BY job");
-    query.bind(order);
+                " WHERE after = ? ORDER BY job LIMIT ?");
+    query.bind(order).bind(count_max);
     while (query.step()) dependents.push_back({query.integer(0), query.integer(1) != 0});
   }
-  if (!dependents.empty())
-    Query(db, "DELETE FROM dependencies INDEXED BY dependencies_by_after WHERE after = ?")
+  if (!dependents.empty()) {
+    Query(db,
+          "DELETE FROM dependencies INDEXED BY dependencies_by_after"
+          " WHERE after = ? AND job <= ?")
         .bind(order)
+        .bind(dependents.back().order)
         .run();
+  }
   return dependents;
 }
 
@@ -39,7 +45,7 @@ void wake(WriteContext& context, Job& job, const Job& ended) {
     job.message = job.waits_for > 0 ? waiting_message(context.db, job)
                                     : "What it waited for has ended; it waits for the scheduler.";
   }
-  edit.save_alone();
+  edit.save();
 }
 
 /// It can no longer get what it waited for.
@@ -54,7 +60,7 @@ void end(WriteContext& context, Job& job, const Job& ended) {
   // Only a job that is QUEUED or PAUSED waits: both may become CANCELLED.
   const Status moved = edit.move(move);
   TRAINYARD_CHECK(moved.ok(), "a job that waits for another one cannot be cancelled");
-  edit.save_alone();
+  edit.save();
 }
 
 }  // namespace
@@ -111,24 +117,51 @@ std::string waiting_message(Connection& db, const Job& job) {
   return waiting_message({query.integer(0), query.text(1), query.integer(2) != 0}, job.waits_for);
 }
 
-void settle_dependents(WriteContext& context, const Job& first) {
-  // A list and not a recursion: a chain may be as long as the queue.
-  std::deque<Job> ended{first};
-  while (!ended.empty()) {
-    const Job job = std::move(ended.front());
-    ended.pop_front();
-    Query(context.db, "DELETE FROM dependencies WHERE job = ?").bind(job.order).run();
-    for (const Dependent& dependent : take_dependents(context.db, job.order)) {
+bool has_dependents(Connection& db, const Job& job) {
+  Query query(
+      db, "SELECT 1 FROM dependencies INDEXED BY dependencies_by_after WHERE after = ? LIMIT 1");
+  query.bind(job.order);
+  return query.step();
+}
+
+void note_end(WriteContext& context, const Job& ended) {
+  Query(context.db, "DELETE FROM dependencies WHERE job = ?").bind(ended.order).run();
+  if (has_dependents(context.db, ended)) context.unsettled.push_back(ended.order);
+}
+
+bool settle_dependents(WriteContext& context) {
+  std::vector<int64_t>& unsettled = context.unsettled;
+  bool any = false;
+  for (int64_t left = kSettledMax; left > 0 && !unsettled.empty();) {
+    const int64_t order = unsettled.back();
+    const std::vector<Dependent> dependents = take_dependents(context.db, order, left);
+    // A whole batch may leave some: they stay below the jobs that end now.
+    if (std::ssize(dependents) < left) unsettled.pop_back();
+    left -= std::max(std::ssize(dependents), std::ptrdiff_t{1});
+    if (dependents.empty()) continue;
+    any = true;
+    const Job ended = get_job_numbered(context.db, order);
+    for (const Dependent& dependent : dependents) {
       Job waiting = get_job_numbered(context.db, dependent.order);
       if (is_terminal(waiting.state)) continue;
-      if (dependent.any_end || job.state == JobState::kSucceeded) {
-        wake(context, waiting, job);
+      if (dependent.any_end || ended.state == JobState::kSucceeded) {
+        wake(context, waiting, ended);
       } else {
-        end(context, waiting, job);
-        ended.push_back(std::move(waiting));
+        end(context, waiting, ended);
       }
     }
   }
+  return any;
+}
+
+std::vector<int64_t> find_unsettled(Connection& db) {
+  std::vector<int64_t> unsettled;
+  Query query(db,
+              "SELECT DISTINCT after FROM dependencies INDEXED BY dependencies_by_after"
+              " WHERE after NOT IN"
+              " (SELECT number FROM jobs INDEXED BY jobs_by_state WHERE state < 5)");
+  while (query.step()) unsettled.push_back(query.integer(0));
+  return unsettled;
 }
 
 }  // namespace trainyard::server

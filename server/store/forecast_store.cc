@@ -31,21 +31,13 @@ ForecastOutcome read_outcome(const Query& row) {
   return o;
 }
 
-/// Of the device on which the job ran.
-const v1::Forecast* forecast_of(const Job& job) {
-  const auto& all = job.plan.forecasts();
-  const auto it = std::find_if(all.begin(), all.end(), [&](const v1::Forecast& f) {
-    return f.step_seconds() > 0 && (f.device() == "devices/cpu") == (job.device() == "devices/cpu");
-  });
-  return it == all.end() ? nullptr : &*it;
-}
-
 }  // namespace
 
 void note_outcome(Connection& db, const Job& job, int64_t now_us) {
-  const v1::Forecast* const forecast = forecast_of(job);
+  const v1::Forecast* const forecast = forecast_on(job.plan, job.device());
   const v1::RunTimes& times = job.progress.times();
-  if (forecast == nullptr || times.steps() < kOutcomeStepsMin) return;
+  if (forecast == nullptr || forecast->step_seconds() <= 0) return;
+  if (times.steps() < kOutcomeStepsMin) return;
   const bool whole = job.attempt == 1 && job.progress.step() == job.plan.steps_total();
   const double total = whole ? static_cast<double>(now_us - job.start_time_us) * 1e-6 : 0;
   Query(db, "INSERT INTO forecast_outcomes (" OUTCOME_COLUMNS

@@ -6,6 +6,11 @@
 #include "server/store/proto_time.h"
 
 namespace trainyard::server {
+namespace {
+
+constexpr std::string_view kCpu = "devices/cpu";
+
+}  // namespace
 
 std::string Job::devices_text() const {
   std::string text;
@@ -29,23 +34,43 @@ JobBrief brief_of(const Job& job) {
   brief.running_since_us = job.running_since_us;
   brief.id = job.id;
   brief.time_us = job.event_time_us;
-  set_needs(job.plan, job.progress, brief);
+  set_needs(job.plan, job.progress, job.checkpoint_step, brief);
   return brief;
 }
 
-void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, JobBrief& brief) {
+const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device) {
+  const bool on_cpu = device == kCpu;
+  const v1::Forecast* only = nullptr;
+  bool several = false;
+  for (const v1::Forecast& f : plan.forecasts()) {
+    if (f.device() == device) return &f;
+    if ((f.device() == kCpu) != on_cpu) continue;
+    several = only != nullptr;
+    only = &f;
+  }
+  return several ? nullptr : only;
+}
+
+void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t checkpoint_step,
+               JobBrief& brief) {
   const v1::MemoryPlan& m = plan.memory();
   brief.on_cpu.bytes = m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() +
                        m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
                        m.workspace_bytes();
   brief.on_gpu.bytes = brief.on_cpu.bytes + m.dataset_bytes();  // what only a GPU holds
   const double total = static_cast<double>(plan.steps_total());
-  const double left =
-      total > 0 ? std::clamp(1 - static_cast<double>(progress.step()) / total, 0.0, 1.0) : 1;
+  const int64_t step = brief.state == JobState::kRunning ? progress.step() : checkpoint_step;
+  const double left = total > 0 ? std::clamp(1 - static_cast<double>(step) / total, 0.0, 1.0) : 1;
+  // A job that has its device gets no other; before that, either model of GPU.
+  const v1::Forecast* const its = is_active(brief.state) && !brief.devices.empty()
+                                      ? forecast_on(plan, brief.devices.front())
+                                      : nullptr;
   for (const v1::Forecast& f : plan.forecasts()) {
     if (f.total_seconds() <= 0) continue;
-    DeviceBrief& on = f.device() == "devices/cpu" ? brief.on_cpu : brief.on_gpu;
-    if (on.rest_s > 0) {  // of another model: the job may get either
+    const bool on_cpu = f.device() == kCpu;
+    if (its != nullptr && &f != its && (its->device() == kCpu) == on_cpu) continue;
+    DeviceBrief& on = on_cpu ? brief.on_cpu : brief.on_gpu;
+    if (on.rest_s > 0) {  // of another model
       on.rest_high_s = std::max(on.rest_high_s, f.total_seconds_high() * left);
       continue;
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/store/dataset_ref.h"
@@ -96,13 +97,22 @@ struct JobBrief {
   int64_t time_us = 0;  // of its newest event
 };
 JobBrief brief_of(const Job& job);
-/// Fills on_cpu and on_gpu.
-void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, JobBrief& brief);
+/// Fills on_cpu and on_gpu; the rest fills in `state` and `devices` before. A job that is not
+/// RUNNING goes on from its checkpoint, however far it came before.
+void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t checkpoint_step,
+               JobBrief& brief);
+
+/// What was forecast for the device that a job has got, known or not. A forecast names the first
+/// device of its model: where there are several models of GPU, null for a GPU that none names.
+const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device);
 
 v1::Job to_proto(Job job);
 
 /// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
 Error state_conflict(const Job& job, const std::string& why);
+
+/// The reason of a job that was CANCELLED because one that it waited for ended otherwise.
+inline constexpr const char* kDependencyFailed = "DEPENDENCY_FAILED";
 
 /// A job that has to end before another one starts.
 struct Dependency {

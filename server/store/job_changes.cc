@@ -299,6 +299,11 @@ Result<Job> remove_job(WriteContext& context, Result<Job> found) {
     e.metadata["state"] = name_of(job.state);
     return e;
   }
+  if (has_dependents(context.db, job)) {
+    return state_conflict(job,
+                          "the jobs that waited for it are still being told; try again in some "
+                          "seconds.");
+  }
   Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
   note_removal(context.db, "jobs/" + job.uid);
   JobChange& change = context.changes.emplace_back();

@@ -157,7 +157,7 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
       db,
       "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
       " workers_lost, retry_time_us, owner, waits_for, run_time_us, running_since_us, id, plan,"
-      " progress, event_time_us"
+      " progress, event_time_us, checkpoint_step"
       " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
   while (query.step()) {
     JobBrief brief;
@@ -175,7 +175,8 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     brief.run_time_us = query.integer(12);
     brief.running_since_us = query.integer(13);
     brief.id = query.text(14);
-    set_needs(parse<v1::RunPlan>(query.bytes(15)), parse<v1::Progress>(query.bytes(16)), brief);
+    set_needs(parse<v1::RunPlan>(query.bytes(15)), parse<v1::Progress>(query.bytes(16)),
+              query.integer(18), brief);
     brief.time_us = query.integer(17);
     take(std::move(brief));
   }
@@ -356,14 +357,10 @@ Status JobEdit::move(const Move& asked) {
 }
 
 void JobEdit::save() {
-  save_alone();
-  if (is_terminal(job_.state) && !is_terminal(state_before_)) settle_dependents(context_, job_);
-}
-
-void JobEdit::save_alone() {
   save_job(context_.db, job_);
   notify(job_.state != state_before_ || job_.priority != priority_before_ ||
          job_.waits_for != waits_for_before_);
+  if (is_terminal(job_.state) && !is_terminal(state_before_)) note_end(context_, job_);
 }
 
 void JobEdit::notify(bool reschedules) {

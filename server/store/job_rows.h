@@ -59,11 +59,9 @@ class JobEdit {
   void tell_state(const Move& move);
   /// A line of the daemon's in the job's log.
   void tell(std::string text);
-  /// Saves the row and notifies the observers. If the job has ended: also of each job that waited
-  /// for it (server/store/dependencies.h).
+  /// Saves the row and notifies the observers. If the job has ended, what waits for it is settled
+  /// from the end of this transaction on (server/store/dependencies.h).
   void save();
-  /// Without those.
-  void save_alone();
   /// Notifies the observers. `reschedules`: the scheduler must look at the job.
   void notify(bool reschedules);
 

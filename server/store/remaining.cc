@@ -3,17 +3,15 @@
 #include <algorithm>
 
 #include "server/store/forecast_store.h"
+#include "server/store/job.h"
 
 namespace trainyard::server {
 
 Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
                        const v1::Progress& progress) {
   Remaining out;
-  const auto forecast =
-      std::find_if(plan.forecasts().begin(), plan.forecasts().end(), [&](const v1::Forecast& f) {
-        return f.total_seconds() > 0 && (f.device() == "devices/cpu") == (device == "devices/cpu");
-      });
-  const bool known = forecast != plan.forecasts().end();
+  const v1::Forecast* const forecast = forecast_on(plan, device);
+  const bool known = forecast != nullptr && forecast->total_seconds() > 0;
   const auto steps = static_cast<double>(plan.steps_total());
   const double left = steps - static_cast<double>(progress.step());
   if (left < 0 || steps <= 0) return out;

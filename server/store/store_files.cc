@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "server/store/dependencies.h"
 #include "server/store/migrations.h"
 #include "server/store/random_id.h"
 #include "server/store/schema_copy.h"
@@ -274,6 +275,7 @@ Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& cl
   try {
     Query query(*store.db, "SELECT value FROM settings WHERE key = 'page_token_key'");
     if (query.step()) key = query.text(0);
+    store.unsettled = find_unsettled(*store.db);
   } catch (const SqliteError& e) {
     return store_error(store_path(options.state_dir), e);
   }

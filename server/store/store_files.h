@@ -36,6 +36,7 @@ struct OpenStore {
   std::unique_ptr<Connection> db;
   int64_t commit = 0;  // the newest one's number
   CommitMark mark;
+  std::vector<int64_t> unsettled = {};  // server/store/dependencies.h
 };
 Result<OpenStore> open_store(const StoreOptions& options);
 

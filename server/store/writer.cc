@@ -8,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/store/dependencies.h"
 #include "src/base/disk_space.h"
 #include "src/base/mutex.h"
 
@@ -23,6 +24,12 @@ Error refused_stopping() {
   return make_error(ErrorCode::kUnavailable, "SERVER_DRAINING", "The server is stopping.");
 }
 
+class Settle final : public Command {
+ public:
+  bool run(WriteContext& context) override { return settle_dependents(context); }
+  void answer(const std::optional<Error>& /*error*/) override {}
+};
+
 int count_wal_pages(void* pages, sqlite3*, const char*, int count) {
   *static_cast<int*>(pages) = count;
   return SQLITE_OK;
@@ -35,7 +42,8 @@ Writer::Writer(WriterOptions options, OpenStore store, const Clock& clock)
       clock_(clock),
       db_(std::move(store.db)),
       commit_(store.commit),
-      mark_(std::move(store.mark)) {
+      mark_(std::move(store.mark)),
+      unsettled_(std::move(store.unsettled)) {
   sqlite3_wal_hook(db_->get(), count_wal_pages, &wal_pages_);
   keep_reserve();
   answerer_ = std::jthread([this] { run_answerer(); });
@@ -107,7 +115,10 @@ void Writer::run_writer() {
         checkpoint(SQLITE_CHECKPOINT_PASSIVE);
         lock.lock();
       }
-      const auto ready = [this]() TRAINYARD_REQUIRES(mu_) { return !queue_.empty() || stopping_; };
+      // After a failure the unsettled jobs wait for the next command: its cause may last.
+      const auto ready = [this]() TRAINYARD_REQUIRES(mu_) {
+        return !queue_.empty() || stopping_ || (settles_ && !unsettled_.empty());
+      };
       // A mark that is not synced waits for more of its kind, but not for ever.
       const std::chrono::microseconds pause(CommitMark::kSyncPauseUs);
       if (!mark_.is_synced() && !wake_writer_.wait_for(lock, pause, ready)) {
@@ -116,7 +127,7 @@ void Writer::run_writer() {
         lock.lock();
       }
       wake_writer_.wait(lock, ready);
-      if (queue_.empty()) break;
+      if (queue_.empty() && stopping_) break;
       const size_t count = std::min(queue_.size(), kGroupMax);
       for (size_t i = 0; i < count; ++i) {
         answers.group.push_back(std::move(queue_.front()));
@@ -191,8 +202,10 @@ void Writer::write_group(Answers& answers) {
 
 void Writer::write_transaction(Answers& answers, bool essential_only) {
   answers.changes.clear();
+  settles_ = false;
+  std::vector<int64_t> unsettled = unsettled_;
   Transaction transaction(*db_, Transaction::Kind::kWrite);
-  WriteContext context{*db_, clock_.wall_us(), answers.changes};
+  WriteContext context{*db_, clock_.wall_us(), answers.changes, unsettled};
   bool kept = false;
   for (size_t i = 0; i < answers.group.size(); ++i) {
     Command& command = *answers.group[i];
@@ -203,9 +216,21 @@ void Writer::write_transaction(Answers& answers, bool essential_only) {
     answers.errors[i].reset();
     kept |= run_command(command, answers.errors[i], context);
   }
+  // On a full disk what is left of it is for the commands.
+  if (!unsettled.empty() && !essential_only) {
+    Settle settle;
+    std::optional<Error> error;
+    kept |= run_command(settle, error, context);
+    if (error) unsettled.clear();  // a bug, which must not come back with each group
+  }
   if (kept) count_commit();
   transaction.commit();
-  if (!kept) return;
+  unsettled_ = std::move(unsettled);
+  if (kept) mark_commit();
+  settles_ = !essential_only;
+}
+
+void Writer::mark_commit() {
   ++commit_;
   if (!mark_.write(commit_)) throw SqliteError(SQLITE_IOERR, errno, "cannot write the commit mark");
   if (const int64_t now_us = clock_.steady_us();
@@ -224,6 +249,7 @@ void Writer::count_commit() {
 
 bool Writer::run_command(Command& command, std::optional<Error>& error, WriteContext& context) {
   const size_t changes = context.changes.size();
+  const size_t unsettled = context.unsettled.size();
   Query(*db_, "SAVEPOINT command").run();
   bool keep = false;
   try {
@@ -239,6 +265,7 @@ bool Writer::run_command(Command& command, std::optional<Error>& error, WriteCon
     Query(*db_, "ROLLBACK TO command").run();
     context.changes.erase(context.changes.begin() + static_cast<ptrdiff_t>(changes),
                           context.changes.end());
+    if (context.unsettled.size() > unsettled) context.unsettled.resize(unsettled);
   }
   Query(*db_, "RELEASE command").run();
   return keep;

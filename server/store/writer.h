@@ -6,6 +6,10 @@
 // gathers, so no delay is added. Answers, and before them the observers, run on a second thread in
 // commit order.
 //
+// What the end of a job means for the jobs that wait for it is settled behind the commands of each
+// transaction, a bounded number at a time; while some are left the writer goes on without commands.
+// The rows say what is left, so an end of the daemon in between loses nothing.
+//
 // When a write fails:
 //   disk full   the reserve file is freed and the commands that end things (essential) are tried
 //               again; all others are refused until there is room for the reserve once more.
@@ -42,6 +46,9 @@ struct WriteContext {
   Connection& db;
   int64_t now_us;                   // wall clock, one for the group
   std::vector<JobChange>& changes;  // for the observers
+  /// Jobs by `order` that have ended and that others still wait for: a command only adds. After the
+  /// commands, the writer settles some of the others in each transaction (dependencies.h).
+  std::vector<int64_t>& unsettled;
 };
 
 class Command {
@@ -87,6 +94,7 @@ class Writer {
   /// Whether the command's changes are kept.
   bool run_command(Command& command, std::optional<Error>& error, WriteContext& context);
   void count_commit();
+  void mark_commit();
   void fail_group(Answers& answers, const Error& error);
   void fail_group(Answers& answers, const SqliteError& e);
   void give_answers(Answers answers);
@@ -99,9 +107,11 @@ class Writer {
   std::unique_ptr<Connection> db_;  // the writer thread's, after construction, as the next three
   int64_t commit_;                  // the newest commit's number
   CommitMark mark_;
-  int64_t mark_synced_us_ = 0;  // steady
-  int wal_pages_ = 0;           // the writer thread's
-  bool full_ = false;           // the writer thread's
+  int64_t mark_synced_us_ = 0;      // steady
+  std::vector<int64_t> unsettled_;  // the writer thread's, as of the newest commit
+  bool settles_ = true;             // the writer thread's: no disk is full, nothing failed
+  int wal_pages_ = 0;               // the writer thread's
+  bool full_ = false;               // the writer thread's
 
   mutable Mutex mu_;
   CondVar wake_writer_;

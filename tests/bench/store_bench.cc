@@ -4,15 +4,18 @@
 //
 // Prints the disk's own limit first (fdatasync of one 4 KiB page after the other), then submits:
 // one at a time, with some in flight, and events of a running job; metrics by the steps of a
-// report. Everything is acknowledged after the commit (synchronous=FULL).
+// report; the end of a job on which 10,000 wait. Everything is acknowledged after the commit
+// (synchronous=FULL).
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -139,6 +142,47 @@ void measure_metrics(Store& store, const Job& job, const std::filesystem::path& 
               4096.0 * static_cast<double>(pages() - pages_before) / (points / 2));
 }
 
+/// The end of a job on which so many others wait, and submits meanwhile. They are ended with it.
+void measure_dependents(Store& store, int count) {
+  NewJob asked = bench_job();
+  asked.id = "hub";
+  const Job hub = store.jobs().submit(asked).value();
+  for (int i = 0; i < count; ++i) {
+    NewJob waiter = bench_job();
+    waiter.after = {{hub.id}};
+    if (i + 1 < count && i % 1024 != 0) {
+      store.jobs().submit(std::move(waiter), [](const Result<Job>&) {});
+    } else {
+      (void)store.jobs().submit(std::move(waiter));
+    }
+  }
+  const auto left = std::make_shared<std::atomic<int>>(count);
+  store.observe([left](std::span<const JobChange> changes) {
+    for (const JobChange& change : changes) {
+      if (change.state == JobState::kCancelled) --*left;
+    }
+  });
+  Move failed;
+  failed.to = JobState::kFailed;
+  const int64_t begin = now_us();
+  const double cpu_before = cpu_seconds();
+  (void)store.jobs().move(hub.uid, failed);
+  const int64_t ended = now_us();
+  std::vector<int64_t> latencies;
+  while (*left > 0) {
+    const int64_t start = now_us();
+    (void)store.jobs().submit(bench_job());
+    latencies.push_back(now_us() - start);
+  }
+  const int64_t settled = now_us();
+  std::printf(
+      "the end of a job on which %d wait: %lld ms, the last is told after %lld ms, %.0f us"
+      " of CPU each\n",
+      count, static_cast<long long>((ended - begin) / 1000),
+      static_cast<long long>((settled - begin) / 1000), 1e6 * (cpu_seconds() - cpu_before) / count);
+  if (!latencies.empty()) print("submits meanwhile", latencies, settled - ended);
+}
+
 int run(const std::filesystem::path& directory) {
   measure_disk(directory);
   StoreOptions options;
@@ -179,6 +223,8 @@ int run(const std::filesystem::path& directory) {
     latencies.push_back(now_us() - start);
   }
   print("reads of a job, one thread", latencies, now_us() - begin);
+
+  measure_dependents(store, 10'000);
 
   const int64_t count = store.jobs().count().value().queued;
   options.state_dir = directory / "state";

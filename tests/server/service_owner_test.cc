@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "proto/convert/spec.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/train/identity.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -83,6 +86,36 @@ class ServiceOwner : public ServiceTest {
       if (device.name() == name) return device;
     }
     return {};
+  }
+
+  grpc::Status retry(const std::string& id, const std::string& new_id, v1::Job* job) {
+    v1::RetryJobRequest request;
+    request.set_name("tenants/default/jobs/" + id);
+    request.set_job_id(new_id);
+    return jobs_->RetryJob(context().get(), request, job);
+  }
+  void remove_job(const std::string& id) {
+    v1::DeleteJobRequest request;
+    request.set_name("tenants/default/jobs/" + id);
+    google::protobuf::Empty empty;
+    const grpc::Status s = jobs_->DeleteJob(context().get(), request, &empty);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+  }
+
+  /// The job's checkpoint, of which its worker only told. It has no tensors.
+  void write_checkpoint(const v1::Job& job) {
+    EngineSpec engine = to_engine(job.spec()).value();
+    TrainJob run;
+    run.model = std::move(engine.model);
+    run.recipe = std::move(engine.recipe);
+    run.dataset = config_.state_dir / "datasets" / dataset_.digest();
+    CheckpointState state;
+    state.step = job.checkpoint_step();
+    state.job_digest = RunIdentity::of(run).value().record().digest;
+    state.extra_json = "{}";
+    const auto saved = save_checkpoint(
+        local_files(), config_.state_dir / "jobs" / job.uid() / "checkpoints", state, {}, {});
+    ASSERT_TRUE(saved.ok()) << saved.error().message;
   }
 
   static v1::SubmitJobRequest request_after(const std::string& id, const std::string& job,
@@ -172,7 +205,10 @@ TEST_F(ServiceOwner, NothingStartsOnADrainedDeviceUntilItIsResumed) {
   stop();
   start();
   EXPECT_EQ(get_device("devices/cpu").drain().reason(), "new memory") << "a restart keeps it";
-  ASSERT_TRUE(eventually([&] { return !get("waits").reason().empty(); }));
+  ASSERT_TRUE(eventually([&] {
+    return get("waits").message().find("Drained by " + me()) != std::string::npos;
+  })) << "the dispatcher has looked: "
+      << get("waits").message();
   EXPECT_EQ(get("waits").state(), v1::QUEUED);
   ASSERT_TRUE(resume_device("devices/cpu", &device).ok());
   EXPECT_FALSE(device.has_drain());
@@ -275,6 +311,15 @@ TEST_F(ServiceOwner, AJobThatHasTrainedAsLongAsItMayEndsAndIsRetriedFromThere) {
   EXPECT_NE(ended.message().find("of at most 1 s (resources.time_limit_seconds)"),
             std::string::npos)
       << ended.message();
+  write_checkpoint(ended);
+  ASSERT_TRUE(retry("limited", "limited-2", &job).ok());
+  EXPECT_EQ(job.origin().job(), ended.name());
+  EXPECT_EQ(job.origin().step(), 5);
+  EXPECT_EQ(job.checkpoint_step(), 5);
+  EXPECT_EQ(job.spec().resources().time_limit_seconds(), 1);
+  EXPECT_EQ(job.run_seconds(), 0) << "it has all of its time again";
+  wait_for("limited-2", v1::RUNNING);
+  ASSERT_TRUE(cancel("limited-2", &job).ok());
 }
 
 TEST_F(ServiceOwner, ATimeLimitHoldsOverARestart) {
@@ -331,6 +376,82 @@ TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
   retry.set_name(needy.name());
   const grpc::Status refused = jobs_->RetryJob(context().get(), retry, &job);
   EXPECT_EQ(reason_of(refused), "DEPENDENCY_FAILED");
+}
+
+// As a client sends it that never got the answer.
+TEST_F(ServiceOwner, ARequestSentAgainHasItsJobWhateverBecameOfTheOneBeforeIt) {
+  submit("first", "wait_for_stop");
+  v1::SubmitJobRequest request = request_after("second", "first", v1::JobDependency::SUCCESS);
+  request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");
+  v1::Job second;
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &second).ok());
+  ASSERT_TRUE(cancel("first", &job).ok());
+  wait_for("second", v1::CANCELLED);
+  const auto expect_it = [&] {
+    const grpc::Status s = submit(request, &job);
+    ASSERT_TRUE(s.ok()) << s.error_message();
+    EXPECT_EQ(job.uid(), second.uid());
+    EXPECT_EQ(job.state(), v1::CANCELLED);
+  };
+  expect_it();
+  remove_job("first");
+  expect_it();
+  v1::SubmitJobRequest other = request;
+  other.set_job_id("third");
+  EXPECT_EQ(reason_of(submit(other, &job)), "REQUEST_ID_REUSED");
+  v1::SubmitJobRequest check = request;
+  check.set_validate_only(true);
+  EXPECT_EQ(reason_of(submit(check, &job)), "JOB_NOT_FOUND") << "a check is of today";
+  check.set_validate_only(false);
+  check.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad3");
+  EXPECT_EQ(reason_of(submit(check, &job)), "JOB_NOT_FOUND") << "a new request";
+  remove_job("second");
+  EXPECT_EQ(reason_of(submit(request, &job)), "JOB_NOT_FOUND");
+}
+
+TEST_F(ServiceOwner, WhatAJobHadBeforeItNeverStartedIsNotAskedForAgain) {
+  submit("first", "slow");
+  v1::Job job;
+  ASSERT_TRUE(submit(request_after("second", "first", v1::JobDependency::SUCCESS), &job).ok());
+  v1::PauseJobRequest pause;
+  pause.set_name(job.name());
+  ASSERT_TRUE(jobs_->PauseJob(context().get(), pause, &job).ok());
+  v1::Job third;
+  ASSERT_TRUE(submit(request_after("third", "first", v1::JobDependency::SUCCESS), &third).ok());
+  ASSERT_TRUE(cancel("third", &third).ok());
+  wait_for("first", v1::SUCCEEDED);
+  ASSERT_TRUE(cancel("second", &job).ok());
+  EXPECT_EQ(job.attempt(), 0);
+  remove_job("first");
+  const grpc::Status s = retry("second", "second-2", &job);
+  ASSERT_TRUE(s.ok()) << s.error_message();
+  EXPECT_EQ(job.spec().after_size(), 0);
+  wait_for("second-2", v1::SUCCEEDED);
+  EXPECT_EQ(reason_of(retry("third", "third-2", &job)), "JOB_NOT_FOUND")
+      << "it was cancelled before it had what it waited for";
+}
+
+TEST_F(ServiceOwner, AModelThatIsGoneIsNotComingAgain) {
+  submit("base", "");
+  wait_for("base", v1::SUCCEEDED);
+  v1::SubmitJobRequest request = request_after("tuned", "base", v1::JobDependency::SUCCESS);
+  request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_job("base");
+  v1::DeleteModelRequest remove;
+  google::protobuf::Empty empty;
+  remove.set_name("tenants/default/models/base");
+  ASSERT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
+  v1::PlanJobRequest plan;
+  *plan.mutable_spec() = request.spec();
+  v1::JobPlan planned;
+  EXPECT_EQ(reason_of(jobs_->PlanJob(context().get(), plan, &planned)), "MODEL_NOT_FOUND");
+  v1::Job job;
+  const grpc::Status refused = submit(request, &job);
+  EXPECT_EQ(reason_of(refused), "MODEL_NOT_FOUND");
+  request.set_validate_only(true);
+  const grpc::Status checked = submit(request, &job);
+  EXPECT_EQ(reason_of(checked), "MODEL_NOT_FOUND");
+  EXPECT_EQ(checked.error_message(), refused.error_message()) << "a check says the same";
 }
 
 TEST_F(ServiceOwner, BadDependenciesAreRefusedByTheirField) {

@@ -103,6 +103,44 @@ TEST_F(StoreFault, F17EachWriteThatFindsTheDiskFullIsRefusedAndForgotten) {
             /*heals=*/true);
 }
 
+// With a full disk, what is left to settle waits for the next change instead of trying for ever.
+TEST_F(StoreFault, F17JobsThatWaitAreToldOnceThereIsRoom) {
+  options.checkpoint_pages = 1'000'000;  // so that syncs are commits
+  const auto store = open_or_die(options);
+  const Job hub = run_job(*store, new_job("hub"));
+  for (int i = 0; i < 1'000; ++i) {
+    NewJob waiter = new_job();
+    waiter.after = {{"hub", true}};
+    ASSERT_TRUE(store->jobs().submit(waiter).ok());
+  }
+  const auto count_waiting = [&] {
+    int64_t waiting = 0;
+    const auto count = [&](const JobBrief& job) { waiting += job.waits_for > 0 ? 1 : 0; };
+    EXPECT_TRUE(store->jobs().read_unfinished(count).ok());
+    return waiting;
+  };
+  std::atomic<bool> full = true;
+  std::atomic<int> commits = 0;
+  std::atomic<int> refused = 0;
+  vfs.set_hook([&](const FileOperation& operation) {
+    if (operation.kind == FileOperation::Kind::kSync) ++commits;
+    const bool writes = operation.kind == FileOperation::Kind::kWrite;
+    if (!full || !writes || commits < 3) return SQLITE_OK;
+    ++refused;
+    return SQLITE_FULL;
+  });
+  AttemptUpdate ended = update_of(hub);
+  ended.move = move_to(JobState::kFailed);
+  ASSERT_TRUE(store->jobs().update_attempt(ended).ok());
+  ASSERT_TRUE(eventually([&] { return refused > 0; }));
+  EXPECT_GT(count_waiting(), 0);
+  full = false;
+  ASSERT_TRUE(store->jobs().submit(new_job()).ok());
+  EXPECT_TRUE(eventually([&] { return count_waiting() == 0; })) << count_waiting();
+  EXPECT_TRUE(store->health().ok());
+  EXPECT_LT(refused, 20) << "it did not try again and again";
+}
+
 TEST_F(StoreFault, F19EachFailingWriteEndsTrustInTheConnection) {
   fail_each(vfs, options, SQLITE_IOERR_WRITE, FileOperation::Kind::kWrite, "STORE_FAILED",
             /*heals=*/false);

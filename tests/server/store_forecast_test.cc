@@ -1,6 +1,9 @@
 // Rates and outcomes in the store.
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <utility>
+
 #include "server/store/remaining.h"
 #include "tests/server/store_support.h"
 
@@ -74,6 +77,50 @@ TEST_F(StoreForecast, AJobThatSucceedsLeavesItsOutcome) {
   EXPECT_EQ(store->forecasts().outcomes(o.number).value().size(), 1u);
 }
 
+TEST(Forecasts, AreOfTheModelOfGpuThatAJobHas) {
+  v1::RunPlan plan;
+  plan.add_forecasts()->set_device("devices/cpu");
+  plan.add_forecasts()->set_device("devices/gpu-0");
+  EXPECT_EQ(forecast_on(plan, "devices/cpu"), &plan.forecasts(0));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-0"), &plan.forecasts(1));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-1"), &plan.forecasts(1)) << "all are of one model";
+  plan.add_forecasts()->set_device("devices/gpu-2");
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-2"), &plan.forecasts(2));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-0"), &plan.forecasts(1));
+  EXPECT_EQ(forecast_on(plan, "devices/gpu-1"), nullptr) << "of either model";
+  EXPECT_EQ(forecast_on({}, "devices/cpu"), nullptr);
+}
+
+TEST_F(StoreForecast, AnOutcomeIsOfTheModelOfGpuOrOfNone) {
+  const auto finish_on = [&](const std::string& id, const std::string& device) {
+    NewJob asked = new_job(id);
+    asked.plan.set_steps_total(100);
+    for (const char* model : {"Slow GPU", "Fast GPU"}) {
+      v1::Forecast& forecast = *asked.plan.add_forecasts();
+      forecast.set_device(*model == 'S' ? "devices/gpu-0" : "devices/gpu-1");
+      forecast.set_device_model(model);
+      forecast.set_step_seconds(0.5);
+    }
+    Job job = store->jobs().submit(asked).value();
+    job = store->jobs().start_attempt(job.uid, {device}, "n", "R", "m").value();
+    AttemptUpdate started = update_of(job, 1);
+    started.move = move_to(JobState::kRunning);
+    ASSERT_TRUE(store->jobs().update_attempt(std::move(started)).ok());
+    AttemptUpdate end = update_of(job, 2);
+    end.times = v1::RunTimes();
+    end.times->set_steps(100);
+    end.times->set_step_seconds(0.1);
+    end.move = move_to(JobState::kSucceeded);
+    end.model = NewModel{"d-" + id, 400, 100, {}};
+    ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  };
+  finish_on("known", "devices/gpu-1");
+  finish_on("either", "devices/gpu-2");
+  const std::vector<ForecastOutcome> all = store->forecasts().outcomes(0).value();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].device_model, "Fast GPU");
+}
+
 TEST_F(StoreForecast, TooFewStepsAndFailedJobsSayNothing) {
   finish("short", kOutcomeStepsMin - 1, 0.75);
   finish("failed", 100, 0.75, JobState::kFailed);
@@ -95,41 +142,123 @@ TEST_F(StoreForecast, TheWorkersPlanLeavesTheForecasts) {
   EXPECT_EQ(job.plan.forecasts(0).step_seconds(), 0.5);
 }
 
-TEST(Remaining, IsForecastAndThenMeasured) {
-  v1::RunPlan plan;
-  plan.set_steps_total(1000);
-  v1::Forecast& forecast = *plan.add_forecasts();
+TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
+  NewJob asked = new_job("killed");
+  asked.plan.set_steps_total(1'000);
+  v1::Forecast& forecast = *asked.plan.add_forecasts();
   forecast.set_device("devices/cpu");
-  forecast.set_step_seconds(0.1);
-  forecast.set_total_seconds(110);
-  forecast.set_limited_by("compute");
-  v1::Progress progress;
-  progress.set_step(500);
-  Remaining remaining = remaining_of(plan, "devices/cpu", progress);
-  EXPECT_NEAR(remaining.seconds, 55, 1e-6);
-  EXPECT_EQ(remaining.forecast_share, 0);
-
-  progress.mutable_times()->set_steps(500);
-  progress.mutable_times()->set_steps_seconds(100);
-  progress.mutable_times()->set_step_seconds(0.2);
-  progress.mutable_times()->set_step_seconds_low(0.19);
-  progress.mutable_times()->set_step_seconds_high(0.21);
-  remaining = remaining_of(plan, "devices/cpu", progress);
-  EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
-  EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
-  EXPECT_EQ(remaining.held_back_by, "compute");
-
-  progress.mutable_times()->set_data_wait_seconds(60);
-  progress.mutable_times()->set_evaluations(1);
-  progress.mutable_times()->set_evaluations_seconds(50);
-  remaining = remaining_of(plan, "devices/cpu", progress);
-  EXPECT_NEAR(remaining.seconds, 500 * 0.3, 1e-6);
-  EXPECT_EQ(remaining.held_back_by, "data");
-
-  v1::Progress elsewhere;
-  elsewhere.set_step(500);
-  EXPECT_EQ(remaining_of(plan, "devices/gpu-0", elsewhere).seconds, 0);
+  forecast.set_total_seconds(100);
+  const Job job = run_job(*store, asked);
+  std::mutex mu;
+  JobBrief told;
+  store->observe([&](std::span<const JobChange> changes) {
+    const std::lock_guard lock(mu);
+    for (const JobChange& change : changes) {
+      if (change.reschedules) told = *change.reschedules;
+    }
+  });
+  const auto read = [&] {
+    JobBrief brief;
+    EXPECT_TRUE(store->jobs().read_unfinished([&](const JobBrief& b) { brief = b; }).ok());
+    return brief;
+  };
+  AttemptUpdate far = update_of(job, 2);
+  far.step = 900;
+  ASSERT_TRUE(store->jobs().update_attempt(far).ok());
+  EXPECT_NEAR(read().on_cpu.rest_s, 10, 1e-9) << "while it runs";
+  AttemptUpdate lost = update_of(job);
+  lost.move = move_to(JobState::kQueued);
+  ASSERT_TRUE(store->jobs().update_attempt(lost).ok());
+  EXPECT_NEAR(read().on_cpu.rest_s, 100, 1e-9) << "it starts over";
+  {
+    const std::lock_guard lock(mu);
+    EXPECT_NEAR(told.on_cpu.rest_s, 100, 1e-9);
+  }
+  // Again, and this time it is killed behind a checkpoint.
+  const Job again = store->jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
+  AttemptUpdate started = update_of(again, 1);
+  started.move = move_to(JobState::kRunning);
+  ASSERT_TRUE(store->jobs().update_attempt(started).ok());
+  AttemptUpdate saved = update_of(again, 2);
+  saved.step = 700;
+  v1::Event checkpoint;
+  checkpoint.mutable_checkpoint()->set_step(600);
+  saved.events.push_back(checkpoint);
+  ASSERT_TRUE(store->jobs().update_attempt(saved).ok());
+  lost = update_of(again);
+  lost.move = move_to(JobState::kQueued);
+  ASSERT_TRUE(store->jobs().update_attempt(lost).ok());
+  EXPECT_NEAR(read().on_cpu.rest_s, 40, 1e-9);
 }
+
+TEST(Needs, OfARunningJobAreThoseOfItsModelOfGpu) {
+  v1::RunPlan plan;
+  for (const auto& [device, seconds] : {std::pair("devices/gpu-0", 100), {"devices/gpu-1", 10}}) {
+    v1::Forecast& forecast = *plan.add_forecasts();
+    forecast.set_device(device);
+    forecast.set_total_seconds(seconds);
+  }
+  JobBrief brief;
+  brief.state = JobState::kRunning;
+  brief.devices = {"devices/gpu-1"};
+  set_needs(plan, {}, 0, brief);
+  EXPECT_NEAR(brief.on_gpu.rest_s, 10, 1e-9);
+  EXPECT_NEAR(brief.on_gpu.rest_high_s, 10, 1e-9);
+  JobBrief waiting;
+  set_needs(plan, {}, 0, waiting);
+  EXPECT_NEAR(waiting.on_gpu.rest_high_s, 100, 1e-9) << "it may get either";
+
+  TEST(Remaining, IsForecastAndThenMeasured) {
+    v1::RunPlan plan;
+    plan.set_steps_total(1000);
+    v1::Forecast& forecast = *plan.add_forecasts();
+    forecast.set_device("devices/cpu");
+    forecast.set_step_seconds(0.1);
+    forecast.set_total_seconds(110);
+    forecast.set_limited_by("compute");
+    v1::Progress progress;
+    progress.set_step(500);
+    Remaining remaining = remaining_of(plan, "devices/cpu", progress);
+    EXPECT_NEAR(remaining.seconds, 55, 1e-6);
+    EXPECT_EQ(remaining.forecast_share, 0);
+
+    progress.mutable_times()->set_steps(500);
+    progress.mutable_times()->set_steps_seconds(100);
+    progress.mutable_times()->set_step_seconds(0.2);
+    progress.mutable_times()->set_step_seconds_low(0.19);
+    progress.mutable_times()->set_step_seconds_high(0.21);
+    remaining = remaining_of(plan, "devices/cpu", progress);
+    EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
+    EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
+    EXPECT_EQ(remaining.held_back_by, "compute");
+
+    progress.mutable_times()->set_data_wait_seconds(60);
+    progress.mutable_times()->set_evaluations(1);
+    progress.mutable_times()->set_evaluations_seconds(50);
+    remaining = remaining_of(plan, "devices/cpu", progress);
+    EXPECT_NEAR(remaining.seconds, 500 * 0.3, 1e-6);
+    EXPECT_EQ(remaining.held_back_by, "data");
+
+    v1::Progress elsewhere;
+    elsewhere.set_step(500);
+    EXPECT_EQ(remaining_of(plan, "devices/gpu-0", elsewhere).seconds, 0);
+
+    // Two models of GPU: of a device that no forecast names, only its own steps are known.
+    for (const char* device : {"devices/gpu-0", "devices/gpu-1"}) {
+      v1::Forecast& gpu = *plan.add_forecasts();
+      gpu.set_device(device);
+      gpu.set_step_seconds(0.01);
+      gpu.set_total_seconds(std::string(device).ends_with('0') ? 20 : 12);
+    }
+    EXPECT_EQ(remaining_of(plan, "devices/gpu-2", elsewhere).seconds, 0);
+    EXPECT_NEAR(remaining_of(plan, "devices/gpu-1", elsewhere).seconds, 6, 1e-6);
+    *elsewhere.mutable_times() = progress.times();
+    elsewhere.mutable_times()->set_evaluations(0);
+    elsewhere.mutable_times()->set_evaluations_seconds(0);
+    remaining = remaining_of(plan, "devices/gpu-2", elsewhere);
+    EXPECT_NEAR(remaining.seconds, 500 * 0.2, 1e-6);
+    EXPECT_EQ(remaining.forecast_share, 0);
+  }
 
 }  // namespace
 }  // namespace trainyard::server

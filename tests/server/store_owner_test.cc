@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "server/store/dependencies.h"
+#include "server/store/store_files.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -47,6 +49,17 @@ class StoreOwner : public testing::Test {
     AttemptUpdate ended = update_of(job, 2);
     ended.move = move_to(to, to == JobState::kFailed ? "LOSS_NOT_FINITE" : "COMPLETED");
     return jobs().update_attempt(std::move(ended)).value();
+  }
+
+  /// Unfinished jobs that wait for another one.
+  int64_t count_waiting() {
+    int64_t waiting = 0;
+    const auto count = [&](const JobBrief& job) { waiting += job.waits_for > 0 ? 1 : 0; };
+    EXPECT_TRUE(jobs().read_unfinished(count).ok());
+    return waiting;
+  }
+  void wait_until_none_waits() {
+    EXPECT_TRUE(eventually([&] { return count_waiting() == 0; })) << count_waiting() << " wait";
   }
 
   TemporaryDirectory directory;
@@ -192,6 +205,7 @@ TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
   ASSERT_TRUE(jobs().request_pause("default", "link-7").ok());
   reopen();
   finish("link-0", JobState::kFailed);
+  wait_until_none_waits();
   const Job second = get("link-1");
   EXPECT_EQ(second.state, JobState::kCancelled);
   EXPECT_EQ(second.reason, "DEPENDENCY_FAILED");
@@ -204,6 +218,74 @@ TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
   EXPECT_EQ(all_events(*store, last.uid).back().state().state(), v1::CANCELLED);
   EXPECT_EQ(get("cleanup").waits_for, 0) << "whatever it ends as";
   EXPECT_EQ(get("cleanup").state, JobState::kQueued);
+}
+
+TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
+  constexpr int kWaiters = 3'000;
+  std::mutex mu;
+  size_t commit_max = 0;  // changes
+  const auto observe = [&] {
+    store->observe([&](std::span<const JobChange> changes) {
+      const std::lock_guard lock(mu);
+      commit_max = std::max(commit_max, changes.size());
+    });
+  };
+  observe();
+  ASSERT_TRUE(jobs().submit(new_job("hub")).ok());
+  const auto name = [](const char* kind, int i) { return kind + std::to_string(i); };
+  for (int i = 0; i < kWaiters; ++i) {  // by turns one that is woken and one that ends
+    NewJob waiter = job_after(name("waiter-", i), {{"hub", i % 2 == 0}});
+    jobs().submit(std::move(waiter), [](const Result<Job>& job) { EXPECT_TRUE(job.ok()); });
+  }
+  ASSERT_TRUE(jobs().submit(job_after("behind", {{name("waiter-", kWaiters - 1)}})).ok());
+  {
+    const std::lock_guard lock(mu);
+    commit_max = 0;
+  }
+  const Job hub = finish("hub", JobState::kFailed);
+  const Result<Job> removed = jobs().remove("default", "hub");
+  if (removed.ok()) {
+    EXPECT_EQ(count_waiting(), 0) << "a job is removed behind the last that waited for it";
+  } else {
+    EXPECT_EQ(removed.error().reason, "JOB_STATE_CONFLICT");
+    EXPECT_NE(removed.error().message.find("still being told"), std::string::npos);
+  }
+  reopen();
+  observe();
+  wait_until_none_waits();
+  for (int i = 0; i < kWaiters; i += 499) {
+    const Job waiter = get(name("waiter-", i));
+    EXPECT_EQ(waiter.state, i % 2 == 0 ? JobState::kQueued : JobState::kCancelled) << i;
+    EXPECT_EQ(waiter.reason, i % 2 == 0 ? "WAITING_FOR_SCHEDULER" : "DEPENDENCY_FAILED") << i;
+  }
+  EXPECT_EQ(get("behind").reason, "DEPENDENCY_FAILED");
+  EXPECT_EQ(jobs().count()->queued, kWaiters / 2);
+  const std::lock_guard lock(mu);
+  EXPECT_GT(commit_max, 0u);
+  EXPECT_LE(commit_max, static_cast<size_t>(kSettledMax) + 3) << "with three commands";
+}
+
+// As a daemon leaves it that dies right behind the commit that ends a job.
+TEST_F(StoreOwner, WhatADeadDaemonLeftUnsettledIsSettledAtTheOpening) {
+  ASSERT_TRUE(jobs().submit(new_job("first")).ok());
+  ASSERT_TRUE(jobs().submit(new_job("other")).ok());
+  ASSERT_TRUE(jobs().submit(job_after("needs-it", {{"first"}})).ok());
+  ASSERT_TRUE(jobs().submit(job_after("needs-both", {{"first", true}, {"other"}})).ok());
+  ASSERT_TRUE(jobs().submit(job_after("any", {{"first", true}})).ok());
+  store.reset();
+  {
+    const Result<OpenStore> left = open_store(small_options(directory.path()));
+    ASSERT_TRUE(left.ok()) << left.error().message;
+    left->db->execute(
+        "UPDATE jobs SET state = 6, reason = 'GONE', end_time_us = 1"
+        " WHERE id = 'first'");
+  }
+  reopen();
+  EXPECT_TRUE(eventually([&] { return count_waiting() == 1; }));
+  EXPECT_EQ(get("needs-it").reason, "DEPENDENCY_FAILED");
+  EXPECT_EQ(get("any").reason, "WAITING_FOR_SCHEDULER");
+  EXPECT_EQ(get("needs-both").message, "Waits for the job other to succeed.");
+  EXPECT_TRUE(jobs().remove("default", "first").ok());
 }
 
 TEST_F(StoreOwner, ACancelledWaiterNeitherRunsNorHoldsOthers) {
