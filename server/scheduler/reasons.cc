@@ -242,7 +242,7 @@ std::string about(int64_t us) {
   };
   if (s < 120) return std::to_string(s) + " s";
   if (s < 7200) return std::to_string((s + 30) / 60) + " min";
-  if (s < 48 * 3600) return with(s / 3600, "h", s % 3600 / 60, "min");
+  if (s < int64_t{48} * 3600) return with(s / 3600, "h", s % 3600 / 60, "min");
   return with(s / 86400, "days", s % 86400 / 3600, "h");
 }
 

@@ -31,13 +31,19 @@ ForecastOutcome read_outcome(const Query& row) {
   return o;
 }
 
+bool was_shared(Connection& db, const Job& job) {
+  Query query(db, "SELECT shared FROM attempts WHERE job = ? AND number = ?");
+  query.bind(job.order).bind(int64_t{job.attempt});
+  return query.step() && query.integer(0) != 0;
+}
+
 }  // namespace
 
 void note_outcome(Connection& db, const Job& job, int64_t now_us) {
   const v1::Forecast* const forecast = forecast_on(job.plan, job.device());
   const v1::RunTimes& times = job.progress.times();
   if (forecast == nullptr || forecast->step_seconds() <= 0) return;
-  if (times.steps() < kOutcomeStepsMin) return;
+  if (times.steps() < kOutcomeStepsMin || was_shared(db, job)) return;
   const bool whole = job.attempt == 1 && job.progress.step() == job.plan.steps_total();
   const double total = whole ? static_cast<double>(now_us - job.start_time_us) * 1e-6 : 0;
   Query(db, "INSERT INTO forecast_outcomes (" OUTCOME_COLUMNS

@@ -64,8 +64,8 @@ class ForecastStore {
   StoreCore& core_;
 };
 
-/// Stores what a job that ends now was forecast to take and took, if both are known (forecast_on):
-/// with the commit that ends it.
+/// Stores what a job that ends now was forecast to take and took, if both are known (forecast_on)
+/// and it had its devices to itself: with the commit that ends it.
 void note_outcome(Connection& db, const Job& job, int64_t now_us);
 
 }  // namespace trainyard::server

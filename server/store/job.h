@@ -166,6 +166,7 @@ struct Attempt {
   int64_t end_time_us = 0;   // 0 while it is the live attempt
   std::string outcome;       // reason of the end
   int64_t acknowledged = 0;  // newest report whose effects are durable
+  bool shared = false;       // another job was on its devices (JobStore::note_shared)
 };
 
 /// A state transition and its reason. Stored with its StateChange event in one transaction.

@@ -402,6 +402,21 @@ void JobStore::start_attempt(std::string uid, std::vector<std::string> devices,
       std::move(done));
 }
 
+void JobStore::note_shared(std::vector<std::string> uids, Done<void> done) {
+  core_.change<void>(
+      [uids = std::move(uids)](WriteContext& context) -> Status {
+        for (const std::string& uid : uids) {
+          Query(context.db,
+                "UPDATE attempts SET shared = 1 WHERE end_time_us = 0"
+                " AND job = (SELECT number FROM jobs WHERE uid = ?)")
+              .bind(uid)
+              .run();
+        }
+        return {};
+      },
+      std::move(done));
+}
+
 void JobStore::set_process(std::string uid, int32_t attempt_number, int32_t pid,
                            int64_t process_start, Done<void> done) {
   core_.change<void>(
@@ -444,6 +459,9 @@ Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<st
   return wait_for<Job>(core_, [&](Done<Job> done) {
     start_attempt(uid, devices, nonce_digest, reason, message, std::move(done));
   });
+}
+Status JobStore::note_shared(const std::vector<std::string>& uids) {
+  return wait_for<void>(core_, [&](Done<void> done) { note_shared(uids, std::move(done)); });
 }
 Status JobStore::set_process(const std::string& uid, int32_t attempt, int32_t pid,
                              int64_t process_start) {

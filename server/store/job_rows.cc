@@ -384,7 +384,7 @@ void JobEdit::notify(bool reschedules) {
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number) {
   Query query(db,
               "SELECT nonce_digest, pid, process_start, device, start_time_us, end_time_us,"
-              " outcome, acknowledged FROM attempts WHERE job = ? AND number = ?");
+              " outcome, acknowledged, shared FROM attempts WHERE job = ? AND number = ?");
   query.bind(job.order).bind(int64_t{number});
   if (!query.step()) return std::nullopt;
   Attempt attempt;
@@ -398,6 +398,7 @@ std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t 
   attempt.end_time_us = query.integer(5);
   attempt.outcome = query.text(6);
   attempt.acknowledged = query.integer(7);
+  attempt.shared = query.integer(8) != 0;
   return attempt;
 }
 

@@ -108,6 +108,11 @@ class JobStore {
                             const std::string& nonce_digest, const std::string& reason,
                             const std::string& message);
 
+  /// The live attempts of these jobs, by uid, share a device: what their steps take is theirs alone
+  /// no more, and corrects no forecast.
+  void note_shared(std::vector<std::string> uids, Done<void> done);
+  Status note_shared(const std::vector<std::string>& uids);
+
   /// Records the live attempt's process, so that a restarted daemon finds it again.
   void set_process(std::string uid, int32_t attempt, int32_t pid, int64_t process_start,
                    Done<void> done);

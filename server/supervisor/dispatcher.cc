@@ -61,6 +61,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     std::vector<std::string> devices;
     std::shared_ptr<TrainTask> owner;
     bool leaves = false;  // asked to, because its device is drained
+    bool shares = false;  // the store knows that another job is, or was, on its device
   };
   /// What a running job has told since it was last placed.
   struct Pace {
@@ -90,6 +91,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void start_job(const StartDecision& decision, const std::vector<Device>& devices);
   void start_attempt(const Job& job, const StartDecision& decision,
                      const std::vector<Device>& devices);
+  /// Tells the store of jobs on these devices that are not alone there.
+  void note_shared(const std::vector<std::string>& devices);
   Result<Dataset> dataset_of(const Job& job) const;
   std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
   Status adopt(const Job& job);
@@ -454,8 +457,31 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   const std::shared_ptr<TrainTask> owner = std::static_pointer_cast<TrainTask>(fresh.owner);
   std::string task = supervisor.start(std::move(fresh));
   live.insert_or_assign(job.uid, Live{std::move(task), started->attempt, decision.devices, owner});
-  const MutexLock lock(index_mu);
-  take(brief_of(*started));  // the store tells of it too, some time
+  {
+    const MutexLock lock(index_mu);
+    take(brief_of(*started));  // the store tells of it too, some time
+  }
+  note_shared(decision.devices);
+}
+
+void Dispatcher::Impl::note_shared(const std::vector<std::string>& devices) {
+  std::vector<std::string> uids;
+  {
+    const MutexLock lock(index_mu);
+    for (const std::string& device : devices) {
+      const auto jobs = fleet.jobs_on(device);
+      if (jobs.size() < 2) continue;
+      for (const PlacedJob* job : jobs) {
+        const auto it = live.find(job->uid);
+        if (it == live.end() || std::exchange(it->second.shares, true)) continue;
+        uids.push_back(job->uid);
+      }
+    }
+  }
+  if (uids.empty()) return;
+  store.jobs().note_shared(std::move(uids), [](const Status& noted) {
+    if (!noted.ok()) spdlog::warn("event=sharing_not_noted {}", kv("what", noted.error().message));
+  });
 }
 
 Result<Dataset> Dispatcher::Impl::dataset_of(const Job& job) const {
@@ -552,6 +578,17 @@ QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
   impl_->take_paces();
   return view_queue(impl_->queue, impl_->fleet, impl_->shares, impl_->waits, impl_->policy,
                     impl_->clock.wall_us(), count_max, uid);
+}
+
+int32_t Dispatcher::jobs_beside(const std::string& uid) const {
+  const MutexLock lock(impl_->index_mu);
+  const PlacedJob* const job = impl_->fleet.find(uid);
+  size_t most = 1;
+  if (job == nullptr) return 0;
+  for (const std::string& device : job->devices) {
+    most = std::max(most, impl_->fleet.jobs_on(device).size());
+  }
+  return static_cast<int32_t>(most) - 1;
 }
 
 std::vector<DeviceView> Dispatcher::devices() const {

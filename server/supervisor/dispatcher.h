@@ -52,6 +52,8 @@ class Dispatcher {
   Job explained(Job job) const;
   /// The first `count_max` waiting jobs, or with a uid that one, if it waits.
   QueueView queue(size_t count_max, const std::string& uid) const;
+  /// Other jobs on the devices of this one, on the fullest of them; 0 if it is on none.
+  int32_t jobs_beside(const std::string& uid) const;
   /// None before the first look.
   std::vector<DeviceView> devices() const;
   /// The devices have changed: looks at the queue again.

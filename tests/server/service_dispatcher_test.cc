@@ -268,6 +268,33 @@ TEST_F(ServiceDispatcher, ARunningJobIsExpectedToEndByItsOwnSteps) {
   wait_until_idle();
 }
 
+TEST_F(ServiceDispatcher, JobsThatShareADeviceAreKnownToTheStore) {
+  start({gpu(0, 80), gpu(1, 80)});
+  Ask alone;
+  alone.id = "alone";
+  alone.bytes = 70 * kGiB;
+  alone.ms = 600;
+  submit(alone);
+  ASSERT_TRUE(eventually([&] { return get("alone").state == JobState::kRunning; }));
+  for (const char* id : {"one", "two"}) {
+    Ask ask;
+    ask.id = id;
+    ask.bytes = 20 * kGiB;
+    ask.ms = 600;
+    submit(ask);
+  }
+  ASSERT_TRUE(eventually([&] { return dispatcher_->jobs_beside(get("one").uid) == 1; }));
+  EXPECT_EQ(dispatcher_->jobs_beside(get("alone").uid), 0);
+  wait_until_idle();
+  EXPECT_EQ(dispatcher_->jobs_beside(get("one").uid), 0);
+  const auto shared = [&](const std::string& id) {
+    return store_->jobs().find_attempt(get(id).uid, 1).value().shared;
+  };
+  EXPECT_TRUE(shared("one"));
+  EXPECT_TRUE(shared("two"));
+  EXPECT_FALSE(shared("alone"));
+}
+
 TEST_F(ServiceDispatcher, RandomJobsArePackedAndNoneRunsOutOfMemory) {
   std::vector<Device> devices = {cpu(), gpu(0, 80), gpu(1, 80), gpu(2, 24, "L4")};
   start(devices);
