@@ -207,58 +207,59 @@ TEST(Needs, OfARunningJobAreThoseOfItsModelOfGpu) {
   JobBrief waiting;
   set_needs(plan, {}, 0, waiting);
   EXPECT_NEAR(waiting.on_gpu.rest_high_s, 100, 1e-9) << "it may get either";
+}
 
-  TEST(Remaining, IsForecastAndThenMeasured) {
-    v1::RunPlan plan;
-    plan.set_steps_total(1000);
-    v1::Forecast& forecast = *plan.add_forecasts();
-    forecast.set_device("devices/cpu");
-    forecast.set_step_seconds(0.1);
-    forecast.set_total_seconds(110);
-    forecast.set_limited_by("compute");
-    v1::Progress progress;
-    progress.set_step(500);
-    Remaining remaining = remaining_of(plan, "devices/cpu", progress);
-    EXPECT_NEAR(remaining.seconds, 55, 1e-6);
-    EXPECT_EQ(remaining.forecast_share, 0);
+TEST(Remaining, IsForecastAndThenMeasured) {
+  v1::RunPlan plan;
+  plan.set_steps_total(1000);
+  v1::Forecast& forecast = *plan.add_forecasts();
+  forecast.set_device("devices/cpu");
+  forecast.set_step_seconds(0.1);
+  forecast.set_total_seconds(110);
+  forecast.set_limited_by("compute");
+  v1::Progress progress;
+  progress.set_step(500);
+  Remaining remaining = remaining_of(plan, "devices/cpu", progress);
+  EXPECT_NEAR(remaining.seconds, 55, 1e-6);
+  EXPECT_EQ(remaining.forecast_share, 0);
 
-    progress.mutable_times()->set_steps(500);
-    progress.mutable_times()->set_steps_seconds(100);
-    progress.mutable_times()->set_step_seconds(0.2);
-    progress.mutable_times()->set_step_seconds_low(0.19);
-    progress.mutable_times()->set_step_seconds_high(0.21);
-    remaining = remaining_of(plan, "devices/cpu", progress);
-    EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
-    EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
-    EXPECT_EQ(remaining.held_back_by, "compute");
+  progress.mutable_times()->set_steps(500);
+  progress.mutable_times()->set_steps_seconds(100);
+  progress.mutable_times()->set_step_seconds(0.2);
+  progress.mutable_times()->set_step_seconds_low(0.19);
+  progress.mutable_times()->set_step_seconds_high(0.21);
+  remaining = remaining_of(plan, "devices/cpu", progress);
+  EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
+  EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
+  EXPECT_EQ(remaining.held_back_by, "compute");
 
-    progress.mutable_times()->set_data_wait_seconds(60);
-    progress.mutable_times()->set_evaluations(1);
-    progress.mutable_times()->set_evaluations_seconds(50);
-    remaining = remaining_of(plan, "devices/cpu", progress);
-    EXPECT_NEAR(remaining.seconds, 500 * 0.3, 1e-6);
-    EXPECT_EQ(remaining.held_back_by, "data");
+  progress.mutable_times()->set_data_wait_seconds(60);
+  progress.mutable_times()->set_evaluations(1);
+  progress.mutable_times()->set_evaluations_seconds(50);
+  remaining = remaining_of(plan, "devices/cpu", progress);
+  EXPECT_NEAR(remaining.seconds, 500 * 0.3, 1e-6);
+  EXPECT_EQ(remaining.held_back_by, "data");
 
-    v1::Progress elsewhere;
-    elsewhere.set_step(500);
-    EXPECT_EQ(remaining_of(plan, "devices/gpu-0", elsewhere).seconds, 0);
+  v1::Progress elsewhere;
+  elsewhere.set_step(500);
+  EXPECT_EQ(remaining_of(plan, "devices/gpu-0", elsewhere).seconds, 0);
 
-    // Two models of GPU: of a device that no forecast names, only its own steps are known.
-    for (const char* device : {"devices/gpu-0", "devices/gpu-1"}) {
-      v1::Forecast& gpu = *plan.add_forecasts();
-      gpu.set_device(device);
-      gpu.set_step_seconds(0.01);
-      gpu.set_total_seconds(std::string(device).ends_with('0') ? 20 : 12);
-    }
-    EXPECT_EQ(remaining_of(plan, "devices/gpu-2", elsewhere).seconds, 0);
-    EXPECT_NEAR(remaining_of(plan, "devices/gpu-1", elsewhere).seconds, 6, 1e-6);
-    *elsewhere.mutable_times() = progress.times();
-    elsewhere.mutable_times()->set_evaluations(0);
-    elsewhere.mutable_times()->set_evaluations_seconds(0);
-    remaining = remaining_of(plan, "devices/gpu-2", elsewhere);
-    EXPECT_NEAR(remaining.seconds, 500 * 0.2, 1e-6);
-    EXPECT_EQ(remaining.forecast_share, 0);
+  // Two models of GPU: of a device that no forecast names, only its own steps are known.
+  for (const char* device : {"devices/gpu-0", "devices/gpu-1"}) {
+    v1::Forecast& gpu = *plan.add_forecasts();
+    gpu.set_device(device);
+    gpu.set_step_seconds(0.01);
+    gpu.set_total_seconds(std::string(device).ends_with('0') ? 20 : 12);
   }
+  EXPECT_EQ(remaining_of(plan, "devices/gpu-2", elsewhere).seconds, 0);
+  EXPECT_NEAR(remaining_of(plan, "devices/gpu-1", elsewhere).seconds, 6, 1e-6);
+  *elsewhere.mutable_times() = progress.times();
+  elsewhere.mutable_times()->set_evaluations(0);
+  elsewhere.mutable_times()->set_evaluations_seconds(0);
+  remaining = remaining_of(plan, "devices/gpu-2", elsewhere);
+  EXPECT_NEAR(remaining.seconds, 500 * 0.2, 1e-6);
+  EXPECT_EQ(remaining.forecast_share, 0);
+}
 
 }  // namespace
 }  // namespace trainyard::server
