@@ -9,6 +9,10 @@ namespace {
 
 class QueueTest : public ServiceTest {
  protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    make_dataset();
+  }
   void restart() {
     stop();
     start();
@@ -43,20 +47,20 @@ TEST_F(QueueTest, AJobOfHigherPriorityIsMadeRoomFor) {
   config_.preemption = true;
   config_.preempt_after_seconds = 0;
   restart();
-  submit_with("low", 0);
-  wait_for("low", v1::RUNNING);
-  submit_with("high", 5);
-  wait_for("high", v1::RUNNING);
-  const v1::Job low = get("low");
+  submit_with("lower", 0);
+  wait_for("lower", v1::RUNNING);
+  submit_with("higher", 5);
+  wait_for("higher", v1::RUNNING);
+  const v1::Job low = get("lower");
   EXPECT_EQ(low.state(), v1::QUEUED);
   EXPECT_EQ(low.attempt(), 1);
   v1::Job job;
-  ASSERT_TRUE(cancel("high", &job).ok());
-  ASSERT_TRUE(eventually([&] { return get("low").attempt() == 2; }));
-  wait_for("low", v1::RUNNING);
-  ASSERT_TRUE(cancel("low", &job).ok());
-  wait_for("low", v1::CANCELLED);
-  const std::vector<std::string> told = reasons("low");
+  ASSERT_TRUE(cancel("higher", &job).ok());
+  ASSERT_TRUE(eventually([&] { return get("lower").attempt() == 2; }));
+  wait_for("lower", v1::RUNNING);
+  ASSERT_TRUE(cancel("lower", &job).ok());
+  wait_for("lower", v1::CANCELLED);
+  const std::vector<std::string> told = reasons("lower");
   EXPECT_EQ(std::ranges::count(told, "PREEMPTED"), 1);
   EXPECT_EQ(std::ranges::count(told, "WORKER_STOPPED"), 0);
 }
@@ -64,14 +68,14 @@ TEST_F(QueueTest, AJobOfHigherPriorityIsMadeRoomFor) {
 TEST_F(QueueTest, WithoutPreemptionItWaitsAndSaysSo) {
   config_.cpu_slots = 1;
   restart();
-  submit_with("low", 0);
-  wait_for("low", v1::RUNNING);
-  submit_with("high", 5);
-  ASSERT_TRUE(eventually([&] { return get("high").reason() == "WAITING_FOR_DEVICE"; }));
-  const std::string message = get("high").message();
-  EXPECT_NE(message.find("low has a lower priority"), std::string::npos) << message;
+  submit_with("lower", 0);
+  wait_for("lower", v1::RUNNING);
+  submit_with("higher", 5);
+  ASSERT_TRUE(eventually([&] { return get("higher").reason() == "WAITING_FOR_DEVICE"; }));
+  const std::string message = get("higher").message();
+  EXPECT_NE(message.find("lower has a lower priority"), std::string::npos) << message;
   EXPECT_NE(message.find("preemption is off"), std::string::npos) << message;
-  EXPECT_EQ(get("low").state(), v1::RUNNING);
+  EXPECT_EQ(get("lower").state(), v1::RUNNING);
 }
 
 TEST_F(QueueTest, TheQueueIsToldInItsOrder) {
