@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,8 @@ class Dispatcher {
   Job explained(Job job) const;
   /// The first `count_max` waiting jobs, or with a uid that one, if it waits.
   QueueView queue(size_t count_max, const std::string& uid) const;
-  /// None before the first look.
-  std::vector<DeviceView> devices() const;
+  /// Each of the devices, as just read: an idle daemon has not looked at them for long.
+  std::vector<DeviceView> devices(std::span<const Device> now) const;
   /// The devices have changed: looks at the queue again.
   void devices_changed();
   /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the
