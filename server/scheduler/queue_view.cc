@@ -1,6 +1,5 @@
 #include "server/scheduler/queue_view.h"
 
-#include <iterator>
 #include <utility>
 
 #include "server/scheduler/projection.h"
@@ -34,18 +33,6 @@ QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& share
     add(Projected{uid, {}, {}, {}}, 0);
   }
   return view;
-}
-
-std::vector<DeviceView> view_devices(const Fleet& fleet) {
-  std::vector<DeviceView> views;
-  for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
-    const Device& d = fleet.device(i);
-    DeviceView& view = views.emplace_back();
-    view.device = d.name;
-    view.others_bytes = d.others_bytes;
-    for (const PlacedJob* job : fleet.node(i).jobs) view.jobs.push_back(*job);
-  }
-  return views;
 }
 
 }  // namespace trainyard::server

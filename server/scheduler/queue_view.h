@@ -29,10 +29,9 @@ struct QueueView {
 /// Jobs whose start is computed at most, for one call.
 inline constexpr size_t kQueueProjectedMax = 2000;
 
-/// A device at the last look.
+/// What holds a device.
 struct DeviceView {
-  std::string device;
-  int64_t others_bytes = 0;
+  int64_t others_bytes = 0;  // by what are no jobs of ours
   std::vector<PlacedJob> jobs;
 };
 
@@ -41,6 +40,5 @@ struct DeviceView {
 QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& shares,
                      const WaitReasons& waits, const Policy& policy, int64_t now_us,
                      size_t count_max, const std::string& uid);
-std::vector<DeviceView> view_devices(const Fleet& fleet);
 
 }  // namespace trainyard::server

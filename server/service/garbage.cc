@@ -125,42 +125,68 @@ std::optional<int64_t> kept_events(const v1::CollectGarbageRequest& request, con
 
 }  // namespace
 
-Status Garbage::find_jobs(const v1::CollectGarbageRequest& request,
-                          std::vector<Candidate>& found) const {
-  constexpr auto kCountMax = static_cast<int64_t>(kItemsMax) + 1;
-  const auto add = [&](Item::Kind kind, const EndedJob& job, std::string reason, fs::path path) {
-    Candidate& c = found.emplace_back();
-    c.item.set_kind(kind);
-    c.item.set_name(full_name(Collection::kJobs, job.id));
-    c.item.set_reason(std::move(reason));
-    c.path = std::move(path);
-    c.job = job;
-  };
-  std::set<std::string> going;
+std::function<bool()> Garbage::stopped() const {
+  return [this] { return service_.draining.load(); };
+}
+
+Garbage::Candidate Garbage::candidate(Item::Kind kind, const EndedJob& job, std::string reason) {
+  Candidate c;
+  c.item.set_kind(kind);
+  c.item.set_name(full_name(Collection::kJobs, job.id));
+  c.item.set_reason(std::move(reason));
+  c.job = job;
+  return c;
+}
+
+Status Garbage::find_jobs(const v1::CollectGarbageRequest& request, Found& found) {
   if (const std::optional<KeptJobs> kept = kept_jobs(request, service_.config)) {
     ASSIGN_OR_RETURN(const std::vector<EndedJob> jobs,
-                     retention_.list_going(*kept, nullptr, kCountMax));
+                     retention_.list_going(*kept, nullptr, static_cast<int64_t>(kItemsMax) + 1));
     for (const EndedJob& job : jobs) {
-      going.insert(job.uid);
-      add(Item::JOB, job, retention_.reason_to_go(job), service_.paths.job(job.uid));
+      found.candidates.push_back(candidate(Item::JOB, job, retention_.reason_to_go(job)));
+      found.candidates.back().path = service_.paths.job(job.uid);
     }
   }
   if (const std::optional<int64_t> kept = kept_events(request, service_.config)) {
-    ASSIGN_OR_RETURN(const std::vector<EndedJob> jobs,
-                     retention_.list_to_thin(*kept, nullptr, kCountMax));
-    for (const EndedJob& job : jobs) {
-      if (going.contains(job.uid)) continue;
-      const Result<bool> thins = retention_.has_to_thin(job);
-      if (!thins.ok() && thins.error().reason != "JOB_NOT_FOUND") return thins.error();
-      if (!thins.ok() || !*thins) continue;
-      add(Item::EVENTS, job, retention_.reason_to_thin(job), {});
-    }
+    return find_events(request, *kept, found);
   }
   return {};
 }
 
-Result<std::vector<Garbage::Candidate>> Garbage::find(
-    const v1::CollectGarbageRequest& request) const {
+Status Garbage::find_events(const v1::CollectGarbageRequest& request, int64_t kept_seconds,
+                            Found& found) {
+  std::set<std::string> going;
+  for (const Candidate& c : found.candidates) going.insert(c.job.uid);
+  EndedJob after;
+  for (bool first = true; found.candidates.size() <= kItemsMax; first = false) {
+    if (service_.draining) return draining_error();
+    ASSIGN_OR_RETURN(
+        const std::vector<EndedJob> jobs,
+        retention_.list_to_thin(kept_seconds, first ? nullptr : &after, Retention::kPieceJobs));
+    if (jobs.empty()) break;
+    after = jobs.back();
+    std::vector<EndedJob> without;
+    for (const EndedJob& job : jobs) {
+      if (going.contains(job.uid)) continue;
+      const Result<bool> thins = retention_.has_to_thin(job);
+      if (!thins.ok()) {
+        if (retention_.concerns_all(thins.error())) return thins.error();
+        if (thins.error().reason == "JOB_NOT_FOUND") continue;
+        if (found.warnings.size() == kItemsMax) continue;
+        found.warnings.push_back(full_name(Collection::kJobs, job.id) + ": " +
+                                 service_.paths.hide(thins.error().message));
+      } else if (*thins) {
+        found.candidates.push_back(candidate(Item::EVENTS, job, retention_.reason_to_thin(job)));
+      } else {
+        without.push_back(job);
+      }
+    }
+    if (!request.dry_run()) (void)retention_.thin(without, stopped());
+  }
+  return {};
+}
+
+Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request) {
   const int64_t now_us = service_.clock.wall_us();
   const int64_t older_us =
       1'000'000 *
@@ -171,13 +197,14 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
     ASSIGN_OR_RETURN(const auto snapshot, StoreSnapshot::take(service_.paths.root()));
     named = snapshot->files();
   }
-  std::vector<Candidate> by_rule;
+  Found by_rule;
   if (Status s = find_jobs(request, by_rule); !s.ok()) return std::move(s).error();
   std::set<std::string> going;
-  for (const Candidate& c : by_rule) {
+  for (const Candidate& c : by_rule.candidates) {
     if (c.item.kind() == Item::JOB) going.insert(c.job.uid);
   }
-  std::vector<Candidate> found;
+  Found all{{}, std::move(by_rule.warnings)};
+  std::vector<Candidate>& found = all.candidates;
   const auto add = [&](Item::Kind kind, std::string name, std::string reason, fs::path path) {
     Candidate& c = found.emplace_back();
     c.item.set_kind(kind);
@@ -225,8 +252,8 @@ Result<std::vector<Garbage::Candidate>> Garbage::find(
     if (!all_known || used.contains(path) || changed_us(path) > now_us - kFilesGraceUs) continue;
     add(Item::FILES, in_folder(path), "nothing refers to it", path);
   }
-  std::ranges::move(by_rule, std::back_inserter(found));
-  return found;
+  std::ranges::move(by_rule.candidates, std::back_inserter(found));
+  return all;
 }
 
 Status Garbage::remove(const Candidate& c) {
@@ -244,7 +271,6 @@ Status Garbage::remove(const Candidate& c) {
 }
 
 std::vector<Status> Garbage::remove_all(const std::vector<Candidate>& found) {
-  const auto stopped = [this] { return service_.draining.load(); };
   std::vector<Status> removed;
   while (removed.size() < found.size()) {
     const size_t begin = removed.size();
@@ -260,8 +286,7 @@ std::vector<Status> Garbage::remove_all(const std::vector<Candidate>& found) {
       jobs.push_back(found[i].job);
     }
     std::vector<Status> piece =
-        kind == Item::JOB ? retention_.remove(jobs, stopped) : retention_.thin(jobs, stopped);
-    piece.resize(jobs.size(), stopped() ? Status(draining_error()) : Status());
+        kind == Item::JOB ? retention_.remove(jobs, stopped()) : retention_.thin(jobs, stopped());
     std::ranges::move(piece, std::back_inserter(removed));
   }
   return removed;
@@ -283,24 +308,26 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
     return make_error(ErrorCode::kAborted, "GC_BUSY",
                       "a backup is under way; call again when it has ended");
   }
-  Result<std::vector<Candidate>> found = find(request);
-  if (!found.ok()) {
-    Error e = found.error();
+  Result<Found> all = find(request);
+  if (!all.ok()) {
+    Error e = all.error();
     e.message = service_.paths.hide(std::move(e.message));
     return e;
   }
+  std::vector<Candidate>& found = all->candidates;
   v1::CollectGarbageResponse response;
-  response.set_more(found->size() > kItemsMax);
-  if (response.more()) found->erase(found->begin() + kItemsMax, found->end());
+  response.mutable_warnings()->Assign(all->warnings.begin(), all->warnings.end());
+  response.set_more(found.size() > kItemsMax);
+  if (response.more()) found.erase(found.begin() + kItemsMax, found.end());
   Freed freed;
-  for (size_t i = 0; i < found->size(); ++i) freed.add(i, (*found)[i].path);
-  std::vector<Status> removed(found->size());
+  for (size_t i = 0; i < found.size(); ++i) freed.add(i, found[i].path);
+  std::vector<Status> removed(found.size());
   if (!request.dry_run()) {
     uploads_.remove_all_unused();
-    removed = remove_all(*found);
+    removed = remove_all(found);
   }
-  for (size_t i = 0; i < found->size(); ++i) {
-    Candidate& c = (*found)[i];
+  for (size_t i = 0; i < found.size(); ++i) {
+    Candidate& c = found[i];
     if (!request.dry_run()) {
       if (const Status& s = removed[i]; !s.ok()) {
         spdlog::warn("event=garbage_stays {} {}", kv("name", c.item.name()),

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ class Garbage {
   static constexpr size_t kItemsMax = 10'000;
 
   Garbage(ServiceContext& service, Uploads& uploads)
-      : service_(service), uploads_(uploads), retention_(service) {}
+      : service_(service),
+        uploads_(uploads),
+        retention_(service.store, service.files, service.paths, service.clock) {}
   /// INVALID_ARGUMENT/FIELD_OUT_OF_RANGE, FIELD_REQUIRED; ABORTED/GC_BUSY.
   Result<v1::CollectGarbageResponse> collect(const v1::CollectGarbageRequest& request);
 
@@ -42,10 +45,19 @@ class Garbage {
     std::filesystem::path path;
     EndedJob job = {};  // of a job, its events or its checkpoints
   };
+  struct Found {
+    std::vector<Candidate> candidates;  // up to those beyond kItemsMax that tell of more
+    std::vector<std::string> warnings;  // what could not be looked at
+  };
   /// What may go now.
-  Result<std::vector<Candidate>> find(const v1::CollectGarbageRequest& request) const;
-  /// Those that the rules do not keep.
-  Status find_jobs(const v1::CollectGarbageRequest& request, std::vector<Candidate>& found) const;
+  Result<Found> find(const v1::CollectGarbageRequest& request);
+  /// Those that the rules do not keep. Jobs without events to thin are marked, unless this is a dry
+  /// run: the next one need not read them.
+  Status find_jobs(const v1::CollectGarbageRequest& request, Found& found);
+  Status find_events(const v1::CollectGarbageRequest& request, int64_t kept_seconds, Found& found);
+  /// Until the daemon drains.
+  std::function<bool()> stopped() const;
+  static Candidate candidate(Item::Kind kind, const EndedJob& job, std::string reason);
   Status remove(const Candidate& candidate);
   /// What happened to each.
   std::vector<Status> remove_all(const std::vector<Candidate>& found);

@@ -26,9 +26,9 @@ void prune_logs(const fs::path& folder) {
   constexpr size_t kLogFilesMax = 200;
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code ec;
-  for (const auto& entry : fs::directory_iterator(folder, ec)) {
+  for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
     std::error_code gone;
-    files.emplace_back(entry.last_write_time(gone), entry.path());
+    files.emplace_back(it->last_write_time(gone), it->path());
   }
   std::sort(files.rbegin(), files.rend());
   for (size_t i = kLogFilesMax; i < files.size(); ++i) fs::remove(files[i].second, ec);
@@ -47,16 +47,20 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 void Housekeeping::start(int64_t pause_ms) {
   thread_ = std::jthread([this, pause_ms](const std::stop_token& stop) {
-    try {
-      tidy_jobs(stop);
-      tidy_models(stop);
-      while (!stop.stop_requested()) {
-        prune_logs(service_.paths.logs());
-        apply_rules(stop);
-        wait_for_stop(stop, std::chrono::milliseconds(pause_ms));
+    // What has failed once must not keep the rest from being done, nor itself from another time.
+    const auto guarded = [](const auto& task) {
+      try {
+        task();
+      } catch (const std::exception& e) {
+        spdlog::error("event=housekeeping_fault {}", kv("what", e.what()));
       }
-    } catch (const std::exception& e) {
-      spdlog::error("event=housekeeping_fault {}", kv("what", e.what()));
+    };
+    guarded([&] { tidy_jobs(stop); });
+    guarded([&] { tidy_models(stop); });
+    while (!stop.stop_requested()) {
+      guarded([&] { prune_logs(service_.paths.logs()); });
+      guarded([&] { apply_rules(stop); });
+      wait_for_stop(stop, std::chrono::milliseconds(pause_ms));
     }
   });
 }
@@ -119,10 +123,10 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
       after = jobs->back();
       const std::vector<Status> changed = change(*jobs);
       for (size_t i = 0; i < changed.size(); ++i) {
-        if (changed[i].ok()) continue;
+        if (changed[i].ok() || changed[i].error().reason == Retention::kStopped) continue;
         spdlog::warn("event=rule_not_applied {} {}", kv("job", (*jobs)[i].id),
                      kv("message", changed[i].error().message));
-        return;  // the store does not take changes just now
+        if (retention_.concerns_all(changed[i].error())) return;
       }
       if (!rest(stop, began_us)) return;
     }

@@ -17,7 +17,8 @@ namespace trainyard::server {
 
 class Housekeeping {
  public:
-  explicit Housekeeping(ServiceContext& service) : service_(service), retention_(service) {}
+  explicit Housekeeping(ServiceContext& service)
+      : service_(service), retention_(service.store, service.files, service.paths, service.clock) {}
   ~Housekeeping() { stop(); }
   /// Begins now, and again after each pause.
   void start(int64_t pause_ms);

@@ -16,10 +16,16 @@ namespace {
 
 constexpr int64_t kReadBytesMax = 1 << 20;  // of events, at a time
 constexpr int64_t kRowBytes = 979;          // of an event that has several rows (event_rows.h)
-constexpr int64_t kPieceRowsMax = 1000;     // that one command removes
+constexpr int64_t kPieceRowsMax = 1000;     // that go before the store's other changes have a turn
 // A job with more events is thinned before its row is removed, which removes the rest at once.
 constexpr int64_t kRemovedEventsMax = 200;
 constexpr int64_t kSurelyThinnedEvents = 1000;  // has_to_thin()
+
+/// What thin_events() does to a job, piece by piece.
+struct Plan {
+  std::vector<ThinEvents> pieces;
+  int64_t last_rows = 0;  // that the last one removes
+};
 
 /// Finds what thin_events() removes of a job, from its events in order.
 class Thinning {
@@ -44,10 +50,11 @@ class Thinning {
   }
 
   /// The first one brings what stays of the metrics; the last one ends the matter.
-  std::vector<ThinEvents> finish(const EndedJob& job) {
+  Plan finish(const EndedJob& job) {
     const bool begun = job.events_thinned == EventsThinned::kBegun;
     if (is_thin_already()) pieces_.clear();
     if (pieces_.empty()) {
+      rows_ = 0;
       pieces_.emplace_back().then = begun ? EventsThinned::kDone : EventsThinned::kNothingToThin;
       newest_.clear();
     } else {
@@ -61,7 +68,7 @@ class Thinning {
       pieces_.front().instead = std::move(head_);
     }
     for (ThinEvents& piece : pieces_) piece.uid = job.uid;
-    return std::move(pieces_);
+    return {std::move(pieces_), rows_};
   }
 
  private:
@@ -117,7 +124,7 @@ class Thinning {
   int64_t metric_events_ = 0;
 };
 
-Result<std::vector<ThinEvents>> plan_thinning(const JobStore& jobs, const EndedJob& job) {
+Result<Plan> plan_thinning(const JobStore& jobs, const EndedJob& job) {
   Thinning thinning;
   for (int64_t after = 0; after < job.newest_seq;) {
     const int64_t before = after;
@@ -134,18 +141,34 @@ Result<std::vector<ThinEvents>> plan_thinning(const JobStore& jobs, const EndedJ
 
 bool is_gone(const Error& error) { return error.reason == "JOB_NOT_FOUND"; }
 
-/// Starts `change(i, done)` for each i below `count` and waits for all answers.
+Error stopped_error() {
+  return make_error(ErrorCode::kAborted, Retention::kStopped,
+                    "it was interrupted, and goes on another time");
+}
+
+/// Starts `change(i, done)` for each i below `rows.size()` and waits for all answers. What takes
+/// few rows shares a commit; behind kPieceRowsMax of them other changes of the store have their
+/// turn.
 template <typename T, typename Change>
-std::vector<Status> change_together(size_t count, const Change& change) {
-  std::vector<Status> answers(count);
-  std::latch open(static_cast<std::ptrdiff_t>(count));
-  for (size_t i = 0; i < count; ++i) {
-    change(i, Done<T>([&answers, &open, i](Result<T> answer) {
-             if (!answer.ok() && !is_gone(answer.error())) answers[i] = answer.error();
-             open.count_down();
-           }));
+std::vector<Status> change_together(std::span<const int64_t> rows,
+                                    const std::function<bool()>& stopped, const Change& change) {
+  std::vector<Status> answers(rows.size(), stopped_error());
+  for (size_t begin = 0; begin < rows.size() && !stopped();) {
+    size_t end = begin + 1;
+    for (int64_t sum = rows[begin]; end < rows.size() && sum + rows[end] <= kPieceRowsMax; ++end) {
+      sum += rows[end];
+    }
+    std::latch open(static_cast<std::ptrdiff_t>(end - begin));
+    for (size_t i = begin; i < end; ++i) {
+      change(i, Done<T>([&answers, &open, i](Result<T> answer) {
+               const bool done = answer.ok() || is_gone(answer.error());
+               answers[i] = done ? Status() : Status(answer.error());
+               open.count_down();
+             }));
+    }
+    open.wait();
+    begin = end;
   }
-  open.wait();
   return answers;
 }
 
@@ -180,22 +203,21 @@ Result<std::vector<EndedJob>> Retention::list_going(const KeptJobs& kept, const 
                                                     int64_t count_max) const {
   EndedQuery query = behind(after, count_max);
   query.skip_newest = kept.newest.value_or(0);
-  query.ended_before_us =
-      service_.clock.wall_us() - kept.younger_than_seconds.value_or(0) * 1'000'000;
-  return service_.store.jobs().list_ended(query);
+  query.ended_before_us = clock_.wall_us() - kept.younger_than_seconds.value_or(0) * 1'000'000;
+  return store_.jobs().list_ended(query);
 }
 
 Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, const EndedJob* after,
                                                       int64_t count_max) const {
   EndedQuery query = behind(after, count_max);
   query.to_thin = true;
-  query.ended_before_us = service_.clock.wall_us() - kept_seconds * 1'000'000;
-  return service_.store.jobs().list_ended(query);
+  query.ended_before_us = clock_.wall_us() - kept_seconds * 1'000'000;
+  return store_.jobs().list_ended(query);
 }
 
 std::string Retention::reason_to_go(const EndedJob& job) const {
   const std::string ended =
-      std::string(name_of(job.state)) + " " + age_text(service_.clock.wall_us() - job.end_time_us);
+      std::string(name_of(job.state)) + " " + age_text(clock_.wall_us() - job.end_time_us);
   const std::string step = std::to_string(job.checkpoint_step);
   if (job.state != JobState::kSucceeded) {
     return ended + "; it cannot be retried afterwards" +
@@ -206,27 +228,33 @@ std::string Retention::reason_to_go(const EndedJob& job) const {
 }
 
 std::string Retention::reason_to_thin(const EndedJob& job) const {
-  return std::string(name_of(job.state)) + " " +
-         age_text(service_.clock.wall_us() - job.end_time_us) + "; of its " +
-         std::to_string(job.newest_seq) +
+  return std::string(name_of(job.state)) + " " + age_text(clock_.wall_us() - job.end_time_us) +
+         "; of its " + std::to_string(job.newest_seq) +
          " events state changes, checkpoints and the newest value of each metric stay";
 }
 
 Result<bool> Retention::has_to_thin(const EndedJob& job) const {
   if (job.newest_seq > kSurelyThinnedEvents) return true;
-  ASSIGN_OR_RETURN(const std::vector<ThinEvents> plan, plan_thinning(service_.store.jobs(), job));
-  return plan.back().then == EventsThinned::kDone;
+  ASSIGN_OR_RETURN(const Plan plan, plan_thinning(store_.jobs(), job));
+  return plan.pieces.back().then == EventsThinned::kDone;
+}
+
+bool Retention::concerns_all(const Error& error) const {
+  return error.reason == "STORE_BUSY" || error.reason == "STORE_FAILED" ||
+         error.reason == "STORAGE_FULL" || !store_.health().ok();
 }
 
 std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
                                       const std::function<bool()>& stopped) {
+  std::vector<int64_t> rows;
   for (const EndedJob& job : jobs) {
     // If this fails, the row's removal takes longer and is still right.
     if (job.newest_seq > kRemovedEventsMax) (void)thin({&job, 1}, stopped);
-    if (stopped()) return {};
+    if (stopped()) return std::vector<Status>(jobs.size(), stopped_error());
+    rows.push_back(std::min(job.newest_seq, kRemovedEventsMax));
   }
-  std::vector<Status> removed = change_together<Job>(jobs.size(), [&](size_t i, Done<Job> done) {
-    service_.store.jobs().remove_ended(jobs[i].uid, std::move(done));
+  std::vector<Status> removed = change_together<Job>(rows, stopped, [&](size_t i, Done<Job> done) {
+    store_.jobs().remove_ended(jobs[i].uid, std::move(done));
   });
   std::vector<std::string> gone;
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -235,7 +263,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
                  kv("job", full_name(Collection::kJobs, jobs[i].id)), jobs[i].uid,
                  kv("reason", reason_to_go(jobs[i])));
     const std::string path = "jobs/" + jobs[i].uid;
-    const Status files = service_.files.remove_all(service_.paths.root() / path);
+    const Status files = files_.remove_all(paths_.root() / path);
     if (files.ok()) {
       gone.push_back(path);
     } else {  // the next start tries again
@@ -243,17 +271,17 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
                    kv("message", files.error().message));
     }
   }
-  if (!gone.empty()) (void)service_.store.removals().forget_all(std::move(gone));
+  if (!gone.empty()) (void)store_.removals().forget_all(std::move(gone));
   return removed;
 }
 
 std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
                                     const std::function<bool()>& stopped) {
-  JobStore& store = service_.store.jobs();
+  JobStore& store = store_.jobs();
   std::vector<Status> answers(jobs.size());
-  std::vector<std::vector<ThinEvents>> plans(jobs.size());
+  std::vector<Plan> plans(jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) {
-    Result<std::vector<ThinEvents>> plan = plan_thinning(store, jobs[i]);
+    Result<Plan> plan = plan_thinning(store, jobs[i]);
     if (plan.ok()) {
       plans[i] = std::move(plan).value();
     } else if (!is_gone(plan.error())) {
@@ -262,23 +290,23 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
   }
   // All pieces but each job's last, one after another; then those together.
   for (size_t i = 0; i < jobs.size(); ++i) {
-    for (size_t k = 0; k + 1 < plans[i].size() && answers[i].ok(); ++k) {
-      if (stopped()) {
-        plans[i].clear();  // it goes on another time
-        break;
-      }
-      Status done = store.thin_events(std::move(plans[i][k]));
+    std::vector<ThinEvents>& pieces = plans[i].pieces;
+    for (size_t k = 0; k + 1 < pieces.size() && answers[i].ok(); ++k) {
+      Status done = stopped() ? Status(stopped_error()) : store.thin_events(std::move(pieces[k]));
       if (!done.ok() && !is_gone(done.error())) answers[i] = std::move(done);
     }
   }
   std::vector<size_t> last;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    if (answers[i].ok() && !plans[i].empty()) last.push_back(i);
-  }
+  std::vector<int64_t> rows;
   std::vector<bool> thinned(jobs.size());  // some of its events are gone
-  for (const size_t i : last) thinned[i] = plans[i].back().then == EventsThinned::kDone;
-  std::vector<Status> ended = change_together<void>(last.size(), [&](size_t k, Done<void> done) {
-    store.thin_events(std::move(plans[last[k]].back()), std::move(done));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (!answers[i].ok() || plans[i].pieces.empty()) continue;
+    last.push_back(i);
+    rows.push_back(plans[i].last_rows);
+    thinned[i] = plans[i].pieces.back().then == EventsThinned::kDone;
+  }
+  std::vector<Status> ended = change_together<void>(rows, stopped, [&](size_t k, Done<void> done) {
+    store.thin_events(std::move(plans[last[k]].pieces.back()), std::move(done));
   });
   for (size_t k = 0; k < last.size(); ++k) {
     answers[last[k]] = std::move(ended[k]);

@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "server/config/config.h"
-#include "server/service/context.h"
-#include "server/store/job.h"
+#include "server/config/paths.h"
+#include "server/store/store.h"
+#include "src/base/clock.h"
+#include "src/base/files.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
@@ -35,8 +37,11 @@ std::optional<KeptJobs> kept_jobs_setting(const Config& config);
 class Retention {
  public:
   static constexpr int64_t kPieceJobs = 32;  // that a piece removes, or whose events it thins
+  /// Of a job that is left for another time, because `stopped` said so. ABORTED.
+  static constexpr const char* kStopped = "RETENTION_STOPPED";
 
-  explicit Retention(ServiceContext& service) : service_(service) {}
+  Retention(Store& store, Files& files, const StatePaths& paths, const Clock& clock)
+      : store_(store), files_(files), paths_(paths), clock_(clock) {}
 
   /// The next finished jobs that `kept` does not keep, or whose events it would thin, by their
   /// ends, the oldest first, behind `after` (the last one of a page before; null: from the first).
@@ -53,14 +58,21 @@ class Retention {
   /// it must have.
   Result<bool> has_to_thin(const EndedJob& job) const;
 
+  /// True if other jobs would meet the same error: the store is busy, full or has failed. False if
+  /// it is a matter of one job, whose events may be damaged.
+  bool concerns_all(const Error& error) const;
+
   /// Removes jobs, at most kPieceJobs. What happened to each: OK too if it was removed meanwhile.
-  /// Once `stopped`, the rest is left as it is.
+  /// Once `stopped`, the rest is left as it is: kStopped.
   std::vector<Status> remove(std::span<const EndedJob> jobs, const std::function<bool()>& stopped);
   /// Thins the events of jobs, at most kPieceJobs; of a job that has many, in several pieces.
   std::vector<Status> thin(std::span<const EndedJob> jobs, const std::function<bool()>& stopped);
 
  private:
-  ServiceContext& service_;
+  Store& store_;
+  Files& files_;
+  const StatePaths& paths_;
+  const Clock& clock_;
 };
 
 }  // namespace trainyard::server

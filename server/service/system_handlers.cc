@@ -77,14 +77,15 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
     const v1::ListDevicesRequest& request) const {
   const Devices devices = service_.inventory.read();
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
-  const std::vector<DeviceView> views = service_.dispatcher.devices();
+  const std::vector<DeviceView> views = service_.dispatcher.devices(devices.devices);
   ASSIGN_OR_RETURN(std::vector<DeviceDrain> drains, service_.store.drains().list());
   v1::ListDevicesResponse response;
   response.set_note(devices.note);
-  for (const Device& device : devices.devices) {
+  for (size_t i = 0; i < views.size(); ++i) {
+    const Device& device = devices.devices[i];
+    const DeviceView& view = views[i];
     v1::Device& out = *response.add_devices() = to_proto(device);
-    const auto view = std::ranges::find(views, device.name, &DeviceView::device);
-    if (view != views.end()) out.set_others_bytes(view->others_bytes);
+    out.set_others_bytes(view.others_bytes);
     for (const Job& job : jobs) {
       const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
       if (!holds) continue;
@@ -92,9 +93,8 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
       v1::DeviceUse& use = *out.add_uses();
       use.set_job(job.name());
       if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(job));
-      if (view == views.end()) continue;
-      const auto placed = std::ranges::find(view->jobs, job.uid, &PlacedJob::uid);
-      if (placed == view->jobs.end()) continue;
+      const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
+      if (placed == view.jobs.end()) continue;
       use.set_planned_bytes(placed->bytes + device.overhead_bytes);
       if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
       if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
@@ -168,9 +168,17 @@ Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& re
 Result<v1::Device> SystemHandlers::resume_device(const v1::ResumeDeviceRequest& request) {
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(v1::Device known, get_device(request.name()));
-  if (!known.has_drain()) return known;
-  ASSIGN_OR_RETURN(const std::string key, key_of(known.name()));
-  if (Status s = service_.store.drains().remove(key); !s.ok()) return s.error();
+  // The name may be shown twice: of the device that has it now, and of one that is away.
+  const Devices devices = service_.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, service_.store.drains().list());
+  bool drained = false;
+  for (const DeviceDrain& drain : drains) {
+    const auto device = std::ranges::find(devices.devices, drain.device, drain_key);
+    if ((device != devices.devices.end() ? device->name : drain.name) != request.name()) continue;
+    if (Status s = service_.store.drains().remove(drain.device); !s.ok()) return s.error();
+    drained = true;
+  }
+  if (!drained) return known;
   if (Status s = service_.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_resumed {}", kv("device", known.name()));
   Result<v1::Device> device = get_device(request.name());

@@ -325,7 +325,7 @@ void Dispatcher::Impl::take_paces() {
 
 Decisions Dispatcher::Impl::look(Devices devices, bool drain_now) {
   take_paces();
-  for (Device& device : devices.devices) device.others_bytes = outside.estimate(device, fleet);
+  for (Device& device : devices.devices) device.others_bytes = outside.update(device, fleet);
   fleet.set_devices(std::move(devices));
   policy.draining = drain_now;
   return decide(queue, fleet, shares, policy, clock.wall_us());
@@ -591,10 +591,16 @@ int32_t Dispatcher::jobs_beside(const std::string& uid) const {
   return static_cast<int32_t>(most) - 1;
 }
 
-std::vector<DeviceView> Dispatcher::devices() const {
+std::vector<DeviceView> Dispatcher::devices(std::span<const Device> now) const {
   const MutexLock lock(impl_->index_mu);
   impl_->take_paces();
-  return view_devices(impl_->fleet);
+  std::vector<DeviceView> views;
+  for (const Device& device : now) {
+    DeviceView& view = views.emplace_back();
+    view.others_bytes = impl_->outside.estimate(device, impl_->fleet);
+    for (const PlacedJob* job : impl_->fleet.jobs_on(device.name)) view.jobs.push_back(*job);
+  }
+  return views;
 }
 
 void Dispatcher::devices_changed() {

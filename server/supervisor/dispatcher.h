@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,8 @@ class Dispatcher {
   QueueView queue(size_t count_max, const std::string& uid) const;
   /// Other jobs on the devices of this one, on the fullest of them; 0 if it is on none.
   int32_t jobs_beside(const std::string& uid) const;
-  /// None before the first look.
-  std::vector<DeviceView> devices() const;
+  /// Each of the devices, as just read: an idle daemon has not looked at them for long.
+  std::vector<DeviceView> devices(std::span<const Device> now) const;
   /// The devices have changed: looks at the queue again.
   void devices_changed();
   /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the

@@ -23,9 +23,14 @@ class OutsideMemory {
   static constexpr int64_t kIgnoredBytes = int64_t{64} << 20;
 
   /// Bytes, by the device as just read and the jobs that `fleet` has on it.
-  int64_t estimate(const Device& device, const Fleet& fleet);
+  int64_t estimate(const Device& device, const Fleet& fleet) const;
+  /// The same, and what was known before from now on.
+  int64_t update(const Device& device, const Fleet& fleet);
 
  private:
+  int64_t held_bytes(const Device& device, const Fleet& fleet) const;
+  static int64_t counted_bytes(const Device& device, int64_t held_bytes);
+
   std::unordered_map<std::string, int64_t> last_;  // by the device's name
 };
 

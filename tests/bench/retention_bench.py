@@ -1,10 +1,10 @@
 """What it costs to remove finished jobs and to thin their events, and what submits feel of it meanwhile.
 
-    python3 tests/bench/retention_bench.py [--jobs 100000] BIN [CLIENTS]
+    python3 tests/bench/retention_bench.py [--jobs 100000] [--events 0] BIN [CLIENTS]
 
 BIN is a folder with trainyardd, trainyard-worker and trainyard; CLIENTS, by default the same, one with submit_bench. The
-finished jobs are copies of one that trained, written into a stopped daemon's store, with their events and an empty folder of
-checkpoints each. All runs share one disk and the machine with whatever else it does: CPU times count.
+finished jobs are copies of one that trained, written into a stopped daemon's store, with their events, --events more of the
+largest of these, and an empty folder of checkpoints each. All runs share one disk and the machine with whatever else it does: CPU times count.
 
 - rest: submits by one caller while nothing is removed
 - thin: keep_events thins the events of all copies
@@ -27,10 +27,15 @@ SUBMIT_SECONDS = 5
 DAY_US = 24 * 3600 * 1_000_000
 
 
-def copy_ended_job(state, copies):
+def copy_ended_job(state, copies, more_events):
     """All of them ended ten days ago and later, a second after one another."""
     with sqlite3.connect(state / "trainyard.db") as store:
-        number, uid, = store.execute("SELECT number, uid FROM jobs WHERE state = 5").fetchone()
+        number, newest = store.execute("SELECT number, newest_seq FROM jobs WHERE state = 5").fetchone()
+        payload = store.execute("SELECT payload FROM events WHERE job = ? ORDER BY length(payload) DESC LIMIT 1",
+                                (number,)).fetchone()[0]
+        store.executemany("INSERT INTO events (job, seq, payload) VALUES (?, ?, ?)",
+                          [(number, newest + 1 + i, payload) for i in range(more_events)])
+        store.execute("UPDATE jobs SET newest_seq = newest_seq + ? WHERE number = ?", (more_events, number))
         values = {"jobs": {"number": "n.value", "id": "printf('copy-%06d', n.value)", "uid": "printf('copy-%021d', n.value)",
                            "end_time_us": f"end_time_us - {10 * DAY_US} + n.value"},
                   "events": {"job": "n.value"}, "event_parts": {"job": "n.value"}, "attempts": {"job": "n.value"}}
@@ -75,6 +80,7 @@ def measure(programs, clients, state, what, *arguments, event=None, count=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--events", type=int, default=0, help="of each, besides those of the job that trained")
     parser.add_argument("programs", type=pathlib.Path)
     parser.add_argument("clients", type=pathlib.Path, nargs="?")
     arguments = parser.parse_args()
@@ -91,7 +97,7 @@ def main():
         daemon.cli("wait", "done")
         daemon.stop()
         state = daemon.state
-        events = copy_ended_job(state, arguments.jobs)
+        events = copy_ended_job(state, arguments.jobs, arguments.events)
         print(f"{arguments.jobs} finished jobs of {events} events, store {(state / 'trainyard.db').stat().st_size >> 20} MiB")
         measure(arguments.programs, clients, state, "rest")
         measure(arguments.programs, clients, state, "thin", "--keep-events", "1d", event="events_thinned",

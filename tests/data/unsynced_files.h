@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-class UnsyncedFiles final : public Files {
+class UnsyncedFiles : public Files {
  public:
   Status write_file(const std::filesystem::path& path,
                     std::span<const std::span<const std::byte>> parts) override {

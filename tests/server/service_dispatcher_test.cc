@@ -258,13 +258,14 @@ TEST_F(ServiceDispatcher, ARunningJobIsExpectedToEndByItsOwnSteps) {
   submit(ask);
   ASSERT_TRUE(eventually([&] { return get(ask.id).state == JobState::kRunning; })) << describe();
   const auto end_us = [&] {
-    const std::vector<DeviceView> views = dispatcher_->devices();
+    const std::vector<DeviceView> views = dispatcher_->devices(devices_->read().devices);
     return views.empty() || views[0].jobs.empty() ? 0 : views[0].jobs[0].end.likely_us;
   };
   const int64_t before_us = end_us();
   workers_->tell_step_seconds(1);  // of its 2000 steps, of which none is done
   ASSERT_TRUE(eventually([&] { return end_us() > before_us + 1'000'000'000; }));
-  EXPECT_EQ(dispatcher_->devices()[0].others_bytes, 0) << "its plan counts, not others";
+  EXPECT_EQ(dispatcher_->devices(devices_->read().devices)[0].others_bytes, 0)
+      << "its plan counts, not others";
   wait_until_idle();
 }
 

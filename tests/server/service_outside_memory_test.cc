@@ -27,7 +27,7 @@ class OutsideMemoryTest : public ::testing::Test {
   }
   int64_t gib_when_used(int64_t gib) {
     gpu_.memory_used_bytes = gib * kGiB;
-    return outside_.estimate(gpu_, fleet_) / kGiB;
+    return outside_.update(gpu_, fleet_) / kGiB;
   }
   Device gpu_;
   Fleet fleet_;
@@ -54,9 +54,16 @@ TEST_F(OutsideMemoryTest, AJobThatStartsIsNotTakenForOthers) {
   EXPECT_EQ(gib_when_used(31), 10) << "they have left";
 }
 
+TEST_F(OutsideMemoryTest, ALookInBetweenLeavesNoTrace) {
+  gpu_.memory_used_bytes = 30 * kGiB;
+  EXPECT_EQ(outside_.estimate(gpu_, fleet_), 30 * kGiB);
+  place("a", 20, false);
+  EXPECT_EQ(gib_when_used(20), 0) << "it may be all the job's";
+}
+
 TEST_F(OutsideMemoryTest, LittleComesAndGoes) {
   gpu_.memory_used_bytes = OutsideMemory::kIgnoredBytes;
-  EXPECT_EQ(outside_.estimate(gpu_, fleet_), 0);
+  EXPECT_EQ(outside_.update(gpu_, fleet_), 0);
   gpu_.memory_bytes = 0;
   EXPECT_EQ(gib_when_used(10), 0) << "its size is not known";
 }

@@ -198,7 +198,7 @@ TEST_F(ServiceOwner, NothingStartsOnADrainedDeviceUntilItIsResumed) {
   EXPECT_EQ(device.jobs_size(), 1);
   submit("waits", "");
   ASSERT_TRUE(eventually([&] {
-    return get("waits").message().find("cpu: Drained by " + me() + ": new memory.") !=
+    return get("waits").message().find(" cpu: Drained by " + me() + ": new memory.") !=
            std::string::npos;
   })) << get("waits").message();
   EXPECT_EQ(get("stays").state(), v1::RUNNING) << "it goes on";
@@ -247,6 +247,31 @@ TEST_F(ServiceOwner, ADeviceThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_FALSE(get_device("devices/cpu").has_drain());
 }
 
+TEST_F(ServiceOwner, WhatOthersHoldOfADeviceIsToldAsItIsNow) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const auto others_when_used = [&](int64_t bytes) {
+    Devices now = inventory_->read();
+    now.devices.at(0).memory_used_bytes = bytes;
+    inventory_->set(now);
+    return get_device("devices/cpu").others_bytes();
+  };
+  EXPECT_EQ(others_when_used(3 * kGiB), 3 * kGiB) << "though no job makes anyone look";
+  EXPECT_EQ(others_when_used(0), 0);
+  Devices devices = inventory_->read();
+  devices.devices.at(0).overhead_bytes = kGiB;
+  inventory_->set(devices);
+  submit("runs", "wait_for_stop");
+  wait_for("runs", v1::RUNNING);
+  const v1::Device device = get_device("devices/cpu");
+  ASSERT_EQ(device.uses_size(), 1);
+  const int64_t planned = device.uses(0).planned_bytes();
+  ASSERT_GE(planned, kGiB);
+  EXPECT_EQ(others_when_used(2 * kGiB + planned), 2 * kGiB) << "nothing has happened since";
+  EXPECT_EQ(others_when_used(planned), 0);
+  v1::Job job;
+  ASSERT_TRUE(cancel("runs", &job).ok());
+}
+
 class ServiceDrainedGpu : public ServiceOwner {
  protected:
   void SetUp() override {
@@ -281,6 +306,38 @@ TEST_F(ServiceDrainedGpu, IsKnownByItsUuidAndKeepsItsMarkWhileItIsAway) {
   ASSERT_TRUE(resume_device("devices/gpu-1", &device).ok());
   EXPECT_FALSE(device.has_drain());
   EXPECT_TRUE(get_device("devices/gpu-1").name().empty());
+}
+
+TEST_F(ServiceDrainedGpu, IsResumedByItsNameEvenIfAnotherOneHasThatNow) {
+  v1::Device device;
+  ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
+  const Device cpu = inventory_->read().devices.at(0);
+  const auto shown = [&] {
+    v1::ListDevicesResponse devices;
+    EXPECT_TRUE(system_->ListDevices(context().get(), {}, &devices).ok());
+    std::vector<std::string> reasons;
+    for (const v1::Device& d : devices.devices()) {
+      if (d.name() == "devices/gpu-1") reasons.push_back(d.drain().reason());
+    }
+    return reasons;
+  };
+  inventory_->set({{cpu, gpu("devices/gpu-0", "GPU-a"), gpu("devices/gpu-1", "GPU-c")}, ""});
+  EXPECT_EQ(shown(), (std::vector<std::string>{"", "hot"}))
+      << "the one in its place is not drained";
+  ASSERT_TRUE(drain("devices/gpu-1", "noisy", false, &device).ok());
+  ASSERT_TRUE(drain("devices/gpu-0", "stays", false, &device).ok());
+  EXPECT_EQ(shown(), (std::vector<std::string>{"noisy", "hot"}));
+  ASSERT_TRUE(resume_device("devices/gpu-1", &device).ok());
+  EXPECT_FALSE(device.has_drain());
+  EXPECT_EQ(shown(), (std::vector<std::string>{""}));
+  EXPECT_EQ(get_device("devices/gpu-0").drain().reason(), "stays");
+  inventory_->set({{cpu, gpu("devices/gpu-0", "GPU-a"), gpu("devices/gpu-1", "GPU-b")}, ""});
+  EXPECT_EQ(shown(), (std::vector<std::string>{""})) << "it is back";
+  ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
+  inventory_->set({{cpu, gpu("devices/gpu-0", "GPU-b"), gpu("devices/gpu-1", "GPU-a")}, ""});
+  ASSERT_TRUE(resume_device("devices/gpu-1", &device).ok());
+  EXPECT_EQ(get_device("devices/gpu-0").drain().reason(), "hot") << "only by the name it has";
+  EXPECT_FALSE(get_device("devices/gpu-1").has_drain());
 }
 
 TEST_F(ServiceDrainedGpu, AJobMayBeSubmittedForIt) {

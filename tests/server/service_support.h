@@ -72,12 +72,15 @@ class ServiceTest : public ::testing::Test {
     cpu.cores = 2;
     Devices devices{{cpu}, gpus_.empty() ? "no GPU in this test" : ""};
     devices.devices.insert(devices.devices.end(), gpus_.begin(), gpus_.end());
-    parts.inventory = std::make_unique<FakeInventory>(std::move(devices));
+    auto inventory = std::make_unique<FakeInventory>(std::move(devices));
+    inventory_ = inventory.get();
+    parts.inventory = std::move(inventory);
     if (free_bytes_) parts.free_bytes = free_bytes_;
     parts.watch_heartbeat_ms = 200;
     parts.worker_heartbeat_ms = 200;
     parts.worker_kill_grace_ms = 100;
     parts.worker_stall_ms = 1'000;  // of what heartbeats say
+    if (change_parts_) change_parts_(parts);
     Result<std::unique_ptr<Daemon>> daemon = Daemon::start(config_, std::move(parts));
     ASSERT_TRUE(daemon.ok()) << daemon.error().message;
     daemon_ = std::move(daemon).value();
@@ -245,6 +248,8 @@ class ServiceTest : public ::testing::Test {
   Config config_;
   std::vector<Device> gpus_;  // that the next start() finds
   FreeBytes free_bytes_;      // what it believes of its disk, if it is not to look
+  std::function<void(DaemonParts&)> change_parts_;
+  FakeInventory* inventory_ = nullptr;  // the running daemon's
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;

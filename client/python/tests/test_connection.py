@@ -1,12 +1,15 @@
 """Which server, with which credentials, and what is said when there is none."""
 
+import inspect
 import os
+import re
 import socket
 import subprocess
 import tempfile
 import pathlib
 
 import pytest
+from conftest import SOURCE
 from harness import Daemon
 from test_jobs import refused
 
@@ -28,6 +31,35 @@ def test_the_server_tells_about_itself(client):
     devices = client.devices()
     assert [d.name for d in devices][:1] == ["devices/cpu"] and devices[0].memory_bytes > 0
     assert isinstance(devices.note, str)
+    assert not devices[0].HasField("forecasts")
+
+
+def test_forecasts_come_for_who_asks(client, trained):
+    cpu = client.devices(forecasts=True)[0]
+    assert cpu.name == "devices/cpu" and cpu.HasField("forecasts")
+    assert all(rates.flops_per_second > 0 for rates in cpu.forecasts.rates) and cpu.forecasts.price_per_hour == 0
+
+
+def test_a_drained_device_is_told_until_it_is_resumed(client):
+    drained = client.drain_device("cpu", reason="a new fan")
+    assert drained.drain.reason == "a new fan" and client.devices()[0].HasField("drain")
+    assert not client.resume_device(drained).HasField("drain")
+    assert not client.devices()[0].HasField("drain")
+
+
+def test_the_documented_calls_are_the_real_ones():
+    documented = {}
+    table = (SOURCE / "docs/python.md").read_text().split("## Calls")[1].split("\n## ")[0]
+    for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):
+        documented.update(re.findall(r"`(\w+)\((.*?)\)`", row))
+    real = {name: inspect.signature(call) for name, call in inspect.getmembers(trainyard.Client, inspect.isfunction)
+            if not name.startswith("_") and name != "close"}
+    assert documented.keys() == real.keys()
+    for name, signature in real.items():
+        told = [word.partition("=")[:2] for word in documented[name].split(", ") if word]
+        assert told == [("**" * (p.kind is p.VAR_KEYWORD) + p.name,
+                         "=" * (p.kind is p.KEYWORD_ONLY or p.default is not p.empty))
+                        for p in signature.parameters.values() if p.name != "self"], name
 
 
 def test_argument_before_environment_before_configuration(tmp_path):

@@ -526,9 +526,10 @@ class Client:
 
     # --- the server -----------------------------------------------------------------------------------------------
 
-    def devices(self) -> Devices:
-        """The devices that jobs run on, with memory in bytes and the jobs on them."""
-        answer = self._channel.call(rpc.LIST_DEVICES, v1.ListDevicesRequest())
+    def devices(self, *, forecasts: bool = False) -> Devices:
+        """The devices that jobs run on, with memory in bytes and the jobs on them. With `forecasts`, also what forecasts of
+        jobs on each rest on, and how good they were: `device.forecasts`."""
+        answer = self._channel.call(rpc.LIST_DEVICES, v1.ListDevicesRequest(forecasts=forecasts))
         return Devices(answer.devices, answer.note)
 
     def drain_device(self, device: str | v1.Device, *, reason: str = "", vacate: bool = False) -> v1.Device:
