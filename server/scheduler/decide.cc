@@ -90,20 +90,19 @@ void Look::gather() {
   std::vector<std::vector<Head>> blocked(4 *
                                          groups.size());  // by wish and group; the next in front
   std::vector<Head> heads;
-  for (const auto& [of, line] : queue_.lines()) {
-    Head head(of, line, order_.usage(of.owner));
-    if (!skip_resting(head)) continue;
-    const bool may_start =
-        (of.asked.wish != DeviceWish::kGpu && Queue::floor_of(of.cpu_bucket) <= most[0]) ||
-        (of.asked.wish != DeviceWish::kCpu && Queue::floor_of(of.gpu_bucket) <= most[1]);
+  for (const Queue::Front& front : queue_.fronts()) {
+    Head head(front, order_.usage(front.of->owner));
+    if (front.retry_time_us > now_us_ && !skip_resting(head)) continue;
+    const bool may_start = (front.wish != DeviceWish::kGpu && front.cpu_floor <= most[0]) ||
+                           (front.wish != DeviceWish::kCpu && front.gpu_floor <= most[1]);
     if (may_start) {
       heads.push_back(head);
       continue;
     }
-    const DeviceKind kind = kind_by_rule(of.asked, has_cpu_, has_gpu_);
+    const DeviceKind kind = kind_by_rule(front.of->asked, has_cpu_, has_gpu_);
     for (size_t group = 0; group < groups.size(); ++group) {
       if (groups[group].kind != kind) continue;
-      std::vector<Head>& best = blocked[static_cast<size_t>(of.asked.wish) * groups.size() + group];
+      std::vector<Head>& best = blocked[static_cast<size_t>(front.wish) * groups.size() + group];
       const auto is_next = [&] { return best.size() < heads_max || is_behind(best.back(), head); };
       if (!is_next()) continue;
       while (!head.over() && is_leaving(head.first())) {

@@ -22,10 +22,13 @@ struct Head {
   int32_t priority = 0;  // of the first job, for comparisons
   int64_t order = 0;
 
-  Head(const Queue::Class& class_of, const Queue::Line& of_line, double usage_now)
-      : of(&class_of), line(&of_line), job(of_line.jobs.begin()), usage(usage_now) {
-    note();
-  }
+  Head(const Queue::Front& front, double usage_now)
+      : of(front.of),
+        line(front.line),
+        job(front.line->jobs.begin()),
+        usage(usage_now),
+        priority(front.priority),
+        order(front.order) {}
   const WaitingJob& first() const { return **job; }
   bool over() const { return job == line->jobs.end(); }
   void go_on() {

@@ -23,7 +23,9 @@ std::vector<const WaitingJob*> in_order(const Queue& queue, const Shares& shares
                                         size_t count_max, std::string_view last_uid) {
   Order order(shares, now_us);
   std::vector<Head> heads;
-  for (const auto& [of, line] : queue.lines()) heads.emplace_back(of, line, order.usage(of.owner));
+  for (const Queue::Front& front : queue.fronts()) {
+    heads.emplace_back(front, order.usage(front.of->owner));
+  }
   order.push(std::move(heads));
   std::vector<const WaitingJob*> jobs;
   while (!order.empty() && jobs.size() < count_max) {

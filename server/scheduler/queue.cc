@@ -16,9 +16,19 @@ void Queue::put(WaitingJob job) {
   remove(job.uid);
   const Class of{job.owner, job.asked, bucket_of(job.on_cpu.bytes), bucket_of(job.on_gpu.bytes)};
   const auto line = lines_.try_emplace(of).first;
-  if (line->second.id == 0) line->second.id = ++last_line_;
+  if (line->second.id == 0) {
+    line->second.id = ++last_line_;
+    line->second.front = fronts_.size();
+    Front& front = fronts_.emplace_back();
+    front.of = &line->first;
+    front.line = &line->second;
+    front.wish = line->first.asked.wish;
+    front.cpu_floor = floor_of(line->first.cpu_bucket);
+    front.gpu_floor = floor_of(line->first.gpu_bucket);
+  }
   auto owned = std::make_unique<const WaitingJob>(std::move(job));
   line->second.jobs.insert(owned.get());
+  note_front(line->second);
   if (const double gpu_us = gpu_us_of(*owned); gpu_us > 0) {
     Stretch& stretch = on_gpus_[stretch_of(*owned)];
     stretch.jobs[owned->order] = gpu_us;
@@ -37,17 +47,33 @@ void Queue::remove(std::string_view uid) {
   retries_.erase({place.job->retry_time_us, place.job->order});
   Line& line = place.line->second;
   line.jobs.erase(place.job.get());
-  if (line.jobs.empty()) lines_.erase(place.line);
+  if (line.jobs.empty()) {
+    fronts_[line.front] = fronts_.back();
+    fronts_[line.front].line->front = line.front;
+    fronts_.pop_back();
+    lines_.erase(place.line);
+  } else {
+    note_front(line);
+  }
   const auto stretch = on_gpus_.find(stretch_of(*place.job));
   if (stretch == on_gpus_.end() || stretch->second.jobs.erase(place.job->order) == 0) return;
   stretch->second.gpu_us -= gpu_us_of(*place.job);
   if (stretch->second.jobs.empty()) on_gpus_.erase(stretch);
 }
 
+void Queue::note_front(const Line& line) {
+  const WaitingJob& first = **line.jobs.begin();
+  Front& front = fronts_[line.front];
+  front.priority = first.priority;
+  front.order = first.order;
+  front.retry_time_us = first.retry_time_us;
+}
+
 void Queue::clear() {
   lines_.clear();
   places_.clear();
   retries_.clear();
+  fronts_.clear();
   on_gpus_.clear();
 }
 
