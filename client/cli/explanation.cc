@@ -60,9 +60,7 @@ constexpr Remedy kOfWaiting[] = {
      "End the processes that hold the device's memory; the job starts by itself within some "
      "seconds. 'trainyard device list' shows how much they hold."},
     {"WAITING_FOR_JOB", "It starts by itself once that job has ended as it asks."},
-    {"NO_DEVICE",
-     "'trainyard device list' says why no device can be used. With 'resources: {device: cpu}' the "
-     "job would run on the CPU."},
+    {"NO_DEVICE", "'trainyard device list' says why no device can be used."},
     {"STORAGE_FULL", "Free space on the server's disk; the job goes on by itself."},
     {"STORAGE_ERROR", "Look at the server's disk and its log; the job goes on by itself."},
     {"WORKER_START_FAILED",
@@ -70,6 +68,8 @@ constexpr Remedy kOfWaiting[] = {
     {"VERSION_SKEW",
      "The server's operator should install trainyardd and trainyard-worker of one version."},
 };
+
+constexpr const char* kOnTheCpu = " With 'resources: {device: cpu}' the job would run on the CPU.";
 
 template <size_t n>
 const char* remedy_for(std::string_view reason, const Remedy (&remedies)[n]) {
@@ -147,13 +147,25 @@ std::vector<std::string> kept_of(const v1::Job& job) {
   return kept;
 }
 
+std::string remedy_of_waiting(const v1::Job& job) {
+  const char* text = remedy_for(job.reason(), kOfWaiting);
+  if (text == nullptr) return "Nothing: it starts by itself.";
+  if (job.reason() != "NO_DEVICE") return text;
+  // The message of a job that is larger than every device it may use.
+  if (job.message().starts_with("Needs ")) {
+    return std::string("'trainyard device list' shows how much memory each has. ") +
+           kNeedsLessMemory;
+  }
+  const bool asked_for_cpu = job.spec().resources().device() == v1::Resources::CPU;
+  return std::string(text) + (asked_for_cpu ? "" : kOnTheCpu);
+}
+
 std::vector<std::string> to_do_of(const v1::Job& job) {
   const std::string name(client::short_name(job.name()));
   const char* text = nullptr;
   switch (job.state()) {
     case v1::QUEUED:
-      text = remedy_for(job.reason(), kOfWaiting);
-      return {named(text != nullptr ? text : "Nothing: it starts by itself.", name)};
+      return {named(remedy_of_waiting(job), name)};
     case v1::STARTING:
     case v1::RUNNING:
       return {named("'trainyard watch NAME' follows it; 'trainyard cancel NAME' ends it.", name)};

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "server/scheduler/fleet.h"
 #include "server/scheduler/order.h"
@@ -16,10 +19,11 @@ namespace {
 /// Jobs of one line that are looked at in vain; of all lines together behind their first.
 constexpr int kMissesMax = 8;
 constexpr int kLooksMax = 128;
-/// Auto jobs for which the kinds of device are compared in one look.
+/// Heads of lines that find no room, for each group of devices.
+constexpr size_t kBlockedMax = 4;
+/// Auto jobs for which the first GPU to come free is looked for in one look. For those behind it is
+/// as for the last of these, but for the jobs that are before each.
 constexpr int kComparisonsMax = 16;
-/// Jobs of a line that are walked over to see how many are ahead.
-constexpr int kAheadMax = 32;
 
 /// The kind of device for a job, and what was weighed.
 struct Pick {
@@ -30,7 +34,12 @@ struct Pick {
 class Look {
  public:
   Look(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy, int64_t now_us)
-      : queue_(queue), now_us_(now_us), room_(fleet, policy, now_us), order_(shares, now_us) {}
+      : queue_(queue),
+        now_us_(now_us),
+        has_cpu_(fleet.will_have_kind(DeviceKind::kCpu, 1)),
+        has_gpu_(fleet.will_have_kind(DeviceKind::kGpu, 1)),
+        room_(fleet, policy, now_us),
+        order_(shares, now_us) {}
 
   Decisions decide();
 
@@ -38,99 +47,113 @@ class Look {
   const Fleet& fleet() const { return room_.fleet(); }
   void gather();
   bool skip_resting(Head& head) const;
-  bool could_ever(const Head& head) const;
+  bool is_leaving(const WaitingJob& job) const;
   Choice choose_by_rule(const WaitingJob& job) const;
   Pick choose(const WaitingJob& job);
   std::optional<Choice> compare(const WaitingJob& job);
-  int64_t gpu_start_us(const WaitingJob& job) const;
+  int64_t gpu_start_us(const WaitingJob& job);
+  void go_on(Head head);
   void look_at(Head head);
   bool start(const WaitingJob& job, const Pick& pick, const Room::Found& found);
   Blocked why(const WaitingJob& job, const Pick& pick, const Room::Found& found);
 
   const Queue& queue_;
   const int64_t now_us_;
+  const bool has_cpu_, has_gpu_;  // usable now or in seconds
   Room room_;
   Order order_;
   int looks_ = 0, comparisons_ = 0;
+  Room::FitTime gpu_first_;  // of the last comparison
+  std::vector<const WaitingJob*> started_;
   Decisions decisions_;
 };
 
 // ---- The order -----------------------------------------------------------------------------
 
 bool Look::skip_resting(Head& head) const {
-  // One whose last process is still there waits for its end.
-  while (!head.over() &&
-         (is_resting(head.first(), now_us_) || fleet().find(head.first().uid) != nullptr)) {
-    ++head.job;
-  }
+  while (!head.over() && is_resting(head.first(), now_us_)) head.go_on();
   return !head.over();
 }
 
-// Else it would hide those behind it, for which devices could be kept.
-bool Look::could_ever(const Head& head) const {
-  const WaitingJob& job = head.first();
-  const DeviceKind kind = choose_by_rule(job).kind;
-  return fleet().could_fit_together(kind, Room::count_of(job, kind), job.on(kind).bytes);
-}
+// One whose last process is still there waits for its end.
+bool Look::is_leaving(const WaitingJob& job) const { return fleet().find(job.uid) != nullptr; }
 
 // Lines that can start nothing, because no device that they may use has so much room, are not
-// looked at: but for the first of them, which may have a reservation.
+// looked at: but for some, which may have a reservation. One head has one group of devices reserved
+// at most, so as many as there are groups, of those that a group could ever hold, leave none
+// unreserved.
 void Look::gather() {
   const std::array<int64_t, 2> most = {fleet().most_room(DeviceKind::kCpu),
                                        fleet().most_room(DeviceKind::kGpu)};
-  std::array<std::optional<Head>, 4> first;  // by wish
-  for (const auto& [of, line] : queue_.lines()) {
-    Head head{&of, &line, line.jobs.begin(), order_.usage(of.owner), 0};
-    const bool may_start =
-        (of.asked.wish != DeviceWish::kGpu && Queue::floor_of(of.cpu_bucket) <= most[0]) ||
-        (of.asked.wish != DeviceWish::kCpu && Queue::floor_of(of.gpu_bucket) <= most[1]);
+  const std::span<const Fleet::Group> groups = fleet().groups();
+  const size_t heads_max = std::min(groups.size(), kBlockedMax);
+  std::vector<std::vector<Head>> blocked(4 *
+                                         groups.size());  // by wish and group; the next in front
+  std::vector<Head> heads;
+  for (const Queue::Front& front : queue_.fronts()) {
+    Head head(front, order_.usage(front.of->owner));
+    if (front.retry_time_us > now_us_ && !skip_resting(head)) continue;
+    const bool may_start = (front.wish != DeviceWish::kGpu && front.cpu_floor <= most[0]) ||
+                           (front.wish != DeviceWish::kCpu && front.gpu_floor <= most[1]);
     if (may_start) {
-      if (skip_resting(head)) order_.push(head);
+      heads.push_back(head);
       continue;
     }
-    std::optional<Head>& best = first[static_cast<size_t>(of.asked.wish)];
-    if (best && is_behind(head, *best)) continue;
-    if (skip_resting(head) && (!best || is_behind(*best, head)) && could_ever(head)) best = head;
+    const DeviceKind kind = kind_by_rule(front.of->asked, has_cpu_, has_gpu_);
+    for (size_t group = 0; group < groups.size(); ++group) {
+      if (groups[group].kind != kind) continue;
+      std::vector<Head>& best = blocked[static_cast<size_t>(front.wish) * groups.size() + group];
+      const auto is_next = [&] { return best.size() < heads_max || is_behind(best.back(), head); };
+      if (!is_next()) continue;
+      while (!head.over() && is_leaving(head.first())) {
+        head.go_on();
+        if (!skip_resting(head)) break;
+      }
+      if (head.over()) break;
+      const WaitingJob& job = head.first();
+      // Else it would hide those behind it, for which devices could be kept.
+      if (!is_next() ||
+          !groups[group].could_fit_together(Room::count_of(job, kind), job.on(kind).bytes)) {
+        continue;
+      }
+      if (best.size() == heads_max) best.pop_back();
+      const auto after = [](const Head& a, const Head& b) { return is_behind(b, a); };
+      best.insert(std::ranges::upper_bound(best, head, after), head);
+    }
   }
-  for (const std::optional<Head>& head : first) {
-    if (head) order_.push(*head);
+  std::set<const Queue::Line*> known;
+  for (const std::vector<Head>& best : blocked) {
+    for (const Head& head : best) {
+      if (known.insert(head.line).second) heads.push_back(head);
+    }
   }
+  order_.push(std::move(heads));
 }
 
 // ---- The kind of device --------------------------------------------------------------------
 
-int64_t Look::gpu_start_us(const WaitingJob& job) const {
-  if (fleet().most_room(DeviceKind::kGpu) < 0) {
-    const int64_t first = room_.fit_time(job, DeviceKind::kGpu);
-    if (first == kUnlimited) return kUnlimited;
-    double ahead_us = 0;
-    for (const auto& [of, line] : queue_.lines()) {
-      if (of.asked.wish == DeviceWish::kCpu) continue;
-      const Queue::Before before;
-      if (before(*line.jobs.rbegin(), &job)) {
-        ahead_us += line.gpu_us;
-        continue;
-      }
-      int walked = 0;
-      for (const WaitingJob* other : line.jobs) {
-        if (!before(other, &job) || ++walked > kAheadMax) break;
-        ahead_us += static_cast<double>(other->on_gpu.rest.likely_us) * other->asked.gpus;
-      }
-    }
-    int32_t gpus = 0;
-    for (const Fleet::Group& g : fleet().groups()) {
-      if (g.kind == DeviceKind::kGpu) gpus += g.usable;
-    }
-    return first + static_cast<int64_t>(ahead_us / std::max(1, gpus));
+// By the upper ends of those that run, and by the forecasts of those that come before it.
+int64_t Look::gpu_start_us(const WaitingJob& job) {
+  if (!room_.find(job, DeviceKind::kGpu).devices.empty()) return now_us_;
+  if (++comparisons_ <= kComparisonsMax) gpu_first_ = room_.fit_time(job, DeviceKind::kGpu);
+  if (gpu_first_.time_us == kUnlimited) return kUnlimited;
+  double ahead_us = queue_.gpu_us_before(job);
+  const auto placed = [&](const WaitingJob* other) {  // what it takes is in gpu_first_
+    if (other != nullptr && Queue::Before()(other, &job)) ahead_us -= Queue::gpu_us_of(*other);
+  };
+  for (const WaitingJob* other : started_) placed(other);
+  if (gpu_first_.behind >= 0) placed(queue_.find(room_.reservation(gpu_first_.behind).uid));
+  int32_t gpus = 0;
+  for (const Fleet::Group& g : fleet().groups()) {
+    if (g.kind == DeviceKind::kGpu) gpus += g.usable;
   }
-  return room_.fit_time(job, DeviceKind::kGpu);
+  return gpu_first_.time_us + static_cast<int64_t>(std::max(0.0, ahead_us) / std::max(1, gpus));
 }
 
 /// Where it ends first, if both are known and the CPU could take it now.
 std::optional<Choice> Look::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
-  if (!fleet().has_kind(DeviceKind::kGpu, 1) || ++comparisons_ > kComparisonsMax)
-    return std::nullopt;
+  if (!fleet().has_kind(DeviceKind::kGpu, 1)) return std::nullopt;
   if (room_.find(job, DeviceKind::kCpu).devices.empty()) return std::nullopt;
   const int64_t start_us = gpu_start_us(job);
   if (start_us == kUnlimited) return std::nullopt;
@@ -153,8 +176,7 @@ std::optional<Choice> Look::compare(const WaitingJob& job) {
 }
 
 Choice Look::choose_by_rule(const WaitingJob& job) const {
-  return choose_kind(job.asked, fleet().will_have_kind(DeviceKind::kCpu, 1),
-                     fleet().will_have_kind(DeviceKind::kGpu, 1), fleet().devices().note);
+  return choose_kind(job.asked, has_cpu_, has_gpu_, fleet().devices().note);
 }
 
 Pick Look::choose(const WaitingJob& job) {
@@ -163,7 +185,7 @@ Pick Look::choose(const WaitingJob& job) {
   if (!job.asked.kind_before) {
     if (std::optional<Choice> choice = compare(job)) return {choice->kind, std::move(choice)};
   }
-  return {choose_by_rule(job).kind, std::nullopt};
+  return {kind_by_rule(job.asked, has_cpu_, has_gpu_), std::nullopt};
 }
 
 // ---- One job after another -----------------------------------------------------------------
@@ -175,6 +197,7 @@ bool Look::start(const WaitingJob& job, const Pick& pick, const Room::Found& fou
   room_.take(job, found.devices);
   order_.charge(job.owner, found.devices.size());
   decisions_.starts.push_back(std::move(start));
+  started_.push_back(&job);
   return decisions_.starts.size() < kStartsMax;
 }
 
@@ -185,7 +208,7 @@ Blocked Look::why(const WaitingJob& job, const Pick& pick, const Room::Found& fo
   const int32_t count = Room::count_of(job, pick.kind);
   if (!fleet().will_have_kind(pick.kind, count)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet().could_fit(pick.kind, count, job.on(pick.kind).bytes)) {
+  } else if (!fleet().could_fit_together(pick.kind, count, job.on(pick.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   } else {
     // Also while the devices are being checked: they are kept for it.
@@ -197,10 +220,19 @@ Blocked Look::why(const WaitingJob& job, const Pick& pick, const Room::Found& fo
   return blocked;
 }
 
+void Look::go_on(Head head) {
+  head.go_on();
+  if (!skip_resting(head)) return;
+  head.usage = order_.usage(head.of->owner);
+  order_.push(head);
+}
+
 void Look::look_at(Head head) {
   const WaitingJob& job = head.first();
   const Pick pick = choose(job);
   const Room::Found found = room_.find(job, pick.kind);
+  const bool has_any = !found.devices.empty() || room_.may_reserve(pick.kind);
+  if (has_any && is_leaving(job)) return go_on(head);
   if (!found.devices.empty()) {
     if (!start(job, pick, found)) {
       decisions_.more = true;
@@ -219,10 +251,7 @@ void Look::look_at(Head head) {
       return;
     }
   }
-  ++head.job;
-  if (!skip_resting(head)) return;
-  head.usage = order_.usage(head.of->owner);
-  order_.push(head);
+  go_on(head);
 }
 
 Decisions Look::decide() {

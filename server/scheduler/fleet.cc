@@ -1,6 +1,7 @@
 #include "server/scheduler/fleet.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -22,6 +23,12 @@ int32_t threads_on(const Fleet::Node& node, int32_t threads) {
   return std::min(threads, node.cores);  // a job of more threads than cores takes them all
 }
 
+int64_t expected_end(int64_t end_us, int64_t start_us, int64_t now_us) {
+  if (end_us == 0) return now_us + kStoppingUs;
+  if (end_us > now_us) return end_us;
+  return now_us + std::max(kOverdueUs, (now_us - start_us) / 10);
+}
+
 bool has_room(const Fleet::Node& node, const Fleet::Ask& ask) {
   return node.usable && !node.taken && node.slots > 0 && node.room_bytes >= ask.bytes &&
          (!ask.exclusive || node.jobs.empty()) &&
@@ -38,13 +45,15 @@ void Fleet::set_devices(Devices devices) {
     by_name_.emplace(devices_.devices[i].name, static_cast<Index>(i));
   }
   if (!same) rebuild();
-  for (Group& group : groups_) group.idle_bytes = 0;
+  for (Group& group : groups_) group.idle_bytes.clear();
   for (Index i = 0; i < std::ssize(nodes_); ++i) {
     refresh(i);
     const Node& node = this->node(i);
-    int64_t& most = groups_[static_cast<size_t>(node.group)].idle_bytes;
-    if (node.usable) most = std::max(most, node.idle_bytes);
+    if (!node.soon) continue;
+    groups_[static_cast<size_t>(node.group)].idle_bytes.push_back(node.usable ? node.idle_bytes
+                                                                              : kUnlimited);
   }
+  for (Group& group : groups_) std::ranges::sort(group.idle_bytes, std::greater());
 }
 
 void Fleet::rebuild() {
@@ -88,6 +97,7 @@ void Fleet::detach(const Placed& placed) {
 
 void Fleet::place(PlacedJob job) {
   remove(job.uid);
+  job.end = bounded(job.end, job.end_max_us);
   auto placed = std::make_unique<Placed>(Placed{std::move(job), {}});
   attach(*placed);
   for (const Index i : placed->at) refresh(i);
@@ -144,18 +154,21 @@ void Fleet::refresh(Index i) {
   node.taken = false;
   node.priority_min = std::numeric_limits<int32_t>::max();
   node.start_min_us = kUnlimited;
-  int64_t& next_end_us = next_ends_us_[static_cast<size_t>(i)];
-  next_end_us = kUnlimited;
+  node.stays.clear();
   for (const PlacedJob* job : node.jobs) {
     if (d.memory_bytes > 0) node.room_bytes -= job->bytes + d.overhead_bytes;
     node.cores_free -= threads_on(node, job->threads);
     node.taken |= job->exclusive;
-    if (job->stopping) next_end_us = 0;
-    if (job->end.known()) next_end_us = std::min(next_end_us, job->end.high_us);
+    node.stays.push_back({upper_forecast(*job), job->start_time_us,
+                          job->bytes + (d.memory_bytes > 0 ? d.overhead_bytes : 0),
+                          threads_on(node, job->threads), job->exclusive});
     if (job->stopping || !job->running) continue;
     node.priority_min = std::min(node.priority_min, job->priority);
     node.start_min_us = std::min(node.start_min_us, job->start_time_us);
   }
+  std::ranges::sort(node.stays, {}, &Stay::end_us);
+  next_ends_us_[static_cast<size_t>(i)] =
+      node.stays.empty() ? kUnlimited : node.stays.front().end_us;
   Key& key = keys_[static_cast<size_t>(i)];
   Key now{-1, 0, 0};
   if (has_room(node, Ask{})) now = {static_cast<int32_t>(node.jobs.size()), node.room_bytes, i};
@@ -173,19 +186,9 @@ bool Fleet::will_have_kind(DeviceKind kind, int32_t count) const {
   return std::ranges::any_of(groups_,
                              [&](const Group& g) { return g.kind == kind && g.soon >= count; });
 }
-bool Fleet::could_fit(DeviceKind kind, int32_t count, int64_t bytes) const {
-  return std::ranges::any_of(groups_, [&](const Group& g) {
-    // What others leave of a device is not known before it is usable.
-    return g.kind == kind && g.soon >= count && (g.usable < count || g.idle_bytes >= bytes);
-  });
-}
 bool Fleet::could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const {
-  if (count == 1) return could_fit(kind, count, bytes);
   return std::ranges::any_of(groups_, [&](const Group& g) {
-    return g.kind == kind && g.soon >= count && std::ranges::count_if(g.members, [&](Index i) {
-                                                  return node(i).soon &&
-                                                         node(i).idle_bytes >= bytes;
-                                                }) >= count;
+    return g.kind == kind && g.could_fit_together(count, bytes);
   });
 }
 int64_t Fleet::most_room(DeviceKind kind) const {
@@ -205,29 +208,43 @@ bool Fleet::fits(Index i, const Ask& ask) const { return has_room(node(i), ask);
 
 bool Fleet::could_fit(Index i, const Ask& ask) const { return node(i).idle_bytes >= ask.bytes; }
 
+int64_t Fleet::upper_forecast(const PlacedJob& job) {
+  if (job.stopping) return 0;
+  return job.end.known() ? job.end.high_us : job.end_max_us;
+}
+
 int64_t Fleet::upper_end(const PlacedJob& job, int64_t now_us) {
-  if (job.stopping) return now_us + kStoppingUs;
-  if (!job.end.known()) return kUnlimited;
-  const int64_t late = std::max(kOverdueUs, (now_us - job.start_time_us) / 10);
-  return job.end.high_us > now_us ? job.end.high_us : now_us + late;
+  return expected_end(upper_forecast(job), job.start_time_us, now_us);
 }
 
 int64_t Fleet::fit_time(Index i, const Ask& ask, int64_t now_us) const {
-  if (fits(i, ask)) return now_us;
-  const Device& d = device(i);
-  Node node = this->node(i);
+  const Node& node = this->node(i);
+  if (has_room(node, ask)) return now_us;
   if (!node.usable || !could_fit(i, ask)) return kUnlimited;
-  std::vector<std::pair<int64_t, const PlacedJob*>> ends;
-  for (const PlacedJob* job : node.jobs) ends.emplace_back(upper_end(*job, now_us), job);
-  std::ranges::sort(ends, {}, [](const auto& end) { return end.first; });
-  for (const auto& [time, job] : ends) {
-    if (time == kUnlimited) break;
-    std::erase(node.jobs, job);
-    ++node.slots;
-    if (d.memory_bytes > 0) node.room_bytes += job->bytes + d.overhead_bytes;
-    node.cores_free += threads_on(node, job->threads);
-    node.taken = std::ranges::any_of(node.jobs, &PlacedJob::exclusive);
-    if (has_room(node, ask)) return time;
+  std::span<const Stay> stays = node.stays;
+  std::vector<Stay> moved;  // where some are overdue or leave, they may end after others
+  if (!stays.empty() && stays.front().end_us <= now_us) {
+    moved = node.stays;
+    for (Stay& s : moved) s.end_us = expected_end(s.end_us, s.start_us, now_us);
+    std::ranges::sort(moved, {}, &Stay::end_us);
+    stays = moved;
+  }
+  int64_t room_bytes = node.room_bytes;
+  int32_t slots = node.slots, cores_free = node.cores_free;
+  auto alone = std::ranges::count(stays, true, &Stay::exclusive);
+  const int32_t threads = threads_on(node, ask.threads);
+  for (size_t gone = 0; gone < stays.size(); ++gone) {
+    const Stay& s = stays[gone];
+    if (s.end_us == kUnlimited) break;
+    room_bytes += s.bytes;
+    cores_free += s.threads;
+    alone -= s.exclusive;
+    ++slots;
+    if (alone == 0 && slots > 0 && (room_bytes >= ask.bytes || device(i).memory_bytes == 0) &&
+        (!ask.exclusive || gone + 1 == stays.size()) &&
+        (node.cores == 0 || threads <= cores_free)) {
+      return s.end_us;
+    }
   }
   return kUnlimited;
 }

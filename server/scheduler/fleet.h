@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/scheduler/scheduler.h"
@@ -26,6 +27,14 @@ class Fleet {
 
   using Ask = server::Ask;
 
+  /// What a job holds of a device, and until when.
+  struct Stay {
+    int64_t end_us = 0;  // upper_forecast()
+    int64_t start_us = 0;
+    int64_t bytes = 0;  // with the overhead of its process
+    int32_t threads = 0;
+    bool exclusive = false;
+  };
   /// One device.
   struct Node {
     int32_t group = 0;
@@ -41,6 +50,7 @@ class Fleet {
     int32_t priority_min = 0;
     int64_t start_min_us = kUnlimited;  // none
     std::vector<const PlacedJob*> jobs;
+    std::vector<Stay> stays;  // of the jobs, those that end first in front
   };
   /// Devices that take one more job: fewest jobs first, then the least room.
   struct Key {
@@ -55,7 +65,13 @@ class Fleet {
     std::string model;  // alike()
     std::vector<Index> members;
     int32_t usable = 0, soon = 0;
-    int64_t idle_bytes = 0;  // the most that one had, at the last change of the devices
+    // Node::idle_bytes of those that are usable, or will be in seconds, the most in front. What
+    // others leave of a device is not known before it is usable: kUnlimited.
+    std::vector<int64_t> idle_bytes;
+    bool could_fit_together(int32_t count, int64_t bytes) const {
+      return std::cmp_less_equal(count, idle_bytes.size()) &&
+             idle_bytes[static_cast<size_t>(count) - 1] >= bytes;
+    }
     std::set<Key> free;
   };
 
@@ -65,7 +81,7 @@ class Fleet {
 
   /// The devices as they are now: what has changed is taken over. Jobs stay on theirs.
   void set_devices(Devices devices);
-  /// Puts the job on its devices, or replaces what was known of it.
+  /// Puts the job on its devices, or replaces what was known of it. Its time limit bounds its end.
   void place(PlacedJob job);
   /// Nothing happens if it is not placed.
   void remove(std::string_view uid);
@@ -89,10 +105,8 @@ class Fleet {
   /// Whether that many devices of this kind and of one model are usable, or will be in seconds.
   bool has_kind(DeviceKind kind, int32_t count) const;
   bool will_have_kind(DeviceKind kind, int32_t count) const;
-  /// Whether a device of so many alike could have room for a plan of so many bytes if it had no
-  /// other job, as other processes leave it.
-  bool could_fit(DeviceKind kind, int32_t count, int64_t bytes) const;
-  /// The same of that many devices alike; looks at each.
+  /// Whether so many devices alike could each have room for a plan of so many bytes if they had no
+  /// other job, as other processes leave them.
   bool could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const;
   /// The most that a device of this kind that takes one more job has room for; below 0: none does.
   int64_t most_room(DeviceKind kind) const;
@@ -106,6 +120,9 @@ class Fleet {
   /// When a placed job ends by its upper forecast; kUnlimited if that is unknown. One that is
   /// overdue is expected soon.
   static int64_t upper_end(const PlacedJob& job, int64_t now_us);
+  /// The same as it was forecast, or as its time limit says, though that may be over; 0 if it is
+  /// leaving.
+  static int64_t upper_forecast(const PlacedJob& job);
 
  private:
   struct Placed {

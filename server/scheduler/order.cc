@@ -1,6 +1,7 @@
 #include "server/scheduler/order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace trainyard::server {
 
@@ -23,6 +24,11 @@ void Order::charge(const std::string& owner, size_t devices) {
 void Order::push(Head head) {
   heads_.push_back(head);
   std::ranges::push_heap(heads_, is_behind);
+}
+
+void Order::push(std::vector<Head> heads) {
+  heads_ = std::move(heads);
+  std::ranges::make_heap(heads_, is_behind);
 }
 
 Head Order::pop() {

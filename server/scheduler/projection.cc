@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "server/scheduler/fleet.h"
 #include "server/scheduler/order.h"
@@ -19,18 +20,21 @@ constexpr int kDevicesMax = 256;
 using Field = int64_t Range::*;  // low, likely or high
 
 std::vector<const WaitingJob*> in_order(const Queue& queue, const Shares& shares, int64_t now_us,
-                                        size_t count_max) {
+                                        size_t count_max, std::string_view last_uid) {
   Order order(shares, now_us);
-  for (const auto& [of, line] : queue.lines()) {
-    order.push({&of, &line, line.jobs.begin(), order.usage(of.owner), 0});
+  std::vector<Head> heads;
+  for (const Queue::Front& front : queue.fronts()) {
+    heads.emplace_back(front, order.usage(front.of->owner));
   }
+  order.push(std::move(heads));
   std::vector<const WaitingJob*> jobs;
   while (!order.empty() && jobs.size() < count_max) {
     Head head = order.pop();
     const WaitingJob& job = head.first();
     jobs.push_back(&job);
+    if (job.uid == last_uid) break;
     order.charge(job.owner, static_cast<size_t>(job.asked.gpus));
-    ++head.job;
+    head.go_on();
     if (head.over()) continue;
     head.usage = order.usage(head.of->owner);
     order.push(head);
@@ -43,16 +47,15 @@ class Future {
  public:
   Future(const Fleet& fleet, Field field, int64_t now_us)
       : fleet_(fleet), field_(field), now_us_(now_us), first_(fleet.groups().size()) {
+    places_.reserve(fleet.devices().devices.size());
     for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
-      const Device& d = fleet.device(i);
-      Place& place = places_.emplace_back();
-      place.overhead = d.memory_bytes > 0 ? d.overhead_bytes : 0;
+      places_.emplace_back();
       for (const PlacedJob* job : fleet.node(i).jobs) {
         int64_t end = kUnlimited;
         if (job->stopping || job->end.known()) {
           end = std::max(now_us, job->stopping ? 0 : job->end.*field);
         }
-        place.stays.push_back({end, job->bytes, job->threads, job->exclusive});
+        add(i, {end, job->bytes, job->threads, job->exclusive});
       }
       if (fleet.node(i).usable) list(i);
     }
@@ -93,8 +96,7 @@ class Future {
   void take(const WaitingJob& job, DeviceKind kind, const Start& start) {
     for (const Fleet::Index i : start.devices) {
       unlist(i);
-      places_[static_cast<size_t>(i)].stays.push_back(
-          {start.end_us, job.on(kind).bytes, job.asked.threads, job.asked.exclusive});
+      add(i, {start.end_us, job.on(kind).bytes, job.asked.threads, job.asked.exclusive});
       list(i);
     }
   }
@@ -102,56 +104,61 @@ class Future {
  private:
   struct Stay {
     int64_t end_us;
-    int64_t bytes;
+    int64_t bytes;  // in a place with the overhead of its process
     int32_t threads;
     bool exclusive;
   };
   struct Place {
-    int64_t overhead = 0;
-    int64_t least_us = 0;  // nothing more fits before
-    std::vector<Stay> stays;
+    int64_t least_us = 0;     // nothing more fits before
+    std::vector<Stay> stays;  // those that end first in front
+    // Of all of them together.
+    int64_t bytes = 0;
+    int64_t threads = 0;
+    int exclusive = 0;
   };
 
+  void add(Fleet::Index i, Stay stay) {
+    const Device& d = fleet_.device(i);
+    Place& place = places_[static_cast<size_t>(i)];
+    stay.threads = std::min(stay.threads, fleet_.node(i).cores);
+    if (d.memory_bytes > 0) stay.bytes += d.overhead_bytes;
+    place.bytes += stay.bytes;
+    place.threads += stay.threads;
+    place.exclusive += static_cast<int>(stay.exclusive);
+    place.stays.insert(std::ranges::upper_bound(place.stays, stay.end_us, {}, &Stay::end_us), stay);
+  }
   // Until all that are there have ended, but for those that need not have.
   int64_t fit_time(Fleet::Index i, const WaitingJob& job, DeviceKind kind) const {
     const Fleet::Node& node = fleet_.node(i);
     const Device& d = fleet_.device(i);
-    std::vector<Stay> stays = places_[static_cast<size_t>(i)].stays;
-    std::ranges::sort(stays, {}, &Stay::end_us);
-    const auto cores = [&](int32_t threads) { return std::min(threads, node.cores); };
-    int64_t room = node.idle_bytes - job.on(kind).bytes;
-    int32_t free = node.cores - cores(job.asked.threads);
-    for (const Stay& s : stays) {
-      room -= s.bytes + places_[static_cast<size_t>(i)].overhead;
-      free -= cores(s.threads);
-    }
+    const Place& place = places_[static_cast<size_t>(i)];
+    // What must come free of each.
+    int64_t bytes = d.memory_bytes == 0 ? 0 : place.bytes + job.on(kind).bytes - node.idle_bytes;
+    int64_t threads = place.threads + std::min(job.asked.threads, node.cores) - node.cores;
+    int64_t slots = std::ssize(place.stays) + 1 - d.slots;
+    if (job.asked.exclusive) slots = std::max(slots, std::ssize(place.stays));
+    int alone = place.exclusive;
     int64_t time = now_us_;
-    for (size_t gone = 0;; ++gone) {
-      const auto left = stays.size() - gone;
-      const bool alone = std::any_of(stays.begin() + static_cast<std::ptrdiff_t>(gone), stays.end(),
-                                     [](const Stay& s) { return s.exclusive; });
-      if ((room >= 0 || d.memory_bytes == 0) && (node.cores == 0 || free >= 0) && !alone &&
-          std::cmp_less(left, d.slots) && (!job.asked.exclusive || left == 0)) {
-        return time;
-      }
-      if (gone == stays.size() || stays[gone].end_us == kUnlimited) return kUnlimited;
-      time = stays[gone].end_us;
-      room += stays[gone].bytes + places_[static_cast<size_t>(i)].overhead;
-      free += cores(stays[gone].threads);
+    for (const Stay& s : place.stays) {
+      if (bytes <= 0 && threads <= 0 && slots <= 0 && alone == 0) return time;
+      if (s.end_us == kUnlimited) return kUnlimited;
+      time = s.end_us;
+      bytes -= s.bytes;
+      threads -= s.threads;
+      --slots;
+      alone -= static_cast<int>(s.exclusive);
     }
+    return bytes <= 0 && threads <= 0 && slots <= 0 ? time : kUnlimited;
   }
   void list(Fleet::Index i) {
-    const Fleet::Node& node = fleet_.node(i);
     Place& place = places_[static_cast<size_t>(i)];
     // A small job may fit already: a device is full for sure only by its slots.
     place.least_us = now_us_;
-    if (std::cmp_greater_equal(place.stays.size(), fleet_.device(i).slots)) {
-      std::vector<int64_t> ends;
-      for (const Stay& s : place.stays) ends.push_back(s.end_us);
-      std::ranges::sort(ends);
-      place.least_us = ends[ends.size() - static_cast<size_t>(std::max(1, fleet_.device(i).slots))];
+    const auto slots = static_cast<size_t>(std::max(1, fleet_.device(i).slots));
+    if (place.stays.size() >= slots) {
+      place.least_us = place.stays[place.stays.size() - slots].end_us;
     }
-    first_[static_cast<size_t>(node.group)].emplace(place.least_us, i);
+    first_[static_cast<size_t>(fleet_.node(i).group)].emplace(place.least_us, i);
   }
   void unlist(Fleet::Index i) {
     first_[static_cast<size_t>(fleet_.node(i).group)].erase(
@@ -165,33 +172,34 @@ class Future {
   std::vector<std::set<std::pair<int64_t, Fleet::Index>>> first_;  // by group
 };
 
-// The kind as decide() would choose it.
-DeviceKind choose(const WaitingJob& job, const Fleet& fleet, const Future& future) {
-  const auto has = [&](DeviceKind kind) {
-    return std::ranges::any_of(fleet.groups(),
-                               [&](const Fleet::Group& g) { return g.kind == kind && g.soon > 0; });
-  };
-  if (job.asked.wish == DeviceWish::kAuto && !job.asked.kind_before && job.on_cpu.rest.known() &&
-      job.on_gpu.rest.known() && has(DeviceKind::kGpu)) {
-    const int64_t on_gpu_us = future.find(job, DeviceKind::kGpu).end_us;
-    if (future.find(job, DeviceKind::kCpu).end_us < on_gpu_us && on_gpu_us != kUnlimited) {
-      return DeviceKind::kCpu;
-    }
-  }
-  return choose_kind(job.asked, has(DeviceKind::kCpu), has(DeviceKind::kGpu), "").kind;
+// As decide() would choose, which looks again whenever something has come free: the CPU if it is
+// free before a GPU is and the job ends there first, else a GPU.
+Future::Start choose(const WaitingJob& job, const Fleet& fleet, const Future& future,
+                     DeviceKind& kind) {
+  kind = kind_by_rule(job.asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
+                      fleet.will_have_kind(DeviceKind::kGpu, 1));
+  Future::Start start = future.find(job, kind);
+  const bool weighed = job.asked.wish == DeviceWish::kAuto && !job.asked.kind_before &&
+                       kind == DeviceKind::kGpu && job.on_cpu.rest.known() &&
+                       job.on_gpu.rest.known();
+  if (!weighed || start.end_us == kUnlimited) return start;
+  Future::Start on_cpu = future.find(job, DeviceKind::kCpu);
+  if (on_cpu.time_us > start.time_us || on_cpu.end_us >= start.end_us) return start;
+  kind = DeviceKind::kCpu;
+  return on_cpu;
 }
 
 }  // namespace
 
 std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Shares& shares,
-                               int64_t now_us, size_t count_max) {
-  const std::vector<const WaitingJob*> jobs = in_order(queue, shares, now_us, count_max);
+                               int64_t now_us, size_t count_max, std::string_view last_uid) {
+  const std::vector<const WaitingJob*> jobs = in_order(queue, shares, now_us, count_max, last_uid);
   std::vector<Projected> projected(jobs.size());
   for (const Field field : {&Range::low_us, &Range::likely_us, &Range::high_us}) {
     Future future(fleet, field, now_us);
     for (size_t j = 0; j < jobs.size(); ++j) {
-      const DeviceKind kind = choose(*jobs[j], fleet, future);
-      const Future::Start start = future.find(*jobs[j], kind);
+      DeviceKind kind;
+      const Future::Start start = choose(*jobs[j], fleet, future, kind);
       future.take(*jobs[j], kind, start);
       Projected& to = projected[j];
       to.uid = jobs[j]->uid;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/scheduler/scheduler.h"
@@ -18,8 +19,8 @@ struct Projected {
   Range start, end;    // wall time; unknown where a forecast is missing
   std::string device;  // the first, by the likely forecasts; empty: unknown
 };
-/// The first `count_max` waiting jobs, in order.
+/// The first `count_max` waiting jobs, in order; none behind `last_uid`.
 std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Shares& shares,
-                               int64_t now_us, size_t count_max);
+                               int64_t now_us, size_t count_max, std::string_view last_uid = {});
 
 }  // namespace trainyard::server

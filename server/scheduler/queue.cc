@@ -4,13 +4,6 @@
 #include <limits>
 
 namespace trainyard::server {
-namespace {
-
-double gpu_us_of(const WaitingJob& job) {
-  return static_cast<double>(job.on_gpu.rest.likely_us) * job.asked.gpus;
-}
-
-}  // namespace
 
 // The highest bits: three below the leading one.
 int64_t Queue::bucket_of(int64_t bytes) {
@@ -23,10 +16,24 @@ void Queue::put(WaitingJob job) {
   remove(job.uid);
   const Class of{job.owner, job.asked, bucket_of(job.on_cpu.bytes), bucket_of(job.on_gpu.bytes)};
   const auto line = lines_.try_emplace(of).first;
-  if (line->second.id == 0) line->second.id = ++last_line_;
+  if (line->second.id == 0) {
+    line->second.id = ++last_line_;
+    line->second.front = fronts_.size();
+    Front& front = fronts_.emplace_back();
+    front.of = &line->first;
+    front.line = &line->second;
+    front.wish = line->first.asked.wish;
+    front.cpu_floor = floor_of(line->first.cpu_bucket);
+    front.gpu_floor = floor_of(line->first.gpu_bucket);
+  }
   auto owned = std::make_unique<const WaitingJob>(std::move(job));
   line->second.jobs.insert(owned.get());
-  line->second.gpu_us += gpu_us_of(*owned);
+  note_front(line->second);
+  if (const double gpu_us = gpu_us_of(*owned); gpu_us > 0) {
+    Stretch& stretch = on_gpus_[stretch_of(*owned)];
+    stretch.jobs[owned->order] = gpu_us;
+    stretch.gpu_us += gpu_us;
+  }
   if (owned->retry_time_us > 0) retries_.emplace(owned->retry_time_us, owned->order);
   const std::string_view uid = owned->uid;
   places_.emplace(uid, Place{line, std::move(owned)});
@@ -39,15 +46,35 @@ void Queue::remove(std::string_view uid) {
   places_.erase(found);
   retries_.erase({place.job->retry_time_us, place.job->order});
   Line& line = place.line->second;
-  line.gpu_us -= gpu_us_of(*place.job);
   line.jobs.erase(place.job.get());
-  if (line.jobs.empty()) lines_.erase(place.line);
+  if (line.jobs.empty()) {
+    fronts_[line.front] = fronts_.back();
+    fronts_[line.front].line->front = line.front;
+    fronts_.pop_back();
+    lines_.erase(place.line);
+  } else {
+    note_front(line);
+  }
+  const auto stretch = on_gpus_.find(stretch_of(*place.job));
+  if (stretch == on_gpus_.end() || stretch->second.jobs.erase(place.job->order) == 0) return;
+  stretch->second.gpu_us -= gpu_us_of(*place.job);
+  if (stretch->second.jobs.empty()) on_gpus_.erase(stretch);
+}
+
+void Queue::note_front(const Line& line) {
+  const WaitingJob& first = **line.jobs.begin();
+  Front& front = fronts_[line.front];
+  front.priority = first.priority;
+  front.order = first.order;
+  front.retry_time_us = first.retry_time_us;
 }
 
 void Queue::clear() {
   lines_.clear();
   places_.clear();
   retries_.clear();
+  fronts_.clear();
+  on_gpus_.clear();
 }
 
 const WaitingJob* Queue::find(std::string_view uid) const {
@@ -58,6 +85,23 @@ const WaitingJob* Queue::find(std::string_view uid) const {
 int64_t Queue::line_of(std::string_view uid) const {
   const auto found = places_.find(uid);
   return found == places_.end() ? 0 : found->second.line->second.id;
+}
+
+double Queue::gpu_us_of(const WaitingJob& job) {
+  if (job.asked.wish == DeviceWish::kCpu) return 0;
+  return static_cast<double>(job.on_gpu.rest.likely_us) * job.asked.gpus;
+}
+
+double Queue::gpu_us_before(const WaitingJob& job) const {
+  double sum = 0;
+  const auto last = on_gpus_.lower_bound(stretch_of(job));
+  for (auto it = on_gpus_.begin(); it != last; ++it) sum += it->second.gpu_us;
+  if (last == on_gpus_.end() || last->first != stretch_of(job)) return sum;
+  for (const auto& [order, gpu_us] : last->second.jobs) {
+    if (order >= job.order) break;
+    sum += gpu_us;
+  }
+  return sum;
 }
 
 std::optional<int64_t> Queue::next_retry_us(int64_t now_us) const {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "server/scheduler/scheduler.h"
 
@@ -37,7 +38,17 @@ class Queue {
   struct Line {
     int64_t id = 0;  // never used again
     std::set<const WaitingJob*, Before> jobs;
-    double gpu_us = 0;  // of all of them on a GPU, times their GPUs, as far as it is known
+    size_t front = 0;  // in fronts()
+  };
+  /// A line and what a look at all of them asks of its first job, side by side: a look that went to
+  /// each line and job for it would mostly wait for memory.
+  struct Front {
+    const Class* of = nullptr;
+    Line* line = nullptr;
+    DeviceWish wish = DeviceWish::kAuto;
+    int32_t priority = 0;
+    int64_t order = 0, retry_time_us = 0;
+    int64_t cpu_floor = 0, gpu_floor = 0;  // floor_of()
   };
 
   Queue() = default;
@@ -58,8 +69,14 @@ class Queue {
   int64_t line_of(std::string_view uid) const;
   /// Lines are not empty.
   const std::map<Class, Line>& lines() const { return lines_; }
+  /// Of all lines, in no order.
+  const std::vector<Front>& fronts() const { return fronts_; }
   /// The newest line that there has been.
   int64_t last_line() const { return last_line_; }
+  /// What the job takes of GPUs if it may use them: time, times GPUs; 0: unknown.
+  static double gpu_us_of(const WaitingJob& job);
+  /// The same of all jobs before it, by priority and order of submission.
+  double gpu_us_before(const WaitingJob& job) const;
   /// When the first of the pauses after `now_us` ends (is_resting).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
@@ -73,7 +90,22 @@ class Queue {
     std::map<Class, Line>::iterator line;
     std::unique_ptr<const WaitingJob> job;
   };
+  /// Jobs of one priority that were submitted one after another, so that a sum over all before one
+  /// takes few steps.
+  struct Stretch {
+    double gpu_us = 0;
+    std::map<int64_t, double> jobs;  // by order
+  };
+  using StretchKey = std::pair<int64_t, int64_t>;  // the negative priority; then by order
+  static StretchKey stretch_of(const WaitingJob& job) {
+    return {-int64_t{job.priority}, job.order / 512};
+  }
+  /// After the line's jobs have changed; there are some.
+  void note_front(const Line& line);
+
   std::map<Class, Line> lines_;
+  std::vector<Front> fronts_;
+  std::map<StretchKey, Stretch> on_gpus_;
   std::unordered_map<std::string_view, Place> places_;  // by uid, which the job owns
   std::set<std::pair<int64_t, int64_t>> retries_;  // retry_time_us, order; of those that have one
   int64_t last_line_ = 0;

@@ -24,8 +24,11 @@ QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& share
     to.device = p.device;
     if (auto why = waits.find(queue, fleet, policy, p.uid, now_us)) to.why = std::move(*why);
   };
-  const std::vector<Projected> projected =
-      project(queue, fleet, shares, now_us, uid.empty() ? count_max : kQueueProjectedMax);
+  std::vector<Projected> projected;
+  if (uid.empty() || queue.find(uid) != nullptr) {
+    projected =
+        project(queue, fleet, shares, now_us, uid.empty() ? count_max : kQueueProjectedMax, uid);
+  }
   for (size_t i = 0; i < projected.size(); ++i) {
     if (uid.empty() || projected[i].uid == uid) add(projected[i], static_cast<int64_t>(i) + 1);
   }

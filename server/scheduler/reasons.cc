@@ -1,6 +1,7 @@
 #include "server/scheduler/reasons.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -72,21 +73,36 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {"NO_DEVICE", std::move(message)};
 }
 
-// Its bytes are more than any device has for it, with no job there.
+// Its bytes are more than any device has for it, or so many of one model, with no job there.
 WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
-  const Device* best = nullptr;
-  const auto left = [](const Device& d) { return d.memory_bytes - d.others_bytes; };
-  for (const Device& d : fleet.devices().devices) {
-    if (d.kind == blocked.kind && d.schedulable && (best == nullptr || left(d) > left(*best))) {
-      best = &d;
+  const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
+  const int64_t bytes = job.on(blocked.kind).bytes;
+  const auto left = [](const Device* d) { return d->memory_bytes - d->others_bytes; };
+  // Of those that have the most left, the last of as many as it needs.
+  const auto find_best = [&](bool holds_alone) {
+    const Device* best = nullptr;
+    for (const Fleet::Group& g : fleet.groups()) {
+      if (g.kind != blocked.kind) continue;
+      std::vector<const Device*> may;
+      for (const Fleet::Index i : g.members) {
+        const Device& d = fleet.device(i);
+        if (!d.schedulable || (holds_alone && d.memory_bytes < bytes + d.overhead_bytes)) continue;
+        may.push_back(&d);
+      }
+      if (may.size() < count) continue;
+      std::ranges::stable_sort(may, std::greater(), left);
+      if (best == nullptr || left(may[count - 1]) > left(best)) best = may[count - 1];
     }
-  }
-  const int64_t needed = job.on(blocked.kind).bytes;
+    return best;
+  };
+  const Device* best = find_best(true);
+  const bool by_others = best != nullptr;
+  if (best == nullptr) best = find_best(false);
   if (best == nullptr) return no_device(blocked, job, fleet);
-  const int64_t needed_there = needed + best->overhead_bytes;
-  const bool by_others = best->memory_bytes >= needed_there;
-  std::string message = "Needs " + human_bytes(needed_there) + " of memory, " +
-                        human_bytes(needed_there - left(*best)) + " more than " +
+  const int64_t needed_there = bytes + best->overhead_bytes;
+  std::string message = "Needs " + human_bytes(needed_there) + " of memory" +
+                        (count > 1 ? " on each of " + std::to_string(count) + " GPUs" : "") + ", " +
+                        human_bytes(needed_there - left(best)) + " more than " +
                         short_name(best->name) + " has for it (" + human_bytes(best->memory_bytes);
   if (best->others_bytes > kOthersMentionedBytes) {
     message += ", of which processes that are no jobs of this server hold " +
@@ -152,17 +168,19 @@ std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet&
   std::vector<std::string> lower;
   for (const Spare& spare : r.devices) {
     for (const PlacedJob* other : fleet.node(spare.device).jobs) {
-      if (!other->stopping && other->priority < job.priority) lower.push_back(other->name);
+      if (other->stopping || other->priority >= job.priority) continue;
+      if (std::ranges::find(lower, other->name) == lower.end()) lower.push_back(other->name);
     }
   }
   if (lower.empty()) return "";
-  const std::string them =
-      joined(lower) + (lower.size() == 1 ? " has" : " have") + " a lower priority, but ";
+  const bool one = lower.size() == 1;
+  const std::string them = joined(lower) + (one ? " has" : " have") + " a lower priority, but ";
   if (policy.preemption == Preemption::kOff) {
     return " " + them + "this server stops no job for another (its preemption is off).";
   }
-  return " " + them + "is stopped for no other job before it has run for " +
-         about(policy.preempt_after_us) + ", nor shortly before its end.";
+  return " " + them + (one ? "is" : "are") + " stopped for no other job before " +
+         (one ? "it has" : "they have") + " run for " + about(policy.preempt_after_us) +
+         ", nor shortly before " + (one ? "its" : "their") + " end.";
 }
 
 WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
@@ -206,12 +224,12 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
                                  : "starts as soon as it can";
   const std::string who = r.name + ", " + ahead(r, job) + ", which " + when;
   if (blocked.why == Blocked::Why::kReserved) {
-    const Range& rest = job.on(blocked.kind).rest;
+    const bool rest_known = job.upper_rest_us(blocked.kind) != kUnlimited;
     return {"WAITING_FOR_DEVICE",
             "There is room for it on " + wanted(blocked.kind, 1) + ", reserved for " + who + "; " +
-                (!known          ? "nothing slips in front of a start that is not known."
-                 : !rest.known() ? "a job without a forecast does not slip in front."
-                                 : "it would not have ended by then.")};
+                (!known        ? "nothing slips in front of a start that is not known."
+                 : !rest_known ? "a job without a forecast does not slip in front."
+                               : "it would not have ended by then.")};
   }
   return {"WAITING_FOR_DEVICE", "Waits for " +
                                     wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
@@ -244,6 +262,15 @@ std::string about(int64_t us) {
   if (s < 7200) return std::to_string((s + 30) / 60) + " min";
   if (s < int64_t{48} * 3600) return with(s / 3600, "h", s % 3600 / 60, "min");
   return with(s / 86400, "days", s % 86400 / 3600, "h");
+}
+
+DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
+  if (asked.wish == DeviceWish::kCpu) return DeviceKind::kCpu;
+  if (asked.wish == DeviceWish::kGpu) return DeviceKind::kGpu;
+  if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has_gpu : has_cpu)) {
+    return *asked.kind_before;
+  }
+  return has_gpu ? DeviceKind::kGpu : DeviceKind::kCpu;
 }
 
 Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
@@ -311,13 +338,12 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return with_drained(reason_of(*found, *this, *job, fleet, policy, now_us), job->asked, fleet);
   if (line > lines_seen) return std::nullopt;
   Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
-  blocked.kind = choose_kind(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
-                             fleet.will_have_kind(DeviceKind::kGpu, 1), "")
-                     .kind;
+  blocked.kind = kind_by_rule(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
+                              fleet.will_have_kind(DeviceKind::kGpu, 1));
   const int32_t count = Room::count_of(*job, blocked.kind);
   if (!fleet.will_have_kind(blocked.kind, count)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet.could_fit(blocked.kind, count, job->on(blocked.kind).bytes)) {
+  } else if (!fleet.could_fit_together(blocked.kind, count, job->on(blocked.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   }
   return with_drained(reason_of(blocked, *this, *job, fleet, policy, now_us), job->asked, fleet);

@@ -16,6 +16,7 @@ struct Choice {
   bool weighed = false;  // by forecasts
 };
 /// By what is asked for and by what there is, busy or not; without forecasts.
+DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
                    const std::string& gpu_note);
 

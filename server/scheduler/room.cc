@@ -16,8 +16,8 @@ constexpr int kPassedMax = 64;
 constexpr int kVictimDevicesMax = 512;
 
 int64_t upper_end_of(const WaitingJob& job, DeviceKind kind, int64_t now_us) {
-  const Range& rest = job.on(kind).rest;
-  return rest.known() ? now_us + rest.high_us : kUnlimited;
+  const int64_t rest_us = job.upper_rest_us(kind);
+  return rest_us == kUnlimited ? kUnlimited : now_us + rest_us;
 }
 
 }  // namespace
@@ -121,6 +121,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
   if (rest.known()) {
     placed.end = {now_us_ + rest.low_us, now_us_ + rest.likely_us, now_us_ + rest.high_us};
   }
+  if (job.rest_max_us != kUnlimited) placed.end_max_us = now_us_ + job.rest_max_us;
   for (const Fleet::Index i : devices) {
     placed.devices.push_back(fleet_.device(i).name);
     const int32_t of = groups_[static_cast<size_t>(fleet_.node(i).group)].reservation;
@@ -129,7 +130,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
     const auto spare = std::ranges::find(r.devices, i, &Spare::device);
     if (spare == r.devices.end() || end_us <= r.before_us) continue;
     spare->bytes -= ask.bytes + fleet_.device(i).overhead_bytes;
-    spare->cores -= ask.threads;
+    spare->cores -= std::min(ask.threads, spare->cores_all);
     --spare->slots;
   }
   taken_.push_back(job.uid);
@@ -138,40 +139,60 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
 
 // ---- What is not ---------------------------------------------------------------------------
 
+// A device on which it fits at `time_us`, but that may be reserved: when it may have it.
+int64_t Room::after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
+                             int64_t time_us) const {
+  const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
+  if (of < 0 || time_us == kUnlimited) return time_us;
+  const int64_t end_us = rest_us == kUnlimited ? kUnlimited : time_us + rest_us;
+  if (may_use(device, ask, end_us)) return time_us;
+  return std::max(time_us, reservation(of).end_us);
+}
+
 // By time; a device that ends nothing sooner than those found is not looked into.
-std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const Fleet::Ask& ask,
+std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const WaitingJob& job,
                                                             int32_t count) const {
   const Fleet::Group& g = fleet_.groups()[group];
-  std::vector<std::pair<int64_t, Fleet::Index>> found;
+  const Fleet::Ask ask = ask_of(job, g.kind);
+  const int64_t rest_us = job.upper_rest_us(g.kind);
+  std::vector<std::pair<int64_t, Fleet::Index>> found, later;
   const auto full = [&] { return std::ssize(found) == count; };
   for (auto it = g.free.lower_bound({0, ask.bytes, 0}); it != g.free.end() && !full(); ++it) {
-    if (fleet_.fits(it->device, ask)) found.emplace_back(now_us_, it->device);
+    if (!fleet_.fits(it->device, ask)) continue;
+    const std::pair entry{after_reserved(it->device, ask, rest_us, now_us_), it->device};
+    if (entry.first < kUnlimited) (entry.first == now_us_ ? found : later).push_back(entry);
   }
   if (full()) return found;
   std::ranges::make_heap(found);  // the latest on top
-  for (const Fleet::Index i : g.members) {
-    const int64_t least_us = full() ? found.front().first : kUnlimited;
-    if (fleet_.next_end_us(i) >= least_us || fleet_.fits(i, ask)) continue;
-    const std::pair entry{fleet_.fit_time(i, ask, now_us_), i};
-    if (entry.first == kUnlimited || (full() && entry >= found.front())) continue;
+  const auto add = [&](const std::pair<int64_t, Fleet::Index>& entry) {
+    if (entry.first == kUnlimited || (full() && entry >= found.front())) return;
     if (full()) {
       std::ranges::pop_heap(found);
       found.pop_back();
     }
     found.push_back(entry);
     std::ranges::push_heap(found);
+  };
+  for (const auto& entry : later) add(entry);
+  for (const Fleet::Index i : g.members) {
+    const int64_t least_us = full() ? found.front().first : kUnlimited;
+    if (fleet_.next_end_us(i) >= least_us || fleet_.fits(i, ask)) continue;
+    add({after_reserved(i, ask, rest_us, fleet_.fit_time(i, ask, now_us_)), i});
   }
   std::ranges::sort(found);
   return found;
 }
 
-int64_t Room::fit_time(const WaitingJob& job, DeviceKind kind) const {
+Room::FitTime Room::fit_time(const WaitingJob& job, DeviceKind kind) const {
   const int32_t count = count_of(job, kind);
-  int64_t first = kUnlimited;
+  FitTime first;
   for (size_t group = 0; group < groups_.size(); ++group) {
     if (!is_kind(group, kind) || fleet_.groups()[group].usable < count) continue;
-    const auto found = soonest(group, ask_of(job, kind), count);
-    if (std::ssize(found) == count) first = std::min(first, found.back().first);
+    const auto found = soonest(group, job, count);
+    if (std::ssize(found) < count || found.back().first >= first.time_us) continue;
+    first.time_us = found.back().first;
+    const int32_t of = groups_[group].reservation;
+    first.behind = of >= 0 && reservation(of).end_us == first.time_us ? of : -1;
   }
   return first;
 }
@@ -203,7 +224,7 @@ int64_t Room::before_of(const Reservation& r) const {
     for (const PlacedJob* job : fleet_.node(spare.device).jobs) {
       const int64_t end_us = Fleet::upper_end(*job, now_us_);
       if (end_us > r.time_us) continue;  // it stays beside the reserved one
-      if (job->stopping || job->end.high_us <= now_us_) {
+      if (Fleet::upper_forecast(*job) <= now_us_) {
         overdue = true;
       } else {
         last_us = std::max(last_us, end_us);
@@ -211,6 +232,13 @@ int64_t Room::before_of(const Reservation& r) const {
     }
   }
   return overdue ? last_us : r.time_us;
+}
+
+bool Room::may_reserve(DeviceKind kind) const {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (is_kind(group, kind) && groups_[group].reservation < 0) return true;
+  }
+  return false;
 }
 
 int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
@@ -234,16 +262,14 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
       others = groups_[group].reservation;
       continue;
     }
-    const auto could = std::ranges::count_if(
-        g.members, [&](Fleet::Index i) { return fleet_.node(i).soon && fleet_.could_fit(i, ask); });
-    if (could >= count) open.push_back(group);
+    if (g.could_fit_together(count, ask.bytes)) open.push_back(group);
   }
   if (open.empty()) return others;
 
   size_t best = open.front();
   std::vector<std::pair<int64_t, Fleet::Index>> devices;
   for (const size_t group : open) {
-    const auto found = soonest(group, ask, count);
+    const auto found = soonest(group, job, count);
     if (std::ssize(found) < count || found.back().first >= r.time_us) continue;
     best = group;
     r.time_us = found.back().first;
@@ -258,6 +284,8 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
     }
   }
   r.before_us = before_of(r);
+  const Range& rest = job.on(kind).rest;
+  if (r.time_us != kUnlimited && rest.known()) r.end_us = r.time_us + rest.likely_us;
   if (r.time_us == kUnlimited) {  // it takes whatever comes free first
     for (const size_t group : open) groups_[group].reservation = id;
   } else {

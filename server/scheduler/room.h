@@ -32,13 +32,23 @@ class Room {
   /// Does not look where nothing so large fits any more.
   Found find(const WaitingJob& job, DeviceKind kind);
   void take(const WaitingJob& job, const std::vector<Fleet::Index>& devices);
-  /// When it would fit if it were the next; kUnlimited if that is unknown.
-  int64_t fit_time(const WaitingJob& job, DeviceKind kind) const;
+  struct FitTime {
+    int64_t time_us = kUnlimited;
+    int32_t behind = -1;  // a reservation: it waits for the end of that job
+  };
+  /// When it would fit if it were the next, but for those that have reservations; kUnlimited if
+  /// that is unknown.
+  FitTime fit_time(const WaitingJob& job, DeviceKind kind) const;
+  const Reservation& reservation(int32_t id) const {
+    return reservations_[static_cast<size_t>(id)];
+  }
 
   /// Keeps room for a job that finds none, where no other has any reserved; by policy, others make
   /// room for it. Returns the reservation that it has, or else that of a job before it; -1: the
   /// devices are not there.
   int32_t reserve(const WaitingJob& job, DeviceKind kind);
+  /// Whether devices of the kind are left of which nobody has any reserved.
+  bool may_reserve(DeviceKind kind) const;
 
   std::vector<Reservation> take_reservations() { return std::move(reservations_); }
   std::vector<PreemptDecision> take_preempts() { return std::move(preempts_); }
@@ -59,7 +69,9 @@ class Room {
   bool is_kind(size_t group, DeviceKind kind) const;
   bool may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const;
   bool find_in(size_t group, const WaitingJob& job, int32_t count, Found& found);
-  std::vector<std::pair<int64_t, Fleet::Index>> soonest(size_t group, const Fleet::Ask& ask,
+  int64_t after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
+                         int64_t time_us) const;
+  std::vector<std::pair<int64_t, Fleet::Index>> soonest(size_t group, const WaitingJob& job,
                                                         int32_t count) const;
   Spare spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us,
                  const std::vector<const PlacedJob*>& leaving) const;

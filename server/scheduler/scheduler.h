@@ -14,15 +14,17 @@
 //            exceeded. An exclusive job shares with none. Idle devices are taken first, then those
 //            on which the least stays free.
 // Kind       cpu and gpu as asked. Several GPUs are of one model, at once or not at all. auto: the
-//            kind on which the job is expected to end first, waiting included; without forecasts a
-//            GPU where one works, busy or not, else the CPU. After a first attempt the same kind
-//            as before, while there is one, since another gives other bits.
+//            kind on which the job is expected to end first, waiting included: for running jobs,
+//            for the one that a free GPU is reserved for, and for those before it in the queue.
+//            Without forecasts a GPU where one works, busy or not, else the CPU. After a first
+//            attempt the same kind as before, while there is one, since another gives other bits.
 // Backfill   The first job that finds no room on a kind of device (GPUs of one model are a kind)
 //            has it reserved for the time at which, by the upper forecasts of those that run, it
 //            fits. Others start there before it only if they end by then by their upper forecast,
 //            or use what it will not need. The time that an overdue job is given is for nobody to
 //            slip in, or those who do would be overdue next. A job without a forecast does not
-//            slip in front, and where that time is unknown none does.
+//            slip in front, but for one with a time limit, which is an upper forecast too; and
+//            where that time is unknown none does.
 // Preemption By policy: such a job, if of strictly higher priority, has others put back into the
 //            queue: those of the lowest priority, then those who lose the least work. None that
 //            has not run for the policy's time since its start, none that ends soon anyway.
@@ -83,8 +85,13 @@ struct WaitingJob {
   DeviceRequest asked;
   Need on_cpu, on_gpu;
   int32_t workers_lost = 0;
-  int64_t retry_time_us = 0;  // does not start before
+  int64_t retry_time_us = 0;         // does not start before
+  int64_t rest_max_us = kUnlimited;  // from its next start, by its time limit
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
+  /// At most; kUnlimited: unknown.
+  int64_t upper_rest_us(DeviceKind kind) const {
+    return on(kind).rest.known() ? on(kind).rest.high_us : rest_max_us;
+  }
 };
 
 /// A job on its devices: STARTING or RUNNING, or gone but for its process.
@@ -101,6 +108,7 @@ struct PlacedJob {
   int64_t start_time_us = 0;  // of this attempt
   int64_t saved_time_us = 0;  // what a kill loses began then: its start, or its newest checkpoint
   Range end = {};             // when it ends
+  int64_t end_max_us = kUnlimited;  // by its time limit
 };
 
 enum class Preemption : uint8_t { kOff, kPriority };
@@ -162,6 +170,7 @@ struct Reservation {
   // Who starts in front of it ends by then: at that time, or, where that time rests on a job
   // that is overdue, with the last of the others that it waits for. It never moves later.
   int64_t before_us = 0;
+  int64_t end_us = kUnlimited;          // when it would have ended; kUnlimited: unknown
   std::vector<Spare> devices;           // none where the time is unknown
   std::vector<std::string> makes_room;  // names of jobs that are put back into the queue for it
 };
@@ -210,6 +219,8 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job);
 
 /// The same of a job on its devices; nothing if it is on none.
 std::optional<PlacedJob> placed_job(const JobBrief& job);
+/// What is later than `most_us` becomes that.
+Range bounded(Range range, int64_t most_us);
 /// When something ends that from then on takes so many seconds; unknown if `likely_s` is 0.
 Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 

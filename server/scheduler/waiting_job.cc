@@ -20,11 +20,28 @@ Range range_of(double low_s, double likely_s, double high_s) {
   return {to_us(std::min(low_s, likely_s)), to_us(likely_s), to_us(std::max(likely_s, high_s))};
 }
 
-Need need_of(const DeviceBrief& on) {
-  return {on.bytes, range_of(on.rest_low_s, on.rest_s, on.rest_high_s)};
+Need need_of(const DeviceBrief& on, int64_t most_us) {
+  return {on.bytes, bounded(range_of(on.rest_low_s, on.rest_s, on.rest_high_s), most_us)};
+}
+
+/// What the time limit leaves from its next start, or from `time_us` while it runs.
+int64_t rest_max_of(const JobBrief& job) {
+  constexpr int64_t kLeastUs = 1'000'000;  // its limit is over: it ends at its next start
+  if (!job.resources.has_time_limit_seconds()) return kUnlimited;
+  int64_t left_us = to_us(static_cast<double>(job.resources.time_limit_seconds()));
+  left_us -= job.run_time_us;
+  if (job.running_since_us > 0) left_us -= job.time_us - job.running_since_us;
+  return std::max(kLeastUs, left_us);
 }
 
 }  // namespace
+
+Range bounded(Range range, int64_t most_us) {
+  for (int64_t* us : {&range.low_us, &range.likely_us, &range.high_us}) {
+    *us = std::min(*us, most_us);
+  }
+  return range;
+}
 
 DeviceWish wish_of(const v1::Resources& resources) {
   switch (resources.device()) {
@@ -53,8 +70,9 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
                    job.resources.exclusive(), std::max(1, job.resources.threads())};
   waiting.name = job.id;
   waiting.owner = job.owner;
-  waiting.on_cpu = need_of(job.on_cpu);
-  waiting.on_gpu = need_of(job.on_gpu);
+  waiting.rest_max_us = rest_max_of(job);
+  waiting.on_cpu = need_of(job.on_cpu, waiting.rest_max_us);
+  waiting.on_gpu = need_of(job.on_gpu, waiting.rest_max_us);
   waiting.workers_lost = job.workers_lost;
   waiting.retry_time_us = job.retry_time_us;
   return waiting;
@@ -82,6 +100,9 @@ std::optional<PlacedJob> placed_job(const JobBrief& job) {
   placed.running = job.state == JobState::kRunning;
   placed.start_time_us = placed.saved_time_us = job.time_us;
   placed.end = end_of(on.rest_low_s, on.rest_s, on.rest_high_s, job.time_us);
+  if (const int64_t most_us = rest_max_of(job); most_us != kUnlimited) {
+    placed.end_max_us = job.time_us + most_us;
+  }
   return placed;
 }
 

@@ -106,6 +106,21 @@ TEST_F(ExplanationTest, AJobThatWaitsSaysWhyAndWhatHelps) {
             "cpu}' the job would run on the CPU.\n");
 }
 
+TEST_F(ExplanationTest, TheCpuHelpsNoJobThatAskedForItNorOneThatIsTooLarge) {
+  const std::string on_the_cpu = "the job would run on the CPU";
+  state(0, v1::QUEUED, "NO_DEVICE",
+        "Needs 101 GiB of memory, 21 GiB more than gpu-0 has for it (80 GiB).");
+  std::string text = page();
+  EXPECT_EQ(text.find(on_the_cpu), std::string::npos) << text;
+  EXPECT_NE(text.find("A smaller recipe.batch_size"), std::string::npos) << text;
+  state(0, v1::QUEUED, "NO_DEVICE", "Waits for the CPU: none is usable now.");
+  EXPECT_NE(page().find(on_the_cpu), std::string::npos);
+  job_.mutable_spec()->mutable_resources()->set_device(v1::Resources::CPU);
+  text = page();
+  EXPECT_EQ(text.find(on_the_cpu), std::string::npos) << text;
+  EXPECT_NE(text.find("says why no device can be used"), std::string::npos) << text;
+}
+
 TEST_F(ExplanationTest, ARunningJobSaysWhatAnInterruptionWouldCost) {
   state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
   state(1, v1::RUNNING, "", "");

@@ -319,6 +319,21 @@ TEST(SchedWaitingJob, IsAQueuedOneThatNobodyCancelled) {
   EXPECT_EQ(waiting->on_gpu.rest.low_us, 30'000'000);
   EXPECT_EQ(waiting->on_gpu.rest.high_us, 90'000'000);
   EXPECT_FALSE(waiting->on_cpu.rest.known());
+  EXPECT_EQ(waiting->rest_max_us, kUnlimited);
+  JobBrief limited = queued;  // 50 of 90 seconds are left
+  limited.resources.set_time_limit_seconds(90);
+  limited.run_time_us = 40'000'000;
+  const std::optional<WaitingJob> short_one = waiting_job(limited);
+  EXPECT_EQ(short_one->rest_max_us, 50'000'000);
+  EXPECT_EQ(short_one->on_gpu.rest.low_us, 30'000'000);
+  EXPECT_EQ(short_one->on_gpu.rest.likely_us, 50'000'000);
+  EXPECT_EQ(short_one->on_gpu.rest.high_us, 50'000'000);
+  EXPECT_EQ(short_one->upper_rest_us(DeviceKind::kCpu), 50'000'000) << "it has no forecast there";
+  EXPECT_FALSE(placed_job(limited));
+  limited.state = JobState::kRunning;
+  limited.running_since_us = 1'000'000'000;
+  limited.time_us = 1'010'000'000;
+  EXPECT_EQ(placed_job(limited)->end_max_us, 1'050'000'000);
   JobBrief cancelled = queued;  // on its way to the end
   cancelled.cancel_requested = true;
   EXPECT_FALSE(waiting_job(cancelled));

@@ -152,6 +152,54 @@ TEST(SchedPacking, WhatOthersHoldIsNotThere) {
   EXPECT_EQ(decide(s, 0).wait("huge").reason, "NO_DEVICE");
 }
 
+// No device has room for it now, so its line is not looked at: it is told why all the same, and
+// looked at as soon as the memory is back.
+TEST(SchedPacking, WhatOthersHeldIsUsedAtTheNextLook) {
+  Scene s;
+  s.inventory.devices = {gpu(0)};
+  s.inventory.devices[0].others_bytes = 70 * kGiB;
+  s.waiting = {gpu_job("large", 1, 40 * kGiB)};
+  Queue queue;
+  Fleet fleet;
+  fill(s, queue, fleet);
+  EXPECT_EQ(decide(queue, fleet, s, 0).wait("large").reason, "WAITING_FOR_MEMORY");
+  s.inventory.devices[0].others_bytes = 0;
+  fleet.set_devices(s.inventory);
+  EXPECT_EQ(started(decide(queue, fleet, s, 1)), (Strings{"large@gpu-0"}));
+}
+
+TEST(SchedPacking, MemoryIsWaitedForOnADeviceThatIsLargeEnough) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1, 24 * kGiB)};
+  s.inventory.devices[0].others_bytes = 70 * kGiB;
+  s.inventory.devices[1].model = "B";
+  s.waiting = {gpu_job("a", 1, 40 * kGiB)};
+  const Decided d = decide(s, 0);  // gpu-1 has more left
+  EXPECT_EQ(d.wait("a").reason, "WAITING_FOR_MEMORY") << d.wait("a").message;
+  EXPECT_TRUE(has(d.wait("a"), "31 GiB more than gpu-0 has for it")) << d.wait("a").message;
+}
+
+TEST(SchedPacking, OthersMayLeaveTooFewDevicesForAJobOfSeveral) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1), gpu(2)};
+  s.inventory.devices[1].others_bytes = 60 * kGiB;
+  s.inventory.devices[2].others_bytes = 70 * kGiB;
+  s.waiting = {gpu_job("pair", 1, 40 * kGiB), gpu_job("next", 2, 40 * kGiB)};
+  s.waiting[0].asked.gpus = 2;
+  Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"next@gpu-0"})) << "nothing is kept for the pair";
+  EXPECT_EQ(d.wait("pair").reason, "WAITING_FOR_MEMORY") << d.wait("pair").message;
+  EXPECT_TRUE(has(d.wait("pair"), "41 GiB of memory on each of 2 GPUs, 21 GiB more than gpu-1 has"))
+      << d.wait("pair").message;
+  s.waiting.pop_back();  // none can start, and its line is looked at first
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};
+  d = decide(s, 0);
+  EXPECT_EQ(d.wait("pair").reason, "WAITING_FOR_MEMORY") << d.wait("pair").message;
+  for (Device& device : s.inventory.devices) device.others_bytes = 0;
+  s.inventory.devices[1].memory_bytes = s.inventory.devices[2].memory_bytes = 24 * kGiB;
+  EXPECT_EQ(decide(s, 0).wait("pair").reason, "NO_DEVICE");
+}
+
 // ---- Reservations --------------------------------------------------------------------------
 
 TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
@@ -180,6 +228,48 @@ TEST(SchedBackfill, WhatIsNotNeededIsFree) {
   EXPECT_EQ(started(d), (Strings{"beside@gpu-0"}));
   EXPECT_TRUE(has(d.wait("too-much"), "reserved for first")) << d.wait("too-much").message;
   EXPECT_TRUE(has(d.wait("too-much"), "without a forecast does not slip in front"));
+}
+
+// A time limit is an upper forecast, and where there is one of those too, the lower counts.
+TEST(SchedBackfill, ATimeLimitBoundsWhereNoForecastIs) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1)};
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};
+  s.placed[0].end_max_us = 60 * kMinuteUs;
+  s.waiting = {gpu_job("pair", 1, 70 * kGiB), gpu_job("unknown", 2, 10 * kGiB),
+               gpu_job("limited", 3, 10 * kGiB)};
+  s.waiting[0].asked.gpus = 2;
+  s.waiting[2].rest_max_us = 59 * kMinuteUs;
+  Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"limited@gpu-1"})) << d.text();
+  EXPECT_TRUE(has(d.wait("pair"), "in at most 60 min")) << d.wait("pair").message;
+  s.waiting[2].rest_max_us = 61 * kMinuteUs;
+  d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty()) << d.text();
+  EXPECT_TRUE(has(d.wait("limited"), "it would not have ended by then")) << d.text();
+  s.placed[0].end = {kMinuteUs, 2 * kMinuteUs, 200 * kMinuteUs};  // told by its worker
+  EXPECT_TRUE(has(decide(s, 0).wait("pair"), "in at most 60 min"));
+}
+
+// Each model of GPU is reserved for the first that it could hold, however many jobs that need
+// another are before it.
+TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1, 24 * kGiB)};
+  s.inventory.devices[1].model = "B";
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 30), on("y", {"devices/gpu-1"}, 4 * kGiB, 30),
+              on("z", {"devices/gpu-1"}, 10 * kGiB, 30)};
+  s.waiting = {gpu_job("large", 1, 78 * kGiB), gpu_job("larger", 2, 60 * kGiB),
+               gpu_job("medium", 3, 20 * kGiB), gpu_job("other", 4, 15 * kGiB),
+               gpu_job("small", 5, 4 * kGiB)};
+  s.waiting[0].priority = s.waiting[1].priority = 5;
+  s.waiting[2].priority = 3;
+  const Decided d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty()) << d.text();
+  ASSERT_EQ(d.reservations.size(), 2u);
+  EXPECT_EQ(d.reservations[0].uid, "large");
+  EXPECT_EQ(d.reservations[1].uid, "medium");
+  EXPECT_TRUE(has(d.wait("small"), "reserved for medium")) << d.wait("small").message;
 }
 
 TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
@@ -280,6 +370,18 @@ TEST_F(SchedPreemption, TheLowestPriorityThenTheLeastLostWork) {
   EXPECT_EQ(stopped(later), (Strings{"a"}));
 }
 
+TEST_F(SchedPreemption, ThoseWhoAreNotStoppedYetAreNamedOnce) {
+  s.inventory.devices = {gpu(0), gpu(1)};
+  s.placed = {on("gang", {"devices/gpu-0", "devices/gpu-1"}, 60 * kGiB, 1000),
+              on("beside", {"devices/gpu-0"}, 10 * kGiB, 1000)};
+  s.waiting[0].asked.gpus = 2;
+  const Decided d = decide(s, kMinuteUs);
+  EXPECT_TRUE(has(d.wait("high"),
+                  " gang, beside have a lower priority, but are stopped for no other job before "
+                  "they have run for 10 min, nor shortly before their end."))
+      << d.wait("high").message;
+}
+
 TEST_F(SchedPreemption, NoMoreAreStoppedThanItNeeds) {
   s.placed = {on("small", {"devices/gpu-0"}, 5 * kGiB), on("large", {"devices/gpu-0"}, 50 * kGiB)};
   s.placed[0].saved_time_us = 15 * kMinuteUs;  // it would lose less
@@ -365,6 +467,80 @@ TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
   EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";
 }
 
+/// A quick job on a GPU, on the CPU in an hour.
+WaitingJob either(const std::string& uid, int64_t order) {
+  WaitingJob j = job(uid, order, DeviceWish::kAuto, kGiB, 60);
+  j.on_gpu.rest = {kMinuteUs, 2 * kMinuteUs, 3 * kMinuteUs};
+  return j;
+}
+
+// An idle GPU that is kept for another is not free, and a GPU with a free slot may be too full.
+TEST(SchedAuto, AReservedGpuIsNotFree) {
+  Scene s;
+  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 30)};
+  s.waiting = {gpu_job("pair", 1, 79 * kGiB, 300), either("a", 2)};
+  s.waiting[0].asked.gpus = 2;
+  s.waiting[1].on_gpu.rest.high_us = 40 * kMinuteUs;  // too long to slip in
+  Decided d = decide(s, 0);
+  ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
+  // 30 minutes, then the pair's 300.
+  EXPECT_NE(d.starts[0].message.find("of which it would wait 5 h 30 min"), std::string::npos)
+      << d.starts[0].message;
+  s.waiting[0].on_gpu.rest = {kMinuteUs, 5 * kMinuteUs, 9 * kMinuteUs};
+  d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty()) << d.text();
+  EXPECT_TRUE(has(d.wait("a"), "A GPU: it is expected to end there in about 37 min, with the wait"))
+      << d.wait("a").message;
+}
+
+TEST(SchedAuto, JobsAheadCountThoughAGpuHasFreeSlots) {
+  Scene s;
+  s.inventory.devices = {cpu(), gpu(0)};
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 10)};
+  s.waiting = {either("a", 100)};
+  s.waiting[0].on_gpu.bytes = 20 * kGiB;
+  EXPECT_TRUE(decide(s, 0).starts.empty()) << "in ten minutes";
+  for (int i = 0; i < 9; ++i) {
+    s.waiting.push_back(gpu_job("ahead-" + std::to_string(i), i, 60 * kGiB, 20));
+  }
+  const Decided d = decide(s, 0);
+  ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
+  // Behind the first, for which the GPU is reserved: 10 and 20 minutes, then eight more.
+  EXPECT_NE(d.starts[0].message.find("of which it would wait 3 h 10 min"), std::string::npos)
+      << d.starts[0].message;
+}
+
+TEST(SchedAuto, HoweverManyAreComparedInOneLook) {
+  Scene s;
+  s.inventory.devices = {cpu(64, 800 * kGiB), gpu(0)};
+  s.placed = {on("x", {"devices/gpu-0"}, 79 * kGiB, 600)};
+  for (int i = 0; i < 40; ++i) s.waiting.push_back(either("a" + std::to_string(i), i));
+  EXPECT_EQ(decide(s, 0).starts.size(), 40u) << "all on the CPU";
+}
+
+TEST(SchedAuto, WhatIsBeforeAJobIsSummedOverLongQueues) {
+  Queue queue;
+  double sum = 0;
+  for (int i = 0; i < 3000; ++i) {
+    WaitingJob j = gpu_job("j" + std::to_string(i), i, kGiB, 1 + i % 7);
+    j.priority = i % 3;
+    if (i % 5 == 0) j.asked.wish = DeviceWish::kCpu;
+    if (i % 4 == 0) j.asked.gpus = 2;
+    queue.put(j);
+    if (i % 10 == 3) {
+      queue.remove(j.uid);
+    } else if (j.priority == 2 || (j.priority == 1 && i < 2000)) {
+      sum += Queue::gpu_us_of(j);
+    }
+  }
+  WaitingJob last = gpu_job("last", 2000, kGiB);
+  last.priority = 1;
+  EXPECT_DOUBLE_EQ(queue.gpu_us_before(last), sum);
+  queue.clear();
+  EXPECT_EQ(queue.gpu_us_before(last), 0);
+}
+
 // ---- What is expected ----------------------------------------------------------------------
 
 TEST(SchedProjection, OneAfterAnotherByTheForecasts) {
@@ -387,6 +563,26 @@ TEST(SchedProjection, OneAfterAnotherByTheForecasts) {
   EXPECT_EQ(p[2].start.likely_us, 35 * kMinuteUs);
   EXPECT_FALSE(p[2].end.known()) << "it has no forecast";
   EXPECT_EQ(project(queue, fleet, Shares(), 1000, 2).size(), 2u);
+  const std::vector<Projected> until = project(queue, fleet, Shares(), 1000, 10, "b");
+  ASSERT_EQ(until.size(), 2u) << "none behind it";
+  EXPECT_EQ(until[1].start.likely_us, p[1].start.likely_us);
+}
+
+TEST(SchedProjection, AnAutoJobTakesWhatIsFreeFirstAndEndsItThere) {
+  Scene s;
+  s.inventory.devices = {cpu(1), gpu(0, 80 * kGiB, 1)};
+  s.placed = {on("on-gpu", {"devices/gpu-0"}, kGiB, 100), on("on-cpu", {"devices/cpu"}, kGiB, 10)};
+  s.waiting = {either("a", 1)};
+  const auto device = [&] {
+    Queue queue;
+    Fleet fleet;
+    fill(s, queue, fleet);
+    return project(queue, fleet, Shares(), 1000, 10).at(0).device;
+  };
+  EXPECT_EQ(device(), "devices/cpu") << "in ten minutes, for an hour";
+  s.placed[0].end = {5 * kMinuteUs, 5 * kMinuteUs, 5 * kMinuteUs};
+  s.waiting[0].on_gpu.rest = {90 * kMinuteUs, 90 * kMinuteUs, 90 * kMinuteUs};
+  EXPECT_EQ(device(), "devices/gpu-0") << "it does not wait for the CPU beside a free GPU";
 }
 
 }  // namespace
