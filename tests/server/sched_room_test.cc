@@ -270,6 +270,15 @@ TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
   EXPECT_EQ(d.reservations[0].uid, "large");
   EXPECT_EQ(d.reservations[1].uid, "medium");
   EXPECT_TRUE(has(d.wait("small"), "reserved for medium")) << d.wait("small").message;
+  // Two that either model could hold: the second has the one that the first leaves.
+  s.waiting = {gpu_job("one", 1, 20 * kGiB), gpu_job("two", 2, 15 * kGiB),
+               gpu_job("small", 3, 4 * kGiB)};
+  s.placed[0].end.high_us = 20 * kMinuteUs;
+  const Decided both = decide(s, 0);
+  ASSERT_EQ(both.reservations.size(), 2u);
+  EXPECT_EQ(both.reservations[0].devices[0].device, 0);
+  EXPECT_EQ(both.reservations[1].uid, "two");
+  EXPECT_EQ(both.reservations[1].devices[0].device, 1);
 }
 
 TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
