@@ -158,6 +158,17 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
   return name + " is free";
 }
 
+// The devices that are reserved; where that is not known, all of the kind.
+std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
+  std::vector<Fleet::Index> devices;
+  for (const Spare& spare : r.devices) devices.push_back(spare.device);
+  if (!devices.empty()) return devices;
+  for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
+    if (fleet.device(i).kind == r.kind && fleet.node(i).usable) devices.push_back(i);
+  }
+  return devices;
+}
+
 // Whether others could make room for it, and why they do not.
 std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
                        const Policy& policy) {
@@ -166,8 +177,8 @@ std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet&
            " room for it.";
   }
   std::vector<std::string> lower;
-  for (const Spare& spare : r.devices) {
-    for (const PlacedJob* other : fleet.node(spare.device).jobs) {
+  for (const Fleet::Index device : devices_of(r, fleet)) {
+    for (const PlacedJob* other : fleet.node(device).jobs) {
       if (other->stopping || other->priority >= job.priority) continue;
       if (std::ranges::find(lower, other->name) == lower.end()) lower.push_back(other->name);
     }
@@ -188,20 +199,12 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
   const int32_t count = Room::count_of(job, blocked.kind);
   std::string message = "Waits for " + wanted(blocked.kind, count);
   std::vector<std::string> lacks;
-  for (const Spare& spare : r.devices) {
-    const Fleet::Node& node = fleet.node(spare.device);
-    if (fleet.fits(spare.device, r.ask)) continue;
-    lacks.push_back(lack(job, fleet.device(spare.device), node, now_us));
-  }
-  if (r.devices.empty()) {
-    for (size_t i = 0; i < fleet.devices().devices.size() && lacks.empty(); ++i) {
-      const auto at = static_cast<Fleet::Index>(i);
-      const Fleet::Node& node = fleet.node(at);
-      if (fleet.device(at).kind != blocked.kind || !node.usable || fleet.fits(at, r.ask)) continue;
-      lacks.push_back(lack(job, fleet.device(at), node, now_us));
-    }
-  }
-  message += lacks.empty() ? "." : ": " + lacks.front() + ".";
+  const std::vector<Fleet::Index> devices = devices_of(r, fleet);
+  const auto full =
+      std::ranges::find_if(devices, [&](Fleet::Index i) { return !fleet.fits(i, r.ask); });
+  message += full == devices.end()
+                 ? "."
+                 : ": " + lack(job, fleet.device(*full), fleet.node(*full), now_us) + ".";
   if (r.time_us == kUnlimited) {
     message += " It is the next to start there; when is not known.";
   } else {

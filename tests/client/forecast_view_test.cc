@@ -25,7 +25,7 @@ TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
   gpu.set_device("devices/gpu-0");
   gpu.set_basis("unknown: no rates have been measured yet");
   EXPECT_EQ(render_forecasts(plan, false),
-            "FORECAST     STEP  TO THE END            LIMITED BY        ROWS/S  COST\n"
+            "FORECAST     STEP  TO THE END             LIMITED BY        ROWS/S  COST\n"
             "cpu       12.3 ms  100 s (90 s to 115 s)  compute     5000 of 200k  0.25\n"
             "gpu-0     unknown\n"
             "cpu: by rates measured with 2 threads, about 2 Wh\n"
@@ -66,7 +66,7 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   const std::string text = render_device_forecasts(list, false);
   EXPECT_NE(text.find("1 job, off by 5.0% (median), 5.0% (95th percentile)"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("digits-1  cpu            10.5 ms     10 ms    5.0%"), std::string::npos)
+  EXPECT_NE(text.find("digits-1  cpu           10.5 ms     10 ms    5.0%"), std::string::npos)
       << text;
 }
 

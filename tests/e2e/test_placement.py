@@ -38,17 +38,17 @@ class Placement(DisturbedTest):
         self.finish("two-of-two")
 
     def test_a_preempted_job_ends_with_the_bits_of_one_left_alone(self):
-        self.daemon.submit(self.spec("low"))
-        self.wait_for_step("low", 50)
-        self.daemon.submit(self.spec("high", priority=5, resources="exclusive: true, threads: 1, device: cpu"))
-        wait_until(lambda: self.daemon.job("high")["state"] in ("RUNNING", "SUCCEEDED"), "the CPU is made free")
-        low = self.daemon.job("low")
-        self.assertGreater(low["checkpoint_step"], 0)
-        explained = self.daemon.cli("explain", "low").stdout
-        self.assertIn("It made room for high", explained)
-        self.finish("high")
-        self.finish("low")
-        steps = self.steps("low")
+        self.daemon.submit(self.spec("lower"))
+        self.wait_for_step("lower", 50)
+        self.daemon.submit(self.spec("higher", priority=5, resources="exclusive: true, threads: 1, device: cpu"))
+        wait_until(lambda: self.daemon.job("higher")["state"] in ("RUNNING", "SUCCEEDED"), "the CPU is made free")
+        lower = self.daemon.job("lower")
+        self.assertGreater(lower["checkpoint_step"], 0)
+        explained = self.daemon.cli("explain", "lower").stdout
+        self.assertIn("It made room for higher", explained)
+        self.finish("higher")
+        self.finish("lower")
+        steps = self.steps("lower")
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once, in order")
 
     def test_the_queue_says_what_is_before_a_job(self):

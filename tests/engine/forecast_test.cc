@@ -96,7 +96,8 @@ TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
   const RateModel rates(rates_by_law());
   const std::optional<NodeTime> pad = rates.time(node("Pad", 0, 1e6));
   ASSERT_TRUE(pad.has_value());
-  EXPECT_NEAR(pad->seconds / law(node("Pad", 0, 1e6)), 1, 0.3);
+  // The others compute a little, too, which is taken for moving.
+  EXPECT_NEAR(std::log2(pad->seconds / law(node("Pad", 0, 1e6))), 0, 1);
   EXPECT_FALSE(rates.time(product("Conv", 64, 64, 64)).has_value());
   EXPECT_FALSE(rates.time(node("Attention", 1e9, 1e6)).has_value());
   EXPECT_FALSE(RateModel(DeviceRates()).time(node("Pad", 0, 1e6)).has_value());

@@ -30,6 +30,7 @@ const std::map<std::string, std::string>& left_out() {
       {"JobSpec.resources", "where and on how much a run computes; a resumed one says it"},
       {"JobSpec.priority", "when a job starts"},
       {"JobSpec.labels", "for people"},
+      {"JobSpec.after", "when a job starts"},
       {"ModelSpec.onnx", "spec files only: the client turns it into layers and weights"},
       {"Recipe.evaluate_every_steps", "evaluations read, unless they decide what is kept"},
       {"Recipe.checkpoint_every_steps", "checkpoints read"},
@@ -117,7 +118,7 @@ std::vector<v1::JobSpec> specs() {
         }
         recipe { steps: 9 optimizer { learning_rate: 0.1 } }
         dataset { name: "d" } resources { device: CPU threads: 2 gpus: 1 } priority: 1
-        labels { key: "a" value: "b" })"),
+        labels { key: "a" value: "b" } after { job: "j" on: ANY })"),
   };
   return specs;
 }
