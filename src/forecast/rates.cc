@@ -176,7 +176,10 @@ RateModel::RateModel(DeviceRates rates) : rates_(std::move(rates)) {
 }
 
 std::optional<NodeTime> RateModel::time(const NodeWorkload& node) const {
-  if (const auto it = fits_.find(node.op); it != fits_.end()) return time(it->second, node);
+  if (const auto own = fits_.find(node.op); own != fits_.end()) {
+    // None where all its time was found in what this node has none of, such as far bytes.
+    if (const std::optional<NodeTime> known = time(own->second, node)) return known;
+  }
   const auto it = fits_.find("");
   if (it == fits_.end() || !only_moves(node)) return std::nullopt;
   return time(it->second, without_flops(node));

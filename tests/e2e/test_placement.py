@@ -43,7 +43,7 @@ class Placement(DisturbedTest):
         self.daemon.submit(self.spec("higher", priority=5, resources="exclusive: true, threads: 1, device: cpu"))
         wait_until(lambda: self.daemon.job("higher")["state"] in ("RUNNING", "SUCCEEDED"), "the CPU is made free")
         lower = self.daemon.job("lower")
-        self.assertGreater(lower["checkpoint_step"], 0)
+        self.assertGreater(int(lower["checkpoint_step"]), 0)
         explained = self.daemon.cli("explain", "lower").stdout
         self.assertIn("It made room for higher", explained)
         self.finish("higher")

@@ -103,6 +103,21 @@ TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
   EXPECT_FALSE(RateModel(DeviceRates()).time(node("Pad", 0, 1e6)).has_value());
 }
 
+// All of an op's time may be found in its far bytes; a node without any takes some time, too.
+TEST(Rates, ANodeWithoutWhatItsOpWasFittedByTakesTheTimeOfOthers) {
+  DeviceRates measured = rates_by_law();
+  // More than in proportion, so that nothing is left for beginning a node.
+  for (const auto& [far, seconds] : {std::pair(1e4, 1e-6), {1e5, 5e-5}, {1e6, 1e-3}}) {
+    NodeWorkload gather = node("Gather", 0, 1);
+    gather.far_bytes = far;
+    measured.samples.push_back({gather, seconds});
+  }
+  const RateModel rates(measured);
+  const std::optional<NodeTime> near = rates.time(node("Gather", 0, 0));
+  ASSERT_TRUE(near.has_value());
+  EXPECT_GT(near->seconds, 0);
+}
+
 TEST(Rates, AreReadAsTheyWereWritten) {
   const DeviceRates rates = rates_by_law();
   const Result<DeviceRates> again = parse_rates(to_json_text(rates));
