@@ -128,6 +128,9 @@ void stream(const std::shared_ptr<grpc::Channel>& channel, int64_t messages) {
   }
   call->WritesDone(nullptr);
   wait();
+  ByteBuffer answer;  // unread, it would hold the status back
+  call->Read(&answer, nullptr);
+  wait();
   grpc::Status status;
   call->Finish(&status, nullptr);
   wait();
