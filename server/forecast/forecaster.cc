@@ -313,11 +313,11 @@ void Forecaster::Impl::run() {
       const Device first = next->second;
       lock.unlock();
       const Result<JobCounts> jobs = store.jobs().count();
-      const std::optional<Device> device = usable_like(first);
+      idle = jobs.ok() && jobs->queued + jobs->starting + jobs->running == 0;
+      const std::optional<Device> device = idle ? usable_like(first) : std::nullopt;
       lock.lock();
       if (stopped) return;
-      idle = jobs.ok() && jobs->queued + jobs->starting + jobs->running == 0;
-      if (!device) {
+      if (idle && !device) {
         failed[key] = {now + kRetryUs, "no such device can be used now"};
         ++version;  // what is said of it changes
         continue;
