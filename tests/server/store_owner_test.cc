@@ -35,7 +35,8 @@ class StoreOwner : public testing::Test {
   }
   std::vector<std::string> names_of(const JobQuery& query) {
     std::vector<std::string> names;
-    for (const Job& job : jobs().list(query).value().jobs) names.push_back(job.id);
+    const JobPage page = jobs().list(query).value();
+    for (const Job& job : page.jobs) names.push_back(job.id);
     return names;
   }
   Job get(const std::string& id) { return jobs().find("default", id).value(); }

@@ -21,7 +21,8 @@ class StoreRetention : public ::testing::Test {
   }
   std::vector<std::string> ids(const EndedQuery& query) {
     std::vector<std::string> ids;
-    for (const EndedJob& job : store_->jobs().list_ended(query).value()) ids.push_back(job.id);
+    const std::vector<EndedJob> jobs = store_->jobs().list_ended(query).value();
+    for (const EndedJob& job : jobs) ids.push_back(job.id);
     return ids;
   }
   Status thin(const Job& job, std::vector<ThinEvents::Range> gone, EventsThinned then) {
