@@ -157,10 +157,11 @@ Result<Gradients> first_gradients(Network network, Precision precision, Backend&
   for (size_t i = 0; i < run.weights.weights.size(); ++i) {
     const std::span<const std::byte> before = run.initial.weights[i].bytes,
                                      after = run.weights.weights[i].bytes;
-    std::vector<float> g(before.size() / sizeof(float)), w(g.size());
-    std::memcpy(g.data(), before.data(), g.size() * sizeof(float));
-    std::memcpy(w.data(), after.data(), w.size() * sizeof(float));
-    for (size_t k = 0; k < g.size(); ++k) g[k] -= w[k];
+    const size_t count = before.size() / sizeof(float);
+    std::vector<float> g(count), w(count);
+    std::memcpy(g.data(), before.data(), count * sizeof(float));
+    std::memcpy(w.data(), after.data(), count * sizeof(float));
+    for (size_t k = 0; k < count; ++k) g[k] -= w[k];
     gradients.push_back({run.weights.weights[i].name, std::move(g)});
   }
   return gradients;
