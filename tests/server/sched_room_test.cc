@@ -293,6 +293,16 @@ TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
   EXPECT_TRUE(has(d.wait("short"), "a start that is not known")) << d.wait("short").message;
 }
 
+TEST(SchedBackfill, WhatTheReservedJobCanNeverUseIsNotKeptForIt) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1)};
+  s.inventory.devices[1].others_bytes = 60 * kGiB;
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};  // nobody knows for how long
+  s.waiting = {gpu_job("large", 1, 60 * kGiB), gpu_job("small", 2, 10 * kGiB)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"small@gpu-1"})) << d.text();
+}
+
 TEST(SchedBackfill, AKindOfDeviceDoesNotHoldUpAnother) {
   Scene s;
   s.inventory.devices = {cpu(), gpu(0)};
