@@ -302,6 +302,24 @@ TEST_F(ServiceWarmWorkers, BytesThatWaitAreBounded) {
   EXPECT_FALSE(small.answered());
 }
 
+TEST_F(ServiceWarmWorkers, BytesThatWereTakenWaitNoMore) {
+  limits_[0].bytes_max = 2000;
+  start();
+  Caller first, large, small, again;
+  call("m", "0", first);
+  Worker m = next_worker();
+  call("m", std::string(1500, 'x'), large);
+  call("n", "1", small);
+  answer(m);
+  take_calls(m);
+  call("n", std::string(1500, 'y'), again);
+  EXPECT_FALSE(again.answered()) << "of 3000 bytes, m's 1500 are taken";
+  answer(m);
+  Worker n = next_worker();
+  answer(n);
+  EXPECT_EQ(again.answer(), std::string(1500, 'y'));
+}
+
 TEST_F(ServiceWarmWorkers, ACallThatKillsWorkersHarmsNoOther) {
   start();
   Caller first, poison, good;
