@@ -307,7 +307,7 @@ Status Client::delete_job(const std::string& name) {
 }
 
 Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
-                         const std::function<bool(const v1::WatchJobResponse&)>& on_message) {
+                         const std::function<bool(v1::WatchJobResponse&)>& on_message) {
   grpc::ClientContext context;
   impl_->prepare(context);
   StreamGuard guard(context, stop);

@@ -59,11 +59,11 @@ class Client {
   Result<v1::ListCheckpointsResponse> list_checkpoints(const std::string& name);
   Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);
-  /// One WatchJob stream, to its end. `on_message` returns false to leave. A stop, a handler that
+  /// One WatchJob stream, to its end. `on_message` may change its message, and returns false to leave. A stop, a handler that
   /// returns false and the end of the job are OK. UNAVAILABLE also when the server falls silent for
   /// longer than its heartbeats allow. follow.h reconnects.
   Status watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
-                   const std::function<bool(const v1::WatchJobResponse&)>& on_message);
+                   const std::function<bool(v1::WatchJobResponse&)>& on_message);
 
   Result<v1::Upload> get_upload(const std::string& name, int64_t size_bytes);
   std::unique_ptr<UploadStream> open_upload();

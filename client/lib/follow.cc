@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
+#include "proto/metrics/packed_metrics.h"
 #include "src/base/wait_for_stop.h"
 
 namespace trainyard::client {
@@ -25,14 +27,23 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
   Status gap;
   milliseconds pause{100};
   bool answered = false;  // a server that never answered is reported at once
-  bool batches = true;
+  // Servers of earlier versions refuse what they do not know: then the next.
+  constexpr struct {
+    bool batches, packed;
+  } kForms[] = {{true, true}, {true, false}, {false, false}};
+  const auto* form = std::begin(kForms);
   Clock::time_point last_answer = Clock::now();
-  const auto take = [&](const v1::Event& event) {  // false: it was the last
+  const auto take = [&](v1::Event& event) {  // false: it was the last
     // Of a job whose old events were thinned, some before oldest_seq are missing.
     if (event.seq() != seen + 1 && (event.seq() <= seen || event.seq() > oldest)) {
       gap = make_error(
           ErrorCode::kDataLoss, "EVENT_GAP",
           "event " + std::to_string(event.seq()) + " came after event " + std::to_string(seen));
+      return false;
+    }
+    if (!unpack_metrics(event)) {
+      gap = make_error(ErrorCode::kDataLoss, "EVENT_DAMAGED",
+                       "the metrics of event " + std::to_string(event.seq()) + " are damaged");
       return false;
     }
     seen = event.seq();
@@ -47,8 +58,9 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
     v1::WatchJobRequest request;
     request.set_name(name);
     request.set_after(seen);
-    request.set_batches(batches);
-    Status status = client.watch_job(request, stop, [&](const v1::WatchJobResponse& message) {
+    request.set_batches(form->batches);
+    request.set_packed(form->packed);
+    Status status = client.watch_job(request, stop, [&](v1::WatchJobResponse& message) {
       answered = true;
       last_answer = Clock::now();
       pause = milliseconds(100);
@@ -59,14 +71,15 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
         ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;
         return !ended;
       }
-      if (message.has_event()) return take(message.event());
+      if (message.has_event()) return take(*message.mutable_event());
       // Without any it is a heartbeat, or an unknown kind.
-      return std::all_of(message.events().begin(), message.events().end(), take);
+      return std::ranges::all_of(*message.mutable_events(), take);
     });
     if (!gap.ok()) return gap;
     if (ended || stop.stop_requested()) return {};
-    if (batches && !status.ok() && status.error().reason == "FIELD_UNKNOWN") {
-      batches = false;  // a server from before there were batches
+    if (!status.ok() && status.error().reason == "FIELD_UNKNOWN" &&
+        form + 1 != std::end(kForms)) {
+      ++form;
       continue;
     }
     if (status.ok()) {  // the server ended the stream before the job: treated as a broken one

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "proto/metrics/packed_metrics.h"
 #include "src/base/mutex.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -21,17 +22,6 @@ using BlockPtr = std::shared_ptr<const EventBlock>;
 
 constexpr size_t kSmallestRing = 16 << 10;
 
-void append_event(EventBlock& block, std::string_view event) {
-  constexpr int kField = v1::WatchJobResponse::kEventsFieldNumber;
-  static_assert(kField < 16, "its tag is one byte");
-  uint8_t head[6] = {kField << 3 | 2};
-  const uint8_t* end = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
-      static_cast<uint32_t>(event.size()), head + 1);
-  block.bytes.append(reinterpret_cast<const char*>(head), static_cast<size_t>(end - head));
-  block.bytes.append(event);
-  block.ends.push_back(block.bytes.size());
-}
-
 /// A block of the events after `after`, up to the next gap: null if there are none.
 Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int64_t after,
                               int64_t bytes_max, BlockPtr& out) {
@@ -40,7 +30,7 @@ Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int6
       const EventRange range,
       jobs.visit_events(uid, after, INT32_MAX, bytes_max, [&](int64_t seq, std::string_view event) {
         if (block->ends.empty()) block->first_seq = seq;
-        append_event(*block, event);
+        block->append(event);
       }));
   block->bytes.shrink_to_fit();
   block->ends.shrink_to_fit();
@@ -59,6 +49,32 @@ EventRun run_from(BlockPtr block, int64_t seq) {
 }
 
 }  // namespace
+
+void EventBlock::append(std::string_view event) {
+  constexpr int kField = v1::WatchJobResponse::kEventsFieldNumber;
+  static_assert(kField < 16, "its tag is one byte");
+  uint8_t head[6] = {kField << 3 | 2};
+  const uint8_t* end = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
+      static_cast<uint32_t>(event.size()), head + 1);
+  bytes.append(reinterpret_cast<const char*>(head), static_cast<size_t>(end - head));
+  bytes.append(event);
+  ends.push_back(bytes.size());
+}
+
+std::shared_ptr<const EventBlock> EventBlock::unpacked() const {
+  std::call_once(unpacking_, [this] {
+    v1::WatchJobResponse packed;  // the store has read each event
+    packed.ParseFromString(bytes);
+    const auto block = std::make_shared<EventBlock>();
+    block->first_seq = first_seq;
+    for (v1::Event& event : *packed.mutable_events()) {
+      unpack_metrics(event);
+      block->append(event.SerializeAsString());
+    }
+    unpacked_ = block;
+  });
+  return unpacked_;
+}
 
 /// A job that is watched. Guarded by the hub's mutex.
 struct EventHub::Feed {

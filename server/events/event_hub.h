@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,21 @@ namespace trainyard::server {
 class EventHub;
 
 /// Consecutive events of a job, as a WatchJobResponse that has them as its `events`.
-struct EventBlock {
+class EventBlock {
+ public:
   int64_t first_seq = 0;
   std::string bytes;
   std::vector<size_t> ends;  // of each event in `bytes`: its tag, its length, the event
 
   int64_t last_seq() const { return first_seq + static_cast<int64_t>(ends.size()) - 1; }
+  size_t begin(size_t event) const { return event == 0 ? 0 : ends[event - 1]; }
+  void append(std::string_view event);
+  /// The same for those who do not read packed metrics: made when the first asks, shared by all.
+  std::shared_ptr<const EventBlock> unpacked() const;
+
+ private:
+  mutable std::once_flag unpacking_;
+  mutable std::shared_ptr<const EventBlock> unpacked_;
 };
 
 /// What a watcher gets: the events of a block from `first` on; with null only the end.

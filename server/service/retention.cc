@@ -10,6 +10,7 @@
 
 #include "server/config/log.h"
 #include "server/service/names.h"
+#include "server/store/event_rows.h"
 
 namespace trainyard::server {
 namespace {
@@ -32,7 +33,7 @@ class Thinning {
  public:
   void add(int64_t seq, std::string_view bytes) {
     v1::Event event;
-    if (!event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;  // it stays
+    if (!unpack_event(bytes, event)) return;  // it stays
     if (!event.has_metrics() && !event.has_log()) return;
     if (event.has_metrics()) keep_newest(std::move(event));
     const int64_t rows = 1 + static_cast<int64_t>(bytes.size()) / kRowBytes;

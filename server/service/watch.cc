@@ -150,6 +150,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
         }
       }
       run_ = std::move(*run);
+      if (run_.block && !request_.packed()) run_.block = run_.block->unpacked();
       if (writing_) return {};  // a heartbeat; behind it OnWriteDone goes on
       if (!write_on()) return {};
       watcher = watcher_.get();  // OnDone, which resets it, waits for us
@@ -178,8 +179,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void write_batch() TRAINYARD_REQUIRES(mu_) {
     const EventBlock& block = *run_.block;
-    const size_t begin = run_.first == 0 ? 0 : block.ends[run_.first - 1];
-    const grpc::Slice slice = slice_of(run_.block, begin, block.bytes.size());
+    const grpc::Slice slice = slice_of(run_.block, block.begin(run_.first), block.bytes.size());
     newest_seq_ = block.last_seq();
     run_.block.reset();
     write(grpc::ByteBuffer(&slice, 1));
@@ -189,9 +189,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void write_event() TRAINYARD_REQUIRES(mu_) {
     static constexpr char kTag = v1::WatchJobResponse::kEventFieldNumber << 3 | 2;
     const EventBlock& block = *run_.block;
-    const size_t begin = run_.first == 0 ? 0 : block.ends[run_.first - 1];
     const grpc::Slice slices[] = {grpc::Slice(&kTag, 1, grpc::Slice::STATIC_SLICE),
-                                  slice_of(run_.block, begin + 1, block.ends[run_.first])};
+                                  slice_of(run_.block, block.begin(run_.first) + 1, block.ends[run_.first])};
     newest_seq_ = block.first_seq + static_cast<int64_t>(run_.first);
     ++run_.first;
     const bool more = run_.first < block.ends.size();

@@ -1,6 +1,5 @@
-// server/store/event_rows.h: events as rows hold them. Metrics are most of what jobs store: steps
-// are kept as what lies between them, and values as floats where they are floats, which takes 4 to
-// 8 bytes of a point in place of 11; and rows are small enough that they fill their pages.
+// server/store/event_rows.h: events as rows hold them. Metrics are most of what jobs store: they
+// are packed (proto/metrics/packed_metrics.h), and rows are small enough that they fill their pages.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,8 @@ namespace trainyard::server {
 void insert_event(Connection& db, int64_t job, v1::Event event);
 /// `row` has the event's seq and payload. Throws SqliteError if the rows are damaged.
 v1::Event read_event(Connection& db, int64_t job, const Query& row);
+/// The same, as bytes of the wire, with metrics packed but for those of earlier versions.
+std::string read_packed_event(Connection& db, int64_t job, const Query& row);
 
 std::string pack_event(v1::Event event);
 /// The event that was packed, or that an earlier version has stored as it is. False if the bytes

@@ -145,7 +145,7 @@ Result<EventRange> JobStore::visit_events(const std::string& uid, int64_t after,
       const int64_t seq = query.integer(0);
       if (next != 0 && seq != next) break;
       next = seq + 1;
-      const std::string event = read_event(db, number, query).SerializeAsString();
+      const std::string event = read_packed_event(db, number, query);
       bytes += std::ssize(event);
       visit(seq, event);
     }

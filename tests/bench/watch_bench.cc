@@ -1,7 +1,7 @@
 // Watchers of one job of a daemon that runs; watch_bench.py starts the daemon and says what it
 // cost.
 //   watch_bench SERVER JOB [watchers=1000] [connections=1000] [seconds=5] [pause_ms=0] [storm_ms=0]
-//               [batches=0] [linger=0]
+//               [batches=0] [linger=0] [packed=0]
 // Reads raw bytes on one thread, since it shares the machine with what it measures: of an event it
 // looks at the number, which must follow the one before, and the time. With pause_ms a watcher
 // waits so long before each read; with storm_ms all hang up at that interval and call again after
@@ -32,7 +32,7 @@ namespace v1 = trainyard::v1;
 struct Options {
   std::string server, job;
   int watchers = 1000, connections = 1000, seconds = 5, pause_ms = 0, storm_ms = 0;
-  bool batches = false, linger = false;
+  bool batches = false, linger = false, packed = false;
 };
 
 double cpu_seconds() {
@@ -137,6 +137,7 @@ class Bench {
     r.set_name("tenants/default/jobs/" + options_.job);
     r.set_after(after);
     r.set_batches(options_.batches);
+    r.set_packed(options_.packed);
     return r;
   }
 
@@ -323,7 +324,7 @@ int main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
                  "usage: watch_bench SERVER JOB [watchers] [connections] [seconds] [pause_ms] "
-                 "[storm_ms] [batches] [linger]\n");
+                 "[storm_ms] [batches] [linger] [packed]\n");
     return 2;
   }
   const auto number = [&](int at, int otherwise) {
@@ -339,5 +340,6 @@ int main(int argc, char** argv) {
   options.storm_ms = number(7, 0);
   options.batches = number(8, 0) != 0;
   options.linger = number(9, 0) != 0;
+  options.packed = number(10, 0) != 0;
   return Bench(std::move(options)).run();
 }

@@ -10,7 +10,6 @@
 #include "server/store/event_rows.h"
 #include "server/store/sqlite.h"
 #include "tests/server/store_support.h"
-#include "trainyard/v1/stored_event.pb.h"
 
 namespace trainyard::server {
 namespace {
@@ -99,8 +98,8 @@ TEST(EventPayload, RowsOfEarlierVersionsAreRead) {
 }
 
 TEST(EventPayload, DamagedOnesAreRefused) {
-  v1::StoredEvent stored;
-  v1::StoredSeries& series = *stored.mutable_metrics()->add_series();
+  v1::Event stored;
+  v1::PackedSeries& series = *stored.mutable_packed_metrics()->add_series();
   const auto reads = [&] {
     v1::Event event;
     return unpack_event(stored.SerializeAsString(), event);

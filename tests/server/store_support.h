@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "server/store/event_rows.h"
 #include "server/store/store.h"
 #include "tests/server/fake_clock.h"
 
@@ -126,7 +127,7 @@ inline Result<EventBatch> read_events(const JobStore& jobs, const std::string& u
       static_cast<EventRange&>(batch),
       jobs.visit_events(uid, after, count_max, 1 << 20, [&](int64_t, std::string_view bytes) {
         v1::Event& event = batch.events.emplace_back();
-        EXPECT_TRUE(event.ParseFromString(std::string(bytes)));
+        EXPECT_TRUE(unpack_event(bytes, event));
       }));
   return batch;
 }

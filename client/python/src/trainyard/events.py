@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -99,6 +100,21 @@ def _points(batch: v1.MetricBatch) -> Iterator[MetricPoint]:
             yield MetricPoint(series.key, step, value)
 
 
+def _packed_points(batch: v1.PackedMetrics) -> Iterator[MetricPoint]:
+    """The same of packed metrics, as proto/metrics/packed_metrics.h has them."""
+    for series in batch.series:
+        values = list(series.floats) or list(series.doubles)
+        gaps = list(series.gaps)
+        if len(gaps) == 1:
+            gaps *= len(values) - 1
+        if not values or len(gaps) != len(values) - 1:
+            raise InternalError(f"a series of {series.key} is damaged", reason="EVENT_DAMAGED", code="DATA_LOSS")
+        for marked in series.non_finite:
+            values[marked.index] = _NON_FINITE.get(marked.kind, math.nan)
+        for step, value in zip(itertools.accumulate(gaps, initial=series.first_step), values):
+            yield MetricPoint(series.key, step, value)
+
+
 def typed(event: v1.Event) -> Event:
     head = (event.seq, event.time.ToDatetime(timezone.utc), event.attempt)
     kind = event.WhichOneof("kind")
@@ -108,6 +124,8 @@ def typed(event: v1.Event) -> Event:
                           state.resumed_from_step, tuple(state.devices))
     if kind == "metrics":
         return MetricsEvent(*head, tuple(_points(event.metrics)))
+    if kind == "packed_metrics":
+        return MetricsEvent(*head, tuple(_packed_points(event.packed_metrics)))
     if kind == "checkpoint":
         return CheckpointEvent(*head, event.checkpoint.step, event.checkpoint.size_bytes, event.checkpoint.error)
     if kind == "log":
@@ -130,12 +148,14 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
     oldest = 0  # from here on the server promises all events
     answered_at: float | None = None
     pause = _PAUSE_S
-    batches = True
+    # Servers of earlier versions refuse what they do not know: then the next.
+    forms = [(True, True), (True, False), (False, False)]
     while True:
         broken: TrainyardError = UnavailableError("the event stream ended early", reason="STREAM_ENDED")
         try:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            with channel.stream(WATCH_JOB, v1.WatchJobRequest(name=name, after=seen, batches=batches), left) as messages:
+            request = v1.WatchJobRequest(name=name, after=seen, batches=forms[0][0], packed=forms[0][1])
+            with channel.stream(WATCH_JOB, request, left) as messages:
                 for message in messages:
                     pause = _PAUSE_S
                     answered_at = time.monotonic()
@@ -161,9 +181,9 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
         except UnavailableError as error:
             broken = error
         except InvalidArgumentError as error:
-            if not batches or error.reason != "FIELD_UNKNOWN":
+            if len(forms) == 1 or error.reason != "FIELD_UNKNOWN":
                 raise
-            batches = False  # a server from before there were batches
+            del forms[0]
             continue
         if answered_at is None or time.monotonic() - answered_at > RECONNECT_S_MAX:
             raise broken
