@@ -5,7 +5,8 @@
 Each BIN is a folder of programs; they take turns in every round. The first with a watch_bench lends it to the others. A
 small network trains on one thread, so that its events come fast; what it does alone is measured before each case.
 
-- live     each watcher reads as fast as it can, a connection each, several events a message if the daemon has that
+- live     each watcher reads as fast as it can, a connection each, in the shortest form that the daemon has
+- plain    the same by clients that do not read packed metrics
 - single   the same by clients that take one event a message
 - shared   as live, all on ten connections
 - slow     each waits for half a second before it reads on
@@ -31,9 +32,9 @@ import harness  # noqa: E402
 
 SECONDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
-#        connections (0: one each), pause_ms, storm_ms, batches
-CASES = {"live": (0, 0, 0, 1), "single": (0, 0, 0, 0), "shared": (10, 0, 0, 1), "slow": (0, 500, 0, 1),
-         "storm": (0, 0, 1000, 1)}
+#        connections (0: one each), pause_ms, storm_ms, form: 0 single events, 1 batches, 2 with packed metrics
+CASES = {"live": (0, 0, 0, 2), "plain": (0, 0, 0, 1), "single": (0, 0, 0, 0), "shared": (10, 0, 0, 2),
+         "slow": (0, 500, 0, 2), "storm": (0, 0, 1000, 2)}
 
 
 def cpu_s(pid):
@@ -85,20 +86,26 @@ def rate(before, after):
     return (after[0] - before[0]) / (after[1] - before[1])
 
 
-def takes_batches(bench, daemon, name):
-    asked = subprocess.run([bench, f"unix:{daemon.socket}", name, "1", "1", "0", "0", "0", "1"], capture_output=True, text=True)
+def takes(bench, daemon, name, form):
+    asked = subprocess.run([bench, f"unix:{daemon.socket}", name, "1", "1", "0", "0", "0", *flags(form, 0)],
+                           capture_output=True, text=True)
     return "unknown field" not in asked.stderr and asked.returncode == 0
 
 
+def flags(form, linger):
+    return [str(int(form >= 1)), str(linger), str(int(form == 2))]
+
+
 def measure(bench, daemon, name, watchers, case):
-    connections, pause_ms, storm_ms, batches = CASES[case]
+    connections, pause_ms, storm_ms, form = CASES[case]
     pid, worker = daemon.process.pid, daemon.worker_pids()[0]
-    batches = batches and takes_batches(bench, daemon, name)
+    while form > 0 and not takes(bench, daemon, name, form):
+        form -= 1
     begin = training(daemon)
     time.sleep(3)
     alone = rate(begin, training(daemon))
     clients = subprocess.Popen([bench, f"unix:{daemon.socket}", name, *map(str, (
-        watchers, connections or watchers, SECONDS, pause_ms, storm_ms, int(batches), 1))],
+        watchers, connections or watchers, SECONDS, pause_ms, storm_ms, *flags(form, 1)))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     peak = Peak(pid)
     try:
@@ -113,7 +120,7 @@ def measure(bench, daemon, name, watchers, case):
         clients.wait(60)
     finally:
         clients.kill()
-    out.update(case=case, batches=bool(batches), alone=alone, watched=rate(begin, end), daemon_cpu=daemon_cpu,
+    out.update(case=case, form=form, alone=alone, watched=rate(begin, end), daemon_cpu=daemon_cpu,
                worker_cpu=worker_cpu, peak_mib=peak.stop(),
                others_cpu=busy - daemon_cpu - worker_cpu - out["client_cpu"])
     time.sleep(3)

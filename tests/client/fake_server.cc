@@ -10,6 +10,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "proto/metrics/packed_metrics.h"
 #include "src/base/crc32c.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -129,8 +130,9 @@ class Jobs final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext*, const v1::WatchJobRequest* request) override {
     const std::scoped_lock lock(s_.mu);
-    if (request->batches() && s_.watch_batch == 0) {
-      const grpc::Status unknown = refuse(ErrorCode::kInvalidArgument, "FIELD_UNKNOWN", "field 3");
+    const bool knows_packed = s_.watch_packed && s_.watch_batch > 0;
+    if ((request->packed() && !knows_packed) || (request->batches() && s_.watch_batch == 0)) {
+      const grpc::Status unknown = refuse(ErrorCode::kInvalidArgument, "FIELD_UNKNOWN", "a field");
       return new StreamOut<v1::WatchJobResponse>({}, unknown, false);
     }
     s_.watch_after.push_back(request->after());
@@ -149,7 +151,9 @@ class Jobs final : public v1::JobService::CallbackService {
       } else {
         if (out.back().has_start() || out.back().events_size() == s_.watch_batch)
           out.emplace_back();
-        *out.back().add_events() = event;
+        v1::Event& sent_event = *out.back().add_events();
+        sent_event = event;
+        if (request->packed()) pack_metrics(sent_event);
       }
       ended = event.has_state() && event.state().state() >= v1::SUCCEEDED;
       if (++sent == s_.watch_cut_events && !ended) {

@@ -68,6 +68,40 @@ TEST_F(Follow, AServerWithoutBatchesSendsSingleEvents) {
   EXPECT_EQ(reconnects_, 1) << "the refusal is no broken stream";
 }
 
+TEST_F(Follow, MetricsArriveAlikePackedOrNot) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 3);
+  v1::Event& event = server_.state().events[kName][1];
+  event.clear_kind();
+  v1::MetricSeries& loss = *event.mutable_metrics()->add_series();
+  loss.set_key("train/loss");
+  for (int i = 0; i < 5; ++i) {
+    loss.add_steps(10 + 3 * i);
+    loss.add_values(0.5 * i);
+  }
+  for (const bool packed : {true, false}) {
+    server_.state().watch_packed = packed;
+    std::vector<v1::Event> seen;
+    FollowHandler handler;
+    handler.event = [&](const v1::Event& e) {
+      seen.push_back(e);
+      return true;
+    };
+    ASSERT_TRUE(follow_job(*client_, kName, 0, {}, handler).ok());
+    ASSERT_EQ(seen.size(), 3u);
+    EXPECT_EQ(seen[1].SerializeAsString(), event.SerializeAsString()) << packed;
+  }
+}
+
+TEST_F(Follow, DamagedMetricsAreTold) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 3);
+  v1::Event& event = server_.state().events[kName][1];
+  event.mutable_packed_metrics()->add_series()->set_key("train/loss");  // no value
+  const Status followed = follow();
+  ASSERT_FALSE(followed.ok());
+  EXPECT_EQ(followed.error().reason, "EVENT_DAMAGED");
+  EXPECT_EQ(seen_, numbers(1, 1));
+}
+
 TEST_F(Follow, SurvivesARestartOfTheServer) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 5);
   std::jthread operator_([&] {

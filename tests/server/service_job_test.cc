@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "proto/convert/run.h"
+#include "proto/metrics/packed_metrics.h"
 #include "server/config/paths.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/service/watch.h"
@@ -1040,6 +1041,42 @@ TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) 
   }
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_GE(last, 5000);
+}
+
+TEST_F(ServiceJob, PackedMetricsAreThoseOfOtherWatchers) {
+  v1::SubmitJobRequest request = job_request("many-steps", "");
+  (*request.mutable_spec()->mutable_labels())["steps"] = "500";
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  for (const bool past : {false, true}) {
+    if (past) wait_for("many-steps", v1::SUCCEEDED);
+    for (const bool batches : {false, true}) {
+      auto c = context();
+      v1::WatchJobRequest watch_request;
+      watch_request.set_name(job.name());
+      watch_request.set_batches(batches);
+      watch_request.set_packed(true);
+      auto stream = jobs_->WatchJob(c.get(), watch_request);
+      std::vector<v1::Event> events;
+      int packed = 0;
+      for (v1::WatchJobResponse response; stream->Read(&response);) {
+        if (response.has_event()) events.push_back(response.event());
+        events.insert(events.end(), response.events().begin(), response.events().end());
+      }
+      EXPECT_TRUE(stream->Finish().ok());
+      grpc::Status end;
+      const std::vector<v1::Event> plain = watch("many-steps", 0, &end);
+      ASSERT_EQ(events.size(), plain.size());
+      for (size_t i = 0; i < events.size(); ++i) {
+        EXPECT_FALSE(events[i].has_metrics());
+        EXPECT_FALSE(plain[i].has_packed_metrics());
+        packed += events[i].has_packed_metrics();
+        ASSERT_TRUE(unpack_metrics(events[i]));
+        ASSERT_EQ(events[i].SerializeAsString(), plain[i].SerializeAsString()) << i;
+      }
+      EXPECT_GT(packed, 0);
+    }
+  }
 }
 
 TEST_F(ServiceJob, BatchesHaveWhatSingleEventsHave) {
