@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/conv_columns.h"
+#include "kernels/cpu/conv_cuts.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/team.h"
@@ -19,23 +20,10 @@ constexpr auto kF32 = dnnl::memory::data_type::f32;
 // Never `auto`, which may choose Winograd: that is different arithmetic.
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-constexpr int64_t kFlopsPerThread = 1'000'000;    // about 6 us
 constexpr int64_t kWeightsPerThread = 32 * 1024;  // elements that are worth a thread to reorder
 constexpr int64_t kFilterStep = 64;  // filters per block, at most, in oneDNN's weight formats
 
-/// Each thread convolves its own images with its own single-threaded primitive.
-int parts_of(const ConvDims& d, const Team& team) {
-  const int64_t by_flops = d.flops() / kFlopsPerThread;
-  return static_cast<int>(
-      std::clamp<int64_t>(std::min(by_flops, d.x.N), 1, static_cast<int64_t>(team.size())));
-}
-
-ConvDims with_images(ConvDims d, int64_t N) {
-  d.x.N = N;
-  return d;
-}
-
-// What the three directions share for one slice of images: descriptors, and the forward primitive
+// What the three directions share for one cut: descriptors, and the forward primitive
 // that backward ones are derived from. `w` may be a format of any.
 struct ConvSetup {
   Desc x, b, y;
@@ -71,7 +59,7 @@ Desc weights_desc(const ConvDims& d, bool plain) {
 Desc plain_weights(const ConvDims& d) { return weights_desc(d, true); }
 Desc any_weights(const ConvDims& d) { return weights_desc(d, false); }
 
-/// Slices of images must agree on the weights' inner format: the first one chooses.
+/// Cuts must agree on the weights' inner format: the first one chooses.
 void check_same(const Desc& first, const Desc& other) {
   if (!(first == other)) throw std::logic_error("oneDNN chose two weight formats for one layer");
 }
@@ -111,21 +99,24 @@ class WeightReorder {
   std::vector<PreparedPrimitive> slices_;
 };
 
-/// A slice of images: its primitive, where its data begin, its scratchpad.
+/// A thread's cut: its primitive, where its data begin, its scratchpad.
 struct Slice {
   PreparedPrimitive conv;
   int64_t x_offset = 0, y_offset = 0, scratch_offset = 0;
 };
 
-std::vector<Slice> slices_of(const ConvDims& d, int parts) {
-  std::vector<Slice> slices(static_cast<size_t>(parts));
-  const int64_t x_image = d.x.C * d.x.pixels(), y_image = d.y().C * d.y().pixels();
-  for (int i = 0; i < parts; ++i) {
-    const int64_t first = part_of(d.x.N, i, parts).begin;
-    slices[static_cast<size_t>(i)].x_offset = first * x_image;
-    slices[static_cast<size_t>(i)].y_offset = first * y_image;
+/// Calls prepare(cuts) with bands of rows if there are any and oneDNN takes them, else with images.
+template <typename F>
+void prepare_cuts(const std::vector<ConvCut>& bands, const std::vector<ConvCut>& images,
+                  const F& prepare) {
+  if (!bands.empty()) {
+    try {
+      return prepare(bands);
+    } catch (const dnnl::error&) {       // no kernel for one of them
+    } catch (const std::logic_error&) {  // two weight formats
+    }
   }
-  return slices;
+  prepare(images);
 }
 
 }  // namespace
@@ -140,19 +131,31 @@ struct ConvForward::Impl {
 
   Impl(const ConvDims& d, const ConvOptions& options, Team& t) : team(t) {
     const SingleThreadScope scope;
-    const int parts = parts_of(d, team);
+    const int threads = threads_of(d, team);
     if (columns_suit_forward(d, options)) {
-      columns = std::make_unique<ColumnsForward>(d, options.bias, parts, team);
+      columns = std::make_unique<ColumnsForward>(d, options.bias, threads, team);
       return;
     }
-    slices = slices_of(d, parts);
+    Desc w;
+    prepare_cuts(options.channels_last ? cut_rows_of_y(d, threads) : std::vector<ConvCut>(),
+                 cut_images(d, threads),
+                 [&](const std::vector<ConvCut>& cuts) { w = prepare(d, options, cuts); });
+    reorder_w = WeightReorder(d, plain_weights(d), w, team);
+    if (reorder_w) w_offset = workspace.add(w);
+  }
+
+  /// The weights' inner format.
+  Desc prepare(const ConvDims& d, const ConvOptions& options, const std::vector<ConvCut>& cuts) {
+    slices.clear();
+    workspace = {};
     Desc w = any_weights(d);
-    for (int i = 0; i < parts; ++i) {
-      const ConvSetup setup(with_images(d, part_of(d.x.N, i, parts).size()), options, w);
+    for (const ConvCut& cut : cuts) {
+      const ConvSetup setup(cut.dims, options, w);
       const ForwardDesc& pd = setup.forward;
-      if (i == 0) w = pd.weights_desc();
+      if (slices.empty()) w = pd.weights_desc();
       check_same(w, pd.weights_desc());
-      Slice& slice = slices[static_cast<size_t>(i)];
+      slices.push_back({PreparedPrimitive(), cut.x_offset, cut.y_offset});
+      Slice& slice = slices.back();
       slice.scratch_offset = workspace.add(pd.scratchpad_desc());
       slice.conv = PreparedPrimitive(dnnl::convolution_forward(pd),
                                      {{DNNL_ARG_SRC, setup.x},
@@ -161,8 +164,7 @@ struct ConvForward::Impl {
                                       {DNNL_ARG_DST, setup.y},
                                       {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
-    reorder_w = WeightReorder(d, plain_weights(d), w, team);
-    if (reorder_w) w_offset = workspace.add(w);
+    return w;
   }
 };
 
@@ -198,23 +200,34 @@ struct ConvBackwardData::Impl {
 
   Impl(const ConvDims& d, const ConvOptions& options, Team& t) : team(t) {
     const SingleThreadScope scope;
-    const int parts = parts_of(d, team);
-    if (columns_suit_backward_data(d, options)) {
-      columns = std::make_unique<ColumnsBackwardData>(d, parts, team);
+    const int threads = threads_of(d, team);
+    if (columns_suit_backward_data(d, options, threads)) {
+      columns = std::make_unique<ColumnsBackwardData>(d, threads, team);
       return;
     }
-    slices = slices_of(d, parts);
+    Desc w;
+    prepare_cuts(options.channels_last ? cut_rows_of_x(d, threads) : std::vector<ConvCut>(),
+                 cut_images(d, threads),
+                 [&](const std::vector<ConvCut>& cuts) { w = prepare(d, options, cuts); });
+    reorder_w = WeightReorder(d, plain_weights(d), w, team);
+    if (reorder_w) w_offset = workspace.add(w);
+  }
+
+  /// The weights' inner format.
+  Desc prepare(const ConvDims& d, const ConvOptions& options, const std::vector<ConvCut>& cuts) {
+    slices.clear();
+    workspace = {};
     Desc w = any_weights(d);
-    for (int i = 0; i < parts; ++i) {
-      const ConvSetup setup(with_images(d, part_of(d.x.N, i, parts).size()), options,
-                            any_weights(d));
+    for (const ConvCut& cut : cuts) {
+      const ConvSetup setup(cut.dims, options, any_weights(d));
       const dnnl::convolution_backward_data::primitive_desc pd(
           dnnl::convolution_backward_data::desc(kDirect, setup.x, w, setup.y, setup.strides,
                                                 setup.dilates, setup.pads_begin, setup.pads_end),
           user_scratchpad(), onednn_engine(), setup.forward);
-      if (i == 0) w = pd.weights_desc();
+      if (slices.empty()) w = pd.weights_desc();
       check_same(w, pd.weights_desc());
-      Slice& slice = slices[static_cast<size_t>(i)];
+      slices.push_back({PreparedPrimitive(), cut.x_offset, cut.y_offset});
+      Slice& slice = slices.back();
       slice.scratch_offset = workspace.add(pd.scratchpad_desc());
       slice.conv = PreparedPrimitive(dnnl::convolution_backward_data(pd),
                                      {{DNNL_ARG_DIFF_DST, setup.y},
@@ -222,8 +235,7 @@ struct ConvBackwardData::Impl {
                                       {DNNL_ARG_DIFF_SRC, setup.x},
                                       {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
-    reorder_w = WeightReorder(d, plain_weights(d), w, team);
-    if (reorder_w) w_offset = workspace.add(w);
+    return w;
   }
 };
 
@@ -261,16 +273,28 @@ struct ConvBackwardWeights::Impl {
 
   Impl(const ConvDims& d, const ConvOptions& options, Team& t) : team(t), K(d.K) {
     const SingleThreadScope scope;
-    const int parts = parts_of(d, team);
+    const int threads = threads_of(d, team);
     if (columns_suit_backward_weights(d, options)) {
-      columns = std::make_unique<ColumnsBackwardWeights>(d, parts, team);
+      columns = std::make_unique<ColumnsBackwardWeights>(d, threads, team);
       return;
     }
-    slices = slices_of(d, parts);
+    Desc dw;
+    prepare_cuts(options.channels_last ? cut_rows_of_y(d, threads) : std::vector<ConvCut>(),
+                 cut_images(d, threads),
+                 [&](const std::vector<ConvCut>& cuts) { dw = prepare(d, options, cuts); });
+    dw_elements = static_cast<int64_t>(dw.get_size()) / static_cast<int64_t>(sizeof(float));
+    reorder_dw = WeightReorder(d, dw, plain_weights(d), team);
+  }
+
+  /// The inner format of dw.
+  Desc prepare(const ConvDims& d, const ConvOptions& options, const std::vector<ConvCut>& cuts) {
+    slices.clear();
+    dw_offsets.clear();
+    db_offsets.clear();
+    workspace = {};
     Desc dw = any_weights(d);
-    for (int i = 0; i < parts; ++i) {
-      const ConvSetup setup(with_images(d, part_of(d.x.N, i, parts).size()), options,
-                            any_weights(d));
+    for (const ConvCut& cut : cuts) {
+      const ConvSetup setup(cut.dims, options, any_weights(d));
       using Backward = dnnl::convolution_backward_weights;
       const auto desc = options.bias
                             ? Backward::desc(kDirect, setup.x, dw, setup.b, setup.y, setup.strides,
@@ -278,9 +302,10 @@ struct ConvBackwardWeights::Impl {
                             : Backward::desc(kDirect, setup.x, dw, setup.y, setup.strides,
                                              setup.dilates, setup.pads_begin, setup.pads_end);
       const Backward::primitive_desc pd(desc, user_scratchpad(), onednn_engine(), setup.forward);
-      if (i == 0) dw = pd.diff_weights_desc();
+      if (slices.empty()) dw = pd.diff_weights_desc();
       check_same(dw, pd.diff_weights_desc());
-      Slice& slice = slices[static_cast<size_t>(i)];
+      slices.push_back({PreparedPrimitive(), cut.x_offset, cut.y_offset});
+      Slice& slice = slices.back();
       slice.scratch_offset = workspace.add(pd.scratchpad_desc());
       dw_offsets.push_back(workspace.add(dw));
       db_offsets.push_back(workspace.add(setup.b));
@@ -290,8 +315,7 @@ struct ConvBackwardWeights::Impl {
                                                     {DNNL_ARG_DIFF_BIAS, setup.b},
                                                     {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
-    dw_elements = static_cast<int64_t>(dw.get_size()) / static_cast<int64_t>(sizeof(float));
-    reorder_dw = WeightReorder(d, dw, plain_weights(d), team);
+    return dw;
   }
 };
 

@@ -22,16 +22,18 @@ double lanes_used(int64_t channels) {
 
 int64_t bytes_of(int64_t elements) { return elements * static_cast<int64_t>(sizeof(float)); }
 
-/// `make_product(rows)` prepares the matmul over that many output rows.
+/// `make_product(rows)` prepares the matmul over that many output rows. Slices begin at multiples
+/// of `step` rows.
 template <typename F>
-std::vector<ColumnSlice> make_slices(const ConvDims& d, int parts, WorkspaceLayout& workspace,
-                                     const F& make_product) {
+std::vector<ColumnSlice> make_slices(const ConvDims& d, int threads, int64_t step,
+                                     WorkspaceLayout& workspace, const F& make_product) {
   const ImageDims y = d.y();
+  const int64_t rows_in_all = d.x.N * y.H, parts = std::min<int64_t>(threads, rows_in_all / step);
   std::vector<ColumnSlice> slices(static_cast<size_t>(parts));
-  for (int i = 0; i < parts; ++i) {
+  for (int64_t i = 0; i < parts; ++i) {
     ColumnSlice& s = slices[static_cast<size_t>(i)];
-    s.images = part_of(d.x.N, i, parts);
-    const int64_t rows = s.images.size() * y.H;
+    s.rows = part_of(rows_in_all, i, parts, step);
+    const int64_t rows = s.rows.size();
     const int64_t rows_min = (kChunkPixels + y.W - 1) / y.W;
     s.chunk_rows =
         std::clamp<int64_t>(std::max(kColumnElements / (y.W * patch_size(d)), rows_min), 1, rows);
@@ -44,13 +46,11 @@ std::vector<ColumnSlice> make_slices(const ConvDims& d, int parts, WorkspaceLayo
   return slices;
 }
 
-/// Calls f(product, first_row, rows) for each chunk of a slice; rows are numbered over the batch.
+/// Calls f(product, first_row, rows) for each chunk of a slice.
 template <typename F>
-void for_chunks(const ConvDims& d, ColumnSlice& s, const F& f) {
-  const int64_t P = d.y().H;
-  const int64_t end = s.images.end * P;
-  for (int64_t row = s.images.begin * P; row < end;) {
-    const int64_t rows = std::min(s.chunk_rows, end - row);
+void for_chunks(ColumnSlice& s, const F& f) {
+  for (int64_t row = s.rows.begin; row < s.rows.end;) {
+    const int64_t rows = std::min(s.chunk_rows, s.rows.end - row);
     f(rows == s.chunk_rows ? s.chunk : s.tail, row, rows);
     row += rows;
   }
@@ -117,12 +117,14 @@ bool columns_suit_forward(const ConvDims& d, const ConvOptions& options) {
 
 // Also where oneDNN's direct kernel, which puts input channels into vector lanes, loses what does
 // not fill 16 of them while R*S*C does: LeNet's second convolution (20 to 50 channels, 5x5) takes
-// 1.46 ms instead of 1.94 on one thread. Too few channels make patches that are slow to copy.
-bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options) {
+// 1.46 ms instead of 1.94 on one thread. Too few channels make patches that are slow to copy. With
+// more threads than images the direct one cuts these into bands.
+bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, int threads) {
   const int64_t taps = d.window.R * d.window.S;
   const bool fills_lanes = d.x.C >= 8 && d.K >= 8 && taps > 1 && lanes_used(patch_size(d)) > 0.9 &&
                            lanes_used(d.x.C) < 0.75;
-  return chosen(d, options, fills_lanes || wide_window(d) || (is_deep(d) && d.y().pixels() <= 64));
+  const bool is_small = is_deep(d) && d.y().pixels() <= 64 && threads <= d.x.N;
+  return chosen(d, options, fills_lanes || wide_window(d) || is_small);
 }
 
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options) {
@@ -130,10 +132,10 @@ bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options
   return chosen(d, options, wide_window(d) || (is_deep(d) && d.y().pixels() <= 64));
 }
 
-ColumnsForward::ColumnsForward(const ConvDims& d, bool bias, int parts, Team& team)
+ColumnsForward::ColumnsForward(const ConvDims& d, bool bias, int threads, Team& team)
     : d_(d), team_(team) {
   const int64_t Q = d.y().W, patch = patch_size(d);
-  slices_ = make_slices(d, parts, workspace_, [&](int64_t rows) {
+  slices_ = make_slices(d, threads, threads <= d.x.N ? d.y().H : 1, workspace_, [&](int64_t rows) {
     return Matmul({rows * Q, d.K, patch, {patch, 1}, {1, patch}, {d.K, 1}, bias});
   });
   w_offset_ = workspace_.add(bytes_of(d.weight_elements()));
@@ -146,17 +148,18 @@ void ColumnsForward::run(const float* x, const float* w, const float* b, float* 
   team_.run(static_cast<int>(slices_.size()), [&](int i) {
     ColumnSlice& s = slices_[static_cast<size_t>(i)];
     float* columns = floats_at(workspace, s.columns_offset);
-    for_chunks(d_, s, [&](Matmul& product, int64_t first, int64_t rows) {
+    for_chunks(s, [&](Matmul& product, int64_t first, int64_t rows) {
       column_loops().gather(d_, x, first, rows, columns);
       product.run(columns, inner_w, b, y + first * row, at_offset(workspace, s.product_offset));
     });
   });
 }
 
-ColumnsBackwardData::ColumnsBackwardData(const ConvDims& d, int parts, Team& team)
+ColumnsBackwardData::ColumnsBackwardData(const ConvDims& d, int threads, Team& team)
     : d_(d), team_(team) {
   const int64_t Q = d.y().W, patch = patch_size(d);
-  slices_ = make_slices(d, parts, workspace_, [&](int64_t rows) {
+  // Patches of one image overlap in dx, so one thread has it.
+  slices_ = make_slices(d, threads, d.y().H, workspace_, [&](int64_t rows) {
     return Matmul({rows * Q, patch, d.K, {d.K, 1}, {patch, 1}, {patch, 1}});
   });
   w_offset_ = workspace_.add(bytes_of(d.weight_elements()));
@@ -164,13 +167,13 @@ ColumnsBackwardData::ColumnsBackwardData(const ConvDims& d, int parts, Team& tea
 
 void ColumnsBackwardData::run(const float* dy, const float* w, float* dx, void* workspace) {
   const float* inner_w = taps_first(d_, team_, w, floats_at(workspace, w_offset_));
-  const int64_t image = d_.x.C * d_.x.pixels(), row = d_.y().W * d_.K;
+  const int64_t P = d_.y().H, image = d_.x.C * d_.x.pixels(), row = d_.y().W * d_.K;
   team_.run(static_cast<int>(slices_.size()), [&](int i) {
     ColumnSlice& s = slices_[static_cast<size_t>(i)];
     float* columns = floats_at(workspace, s.columns_offset);
-    std::memset(dx + s.images.begin * image, 0,
-                static_cast<size_t>(bytes_of(s.images.size() * image)));
-    for_chunks(d_, s, [&](Matmul& product, int64_t first, int64_t rows) {
+    std::memset(dx + s.rows.begin / P * image, 0,
+                static_cast<size_t>(bytes_of(s.rows.size() / P * image)));
+    for_chunks(s, [&](Matmul& product, int64_t first, int64_t rows) {
       product.run(dy + first * row, inner_w, nullptr, columns,
                   at_offset(workspace, s.product_offset));
       column_loops().scatter_add(d_, columns, first, rows, dx);
@@ -178,15 +181,16 @@ void ColumnsBackwardData::run(const float* dy, const float* w, float* dx, void* 
   });
 }
 
-ColumnsBackwardWeights::ColumnsBackwardWeights(const ConvDims& d, int parts, Team& team)
+ColumnsBackwardWeights::ColumnsBackwardWeights(const ConvDims& d, int threads, Team& team)
     : d_(d), team_(team) {
   const ImageDims y = d.y();
   const int64_t patch = patch_size(d), rows = d.x.N * y.H;
   chunk_rows_ = std::clamp<int64_t>(kSharedColumnElements / (y.W * patch), 1, rows);
   tail_rows_ = rows % chunk_rows_;
-  for (int i = 0; i < std::min<int64_t>(parts, d.K); ++i) {
+  const int64_t parts = std::min<int64_t>(threads, d.K);
+  for (int64_t i = 0; i < parts; ++i) {
     Filters f;
-    f.range = part_of(d.K, i, std::min<int64_t>(parts, d.K));
+    f.range = part_of(d.K, i, parts);
     const auto product = [&](int64_t chunk, bool accumulate) {
       return Matmul({f.range.size(),
                      patch,

@@ -18,14 +18,15 @@
 
 namespace trainyard::kernels::cpu {
 
-/// What kDirect and kColumns say, or else the shape alone, so that a resumed job decides alike.
+/// What kDirect and kColumns say, or else shape and threads alone, so that a resumed job decides
+/// alike.
 bool columns_suit_forward(const ConvDims& d, const ConvOptions& options);
-bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options);
+bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, int threads);
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options);
 
-/// Images of one thread, and the products over its chunks of output rows.
+/// Output rows of one thread, numbered over the batch, and the products over chunks of them.
 struct ColumnSlice {
-  Range images;
+  Range rows;
   int64_t chunk_rows = 0, tail_rows = 0;  // the last chunk may be shorter; 0 if it is not
   Matmul chunk, tail;
   int64_t product_offset = 0;  // workspace of the products
@@ -34,7 +35,7 @@ struct ColumnSlice {
 
 class ColumnsForward {
  public:
-  ColumnsForward(const ConvDims& d, bool bias, int parts, Team& team);
+  ColumnsForward(const ConvDims& d, bool bias, int threads, Team& team);
   int64_t workspace_bytes() const { return workspace_.size_bytes(); }
   void run(const float* x, const float* w, const float* b, float* y, void* workspace);
 
@@ -48,7 +49,7 @@ class ColumnsForward {
 
 class ColumnsBackwardData {
  public:
-  ColumnsBackwardData(const ConvDims& d, int parts, Team& team);
+  ColumnsBackwardData(const ConvDims& d, int threads, Team& team);
   int64_t workspace_bytes() const { return workspace_.size_bytes(); }
   void run(const float* dy, const float* w, float* dx, void* workspace);
 
@@ -64,7 +65,7 @@ class ColumnsBackwardData {
 /// a dw of its own to be added up.
 class ColumnsBackwardWeights {
  public:
-  ColumnsBackwardWeights(const ConvDims& d, int parts, Team& team);
+  ColumnsBackwardWeights(const ConvDims& d, int threads, Team& team);
   int64_t workspace_bytes() const { return workspace_.size_bytes(); }
   void run(const float* x, const float* dy, float* dw, float* db, void* workspace);
 

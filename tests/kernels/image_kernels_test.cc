@@ -9,6 +9,7 @@
 
 #include "kernels/batch_norm.h"
 #include "kernels/conv.h"
+#include "kernels/cpu/conv_cuts.h"
 #include "kernels/cpu/team.h"
 #include "kernels/math/philox.h"
 #include "kernels/pool.h"
@@ -167,6 +168,61 @@ TEST(ConvKernels, CpuMatchesTheReferenceLoops) {
         }
       }
     }
+  }
+}
+
+// Fewer images than threads: each has a band of rows.
+TEST(ConvKernels, BandsOfRowsMatchTheReferenceLoops) {
+  const std::vector<ConvDims> cases = {
+      {{1, 32, 28, 28}, 32, {3, 3, 1, 1, 1, 1, 1, 1}},
+      {{1, 32, 27, 29}, 48, {3, 3, 2, 2, 1, 1, 1, 1}},
+      {{2, 64, 14, 14}, 64, {3, 3, 1, 1, 1, 1, 1, 1}},
+      {{1, 3, 64, 50}, 24, {7, 7, 2, 2, 3, 3, 3, 3}},
+      {{1, 64, 28, 28}, 128, {1, 1, 2, 2}},
+      {{1, 128, 15, 15}, 192, {1, 1, 2, 2}},
+      {{1, 64, 28, 28}, 64, {1, 1}},
+      {{3, 24, 20, 11}, 40, {5, 5, 3, 2, 1, 4, 2, 0}},
+      {{1, 16, 40, 24}, 32, {3, 3, 1, 1, 2, 2, 2, 2, 2, 2}},
+      {{1, 32, 24, 24}, 64, {3, 3, 1, 1, 1, 1, 1, 1}, 4},
+      {{1, 64, 35, 35}, 64, {2, 2, 3, 3}},  // rows that no window sees
+      {{1, 20, 30, 30}, 50, {5, 5}},
+      {{1, 512, 7, 7}, 256, {3, 3, 1, 1, 1, 1, 1, 1}},
+      {{1, 256, 4, 4}, 512, {3, 3, 1, 1, 1, 1, 1, 1}},
+      {{1, 16, 9, 64}, 64, {5, 5, 1, 1, 4, 2, 4, 2}},  // a band between padding and image
+      {{2, 1, 64, 64}, 64, {3, 64}},
+  };
+  for (const ConvDims& d : cases) {
+    ASSERT_GE(d.flops(), 2'000'000);
+    for (const bool channels_last : {true, false}) {
+      const ConvExpected expected(d, channels_last);
+      for (const int threads : {2, 3, 7}) {
+        check_conv(d, {channels_last, true}, threads, expected,
+                   describe(d.x, d.window, channels_last, threads));
+        if (!channels_last) break;
+        check_conv(d, {channels_last, false, cpu::ConvAlgorithm::kDirect}, threads, expected,
+                   describe(d.x, d.window, channels_last, threads) + " direct");
+      }
+    }
+  }
+}
+
+TEST(ConvCuts, BandsCoverEachRowOnce) {
+  const ConvDims d{{2, 8, 29, 16}, 8, {3, 3, 2, 2, 1, 1, 1, 1}};
+  EXPECT_TRUE(cpu::cut_rows_of_y(d, 2).empty()) << "an image for each thread";
+  EXPECT_TRUE(cpu::cut_rows_of_x(d, 3).empty()) << "two bands for each image need four";
+  for (const int threads : {4, 7, 100}) {
+    const auto of_y = cpu::cut_rows_of_y(d, threads), of_x = cpu::cut_rows_of_x(d, threads);
+    EXPECT_EQ(of_y.size(), threads == 100 ? 14U : threads == 4 ? 4U : 6U);
+    ASSERT_EQ(of_x.size(), of_y.size());
+    int64_t y_next = 0, x_next = 0;
+    for (size_t i = 0; i < of_y.size(); ++i) {
+      EXPECT_EQ(of_y[i].y_offset, y_next);
+      y_next += of_y[i].dims.y().elements();
+      EXPECT_EQ(of_x[i].x_offset, x_next);
+      x_next += of_x[i].dims.x.elements();
+    }
+    EXPECT_EQ(y_next, d.y().elements());
+    EXPECT_EQ(x_next, d.x.elements());
   }
 }
 
