@@ -127,15 +127,20 @@ TEST(Arena, OfMicroBatchesAndAveragedWeightsIsUsedToThePlannedByte) {
 }
 
 TEST(Arena, OfRandomGraphsIsUsedToThePlannedByte) {
+  constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kTf32, Precision::kBf16,
+                                       Precision::kFp16};
   for (const bool is_cpu : {false, true}) {
     const auto inner = is_cpu ? make_cpu_backend(2) : make_reference_backend();
-    for (uint64_t seed = 0; seed < 200; ++seed) {
+    for (uint64_t seed = 0; seed < 1000; ++seed) {
+      const auto rows = static_cast<int64_t>(1 + seed * seed % 67);
+      const Precision precision = kPrecisions[seed % std::size(kPrecisions)];
       SCOPED_TRACE((is_cpu ? "cpu seed " : "reference seed ") + std::to_string(seed));
-      const testing::CaseGraph c = testing::random_training_graph(seed, DType::kF32);
+      const testing::CaseGraph c = testing::random_training_graph(seed, DType::kF32, rows);
       WatchingBackend watched(*inner);
       PreparedProgram prepared(
           compile(c.graph, {.channels_last = seed % 2 == 0,
-                            .recompute = seed % 3 == 0 ? Recompute::kBlocks : Recompute::kNone}),
+                            .recompute = seed % 5 == 0 ? Recompute::kBlocks : Recompute::kNone,
+                            .precision = precision}),
           watched);
       const int64_t persistent = prepared.program().persistent_bytes;
       const int64_t transient_end = persistent + prepared.program().transient_bytes;

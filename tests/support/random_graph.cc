@@ -19,15 +19,14 @@ class Dice {
   uint64_t next_ = 0;
 };
 
-constexpr int64_t kRows = 3;
 constexpr int64_t kWidth = 6;
 
 TensorId pick(Dice& dice, const std::vector<TensorId>& from) {
   return from[static_cast<size_t>(dice.below(static_cast<int64_t>(from.size())))];
 }
 
-TensorId image_part(CaseBuilder& b, Dice& dice) {
-  std::vector<TensorId> images = {b.input("image", {kRows, 1 + dice.below(3), 4, 4})};
+TensorId image_part(CaseBuilder& b, Dice& dice, int64_t rows) {
+  std::vector<TensorId> images = {b.input("image", {rows, 1 + dice.below(3), 4, 4})};
   const Attributes same{{"pads", std::vector<int64_t>{1, 1, 1, 1}}};
   const int64_t C = b.graph().tensor(images[0]).type.shape[1];
   images[0] = b.one("conv0", "Conv", same, {images[0], b.parameter("conv0.w", {4, C, 3, 3})});
@@ -63,14 +62,14 @@ TensorId image_part(CaseBuilder& b, Dice& dice) {
 
 }  // namespace
 
-CaseGraph random_training_graph(uint64_t seed, DType dtype) {
+CaseGraph random_training_graph(uint64_t seed, DType dtype, int64_t rows) {
   Dice dice(seed);
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};
-  std::vector<TensorId> tensors = {b.input("x", {kRows, kWidth})};
+  std::vector<TensorId> tensors = {b.input("x", {rows, kWidth})};
   std::vector<TensorId> weights = {b.parameter("w0", {kWidth, kWidth})};
   tensors.push_back(b.one("first", "Gemm", trans_b, {tensors[0], weights[0]}));
-  if (dice.below(2) == 0) tensors.push_back(image_part(b, dice));
+  if (dice.below(2) == 0) tensors.push_back(image_part(b, dice, rows));
   const TensorId step = b.step(seed % 100);
   const int64_t count = 2 + dice.below(14);
   for (int64_t k = 1; k <= count; ++k) {

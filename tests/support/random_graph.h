@@ -7,7 +7,8 @@
 
 namespace trainyard::testing {
 
-/// Forward, backward and update of a random network: skips, shared weights, branches, images.
-CaseGraph random_training_graph(uint64_t seed, DType dtype);
+/// Forward, backward and update of a random network of so many rows: skips, shared weights,
+/// branches, images.
+CaseGraph random_training_graph(uint64_t seed, DType dtype, int64_t rows = 3);
 
 }  // namespace trainyard::testing
