@@ -92,8 +92,10 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const PlanOptions& o
   plan.set_threads(threads);
   plan.mutable_run()->set_device_advice("of this machine");
   v1::MemoryFit& fit = *plan.mutable_fit();
-  const int64_t needed = planned->run.memory.total() + planned->run.dataset_bytes;
-  const int64_t available = device == "devices/cpu" ? machine_bytes() : 0;
+  const bool on_cpu = device == "devices/cpu";
+  const int64_t besides = on_cpu ? planned->run.host_bytes : planned->run.dataset_bytes;
+  const int64_t needed = planned->run.memory.total() + besides;
+  const int64_t available = on_cpu ? machine_bytes() : 0;
   fit.set_bytes_needed(needed);
   fit.set_bytes_available(available);
   fit.set_fits(available == 0 || needed <= available);

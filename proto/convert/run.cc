@@ -88,6 +88,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   memory->set_input_bytes(plan.memory.input_bytes);
   memory->set_workspace_bytes(plan.memory.workspace_bytes);
   memory->set_dataset_bytes(plan.dataset_bytes);
+  memory->set_host_bytes(plan.host_bytes);
   return out;
 }
 
@@ -146,6 +147,10 @@ void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
 int64_t total_bytes(const v1::MemoryPlan& m) {
   return m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() + m.gradient_bytes() +
          m.activation_bytes() + m.input_bytes() + m.workspace_bytes() + m.dataset_bytes();
+}
+
+int64_t bytes_on_cpu(const v1::MemoryPlan& m) {
+  return total_bytes(m) - m.dataset_bytes() + m.host_bytes();
 }
 
 v1::MetricBatch to_proto(std::span<const MetricPoint> points) {

@@ -33,6 +33,8 @@ v1::JobPlan to_proto(const JobPlan& plan);
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 /// Sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
+/// What a job takes of the CPU's memory: no rows are held, but a checkpoint's copy and batches are.
+int64_t bytes_on_cpu(const v1::MemoryPlan& memory);
 
 v1::RunTimes to_proto(const RunTimes& times);
 

@@ -62,17 +62,17 @@ void EventBlock::append(std::string_view event) {
 }
 
 std::shared_ptr<const EventBlock> EventBlock::unpacked() const {
-  std::call_once(unpacking_, [this] {
-    v1::WatchJobResponse packed;  // the store has read each event
-    packed.ParseFromString(bytes);
-    const auto block = std::make_shared<EventBlock>();
-    block->first_seq = first_seq;
-    for (v1::Event& event : *packed.mutable_events()) {
-      unpack_metrics(event);
-      block->append(event.SerializeAsString());
-    }
-    unpacked_ = block;
-  });
+  const MutexLock lock(mu_);
+  if (unpacked_) return unpacked_;
+  v1::WatchJobResponse packed;  // the store has read each event
+  packed.ParseFromString(bytes);
+  const auto block = std::make_shared<EventBlock>();
+  block->first_seq = first_seq;
+  for (v1::Event& event : *packed.mutable_events()) {
+    unpack_metrics(event);
+    block->append(event.SerializeAsString());
+  }
+  unpacked_ = block;
   return unpacked_;
 }
 

@@ -14,12 +14,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "server/store/store.h"
+#include "src/base/mutex.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
@@ -40,8 +40,8 @@ class EventBlock {
   std::shared_ptr<const EventBlock> unpacked() const;
 
  private:
-  mutable std::once_flag unpacking_;
-  mutable std::shared_ptr<const EventBlock> unpacked_;
+  mutable Mutex mu_;
+  mutable std::shared_ptr<const EventBlock> unpacked_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 /// What a watcher gets: the events of a block from `first` on; with null only the end.

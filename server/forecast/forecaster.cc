@@ -211,7 +211,7 @@ v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device
   out.set_device(device.name);
   out.set_device_model(device.model);
   out.set_devices(cpu ? 1 : query.gpus);
-  out.set_memory_bytes(query.plan_bytes + device.overhead_bytes);
+  out.set_memory_bytes((cpu ? query.bytes_on_cpu : query.plan_bytes) + device.overhead_bytes);
   out.set_graph(work.step.digest);
   const RatesKey key = key_of(device, query.threads, query.precision);
   const auto known = rates.find(key);

@@ -35,7 +35,8 @@ struct ForecastQuery {
   int32_t threads = 1;                      // on the CPU
   int32_t gpus = 1;
   v1::Recipe::Precision precision = v1::Recipe::FP32;
-  int64_t plan_bytes = 0;  // of each device
+  int64_t plan_bytes = 0;    // of each GPU
+  int64_t bytes_on_cpu = 0;  // of the CPU instead
 };
 
 /// Thread-safe. Create it before the first change of a job.

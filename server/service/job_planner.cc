@@ -242,8 +242,9 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
   // What only a GPU holds.
   if (!may_get_gpu(job.wish, devices)) planned.plan.mutable_memory()->set_dataset_bytes(0);
-  if (Status s = make_room(job, devices, *planned.plan.mutable_memory()); !s.ok()) return s.error();
-  const int64_t needed = total_bytes(planned.plan.memory());
+  if (Status s = make_room(job, devices, traits, *planned.plan.mutable_memory()); !s.ok())
+    return s.error();
+  const int64_t needed = bytes_on(traits, planned.plan.memory());
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema,
@@ -309,14 +310,16 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
                     dump_of(request.dump()), full.job.gpus, traits_of(full.device), stop);
   };
   ASSIGN_OR_RETURN(JobPlan plan, plan_as_it_is());
-  const int64_t needed = plan.run.memory.total();
+  const DeviceTraits traits = traits_of(full.device);
+  const int64_t host_bytes = traits.processor == Processor::kCpu ? plan.run.host_bytes : 0;
+  const int64_t needed = plan.run.memory.total() + host_bytes;
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(full.job.wish, full.job.gpus, devices, needed));
   std::optional<v1::FitChoice> choice;
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     v1::RunPlan as_written = to_proto(plan.run);
     as_written.mutable_memory()->set_dataset_bytes(0);
-    choice = choose_fit(full.job.spec, full.job.engine, full.schema, as_written, room,
-                        traits_of(full.device), stop);
+    choice =
+        choose_fit(full.job.spec, full.job.engine, full.schema, as_written, room, traits, stop);
   }
   if (choice) {
     ASSIGN_OR_RETURN(plan, plan_as_it_is());
@@ -387,13 +390,14 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
   }
   v1::MemoryPlan& memory = *plan.mutable_run()->mutable_memory();
   const bool held = memory.dataset_bytes() > 0;
-  if (Status s = make_room(full.job, devices, memory); !s.ok()) return s.error();
+  if (Status s = make_room(full.job, devices, traits_of(full.device), memory); !s.ok())
+    return s.error();
   if (held && memory.dataset_bytes() == 0) {
     plan.add_warnings(
         "the GPU has no room for the training rows besides the job: its batches come from the "
         "host");
   }
-  *plan.mutable_fit() = fit_of(full, total_bytes(plan.run().memory()), devices, stop);
+  *plan.mutable_fit() = fit_of(full, bytes_on(traits_of(full.device), memory), devices, stop);
   const DeviceTraits traits = traits_of(full.device);
   if (Status s = add_forecasts(full.job, devices, full.kept, traits, *plan.mutable_run(), stop);
       !s.ok()) {
@@ -413,9 +417,9 @@ Result<MemoryRoom> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const De
   return largest_room(wish, gpus, devices, jobs, cpu_limit);
 }
 
-Status JobPlanner::make_room(const CheckedJob& job, const Devices& devices,
+Status JobPlanner::make_room(const CheckedJob& job, const Devices& devices, DeviceTraits traits,
                              v1::MemoryPlan& memory) const {
-  const int64_t needed = total_bytes(memory);
+  const int64_t needed = bytes_on(traits, memory);
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) memory.set_dataset_bytes(0);
   return {};
@@ -466,6 +470,7 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
   query.gpus = job.gpus;
   query.precision = plan.precision();
   query.plan_bytes = total_bytes(plan.memory());
+  query.bytes_on_cpu = bytes_on_cpu(plan.memory());
   query.key = planned.key + "/" + std::to_string(query.threads) + "/" +
               std::to_string(static_cast<int>(job.wish)) + "/" + std::to_string(query.plan_bytes);
   // The work on each kind of device: other passes ran over the graph.

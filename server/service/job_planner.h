@@ -85,7 +85,8 @@ class JobPlanner {
   Result<MemoryRoom> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                                int64_t needed_bytes) const;
   /// If the job does not fit together with the rows that a GPU would hold, they stay on the host.
-  Status make_room(const CheckedJob& job, const Devices& devices, v1::MemoryPlan& memory) const;
+  Status make_room(const CheckedJob& job, const Devices& devices, DeviceTraits traits,
+                   v1::MemoryPlan& memory) const;
   v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices,
                        const std::stop_token& stop) const;
 

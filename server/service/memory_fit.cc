@@ -23,7 +23,9 @@ MemoryRoom room_on(const Device& device, const std::vector<Job>& active, int64_t
   for (const Job& job : active) {
     const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
     if (!is_active(job.state) || !holds) continue;
-    ours += total_bytes(job.plan.memory()) + device.overhead_bytes;
+    const v1::MemoryPlan& memory = job.plan.memory();
+    ours += (device.kind == DeviceKind::kCpu ? bytes_on_cpu(memory) : total_bytes(memory)) +
+            device.overhead_bytes;
   }
   const int64_t others = device.memory_used_bytes - ours;
   if (others > kOthersIgnoredBytes) room.others_bytes = std::min(others, room.memory_bytes);
@@ -35,6 +37,10 @@ MemoryRoom room_on(const Device& device, const std::vector<Job>& active, int64_t
 }
 
 }  // namespace
+
+int64_t bytes_on(DeviceTraits traits, const v1::MemoryPlan& memory) {
+  return traits.processor == Processor::kCpu ? bytes_on_cpu(memory) : total_bytes(memory);
+}
 
 bool may_use(DeviceWish wish, const Device& device) {
   if (device.kind == DeviceKind::kGpu) return wish != DeviceWish::kCpu && device.schedulable;
@@ -72,7 +78,8 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                gpus_of(spec.resources()), traits, stop);
   if (!fit) return std::nullopt;
   v1::FitChoice choice;
-  choice.set_bytes_as_written(total_bytes(as_written.memory()) + room.overhead_bytes);
+  const int64_t bytes_as_written = bytes_on(traits, as_written.memory());
+  choice.set_bytes_as_written(bytes_as_written + room.overhead_bytes);
   choice.set_flops_as_written(as_written.flops_per_step());
   std::vector<std::string> chosen;
   if (fit->recompute != engine.recipe.recompute) {
@@ -93,7 +100,7 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                          100;
   choice.set_message(
       joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen: as written, " +
-      shortage_text(total_bytes(as_written.memory()), room) + ". The result is the same" +
+      shortage_text(bytes_as_written, room) + ". The result is the same" +
       (choice.accumulate_steps() > 0 ? " but for roundings" : " to the bit") +
       (more_work > 0 ? "; a step computes " + std::to_string(more_work) + "% more" : ""));
   return choice;

@@ -30,6 +30,9 @@ struct MemoryRoom {
   }
 };
 
+/// What a job whose program is for such a device takes of its memory.
+int64_t bytes_on(DeviceTraits traits, const v1::MemoryPlan& memory);
+
 /// True if a job with this wish may ever run there.
 bool may_use(DeviceWish wish, const Device& device);
 

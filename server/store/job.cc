@@ -54,10 +54,11 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t checkpoint_step,
                JobBrief& brief) {
   const v1::MemoryPlan& m = plan.memory();
-  brief.on_cpu.bytes = m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() +
-                       m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
-                       m.workspace_bytes();
-  brief.on_gpu.bytes = brief.on_cpu.bytes + m.dataset_bytes();  // what only a GPU holds
+  const int64_t allocation = m.parameter_bytes() + m.state_bytes() + m.optimizer_bytes() +
+                             m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
+                             m.workspace_bytes();
+  brief.on_cpu.bytes = allocation + m.host_bytes();
+  brief.on_gpu.bytes = allocation + m.dataset_bytes();  // what only a GPU holds
   const double total = static_cast<double>(plan.steps_total());
   const int64_t step = brief.state == JobState::kRunning ? progress.step() : checkpoint_step;
   const double left = total > 0 ? std::clamp(1 - static_cast<double>(step) / total, 0.0, 1.0) : 1;

@@ -19,6 +19,11 @@ int64_t lasting_bytes(const MemoryBreakdown& memory) {
   return memory.parameter_bytes + memory.state_bytes + memory.optimizer_bytes;
 }
 
+/// Of the device. The host's memory is the CPU's.
+int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
+  return plan.memory.total() + (traits.processor == Processor::kCpu ? plan.host_bytes : 0);
+}
+
 /// The numbers of micro-batches that may replace `recipe`'s, ascending.
 std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks) {
   std::vector<int64_t> counts;
@@ -41,10 +46,10 @@ bool micro_batches_are_exact(const Graph& graph, const Attributes& loss) {
 /// The most units of a batch, below `all`, that need at most `limit_bytes`; 0: none do. Memory
 /// grows nearly by the same amount with each unit, so the straight line between what fits and what
 /// does not meets the limit close to the answer; every third step halves, in case it does not.
-int64_t largest_fitting(int64_t all, const RunPlan& whole, int64_t limit_bytes,
+int64_t largest_fitting(int64_t all, int64_t lasting_bytes, int64_t all_bytes, int64_t limit_bytes,
                         const std::function<int64_t(int64_t)>& needs) {
   int64_t low = 0, high = all;  // low fits (or is 0), high does not
-  int64_t low_bytes = lasting_bytes(whole.memory), high_bytes = whole.memory.total();
+  int64_t low_bytes = lasting_bytes, high_bytes = all_bytes;
   for (int step = 1; low + 1 < high; ++step) {
     int64_t units = low + (high - low) / 2;
     if (step % 3 != 0 && high_bytes > low_bytes) {
@@ -72,7 +77,7 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   };
   const auto needs = [&](const auto& change) {
     const Result<RunPlan> plan = plan_with(change);
-    return plan.ok() ? plan->memory.total() : std::numeric_limits<int64_t>::max();
+    return plan.ok() ? bytes_on(traits, *plan) : std::numeric_limits<int64_t>::max();
   };
   FitAdvice advice;
   const Result<RunPlan> whole = plan_with([](Recipe&) {});
@@ -89,9 +94,11 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   // In units that the micro-batches and the ranks divide.
   const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps * ranks);
   advice.batch_size =
-      unit * largest_fitting(recipe.batch_size / unit, *whole, limit_bytes, [&](int64_t units) {
-        return needs([&](Recipe& changed) { changed.batch_size = units * unit; });
-      });
+      unit *
+      largest_fitting(recipe.batch_size / unit, lasting_bytes(whole->memory),
+                      bytes_on(traits, *whole), limit_bytes, [&](int64_t units) {
+                        return needs([&](Recipe& changed) { changed.batch_size = units * unit; });
+                      });
   if (stop.stop_requested()) return {};
   return advice;
 }
@@ -123,13 +130,13 @@ std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
   std::optional<Fit> found;
   const auto try_with = [&](Recompute recompute, int64_t accumulate_steps) {
     Result<RunPlan> plan = plan_with(recompute, accumulate_steps);
-    const bool fits = plan.ok() && plan->memory.total() <= limit_bytes;
+    const bool fits = plan.ok() && bytes_on(traits, *plan) <= limit_bytes;
     if (fits) found = Fit{recompute, accumulate_steps, std::move(*plan)};
     return fits;
   };
   if (!free.recompute && !free.accumulate_steps) return std::nullopt;
   const Result<RunPlan> whole = plan_with(recipe.recompute, recipe.accumulate_steps);
-  if (!whole.ok() || whole->memory.total() <= limit_bytes ||
+  if (!whole.ok() || bytes_on(traits, *whole) <= limit_bytes ||
       lasting_bytes(whole->memory) > limit_bytes) {
     return std::nullopt;
   }

@@ -4,6 +4,7 @@
 
 #include "src/autodiff/differentiate.h"
 #include "src/base/stop.h"
+#include "src/data/load/loader.h"
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
 #include "src/ops/all_reduce.h"
@@ -333,6 +334,9 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.checkpoints = plan_checkpoints(plan, recipe);
+  const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
+  plan.host_bytes =
+      plan.checkpoints.size_bytes + (Loader::Options().prefetch_batches + 1) * batch_bytes;
   return plan;
 }
 

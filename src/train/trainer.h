@@ -203,6 +203,8 @@ struct RunPlan {
   // Beside that, of each GPU: the training rows (src/train/held_plan.h). 0 on the CPU, which holds
   // none; who plans for it says so.
   int64_t dataset_bytes = 0;
+  // Beside that, of the host: the copy that a checkpoint is written from, and the loader's batches.
+  int64_t host_bytes = 0;
   int64_t flops_per_step = 0;
   CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;               // that it computes in

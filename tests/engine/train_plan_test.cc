@@ -196,6 +196,31 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   EXPECT_EQ(dataset_bytes(recipe, rows + 1), 0) << "is left to the host";
 }
 
+// The copy that a checkpoint is written from, and five batches of the loader.
+TEST(PlanRun, TellsWhatTheHostHoldsBesides) {
+  const auto plan_of = [](const Recipe& recipe) {
+    return plan_run(mlp(), recipe, digits_schema(100)).value();
+  };
+  Recipe recipe = good_recipe();
+  RunPlan plan = plan_of(recipe);
+  const int64_t weights = plan.memory.parameter_bytes + plan.memory.state_bytes;
+  const int64_t batches = 5 * plan.memory.input_bytes;
+  EXPECT_GE(plan.memory.input_bytes, 10 * (64 + 1) * 4);
+  EXPECT_EQ(plan.host_bytes, weights + plan.memory.optimizer_bytes + batches);
+  recipe.accumulate_steps = 5;
+  EXPECT_GE(plan_of(recipe).host_bytes - weights - plan.memory.optimizer_bytes,
+            5 * 10 * (64 + 1) * 4)
+      << "all micro-batches of a step";
+  recipe.accumulate_steps = 1;
+  recipe.optimizer.type = "adamw";
+  plan = plan_of(recipe);
+  EXPECT_GE(plan.memory.optimizer_bytes, 2 * 4 * plan.parameter_count);
+  EXPECT_EQ(plan.host_bytes, weights + plan.memory.optimizer_bytes + batches);
+  recipe.keep_best.metric = "val/loss";
+  recipe.validation_split = 0.2;
+  EXPECT_EQ(plan_of(recipe).host_bytes - plan.host_bytes, weights) << "the best so far";
+}
+
 TEST(PlanRun, OnlyShortStepsOfOneDeviceAreSubmittedTogether) {
   const auto together = [](const std::vector<int64_t>& widths, int64_t ranks = 1,
                            double ema_decay = 0) {
