@@ -132,6 +132,35 @@ TEST_F(ServiceForecast, DevicesTellWhatTheStepsOfTheirJobsTakeBesideTheForecast)
   for (const char* id : {"slow-one", "new-one"}) ASSERT_TRUE(cancel(id, &cancelled).ok());
 }
 
+/// Three GPUs of one model.
+class ServiceGpuBatch : public ServiceForecast {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i) {
+      Device gpu;
+      gpu.name = "devices/gpu-" + std::to_string(i);
+      gpu.kind = DeviceKind::kGpu;
+      gpu.model = "H";
+      gpu.uuid = "GPU-" + std::to_string(i);
+      gpu.memory_bytes = int64_t{4} << 30;
+      gpus_.push_back(gpu);
+    }
+    ServiceForecast::SetUp();
+  }
+};
+
+TEST_F(ServiceGpuBatch, GpusDivideIt) {
+  for (const auto& [gpus, rows] : {std::pair(1, 64), std::pair(2, 64), std::pair(3, 48)}) {
+    v1::SubmitJobRequest request = auto_request("gpus");
+    request.mutable_spec()->mutable_resources()->set_device(v1::Resources::GPU);
+    request.mutable_spec()->mutable_resources()->set_gpus(gpus);
+    request.set_validate_only(true);
+    const v1::Job job = accepted(request);
+    EXPECT_EQ(job.spec().recipe().batch_size(), rows) << job.plan().fit_choice().message();
+    EXPECT_EQ(plan(request.spec()).spec().recipe().batch_size(), rows);
+  }
+}
+
 /// A CPU that has little memory, and a network whose activations need more than its weights.
 class ServiceSmallBatch : public ServiceForecast {
  protected:
