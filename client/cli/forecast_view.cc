@@ -77,16 +77,20 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
   return table.render(colour) + unknown;
 }
 
+std::string pace_text(double forecast_share, const std::string& held_back_by) {
+  std::string text;
+  if (forecast_share > 0) text = human_number(forecast_share) + "x as fast as forecast";
+  if (!held_back_by.empty()) text += (text.empty() ? "" : ", ") + ("held back by " + held_back_by);
+  return text;
+}
+
 std::string remaining_text(const v1::Progress& progress) {
   if (progress.remaining_seconds() <= 0) return "";
   std::string text = range_text(progress.remaining_seconds(), progress.remaining_seconds_low(),
                                 progress.remaining_seconds_high()) +
                      " to go";
-  if (progress.forecast_share() > 0) {
-    text += ", " + human_number(progress.forecast_share()) + "x as fast as forecast";
-  }
-  if (!progress.held_back_by().empty()) text += ", held back by " + progress.held_back_by();
-  return text;
+  const std::string pace = pace_text(progress.forecast_share(), progress.held_back_by());
+  return text + (pace.empty() ? "" : ", " + pace);
 }
 
 std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour) {

@@ -45,6 +45,14 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
   }
   v1::JobSpec job_spec = spec.job_spec();
   job_spec.mutable_dataset()->set_name("local");
+  const v1::Recipe& recipe = job_spec.recipe();
+  if (recipe.has_batch_size() && recipe.batch_size() == 0) {
+    return spec.with_positions(field_error(
+        "FIELD_UNSUPPORTED", "recipe.batch_size",
+        "auto is chosen by a server, by the rates that it has measured, and '" + command +
+            "' asks none; write a number, such as 64" +
+            (command == "plan --local" ? ", or ask the server with 'plan --upload'" : "")));
+  }
   auto engine = to_engine(job_spec);
   if (!engine.ok()) return spec.with_positions(std::move(engine).error());
   return engine;

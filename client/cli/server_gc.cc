@@ -121,6 +121,8 @@ Result<int> run_gc(Session& session, const GcOptions& options) {
       return std::move(sure).error();
     }
     request.set_dry_run(false);
+    // What was shown, and nothing else; earlier servers do not know it.
+    if (response.has_as_of()) *request.mutable_as_of() = response.as_of();
     ASSIGN_OR_RETURN(response, server->collect_garbage(request));
   }
   for (const std::string& warning : response.warnings()) {

@@ -47,7 +47,15 @@ std::string shown(const SpecValue& value) {
   return quoted_value(value.text) + (value.quoted ? " (text)" : "");
 }
 
+/// What spec files write in place of 0; empty: 0 itself.
+const std::string& word_for_zero(const Field& field) {
+  return field.options().GetExtension(v1::word_for_zero);
+}
+
 std::string expected_type(const Field& field) {
+  if (const std::string& word = word_for_zero(field); !word.empty()) {
+    return "a whole number or " + word;
+  }
   switch (field.cpp_type()) {
     case Field::CPPTYPE_BOOL:
       return "true or false";
@@ -419,7 +427,18 @@ class Reader {
   template <typename Assign>
   void read_whole(const SpecValue& value, const std::string& path, const Field& field,
                   Assign assign) {
-    using R = pb::Reflection;
+    if (const std::string& word = word_for_zero(field); !word.empty()) {
+      if (value.text == word) {
+        SpecValue zero = value;
+        zero.text = "0";
+        return read_number(zero, path, field, assign);
+      }
+      if (!value.quoted && (value.text == "0" || value.text == "-0")) {
+        return add(
+            value.at, "FIELD_OUT_OF_RANGE", path,
+            value.text + " is out of range, expected a whole number of at least 1 or " + word);
+      }
+    }
     if (value.quoted || !is_whole_number(value.text)) {
       std::string expected = expected_type(field);
       if (!value.quoted && value.text.size() > 1 && value.text[0] == '0' &&
@@ -428,6 +447,14 @@ class Reader {
       }
       return add(value.at, kType, path, shown(value) + ", expected " + expected);
     }
+    read_number(value, path, field, assign);
+  }
+
+  /// A text that is a whole number.
+  template <typename Assign>
+  void read_number(const SpecValue& value, const std::string& path, const Field& field,
+                   Assign assign) {
+    using R = pb::Reflection;
     if (field.cpp_type() == Field::CPPTYPE_UINT64) {
       return read_integer<uint64_t>(value, path,
                                     [&](uint64_t v) { assign(&R::SetUInt64, &R::AddUInt64, v); });

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "trainyard/v1/spec_options.pb.h"
 
 namespace trainyard::client {
 namespace {
@@ -55,6 +56,13 @@ Json write_any(const pb::Value& value) {
 
 Json write_message(const pb::Message& message);
 
+/// A whole number, or the word that stands for it.
+Json whole(const Field& field, auto value) {
+  const std::string& word = field.options().GetExtension(v1::word_for_zero);
+  if (value == 0 && !word.empty()) return word;
+  return value;
+}
+
 /// A field's value, or one of its values.
 Json write_value(const pb::Message& message, const Field& field, int index) {
   const pb::Reflection& r = *message.GetReflection();
@@ -63,11 +71,14 @@ Json write_value(const pb::Message& message, const Field& field, int index) {
     case Field::CPPTYPE_BOOL:
       return one ? r.GetBool(message, &field) : r.GetRepeatedBool(message, &field, index);
     case Field::CPPTYPE_INT32:
-      return one ? r.GetInt32(message, &field) : r.GetRepeatedInt32(message, &field, index);
+      return whole(field,
+                   one ? r.GetInt32(message, &field) : r.GetRepeatedInt32(message, &field, index));
     case Field::CPPTYPE_INT64:
-      return one ? r.GetInt64(message, &field) : r.GetRepeatedInt64(message, &field, index);
+      return whole(field,
+                   one ? r.GetInt64(message, &field) : r.GetRepeatedInt64(message, &field, index));
     case Field::CPPTYPE_UINT64:
-      return one ? r.GetUInt64(message, &field) : r.GetRepeatedUInt64(message, &field, index);
+      return whole(
+          field, one ? r.GetUInt64(message, &field) : r.GetRepeatedUInt64(message, &field, index));
     case Field::CPPTYPE_DOUBLE:
       return number(one ? r.GetDouble(message, &field)
                         : r.GetRepeatedDouble(message, &field, index));

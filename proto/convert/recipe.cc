@@ -220,6 +220,20 @@ void read_count(bool given, T value, int64_t lowest, std::string_view field, aut
   out = value;
 }
 
+void read_batch_size(const v1::Recipe& r, Recipe& out, Violations& violations) {
+  if (!r.has_batch_size()) return;
+  if (r.batch_size() > 0) {
+    out.batch_size = r.batch_size();
+    return;
+  }
+  violations.add(
+      "FIELD_OUT_OF_RANGE", "recipe.batch_size",
+      r.batch_size() == 0
+          ? "auto is chosen by a server, which has measured its devices; expected a "
+            "number of at least 1 here"
+          : std::to_string(r.batch_size()) + " is out of range, expected at least 1, or auto (0)");
+}
+
 }  // namespace
 
 Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
@@ -231,8 +245,7 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
   }
   read_count(r.has_epochs(), r.epochs(), 1, "recipe.epochs", out.epochs, violations);
   read_count(r.has_steps(), r.steps(), 1, "recipe.steps", out.steps, violations);
-  read_count(r.has_batch_size(), r.batch_size(), 1, "recipe.batch_size", out.batch_size,
-             violations);
+  read_batch_size(r, out, violations);
   read_count(r.has_evaluate_every_steps(), r.evaluate_every_steps(), 1,
              "recipe.evaluate_every_steps", out.evaluate_every_steps, violations);
   read_count(r.has_checkpoint_every_steps(), r.checkpoint_every_steps(), 1,

@@ -144,6 +144,17 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
     wanted.emplace(key, device);
     wake.notify_all();
   }
+  std::string why_missing(const RatesKey& key) const TRAINYARD_REQUIRES(mu) {
+    if (options.idle_us < 0) return "this server measures no rates";
+    const std::string what = key.threads == 0 ? ""
+                             : key.threads == 1
+                                 ? " with 1 thread"
+                                 : " with " + std::to_string(key.threads) + " threads";
+    const auto failure = failed.find(key);
+    return failure != failed.end()
+               ? "measuring rates" + what + " failed: " + failure->second.second
+               : "no rates" + what + " have been measured yet; they are when no job runs";
+  }
   /// A device like `device` on which jobs may start now.
   std::optional<Device> usable_like(const Device& device) {
     const Devices now = inventory.read();
@@ -216,15 +227,7 @@ v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device
   const RatesKey key = key_of(device, query.threads, query.precision);
   const auto known = rates.find(key);
   if (known == rates.end()) {
-    const std::string what =
-        cpu ? " with " + std::to_string(key.threads) + (key.threads == 1 ? " thread" : " threads")
-            : "";
-    const auto failure = failed.find(key);
-    out.set_basis(options.idle_us < 0 ? "unknown: this server measures no rates"
-                  : failure != failed.end()
-                      ? "unknown: measuring rates" + what + " failed: " + failure->second.second
-                      : "unknown: no rates" + what +
-                            " have been measured yet; they are when no job runs");
+    out.set_basis("unknown: " + why_missing(key));
     want(key, device);
     return out;
   }
@@ -405,6 +408,19 @@ std::vector<v1::Forecast> Forecaster::forecast(const ForecastQuery& query, const
   if (kept.size() >= kForecastsKeptMax) kept.clear();
   kept[query.key] = {impl_->version, all};
   return all;
+}
+
+Result<double> Forecaster::rows_per_second(const Device& device, int32_t threads,
+                                           v1::Recipe::Precision precision, const RunWork& work) {
+  const MutexLock lock(impl_->mu);
+  const RatesKey key = impl_->key_of(device, threads, precision);
+  const auto known = impl_->rates.find(key);
+  if (known == impl_->rates.end()) {
+    impl_->want(key, device);
+    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", impl_->why_missing(key));
+  }
+  ASSIGN_OR_RETURN(const RunForecast run, forecast_run(work, *known->second.model));
+  return static_cast<double>(work.batch_size) / run.step.seconds;
 }
 
 v1::DeviceForecasts Forecaster::describe(const Device& device) {

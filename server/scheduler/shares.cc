@@ -1,21 +1,23 @@
 #include "server/scheduler/shares.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+
+#include "server/store/owner_uses.h"
 
 namespace trainyard::server {
 namespace {
 constexpr double kSecond = 1e6;
 }
 
-// du/dt = devices - u ln2 / half-life.
 double Shares::used_by(const Owner& owner, int64_t now_us) const {
-  const double seconds =
-      static_cast<double>(std::max<int64_t>(0, now_us - owner.as_of_us)) / kSecond;
-  const double rate = std::numbers::ln2 * kSecond / static_cast<double>(half_life_us_);
-  const double kept = std::exp(-rate * seconds);
-  return owner.used * kept + static_cast<double>(owner.devices) * (1 - kept) / rate;
+  return use_after(owner.used, owner.devices, now_us - owner.as_of_us, half_life_us_);
+}
+
+void Shares::add(const std::string& owner, double used, int64_t as_of_us, int64_t now_us) {
+  if (!enabled()) return;
+  Owner& of = owners_[owner];
+  of.used = used_by(of, now_us) + used_by({used, as_of_us, 0}, now_us);
+  of.as_of_us = now_us;
 }
 
 void Shares::add(const std::string& owner, int64_t devices, int64_t start_us, int64_t end_us,

@@ -1,7 +1,8 @@
 // server/scheduler/shares.h: what each owner has used of the devices of late.
 //
 // In device-seconds: a job's devices times how long it has had them. What was used counts half
-// after each half-life. Kept in memory; the dispatcher rebuilds it from the store when it starts.
+// after each half-life. Kept in memory; when the dispatcher starts, it takes it from the store
+// (server/store/owner_uses.h).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,8 @@ class Shares {
   /// `half_life_us` 0: everyone's usage is 0.
   explicit Shares(int64_t half_life_us = 0) : half_life_us_(half_life_us) {}
 
+  /// What the store has kept, as of `as_of_us`.
+  void add(const std::string& owner, double used, int64_t as_of_us, int64_t now_us);
   /// Past usage, from `start_us` to `end_us`, as of `now_us`.
   void add(const std::string& owner, int64_t devices, int64_t start_us, int64_t end_us,
            int64_t now_us);

@@ -13,6 +13,7 @@
 #include "server/config/log.h"
 #include "server/service/names.h"
 #include "server/service/status.h"
+#include "server/store/proto_time.h"
 #include "server/store/snapshot.h"
 
 namespace trainyard::server {
@@ -84,6 +85,26 @@ Status check_range(const char* field, int64_t value, int64_t max) {
       std::to_string(value) + " is out of range, expected 0.." + std::to_string(max));
 }
 
+/// The request's, or now.
+Result<int64_t> as_of_time(const v1::CollectGarbageRequest& request, int64_t now_us) {
+  if (!request.has_as_of()) return now_us;
+  constexpr int64_t kSecondsMax = 253'402'300'799;  // the year 9999, as google.protobuf.Timestamp
+  const int64_t seconds = request.as_of().seconds();
+  const int64_t nanos = request.as_of().nanos();
+  if (seconds < 0 || seconds > kSecondsMax || nanos < 0 || nanos > 999'999'999) {
+    return field_error("FIELD_OUT_OF_RANGE", "as_of",
+                       "is no time, expected seconds in 0.." + std::to_string(kSecondsMax) +
+                           " and nanos in 0..999999999");
+  }
+  const int64_t as_of_us = seconds * 1'000'000 + nanos / 1000;
+  if (as_of_us > now_us) {
+    return field_error("FIELD_OUT_OF_RANGE", "as_of",
+                       "is " + std::to_string((as_of_us - now_us + 999'999) / 1'000'000) +
+                           " s in the future, expected the as_of of an earlier answer");
+  }
+  return as_of_us;
+}
+
 Status check_request(const v1::CollectGarbageRequest& request) {
   if (Status s = check_range("older_than_seconds", request.older_than_seconds(),
                              Garbage::kOlderThanSecondsMax);
@@ -138,31 +159,33 @@ Garbage::Candidate Garbage::candidate(Item::Kind kind, const EndedJob& job, std:
   return c;
 }
 
-Status Garbage::find_jobs(const v1::CollectGarbageRequest& request, Found& found) {
+Status Garbage::find_jobs(const v1::CollectGarbageRequest& request, int64_t as_of_us,
+                          Found& found) {
   if (const std::optional<KeptJobs> kept = kept_jobs(request, service_.config)) {
-    ASSIGN_OR_RETURN(const std::vector<EndedJob> jobs,
-                     retention_.list_going(*kept, nullptr, static_cast<int64_t>(kItemsMax) + 1));
+    ASSIGN_OR_RETURN(
+        const std::vector<EndedJob> jobs,
+        retention_.list_going(*kept, as_of_us, nullptr, static_cast<int64_t>(kItemsMax) + 1));
     for (const EndedJob& job : jobs) {
       found.candidates.push_back(candidate(Item::JOB, job, retention_.reason_to_go(job)));
       found.candidates.back().path = service_.paths.job(job.uid);
     }
   }
   if (const std::optional<int64_t> kept = kept_events(request, service_.config)) {
-    return find_events(request, *kept, found);
+    return find_events(request, *kept, as_of_us, found);
   }
   return {};
 }
 
 Status Garbage::find_events(const v1::CollectGarbageRequest& request, int64_t kept_seconds,
-                            Found& found) {
+                            int64_t as_of_us, Found& found) {
   std::set<std::string> going;
   for (const Candidate& c : found.candidates) going.insert(c.job.uid);
   EndedJob after;
   for (bool first = true; found.candidates.size() <= kItemsMax; first = false) {
     if (service_.draining) return draining_error();
-    ASSIGN_OR_RETURN(
-        const std::vector<EndedJob> jobs,
-        retention_.list_to_thin(kept_seconds, first ? nullptr : &after, Retention::kPieceJobs));
+    ASSIGN_OR_RETURN(const std::vector<EndedJob> jobs,
+                     retention_.list_to_thin(kept_seconds, as_of_us, first ? nullptr : &after,
+                                             Retention::kPieceJobs));
     if (jobs.empty()) break;
     after = jobs.back();
     std::vector<EndedJob> without;
@@ -186,8 +209,7 @@ Status Garbage::find_events(const v1::CollectGarbageRequest& request, int64_t ke
   return {};
 }
 
-Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request) {
-  const int64_t now_us = service_.clock.wall_us();
+Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, int64_t as_of_us) {
   const int64_t older_us =
       1'000'000 *
       (request.has_older_than_seconds() ? request.older_than_seconds() : kOlderThanSecondsDefault);
@@ -198,7 +220,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request) {
     named = snapshot->files();
   }
   Found by_rule;
-  if (Status s = find_jobs(request, by_rule); !s.ok()) return std::move(s).error();
+  if (Status s = find_jobs(request, as_of_us, by_rule); !s.ok()) return std::move(s).error();
   std::set<std::string> going;
   for (const Candidate& c : by_rule.candidates) {
     if (c.item.kind() == Item::JOB) going.insert(c.job.uid);
@@ -219,26 +241,26 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request) {
   std::set<std::string> with_model;
   for (const StateFiles::Model& m : named.models) with_model.insert(m.job_uid);
   for (const StateFiles::Job& j : named.jobs) {
-    if (!j.ended() || j.end_time_us > now_us - older_us || going.contains(j.uid)) continue;
+    if (!j.ended() || j.end_time_us > as_of_us - older_us || going.contains(j.uid)) continue;
     const bool succeeded = j.state == JobState::kSucceeded;
     if (succeeded ? !with_model.contains(j.uid) : !request.unsuccessful_jobs()) continue;
     const fs::path path = service_.paths.checkpoints(j.uid);
     std::error_code ec;
     if (!fs::exists(path, ec) || fs::is_empty(path, ec)) continue;
     add(Item::CHECKPOINTS, full_name(Collection::kJobs, j.name),
-        std::string(name_of(j.state)) + " " + age_text(now_us - j.end_time_us) +
+        std::string(name_of(j.state)) + " " + age_text(as_of_us - j.end_time_us) +
             (succeeded ? ", its model stays" : ", a retry starts over"),
         path);
     found.back().job.uid = j.uid;
   }
 
-  ASSIGN_OR_RETURN(const std::vector<Upload> uploads, uploads_.list_unused());
+  ASSIGN_OR_RETURN(const std::vector<Upload> uploads, uploads_.list_unused(as_of_us));
   for (const Upload& u : uploads) {
     const fs::path path = u.complete ? service_.paths.upload(u.sha256)
                                      : service_.paths.upload_part(u.sha256, u.size_bytes);
     add(Item::UPLOAD, in_folder(path),
         u.complete ? "no dataset and no model uses it"
-                   : "begun and left " + age_text(now_us - u.active_time_us),
+                   : "begun and left " + age_text(as_of_us - u.active_time_us),
         path);
   }
 
@@ -249,7 +271,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request) {
   }
   const bool all_known = add_files_of_copy(service_.paths, used);
   for (const fs::path& path : kept) {
-    if (!all_known || used.contains(path) || changed_us(path) > now_us - kFilesGraceUs) continue;
+    if (!all_known || used.contains(path) || changed_us(path) > as_of_us - kFilesGraceUs) continue;
     add(Item::FILES, in_folder(path), "nothing refers to it", path);
   }
   std::ranges::move(by_rule.candidates, std::back_inserter(found));
@@ -295,6 +317,7 @@ std::vector<Status> Garbage::remove_all(const std::vector<Candidate>& found) {
 Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequest& request) {
   if (service_.draining) return draining_error();
   if (Status s = check_request(request); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const int64_t as_of_us, as_of_time(request, service_.clock.wall_us()));
   if (collecting_.exchange(true)) {
     return make_error(ErrorCode::kAborted, "GC_BUSY",
                       "another collection is under way; call again when it has ended");
@@ -308,7 +331,9 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
     return make_error(ErrorCode::kAborted, "GC_BUSY",
                       "a backup is under way; call again when it has ended");
   }
-  Result<Found> all = find(request);
+  // Then no job that ended until as_of is still to be committed, and would be new to a second call.
+  if (Status s = service_.store.jobs().wait_for_changes(); !s.ok()) return std::move(s).error();
+  Result<Found> all = find(request, as_of_us);
   if (!all.ok()) {
     Error e = all.error();
     e.message = service_.paths.hide(std::move(e.message));
@@ -316,6 +341,7 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
   }
   std::vector<Candidate>& found = all->candidates;
   v1::CollectGarbageResponse response;
+  *response.mutable_as_of() = to_timestamp(as_of_us);
   response.mutable_warnings()->Assign(all->warnings.begin(), all->warnings.end());
   response.set_more(found.size() > kItemsMax);
   if (response.more()) found.erase(found.begin() + kItemsMax, found.end());
@@ -323,7 +349,7 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
   for (size_t i = 0; i < found.size(); ++i) freed.add(i, found[i].path);
   std::vector<Status> removed(found.size());
   if (!request.dry_run()) {
-    uploads_.remove_all_unused();
+    uploads_.remove_all_unused(as_of_us);
     removed = remove_all(found);
   }
   for (size_t i = 0; i < found.size(); ++i) {

@@ -49,12 +49,13 @@ class Garbage {
     std::vector<Candidate> candidates;  // up to those beyond kItemsMax that tell of more
     std::vector<std::string> warnings;  // what could not be looked at
   };
-  /// What may go now.
-  Result<Found> find(const v1::CollectGarbageRequest& request);
+  /// What may go, of what there was at `as_of_us`.
+  Result<Found> find(const v1::CollectGarbageRequest& request, int64_t as_of_us);
   /// Those that the rules do not keep. Jobs without events to thin are marked, unless this is a dry
   /// run: the next one need not read them.
-  Status find_jobs(const v1::CollectGarbageRequest& request, Found& found);
-  Status find_events(const v1::CollectGarbageRequest& request, int64_t kept_seconds, Found& found);
+  Status find_jobs(const v1::CollectGarbageRequest& request, int64_t as_of_us, Found& found);
+  Status find_events(const v1::CollectGarbageRequest& request, int64_t kept_seconds,
+                     int64_t as_of_us, Found& found);
   /// Until the daemon drains.
   std::function<bool()> stopped() const;
   static Candidate candidate(Item::Kind kind, const EndedJob& job, std::string reason);

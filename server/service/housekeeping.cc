@@ -135,14 +135,16 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
   if (const std::optional<KeptJobs> kept = kept_jobs_setting(service_.config)) {
     apply(
         [&](const EndedJob* after) {
-          return retention_.list_going(*kept, after, Retention::kPieceJobs);
+          return retention_.list_going(*kept, service_.clock.wall_us(), after,
+                                       Retention::kPieceJobs);
         },
         [&](const std::vector<EndedJob>& jobs) { return retention_.remove(jobs, stopped); });
   }
   if (const std::optional<int64_t> kept = service_.config.keep_events_seconds) {
     apply(
         [&](const EndedJob* after) {
-          return retention_.list_to_thin(*kept, after, Retention::kPieceJobs);
+          return retention_.list_to_thin(*kept, service_.clock.wall_us(), after,
+                                         Retention::kPieceJobs);
         },
         [&](const std::vector<EndedJob>& jobs) { return retention_.thin(jobs, stopped); });
   }

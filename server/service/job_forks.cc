@@ -10,6 +10,7 @@
 
 #include "proto/convert/spec.h"
 #include "server/config/log.h"
+#include "server/service/batch_choice.h"
 #include "server/service/digest.h"
 #include "server/service/job_handlers.h"
 #include "server/service/job_planner.h"
@@ -159,6 +160,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
     if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
   }
   v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
+  keep_batch_size(parent.spec, spec);
   // A job that has started once, or that could have, has what it waited for, which may be deleted
   // by now.
   const bool had_it =

@@ -20,7 +20,6 @@ namespace trainyard::server {
 namespace {
 
 constexpr int32_t kQueueDefault = 100;  // jobs in one answer
-constexpr double kSlowedShare = 0.9;    // of the forecast speed, below which jobs beside one matter
 
 /// Of what makes two requests with one ID the same.
 std::string digest_of_body(const v1::SubmitJobRequest& request) {
@@ -125,17 +124,13 @@ Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
   if (job.state == JobState::kRunning) {
-    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress);
+    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
+                                             service_.dispatcher.jobs_beside(job.uid));
     job.progress.set_remaining_seconds(remaining.seconds);
     job.progress.set_remaining_seconds_low(remaining.low);
     job.progress.set_remaining_seconds_high(remaining.high);
     job.progress.set_forecast_share(remaining.forecast_share);
     job.progress.set_held_back_by(remaining.held_back_by);
-    const int32_t beside = service_.dispatcher.jobs_beside(job.uid);
-    if (beside > 0 && remaining.forecast_share > 0 && remaining.forecast_share < kSlowedShare) {
-      job.progress.set_held_back_by(std::to_string(beside) + (beside == 1 ? " job" : " jobs") +
-                                    " beside it on the device");
-    }
   }
   return to_proto(service_.dispatcher.explained(std::move(job)));
 }

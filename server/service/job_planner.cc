@@ -11,6 +11,7 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "server/scheduler/scheduler.h"
+#include "server/service/batch_choice.h"
 #include "server/service/digest.h"
 #include "server/service/names.h"
 #include "server/service/spec_check.h"
@@ -89,6 +90,24 @@ DeviceTraits traits_of(const Choice& choice) {
                                      : DeviceTraits{kCudaAlignment, Processor::kGpu};
 }
 
+/// The device whose rates and memory `batch_size: auto` is chosen by: where the job would start
+/// now, or for which it would wait.
+Device device_of(const Choice& choice, DeviceWish wish, const Devices& devices) {
+  const bool waits_for_gpu = wish == DeviceWish::kGpu && choice.device == kCpuDevice;
+  const auto found = std::ranges::find_if(devices.devices, [&](const Device& device) {
+    return waits_for_gpu ? device.kind == DeviceKind::kGpu : device.name == choice.device;
+  });
+  return found != devices.devices.end() ? *found : Device();
+}
+
+/// What was chosen of the batch, in front of what was chosen to make the job fit.
+void add_batch_choice(const std::optional<v1::FitChoice>& batch, v1::RunPlan& plan) {
+  if (!batch) return;
+  v1::FitChoice& choice = *plan.mutable_fit_choice();
+  choice.set_batch_size(batch->batch_size());
+  choice.set_message(batch->message() + (choice.message().empty() ? "" : ". " + choice.message()));
+}
+
 /// What a plan depends on. The spec's precision is part of its recipe, given or not.
 std::string plan_key(const v1::JobSpec& spec, const Dataset& dataset, DeviceTraits traits) {
   return dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
@@ -121,6 +140,7 @@ struct JobPlanner::CheckedJob {
   std::vector<Dependency> after;
   std::optional<Model> initial_weights;
   std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
+  std::optional<v1::FitChoice> batch_choice;  // of `batch_size: auto`
 
   /// The weights that would be taken. Nothing if the job needs none, or for those of an older
   /// daemon's job, whose tensors are unknown.
@@ -155,12 +175,15 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
   // The engine's own checks come first, so that a user learns of all problems of the spec at once
   // and of a missing dataset only then.
   CheckedJob job;
-  if (Result<EngineSpec> engine = to_engine(spec); engine.ok()) {
+  job.spec = spec;
+  if (batch_size_is_open(spec)) {  // until it is chosen
+    job.spec.mutable_recipe()->set_batch_size(batch_unit(spec));
+  }
+  if (Result<EngineSpec> engine = to_engine(job.spec); engine.ok()) {
     job.engine = std::move(engine).value();
   } else {
     violations.add(engine.error());
   }
-  job.spec = spec;
   job.after = read_after(job.spec, violations);
   if (!violations.empty()) return violations.to_error();
 
@@ -229,8 +252,11 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   planned.after = job.after;
   planned.initial_model_id = job.pending_model_id;
   const Devices devices = this->devices();
+  if (batch_size_is_open(spec)) {
+    if (Status s = choose_batch(job, devices, stop); !s.ok()) return s.error();
+  }
   const DeviceTraits traits = traits_for(job.wish, devices);
-  ASSIGN_OR_RETURN(KeptPlan kept, plan_on_dataset(spec, job.dataset, traits, stop));
+  ASSIGN_OR_RETURN(KeptPlan kept, plan_on_dataset(job.spec, job.dataset, traits, stop));
   planned.plan = kept.plan;
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
@@ -264,6 +290,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
     *fitting.mutable_fit_choice() = *choice;
     planned.plan = std::move(fitting);
   }
+  add_batch_choice(job.batch_choice, planned.plan);
   planned.plan.set_device_advice(
       choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices).advice);
   if (Status s = add_forecasts(job, devices, kept, traits, planned.plan, stop); !s.ok()) {
@@ -271,6 +298,41 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   }
   planned.spec = std::move(job.spec);
   return planned;
+}
+
+Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
+                                const std::stop_token& stop) {
+  // Kernels on a GPU need a workspace, which is unknown before a worker has prepared them.
+  constexpr int64_t kWorkspaceShare = 8;
+  const Choice choice = choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices);
+  const Device device = device_of(choice, job.wish, devices);
+  const bool cpu = device.kind == DeviceKind::kCpu;
+  ASSIGN_OR_RETURN(const std::vector<Job> active, service_.store.jobs().list_active());
+  MemoryRoom room = largest_room(cpu ? DeviceWish::kCpu : DeviceWish::kGpu, job.gpus, devices,
+                                 active, service_.config.cpu_memory_bytes_max);
+  const DeviceTraits traits = {cpu ? kHostAlignment : kCudaAlignment,
+                               cpu ? Processor::kCpu : Processor::kGpu};
+  v1::JobSpec spec = job.spec;
+  BatchSearch search;
+  search.unit = batch_unit(spec);
+  if (room.device.empty()) room = {device.name, device.memory_bytes, 0, device.overhead_bytes};
+  if (room.memory_bytes > 0) {
+    const int64_t workspace_bytes = cpu ? 0 : room.plan_bytes_max() / kWorkspaceShare;
+    search.plan_bytes_max = std::max<int64_t>(1, room.plan_bytes_max() - workspace_bytes);
+  }
+  search.try_rows = [&](int64_t rows) -> Result<BatchTrial> {
+    spec.mutable_recipe()->set_batch_size(rows);
+    ASSIGN_OR_RETURN(const KeptPlan kept, plan_on_dataset(spec, job.dataset, traits, stop));
+    const int64_t held = kept.plan.memory().dataset_bytes();  // which may stay on the host
+    return BatchTrial{total_bytes(kept.plan.memory()) - held, kept.plan.train_rows(),
+                      kept.work->nodes,
+                      service_.forecaster.rows_per_second(device, spec.resources().threads(),
+                                                          spec.recipe().precision(), *kept.work)};
+  };
+  ASSIGN_OR_RETURN(job.batch_choice, choose_batch_size(search));
+  job.engine.recipe.batch_size = job.batch_choice->batch_size();
+  job.spec.mutable_recipe()->set_batch_size(job.engine.recipe.batch_size);
+  return {};
 }
 
 Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
@@ -303,6 +365,9 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(full.job.dataset.digest));
   if (!schema.ok()) return internal_error("PlanJob", schema.error().message);  // it was READY
   full.schema = *schema;
+  if (batch_size_is_open(request.spec())) {
+    if (Status s = choose_batch(full.job, devices, stop); !s.ok()) return s.error();
+  }
   full.device =
       choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
   const auto plan_as_it_is = [&] {
@@ -332,6 +397,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   }
   full.plan = to_proto(plan);
   if (choice) *full.plan.mutable_run()->mutable_fit_choice() = *std::move(choice);
+  add_batch_choice(full.job.batch_choice, *full.plan.mutable_run());
   full.kept = {plan_key(full.job.spec, full.job.dataset, traits_of(full.device)),
                {},
                std::make_shared<RunWork>(plan.run.work)};

@@ -58,6 +58,8 @@ class JobPlanner {
 
   Result<CheckedJob> check(const v1::JobSpec& spec) const;
   Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop);
+  /// Writes the number that `batch_size: auto` stands for into both forms of the job's spec.
+  Status choose_batch(CheckedJob& job, const Devices& devices, const std::stop_token& stop);
   /// A plan, and what its time depends on.
   struct KeptPlan {
     std::string key;

@@ -200,19 +200,22 @@ std::optional<KeptJobs> kept_jobs_setting(const Config& config) {
   return kept;
 }
 
-Result<std::vector<EndedJob>> Retention::list_going(const KeptJobs& kept, const EndedJob* after,
+Result<std::vector<EndedJob>> Retention::list_going(const KeptJobs& kept, int64_t as_of_us,
+                                                    const EndedJob* after,
                                                     int64_t count_max) const {
   EndedQuery query = behind(after, count_max);
   query.skip_newest = kept.newest.value_or(0);
-  query.ended_before_us = clock_.wall_us() - kept.younger_than_seconds.value_or(0) * 1'000'000;
+  query.as_of_us = as_of_us;
+  query.ended_before_us = as_of_us - kept.younger_than_seconds.value_or(0) * 1'000'000;
   return store_.jobs().list_ended(query);
 }
 
-Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, const EndedJob* after,
+Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, int64_t as_of_us,
+                                                      const EndedJob* after,
                                                       int64_t count_max) const {
   EndedQuery query = behind(after, count_max);
   query.to_thin = true;
-  query.ended_before_us = clock_.wall_us() - kept_seconds * 1'000'000;
+  query.ended_before_us = as_of_us - kept_seconds * 1'000'000;
   return store_.jobs().list_ended(query);
 }
 

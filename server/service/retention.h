@@ -45,10 +45,11 @@ class Retention {
 
   /// The next finished jobs that `kept` does not keep, or whose events it would thin, by their
   /// ends, the oldest first, behind `after` (the last one of a page before; null: from the first).
-  Result<std::vector<EndedJob>> list_going(const KeptJobs& kept, const EndedJob* after,
-                                           int64_t count_max) const;
-  Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, const EndedJob* after,
-                                             int64_t count_max) const;
+  /// Jobs that ended after `as_of_us` are as if they had not ended.
+  Result<std::vector<EndedJob>> list_going(const KeptJobs& kept, int64_t as_of_us,
+                                           const EndedJob* after, int64_t count_max) const;
+  Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, int64_t as_of_us,
+                                             const EndedJob* after, int64_t count_max) const;
 
   /// Clauses for people: what happens to the job, and why.
   std::string reason_to_go(const EndedJob& job) const;

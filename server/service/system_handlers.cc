@@ -10,6 +10,7 @@
 #include "server/service/names.h"
 #include "server/service/time_range.h"
 #include "server/store/proto_time.h"
+#include "server/store/remaining.h"
 #include "server/supervisor/process.h"
 #include "src/base/join.h"
 
@@ -93,6 +94,12 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
       v1::DeviceUse& use = *out.add_uses();
       use.set_job(job.name());
       if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(job));
+      if (job.state == JobState::kRunning) {
+        const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
+                                            service_.dispatcher.jobs_beside(job.uid));
+        use.set_forecast_share(pace.forecast_share);
+        use.set_held_back_by(pace.held_back_by);
+      }
       const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
       if (placed == view.jobs.end()) continue;
       use.set_planned_bytes(placed->bytes + device.overhead_bytes);

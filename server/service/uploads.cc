@@ -305,9 +305,8 @@ bool Uploads::may_start_thread() {
   return busy_.size() <= kHashThreadsMax;
 }
 
-void Uploads::expire() {
-  const Result<std::vector<Upload>> idle =
-      store_.uploads().list_idle(clock_.wall_us() - kIdleUsMax);
+void Uploads::remove_idle(int64_t as_of_us) {
+  const Result<std::vector<Upload>> idle = store_.uploads().list_idle(as_of_us - kIdleUsMax);
   if (!idle.ok()) return;
   for (const Upload& upload : *idle) {
     const Part part{upload.sha256, upload.size_bytes};
@@ -317,6 +316,10 @@ void Uploads::expire() {
     release(part);
     spdlog::info("event=upload_expired sha256={} bytes={}", upload.sha256, upload.committed_size);
   }
+}
+
+void Uploads::expire() {
+  remove_idle(clock_.wall_us());
   bool due = false;
   {
     const MutexLock lock(mu_);
@@ -330,13 +333,17 @@ void Uploads::collect() {
     const MutexLock lock(mu_);
     collected_us_ = clock_.steady_us();
   }
+  remove_complete(clock_.wall_us());
+}
+
+void Uploads::remove_complete(int64_t as_of_us) {
   Result<std::vector<std::string>> unused =
-      store_.uploads().list_unused(kTenant, clock_.wall_us() - kIdleUsMax);
+      store_.uploads().list_unused(kTenant, as_of_us - kIdleUsMax);
   if (unused.ok() && !unused->empty()) remove_unused(std::move(unused).value());
 }
 
-Result<std::vector<Upload>> Uploads::list_unused() const {
-  const int64_t before_us = clock_.wall_us() - kIdleUsMax;
+Result<std::vector<Upload>> Uploads::list_unused(int64_t as_of_us) const {
+  const int64_t before_us = as_of_us - kIdleUsMax;
   ASSIGN_OR_RETURN(std::vector<Upload> uploads, store_.uploads().list_idle(before_us));
   ASSIGN_OR_RETURN(const std::vector<std::string> unused,
                    store_.uploads().list_unused(kTenant, before_us));

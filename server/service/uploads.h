@@ -86,11 +86,11 @@ class Uploads {
   void expire();
   /// Removes files that were complete an hour ago and that no dataset and no model refers to.
   void collect();
-  /// What collect() and expire() would remove now.
-  Result<std::vector<Upload>> list_unused() const;
-  void remove_all_unused() {
-    expire();
-    collect();
+  /// What collect() and expire() would remove at that time.
+  Result<std::vector<Upload>> list_unused(int64_t as_of_us) const;
+  void remove_all_unused(int64_t as_of_us) {
+    remove_idle(as_of_us);
+    remove_complete(as_of_us);
   }
   /// Removes a file that was a model, unless something else refers to it or it is being uploaded.
   void discard(const std::string& sha256) { remove_unused({sha256}); }
@@ -109,6 +109,8 @@ class Uploads {
   bool may_start_thread();
   /// Whether the file of an unfinished upload has what its row promises.
   bool holds_part(const Upload& row) const;
+  void remove_idle(int64_t as_of_us);
+  void remove_complete(int64_t as_of_us);
   void remove_unused(std::vector<std::string> sha256s);
 
   Store& store_;

@@ -251,6 +251,7 @@ struct EndedJob {
 struct EndedQuery {
   int64_t ended_before_us = INT64_MAX;  // or at that time
   int64_t skip_newest = 0;              // not the last ones that ended, so many of all
+  int64_t as_of_us = INT64_MAX;         // who ended later has not ended
   bool to_thin = false;                 // only those that thin_events() was not through with
   int64_t after_time_us = -1;           // behind the job of this end ...
   int64_t after_order = -1;             // ... and order

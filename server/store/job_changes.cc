@@ -1,5 +1,6 @@
 // Changes of jobs: what each command does inside the writer's transaction.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -7,7 +8,9 @@
 #include "server/store/forecast_store.h"
 #include "server/store/job_rows.h"
 #include "server/store/job_store.h"
+#include "server/store/owner_uses.h"
 #include "server/store/random_id.h"
+#include "server/store/remaining.h"
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
@@ -15,6 +18,7 @@
 namespace trainyard::server {
 namespace {
 
+constexpr const char* kForecastShare = "system/forecast_share";
 constexpr int64_t kRequestIdKeptUs = int64_t{24} * 3600 * 1'000'000;
 
 bool has_row(Connection& db, const char* sql, std::string_view a, std::string_view b) {
@@ -163,6 +167,8 @@ void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
   attempt.end_time_us = job.event_time_us;
   attempt.outcome = job.reason;
   save_attempt(context.db, job, attempt);
+  note_use(context.db, job.owner, std::ssize(job.devices), attempt.start_time_us,
+           attempt.end_time_us);
 }
 
 Error fenced(const Job& job, int32_t number) {
@@ -221,9 +227,30 @@ void note_event(Job& job, const v1::Event& event) {
   }
 }
 
+/// What share of its forecast's speed the run reaches, as a metric: when it is known, and whenever
+/// it has changed by more than a fiftieth.
+void note_pace(Job& job, JobEdit& edit) {
+  constexpr double kSame = 0.02;
+  const double share = remaining_of(job.plan, job.device(), job.progress).forecast_share;
+  const auto before = job.progress.metrics().find(kForecastShare);
+  if (share <= 0 || job.progress.step() <= 0) return;
+  if (before != job.progress.metrics().end() &&
+      std::abs(share - before->second) <= kSame * before->second) {
+    return;
+  }
+  v1::Event event;
+  v1::MetricSeries& series = *event.mutable_metrics()->add_series();
+  series.set_key(kForecastShare);
+  series.add_steps(job.progress.step());
+  series.add_values(share);
+  note_event(job, event);
+  edit.append(event);
+}
+
 void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   v1::Progress metrics;
   *metrics.mutable_metrics() = job.progress.metrics();
+  metrics.mutable_metrics()->erase(kForecastShare);  // of the run, not of the model
   v1::Model blob;
   blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,
@@ -273,6 +300,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
     note_event(job, event);
     edit.append(event);
   }
+  if (update.times && !update.move) note_pace(job, edit);
   for (const auto& [key, value] : update.final_metrics) set_metric(job, key, value);
   for (const v1::ConfusionMatrix& matrix : update.confusion_matrices) {
     *job.progress.add_confusion_matrices() = matrix;

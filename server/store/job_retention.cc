@@ -16,18 +16,18 @@ struct Bound {
   int64_t order = INT64_MAX;
 };
 
-std::optional<Bound> bound_of(Connection& db, int64_t skip_newest) {
-  if (skip_newest == 0) return Bound();
+std::optional<Bound> bound_of(Connection& db, const EndedQuery& asked) {
+  if (asked.skip_newest == 0) return Bound{asked.as_of_us, INT64_MAX};
   Query query(db,
               "SELECT end_time_us, number FROM jobs INDEXED BY jobs_by_end WHERE state >= 5"
-              " ORDER BY end_time_us DESC, number DESC LIMIT 1 OFFSET ?");
-  query.bind(skip_newest);
+              " AND end_time_us <= ? ORDER BY end_time_us DESC, number DESC LIMIT 1 OFFSET ?");
+  query.bind(asked.as_of_us).bind(asked.skip_newest);
   if (!query.step()) return std::nullopt;
   return Bound{query.integer(0), query.integer(1)};
 }
 
 std::vector<EndedJob> read_ended(Connection& db, const EndedQuery& asked) {
-  const std::optional<Bound> bound = bound_of(db, asked.skip_newest);
+  const std::optional<Bound> bound = bound_of(db, asked);
   if (!bound) return {};
   std::vector<int64_t> numbers;
   {
@@ -106,6 +106,13 @@ Status thin_job(WriteContext& context, const ThinEvents& thin) {
 Result<std::vector<EndedJob>> JobStore::list_ended(const EndedQuery& query) const {
   return core_.read<std::vector<EndedJob>>(
       [&](Connection& db) -> Result<std::vector<EndedJob>> { return read_ended(db, query); });
+}
+
+Status JobStore::wait_for_changes() {
+  return wait_for<void>(core_, [&](Done<void> done) {
+    core_.change<void>([](WriteContext&) { return Status(); }, std::move(done),
+                       Urgency::kEssential);
+  });
 }
 
 void JobStore::thin_events(ThinEvents thin, Done<void> done) {

@@ -189,21 +189,6 @@ Job get_job_numbered(Connection& db, int64_t order) {
   return read_job(query);
 }
 
-void read_attempt_uses(Connection& db, int64_t since_us,
-                       const std::function<void(const AttemptUse&)>& take) {
-  Query query(
-      db,
-      "SELECT owner, jobs.device, more_devices, attempts.start_time_us, attempts.end_time_us"
-      " FROM attempts JOIN jobs ON jobs.number = attempts.job"
-      " WHERE attempts.end_time_us = 0 OR attempts.end_time_us > ?");
-  query.bind(since_us);
-  while (query.step()) {
-    // An attempt's own row has its first device; all of a job's have as many.
-    take({query.text(0), std::ssize(devices_of(query.text(1), query.text(2))), query.integer(3),
-          query.integer(4)});
-  }
-}
-
 std::vector<Job> read_jobs(Connection& db, const JobQuery& asked, int64_t before,
                            std::span<const JobState> states, int64_t count_max) {
   // An index has the jobs of one state in order: the newest of all states are among the newest of

@@ -24,9 +24,6 @@ Result<Job> get_job_uid(Connection& db, std::string_view uid);
 std::vector<Job> read_active_jobs(Connection& db);
 /// Calls `take` with each unfinished job, in no order.
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
-/// Calls `take` with each attempt that has not ended before `since_us`.
-void read_attempt_uses(Connection& db, int64_t since_us,
-                       const std::function<void(const AttemptUse&)>& take);
 /// Newest first, `order` below `before`, each state at most once.
 std::vector<Job> read_jobs(Connection& db, const JobQuery& query, int64_t before,
                            std::span<const JobState> states, int64_t count_max);

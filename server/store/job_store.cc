@@ -60,12 +60,19 @@ Status JobStore::read_unfinished(const std::function<void(JobBrief)>& take) cons
     return {};
   });
 }
-Status JobStore::read_uses(int64_t since_us,
-                           const std::function<void(const AttemptUse&)>& take) const {
-  return core_.read<void>([&](Connection& db) -> Status {
-    read_attempt_uses(db, since_us, take);
-    return {};
+Status JobStore::keep_uses(int64_t half_life_us) {
+  return wait_for<void>(core_, [&](Done<void> done) {
+    core_.change<void>(
+        [half_life_us](WriteContext& context) -> Status {
+          trainyard::server::keep_uses(context.db, half_life_us, context.now_us);
+          return {};
+        },
+        std::move(done), Urgency::kEssential);
   });
+}
+
+Result<Uses> JobStore::uses() const {
+  return core_.read<Uses>([](Connection& db) -> Result<Uses> { return read_uses(db); });
 }
 
 Status JobStore::check_after(const std::string& tenant,

@@ -16,19 +16,12 @@
 
 #include "server/store/done.h"
 #include "server/store/job.h"
+#include "server/store/owner_uses.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
 
 class StoreCore;
-
-/// The devices that an attempt has had.
-struct AttemptUse {
-  std::string owner;  // of its job
-  int64_t devices = 0;
-  int64_t start_us = 0;
-  int64_t end_us = 0;  // 0: it goes on
-};
 
 /// What a job has of events, at the time of a read.
 struct EventRange {
@@ -139,16 +132,22 @@ class JobStore {
   /// Calls `take` with every unfinished job, in no order: for the scheduler's first look. It may
   /// have been called before an error.
   Status read_unfinished(const std::function<void(JobBrief)>& take) const;
-  /// Calls `take` with every attempt that has not ended before `since_us`, in no order.
-  Status read_uses(int64_t since_us, const std::function<void(const AttemptUse&)>& take) const;
+  /// From now on keeps what each owner uses of the devices, with this half-life; 0: no longer. The
+  /// first time it is counted from the attempts that are still there.
+  Status keep_uses(int64_t half_life_us);
+  Result<Uses> uses() const;
   Result<JobCounts> count() const;
   Result<std::vector<EndedJob>> list_ended(const EndedQuery& query) const;
+  /// Returns once every change before this call is committed: a job that ends later has a later
+  /// end time.
+  Status wait_for_changes();
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
   /// Calls `visit` with the seq and the bytes of the wire of each event with seq > after, in order,
-  /// its metrics packed (v1::Event.packed_metrics; of earlier versions not), until they are `count_max` events or their bytes `bytes_max` or more, or the next one is
-  /// behind a gap (one before the first does not count). With 0 it only looks. `visit` must be
-  /// short: it holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
+  /// its metrics packed (v1::Event.packed_metrics; of earlier versions not), until they are
+  /// `count_max` events or their bytes `bytes_max` or more, or the next one is behind a gap (one
+  /// before the first does not count). With 0 it only looks. `visit` must be short: it holds a
+  /// reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
   using EventVisitor = std::function<void(int64_t seq, std::string_view bytes)>;
   Result<EventRange> visit_events(const std::string& uid, int64_t after, int32_t count_max,
                                   int64_t bytes_max, const EventVisitor& visit) const;

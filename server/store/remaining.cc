@@ -6,9 +6,14 @@
 #include "server/store/job.h"
 
 namespace trainyard::server {
+namespace {
+
+constexpr double kSlowedShare = 0.9;  // of the forecast speed, below which jobs beside one matter
+
+}  // namespace
 
 Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
-                       const v1::Progress& progress) {
+                       const v1::Progress& progress, int32_t beside) {
   Remaining out;
   const v1::Forecast* const forecast = forecast_on(plan, device);
   const bool known = forecast != nullptr && forecast->total_seconds() > 0;
@@ -36,7 +41,10 @@ Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
   if (known) out.forecast_share = forecast->step_seconds() / times.step_seconds();
   // A step that waits for a tenth of its time for rows is held back by them.
   const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
-  if (starves) {
+  if (beside > 0 && out.forecast_share > 0 && out.forecast_share < kSlowedShare) {
+    out.held_back_by =
+        std::to_string(beside) + (beside == 1 ? " job" : " jobs") + " beside it on the device";
+  } else if (starves) {
     out.held_back_by = "data";
   } else if (known) {
     out.held_back_by = forecast->limited_by();

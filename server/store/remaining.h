@@ -1,6 +1,7 @@
 // server/store/remaining.h: what a running job still takes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "trainyard/v1/job_service.pb.h"
@@ -14,8 +15,10 @@ struct Remaining {
   std::string held_back_by;   // v1::Progress.held_back_by
 };
 
-/// By its own steps once there are kOutcomeStepsMin, by its forecast until then.
+/// By its own steps once there are kOutcomeStepsMin, by its forecast until then. `beside`: how many
+/// other jobs are on its device, which are what holds it back if it is clearly slower than
+/// forecast.
 Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
-                       const v1::Progress& progress);
+                       const v1::Progress& progress, int32_t beside = 0);
 
 }  // namespace trainyard::server

@@ -259,13 +259,13 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
 // Jobs that run now have been counted from now on: here is what was before.
 Status Dispatcher::Impl::read_shares() {
   if (!shares.enabled()) return {};
-  constexpr int64_t kHalfLives = 12;  // after which less than a thousandth counts
   const int64_t now_us = clock.wall_us();
-  return store.jobs().read_uses(now_us - kHalfLives * policy.half_life_us,
-                                [&](const AttemptUse& use) TRAINYARD_REQUIRES(index_mu) {
-                                  shares.add(use.owner, use.devices, use.start_us,
-                                             use.end_us > 0 ? use.end_us : now_us, now_us);
-                                });
+  ASSIGN_OR_RETURN(const Uses uses, store.jobs().uses());
+  for (const OwnerUse& use : uses.past) shares.add(use.owner, use.used, use.as_of_us, now_us);
+  for (const AttemptUse& use : uses.running) {
+    shares.add(use.owner, use.devices, use.start_us, now_us, now_us);
+  }
+  return {};
 }
 
 void Dispatcher::Impl::take(const JobBrief& job) {
@@ -559,6 +559,9 @@ Status Dispatcher::recover() {
 }
 
 void Dispatcher::start() {
+  if (Status s = impl_->store.jobs().keep_uses(impl_->policy.half_life_us); !s.ok()) {
+    spdlog::warn("event=uses_not_kept {}", kv("message", s.error().message));
+  }
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
 }
 

@@ -636,7 +636,14 @@ TEST_F(Cli, DaemonAndDevicesAndVersion) {
   EXPECT_EQ(status.code, 0) << status.err;
   EXPECT_NE(status.out.find("9.9.9"), std::string::npos);
   EXPECT_NE(status.out.find("warning: SQLite is \\x1b[31mold"), std::string::npos) << status.out;
-  EXPECT_NE(run({"device", "list"}).out.find("no GPU here"), std::string::npos);
+  const std::string devices = run({"device", "list"}).out;
+  EXPECT_NE(devices.find("no GPU here"), std::string::npos);
+  EXPECT_NE(devices.find("digits-1 (1 MiB planned, 0.5x as fast as forecast, held back by 1 job "
+                         "beside it on the device), new-1\n"),
+            std::string::npos)
+      << devices;
+  const std::string json = run({"device", "list", "-o", "json"}).out;
+  EXPECT_NE(json.find("forecast_share"), std::string::npos) << json;
   EXPECT_EQ(run({"version"}).out.substr(0, 10), "trainyard ");
   EXPECT_EQ(run({"--version"}).code, 0);
 }
@@ -719,6 +726,12 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
   EXPECT_TRUE(fs::exists(out + "/model/model.safetensors"));
   EXPECT_NE(run(arguments).err.find("resumed from step 22"), std::string::npos);
   EXPECT_EQ(run({"local", "run", spec()}).code, 2) << "a dataset name needs a server";
+  const Done open = run({"local", "run", spec_path, "--set", "recipe.batch_size=auto"});
+  EXPECT_EQ(open.code, 2);
+  EXPECT_NE(open.err.find("auto is chosen by a server, by the rates that it has measured, and "
+                          "'local run' asks none; write a number, such as 64"),
+            std::string::npos)
+      << open.err;
   const Done shapes =
       run({"local", "run", spec_path, "--set", "model.layers[0].conv.kernel_shape=50"});
   EXPECT_EQ(shapes.code, 2);

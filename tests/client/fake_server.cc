@@ -553,6 +553,13 @@ class System final : public v1::SystemService::CallbackService {
     cpu->set_name("devices/cpu");
     cpu->set_kind(v1::Device::CPU);
     cpu->set_health(v1::Device::HEALTHY);
+    v1::DeviceUse& slow = *cpu->add_uses();
+    slow.set_job("tenants/default/jobs/digits-1");
+    slow.set_planned_bytes(1 << 20);
+    slow.set_forecast_share(0.5);
+    slow.set_held_back_by("1 job beside it on the device");
+    cpu->add_uses()->set_job("tenants/default/jobs/new-1");  // not known yet
+    cpu->mutable_uses(1)->set_held_back_by("data");
     response->set_note("no GPU here");
     return answer(context, grpc::Status::OK);
   }

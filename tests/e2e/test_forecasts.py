@@ -6,7 +6,7 @@ import unittest
 from harness import BIN, DaemonTest, digits_spec, wait_until
 
 
-class Forecasts(DaemonTest):
+class MeasuredTest(DaemonTest):
     arguments = ("--measure-after-seconds", "0", "--cpu-price-per-hour", "3.6")
 
     def plan(self):
@@ -22,6 +22,30 @@ class Forecasts(DaemonTest):
         forecast = self.forecast()
         return forecast if forecast["step_seconds"] > 0 else None
 
+
+class ABatchSize(MeasuredTest):
+    def test_is_chosen_once(self):
+        wait_until(self.known, "rates are measured", timeout_s=240, interval_s=0.5)
+        spec = digits_spec(self.folder, "chosen", recipe="  checkpoint_every_steps: 10\n  epochs: 20\n")
+        spec.write_text(spec.read_text().replace("batch_size: 50", "batch_size: auto").replace("  epochs: 3\n", ""))
+        planned = self.daemon.json("plan", spec, "--upload")
+        choice = planned["run"]["fit_choice"]
+        self.assertRegex(choice["message"], r"^batch_size auto: \d+ rows, forecast [\d,]+ rows/s, .*best of those that fit")
+        self.assertIn("The learning rate is not scaled", self.daemon.cli("plan", spec, "--upload").stdout.replace("\n", " "))
+        rows = int(choice["batch_size"])
+        self.assertEqual(rows & (rows - 1), 0, "a power of two")
+        self.assertGreater(rows, 1)
+        self.assertEqual(int(planned["run"]["steps_per_epoch"]), 1797 // rows)
+        self.daemon.submit(spec, "--wait")
+        self.assertEqual(self.daemon.job("chosen")["plan"]["fit_choice"]["message"], choice["message"])
+        self.assertIn(f"batch_size: {rows}\n", self.daemon.cli("get", "chosen", "-o", "yaml").stdout)
+        fork = self.daemon.json("fork", "chosen", "--name", "fork-of-it", "--set", "recipe.batch_size=auto",
+                                "--set", "recipe.epochs=40", "--set", "resources.threads=1")
+        self.assertEqual(int(fork["spec"]["recipe"]["batch_size"]), rows)
+        self.daemon.cli("wait", "fork-of-it")
+
+
+class Forecasts(MeasuredTest):
     def test_from_rates_to_outcomes(self):
         forecast = wait_until(self.known, "rates are measured", timeout_s=240, interval_s=0.5)
         self.assertIn("rates measured with", forecast["basis"])

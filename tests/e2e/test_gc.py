@@ -178,6 +178,29 @@ class Gc(DaemonTest):
         self.assertIn(" freed\n", yes.stdout)
         self.assertEqual(self.steps_of(name), [])
 
+    def test_what_ends_while_it_asks_stays(self):
+        named = self.run_job("named")
+        ours, theirs = pty.openpty()
+        try:
+            with subprocess.Popen([BIN / "trainyard", "server", "gc", "--older-than", "0"], stdin=theirs,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}")) as asks:
+                shown = b""
+                while b"[y/N]" not in shown:
+                    part = os.read(asks.stderr.fileno(), 4096)
+                    self.assertTrue(part, shown)
+                    shown += part
+                self.assertIn(named.encode(), shown)
+                later = self.run_job("later")
+                os.write(ours, b"y\n")
+                asks.communicate(timeout=60)
+                self.assertEqual(asks.returncode, 0)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        self.assertEqual(self.steps_of(named), [])
+        self.assertTrue(self.steps_of(later), "nobody was asked about it")
+
     def test_a_job_keeps_every_nth_and_the_best(self):
         name = self.run_job("keeps", recipe="""  validation_split: 0.2
   evaluate_every_steps: 7

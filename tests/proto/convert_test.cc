@@ -306,6 +306,20 @@ TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
   }
 }
 
+TEST(ConvertSpec, ABatchSizeThatIsLeftToAServerIsNoNumber) {
+  const auto refusal = [](const std::string& size) {
+    const auto spec =
+        to_engine(parse_spec("model { mlp {} } recipe { epochs: 1 batch_size: " + size +
+                             " optimizer { learning_rate: 0.1 } }"));
+    return spec.ok() ? "" : spec.error().message;
+  };
+  EXPECT_EQ(refusal("1"), "");
+  EXPECT_NE(refusal("0").find("auto is chosen by a server"), std::string::npos) << refusal("0");
+  EXPECT_NE(refusal("-4").find("-4 is out of range, expected at least 1, or auto (0)"),
+            std::string::npos)
+      << refusal("-4");
+}
+
 TEST(ConvertSpec, SeveralGpusShareABatchEvenly) {
   const auto problem = [](const std::string& resources, const std::string& recipe) {
     const auto spec = to_engine(parse_spec("model { lenet5 {} } recipe { epochs: 1 " + recipe +

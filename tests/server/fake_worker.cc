@@ -20,6 +20,7 @@
 #include "proto/convert/run.h"
 #include "server/worker/report_stream.h"
 #include "src/data/dataset.h"
+#include "src/forecast/rates.h"
 #include "tests/server/exchange.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
@@ -81,6 +82,14 @@ class FakeWorker {
     v1::WorkerReport report;  // without a number
     report.mutable_heartbeat()->set_idle_ms(idle_ms);
     report.mutable_heartbeat()->set_usual_ms(usual_ms);
+    stream_.Write(report);
+  }
+  /// As of a run whose steps take so long.
+  void pace(int64_t steps, double step_seconds) {
+    v1::WorkerReport report;
+    report.mutable_heartbeat()->set_step(steps);
+    report.mutable_heartbeat()->mutable_times()->set_steps(steps);
+    report.mutable_heartbeat()->mutable_times()->set_step_seconds(step_seconds);
     stream_.Write(report);
   }
   void wait_for_stop() {
@@ -221,6 +230,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     }
   }
   if (act == "wait_for_stop") {
+    if (!label("step_seconds").empty()) worker.pace(steps, std::stod(label("step_seconds")));
     worker.wait_for_stop();
     std::ofstream(mark) << steps / 2;
     worker.checkpoint(steps / 2);
@@ -370,6 +380,24 @@ void inspect(const v1::InspectTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
+/// A device on which each node takes a tenth of a millisecond and 2 ns for each byte.
+void calibrate(FakeWorker& worker) {
+  DeviceRates rates;
+  for (const char* op : {"Gemm", "GemmGrad", "GemmGrad/no_dx", "Relu", "(step)"}) {
+    for (const double size : {1e2, 1e3, 1e4, 1e5}) {
+      RateSample sample;
+      sample.node.op = op;
+      sample.node.bytes = size;
+      sample.seconds = 1e-4 + size * 2e-9;
+      rates.samples.push_back(sample);
+    }
+  }
+  v1::Outcome done;
+  done.set_kind(v1::Outcome::SUCCEEDED);
+  done.set_rates(to_json_text(rates));
+  worker.outcome(std::move(done));
+}
+
 /// Reports success, by the real worker's stream, of a model that cannot be read until somebody
 /// makes it a file.
 int finish_unreadable(const v1::TrainTask& task, v1::WorkerService::Stub& stub,
@@ -414,6 +442,7 @@ int run(const std::string& socket, const std::string& task) {
   if (assignment.has_ingest()) ingest(assignment.ingest(), worker);
   if (assignment.has_serve()) serve(assignment.serve(), worker);
   if (assignment.has_measure()) measure(assignment.measure(), worker);
+  if (assignment.has_calibrate()) calibrate(worker);
   if (assignment.has_inspect()) inspect(assignment.inspect(), worker);
   if (assignment.has_check_device()) worker.outcome(v1::Outcome::SUCCEEDED);
   ::_exit(0);

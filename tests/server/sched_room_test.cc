@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/scheduler/projection.h"
+#include "server/store/owner_uses.h"
 #include "tests/server/sched_support.h"
 
 namespace trainyard::server {
@@ -445,6 +446,18 @@ TEST(SchedShares, AnOwnerWhoHasUsedLessGoesFirst) {
   EXPECT_EQ(started(d), (Strings{"of-bob@gpu-0"}));
   s.waiting[0].priority = 1;
   EXPECT_EQ(started(decide(s, now)), (Strings{"of-ann@gpu-0"})) << "priority comes before shares";
+}
+
+TEST(SchedShares, WhatTheStoreKeptCountsOnAsIfItHadBeenSeen) {
+  constexpr int64_t kHourUs = 60 * kMinuteUs;
+  const int64_t now = 100 * kHourUs;
+  Shares seen(24 * kHourUs), kept(24 * kHourUs);
+  seen.add("ann", 2, 50 * kHourUs, 60 * kHourUs, now);
+  seen.add("ann", 1, 60 * kHourUs, 70 * kHourUs, now);
+  const double used = use_after(0, 2, 10 * kHourUs, 24 * kHourUs);
+  kept.add("ann", use_after(used, 1, 10 * kHourUs, 24 * kHourUs), 70 * kHourUs, now);
+  EXPECT_NEAR(kept.usage("ann", now), seen.usage("ann", now), 1e-6);
+  EXPECT_GT(kept.usage("ann", now), 1000);
 }
 
 TEST(SchedShares, WhatStartsTogetherIsSharedOut) {

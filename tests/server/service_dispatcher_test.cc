@@ -415,5 +415,27 @@ TEST_F(ServiceDispatcher, AJobThatNeedsEveryGpuIsNotOvertaken) {
   }
 }
 
+TEST_F(ServiceDispatcher, WhatAnOwnerUsedBeforeTheStartCounts) {
+  Policy policy;
+  policy.half_life_us = int64_t{24 * 3600} * 1'000'000;
+  ASSERT_TRUE(store_->jobs().keep_uses(policy.half_life_us).ok());
+  {
+    Connection db(root_.path() / "trainyard.db", Connection::Mode::kReadWrite, 10'000);
+    Query used(db, "INSERT INTO owner_uses (owner, used, as_of_us) VALUES ('uid:4', 1e5, ?)");
+    used.bind(system_clock().wall_us()).run();  // of jobs that are gone
+  }
+  Device one = gpu(0, 80);
+  one.slots = 1;
+  start({cpu(), one}, policy);
+  submit({.id = "blocks-both", .ms = 500});
+  ASSERT_TRUE(eventually([&] { return get("blocks-both").state == JobState::kRunning; }));
+  submit({.id = "long"});
+  submit({.id = "other"});
+  wait_until_idle();
+  const std::vector<Moment> moments = read_moments();
+  check(moments);
+  EXPECT_EQ(overtakers(moments, "long"), std::vector<std::string>{"other"});
+}
+
 }  // namespace
 }  // namespace trainyard::server

@@ -98,7 +98,9 @@ TEST_F(ServiceGarbage, TakesCheckpointsOfJobsThatSucceededAndSaysSoBefore) {
   EXPECT_EQ(planned.freed_bytes(), 1000);
   EXPECT_TRUE(fs::exists(checkpoints("done") / "step-000000005")) << "a dry run removes nothing";
 
-  const v1::CollectGarbageResponse done = collect(request(false));
+  v1::CollectGarbageRequest named = request(false);
+  *named.mutable_as_of() = planned.as_of();
+  const v1::CollectGarbageResponse done = collect(named);
   EXPECT_EQ(done.SerializeAsString(), planned.SerializeAsString());
   EXPECT_FALSE(fs::exists(checkpoints("done")));
   EXPECT_TRUE(fs::exists(paths().model(get("done").uid()) / "model.safetensors"));

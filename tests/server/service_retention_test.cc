@@ -159,6 +159,35 @@ TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
   EXPECT_TRUE(collect(asked).items().empty()) << "a job stays that one of the two keeps";
 }
 
+TEST_F(ServiceRetention, WhatWasNamedGoesAndNothingElse) {
+  make_dataset();
+  run("first");
+  run("second");
+  v1::CollectGarbageRequest asked = request(/*dry_run=*/true);
+  asked.mutable_keep_jobs()->set_newest(1);
+  asked.set_keep_events_seconds(0);
+  asked.set_older_than_seconds(0);
+  const v1::CollectGarbageResponse planned = collect(asked);
+  EXPECT_EQ(names(planned, Item::JOB), Names{"first"});
+  EXPECT_EQ(names(planned, Item::EVENTS), Names{"second"});
+
+  run("third");  // between the question and its answer
+  const std::string uid = get("third").uid();
+  fs::create_directories(paths().checkpoints(uid) / "step-000000005");
+  std::ofstream(paths().checkpoints(uid) / "step-000000005/weights.safetensors") << "1234";
+  asked.set_dry_run(false);
+  *asked.mutable_as_of() = planned.as_of();
+  const v1::CollectGarbageResponse done = collect(asked);
+  EXPECT_EQ(names(done, Item::JOB), Names{"first"});
+  EXPECT_EQ(names(done, Item::EVENTS), Names{"second"});
+  EXPECT_EQ(names(done, Item::CHECKPOINTS), Names());
+  EXPECT_EQ(done.as_of().SerializeAsString(), planned.as_of().SerializeAsString());
+  EXPECT_EQ(jobs(), (Names{"second", "third"}));
+
+  asked.clear_as_of();
+  EXPECT_EQ(names(collect(asked), Item::JOB), Names{"second"}) << "as of now";
+}
+
 TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
   make_dataset();
   run("job-1", "die_once");
@@ -238,6 +267,20 @@ TEST_F(ServiceRetention, BadRulesAreRefusedByField) {
   asked = request(true);
   asked.set_keep_events_seconds(kKeptSecondsMax + 1);
   EXPECT_EQ(refused(asked).find("FIELD_OUT_OF_RANGE keep_events"), 0U) << refused(asked);
+  asked = request(true);
+  *asked.mutable_as_of() = collect(asked).as_of();
+  asked.mutable_as_of()->set_seconds(asked.as_of().seconds() + 60);
+  EXPECT_EQ(refused(asked).find("FIELD_OUT_OF_RANGE as_of: is 60 s in the future"), 0U)
+      << refused(asked);
+  for (const auto& [seconds, nanos] : {std::pair<int64_t, int32_t>{-1, 0},
+                                       {1, -1},
+                                       {1, 1'000'000'000},
+                                       {INT64_MAX, 0},
+                                       {INT64_MIN, 0}}) {
+    asked.mutable_as_of()->set_seconds(seconds);
+    asked.mutable_as_of()->set_nanos(nanos);
+    EXPECT_EQ(refused(asked).find("FIELD_OUT_OF_RANGE as_of: is no time"), 0U) << refused(asked);
+  }
 }
 
 TEST_F(ServiceRetention, TheDaemonAppliesItsRulesByItself) {

@@ -244,6 +244,13 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
   EXPECT_EQ(remaining.held_back_by, "compute");
 
+  EXPECT_EQ(remaining_of(plan, "devices/cpu", progress, 2).held_back_by,
+            "2 jobs beside it on the device");
+  plan.mutable_forecasts(0)->set_step_seconds(0.19);
+  EXPECT_EQ(remaining_of(plan, "devices/cpu", progress, 2).held_back_by, "compute")
+      << "they hardly matter";
+  plan.mutable_forecasts(0)->set_step_seconds(0.1);
+
   progress.mutable_times()->set_data_wait_seconds(60);
   progress.mutable_times()->set_evaluations(1);
   progress.mutable_times()->set_evaluations_seconds(50);
@@ -270,6 +277,49 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   remaining = remaining_of(plan, "devices/gpu-2", elsewhere);
   EXPECT_NEAR(remaining.seconds, 500 * 0.2, 1e-6);
   EXPECT_EQ(remaining.forecast_share, 0);
+}
+
+TEST_F(StoreForecast, ARunningJobsShareOfItsForecastIsAMetric) {
+  NewJob asked = new_job("paced");
+  asked.plan.set_steps_total(100);
+  v1::Forecast& forecast = *asked.plan.add_forecasts();
+  forecast.set_device("devices/cpu");
+  forecast.set_step_seconds(0.5);
+  forecast.set_total_seconds(60);
+  Job job = run_job(*store, asked);
+  const auto beat = [&](int64_t step, double step_seconds) {
+    v1::WorkerReport report;
+    report.mutable_heartbeat()->set_step(step);
+    report.mutable_heartbeat()->mutable_times()->set_steps(step);
+    report.mutable_heartbeat()->mutable_times()->set_step_seconds(step_seconds);
+    job = store->jobs().update_attempt(update_from_report(job.uid, job.attempt, report)).value();
+  };
+  const auto values = [&] {
+    std::vector<std::pair<int64_t, double>> all;
+    for (const v1::Event& event : all_events(*store, job.uid)) {
+      for (const v1::MetricSeries& s : event.metrics().series()) {
+        EXPECT_EQ(s.key(), "system/forecast_share");
+        all.emplace_back(s.steps(0), s.values(0));
+      }
+    }
+    return all;
+  };
+  using Values = std::vector<std::pair<int64_t, double>>;
+  beat(5, 1);
+  EXPECT_EQ(values(), Values()) << "too few steps to say";
+  beat(30, 1);
+  beat(31, 1.01);
+  EXPECT_EQ(values(), (Values{{30, 0.5}})) << "told once, and when it changes";
+  beat(40, 2);
+  EXPECT_EQ(values(), (Values{{30, 0.5}, {40, 0.25}}));
+  EXPECT_EQ(job.progress.metrics().at("system/forecast_share"), 0.25);
+  AttemptUpdate end = update_of(job, 2);
+  end.move = move_to(JobState::kSucceeded);
+  end.model = NewModel{"d", 400, 100, {}};
+  ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  const Model model = store->models().find("default", "paced").value();
+  EXPECT_FALSE(model.metrics.metrics().contains("system/forecast_share"))
+      << "of the run, not of the model";
 }
 
 }  // namespace

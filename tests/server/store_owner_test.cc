@@ -355,6 +355,78 @@ TEST_F(StoreOwner, AJobMayWaitForTheModelThatAnotherWillMake) {
   EXPECT_FALSE(jobs().submit(any).ok()) << "it may end without a model";
 }
 
+constexpr int64_t kHourUs = int64_t{3600} * 1'000'000;
+constexpr int64_t kDayUs = 24 * kHourUs;
+
+TEST_F(StoreOwner, WhatAnOwnerHasUsedOutlivesTheJob) {
+  ASSERT_TRUE(jobs().keep_uses(kDayUs).ok());
+  const auto use = [&](const std::string& id, const std::string& owner, int64_t hours) {
+    Job job = jobs().submit(job_of(id, owner)).value();
+    job = jobs().start_attempt(job.uid, {"devices/gpu-0", "devices/gpu-1"}, "n", "R", "").value();
+    AttemptUpdate started = update_of(job, 1);
+    started.move = move_to(JobState::kRunning);
+    EXPECT_TRUE(jobs().update_attempt(std::move(started)).ok());
+    clock.pass(hours * kHourUs);
+    AttemptUpdate ended = update_of(job, 2);
+    ended.move = move_to(JobState::kFailed, "LOSS_NOT_FINITE");
+    EXPECT_TRUE(jobs().update_attempt(ended).ok());
+    EXPECT_TRUE(jobs().update_attempt(std::move(ended)).ok()) << "sent again: counted once";
+  };
+  use("first", "ada", 2);
+  const double first = use_after(0, 2, 2 * kHourUs, kDayUs);
+  EXPECT_NEAR(first, 2 * 2 * 3600, 500);
+  use("second", "ada", 24);
+  use("third", "bob", 1);
+  ASSERT_TRUE(jobs().remove("default", "first").ok());
+  ASSERT_TRUE(jobs().remove("default", "second").ok());
+  reopen();
+  ASSERT_TRUE(jobs().keep_uses(kDayUs).ok());
+  Uses uses = jobs().uses().value();
+  ASSERT_EQ(uses.past.size(), 2u);
+  EXPECT_EQ(uses.past[0].owner, "ada");
+  EXPECT_NEAR(uses.past[0].used, first / 2 + use_after(0, 2, kDayUs, kDayUs), 1e-6);
+  EXPECT_EQ(uses.past[0].as_of_us, clock.wall_us() - kHourUs);
+  EXPECT_EQ(uses.past[1].owner, "bob");
+  EXPECT_TRUE(uses.running.empty());
+
+  const Job runs = run_job(*store, job_of("runs", "eve"));
+  uses = jobs().uses().value();
+  ASSERT_EQ(uses.running.size(), 1u);
+  EXPECT_EQ(uses.running[0].owner, "eve");
+  EXPECT_EQ(uses.running[0].devices, 1);
+  EXPECT_EQ(uses.running[0].start_us, clock.wall_us());
+  EXPECT_EQ(uses.past.size(), 2u) << "it is counted at its end";
+}
+
+TEST_F(StoreOwner, UsesAreCountedFromAttemptsWhereNoneWereKept) {
+  clock.pass(kDayUs);
+  (void)jobs().submit(job_of("long-ago", "old")).value();
+  finish("long-ago", JobState::kFailed);
+  clock.pass(20 * kDayUs);
+  (void)jobs().submit(job_of("late", "ada")).value();
+  Job late = get("late");
+  late = jobs().start_attempt(late.uid, {"devices/cpu"}, "n", "R", "").value();
+  clock.pass(kHourUs);
+  AttemptUpdate ended = update_of(late);
+  ended.move = move_to(JobState::kFailed, "LOSS_NOT_FINITE");
+  ASSERT_TRUE(jobs().update_attempt(std::move(ended)).ok());
+  EXPECT_TRUE(jobs().uses()->past.empty()) << "by default none are kept";
+
+  ASSERT_TRUE(jobs().keep_uses(kDayUs).ok());
+  Uses uses = jobs().uses().value();
+  ASSERT_EQ(uses.past.size(), 1u) << "what has decayed is not looked at";
+  EXPECT_EQ(uses.past[0].owner, "ada");
+  const double used = use_after(0, 1, kHourUs, kDayUs);
+  EXPECT_NEAR(uses.past[0].used, used, 1e-6);
+
+  clock.pass(kDayUs);
+  ASSERT_TRUE(jobs().keep_uses(kDayUs / 2).ok());
+  EXPECT_NEAR(jobs().uses()->past.at(0).used, used / 2, 1e-6) << "until now by the old half-life";
+  EXPECT_EQ(jobs().uses()->past.at(0).as_of_us, clock.wall_us());
+  ASSERT_TRUE(jobs().keep_uses(0).ok());
+  EXPECT_TRUE(jobs().uses()->past.empty());
+}
+
 TEST_F(StoreOwner, ADrainedDeviceStaysSoAfterReopening) {
   ASSERT_TRUE(store->drains().list().value().empty());
   DeviceDrain drain;

@@ -84,6 +84,14 @@ TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
   EXPECT_EQ(ids(without_newest(4)), Ids());
   EXPECT_EQ(ids(without_newest(100)), Ids());
 
+  EndedQuery earlier = without_newest(1);
+  earlier.as_of_us = one_us + 1'000'000;  // late had not ended
+  EXPECT_EQ(ids(earlier), (Ids{"one", "two"}));
+  earlier.skip_newest = 0;
+  EXPECT_EQ(ids(earlier), (Ids{"one", "two", "three"}));
+  earlier.as_of_us = one_us - 1;
+  EXPECT_EQ(ids(earlier), Ids());
+
   std::vector<EndedJob> page = store_->jobs().list_ended(page_of_two()).value();
   ASSERT_EQ(page.size(), 2U);
   EXPECT_TRUE(page[0].has_model);

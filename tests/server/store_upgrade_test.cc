@@ -111,6 +111,17 @@ TEST_F(StoreUpgrade, AWholeCopyIsThereBeforeTheMigration) {
   EXPECT_EQ(store->jobs().find("default", "open-1").value().message, "in the log");
 }
 
+TEST_F(StoreUpgrade, WhatOwnersHadUsedBeforeIsCounted) {
+  constexpr int64_t kYearUs = int64_t{8760} * 3600 * 1'000'000;
+  make_older();
+  const std::unique_ptr<Store> store = open_or_die(options);
+  ASSERT_TRUE(store->jobs().keep_uses(kYearUs).ok());
+  const Uses uses = store->jobs().uses().value();
+  ASSERT_EQ(uses.past.size(), 1u);
+  EXPECT_NEAR(uses.past[0].used, 0.128 + 0.085, 0.001) << "of the two attempts that ended";
+  EXPECT_EQ(uses.running.size(), 1u);
+}
+
 TEST_F(StoreUpgrade, ANewStoreAndALaterStartLeaveNoCopy) {
   options.copied = [](const SchemaCopy&) { ADD_FAILURE() << "nothing was migrated"; };
   open_or_die(options);

@@ -15,6 +15,14 @@ def test_a_dry_run_tells_what_goes_and_removes_nothing(client, trained):
         assert item.freed_bytes > 0 and answer.freed_bytes >= item.freed_bytes
 
 
+def test_as_of_is_what_a_dry_run_answered(client, trained):
+    planned = client.collect_garbage(dry_run=True, older_than_seconds=0)
+    again = client.collect_garbage(dry_run=True, older_than_seconds=0, as_of=planned.as_of)
+    assert again.as_of == planned.as_of
+    planned.as_of.FromSeconds(1)  # when nothing had ended
+    assert list(client.collect_garbage(dry_run=True, older_than_seconds=0, as_of=planned.as_of).items) == []
+
+
 def test_a_bad_age_is_refused(client):
     with pytest.raises(trainyard.InvalidArgumentError, match="older_than_seconds: -1 is out of range"):
         client.collect_garbage(dry_run=True, older_than_seconds=-1)

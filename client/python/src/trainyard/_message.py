@@ -67,6 +67,8 @@ def _enum_numbers(enum: Descriptor) -> dict[str, int]:
 
 
 def _expected(field: Descriptor) -> str:
+    if option(field, v1.word_for_zero):
+        return f"a whole number or {option(field, v1.word_for_zero)}"
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return "true or false"
     if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64:
@@ -306,7 +308,13 @@ class Reader:
             refuse(_expected(field))
         elif kind in _WHOLE_RANGES:
             low, high = _WHOLE_RANGES[kind]
-            if value.quoted or not _WHOLE.fullmatch(text):
+            word = option(field, v1.word_for_zero)
+            if word and text == word:
+                return 0
+            if word and not value.quoted and text in ("0", "-0"):
+                self.add(value.at, "FIELD_OUT_OF_RANGE", path,
+                         f"{text} is out of range, expected a whole number of at least 1 or {word}")
+            elif value.quoted or not _WHOLE.fullmatch(text):
                 leading = not value.quoted and re.fullmatch("0[0-9]+", text)
                 refuse(_expected(field) + (" without leading zeros" if leading else ""))
             elif len(text) > 20 or not low <= int(text) <= high:
@@ -372,6 +380,8 @@ def _written(field: Descriptor, value: Any) -> Any:
         return write_message(value)
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
         return field.enum_type.values_by_number[value].name.lower()
+    if value == 0 and option(field, v1.word_for_zero):
+        return option(field, v1.word_for_zero)
     return value
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from trainyard import _rpc as rpc
 from trainyard import data, v1
 from trainyard._backup import write_backup
@@ -556,19 +558,21 @@ class Client:
 
     def collect_garbage(self, *, dry_run: bool, older_than_seconds: int = 7 * 24 * 3600,
                         unsuccessful_jobs: bool = False, keep_jobs: v1.KeptJobs | None = None,
-                        keep_events_seconds: int | None = None) -> v1.CollectGarbageResponse:
+                        keep_events_seconds: int | None = None,
+                        as_of: Timestamp | None = None) -> v1.CollectGarbageResponse:
         """Removes what nothing needs any more, or with `dry_run` only tells what that is, with bytes: checkpoints of jobs
         that SUCCEEDED so long ago and whose model exists, uploads that nothing uses, and files that nothing refers to.
 
         unsuccessful_jobs    checkpoints of FAILED and CANCELLED jobs too: they start over when they are retried
         keep_jobs            which finished jobs stay; the others go. Default: the server's keep_jobs
         keep_events_seconds  of jobs that ended longer ago, log lines and past metrics go. Default: its keep_events
+        as_of                a dry run's `as_of`: what it told goes and nothing else, whatever has ended since
 
         ConflictError / GC_BUSY while another collection or a backup is under way.
         """
         request = v1.CollectGarbageRequest(dry_run=dry_run, older_than_seconds=older_than_seconds,
                                            unsuccessful_jobs=unsuccessful_jobs, keep_jobs=keep_jobs,
-                                           keep_events_seconds=keep_events_seconds)
+                                           keep_events_seconds=keep_events_seconds, as_of=as_of)
         return self._channel.call(rpc.COLLECT_GARBAGE, request, rpc.GARBAGE_TIMEOUT_S)
 
     def health(self) -> bool:
