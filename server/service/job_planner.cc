@@ -323,9 +323,9 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
   search.try_rows = [&](int64_t rows) -> Result<BatchTrial> {
     spec.mutable_recipe()->set_batch_size(rows);
     ASSIGN_OR_RETURN(const KeptPlan kept, plan_on_dataset(spec, job.dataset, traits, stop));
-    const int64_t held = kept.plan.memory().dataset_bytes();  // which may stay on the host
-    return BatchTrial{total_bytes(kept.plan.memory()) - held, kept.plan.train_rows(),
-                      kept.work->nodes,
+    v1::MemoryPlan memory = kept.plan.memory();
+    memory.set_dataset_bytes(0);  // which may stay on the host
+    return BatchTrial{bytes_on(traits, memory), kept.plan.train_rows(), kept.work->nodes,
                       service_.forecaster.rows_per_second(device, spec.resources().threads(),
                                                           spec.recipe().precision(), *kept.work)};
   };
