@@ -132,7 +132,8 @@ class JobStore {
 
   Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
-  /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
+  /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE;
+  /// NOT_FOUND/ARRAY_NOT_FOUND.
   Result<JobPage> list(const JobQuery& query) const;
   /// STARTING and RUNNING jobs, in order of submission.
   Result<std::vector<Job>> list_active() const;
@@ -146,9 +147,10 @@ class JobStore {
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
   /// Calls `visit` with the seq and the bytes of the wire of each event with seq > after, in order,
-  /// its metrics packed (v1::Event.packed_metrics; of earlier versions not), until they are `count_max` events or their bytes `bytes_max` or more, or the next one is
-  /// behind a gap (one before the first does not count). With 0 it only looks. `visit` must be
-  /// short: it holds a reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
+  /// its metrics packed (v1::Event.packed_metrics; of earlier versions not), until they are
+  /// `count_max` events or their bytes `bytes_max` or more, or the next one is behind a gap (one
+  /// before the first does not count). With 0 it only looks. `visit` must be short: it holds a
+  /// reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.
   using EventVisitor = std::function<void(int64_t seq, std::string_view bytes)>;
   Result<EventRange> visit_events(const std::string& uid, int64_t after, int32_t count_max,
                                   int64_t bytes_max, const EventVisitor& visit) const;
