@@ -8,12 +8,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf.message import Message
-
 from trainyard import _rpc as rpc
 from trainyard import v1
 from trainyard._document import Document, refusal
 from trainyard._message import Reader
+from trainyard._pages import pages
 from trainyard._spec import JobDocument, Spec, read_job
 from trainyard._upload import Observer
 from trainyard.errors import DeadlineExceededError, InvalidArgumentError, TrainyardError
@@ -132,20 +131,3 @@ def _read_array(array: Mapping[str, object]) -> v1.ArraySpec:
     if reader.problems:
         raise refusal(reader.problems, "array")
     return file.array
-
-
-PAGE_SIZE_MAX = 1000
-
-
-def pages(page: Callable[[str, int], tuple[Iterable[Message], str]], limit: int | None) -> list[Any]:
-    """All items of a list call, or the first `limit`."""
-    if limit is not None and limit < 1:
-        raise InvalidArgumentError(f"limit: {limit}, expected 1 or more", reason="FIELD_OUT_OF_RANGE")
-    items: list[Any] = []
-    token = ""
-    while True:
-        size = PAGE_SIZE_MAX if limit is None else min(PAGE_SIZE_MAX, limit - len(items))
-        found, token = page(token, size)
-        items += found
-        if not token or len(items) == limit:
-            return items

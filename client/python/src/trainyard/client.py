@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import _rpc as rpc
 from trainyard import data, v1
-from trainyard._arrays import ArrayCalls, pages
+from trainyard._arrays import ArrayCalls
 from trainyard._backup import write_backup
 from trainyard._connection import resolve
 from trainyard._message import write_message
+from trainyard._pages import pages
 from trainyard._spec import JobDocument, Spec, read_dataset, read_job
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
