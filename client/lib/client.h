@@ -67,9 +67,9 @@ class Client {
   Result<v1::JobArray> pause_array(const std::string& name);
   Result<v1::JobArray> resume_array(const std::string& name);
   Status delete_array(const std::string& name);
-  /// One WatchJob stream, to its end. `on_message` may change its message, and returns false to leave. A stop, a handler that
-  /// returns false and the end of the job are OK. UNAVAILABLE also when the server falls silent for
-  /// longer than its heartbeats allow. follow.h reconnects.
+  /// One WatchJob stream, to its end. `on_message` may change its message, and returns false to
+  /// leave. A stop, a handler that returns false and the end of the job are OK. UNAVAILABLE also
+  /// when the server falls silent for longer than its heartbeats allow. follow.h reconnects.
   Status watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
                    const std::function<bool(v1::WatchJobResponse&)>& on_message);
 
