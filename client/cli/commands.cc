@@ -31,6 +31,7 @@ Command generate_command();
 Command local_run_command();
 Command local_export_command();
 Command local_check_command();
+std::vector<Command> array_commands();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 std::vector<Command> device_commands();
@@ -164,6 +165,7 @@ const std::vector<Command>& commands() {
         prioritize_command(), delete_command(),       metrics_export_command(),
         plot_command(),       predict_command(),      generate_command(),
         local_run_command(),  local_export_command(), local_check_command()};
+    for (Command& c : array_commands()) list.push_back(std::move(c));
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
     for (Command& c : device_commands()) list.push_back(std::move(c));

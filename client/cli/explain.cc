@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/explanation.h"
 #include "client/cli/job_view.h"
@@ -64,15 +65,20 @@ Result<int> run_explain(Session& session, const std::string& text) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   Explainer explainer;
-  ASSIGN_OR_RETURN(const v1::Job job, client::read_events(*server, name, /*follow=*/false, stop,
-                                                          [&](const v1::Event& event) {
-                                                            explainer.add(event);
-                                                            return true;
-                                                          }));
+  Result<v1::Job> read =
+      client::read_events(*server, name, /*follow=*/false, stop, [&](const v1::Event& event) {
+        explainer.add(event);
+        return true;
+      });
+  if (!read.ok()) return point_to_array(*server, name, std::move(read).error(), "get");
+  const v1::Job& job = *read;
   if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
   note_thinned(session, job);
   Explanation explanation = explainer.explain(job);
   if (job.state() == v1::QUEUED) explanation.now += queue_text(*server, job);
+  if (const std::string array = array_text(job); !array.empty()) {
+    explanation.now += " It is a member of the array " + array + ".";
+  }
   if (session.format() == Format::kName) {
     session.out().line(job.name());
   } else if (session.machine()) {

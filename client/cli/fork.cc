@@ -82,6 +82,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
     ASSIGN_OR_RETURN(
         const client::SpecFile spec,
         client::parse_spec_file(text, "the spec of " + parsed.first, "", options.sets));
+    if (Status single = spec.check_single("fork"); !single.ok()) return single.error();
     if (!spec.file.name().empty()) {
       return usage_error("--set name: expected --name, which names the new job");
     }

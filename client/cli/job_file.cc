@@ -43,8 +43,9 @@ void free_head(const v1::InitialWeights& weights, v1::ModelSpec& model) {
 }  // namespace
 
 Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
-                                       std::span<const std::string> sets, const fs::path& scratch) {
-  ASSIGN_OR_RETURN(client::SpecFile spec, client::read_spec_file(path, sets));
+                                       std::span<const std::string> sets, const fs::path& scratch,
+                                       std::span<const std::string> grids) {
+  ASSIGN_OR_RETURN(client::SpecFile spec, client::read_spec_file(path, sets, grids));
   v1::ModelSpec& model = *spec.file.mutable_model();
   if (model.onnx().empty()) return spec;
   const std::string file = model.onnx();

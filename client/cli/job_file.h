@@ -16,6 +16,7 @@ namespace trainyard::cli {
 /// outlive the spec. Notes about the import go to stderr.
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets,
-                                       const std::filesystem::path& scratch);
+                                       const std::filesystem::path& scratch,
+                                       std::span<const std::string> grids = {});
 
 }  // namespace trainyard::cli

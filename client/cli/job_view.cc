@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "client/cli/array_view.h"
 #include "client/cli/forecast_view.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
@@ -232,6 +233,7 @@ std::string render_job(const v1::Job& job, bool colour) {
     fields.emplace_back("time limit", human_duration(limit_s) + ", of which it has trained " +
                                           human_duration(job.run_seconds()));
   }
+  fields.emplace_back("array", array_text(job));
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
 #include "client/lib/names.h"
@@ -11,11 +12,17 @@ namespace trainyard::cli {
 namespace {
 
 constexpr const char* kMe = "me";
+constexpr const char* kUnimplemented = "UNIMPLEMENTED";  // a reason
 
 struct ListOptions {
   std::vector<std::string> states;
   std::string owner;
+  std::string array;
+  bool members = false;
   int64_t limit = 50;
+
+  /// Whether what is asked for are jobs of some kind, wherever they belong.
+  bool filters() const { return !states.empty() || !owner.empty() || !array.empty(); }
 };
 
 Result<v1::JobState> parse_state(const std::string& text) {
@@ -66,6 +73,18 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
   return table.render(colour);
 }
 
+/// One line for each array, in place of its members. Nothing for a server that has none.
+Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit) {
+  v1::ListArraysRequest request;
+  request.set_parent(server.parent());
+  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, 1000)));
+  Result<v1::ListArraysResponse> arrays = server.list_arrays(request);
+  if (!arrays.ok() && arrays.error().reason == kUnimplemented) {  // an older server
+    return v1::ListArraysResponse();
+  }
+  return arrays;
+}
+
 Result<int> run_list(Session& session, const ListOptions& options) {
   v1::ListJobsRequest request;
   for (const std::string& text : options.states) {
@@ -80,6 +99,12 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   if (options.limit < 1) return usage_error("--limit: expected at least 1");
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_parent(server->parent());
+  request.set_array(options.array);
+  v1::ListArraysResponse arrays;
+  if (!session.machine() && !options.members && !options.filters()) {
+    ASSIGN_OR_RETURN(arrays, read_arrays(*server, options.limit));
+    request.set_no_members(arrays.arrays_size() > 0);
+  }
   v1::ListJobsResponse all;
   bool more = false;
   do {
@@ -98,14 +123,18 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   session.show(
       all,
       [&] {
-        return empty ? std::string()
-                     : render(all, session.format() == Format::kWide, session.out().colour());
+        const bool colour = session.out().colour();
+        std::string text = arrays.arrays_size() > 0 ? render_arrays(arrays, colour) : "";
+        if (!text.empty() && !empty) text += "\n";
+        return empty ? text : text + render(all, session.format() == Format::kWide, colour);
       },
       names);
-  if (empty)
-    session.hint(options.states.empty() && options.owner.empty()
-                     ? "No jobs yet. 'trainyard submit SPEC' creates one."
-                     : "No matching jobs.");
+  if (empty && arrays.arrays_size() == 0)
+    session.hint(options.filters() ? "No matching jobs."
+                                   : "No jobs yet. 'trainyard submit SPEC' creates one.");
+  if (!arrays.next_page_token().empty()) {
+    session.hint("There are more arrays; 'trainyard array list' shows them.");
+  }
   if (more) session.hint("There are more; raise --limit to see them.");
   return static_cast<int>(client::kExitOk);
 }
@@ -114,21 +143,25 @@ Result<int> run_list(Session& session, const ListOptions& options) {
 
 Command list_command() {
   auto o = std::make_shared<ListOptions>();
-  return {"list",
-          "List jobs, newest first, and what they are waiting for",
-          {"trainyard list", "trainyard list --state running --state queued",
-           "trainyard list --owner me", "trainyard list -o name"},
-          "",
-          [o](OptionSet& options) {
-            options.texts(
-                "--state", "STATE", o->states,
-                "only jobs in this state; may be given several times",
-                {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
-            options.text("--owner", "NAME", o->owner,
-                         "only jobs of this owner; me: your own, as the server knows you");
-            options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
-          },
-          [o](Session& session) { return run_list(session, *o); }};
+  return {
+      "list",
+      "List jobs, newest first, and what they are waiting for",
+      {"trainyard list", "trainyard list --state running --state queued",
+       "trainyard list --owner me", "trainyard list --array sweep", "trainyard list -o name"},
+      "An array of jobs is one line, with the states of its members. Its members are listed with "
+      "--members, where\n--array, --state or --owner asks for jobs, and in the formats for "
+      "programs.",
+      [o](OptionSet& options) {
+        options.texts(
+            "--state", "STATE", o->states, "only jobs in this state; may be given several times",
+            {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
+        options.text("--owner", "NAME", o->owner,
+                     "only jobs of this owner; me: your own, as the server knows you");
+        options.text("--array", "NAME", o->array, "only the members of this array");
+        options.flag("--members", o->members, "also the members of arrays");
+        options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
+      },
+      [o](Session& session) { return run_list(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -158,6 +158,7 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary.path()));
+  if (Status single = spec.check_single("local run"); !single.ok()) return single.error();
   if (spec.file.after_size() > 0) {
     return field_error("FIELD_UNSUPPORTED", "after",
                        "a run in this process waits for no job; remove it, or submit the spec");

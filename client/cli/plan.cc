@@ -170,6 +170,11 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
                                session.out().colour()};
     session.show(plan, [&] { return render_job_plan(plan, view); }, {plan.device()});
   }
+  if (spec.file.has_array()) {
+    session.hint(
+        "This is the plan without the values of `array`. 'trainyard submit --dry-run' checks and "
+        "plans every member.");
+  }
   if (here && !options.local) {
     session.hint(
         "Planned here, for this machine. With --upload, the server plans, as it does for "

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
 #include "client/lib/names.h"
@@ -31,12 +32,14 @@ std::string cancel_text(const v1::Job& job) {
   return " will stop; its worker saves a checkpoint first";
 }
 
-Result<int> run_change(Session& session, const Names& names, Change change,
-                       std::string (*text)(const v1::Job&)) {
+Result<int> run_change(Session& session, const std::string& command, const Names& names,
+                       Change change, std::string (*text)(const v1::Job&)) {
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
     ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", given));
-    ASSIGN_OR_RETURN(const v1::Job job, (server->*change)(name));
+    Result<v1::Job> changed = (server->*change)(name);
+    if (!changed.ok()) return point_to_array(*server, name, std::move(changed).error(), command);
+    const v1::Job& job = *changed;
     session.show(job, [&] { return std::string(); }, {job.name()});
     if (session.machine()) continue;
     session.err().line(safe_text(client::short_name(job.name())) + text(job));
@@ -47,13 +50,13 @@ Result<int> run_change(Session& session, const Names& names, Change change,
 Command steering(std::string name, std::string summary, std::vector<std::string> examples,
                  std::string notes, Change change, std::string (*text)(const v1::Job&)) {
   auto names = std::make_shared<Names>();
-  return {std::move(name),
+  return {name,
           std::move(summary),
           std::move(examples),
           std::move(notes),
           [names](OptionSet& options) { options.positionals("JOB", *names, "the jobs' names"); },
-          [names, change, text](Session& session) {
-            return run_change(session, *names, change, text);
+          [name, names, change, text](Session& session) {
+            return run_change(session, name, *names, change, text);
           }};
 }
 

@@ -1,6 +1,7 @@
 // trainyard submit: a spec file becomes a SubmitJobRequest; prints the job's name.
 #include <memory>
 
+#include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/follow_view.h"
 #include "client/cli/job_file.h"
@@ -15,17 +16,50 @@ namespace {
 struct SubmitOptions {
   std::string spec;
   std::vector<std::string> sets;
+  std::vector<std::string> grids;
   std::string request_id;
   bool watch = false;
   bool wait = false;
   bool dry_run = false;
 };
 
+Result<int> run_submit_array(Session& session, const SubmitOptions& options,
+                             const client::SpecFile& spec) {
+  if (options.watch) {
+    return usage_error("--watch: follows one job; an array's end is waited for with --wait");
+  }
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  v1::SubmitArrayRequest request;
+  request.set_parent(server->parent());
+  request.set_array_id(spec.file.name());
+  request.set_validate_only(options.dry_run);
+  request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
+  *request.mutable_array() = spec.file.array();
+  ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
+  auto submitted = server->submit_array(request);
+  if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
+  const v1::JobArray& array = *submitted;
+  if (options.dry_run) {
+    session.show(array, [&] { return render_array(array, {}, 0, session.out().colour()); },
+                 {array.name()});
+    session.hint("The spec and all members are valid; nothing was submitted.");
+    return static_cast<int>(client::kExitOk);
+  }
+  const std::string id(client::short_name(array.name()));
+  session.show(array, [&] { return id + "\n"; }, {array.name()});
+  if (options.wait) return wait_for_array(session, array.name(), session.wait_s());
+  session.hint("An array of " + std::to_string(array.size()) + " jobs, " + id + "-0 to " + id +
+               "-" + std::to_string(array.size() - 1) + ": 'trainyard array get " + id +
+               "' shows them.");
+  return static_cast<int>(client::kExitOk);
+}
+
 Result<int> run_submit(Session& session, const SubmitOptions& options) {
   // Reads the file before connecting: a typo needs no server.
   const TemporaryFolder scratch;
-  ASSIGN_OR_RETURN(const client::SpecFile spec,
-                   read_job_file(session, options.spec, options.sets, scratch.path()));
+  ASSIGN_OR_RETURN(const client::SpecFile spec, read_job_file(session, options.spec, options.sets,
+                                                              scratch.path(), options.grids));
+  if (spec.file.has_array()) return run_submit_array(session, options, spec);
   ASSIGN_OR_RETURN(client::Client * server, session.client());
 
   v1::SubmitJobRequest request;
@@ -64,17 +98,22 @@ Command submit_command() {
   auto o = std::make_shared<SubmitOptions>();
   return {
       "submit",
-      "Submit a job",
+      "Submit a job, or an array of jobs",
       {"trainyard submit spec.yaml", "trainyard submit spec.yaml --watch",
        "trainyard submit spec.yaml --set recipe.optimizer.learning_rate=0.1 --set recipe.epochs=20",
+       "trainyard submit spec.yaml --grid 'recipe.optimizer.learning_rate=[0.1, 0.01, 0.001]'",
        "job=$(trainyard submit spec.yaml --wait) && trainyard model export \"$job\""},
       "SPEC is a YAML or JSON file (docs/job_spec.md), or - for standard input. Files that it "
       "names are uploaded\nif the server does not have their content. Prints the job's name. With "
-      "--watch or --wait the exit code\nis the job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.",
+      "--watch or --wait the exit code\nis the job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.\n"
+      "With --grid, or with `array` in the spec, there is a job for each member, named after the "
+      "array with a number;\n--wait waits for all of them.",
       [o](OptionSet& options) {
         options.positional("SPEC", o->spec, "the job's spec file");
         options.texts("--set", "PATH=VALUE", o->sets,
                       "change a field of the spec; may be given several times");
+        options.texts("--grid", "FIELD=VALUES", o->grids,
+                      "a job for each of these values of the field; several: for each combination");
         options.flag("-w,--watch", o->watch, "follow the job's progress until it ends");
         options.flag("--wait", o->wait, "wait until the job ends");
         options.flag("--dry-run", o->dry_run,

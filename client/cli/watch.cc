@@ -2,6 +2,7 @@
 // connection.
 #include <memory>
 
+#include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/follow_view.h"
 
@@ -27,7 +28,10 @@ Command watch_command() {
           },
           [o](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", o->name));
-            return watch_to_the_end(session, name, o->after, session.out());
+            Result<int> watched = watch_to_the_end(session, name, o->after, session.out());
+            if (watched.ok()) return watched;
+            ASSIGN_OR_RETURN(client::Client * server, session.client());
+            return point_to_array(*server, name, std::move(watched).error(), "get");
           }};
 }
 

@@ -37,6 +37,7 @@ constexpr milliseconds kPredictTimeout{120'000};
 constexpr milliseconds kEvaluateTimeout{3600'000};
 constexpr milliseconds kGarbageTimeout{3600'000};
 constexpr milliseconds kServerPathTimeout{3600'000};  // the server reads the files first
+constexpr milliseconds kArrayTimeout{120'000};        // ten thousand members are many
 constexpr milliseconds kHealthTimeout{5'000};
 constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
 constexpr int64_t kCaFileBytesMax = 1 << 20;
@@ -130,6 +131,13 @@ enum class Retry {
   kUnavailable,
   kUntilDeadline,  // what a user wants done although the server restarts
 };
+
+template <typename Request>
+Request named(const std::string& name) {
+  Request request;
+  request.set_name(name);
+  return request;
+}
 
 }  // namespace
 
@@ -243,32 +251,26 @@ Result<v1::JobPlan> Client::plan_job(const v1::PlanJobRequest& request) {
                                   Retry::kUnavailable);
 }
 Result<v1::Job> Client::get_job(const std::string& name) {
-  v1::GetJobRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::GetJob, request,
-                              Retry::kUnavailable);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::GetJob,
+                              named<v1::GetJobRequest>(name), Retry::kUnavailable);
 }
 Result<v1::ListJobsResponse> Client::list_jobs(const v1::ListJobsRequest& request) {
   return impl_->call<v1::ListJobsResponse>(*impl_->jobs, &v1::JobService::Stub::ListJobs, request,
                                            Retry::kUnavailable);
 }
 Result<v1::Job> Client::cancel_job(const std::string& name) {
-  v1::CancelJobRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob, request,
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob,
+                              named<v1::CancelJobRequest>(name),
                               Retry::kUntilDeadline);  // idempotent
 }
 Result<v1::Job> Client::pause_job(const std::string& name) {
-  v1::PauseJobRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::PauseJob, request,
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::PauseJob,
+                              named<v1::PauseJobRequest>(name),
                               Retry::kUntilDeadline);  // idempotent
 }
 Result<v1::Job> Client::resume_job(const std::string& name) {
-  v1::ResumeJobRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ResumeJob, request,
-                              Retry::kUntilDeadline);
+  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ResumeJob,
+                              named<v1::ResumeJobRequest>(name), Retry::kUntilDeadline);
 }
 Result<v1::Job> Client::retry_job(const v1::RetryJobRequest& request) {
   const bool safe = !request.request_id().empty();
@@ -285,10 +287,9 @@ Result<v1::ListQueueResponse> Client::list_queue(const v1::ListQueueRequest& req
                                             Retry::kUnavailable);
 }
 Result<v1::ListCheckpointsResponse> Client::list_checkpoints(const std::string& name) {
-  v1::ListCheckpointsRequest request;
-  request.set_name(name);
   return impl_->call<v1::ListCheckpointsResponse>(
-      *impl_->jobs, &v1::JobService::Stub::ListCheckpoints, request, Retry::kUnavailable);
+      *impl_->jobs, &v1::JobService::Stub::ListCheckpoints, named<v1::ListCheckpointsRequest>(name),
+      Retry::kUnavailable);
 }
 Result<v1::Job> Client::set_job_priority(const std::string& name, int32_t priority) {
   v1::SetJobPriorityRequest request;
@@ -303,6 +304,42 @@ Status Client::delete_job(const std::string& name) {
   ASSIGN_OR_RETURN(const google::protobuf::Empty done,
                    impl_->call<google::protobuf::Empty>(
                        *impl_->jobs, &v1::JobService::Stub::DeleteJob, request, Retry::kNever));
+  return {};
+}
+
+Result<v1::JobArray> Client::submit_array(const v1::SubmitArrayRequest& request) {
+  const bool safe = !request.request_id().empty() || request.validate_only();
+  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::SubmitArray, request,
+                                   safe ? Retry::kUnavailable : Retry::kNever, kArrayTimeout);
+}
+Result<v1::JobArray> Client::get_array(const std::string& name) {
+  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::GetArray,
+                                   named<v1::GetArrayRequest>(name), Retry::kUnavailable);
+}
+Result<v1::ListArraysResponse> Client::list_arrays(const v1::ListArraysRequest& request) {
+  return impl_->call<v1::ListArraysResponse>(*impl_->jobs, &v1::JobService::Stub::ListArrays,
+                                             request, Retry::kUnavailable);
+}
+Result<v1::JobArray> Client::cancel_array(const std::string& name) {
+  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::CancelArray,
+                                   named<v1::CancelArrayRequest>(name), Retry::kUntilDeadline,
+                                   kArrayTimeout);  // idempotent, as the next two
+}
+Result<v1::JobArray> Client::pause_array(const std::string& name) {
+  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::PauseArray,
+                                   named<v1::PauseArrayRequest>(name), Retry::kUntilDeadline,
+                                   kArrayTimeout);
+}
+Result<v1::JobArray> Client::resume_array(const std::string& name) {
+  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::ResumeArray,
+                                   named<v1::ResumeArrayRequest>(name), Retry::kUntilDeadline,
+                                   kArrayTimeout);
+}
+Status Client::delete_array(const std::string& name) {
+  ASSIGN_OR_RETURN(const google::protobuf::Empty done,
+                   impl_->call<google::protobuf::Empty>(
+                       *impl_->jobs, &v1::JobService::Stub::DeleteArray,
+                       named<v1::DeleteArrayRequest>(name), Retry::kNever, kArrayTimeout));
   return {};
 }
 
@@ -423,10 +460,8 @@ Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& reque
                                   request, Retry::kUnavailable);
 }
 Result<v1::Dataset> Client::get_dataset(const std::string& name) {
-  v1::GetDatasetRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::GetDataset, request,
-                                  Retry::kUnavailable);
+  return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::GetDataset,
+                                  named<v1::GetDatasetRequest>(name), Retry::kUnavailable);
 }
 Result<v1::ListDatasetsResponse> Client::list_datasets(const v1::ListDatasetsRequest& request) {
   return impl_->call<v1::ListDatasetsResponse>(
@@ -447,10 +482,8 @@ Result<v1::Model> Client::create_model(const v1::CreateModelRequest& request) {
                                 Retry::kUnavailable);
 }
 Result<v1::Model> Client::get_model(const std::string& name) {
-  v1::GetModelRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Model>(*impl_->models, &v1::ModelService::Stub::GetModel, request,
-                                Retry::kUnavailable);
+  return impl_->call<v1::Model>(*impl_->models, &v1::ModelService::Stub::GetModel,
+                                named<v1::GetModelRequest>(name), Retry::kUnavailable);
 }
 Result<v1::ListModelsResponse> Client::list_models(const v1::ListModelsRequest& request) {
   return impl_->call<v1::ListModelsResponse>(*impl_->models, &v1::ModelService::Stub::ListModels,
@@ -524,9 +557,8 @@ Result<v1::Device> Client::drain_device(const v1::DrainDeviceRequest& request) {
                                  Retry::kUntilDeadline);  // idempotent
 }
 Result<v1::Device> Client::resume_device(const std::string& name) {
-  v1::ResumeDeviceRequest request;
-  request.set_name(name);
-  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::ResumeDevice, request,
+  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::ResumeDevice,
+                                 named<v1::ResumeDeviceRequest>(name),
                                  Retry::kUntilDeadline);  // idempotent
 }
 

@@ -59,9 +59,17 @@ class Client {
   Result<v1::ListCheckpointsResponse> list_checkpoints(const std::string& name);
   Result<v1::Job> set_job_priority(const std::string& name, int32_t priority);
   Status delete_job(const std::string& name);
-  /// One WatchJob stream, to its end. `on_message` may change its message, and returns false to leave. A stop, a handler that
-  /// returns false and the end of the job are OK. UNAVAILABLE also when the server falls silent for
-  /// longer than its heartbeats allow. follow.h reconnects.
+  /// Arrays may be planned for long: their deadline is two minutes.
+  Result<v1::JobArray> submit_array(const v1::SubmitArrayRequest& request);
+  Result<v1::JobArray> get_array(const std::string& name);
+  Result<v1::ListArraysResponse> list_arrays(const v1::ListArraysRequest& request);
+  Result<v1::JobArray> cancel_array(const std::string& name);
+  Result<v1::JobArray> pause_array(const std::string& name);
+  Result<v1::JobArray> resume_array(const std::string& name);
+  Status delete_array(const std::string& name);
+  /// One WatchJob stream, to its end. `on_message` may change its message, and returns false to
+  /// leave. A stop, a handler that returns false and the end of the job are OK. UNAVAILABLE also
+  /// when the server falls silent for longer than its heartbeats allow. follow.h reconnects.
   Status watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
                    const std::function<bool(v1::WatchJobResponse&)>& on_message);
 

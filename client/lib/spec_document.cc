@@ -13,11 +13,6 @@
 namespace trainyard::client {
 namespace {
 
-struct PathSegment {
-  std::string key;
-  int64_t index = -1;  // >= 0: an item of a sequence
-};
-
 /// `a.b[2].c`. A key may hold anything but dots and brackets.
 std::optional<std::vector<PathSegment>> parse_path(std::string_view path) {
   std::vector<PathSegment> segments;
@@ -118,27 +113,45 @@ Status SpecDocument::set(std::string_view assignment) {
   const size_t equals = assignment.find('=');
   const std::string path(assignment.substr(0, equals));
   sources_.push_back("--set " + path);
-  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
-  const auto refuse = [&](std::string field, std::string description) -> Error {
-    return to_error({{at, "FIELD_PATH", std::move(field), std::move(description)}});
-  };
-  const auto segments = parse_path(path);
+  auto segments = parse_path(path);
   if (equals == assignment.npos || !segments) {
-    return refuse("", quoted_value(assignment) +
-                          " is not an assignment, expected path=value such as recipe.epochs=5 or "
-                          "model.layers[0].conv.strides=2");
+    return refuse_set("", quoted_value(assignment) +
+                              " is not an assignment, expected path=value such as recipe.epochs=5 "
+                              "or model.layers[0].conv.strides=2");
   }
+  return assign(*segments, path, assignment.substr(equals + 1));
+}
 
+Status SpecDocument::add_to_grid(std::string_view assignment) {
+  const size_t equals = assignment.find('=');
+  const std::string path(assignment.substr(0, equals));
+  sources_.push_back("--grid " + path);
+  if (equals == assignment.npos || !parse_path(path)) {
+    return refuse_set("", quoted_value(assignment) +
+                              " is not a field with values, expected one such as "
+                              "'recipe.optimizer.learning_rate=[0.1, 0.01]'");
+  }
+  return assign({{"array", -1}, {"grid", -1}, {path, -1}}, path, assignment.substr(equals + 1));
+}
+
+Error SpecDocument::refuse_set(std::string field, std::string description) const {
+  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
+  return to_error({{at, "FIELD_PATH", std::move(field), std::move(description)}});
+}
+
+Status SpecDocument::assign(const std::vector<PathSegment>& segments, const std::string& path,
+                            std::string_view value_text) {
+  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
   // "v: VALUE" makes a block scalar context, so that plain text needs no quotes, as in a file.
   std::vector<SpecProblem> problems;
   std::string text = "v: ";
-  text += assignment.substr(equals + 1);
+  text += value_text;
   SpecValue wrapped = parse_spec_text(text, at.source, problems);
   for (SpecProblem& problem : problems) problem.at = at;
   if (!problems.empty()) return to_error(problems);
   if (wrapped.entries.size() != 1 || wrapped.entries[0].key != "v") {
-    return refuse(path, "the value " + quoted_value(assignment.substr(equals + 1)) +
-                            " is not a single YAML value");
+    return refuse_set(path,
+                      "the value " + quoted_value(value_text) + " is not a single YAML value");
   }
   SpecValue value = std::move(wrapped.entries[0].value);
   std::vector<SpecValue*> todo{&value};  // positions inside the value mean nothing to the user
@@ -151,14 +164,15 @@ Status SpecDocument::set(std::string_view assignment) {
   }
 
   SpecValue* target = &root_;
-  for (size_t i = 0; i < segments->size(); ++i) {
-    const PathSegment& segment = (*segments)[i];
-    const bool last = i + 1 == segments->size();
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const PathSegment& segment = segments[i];
+    const bool last = i + 1 == segments.size();
     if (segment.index >= 0) {
-      if (target->kind != SpecValue::Kind::kSequence) return refuse(path, "is not a list");
+      if (target->kind != SpecValue::Kind::kSequence) return refuse_set(path, "is not a list");
       if (segment.index >= static_cast<int64_t>(target->items.size())) {
-        return refuse(path, "out of range, the list has " + std::to_string(target->items.size()) +
-                                " items, counted from 0");
+        return refuse_set(path, "out of range, the list has " +
+                                    std::to_string(target->items.size()) +
+                                    " items, counted from 0");
       }
       target = &target->items[static_cast<size_t>(segment.index)];
       continue;
@@ -168,8 +182,8 @@ Status SpecDocument::set(std::string_view assignment) {
       target->at = at;
     }
     if (target->kind != SpecValue::Kind::kMap) {
-      return refuse(path,
-                    "has no field " + quoted_value(segment.key) + ": it is not a group of fields");
+      return refuse_set(
+          path, "has no field " + quoted_value(segment.key) + ": it is not a group of fields");
     }
     SpecEntry* entry = target->find(segment.key);
     if (last && value.kind == SpecValue::Kind::kNull) {
@@ -190,20 +204,31 @@ Status SpecDocument::set(std::string_view assignment) {
 
 SpecPosition SpecDocument::locate(std::string_view path) const {
   SpecPosition at = root_.at;
-  const auto segments = parse_path(path);
-  if (!segments) return at;
   const SpecValue* value = &root_;
-  for (const PathSegment& segment : *segments) {
-    if (segment.index >= 0) {
-      if (segment.index >= static_cast<int64_t>(value->items.size())) break;
-      value = &value->items[static_cast<size_t>(segment.index)];
+  for (std::string_view rest = path; !rest.empty();) {
+    if (rest.starts_with('[')) {
+      size_t index = 0;
+      const size_t end = std::min(rest.find(']'), rest.size());
+      const auto [stop, error] = std::from_chars(rest.data() + 1, rest.data() + end, index);
+      if (error != std::errc() || stop != rest.data() + end || end == rest.size()) break;
+      if (index >= value->items.size()) break;
+      value = &value->items[index];
       at = value->at;
+      rest.remove_prefix(end + 1);
       continue;
     }
-    const SpecEntry* entry = value->find(segment.key);
-    if (entry == nullptr) break;
-    value = &entry->value;
-    at = value->kind == SpecValue::Kind::kScalar ? value->at : entry->key_at;
+    if (rest.starts_with('.')) rest.remove_prefix(1);
+    // A key may have dots and brackets of its own: those of an array are paths.
+    const SpecEntry* found = nullptr;
+    for (const SpecEntry& entry : value->entries) {
+      const size_t size = entry.key.size();
+      if (!rest.starts_with(entry.key) || (found != nullptr && size <= found->key.size())) continue;
+      if (size == rest.size() || rest[size] == '.' || rest[size] == '[') found = &entry;
+    }
+    if (found == nullptr) break;
+    value = &found->value;
+    at = value->kind == SpecValue::Kind::kScalar ? value->at : found->key_at;
+    rest.remove_prefix(found->key.size());
   }
   return at;
 }

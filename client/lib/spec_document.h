@@ -62,6 +62,12 @@ struct SpecProblem {
   std::string description;
 };
 
+/// A step of a path: a key, or an index from 0.
+struct PathSegment {
+  std::string key;
+  int64_t index = -1;  // >= 0: an item of a sequence
+};
+
 class SpecDocument {
  public:
   /// Reads `text`; `name` stands before each problem ("job.yaml:3:5: ..."). A text whose first byte
@@ -74,6 +80,9 @@ class SpecDocument {
   /// YAML; an empty value or `null` removes the key. Missing maps on the path are created.
   Status set(std::string_view assignment);
 
+  /// `recipe.optimizer.learning_rate=[0.1, 0.01]`: the values of a field in array.grid.
+  Status add_to_grid(std::string_view assignment);
+
   const SpecValue& root() const { return root_; }
   /// Position of the value at `path`, or of the nearest value above it that exists.
   SpecPosition locate(std::string_view path) const;
@@ -84,6 +93,11 @@ class SpecDocument {
   Error to_error(const std::vector<SpecProblem>& problems) const;
 
  private:
+  /// Puts a YAML value in the place of what the newest source names.
+  Status assign(const std::vector<PathSegment>& segments, const std::string& path,
+                std::string_view value_text);
+  Error refuse_set(std::string field, std::string description) const;
+
   SpecValue root_;
   std::vector<std::string> sources_;
 };

@@ -7,11 +7,15 @@ namespace trainyard::client {
 namespace {
 
 Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::path& folder,
-                                  std::span<const std::string> sets) {
+                                  std::span<const std::string> sets,
+                                  std::span<const std::string> grids = {}) {
   SpecFile spec;
   spec.folder = folder;
   for (const std::string& assignment : sets) {
     if (Status set = document.set(assignment); !set.ok()) return std::move(set).error();
+  }
+  for (const std::string& assignment : grids) {
+    if (Status set = document.add_to_grid(assignment); !set.ok()) return std::move(set).error();
   }
   std::vector<SpecProblem> problems;
   read_spec_message(document.root(), "", spec.file, problems);
@@ -56,12 +60,19 @@ std::filesystem::path SpecFile::weights_path() const {
   return folder / file.recipe().initial_weights().path();
 }
 
+Status SpecFile::check_single(std::string_view command) const {
+  if (!file.has_array()) return {};
+  return document.to_error(
+      {{document.locate("array"), "FIELD_UNSUPPORTED", "array",
+        "'" + std::string(command) + "' is for one job; 'trainyard submit' takes arrays"}});
+}
+
 Error SpecFile::with_positions(Error error) const {
   std::string first;
   for (FieldViolation& violation : error.violations) {
     std::string field = violation.field;
     if (field.starts_with("spec.")) field.erase(0, 5);
-    if (field == "job_id") field = "name";
+    if (field == "job_id" || field == "array_id") field = "name";
     const std::string position = document.describe(document.locate(field));
     if (first.empty()) first = position;
     violation.field = position + ": " + field;
@@ -78,9 +89,10 @@ Error SpecFile::with_positions(Error error) const {
 }
 
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
-                                std::span<const std::string> sets) {
+                                std::span<const std::string> sets,
+                                std::span<const std::string> grids) {
   ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::read(path));
-  return finish_spec_file(std::move(document), folder_of(path), sets);
+  return finish_spec_file(std::move(document), folder_of(path), sets, grids);
 }
 
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/lib/spec_document.h"
@@ -28,14 +29,18 @@ struct SpecFile {
   bool has_weights() const;
   /// The path of these weights.
   std::filesystem::path weights_path() const;
+  /// Refuses an array, for a command that is for one job.
+  Status check_single(std::string_view command) const;
   /// The server's refusal, with this file's line and column before each field that it names.
   Error with_positions(Error error) const;
 };
 
-/// Reads, applies `sets` in order, maps and checks what only the client can check (the dataset's
-/// paths; missing parts). The server checks everything else. Errors list all problems, up to 16.
+/// Reads, applies `sets` in order, then `grids` (values of fields of an array), maps and checks
+/// what only the client can check (the dataset's paths; missing parts). The server checks
+/// everything else. Errors list all problems, up to 16.
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
-                                std::span<const std::string> sets);
+                                std::span<const std::string> sets,
+                                std::span<const std::string> grids = {});
 /// The same for a text; `folder` is where relative paths begin.
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
                                  const std::filesystem::path& folder,

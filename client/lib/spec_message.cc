@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "src/base/join.h"
 #include "src/base/text.h"
@@ -52,6 +53,14 @@ const std::string& word_for_zero(const Field& field) {
   return field.options().GetExtension(v1::word_for_zero);
 }
 
+/// The field that a message may be written as, if it has such a field.
+const Field* field_alone(const pb::Descriptor& type) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (type.field(i)->options().GetExtension(v1::alone)) return type.field(i);
+  }
+  return nullptr;
+}
+
 std::string expected_type(const Field& field) {
   if (const std::string& word = word_for_zero(field); !word.empty()) {
     return "a whole number or " + word;
@@ -77,6 +86,9 @@ std::string expected_type(const Field& field) {
   }
   std::vector<std::string> names;
   const pb::Descriptor& type = *field.message_type();
+  if (const Field* alone = field_alone(type); alone != nullptr && alone->is_repeated()) {
+    return alone->is_map() ? "fields with values" : "a list of values";
+  }
   for (int i = 0; i < type.field_count() && i < 4; ++i) names.push_back(type.field(i)->name());
   if (names.empty()) return "nothing after the colon, or {}";
   return "fields such as " + joined(names);
@@ -105,12 +117,41 @@ bool has_other_name(const Field& field, const std::string& name) {
   return false;
 }
 
-/// The field that a message may be written as, if it has such a field.
-const Field* field_alone(const pb::Descriptor& type) {
-  for (int i = 0; i < type.field_count(); ++i) {
-    if (type.field(i)->options().GetExtension(v1::alone)) return type.field(i);
+/// True if the value is that of the field that its message may be written as.
+bool stands_alone(const SpecValue& value, const Field* alone) {
+  if (alone == nullptr) return false;
+  if (alone->is_map()) {  // `{a: 1}`, unless it is `{values: {a: 1}}`
+    const bool by_name = value.entries.size() == 1 && value.entries[0].key == alone->name() &&
+                         value.entries[0].value.kind == SpecValue::Kind::kMap;
+    return value.kind == SpecValue::Kind::kMap && !by_name;
   }
-  return nullptr;
+  return value.kind == SpecValue::Kind::kScalar ||
+         (alone->is_repeated() && value.kind == SpecValue::Kind::kSequence);
+}
+
+/// A value of any type as JSON; a number as it is written.
+std::string json_of(const SpecValue& value) {
+  std::string text;
+  switch (value.kind) {
+    case SpecValue::Kind::kNull:
+      return "null";
+    case SpecValue::Kind::kScalar:
+      if (!value.quoted &&
+          (is_number(value.text) || value.text == "true" || value.text == "false")) {
+        return value.text;
+      }
+      return nlohmann::json(value.text).dump();
+    case SpecValue::Kind::kSequence:
+      for (const SpecValue& item : value.items) text += (text.empty() ? "" : ", ") + json_of(item);
+      return "[" + text + "]";
+    case SpecValue::Kind::kMap:
+      break;
+  }
+  for (const SpecEntry& entry : value.entries) {
+    text +=
+        (text.empty() ? "" : ", ") + nlohmann::json(entry.key).dump() + ": " + json_of(entry.value);
+  }
+  return "{" + text + "}";
 }
 
 std::string not_known(const std::string& text, const std::vector<std::string>& names) {
@@ -205,7 +246,10 @@ class Reader {
       const auto present = [&]() -> pb::Message& {
         return *message.GetReflection()->MutableMessage(&message, &field);
       };
-      if (value.kind == SpecValue::Kind::kMap) return read_message(value, path, present());
+      const Field* alone = field_alone(*field.message_type());
+      if (value.kind == SpecValue::Kind::kMap && !stands_alone(value, alone)) {
+        return read_message(value, path, present());
+      }
       // `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
       const bool may_be_empty =
           field.real_containing_oneof() != nullptr || field.message_type()->field_count() == 0;
@@ -213,16 +257,23 @@ class Reader {
       if (value.kind == SpecValue::Kind::kScalar && is_choice(*field.message_type())) {
         return read_choice(value, path, present());
       }
-      const Field* alone = field_alone(*field.message_type());
-      if (value.kind == SpecValue::Kind::kScalar && alone != nullptr) {  // dataset: digits
+      if (stands_alone(value, alone)) {  // dataset: digits
         const size_t problems = problems_.size();
-        read_scalar(value, path, *alone, present());
+        read_alone(value, path, *alone, present());
         if (problems_.size() > problems) message.GetReflection()->ClearField(&message, &field);
         return;
       }
       return add(value.at, kType, path, shown(value) + ", expected " + expected_type(field));
     }
     read_scalar(value, path, field, message);
+  }
+
+  /// The value of the field that stands for the whole message.
+  void read_alone(const SpecValue& value, const std::string& path, const Field& alone,
+                  pb::Message& message) {
+    if (alone.is_map()) return read_map(value, path, alone, message);
+    if (alone.is_repeated()) return read_repeated(value, path, alone, message);
+    read_scalar(value, path, alone, message);
   }
 
   /// True if a message is nothing but a choice of one of its fields: `loss: huber` means the same
@@ -252,7 +303,12 @@ class Reader {
     for (const SpecEntry& entry : value.entries) {
       pb::Message& pair = *message.GetReflection()->AddMessage(&message, &field);
       pair.GetReflection()->SetString(&pair, type.map_key(), entry.key);
-      if (type.map_value()->cpp_type() == Field::CPPTYPE_MESSAGE) {
+      if (field.options().GetExtension(v1::any_value)) {
+        pair.GetReflection()->SetString(&pair, type.map_value(), json_of(entry.value));
+      } else if (type.map_value()->cpp_type() == Field::CPPTYPE_MESSAGE &&
+                 type.map_value()->message_type() != pb::Value::descriptor()) {
+        read_field(entry, child(path, entry.key), *type.map_value(), pair);
+      } else if (type.map_value()->cpp_type() == Field::CPPTYPE_MESSAGE) {
         read_any(entry.value, child(path, entry.key),
                  *static_cast<pb::Value*>(
                      pair.GetReflection()->MutableMessage(&pair, type.map_value())));
@@ -296,17 +352,19 @@ class Reader {
   void read_repeated(const SpecValue& value, const std::string& path, const Field& field,
                      pb::Message& message) {
     const bool messages = field.cpp_type() == Field::CPPTYPE_MESSAGE;
+    if (field.options().GetExtension(v1::any_value))
+      return read_values(value, path, field, message);
     if (value.kind == SpecValue::Kind::kScalar && !messages) {  // kernel_shape: 5
       return read_scalar(value, path, field, message);
     }
     const Field* alone = messages ? field_alone(*field.message_type()) : nullptr;
-    const auto read_alone = [&](const SpecValue& item, const std::string& item_path) {
+    const auto add_alone = [&](const SpecValue& item, const std::string& item_path) {
       const size_t problems = problems_.size();
-      read_scalar(item, item_path, *alone, *message.GetReflection()->AddMessage(&message, &field));
+      read_alone(item, item_path, *alone, *message.GetReflection()->AddMessage(&message, &field));
       if (problems_.size() > problems) message.GetReflection()->RemoveLast(&message, &field);
     };
-    if (value.kind == SpecValue::Kind::kScalar && alone != nullptr) {  // after: digits-1
-      return read_alone(value, path);
+    if (value.kind == SpecValue::Kind::kScalar && stands_alone(value, alone)) {  // after: digits-1
+      return add_alone(value, path);
     }
     if (value.kind != SpecValue::Kind::kSequence) {
       return add(
@@ -321,8 +379,8 @@ class Reader {
         read_scalar(item, item_path, field, message);
         continue;
       }
-      if (item.kind == SpecValue::Kind::kScalar && alone != nullptr) {  // after: [digits-1]
-        read_alone(item, item_path);
+      if (stands_alone(item, alone)) {  // after: [digits-1]
+        add_alone(item, item_path);
         continue;
       }
       pb::Message& sub = *message.GetReflection()->AddMessage(&message, &field);
@@ -335,6 +393,21 @@ class Reader {
       } else {
         add(item.at, kType, item_path, shown(item) + ", expected fields (name: value)");
       }
+    }
+  }
+
+  /// Values of any type, each as JSON.
+  void read_values(const SpecValue& value, const std::string& path, const Field& field,
+                   pb::Message& message) {
+    const pb::Reflection& reflect = *message.GetReflection();
+    if (value.kind == SpecValue::Kind::kScalar) {
+      return reflect.AddString(&message, &field, json_of(value));
+    }
+    if (value.kind != SpecValue::Kind::kSequence) {
+      return add(value.at, kType, path, shown(value) + ", expected a list of values");
+    }
+    for (const SpecValue& item : value.items) {
+      reflect.AddString(&message, &field, json_of(item));
     }
   }
 

@@ -42,7 +42,8 @@ struct ServiceContext {
   Forecaster& forecaster;
   Executor& executor;
   DiskWatch& disk;
-  Executor& planning;              // for handlers that compute: others do not wait for them
+  Executor& planning;  // for handlers that compute: others do not wait for them
+  Executor& arrays;    // for those that compute for many jobs: single ones do not wait for them
   const Tokens* tokens = nullptr;  // null: none is required
   int64_t start_time_us = 0;
   std::vector<std::string> warnings = {};  // for ServerInfo

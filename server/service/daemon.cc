@@ -33,6 +33,8 @@ namespace {
 constexpr int kCheckThreadsMax = 4;  // its networks are small
 constexpr int kExecutorThreads = 8;  // that many changes other than submits can share one commit
 constexpr size_t kExecutorQueueMax = 1024;
+constexpr int kArrayThreads = 2;  // arrays that are planned at a time
+constexpr size_t kArrayQueueMax = 64;
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
 Status check_worker_program(const std::filesystem::path& worker) {
@@ -117,6 +119,7 @@ struct Daemon::Impl {
         disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
         executor(kExecutorThreads, kExecutorQueueMax),
         planning(kExecutorThreads, kExecutorQueueMax),
+        arrays(kArrayThreads, kArrayQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
@@ -127,7 +130,7 @@ struct Daemon::Impl {
         errands(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         context{config, paths,   *parts.clock, *parts.files, *store,   hub,  *inventory, dispatcher,
-                ingest, predict, errands,      forecaster,   executor, disk, planning},
+                ingest, predict, errands,      forecaster,   executor, disk, planning,   arrays},
         housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
   }
@@ -157,6 +160,7 @@ struct Daemon::Impl {
   DiskWatch disk;
   Executor executor;
   Executor planning;
+  Executor arrays;
   Supervisor supervisor;
   Dispatcher dispatcher;
   IngestRunner ingest;
@@ -306,6 +310,7 @@ void Daemon::Impl::stop(bool leave_training) {
   public_listener->shutdown(kShutdownGrace);
   private_listener->shutdown(kShutdownGrace);
   planning.stop();
+  arrays.stop();
   executor.stop();
   // Not before their connections are closed: none may hear that it is unknown here.
   if (leave_training) supervisor.release();

@@ -196,6 +196,14 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
   }
   if (request.mine()) query.owner = caller;
   if (!request.owner().empty()) query.owner = request.owner();
+  if (!request.array().empty()) {
+    if (request.no_members()) {
+      return field_error("FIELD_CONFLICT", "no_members",
+                         "is given with array, expected one of them");
+    }
+    ASSIGN_OR_RETURN(query.array, parse_id_or_name(Collection::kArrays, "array", request.array()));
+  }
+  query.no_members = request.no_members();
   ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {

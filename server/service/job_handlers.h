@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/service/context.h"
+#include "server/store/array.h"
 #include "server/store/done.h"
 #include "src/base/result.h"
 #include "trainyard/v1/job_service.pb.h"
@@ -38,6 +39,14 @@ class JobHandlers {
   Result<v1::Job> resume(const v1::ResumeJobRequest& request);
   Result<v1::Job> set_priority(const v1::SetJobPriorityRequest& request);
   Status remove(const v1::DeleteJobRequest& request);
+
+  // In job_arrays.cc. The first plans, for up to half a minute, as submit() does.
+  void submit_array(const v1::SubmitArrayRequest& request, const std::string& caller,
+                    Done<v1::JobArray> done, const std::stop_token& stop);
+  Result<v1::JobArray> get_array(const v1::GetArrayRequest& request) const;
+  Result<v1::ListArraysResponse> list_arrays(const v1::ListArraysRequest& request) const;
+  void steer_array(const std::string& name, Steering steering, Done<v1::JobArray> done);
+  Status remove_array(const v1::DeleteArrayRequest& request);
 
   // In job_forks.cc: jobs made of other jobs. The first two plan, as submit() does.
   Result<v1::Job> retry(const v1::RetryJobRequest& request, const std::string& caller,

@@ -24,6 +24,7 @@
 #include "src/runtime/cuda_error.h"
 #include "src/train/fit.h"
 #include "src/train/job_plan.h"
+#include "src/train/recipe_check.h"
 #include "src/train/weight_match.h"
 
 namespace trainyard::server {
@@ -242,6 +243,25 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   accepted_at_changes_ = changes;
   accepted_[std::move(key)] = std::move(accepted);
   return planned;
+}
+
+Status JobPlanner::check_like(const v1::JobSpec& spec, const DatasetSchema& schema) {
+  Violations violations;
+  check_labels(spec, violations);
+  Result<EngineSpec> engine = to_engine(spec);
+  if (!engine.ok()) violations.add(engine.error());
+  if (!violations.empty()) return violations.to_error();
+  const Result<RunShape> shape =
+      check_recipe(engine->recipe, engine->model, schema, gpus_of(spec.resources()),
+                   traits_for(wish_of(spec.resources()), devices()));
+  if (!shape.ok()) return shape.error();
+  return {};
+}
+
+Result<DatasetSchema> JobPlanner::schema_of(const PlannedJob& planned) const {
+  Result<DatasetSchema> schema = read_schema(service_.paths.dataset(planned.dataset_digest));
+  if (!schema.ok()) return internal_error("SubmitArray", schema.error().message);  // it was READY
+  return schema;
 }
 
 Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::stop_token& stop) {

@@ -44,6 +44,11 @@ class JobPlanner {
   Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop);
   /// What plan() would answer, if that is known; null otherwise. Neither computes nor waits.
   std::shared_ptr<const PlannedJob> find_accepted(const v1::JobSpec& spec);
+  /// What plan() would refuse of a spec that differs from a planned one only in values that no plan
+  /// depends on: everything but what comes of the model's graph. `schema` is that of its dataset.
+  Status check_like(const v1::JobSpec& spec, const DatasetSchema& schema);
+  /// Of the dataset that a planned job uses.
+  Result<DatasetSchema> schema_of(const PlannedJob& planned) const;
   /// For PlanJob: the whole answer. A worker measures the workspace.
   void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                     const std::stop_token& stop);

@@ -11,11 +11,14 @@ namespace {
 
 constexpr size_t kIdCharsMin = 4;
 constexpr size_t kIdCharsMax = 63;
+constexpr size_t kArrayIdCharsMax = 57;  // the longest member, -9999, is a job
 
 std::string_view collection_name(Collection collection) {
   switch (collection) {
     case Collection::kJobs:
       return "jobs";
+    case Collection::kArrays:
+      return "arrays";
     case Collection::kDatasets:
       return "datasets";
     case Collection::kModels:
@@ -36,9 +39,13 @@ bool is_word(std::string_view text, size_t chars_max) {
                      [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
 
+size_t chars_max(Collection collection) {
+  return collection == Collection::kArrays ? kArrayIdCharsMax : kIdCharsMax;
+}
+
 bool is_id(Collection collection, std::string_view id) {
   if (collection == Collection::kUploads) return is_sha256_hex(id);
-  return is_word(id, kIdCharsMax) && id.size() >= kIdCharsMin && is_lower(id.front()) &&
+  return is_word(id, chars_max(collection)) && id.size() >= kIdCharsMin && is_lower(id.front()) &&
          id.back() != '-';
 }
 
@@ -55,8 +62,9 @@ Error access_denied() {
 std::string id_rule(Collection collection) {
   return collection == Collection::kUploads
              ? "64 lower-case hexadecimal digits (SHA-256)"
-             : "4 to 63 characters of a-z, 0-9 and dash, beginning with a letter and not ending "
-               "with a dash";
+             : "4 to " + std::to_string(chars_max(collection)) +
+                   " characters of a-z, 0-9 and dash, beginning with a letter and not ending with "
+                   "a dash";
 }
 
 }  // namespace

@@ -20,13 +20,13 @@ inline constexpr const char* kTenant = "default";
 /// Hexadecimal digits of the content in a generated ID: d-2c26b46b68ffc68f.
 inline constexpr size_t kDefaultIdDigits = 16;
 
-enum class Collection { kJobs, kDatasets, kModels, kUploads };
+enum class Collection { kJobs, kArrays, kDatasets, kModels, kUploads };
 
 /// The id in a full name. `field` is the request's field, for the message.
 Result<std::string> parse_name(Collection collection, std::string_view field,
                                std::string_view name);
-/// An ID alone, as users choose it. Uploads: 64 hexadecimal digits; else 4..63 of [a-z0-9-],
-/// beginning with a letter, not ending with a dash.
+/// An ID alone, as users choose it. Uploads: 64 hexadecimal digits; else 4..63, arrays 4..57, of
+/// [a-z0-9-], beginning with a letter, not ending with a dash.
 Status check_id(Collection collection, std::string_view field, std::string_view id);
 /// An id, or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,

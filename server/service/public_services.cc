@@ -34,7 +34,11 @@ using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJ
     J::WithRawCallbackMethod_PauseJob<J::WithRawCallbackMethod_ResumeJob<
     J::WithRawCallbackMethod_RetryJob<J::WithRawCallbackMethod_ForkJob<
     J::WithRawCallbackMethod_ListCheckpoints<
-        J::WithRawCallbackMethod_ListQueue<J::Service>>>>>>>>>>>>>>;
+    J::WithRawCallbackMethod_SubmitArray<J::WithRawCallbackMethod_GetArray<
+    J::WithRawCallbackMethod_ListArrays<J::WithRawCallbackMethod_CancelArray<
+    J::WithRawCallbackMethod_PauseArray<J::WithRawCallbackMethod_ResumeArray<
+    J::WithRawCallbackMethod_DeleteArray<
+        J::WithRawCallbackMethod_ListQueue<J::Service>>>>>>>>>>>>>>>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -129,12 +133,53 @@ class Jobs final : public RawJobs {
         service_, "SetJobPriority", c, in, out,
         [this](const auto& r) { return handlers_.set_priority(r); });
   }
+  Unary* SubmitArray(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_later<v1::SubmitArrayRequest, v1::JobArray>(
+        service_, "SubmitArray", c, in, out,
+        [this, caller = caller_of(*c, service_.tokens)](const auto& r, const auto& done,
+                                                        const std::stop_token& stop) {
+          handlers_.submit_array(r, caller, done, stop);
+        },
+        nullptr, &service_.arrays);
+  }
+  Unary* GetArray(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::GetArrayRequest, v1::JobArray>(
+        service_, "GetArray", c, in, out, [this](const auto& r) { return handlers_.get_array(r); });
+  }
+  Unary* ListArrays(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ListArraysRequest, v1::ListArraysResponse>(
+        service_, "ListArrays", c, in, out,
+        [this](const auto& r) { return handlers_.list_arrays(r); });
+  }
+  Unary* CancelArray(Context* c, const Bytes* in, Bytes* out) override {
+    return steer_array<v1::CancelArrayRequest>("CancelArray", Steering::kCancel, c, in, out);
+  }
+  Unary* PauseArray(Context* c, const Bytes* in, Bytes* out) override {
+    return steer_array<v1::PauseArrayRequest>("PauseArray", Steering::kPause, c, in, out);
+  }
+  Unary* ResumeArray(Context* c, const Bytes* in, Bytes* out) override {
+    return steer_array<v1::ResumeArrayRequest>("ResumeArray", Steering::kResume, c, in, out);
+  }
+  Unary* DeleteArray(Context* c, const Bytes* in, Bytes* out) override {
+    return serve_empty<v1::DeleteArrayRequest>(
+        service_, "DeleteArray", c, in, out,
+        [this](const auto& r) { return handlers_.remove_array(r); });
+  }
   Unary* DeleteJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve_empty<v1::DeleteJobRequest>(service_, "DeleteJob", c, in, out,
                                              [this](const auto& r) { return handlers_.remove(r); });
   }
 
  private:
+  template <typename Request>
+  Unary* steer_array(const char* method, Steering steering, Context* c, const Bytes* in,
+                     Bytes* out) {
+    return serve_later<Request, v1::JobArray>(service_, method, c, in, out,
+                                              [this, steering](const auto& r, const auto& done) {
+                                                handlers_.steer_array(r.name(), steering, done);
+                                              });
+  }
+
   ServiceContext& service_;
   JobHandlers handlers_;
   WatchStreams watch_;

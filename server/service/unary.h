@@ -80,13 +80,15 @@ inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
 /// `handler(const Request&, Done<Response>)` runs on the executor and may answer later, from any
 /// thread. One that computes also takes UnaryCall::stop(), answers CANCELLED/STOPPED
 /// (src/base/stop.h) soon after it is requested, and runs on the executor for those.
+/// `on` is another executor to run it on.
 /// `quick(const Request&, Done<Response>) -> bool` is tried before it, on the library's thread: it
 /// neither computes nor waits, and says whether it takes the call.
 template <typename Request, typename Response, typename Handler, typename Quick = std::nullptr_t>
 grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* method,
                                       grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
-                                      Handler handler, Quick quick = nullptr) {
+                                      Handler handler, Quick quick = nullptr,
+                                      Executor* on = nullptr) {
   auto* const reactor = new UnaryCall(service.drain_stop.get_token());  // deletes itself
   auto answer = std::make_shared<Answer<Response>>(service, method, reactor, out);
   if (Status s = admit(*context, service.tokens); !s.ok()) {
@@ -108,7 +110,7 @@ grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* metho
   }
   constexpr bool kComputes =
       std::invocable<Handler, const Request&, Done<Response>, std::stop_token>;
-  Executor& executor = kComputes ? service.planning : service.executor;
+  Executor& executor = on != nullptr ? *on : kComputes ? service.planning : service.executor;
   const bool posted = executor.post(
       [method, context, in, answer, done, stop = reactor->stop(), handler = std::move(handler)] {
         try {

@@ -189,8 +189,9 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void write_event() TRAINYARD_REQUIRES(mu_) {
     static constexpr char kTag = v1::WatchJobResponse::kEventFieldNumber << 3 | 2;
     const EventBlock& block = *run_.block;
-    const grpc::Slice slices[] = {grpc::Slice(&kTag, 1, grpc::Slice::STATIC_SLICE),
-                                  slice_of(run_.block, block.begin(run_.first) + 1, block.ends[run_.first])};
+    const grpc::Slice slices[] = {
+        grpc::Slice(&kTag, 1, grpc::Slice::STATIC_SLICE),
+        slice_of(run_.block, block.begin(run_.first) + 1, block.ends[run_.first])};
     newest_seq_ = block.first_seq + static_cast<int64_t>(run_.first);
     ++run_.first;
     const bool more = run_.first < block.ends.size();

@@ -94,10 +94,10 @@ Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked) {
   return awaited;
 }
 
-void insert_dependencies(Connection& db, const Job& job, const std::vector<Awaited>& awaited) {
+void insert_dependencies(Connection& db, int64_t order, const std::vector<Awaited>& awaited) {
   for (const Awaited& a : awaited) {
     Query query(db, "INSERT INTO dependencies (job, after, any_end) VALUES (?, ?, ?)");
-    query.bind(job.order).bind(a.order).bind(int64_t{a.any_end}).run();
+    query.bind(order).bind(a.order).bind(int64_t{a.any_end}).run();
   }
 }
 

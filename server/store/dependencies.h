@@ -31,8 +31,8 @@ struct Awaited {
 /// that have ended as asked: NOT_FOUND/JOB_NOT_FOUND; FAILED_PRECONDITION/DEPENDENCY_FAILED.
 Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked);
 
-/// `job` has its row already.
-void insert_dependencies(Connection& db, const Job& job, const std::vector<Awaited>& awaited);
+/// The job with this order has its row already.
+void insert_dependencies(Connection& db, int64_t order, const std::vector<Awaited>& awaited);
 
 /// What a job waits for, in a sentence: `first` and count - 1 others.
 std::string waiting_message(const Awaited& first, int32_t count);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/store/array.h"
 #include "server/store/proto_time.h"
 
 namespace trainyard::server {
@@ -106,6 +107,11 @@ v1::Job to_proto(Job job) {
   out.set_events_thinned(some_are_gone(job.events_thinned));
   if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
   out.set_owner(job.owner);
+  if (job.array > 0) {
+    out.set_array("tenants/" + job.tenant + "/arrays/" + std::string(array_id_of(job.id)));
+    out.set_array_index(job.array_index);
+    *out.mutable_array_values() = std::move(*job.array_values.mutable_values());
+  }
   int64_t run_us = job.run_time_us;
   // Of a running job as of its newest event: what its other numbers are of, too.
   if (job.running_since_us != 0) run_us += job.event_time_us - job.running_since_us;

@@ -63,6 +63,9 @@ struct Job {
   int64_t running_since_us = 0;  // only while it is RUNNING
   int32_t waits_for = 0;         // jobs that have to end before this one may start
   EventsThinned events_thinned = EventsThinned::kNo;
+  int64_t array = 0;           // the order of its array; 0: it belongs to none
+  int32_t array_index = 0;     // its number there
+  v1::ArrayMember array_values;  // what it has in place of the array's spec
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
   /// The first one; empty before the first attempt.
@@ -228,6 +231,8 @@ struct JobQuery {
   std::string page_token;
   std::vector<JobState> states;      // empty: all
   std::optional<std::string> owner;  // only jobs of this owner
+  std::optional<std::string> array;  // only members of this array, by its ID
+  bool no_members = false;           // only jobs that belong to no array
 };
 struct JobPage {
   std::vector<Job> jobs;  // newest first

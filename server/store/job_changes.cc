@@ -7,92 +7,35 @@
 #include "server/store/dependencies.h"
 #include "server/store/forecast_store.h"
 #include "server/store/job_rows.h"
+#include "server/store/job_steering.h"
 #include "server/store/job_store.h"
 #include "server/store/owner_uses.h"
 #include "server/store/random_id.h"
 #include "server/store/remaining.h"
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
+#include "server/store/submit_checks.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr const char* kForecastShare = "system/forecast_share";
-constexpr int64_t kRequestIdKeptUs = int64_t{24} * 3600 * 1'000'000;
-
-bool has_row(Connection& db, const char* sql, std::string_view a, std::string_view b) {
-  Query query(db, sql);
-  query.bind(a).bind(b);
-  return query.step();
-}
-bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id) {
-  return has_row(db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?", tenant, id) ||
-         has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, id);
-}
 
 // The answer to a request ID that was seen before, if any.
 std::optional<Result<Job>> find_request_job(Connection& db, const RequestId& request) {
-  std::string uid;
-  {
-    Query query(db, "SELECT digest, job_uid FROM request_ids WHERE tenant = ? AND request_id = ?");
-    query.bind(request.tenant).bind(request.id);
-    if (!query.step()) return std::nullopt;
-    uid = query.text(1);
-    if (query.bytes(0) != request.digest) {
-      Error e =
-          field_error("REQUEST_ID_REUSED", "request_id",
-                      quoted_value(request.id) + " was used for another request; choose a new one");
-      e.metadata["first_use"] = uid;
-      return e;
-    }
-  }
-  if (std::optional<Job> first = find_job_uid(db, uid)) return std::move(*first);
+  const Result<std::optional<std::string>> uid = find_request_uid(db, request);
+  if (!uid.ok()) return uid.error();
+  if (!*uid) return std::nullopt;
+  if (std::optional<Job> first = find_job_uid(db, **uid)) return std::move(*first);
   return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
                     "request_id: the job that this request created has been deleted.");
-}
-
-Status check_quota(Connection& db, const std::string& tenant, int64_t queued_jobs_max) {
-  Query query(db, "SELECT queued FROM tenants WHERE name = ?");
-  query.bind(tenant);
-  const int64_t queued = query.step() ? query.integer(0) : 0;
-  if (queued < queued_jobs_max) return {};
-  Error e = make_error(ErrorCode::kResourceExhausted, "QUOTA_QUEUED_JOBS",
-                       "tenants/" + tenant + " has " + std::to_string(queued) +
-                           " queued jobs, of at most " + std::to_string(queued_jobs_max) +
-                           "; wait for some to start, or cancel some.");
-  e.metadata["limit"] = std::to_string(queued_jobs_max);
-  return e;
-}
-
-Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef& dataset) {
-  Query query(db,
-              "SELECT state, message FROM datasets WHERE tenant = ? AND id = ? AND version = ?");
-  query.bind(tenant).bind(dataset.id).bind(int64_t{dataset.version});
-  if (!query.step())
-    return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                      "spec.dataset.name: there is no dataset " + quoted_value(dataset.text()) +
-                          "; upload it first.");
-  switch (static_cast<v1::Dataset::State>(query.integer(0))) {
-    case v1::Dataset::READY:
-      return {};
-    case v1::Dataset::FAILED:
-      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
-                            " could not be read: " + query.text(1));
-    default:
-      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
-                            " is still being read; try again when it is READY.");
-  }
 }
 
 Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queued_jobs_max) {
   Connection& db = context.db;
   if (!asked.request_id.empty()) {
-    Query(db, "DELETE FROM request_ids WHERE time_us < ?")
-        .bind(context.now_us - kRequestIdKeptUs)
-        .run();
+    forget_old_requests(db, context.now_us);
     if (auto answer =
             find_request_job(db, {asked.tenant, asked.request_id, asked.request_digest})) {
       return std::move(*answer);
@@ -115,15 +58,8 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   if (!asked.dataset.id.empty())
     if (Status s = check_dataset(db, job.tenant, asked.dataset); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, find_awaited(db, asked));
-  const auto makes_the_model = [&](const Awaited& a) {
-    return a.id == asked.initial_model_id && !a.any_end;
-  };
-  if (!asked.initial_model_id.empty() && std::ranges::none_of(awaited, makes_the_model) &&
-      !has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", job.tenant,
-               asked.initial_model_id)) {
-    return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-                      "spec.recipe.initial_weights: there is no model " +
-                          quoted_value(asked.initial_model_id) + " any more.");
+  if (Status ok = check_initial_model(db, job.tenant, asked.initial_model_id, awaited); !ok.ok()) {
+    return ok.error();
   }
 
   job.uid = asked.uid.empty() ? random_uid(context.now_us) : asked.uid;
@@ -144,15 +80,9 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
     job.message = waiting_message(awaited.front(), job.waits_for);
   }
   insert_job(db, job, asked);
-  insert_dependencies(db, job, awaited);
+  insert_dependencies(db, job.order, awaited);
   if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
-  if (!asked.request_id.empty()) {
-    Query query(db,
-                "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"
-                " VALUES (?, ?, ?, ?, ?)");
-    query.bind(job.tenant).bind(asked.request_id).bind(asked.request_digest).bind(job.uid);
-    query.bind(context.now_us).run();
-  }
+  keep_request(db, {asked.tenant, asked.request_id, asked.request_digest}, job.uid, context.now_us);
   JobEdit edit(context, job);
   Move queued;
   queued.reason = job.reason;
@@ -318,28 +248,10 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   return job;
 }
 
-Result<Job> remove_job(WriteContext& context, Result<Job> found) {
-  ASSIGN_OR_RETURN(Job job, std::move(found));
-  if (!is_terminal(job.state)) {
-    Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                         "name: " + job.name() + " is " + std::string(name_of(job.state)) +
-                             "; cancel it and wait until it has ended before deleting it.");
-    e.metadata["state"] = name_of(job.state);
-    return e;
-  }
-  if (has_dependents(context.db, job)) {
-    return state_conflict(job,
-                          "the jobs that waited for it are still being told; try again in some "
-                          "seconds.");
-  }
-  Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
-  note_removal(context.db, "jobs/" + job.uid);
-  JobChange& change = context.changes.emplace_back();
-  change.uid = job.uid;
-  change.newest_seq = job.newest_seq;
-  change.state = job.state;
-  change.removed = true;
-  return job;
+Result<Job> remove_found(WriteContext& context, Result<Job> found) {
+  if (!found.ok()) return found;
+  if (Status s = remove_job(context, *found); !s.ok()) return s.error();
+  return found;
 }
 
 Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt attempt,
@@ -403,7 +315,7 @@ Result<std::optional<Job>> JobStore::find_request(const RequestId& request) cons
 void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
   core_.change<Job>(
       [tenant = std::move(tenant), id = std::move(id)](WriteContext& context) {
-        return remove_job(context, get_job(context.db, tenant, id));
+        return remove_found(context, get_job(context.db, tenant, id));
       },
       std::move(done), Urgency::kEssential);
 }
@@ -411,7 +323,7 @@ void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
 void JobStore::remove_ended(std::string uid, Done<Job> done) {
   core_.change<Job>(
       [uid = std::move(uid)](WriteContext& context) {
-        return remove_job(context, get_job_uid(context.db, uid));
+        return remove_found(context, get_job_uid(context.db, uid));
       },
       std::move(done), Urgency::kEssential);
 }

@@ -18,7 +18,8 @@ namespace {
   "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
   "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted, " \
-  "pause_requested, origin, owner, run_time_us, running_since_us, waits_for, events_thinned"
+  "pause_requested, origin, owner, run_time_us, running_since_us, waits_for, events_thinned, array, " \
+  "array_index, array_values"
 // clang-format on
 
 // A blob that does not parse was not written by this program.
@@ -81,6 +82,9 @@ Job read_job(const Query& row) {
   job.running_since_us = row.integer(c++);
   job.waits_for = static_cast<int32_t>(row.integer(c++));
   job.events_thinned = static_cast<EventsThinned>(row.integer(c++));
+  job.array = row.integer(c++);
+  job.array_index = static_cast<int32_t>(row.integer(c++));
+  job.array_values = parse<v1::ArrayMember>(row.bytes(c++));
   return job;
 }
 
@@ -189,29 +193,42 @@ Job get_job_numbered(Connection& db, int64_t order) {
   return read_job(query);
 }
 
-std::vector<Job> read_jobs(Connection& db, const JobQuery& asked, int64_t before,
-                           std::span<const JobState> states, int64_t count_max) {
-  // An index has the jobs of one state in order: the newest of all states are among the newest of
-  // each.
+std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
+  // An index has the jobs of one state in order, members of arrays and others apart: the newest of
+  // all are among the newest of each.
   std::vector<int64_t> numbers;
-  for (const JobState state : states) {
-    if (asked.owner) {
+  const auto take = [&](Query& query) {
+    query.bind(range.before).bind(range.count_max);
+    while (query.step()) numbers.push_back(query.integer(0));
+  };
+  for (const JobState state : range.states) {
+    if (range.array > 0) {
       Query query(db,
-                  "SELECT number FROM jobs INDEXED BY jobs_by_owner WHERE owner = ? AND state = ?"
-                  " AND tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
-      query.bind(*asked.owner).bind(static_cast<int64_t>(state)).bind(asked.tenant);
-      query.bind(before).bind(count_max);
-      while (query.step()) numbers.push_back(query.integer(0));
+                  "SELECT number FROM jobs INDEXED BY jobs_by_array WHERE array = ? AND array > 0"
+                  " AND state = ? AND number < ? ORDER BY number DESC LIMIT ?");
+      query.bind(range.array).bind(static_cast<int64_t>(state));
+      take(query);
       continue;
     }
-    Query query(db,
-                "SELECT number FROM jobs INDEXED BY jobs_by_state"
-                " WHERE state = ? AND tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
-    query.bind(static_cast<int64_t>(state)).bind(asked.tenant).bind(before).bind(count_max);
-    while (query.step()) numbers.push_back(query.integer(0));
+    for (int64_t member = 0; member <= (range.no_members ? 0 : 1); ++member) {
+      if (range.owner) {
+        Query query(db,
+                    "SELECT number FROM jobs INDEXED BY jobs_by_owner WHERE owner = ? AND state = ?"
+                    " AND tenant = ? AND (array > 0) = ? AND number < ?"
+                    " ORDER BY number DESC LIMIT ?");
+        query.bind(*range.owner).bind(static_cast<int64_t>(state)).bind(range.tenant).bind(member);
+        take(query);
+        continue;
+      }
+      Query query(db,
+                  "SELECT number FROM jobs INDEXED BY jobs_by_state WHERE state = ? AND tenant = ?"
+                  " AND (array > 0) = ? AND number < ? ORDER BY number DESC LIMIT ?");
+      query.bind(static_cast<int64_t>(state)).bind(range.tenant).bind(member);
+      take(query);
+    }
   }
   std::ranges::sort(numbers, std::greater());
-  if (std::ssize(numbers) > count_max) numbers.resize(static_cast<size_t>(count_max));
+  if (std::ssize(numbers) > range.count_max) numbers.resize(static_cast<size_t>(range.count_max));
   std::vector<Job> jobs;
   for (const int64_t number : numbers) {
     Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE number = ?");

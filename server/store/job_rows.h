@@ -24,9 +24,18 @@ Result<Job> get_job_uid(Connection& db, std::string_view uid);
 std::vector<Job> read_active_jobs(Connection& db);
 /// Calls `take` with each unfinished job, in no order.
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
-/// Newest first, `order` below `before`, each state at most once.
-std::vector<Job> read_jobs(Connection& db, const JobQuery& query, int64_t before,
-                           std::span<const JobState> states, int64_t count_max);
+/// A page of jobs.
+struct JobRange {
+  std::string_view tenant;
+  std::optional<std::string> owner;
+  int64_t array = 0;  // only members of the one of this order
+  bool no_members = false;
+  std::span<const JobState> states;  // each at most once
+  int64_t before = 0;                // `order` below it
+  int64_t count_max = 0;
+};
+/// Newest first.
+std::vector<Job> read_jobs(Connection& db, const JobRange& range);
 /// The job with this order, which exists.
 Job get_job_numbered(Connection& db, int64_t order);
 

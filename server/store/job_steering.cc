@@ -4,15 +4,14 @@
 
 #include "server/store/dependencies.h"
 #include "server/store/job_rows.h"
+#include "server/store/job_steering.h"
 #include "server/store/job_store.h"
+#include "server/store/removals.h"
 #include "server/store/store_core.h"
 
 namespace trainyard::server {
-namespace {
-
-Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
-  if (is_terminal(job.state) || job.cancel_requested) return job;
+Status cancel_job(WriteContext& context, Job& job) {
+  if (is_terminal(job.state) || job.cancel_requested) return {};
   JobEdit edit(context, job);
   job.cancel_requested = true;
   if (!is_active(job.state)) {
@@ -24,14 +23,13 @@ Result<Job> cancel_job(WriteContext& context, const std::string& tenant, const s
     if (Status s = edit.move(move); !s.ok()) return s.error();
   }
   edit.save();
-  return job;
+  return {};
 }
 
-Result<Job> pause_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+Status pause_job(WriteContext& context, Job& job) {
   if (is_terminal(job.state)) return state_conflict(job, "a job that has ended cannot pause.");
   if (job.cancel_requested) return state_conflict(job, "it is being cancelled.");
-  if (job.state == JobState::kPaused || job.pause_requested) return job;
+  if (job.state == JobState::kPaused || job.pause_requested) return {};
   JobEdit edit(context, job);
   if (is_active(job.state)) {
     job.pause_requested = true;
@@ -44,15 +42,14 @@ Result<Job> pause_job(WriteContext& context, const std::string& tenant, const st
     if (Status s = edit.move(move); !s.ok()) return s.error();
   }
   edit.save();
-  return job;
+  return {};
 }
 
-Result<Job> resume_job(WriteContext& context, const std::string& tenant, const std::string& id) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+Status resume_job(WriteContext& context, Job& job) {
   if (is_terminal(job.state)) {
     return state_conflict(job, "a job that has ended is retried or forked, as a new job.");
   }
-  if (job.state != JobState::kPaused && !job.pause_requested) return job;
+  if (job.state != JobState::kPaused && !job.pause_requested) return {};
   JobEdit edit(context, job);
   job.workers_lost = 0;  // a person has looked at it
   if (job.pause_requested) {
@@ -70,7 +67,45 @@ Result<Job> resume_job(WriteContext& context, const std::string& tenant, const s
     if (Status s = edit.move(move); !s.ok()) return s.error();
   }
   edit.save();
-  return job;
+  return {};
+}
+
+Status remove_job(WriteContext& context, const Job& job) {
+  if (!is_terminal(job.state)) {
+    Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+                         "name: " + job.name() + " is " + std::string(name_of(job.state)) +
+                             "; cancel it and wait until it has ended before deleting it.");
+    e.metadata["state"] = name_of(job.state);
+    return e;
+  }
+  if (has_dependents(context.db, job)) {
+    return state_conflict(job,
+                          "the jobs that waited for it are still being told; try again in some "
+                          "seconds.");
+  }
+  Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
+  note_removal(context.db, "jobs/" + job.uid);
+  JobChange& change = context.changes.emplace_back();
+  change.uid = job.uid;
+  change.newest_seq = job.newest_seq;
+  change.state = job.state;
+  change.removed = true;
+  return {};
+}
+
+namespace {
+
+/// Applies `change` to the job of this name.
+void change_job(StoreCore& core, std::string tenant, std::string id,
+                Status (*change)(WriteContext&, Job&), Done<Job> done) {
+  core.change<Job>(
+      [tenant = std::move(tenant), id = std::move(id),
+       change](WriteContext& context) -> Result<Job> {
+        ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+        if (Status s = change(context, job); !s.ok()) return s.error();
+        return job;
+      },
+      std::move(done), Urgency::kEssential);
 }
 
 Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
@@ -100,21 +135,15 @@ Result<Job> drop_job_checkpoints(WriteContext& context, const std::string& uid) 
 }  // namespace
 
 void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return cancel_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
+  change_job(core_, std::move(tenant), std::move(id), cancel_job, std::move(done));
 }
 
 void JobStore::request_pause(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return pause_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
+  change_job(core_, std::move(tenant), std::move(id), pause_job, std::move(done));
 }
 
 void JobStore::resume(std::string tenant, std::string id, Done<Job> done) {
-  core_.change<Job>([tenant = std::move(tenant), id = std::move(id)](
-                        WriteContext& context) { return resume_job(context, tenant, id); },
-                    std::move(done), Urgency::kEssential);
+  change_job(core_, std::move(tenant), std::move(id), resume_job, std::move(done));
 }
 
 void JobStore::set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/store/array_rows.h"
 #include "server/store/dependencies.h"
 #include "server/store/event_rows.h"
 #include "server/store/job_rows.h"
@@ -33,13 +34,22 @@ Result<JobPage> JobStore::list(const JobQuery& query) const {
     signed_query.append(" ").append(name_of(s));
   }
   if (query.owner) signed_query.append(" of ").append(*query.owner);
+  if (query.array) signed_query.append(" in ").append(*query.array);
+  if (query.no_members) signed_query.append(" in none");
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!query.page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, query.page_token));
   }
   return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
     JobPage page;
-    page.jobs = read_jobs(db, query, before, states, page_size + 1);
+    JobRange range{query.tenant, query.owner, 0, query.no_members, states, before, page_size + 1};
+    if (query.array) {
+      ASSIGN_OR_RETURN(const ArrayKey array, get_array_key(db, query.tenant, *query.array));
+      // All members have the owner of their array.
+      if (query.owner && *query.owner != array.owner) return page;
+      range.array = array.order;
+    }
+    page.jobs = read_jobs(db, range);
     if (static_cast<int64_t>(page.jobs.size()) > page_size) {
       page.jobs.pop_back();
       page.next_page_token =

@@ -125,7 +125,8 @@ class JobStore {
 
   Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
-  /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
+  /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE;
+  /// NOT_FOUND/ARRAY_NOT_FOUND.
   Result<JobPage> list(const JobQuery& query) const;
   /// STARTING and RUNNING jobs, in order of submission.
   Result<std::vector<Job>> list_active() const;

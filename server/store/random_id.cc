@@ -33,12 +33,14 @@ std::string random_uid(int64_t now_us) {
   return text;
 }
 
-std::string random_job_id(int64_t now_us) {
+namespace {
+
+std::string random_named_id(char first, int64_t now_us) {
   static constexpr std::string_view kLetters = "23456789bcdfghjkmnpqrstvwxz";
   static constexpr int kTimeLetters = 6;  // seconds: they wrap around after 12 years
   static constexpr int kRandomLetters = 6;
   std::string text(2 + kTimeLetters, '-');
-  text[0] = 'j';
+  text[0] = first;
   auto seconds = static_cast<uint64_t>(now_us / 1'000'000);
   for (size_t i = text.size() - 1; i >= 2; --i, seconds /= kLetters.size())
     text[i] = kLetters[seconds % kLetters.size()];
@@ -46,5 +48,10 @@ std::string random_job_id(int64_t now_us) {
     text += kLetters[static_cast<unsigned char>(c) % kLetters.size()];
   return text;
 }
+
+}  // namespace
+
+std::string random_job_id(int64_t now_us) { return random_named_id('j', now_us); }
+std::string random_array_id(int64_t now_us) { return random_named_id('a', now_us); }
 
 }  // namespace trainyard::server

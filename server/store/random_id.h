@@ -14,5 +14,7 @@ std::string random_bytes(size_t count);
 std::string random_uid(int64_t now_us);
 /// "j-" and 12 characters that are easy to read aloud (no vowels, no 0, 1, l), the time first.
 std::string random_job_id(int64_t now_us);
+/// The same beginning with "a-".
+std::string random_array_id(int64_t now_us);
 
 }  // namespace trainyard::server

@@ -24,6 +24,7 @@ StoreCore::~StoreCore() {
 Store::Store(std::unique_ptr<StoreCore> core)
     : core_(std::move(core)),
       jobs_(*core_),
+      arrays_(*core_),
       datasets_(*core_),
       uploads_(*core_),
       models_(*core_),

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 
+#include "server/store/array_store.h"
 #include "server/store/dataset_store.h"
 #include "server/store/drain_store.h"
 #include "server/store/forecast_store.h"
@@ -93,6 +94,7 @@ class Store {
   ~Store();
 
   JobStore& jobs() { return jobs_; }
+  ArrayStore& arrays() { return arrays_; }
   DatasetStore& datasets() { return datasets_; }
   UploadStore& uploads() { return uploads_; }
   ModelStore& models() { return models_; }
@@ -111,6 +113,7 @@ class Store {
   explicit Store(std::unique_ptr<StoreCore> core);
   std::unique_ptr<StoreCore> core_;
   JobStore jobs_;
+  ArrayStore arrays_;
   DatasetStore datasets_;
   UploadStore uploads_;
   ModelStore models_;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -877,6 +878,189 @@ TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
   EXPECT_NE(done.err.find("STATE_DIR_NOT_EMPTY"), std::string::npos) << done.err;
   EXPECT_EQ(run({"server", "backup", server_.folder()}).code, 2) << "a folder";
   EXPECT_EQ(run({"server", "restore", file}).code, 2) << "without --state-dir";
+}
+
+/// An array "sweep" of three jobs, one of each kind, and a job in no array.
+void add_sweep(FakeState& state) {
+  v1::JobArray& array = state.arrays["tenants/default/arrays/sweep"];
+  array.set_name("tenants/default/arrays/sweep");
+  array.set_uid("u-9");
+  array.set_size(3);
+  array.set_owner("ada");
+  array.mutable_spec()->mutable_dataset()->set_name("digits");
+  const std::array states = {v1::SUCCEEDED, v1::RUNNING, v1::QUEUED};
+  for (int i = 0; i < 3; ++i) {
+    v1::JobArray::StateCount& count = *array.add_states();
+    count.set_state(states[static_cast<size_t>(i)]);
+    count.set_count(1);
+    const std::string name = "tenants/default/jobs/sweep-" + std::to_string(i);
+    v1::Job& job = state.jobs[name];
+    job.set_name(name);
+    job.set_uid("u-1" + std::to_string(i));
+    job.set_state(states[static_cast<size_t>(i)]);
+    job.set_array(array.name());
+    job.set_array_index(i);
+    (*job.mutable_array_values())["recipe.optimizer.learning_rate"] = i == 0 ? "0.5" : "0.25";
+    (*job.mutable_array_values())["model.mlp.hidden"] = "[4, " + std::to_string(i) + "]";
+  }
+  auto& metrics = *state.jobs["tenants/default/jobs/sweep-0"].mutable_progress()->mutable_metrics();
+  metrics["val/accuracy"] = 0.75;
+  metrics["val/loss"] = 0.1;
+  auto& better = *state.jobs["tenants/default/jobs/sweep-1"].mutable_progress()->mutable_metrics();
+  better["val/accuracy"] = 0.875;
+  v1::Job& alone = state.jobs["tenants/default/jobs/alone"];
+  alone.set_name("tenants/default/jobs/alone");
+  alone.set_state(v1::QUEUED);
+}
+
+TEST_F(Cli, ASpecWithAnArraySubmitsOne) {
+  const std::string text = slurp(spec()) +
+                           "array:\n  grid:\n    recipe.optimizer.learning_rate: [0.1, 0.01]\n"
+                           "    recipe.optimizer.type: [adam]\n";
+  Done done = run({"submit", spec(text)});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "digits-1\n");
+  ASSERT_EQ(server_.state().array_submits.size(), 1u);
+  EXPECT_TRUE(server_.state().submits.empty());
+  const v1::SubmitArrayRequest& request = server_.state().array_submits[0];
+  EXPECT_EQ(request.array_id(), "digits-1");
+  EXPECT_EQ(request.request_id().size(), 36u);
+  EXPECT_EQ(request.spec().dataset().name(), "digits");
+  const auto& grid = request.array().grid();
+  EXPECT_EQ(grid.at("recipe.optimizer.learning_rate").values(1), "0.01");
+  EXPECT_EQ(grid.at("recipe.optimizer.type").values(0), "\"adam\"");
+  done = run({"submit", spec(text), "--dry-run"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("members:  3\n"), std::string::npos) << done.out;
+  EXPECT_TRUE(server_.state().array_submits[1].validate_only());
+  EXPECT_EQ(run({"submit", spec(text), "--watch"}).code, 2);
+  done = run({"local", "run", spec(text)});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("job.yaml:5:1: array: 'local run' is for one job"), std::string::npos)
+      << done.err;
+}
+
+TEST_F(Cli, AGridIsGivenByFlags) {
+  Done done = run({"submit", spec(), "--grid", "recipe.optimizer.learning_rate=[0.1, 0.01]",
+                   "--grid=model.layers[0].gemm.units=5"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  ASSERT_EQ(server_.state().array_submits.size(), 1u);
+  const auto& grid = server_.state().array_submits[0].array().grid();
+  EXPECT_EQ(grid.at("recipe.optimizer.learning_rate").values_size(), 2);
+  EXPECT_EQ(grid.at("model.layers[0].gemm.units").values(0), "5");
+  done = run({"submit", spec(), "--grid", "recipe.seed"});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("is not a field with values, expected one such as"), std::string::npos);
+  done = run({"submit", spec(), "--grid", "recipe.seed={from: 1}"});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("--grid recipe.seed: array.grid.recipe.seed.from"), std::string::npos)
+      << done.err;
+}
+
+TEST_F(Cli, ARefusedMemberIsShownWithTheLineOfItsValue) {
+  const std::string text =
+      slurp(spec()) + "array:\n  grid:\n    recipe.seed:\n      - 1\n      - x\n";
+  server_.state().submit_error =
+      make_error(ErrorCode::kInvalidArgument, "FIELD_TYPE", "member 1: why");
+  server_.state().submit_error.violations = {{"array.grid.recipe.seed[1]", "why"}};
+  const Done done = run({"submit", spec(text)});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("job.yaml:9:9: member 1: why"), std::string::npos) << done.err;
+}
+
+TEST_F(Cli, ListHasALineForAnArrayInPlaceOfItsMembers) {
+  add_sweep(server_.state());
+  Done done = run({"list"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("ARRAY  MEMBERS  STATES"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("sweep        3  1 RUNNING, 1 QUEUED, 1 SUCCEEDED"), std::string::npos)
+      << done.out;
+  EXPECT_NE(done.out.find("\nalone"), std::string::npos) << done.out;
+  EXPECT_EQ(done.out.find("sweep-0"), std::string::npos) << done.out;
+  done = run({"list", "--members"});
+  EXPECT_NE(done.out.find("sweep-2"), std::string::npos) << done.out;
+  EXPECT_EQ(done.out.find("ARRAY"), std::string::npos) << done.out;
+  done = run({"list", "--array", "sweep", "-o", "name"});
+  EXPECT_EQ(done.out, "sweep-0\nsweep-1\nsweep-2\n");
+  EXPECT_EQ(run({"list", "-o", "name"}).out, "alone\nsweep-0\nsweep-1\nsweep-2\n");
+  server_.state().knows_arrays = false;
+  done = run({"list"});
+  EXPECT_EQ(done.code, 0) << "an older server: " << done.err;
+  EXPECT_NE(done.out.find("sweep-0"), std::string::npos);
+}
+
+TEST_F(Cli, AnArrayIsShownWithItsMembersTheBestFirst) {
+  add_sweep(server_.state());
+  Done done = run({"array", "get", "sweep"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("MEMBER   STATE      DONE  val/accuracy  hidden  learning_rate\n"
+                          "sweep-1  RUNNING                 0.875  [4, 1]           0.25\n"
+                          "sweep-0  SUCCEEDED                0.75  [4, 0]            0.5\n"
+                          "sweep-2  QUEUED                         [4, 2]           0.25\n"),
+            std::string::npos)
+      << done.out;
+  EXPECT_EQ(run({"get", "sweep"}).out, done.out) << "no job of that name";
+  server_.state()
+      .arrays.begin()
+      ->second.mutable_spec()
+      ->mutable_recipe()
+      ->mutable_keep_best()
+      ->set_metric("val/loss");
+  done = run({"array", "get", "sweep", "--limit", "1"});
+  EXPECT_NE(done.out.find("val/loss"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("sweep-0"), std::string::npos) << done.out;
+  EXPECT_EQ(done.out.find("sweep-1"), std::string::npos) << done.out;
+  EXPECT_NE(run({"array", "get", "sweep", "-o", "json"}).out.find("\"size\": 3"),
+            std::string::npos);
+  EXPECT_EQ(run({"array", "list", "-o", "name"}).out, "sweep\n");
+  EXPECT_EQ(run({"array", "get", "none"}).code, run({"get", "none"}).code);
+  done = run({"get", "sweep-1"});
+  EXPECT_NE(
+      done.out.find("sweep, number 1: model.mlp.hidden = [4, 1], recipe.optimizer.learning_rate "
+                    "= 0.25"),
+      std::string::npos)
+      << done.out;
+}
+
+TEST_F(Cli, ArraysAreSteeredAndDeleted) {
+  add_sweep(server_.state());
+  for (const char* command : {"pause", "resume", "cancel"}) {
+    const Done done = run({"array", command, "sweep"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_NE(done.err.find("1 RUNNING, 1 QUEUED, 1 SUCCEEDED"), std::string::npos) << done.err;
+    const Done job = run({command, "sweep"});
+    EXPECT_EQ(job.code, 4) << job.err;
+    EXPECT_NE(job.err.find("'trainyard array " + std::string(command) + " sweep'"),
+              std::string::npos)
+        << job.err;
+  }
+  EXPECT_NE(run({"watch", "sweep"}).err.find("'trainyard array get sweep'"), std::string::npos);
+  EXPECT_NE(run({"explain", "sweep"}).err.find("'trainyard array get sweep'"), std::string::npos);
+  EXPECT_NE(run({"array", "delete", "sweep"}).err.find("NOT_CONFIRMED"), std::string::npos);
+  const Done deleted = run({"array", "delete", "sweep", "--yes"});
+  EXPECT_EQ(deleted.code, 0) << deleted.err;
+  EXPECT_EQ(server_.state().array_changes,
+            (std::vector<std::string>{"PauseArray", "ResumeArray", "CancelArray", "DeleteArray"}));
+}
+
+TEST_F(Cli, WaitEndsWithTheLastMember) {
+  add_sweep(server_.state());
+  EXPECT_EQ(run({"wait", "sweep", "--timeout", "0.3"}).code, 124);
+  v1::JobArray& array = server_.state().arrays.begin()->second;
+  const pid_t waits = start({"wait", "sweep"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  {
+    const std::scoped_lock lock(server_.state().mu);
+    array.mutable_states(1)->set_state(v1::CANCELLED);
+    array.mutable_states(2)->set_state(v1::SUCCEEDED);
+    array.mutable_end_time()->set_seconds(1);
+  }
+  EXPECT_EQ(finish(waits).code, 8) << "one was cancelled";
+  array.mutable_states(0)->set_state(v1::FAILED);
+  EXPECT_EQ(run({"wait", "sweep"}).code, 1) << "one failed";
+  const Done submitted =
+      run({"submit", spec(), "--grid", "recipe.seed=[1, 2]", "--wait", "--timeout", "0.2"});
+  EXPECT_EQ(submitted.code, 124) << submitted.err;
 }
 
 }  // namespace

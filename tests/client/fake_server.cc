@@ -117,15 +117,79 @@ class Jobs final : public v1::JobService::CallbackService {
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
     const std::scoped_lock lock(s_.mu);
+    s_.lists.push_back(*request);
+    if (!s_.knows_arrays && (request->no_members() || !request->array().empty())) {
+      return answer(context, refuse(ErrorCode::kInvalidArgument, "FIELD_UNKNOWN", "field 8"));
+    }
+    std::vector<const v1::Job*> jobs;
+    for (const auto& [name, job] : s_.jobs) {
+      if (request->no_members() && !job.array().empty()) continue;
+      if (!request->array().empty() && !job.array().ends_with(request->array())) continue;
+      jobs.push_back(&job);
+    }
     // One job a page: the client has to turn them.
     const size_t index = request->page_token().empty() ? 0 : std::stoul(request->page_token());
-    auto job = s_.jobs.begin();
-    std::advance(job, static_cast<std::ptrdiff_t>(std::min(index, s_.jobs.size())));
-    if (job != s_.jobs.end()) {
-      *response->add_jobs() = job->second;
-      if (index + 1 < s_.jobs.size()) response->set_next_page_token(std::to_string(index + 1));
+    if (index < jobs.size()) {
+      *response->add_jobs() = *jobs[index];
+      if (index + 1 < jobs.size()) response->set_next_page_token(std::to_string(index + 1));
     }
     return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* SubmitArray(grpc::CallbackServerContext* context,
+                                        const v1::SubmitArrayRequest* request,
+                                        v1::JobArray* array) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.array_submits.push_back(*request);
+    if (!s_.submit_error.reason.empty()) return answer(context, to_status(s_.submit_error));
+    array->set_name("tenants/default/arrays/" +
+                    (request->array_id().empty() ? "a-made1" : request->array_id()));
+    *array->mutable_spec() = request->spec();
+    *array->mutable_array() = request->array();
+    array->set_size(3);
+    if (!request->validate_only()) {
+      array->set_uid("u-2");
+      s_.arrays[array->name()] = *array;
+    }
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* GetArray(grpc::CallbackServerContext* context,
+                                     const v1::GetArrayRequest* request,
+                                     v1::JobArray* array) override {
+    const std::scoped_lock lock(s_.mu);
+    return answer(context, find_array(request->name(), array));
+  }
+  grpc::ServerUnaryReactor* ListArrays(grpc::CallbackServerContext* context,
+                                       const v1::ListArraysRequest*,
+                                       v1::ListArraysResponse* response) override {
+    const std::scoped_lock lock(s_.mu);
+    if (!s_.knows_arrays) return answer(context, {grpc::StatusCode::UNIMPLEMENTED, ""});
+    for (const auto& [name, array] : s_.arrays) *response->add_arrays() = array;
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* CancelArray(grpc::CallbackServerContext* context,
+                                        const v1::CancelArrayRequest* request,
+                                        v1::JobArray* array) override {
+    return change_array(context, "CancelArray", request->name(), array);
+  }
+  grpc::ServerUnaryReactor* PauseArray(grpc::CallbackServerContext* context,
+                                       const v1::PauseArrayRequest* request,
+                                       v1::JobArray* array) override {
+    return change_array(context, "PauseArray", request->name(), array);
+  }
+  grpc::ServerUnaryReactor* ResumeArray(grpc::CallbackServerContext* context,
+                                        const v1::ResumeArrayRequest* request,
+                                        v1::JobArray* array) override {
+    return change_array(context, "ResumeArray", request->name(), array);
+  }
+  grpc::ServerUnaryReactor* DeleteArray(grpc::CallbackServerContext* context,
+                                        const v1::DeleteArrayRequest* request,
+                                        google::protobuf::Empty*) override {
+    v1::JobArray array;
+    grpc::ServerUnaryReactor* const reactor =
+        change_array(context, "DeleteArray", request->name(), &array);
+    const std::scoped_lock lock(s_.mu);
+    s_.arrays.erase(request->name());
+    return reactor;
   }
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext*, const v1::WatchJobRequest* request) override {
@@ -248,6 +312,19 @@ class Jobs final : public v1::JobService::CallbackService {
   }
 
  private:
+  grpc::Status find_array(const std::string& name, v1::JobArray* array) {
+    const auto found = s_.arrays.find(name);
+    if (found == s_.arrays.end())
+      return refuse(ErrorCode::kNotFound, "ARRAY_NOT_FOUND", "there is no array " + name);
+    *array = found->second;
+    return grpc::Status::OK;
+  }
+  grpc::ServerUnaryReactor* change_array(grpc::CallbackServerContext* context, const char* method,
+                                         const std::string& name, v1::JobArray* array) {
+    const std::scoped_lock lock(s_.mu);
+    s_.array_changes.emplace_back(method);
+    return answer(context, find_array(name, array));
+  }
   grpc::Status submit(const v1::SubmitJobRequest& request, v1::Job* job) {
     s_.submits.push_back(request);
     if (s_.submit_unavailable > 0) {

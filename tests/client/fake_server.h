@@ -21,6 +21,8 @@ struct FakeState {
 
   // --- what to do
   std::map<std::string, v1::Job> jobs;                   // by full name
+  std::map<std::string, v1::JobArray> arrays;            // by full name
+  bool knows_arrays = true;                              // or is older
   std::map<std::string, std::vector<v1::Event>> events;  // by full name
   std::map<std::string, v1::Model> models;
   std::map<std::string, std::string> model_files;  // file name -> content
@@ -50,6 +52,9 @@ struct FakeState {
 
   // --- what was seen
   std::vector<v1::SubmitJobRequest> submits;
+  std::vector<v1::SubmitArrayRequest> array_submits;
+  std::vector<v1::ListJobsRequest> lists;
+  std::vector<std::string> array_changes;  // "CancelArray"
   std::vector<v1::PlanJobRequest> plans;
   std::vector<v1::RetryJobRequest> retries;
   std::vector<v1::ForkJobRequest> forks;

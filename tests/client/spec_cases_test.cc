@@ -50,7 +50,9 @@ std::string job_with(const std::string& part, const std::string& text) {
     job += "\n";
     for (std::string line; std::getline(in, line);) job += "  " + line + "\n";
   }
-  return job + "dataset: d\n" + (part == "model" ? "recipe: {}\n" : "model: {mlp: {}}\n");
+  if (part != "model") job += "model: {mlp: {}}\n";
+  if (part != "recipe") job += "recipe: {}\n";
+  return job + "dataset: d\n";
 }
 
 /// The message that a text gives.
@@ -65,6 +67,7 @@ Result<Message> read_case(const std::string& kind, const std::string& text) {
   }
   ASSIGN_OR_RETURN(const SpecFile file,
                    parse_spec_file(kind == "job" ? text : job_with(kind, text), "spec", "", {}));
+  if (kind == "array") return Message(std::make_unique<v1::ArraySpec>(file.file.array()));
   if (kind == "model") return Message(std::make_unique<v1::ModelSpec>(file.job_spec().model()));
   if (kind == "recipe") return Message(std::make_unique<v1::Recipe>(file.job_spec().recipe()));
   return Message(std::make_unique<v1::JobSpec>(file.job_spec()));
@@ -116,7 +119,7 @@ TEST(SpecCases, BothReadersGiveTheSameAnswers) {
     const std::string name = node["case"].as<std::string>();
     SCOPED_TRACE(name);
     EXPECT_TRUE(names.insert(name).second);
-    for (const char* kind : {"job", "model", "recipe", "dataset"}) {
+    for (const char* kind : {"job", "model", "recipe", "dataset", "array"}) {
       if (!node[kind]) continue;
       const auto read = read_case(kind, text_of(node[kind]));
       if (node["gives"]) {

@@ -158,7 +158,7 @@ def test_jobs_are_listed_newest_first_across_pages(client, trained, monkeypatch)
     for _ in range(2):
         client.wait(client.submit(digits_spec(epochs=1)))
     everything = client.jobs()
-    monkeypatch.setattr("trainyard.client.PAGE_SIZE_MAX", 2)
+    monkeypatch.setattr("trainyard._pages.PAGE_SIZE_MAX", 2)
     assert [j.name for j in client.jobs()] == [j.name for j in everything]
     assert [j.name for j in client.jobs(limit=3)] == [j.name for j in everything[:3]]
     assert all(j.state == JobState.SUCCEEDED for j in client.jobs(states=[JobState.SUCCEEDED]))
@@ -345,3 +345,51 @@ def test_owners_drains_and_dependencies(client):
         client.resume_device("devices/cpu")
     assert client.wait(waits).state == JobState.SUCCEEDED
     refused(trainyard.NotFoundError, lambda: client.drain_device("gpu-77"), "there is no device devices/gpu-77")
+
+
+def test_an_array_is_submitted_followed_and_deleted_as_one(client):
+    spec = digits_spec(epochs=2)
+    assert client.check_array(spec, grid={"recipe.seed": [1, 2, 3]}).size == 3
+    array = client.submit_array(spec, name="py-sweep", grid={"recipe.seed": [1, 2], "recipe.optimizer.type": ["sgd", "adam"]})
+    assert array.size == 4 and array.uid and array.array.grid["recipe.optimizer.type"].values == ['"sgd"', '"adam"']
+    ended = client.wait_array(array, timeout_s=120)
+    assert {count.state: count.count for count in ended.states} == {JobState.SUCCEEDED: 4}
+    jobs = client.jobs(array="py-sweep")
+    assert [job.array_index for job in jobs] == [3, 2, 1, 0]
+    assert jobs[0].array_values == {"recipe.seed": "2", "recipe.optimizer.type": '"adam"'}
+    assert not {job.name for job in jobs} & {job.name for job in client.jobs(members=False)}
+    assert "py-sweep" in [a.name.rpartition("/")[2] for a in client.arrays()]
+    assert client.array("py-sweep").uid == array.uid
+    client.delete_array(array)
+    refused(trainyard.NotFoundError, lambda: client.array(array), "py-sweep")
+    assert not client.jobs(states=["QUEUED"])
+
+
+def test_an_array_of_endless_jobs_is_paused_and_cancelled(client):
+    spec = dict(digits_spec(**ENDLESS), array={"random": {"count": 5, "values": {
+        "recipe.optimizer.learning_rate": {"log_uniform": {"low": 1e-4, "high": 1e-2}}}}})
+    array = client.submit_array(spec)
+    client.pause_array(array)
+    wait_until(lambda: [c.state for c in client.array(array).states] == [JobState.PAUSED], "all are paused")
+    client.resume_array(array)
+    refused(trainyard.ConflictError, lambda: client.delete_array(array), "cancel it")
+    client.cancel_array(array)
+    ended = client.wait_array(array, timeout_s=60)
+    assert {count.state: count.count for count in ended.states} == {JobState.CANCELLED: 5}
+    client.delete_array(array)
+
+
+def test_what_is_wrong_with_an_array_is_told_with_its_place(client):
+    spec = digits_spec()
+    refused(trainyard.InvalidArgumentError, lambda: client.submit_array(spec), "array: is missing")
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(dict(spec, array={"grid": {"recipe.seed": [1]}})),
+            "submit_array")
+    error = refused(trainyard.InvalidArgumentError,
+                    lambda: client.submit_array(spec, grid={"recipe.optimizer.learning_rate": [0.1, -1]}),
+                    "member 1 (recipe.optimizer.learning_rate: -1)")
+    assert error.violations[0].field == "array.grid.recipe.optimizer.learning_rate[1]"
+    refused(trainyard.InvalidArgumentError, lambda: client.submit_array(spec, array={"random": {"counts": 3}}),
+            "array.random.counts", "did you mean 'count'?")
+    refused(trainyard.InvalidArgumentError, lambda: client.submit_array(
+        spec, array={"random": {"count": 10_000_000, "values": {"recipe.seed": {"integers": {"low": 0, "high": 9}}}}}),
+            "10000000 is out of range")

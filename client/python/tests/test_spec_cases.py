@@ -12,7 +12,8 @@ from trainyard._upload import ServerPath
 from trainyard.errors import InvalidArgumentError
 
 CASES = yaml.safe_load((SOURCE / "tests/spec_cases.yaml").read_text(encoding="utf-8"))
-REST = {"model": b"dataset: d\nrecipe: {}\n", "recipe": b"dataset: d\nmodel: {mlp: {}}\n"}
+REST = {"model": b"dataset: d\nrecipe: {}\n", "recipe": b"dataset: d\nmodel: {mlp: {}}\n",
+        "array": b"dataset: d\nmodel: {mlp: {}}\nrecipe: {}\n"}
 
 
 def text_of(pieces):
@@ -39,6 +40,8 @@ def message_of(kind, path):
         for role, source in document.contents():
             spec.sources.add(role=role, server_path=source.path if isinstance(source, ServerPath) else "")
         return spec
+    if kind == "array":
+        return read_job(path).file.array
     spec = read_job(path).job_spec()
     return spec if kind == "job" else getattr(spec, kind)
 
@@ -46,7 +49,7 @@ def message_of(kind, path):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_every_case_gives_what_both_readers_agreed_on(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (kind,) = {"job", "model", "recipe", "dataset"} & case.keys()
+    (kind,) = {"job", "model", "recipe", "dataset", "array"} & case.keys()
     (tmp_path / "spec").write_bytes(spec_of(kind, text_of(case[kind])))
     if "gives" in case:
         message = message_of(kind, "spec")
@@ -64,7 +67,7 @@ def test_every_case_gives_what_both_readers_agreed_on(case, tmp_path, monkeypatc
         assert problem[1:1 + len(rest)] == tuple(rest)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "gives" in c and "dataset" not in c], ids=lambda c: c["case"])
+@pytest.mark.parametrize("case", [c for c in CASES if "gives" in c and not {"dataset", "array"} & c.keys()], ids=lambda c: c["case"])
 def test_what_a_case_gives_is_written_as_a_spec_that_gives_it_again(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (kind,) = {"job", "model", "recipe"} & case.keys()

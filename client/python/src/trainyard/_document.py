@@ -130,18 +130,25 @@ class Document:
     def locate(self, path: str) -> str:
         """Where the value at `path` was written, or else its nearest ancestor."""
         value, at = self.root, self.root.at
-        for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-            if index:
-                if int(index) >= len(value.items):
+        while path:
+            index = re.match(r"\[(\d+)\]", path)
+            if index is not None:
+                if int(index[1]) >= len(value.items):
                     break
-                value = value.items[int(index)]
+                value = value.items[int(index[1])]
                 at = value.at
-            else:
-                entry = value.entries.get(key)
-                if entry is None:
-                    break
-                value = entry.value
-                at = value.at if value.kind is Kind.SCALAR else entry.key_at
+                path = path[index.end():]
+                continue
+            path = path.removeprefix(".")
+            # A key may have dots and brackets of its own: those of an array are paths.
+            keys = [key for key in value.entries if path.startswith(key) and path[len(key):len(key) + 1] in ("", ".", "[")]
+            if not keys:
+                break
+            key = max(keys, key=len)
+            entry = value.entries[key]
+            value = entry.value
+            at = value.at if value.kind is Kind.SCALAR else entry.key_at
+            path = path[len(key):]
         return at
 
 

@@ -6,6 +6,7 @@ fields say (proto/trainyard/v1/spec_options.proto). tests/spec_cases.yaml holds 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,9 @@ def _expected(field: Descriptor) -> str:
         return joined(list(_enum_numbers(field.enum_type)))
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return "text"
+    alone = _field_alone(field.message_type)
+    if alone is not None and _is_repeated(alone):
+        return "fields with values" if _is_map(alone) else "a list of values"
     names: list[str] = [f.name for f in field.message_type.fields[:4]]
     return "fields such as " + joined(names) if names else "nothing after the colon, or {}"
 
@@ -138,6 +142,38 @@ def _excludes(a: Descriptor, b: Descriptor) -> bool:
         return True
     return any(name == other.name or (oneof is not None and name == oneof.name)
                for field, other, oneof in ((a, b, oneof_b), (b, a, oneof_a)) for name in option(field, v1.excludes))
+
+
+def _field_alone(kind: Descriptor) -> Any:
+    """The field that a message may be written as, if it has such a field."""
+    return next((field for field in kind.fields if option(field, v1.alone)), None)
+
+
+def _stands_alone(value: Value, alone: Any) -> bool:
+    """Whether the value is that of the field that its message may be written as."""
+    if alone is None:
+        return False
+    if _is_map(alone):  # `{a: 1}`, unless it is `{values: {a: 1}}`
+        by_name = list(value.entries) == [alone.name] and value.entries[alone.name].value.kind is Kind.MAP
+        return value.kind is Kind.MAP and not by_name
+    return value.kind is Kind.SCALAR or (_is_repeated(alone) and value.kind is Kind.SEQUENCE)
+
+
+def _json_of(value: Value) -> str:
+    """A value of any type as JSON; a number as it is written."""
+    if value.kind is Kind.NULL:
+        return "null"
+    if value.kind is Kind.SEQUENCE:
+        return "[" + ", ".join(_json_of(item) for item in value.items) + "]"
+    if value.kind is Kind.MAP:
+        return "{" + ", ".join(f"{_json_text(key)}: {_json_of(entry.value)}" for key, entry in value.entries.items()) + "}"
+    if not value.quoted and (NUMBER.fullmatch(value.text) or value.text in ("true", "false")):
+        return value.text
+    return _json_text(value.text)
+
+
+def _json_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 class Reader:
@@ -200,24 +236,35 @@ class Reader:
             if number_or_text is not None:
                 setattr(message, field.name, number_or_text)
         else:
-            # `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
-            may_be_empty = _real_oneof(field) is not None or not field.message_type.fields
-            if value.kind is Kind.SCALAR and _is_choice(field.message_type):
-                self._read_choice(value, path, getattr(message, field.name))
-                return
-            alone = next((f for f in field.message_type.fields if option(f, v1.alone)), None)
-            if value.kind is Kind.SCALAR and alone is not None:  # dataset: digits
-                scalar = self._scalar(value, path, alone)
-                if scalar is not None:
-                    setattr(getattr(message, field.name), alone.name, scalar)
-                    getattr(message, field.name).SetInParent()
-                return
-            if value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
-                self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
-                return
-            sub = getattr(message, field.name)
+            self._read_message_value(value, path, field, getattr(message, field.name))
+
+    def _read_message_value(self, value: Value, path: str, field: Descriptor, sub: Message) -> None:
+        # `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
+        may_be_empty = _real_oneof(field) is not None or not field.message_type.fields
+        alone = _field_alone(field.message_type)
+        if value.kind is Kind.SCALAR and _is_choice(field.message_type):
+            self._read_choice(value, path, sub)
+        elif _stands_alone(value, alone):  # dataset: digits
+            problems = len(self.problems)
+            self._read_alone(value, path, alone, sub)
+            if len(self.problems) == problems:
+                sub.SetInParent()
+        elif value.kind is not Kind.MAP and not (value.kind is Kind.NULL and may_be_empty):
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {_expected(field)}")
+        else:
             sub.SetInParent()
             self.read_message(value, path, sub)
+
+    def _read_alone(self, value: Value, path: str, alone: Descriptor, message: Message) -> None:
+        """The value of the field that stands for the whole message."""
+        if _is_map(alone):
+            self._read_map(value, path, alone, message)
+        elif _is_repeated(alone):
+            self._read_repeated(value, path, alone, message)
+        else:
+            scalar = self._scalar(value, path, alone)
+            if scalar is not None:
+                setattr(message, alone.name, scalar)
 
     def _read_choice(self, value: Value, path: str, message: Message) -> None:
         names = [field.name for field in message.DESCRIPTOR.fields]
@@ -233,7 +280,11 @@ class Reader:
         target = getattr(message, field.name)
         value_field = field.message_type.fields_by_name["value"]
         for key, entry in value.entries.items():
-            if value_field.message_type is not None:
+            if option(field, v1.any_value):
+                target[key] = _json_of(entry.value)
+            elif value_field.message_type is not None and not _is_any(value_field):
+                self._read_message_value(entry.value, _child(path, key), value_field, target[key])
+            elif value_field.message_type is not None:
                 self._read_any(entry.value, _child(path, key), target[key])
             else:
                 text = self._scalar(entry.value, _child(path, key), value_field)
@@ -264,9 +315,16 @@ class Reader:
 
     def _read_repeated(self, value: Value, path: str, field: Descriptor, message: Message) -> None:
         target = getattr(message, field.name)
+        if option(field, v1.any_value):  # each as JSON
+            if value.kind is not Kind.SEQUENCE and value.kind is not Kind.SCALAR:
+                self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected a list of values")
+                return
+            target.extend(_json_of(item) for item in ([value] if value.kind is Kind.SCALAR else value.items))
+            return
         of_messages = field.message_type is not None
-        alone = next((f for f in field.message_type.fields if option(f, v1.alone)), None) if of_messages else None
-        one = value.kind is Kind.SCALAR and (not of_messages or alone is not None)  # kernel_shape: 5, after: digits-1
+        alone = _field_alone(field.message_type) if of_messages else None
+        # kernel_shape: 5, after: digits-1
+        one = value.kind is Kind.SCALAR and (not of_messages or _stands_alone(value, alone))
         items = [value] if one else value.items
         if value.kind is not Kind.SEQUENCE and items is value.items:
             self.add(value.at, "FIELD_TYPE", path,
@@ -280,10 +338,11 @@ class Reader:
                 if scalar is not None:
                     target.append(scalar)
                 continue
-            if item.kind is Kind.SCALAR and alone is not None:  # after: [digits-1]
-                scalar = self._scalar(item, item_path, alone)
-                if scalar is not None:
-                    setattr(target.add(), alone.name, scalar)
+            if _stands_alone(item, alone):  # after: [digits-1]
+                problems = len(self.problems)
+                self._read_alone(item, item_path, alone, target.add())
+                if len(self.problems) > problems:
+                    del target[-1]
                 continue
             sub = target.add()
             if item.kind is Kind.MAP:

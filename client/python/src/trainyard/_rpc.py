@@ -23,6 +23,7 @@ PREDICT_TIMEOUT_S = 120.0
 GENERATE_TIMEOUT_S = 900.0
 EVALUATE_TIMEOUT_S = 3600.0
 GARBAGE_TIMEOUT_S = 3600.0
+ARRAY_TIMEOUT_S = 120.0  # ten thousand members are many
 HEALTH_TIMEOUT_S = 5.0
 SILENCE_S_MAX = 45.0  # three heartbeats of the server
 MESSAGE_BYTES_MAX = 64 << 20  # answers: predictions of many classes
@@ -59,6 +60,13 @@ FORK_JOB = Method("JobService/ForkJob", v1.ForkJobRequest, v1.Job)  # likewise
 LIST_CHECKPOINTS = Method("JobService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse)
 LIST_QUEUE = Method("JobService/ListQueue", v1.ListQueueRequest, v1.ListQueueResponse)
 SET_JOB_PRIORITY = Method("JobService/SetJobPriority", v1.SetJobPriorityRequest, v1.Job)
+SUBMIT_ARRAY = Method("JobService/SubmitArray", v1.SubmitArrayRequest, v1.JobArray)  # always with a request_id
+GET_ARRAY = Method("JobService/GetArray", v1.GetArrayRequest, v1.JobArray)
+LIST_ARRAYS = Method("JobService/ListArrays", v1.ListArraysRequest, v1.ListArraysResponse)
+CANCEL_ARRAY = Method("JobService/CancelArray", v1.CancelArrayRequest, v1.JobArray, patient=True)
+PAUSE_ARRAY = Method("JobService/PauseArray", v1.PauseArrayRequest, v1.JobArray, patient=True)
+RESUME_ARRAY = Method("JobService/ResumeArray", v1.ResumeArrayRequest, v1.JobArray, patient=True)
+DELETE_ARRAY = Method("JobService/DeleteArray", v1.DeleteArrayRequest, Empty, retry=False)
 DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=False)
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)
 GET_UPLOAD = Method("DatasetService/GetUpload", v1.GetUploadRequest, v1.Upload)

@@ -178,7 +178,7 @@ class JobDocument:
         """The server's refusal with the places in the spec of the fields that it names."""
         placed = []
         for violation in error.violations:
-            field = "name" if violation.field == "job_id" else violation.field.removeprefix("spec.")
+            field = "name" if violation.field in ("job_id", "array_id") else violation.field.removeprefix("spec.")
             placed.append(FieldViolation(field, violation.description, self.document.locate(field)))
         if not placed:
             return error

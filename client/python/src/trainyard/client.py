@@ -17,9 +17,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from trainyard import _rpc as rpc
 from trainyard import data, v1
+from trainyard._arrays import ArrayCalls
 from trainyard._backup import write_backup
 from trainyard._connection import resolve
 from trainyard._message import write_message
+from trainyard._pages import pages
 from trainyard._spec import JobDocument, Spec, read_dataset, read_job
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-PAGE_SIZE_MAX = 1000
 _FILE_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,127}")
 
 
@@ -49,7 +50,7 @@ class Devices(list[v1.Device]):
         self.note = note
 
 
-class Client:
+class Client(ArrayCalls):
     """A connection to one server. Thread-safe; `with Client() as client:` closes it.
 
     Without an address, the client looks where the command line does (docs/cli.md, "Which server"): TRAINYARD_SERVER,
@@ -144,9 +145,9 @@ class Client:
         return self._channel.call(rpc.GET_JOB, v1.GetJobRequest(name=self._name("jobs", job)))
 
     def jobs(self, *, states: Iterable[JobState | str] = (), owner: str | None = None, mine: bool = False,
-             limit: int | None = None) -> list[v1.Job]:
+             array: str | v1.JobArray | None = None, members: bool = True, limit: int | None = None) -> list[v1.Job]:
         """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), of `owner` or, with `mine`, of the
-        caller as the server knows it; at most `limit`."""
+        caller as the server knows it; of one `array`, or without `members` of none; at most `limit`."""
         wanted: list[JobState | str] = []
         for state in states:
             if isinstance(state, str) and state.upper() not in JobState.keys()[1:]:
@@ -157,9 +158,9 @@ class Client:
         def page(token: str, size: int) -> tuple[Iterable[v1.Job], str]:
             answer = self._channel.call(rpc.LIST_JOBS, v1.ListJobsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token, states=wanted, owner=owner or "",
-                mine=mine))
+                mine=mine, array="" if array is None else self._name("arrays", array), no_members=not members))
             return answer.jobs, answer.next_page_token
-        return _pages(page, limit)
+        return pages(page, limit)
 
     def cancel(self, job: str | v1.Job) -> v1.Job:
         """Cancels the job; safe to repeat, and without effect on a finished job. The returned job may still be RUNNING,
@@ -399,7 +400,7 @@ class Client:
             answer = self._channel.call(rpc.LIST_DATASETS, v1.ListDatasetsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token, all_versions=all_versions))
             return answer.datasets, answer.next_page_token
-        return _pages(page, limit)
+        return pages(page, limit)
 
     def delete_dataset(self, dataset: str | v1.Dataset) -> None:
         """Deletes a version (`digits@2`) or all versions (`digits`). ConflictError / DATASET_IN_USE while an unfinished
@@ -428,7 +429,7 @@ class Client:
             answer = self._channel.call(rpc.LIST_MODELS, v1.ListModelsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token))
             return answer.models, answer.next_page_token
-        return _pages(page, limit)
+        return pages(page, limit)
 
     def delete_model(self, model: str | v1.Model | v1.Job) -> None:
         """Deletes the model's files. Its job, if it still exists, stays. ConflictError / MODEL_IN_USE while an
@@ -585,6 +586,9 @@ class Client:
     def _send_job(self, spec: Spec, name: str | None, folder: str | os.PathLike[str] | None,
                   progress: Observer | None, request_id: str | None, *, validate_only: bool) -> v1.Job:
         document = read_job(spec, folder)
+        if document.file.HasField("array"):
+            raise InvalidArgumentError("array: `submit` is for one job; `submit_array` submits the spec's array",
+                                       reason="FIELD_UNSUPPORTED")
         request = v1.SubmitJobRequest(parent=self._channel.parent, job_id=name or document.file.name,
                                       spec=self._wire_spec(document, progress),
                                       request_id=request_id or str(uuid.uuid4()), validate_only=validate_only)
@@ -615,7 +619,7 @@ class Client:
             return self._name("models", model.model or _short(model.name))
         return self._name("models", model)
 
-    def _name(self, collection: str, given: str | v1.Job | v1.Dataset | v1.Model) -> str:
+    def _name(self, collection: str, given: str | v1.Job | v1.JobArray | v1.Dataset | v1.Model) -> str:
         """`digits-1` and `tenants/default/jobs/digits-1` both become the latter."""
         text = given if isinstance(given, str) else given.name
         noun = collection[:-1]
@@ -677,17 +681,3 @@ class _Part:
 
 def _short(name: str) -> str:
     return name.rpartition("/")[2]
-
-
-def _pages(page: Callable[[str, int], tuple[Iterable[Any], str]], limit: int | None) -> list[Any]:
-    """All items of a list call, or the first `limit`."""
-    if limit is not None and limit < 1:
-        raise InvalidArgumentError(f"limit: {limit}, expected 1 or more", reason="FIELD_OUT_OF_RANGE")
-    items: list[Any] = []
-    token = ""
-    while True:
-        size = PAGE_SIZE_MAX if limit is None else min(PAGE_SIZE_MAX, limit - len(items))
-        found, token = page(token, size)
-        items += found
-        if not token or len(items) == limit:
-            return items

@@ -1,0 +1,155 @@
+// trainyard array list, get, cancel, pause, resume, delete: many jobs as one.
+#include <memory>
+
+#include "client/cli/array_view.h"
+#include "client/cli/command.h"
+#include "client/cli/confirm.h"
+#include "client/lib/names.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr int64_t kShownDefault = 50;
+
+using Names = std::vector<std::string>;
+using Change = Result<v1::JobArray> (client::Client::*)(const std::string&);
+
+Result<int> run_list(Session& session, int64_t limit) {
+  if (limit < 1) return usage_error("--limit: expected at least 1");
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  v1::ListArraysRequest request;
+  request.set_parent(server->parent());
+  v1::ListArraysResponse all;
+  do {
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit - all.arrays_size(), 1000)));
+    ASSIGN_OR_RETURN(v1::ListArraysResponse page, server->list_arrays(request));
+    for (v1::JobArray& array : *page.mutable_arrays()) *all.add_arrays() = std::move(array);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && all.arrays_size() < limit);
+  all.set_next_page_token(request.page_token());
+  Names names;
+  for (const v1::JobArray& array : all.arrays()) names.push_back(array.name());
+  session.show(
+      all,
+      [&] { return names.empty() ? std::string() : render_arrays(all, session.out().colour()); },
+      names);
+  if (names.empty()) {
+    session.hint("No arrays yet. 'trainyard submit SPEC --grid FIELD=[...]' creates one.");
+  }
+  if (!all.next_page_token().empty()) {
+    session.hint("There are more; raise --limit to see them.");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+Result<int> run_change(Session& session, const Names& names, Change change, const char* what) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
+  for (const std::string& given : names) {
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", given));
+    ASSIGN_OR_RETURN(const v1::JobArray array, (server->*change)(name));
+    session.show(array, [&] { return std::string(); }, {array.name()});
+    if (session.machine()) continue;
+    session.err().line(safe_text(client::short_name(array.name())) + what + states_text(array));
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+Command steering(std::string name, std::string summary, std::vector<std::string> examples,
+                 std::string details, Change change, const char* what) {
+  auto names = std::make_shared<Names>();
+  return {
+      "array " + name,
+      std::move(summary),
+      std::move(examples),
+      std::move(details),
+      [names](OptionSet& options) { options.positionals("ARRAY", *names, "the arrays' names"); },
+      [names, change, what](Session& session) {
+        return run_change(session, *names, change, what);
+      }};
+}
+
+struct DeleteOptions {
+  Names names;
+  ConfirmOptions confirm;
+};
+
+Result<int> run_delete(Session& session, const DeleteOptions& options) {
+  if (Status sure = confirm_delete(session, options.confirm, "job array", options.names,
+                                   " with all of their jobs");
+      !sure.ok()) {
+    return std::move(sure).error();
+  }
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  for (const std::string& text : options.names) {
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", text));
+    if (Status deleted = server->delete_array(name); !deleted.ok()) {
+      return std::move(deleted).error();
+    }
+    session.err().line("deleted array " + safe_text(client::short_name(name)) +
+                       " and its jobs; any models that they trained stay");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+Command get_command_of_arrays() {
+  struct Options {
+    std::string name;
+    int64_t limit = kShownDefault;
+  };
+  auto o = std::make_shared<Options>();
+  return {"array get",
+          "Show an array and its members, the best first",
+          {"trainyard array get sweep", "trainyard array get sweep --limit 10000",
+           "trainyard list --array sweep -o json | jq '.jobs[].array_values'"},
+          "Members are sorted by the metric that recipe.keep_best names, else by val/accuracy, "
+          "val/mae, val/loss or what there\nis; without metrics by their numbers.",
+          [o](OptionSet& options) {
+            options.positional("ARRAY", o->name, "the array's name");
+            options.integer("--limit", "N", o->limit, "show at most N members, default 50");
+          },
+          [o](Session& session) -> Result<int> {
+            if (o->limit < 1) return usage_error("--limit: expected at least 1");
+            ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", o->name));
+            if (Status s = show_array(session, name, o->limit); !s.ok()) return s.error();
+            return static_cast<int>(client::kExitOk);
+          }};
+}
+
+}  // namespace
+
+std::vector<Command> array_commands() {
+  auto limit = std::make_shared<int64_t>(kShownDefault);
+  auto removed = std::make_shared<DeleteOptions>();
+  return {
+      {"array list",
+       "List arrays of jobs, newest first, and the states of their members",
+       {"trainyard array list", "trainyard array list -o name"},
+       "",
+       [limit](OptionSet& options) {
+         options.integer("--limit", "N", *limit, "show at most N arrays, default 50");
+       },
+       [limit](Session& session) { return run_list(session, *limit); }},
+      get_command_of_arrays(),
+      steering("pause", "Take all jobs of arrays off their devices until they are resumed",
+               {"trainyard array pause sweep"},
+               "As 'trainyard pause' for each member that has not ended.",
+               &client::Client::pause_array, " pauses: "),
+      steering("resume", "Put the paused jobs of arrays back into the queue",
+               {"trainyard array resume sweep"}, "", &client::Client::resume_array, " goes on: "),
+      steering("cancel", "Cancel all jobs of arrays; safe to repeat",
+               {"trainyard array cancel sweep"},
+               "As 'trainyard cancel' for each member that has not ended.",
+               &client::Client::cancel_array, " is cancelled: "),
+      {"array delete",
+       "Delete arrays with all of their jobs, which must have ended",
+       {"trainyard array delete sweep", "trainyard array delete sweep --yes"},
+       "The models that the jobs trained stay; 'trainyard model delete' removes them.",
+       [removed](OptionSet& options) {
+         options.positionals("ARRAY", removed->names, "the arrays' names");
+         add_confirm_options(options, removed->confirm);
+       },
+       [removed](Session& session) { return run_delete(session, *removed); }}};
+}
+
+}  // namespace trainyard::cli

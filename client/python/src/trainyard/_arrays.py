@@ -1,0 +1,133 @@
+"""Arrays: many jobs that differ in some values, as one."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from trainyard import _rpc as rpc
+from trainyard import v1
+from trainyard._document import Document, refusal
+from trainyard._message import Reader
+from trainyard._pages import pages
+from trainyard._spec import JobDocument, Spec, read_job
+from trainyard._upload import Observer
+from trainyard.errors import DeadlineExceededError, InvalidArgumentError, TrainyardError
+
+POLL_S, POLL_S_MAX = 0.2, 2.0
+
+
+class ArrayCalls:
+    """The calls of `Client` about arrays. An array may be given by its name or as the message itself."""
+
+    _channel: rpc.Channel
+    _name: Callable[[str, Any], str]
+    _wire_spec: Callable[[JobDocument, Observer | None], v1.JobSpec]
+
+    def submit_array(self, spec: Spec, *, array: Mapping[str, object] | None = None,
+                     grid: Mapping[str, Sequence[object]] | None = None, name: str | None = None,
+                     folder: str | os.PathLike[str] | None = None, request_id: str | None = None,
+                     progress: Observer | None = None) -> v1.JobArray:
+        """Submits one job for each member of an array: all of them, or none. They are jobs named after the array, with a
+        number, and each has its own values in place of those of the spec.
+
+        spec   as `submit` takes it; its `array`, if any, unless `array` or `grid` is given
+        array  the fields of `array` in docs/job_spec.md: {"random": {"count": 20, "values": {...}}}
+        grid   a short way of saying {"grid": grid}: {"recipe.optimizer.learning_rate": [0.1, 0.01]}
+        name   the array's ID instead of the spec's `name`
+
+        The others as for `submit`. InvalidArgumentError names the member and its value; ARRAY_SIZE and ARRAY_PLANS say
+        what an array may have.
+        """
+        return self._send_array(spec, array, grid, name, folder, request_id, progress, validate_only=False)
+
+    def check_array(self, spec: Spec, *, array: Mapping[str, object] | None = None,
+                    grid: Mapping[str, Sequence[object]] | None = None, name: str | None = None,
+                    folder: str | os.PathLike[str] | None = None, progress: Observer | None = None) -> v1.JobArray:
+        """What `submit_array` would return or raise, without submitting: `size` has the number of members."""
+        return self._send_array(spec, array, grid, name, folder, None, progress, validate_only=True)
+
+    def array(self, array: str | v1.JobArray) -> v1.JobArray:
+        """The array with the number of its members in each state. `jobs(array=...)` has the members. NotFoundError /
+        ARRAY_NOT_FOUND."""
+        return self._channel.call(rpc.GET_ARRAY, v1.GetArrayRequest(name=self._name("arrays", array)))
+
+    def arrays(self, *, limit: int | None = None) -> list[v1.JobArray]:
+        """Arrays, newest first, without their `array`; at most `limit`."""
+        def page(token: str, size: int) -> tuple[Iterable[v1.JobArray], str]:
+            answer = self._channel.call(rpc.LIST_ARRAYS, v1.ListArraysRequest(
+                parent=self._channel.parent, page_size=size, page_token=token))
+            return answer.arrays, answer.next_page_token
+        return pages(page, limit)
+
+    def cancel_array(self, array: str | v1.JobArray) -> v1.JobArray:
+        """As `cancel` for every member that has not ended."""
+        return self._channel.call(rpc.CANCEL_ARRAY, v1.CancelArrayRequest(name=self._name("arrays", array)),
+                                  timeout_s=rpc.ARRAY_TIMEOUT_S)
+
+    def pause_array(self, array: str | v1.JobArray) -> v1.JobArray:
+        """As `pause` for every member that has not ended."""
+        return self._channel.call(rpc.PAUSE_ARRAY, v1.PauseArrayRequest(name=self._name("arrays", array)),
+                                  timeout_s=rpc.ARRAY_TIMEOUT_S)
+
+    def resume_array(self, array: str | v1.JobArray) -> v1.JobArray:
+        """As `resume` for every member that has not ended."""
+        return self._channel.call(rpc.RESUME_ARRAY, v1.ResumeArrayRequest(name=self._name("arrays", array)),
+                                  timeout_s=rpc.ARRAY_TIMEOUT_S)
+
+    def delete_array(self, array: str | v1.JobArray) -> None:
+        """Deletes the array and all of its jobs, which must have ended; their models stay. ConflictError /
+        JOB_STATE_CONFLICT."""
+        self._channel.call(rpc.DELETE_ARRAY, v1.DeleteArrayRequest(name=self._name("arrays", array)),
+                           timeout_s=rpc.ARRAY_TIMEOUT_S)
+
+    def wait_array(self, array: str | v1.JobArray, *, timeout_s: float | None = None) -> v1.JobArray:
+        """Waits until all members have ended, however they did, and returns the array. DeadlineExceededError /
+        WAIT_TIMEOUT after `timeout_s` seconds; the jobs continue."""
+        if timeout_s is not None and not timeout_s > 0:
+            raise InvalidArgumentError(f"timeout_s: {timeout_s}, expected seconds above 0", reason="FIELD_OUT_OF_RANGE")
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        pause = POLL_S
+        while True:
+            found = self.array(array)
+            if found.HasField("end_time"):
+                return found
+            rest = None if until is None else until - time.monotonic()
+            if rest is not None and rest <= 0:
+                short = found.name.rpartition("/")[2]
+                raise DeadlineExceededError(f"{short} has not ended within {timeout_s:g} s; it continues",
+                                            reason="WAIT_TIMEOUT")
+            time.sleep(pause if rest is None else min(pause, rest))
+            pause = min(2 * pause, POLL_S_MAX)
+
+    def _send_array(self, spec: Spec, array: Mapping[str, object] | None, grid: Mapping[str, Sequence[object]] | None,
+                    name: str | None, folder: str | os.PathLike[str] | None, request_id: str | None,
+                    progress: Observer | None, *, validate_only: bool) -> v1.JobArray:
+        if array is not None and grid is not None:
+            raise InvalidArgumentError("grid: given with array, expected one of them", reason="FIELD_CONFLICT")
+        document = read_job(spec, folder)
+        members = document.file.array
+        if array is not None or grid is not None:
+            members = _read_array(array if array is not None else {"grid": grid})
+        elif not document.file.HasField("array"):
+            raise InvalidArgumentError("array: is missing, in the spec and as an argument, expected one of grid, list "
+                                       "and random", reason="FIELD_REQUIRED")
+        request = v1.SubmitArrayRequest(parent=self._channel.parent, array_id=name or document.file.name, array=members,
+                                        spec=self._wire_spec(document, progress),
+                                        request_id=request_id or str(uuid.uuid4()), validate_only=validate_only)
+        try:
+            return self._channel.call(rpc.SUBMIT_ARRAY, request, timeout_s=rpc.ARRAY_TIMEOUT_S)
+        except TrainyardError as error:
+            raise document.with_positions(error) from None
+
+
+def _read_array(array: Mapping[str, object]) -> v1.ArraySpec:
+    reader = Reader()
+    file = v1.JobFile()
+    reader.read_message(Document.of({"array": array}, "array").root, "", file)
+    if reader.problems:
+        raise refusal(reader.problems, "array")
+    return file.array

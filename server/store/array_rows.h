@@ -1,0 +1,39 @@
+// server/store/array_rows.h: arrays as rows. On a connection inside a transaction; throws
+// SqliteError.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/store/array.h"
+#include "server/store/sqlite.h"
+
+namespace trainyard::server {
+
+Error array_not_found(std::string_view tenant, std::string_view id);
+
+/// An array without what it says, which may have megabytes.
+struct ArrayKey {
+  int64_t order = 0;
+  std::string uid;
+  std::string owner;  // and that of all members
+};
+std::optional<ArrayKey> find_array_key(Connection& db, std::string_view tenant,
+                                       std::string_view id);
+Result<ArrayKey> get_array_key(Connection& db, std::string_view tenant, std::string_view id);
+
+Result<JobArray> get_array(Connection& db, std::string_view tenant, std::string_view id);
+std::optional<JobArray> find_array_uid(Connection& db, std::string_view uid);
+/// Newest first, `order` below `before`, each without its `array`.
+std::vector<JobArray> read_arrays(Connection& db, std::string_view tenant, int64_t before,
+                                  int64_t count_max);
+/// Members by state, none with 0.
+std::vector<std::pair<JobState, int64_t>> read_array_states(Connection& db, int64_t order);
+
+/// Fills array.order.
+void insert_array(Connection& db, JobArray& array);
+
+}  // namespace trainyard::server

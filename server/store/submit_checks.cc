@@ -1,0 +1,101 @@
+#include "server/store/submit_checks.h"
+
+#include <algorithm>
+
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kRequestIdKeptUs = int64_t{24} * 3600 * 1'000'000;
+
+bool has_row(Connection& db, const char* sql, std::string_view a, std::string_view b) {
+  Query query(db, sql);
+  query.bind(a).bind(b);
+  return query.step();
+}
+
+}  // namespace
+
+bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id) {
+  return has_row(db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?", tenant, id) ||
+         has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, id);
+}
+
+void forget_old_requests(Connection& db, int64_t now_us) {
+  Query(db, "DELETE FROM request_ids WHERE time_us < ?").bind(now_us - kRequestIdKeptUs).run();
+}
+
+Result<std::optional<std::string>> find_request_uid(Connection& db, const RequestId& request) {
+  Query query(db, "SELECT digest, job_uid FROM request_ids WHERE tenant = ? AND request_id = ?");
+  query.bind(request.tenant).bind(request.id);
+  if (!query.step()) return std::optional<std::string>();
+  std::string uid = query.text(1);
+  if (query.bytes(0) != request.digest) {
+    Error e =
+        field_error("REQUEST_ID_REUSED", "request_id",
+                    quoted_value(request.id) + " was used for another request; choose a new one");
+    e.metadata["first_use"] = uid;
+    return e;
+  }
+  return std::optional<std::string>(std::move(uid));
+}
+
+void keep_request(Connection& db, const RequestId& request, std::string_view uid, int64_t now_us) {
+  if (request.id.empty()) return;
+  Query query(db,
+              "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"
+              " VALUES (?, ?, ?, ?, ?)");
+  query.bind(request.tenant).bind(request.id).bind(request.digest).bind(uid).bind(now_us).run();
+}
+
+Status check_quota(Connection& db, const std::string& tenant, int64_t queued_jobs_max,
+                   int64_t count) {
+  Query query(db, "SELECT queued FROM tenants WHERE name = ?");
+  query.bind(tenant);
+  const int64_t queued = query.step() ? query.integer(0) : 0;
+  if (queued + count <= queued_jobs_max) return {};
+  Error e = make_error(ErrorCode::kResourceExhausted, "QUOTA_QUEUED_JOBS",
+                       "tenants/" + tenant + " has " + std::to_string(queued) +
+                           " queued jobs, of at most " + std::to_string(queued_jobs_max) +
+                           (count > 1 ? ", and the array would add " + std::to_string(count) : "") +
+                           "; wait for some to start, or cancel some.");
+  e.metadata["limit"] = std::to_string(queued_jobs_max);
+  return e;
+}
+
+Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef& dataset) {
+  Query query(db,
+              "SELECT state, message FROM datasets WHERE tenant = ? AND id = ? AND version = ?");
+  query.bind(tenant).bind(dataset.id).bind(int64_t{dataset.version});
+  if (!query.step())
+    return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
+                      "spec.dataset.name: there is no dataset " + quoted_value(dataset.text()) +
+                          "; upload it first.");
+  switch (static_cast<v1::Dataset::State>(query.integer(0))) {
+    case v1::Dataset::READY:
+      return {};
+    case v1::Dataset::FAILED:
+      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
+                            " could not be read: " + query.text(1));
+    default:
+      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
+                            " is still being read; try again when it is READY.");
+  }
+}
+
+Status check_initial_model(Connection& db, const std::string& tenant, const std::string& model_id,
+                           const std::vector<Awaited>& awaited) {
+  const auto makes_the_model = [&](const Awaited& a) { return a.id == model_id && !a.any_end; };
+  if (model_id.empty() || std::ranges::any_of(awaited, makes_the_model) ||
+      has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, model_id)) {
+    return {};
+  }
+  return make_error(
+      ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+      "spec.recipe.initial_weights: there is no model " + quoted_value(model_id) + " any more.");
+}
+
+}  // namespace trainyard::server
