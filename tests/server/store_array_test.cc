@@ -357,7 +357,7 @@ TEST_F(StoreArray, OtherChangesGetInBetweenTheMembers) {
   EXPECT_EQ(order, (std::vector<std::string>{"single", "array"}));
 }
 
-// In one transaction, these took half a minute.
+// In one transaction they took five times as long, and the single job waited for all of them.
 TEST_F(StoreArray, ArraysThatComeTogetherHoldTheWriterUpOneByOne) {
   std::promise<void> all;
   std::atomic<int> left = 4;
