@@ -97,12 +97,12 @@ class Arrays(DaemonTest):
         spec = self.spec("halves", "array: {random: {count: 3000, values: {recipe.seed: {integers: {low: 0, high: "
                          "1000000000}}}}}\n", epochs=1000000)
         found = set()
-        for attempt in range(8):
+        for attempt in range(4):
             request = str(uuid.UUID(int=attempt + 1, version=4))
             arguments = ("submit", spec, "--request-id", request, "--set", f"name=halves{attempt}")
             submit = threading.Thread(target=lambda: self.daemon.cli(*arguments, check=False))
             submit.start()
-            time.sleep(0.05 + 0.04 * attempt)
+            time.sleep(0.05 + 0.08 * attempt)
             self.daemon.kill()
             self.daemon.start()
             submit.join()  # which may have sent it again
