@@ -10,8 +10,8 @@ namespace trainyard::client {
 
 /// A dataset's name may end in a version, `digits@2`, which is kept. `digits-1` and
 /// `tenants/default/jobs/digits-1` both become the latter. `collection` is "jobs", "arrays",
-/// "datasets" or "models"; `tenant` the one of the connection. Refuses an empty id, slashes in the wrong place
-/// and names of another collection.
+/// "datasets" or "models"; `tenant` the one of the connection. Refuses an empty id, slashes in the
+/// wrong place and names of another collection.
 Result<std::string> full_name(std::string_view collection, std::string_view text,
                               std::string_view tenant);
 

@@ -7,7 +7,6 @@
 #include "server/service/job_handlers.h"
 #include "server/service/job_planner.h"
 #include "server/service/names.h"
-#include "server/service/removals.h"
 #include "server/service/status.h"
 
 namespace trainyard::server {
@@ -129,13 +128,18 @@ Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
     ASSIGN_OR_RETURN(const RemovedMembers removed,
                      service_.store.arrays().remove_some(kTenant, id));
     all = removed.all;
+    std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {
-      const Status files =
-          remove_noted(service_.store, service_.files, service_.paths, "jobs/" + uid);
-      if (files.ok()) continue;
-      // The row is gone, so nothing will use these files; the next start tries again.
-      spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
+      const std::string path = "jobs/" + uid;
+      const Status files = service_.files.remove_all(service_.paths.root() / path);
+      if (files.ok()) {
+        gone.push_back(path);
+      } else {
+        // The row is gone, so nothing will use these files; the next start tries again.
+        spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
+      }
     }
+    if (Status s = service_.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
   }
   spdlog::info("event=array_deleted {}", kv("array", full_name(Collection::kArrays, id)));
   return {};

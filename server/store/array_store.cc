@@ -330,7 +330,7 @@ Result<RemovedMembers> remove_piece(WriteContext& context, const std::string& te
 void ArrayStore::submit(NewArray array, Done<JobArray> done) {
   core_.change<JobArray>([array = std::move(array), quota = core_.options.queued_jobs_max](
                              WriteContext& context) { return submit_array(context, array, quota); },
-                         std::move(done));
+                         std::move(done), Urgency::kLarge);
 }
 
 Result<std::optional<JobArray>> ArrayStore::find_request(const RequestId& request) const {

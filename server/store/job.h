@@ -63,8 +63,8 @@ struct Job {
   int64_t running_since_us = 0;  // only while it is RUNNING
   int32_t waits_for = 0;         // jobs that have to end before this one may start
   EventsThinned events_thinned = EventsThinned::kNo;
-  int64_t array = 0;           // the order of its array; 0: it belongs to none
-  int32_t array_index = 0;     // its number there
+  int64_t array = 0;             // the order of its array; 0: it belongs to none
+  int32_t array_index = 0;       // its number there
   v1::ArrayMember array_values;  // what it has in place of the array's spec
 
   std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }

@@ -15,7 +15,11 @@
 
 namespace trainyard::server {
 
-enum class Urgency { kNormal, kEssential };  // essential: allowed when the disk is full
+enum class Urgency {
+  kNormal,
+  kEssential,  // allowed when the disk is full
+  kLarge       // normal, but changes so many rows that it has a transaction of its own
+};
 
 template <typename T, typename Body>
 class TypedCommand final : public Command {
@@ -49,6 +53,7 @@ class StoreCore {
   void change(Body body, Done<T> done, Urgency urgency = Urgency::kNormal) {
     auto command = std::make_unique<TypedCommand<T, Body>>(std::move(body), std::move(done));
     command->essential = urgency == Urgency::kEssential;
+    command->large = urgency == Urgency::kLarge;
     writer->push(std::move(command));
   }
 

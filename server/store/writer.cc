@@ -128,11 +128,7 @@ void Writer::run_writer() {
       }
       wake_writer_.wait(lock, ready);
       if (queue_.empty() && stopping_) break;
-      const size_t count = std::min(queue_.size(), kGroupMax);
-      for (size_t i = 0; i < count; ++i) {
-        answers.group.push_back(std::move(queue_.front()));
-        queue_.pop_front();
-      }
+      answers.group = next_group();
     }
     answers.errors.resize(answers.group.size());
     write_group(answers);
@@ -148,6 +144,24 @@ void Writer::run_writer() {
     writer_done_ = true;
   }
   wake_answerer_.notify_one();
+}
+
+Writer::Group Writer::next_group() {
+  // Behind a large command, all others go first: of several, none is waited for but one.
+  const bool others_first = std::exchange(large_was_last_, false);
+  Group group;
+  for (auto next = queue_.begin(); next != queue_.end() && group.size() < kGroupMax;) {
+    if ((*next)->large && others_first) {
+      ++next;
+      continue;
+    }
+    if ((*next)->large && !group.empty()) break;
+    large_was_last_ = (*next)->large;
+    group.push_back(std::move(*next));
+    next = queue_.erase(next);
+    if (large_was_last_) break;
+  }
+  return group.empty() && !queue_.empty() ? next_group() : std::move(group);
 }
 
 void Writer::give_answers(Answers answers) {

@@ -1,8 +1,10 @@
 """Arrays: many jobs that differ in some values, submitted, followed, steered and deleted as one."""
 
 import json
+import threading
 import time
 import unittest
+import uuid
 
 from harness import DaemonTest, digits_spec, wait_until
 
@@ -90,6 +92,29 @@ class Arrays(DaemonTest):
         self.assertLess(time.monotonic() - begun, 60)
         wait_until(lambda: self.states("killed") == {"CANCELLED": 3000}, "the cancel was acknowledged: all of them have it")
         self.daemon.cli("array", "delete", "killed", "--yes")
+
+    def test_a_kill_while_it_is_submitted_leaves_all_members_or_none(self):
+        spec = self.spec("halves", "array: {random: {count: 3000, values: {recipe.seed: {integers: {low: 0, high: "
+                         "1000000000}}}}}\n", epochs=1000000)
+        found = set()
+        for attempt in range(4):
+            request = str(uuid.UUID(int=attempt + 1, version=4))
+            arguments = ("submit", spec, "--request-id", request, "--set", f"name=halves{attempt}")
+            submit = threading.Thread(target=lambda: self.daemon.cli(*arguments, check=False))
+            submit.start()
+            time.sleep(0.05 + 0.08 * attempt)
+            self.daemon.kill()
+            self.daemon.start()
+            submit.join()  # which may have sent it again
+            self.daemon.cli(*arguments)
+            count = len(self.daemon.json("list", "--array", f"halves{attempt}", "--limit", "10000")["jobs"])
+            self.assertEqual(count, 3000)
+            names = self.daemon.cli("list", "-o", "name", "--limit", "100000").stdout.split()
+            found.add(sum(name.startswith(f"halves{attempt}-") for name in names))
+            self.daemon.cli("array", "cancel", f"halves{attempt}")
+            self.daemon.cli("wait", f"halves{attempt}", "--timeout", "60", check=False)
+            self.daemon.cli("array", "delete", f"halves{attempt}", "--yes")
+        self.assertEqual(found, {3000}, "sent twice, stored once")
 
     def test_what_is_wrong_is_refused_with_the_member_and_the_line(self):
         spec = self.spec("wrong", "array:\n  grid:\n    recipe.optimizer.learning_rate: [0.1, -1]\n")

@@ -65,35 +65,18 @@ class ServiceApi : public ServiceTest {
 };
 
 TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
-  for (const char* method : {"JobService/SubmitJob",
-                             "JobService/PlanJob",
-                             "JobService/GetJob",
-                             "JobService/ListJobs",
-                             "JobService/ListQueue",
-                             "JobService/CancelJob",
-                             "JobService/SetJobPriority",
-                             "JobService/DeleteJob",
-                             "JobService/SubmitArray",
-                             "JobService/GetArray",
-                             "JobService/ListArrays",
-                             "JobService/CancelArray",
-                             "JobService/PauseArray",
-                             "JobService/ResumeArray",
-                             "JobService/DeleteArray",
-                             "DatasetService/GetUpload",
-                             "DatasetService/CreateDataset",
-                             "DatasetService/GetDataset",
-                             "DatasetService/ListDatasets",
-                             "DatasetService/DeleteDataset",
-                             "ModelService/CreateModel",
-                             "ModelService/ListModels",
-                             "ModelService/GetModel",
-                             "ModelService/Predict",
-                             "ModelService/Evaluate",
-                             "ModelService/DeleteModel",
-                             "SystemService/GetServerInfo",
-                             "SystemService/ListDevices",
-                             "SystemService/CollectGarbage"}) {
+  for (
+      const char* method :
+      {"JobService/SubmitJob",        "JobService/PlanJob",           "JobService/GetJob",
+       "JobService/ListJobs",         "JobService/ListQueue",         "JobService/CancelJob",
+       "JobService/SetJobPriority",   "JobService/DeleteJob",         "JobService/SubmitArray",
+       "JobService/GetArray",         "JobService/ListArrays",        "JobService/CancelArray",
+       "JobService/PauseArray",       "JobService/ResumeArray",       "JobService/DeleteArray",
+       "DatasetService/GetUpload",    "DatasetService/CreateDataset", "DatasetService/GetDataset",
+       "DatasetService/ListDatasets", "DatasetService/DeleteDataset", "ModelService/CreateModel",
+       "ModelService/ListModels",     "ModelService/GetModel",        "ModelService/Predict",
+       "ModelService/Evaluate",       "ModelService/DeleteModel",     "SystemService/GetServerInfo",
+       "SystemService/ListDevices",   "SystemService/CollectGarbage"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
