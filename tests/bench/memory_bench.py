@@ -4,7 +4,7 @@
 
 A daemon runs each job by itself on the CPU. `planned` is what the scheduler counts: the plan's bytes and the device's
 constant for a process. `used` is the most that the worker had of memory of its own (RssAnon and RssShmem, looked at every 3
-ms); pages of files that it reads, such as the dataset and its program, are the system's to take back and stand beside it.
+ms). Pages of files, which the system may take back, are those of its program and libraries, some 33 MiB, and of the dataset.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main():
     harness.BIN = arguments.bin
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-bench-"))
     daemon = harness.Daemon(folder / "state").start()
-    print("| job | plan, MiB | planned with the constant | used | used / planned | pages of files |")
+    print("| job | plan, MiB | planned with the constant | used | pages of files | sum / planned |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     try:
         data = write_data(folder)
@@ -110,7 +110,7 @@ def main():
             plan = sum(int(value) for value in job["plan"]["memory"].values())
             constant = int(daemon.json("device", "list")["devices"][0]["overhead_bytes"])
             print(f"| {title} | {plan / MIB:.1f} | {(plan + constant) / MIB:.1f} | {own / MIB:.1f} "
-                  f"| {own / (plan + constant):.3f} | {files / MIB:.1f} |", flush=True)
+                  f"| {files / MIB:.1f} | {(own + files) / (plan + constant):.3f} |", flush=True)
     finally:
         daemon.stop()
         daemon.kill_workers()
