@@ -390,14 +390,22 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
     other.batch_size = batch;
     return bytes_on_cpu(plan_run(mlp(), other, digits_schema(100)).value());
   };
-  const FitAdvice advice = advise_fit(mlp(), r, digits_schema(100), needs(37));
-  EXPECT_GE(advice.batch_size, 37);
-  EXPECT_LE(needs(advice.batch_size), needs(37));
-  EXPECT_GT(needs(advice.batch_size + 1), needs(37));
+  const auto needs_in = [&](int64_t micro_batches) {
+    Recipe other = r;
+    other.accumulate_steps = micro_batches;
+    return bytes_on_cpu(plan_run(mlp(), other, digits_schema(100)).value());
+  };
+  const FitAdvice small = advise_fit(mlp(), r, digits_schema(100), needs(37));
+  EXPECT_GE(small.batch_size, 37);
+  EXPECT_LE(needs(small.batch_size), needs(37));
+  EXPECT_GT(needs(small.batch_size + 1), needs(37));
+  EXPECT_EQ(small.accumulate_steps, 0) << "the loader makes whole batches";
+  const int64_t limit = needs_in(3);
+  ASSERT_GT(needs(90), limit);
+  const FitAdvice advice = advise_fit(mlp(), r, digits_schema(100), limit);
   ASSERT_GT(advice.accumulate_steps, 1);
-  Recipe accumulated = r;
-  accumulated.accumulate_steps = advice.accumulate_steps;
-  EXPECT_LE(bytes_on_cpu(plan_run(mlp(), accumulated, digits_schema(100)).value()), needs(37));
+  EXPECT_LE(needs_in(advice.accumulate_steps), limit);
+  EXPECT_GT(advice.batch_size, 37);
   EXPECT_EQ(advice.recompute, Recompute::kNone) << "nothing is kept that could be recomputed";
   EXPECT_EQ(describe(advice),
             "recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps) +
