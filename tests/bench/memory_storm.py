@@ -117,13 +117,9 @@ def main():
             if done.returncode != 0:
                 refused.append(done.stderr.strip())
         most = 0
-        while True:
-            info = daemon.json("health")
-            left = int(info.get("jobs_queued", 0)) + int(info.get("jobs_running", 0))
-            most = max(most, int(info.get("jobs_running", 0)))
-            if left == 0:
-                break
-            time.sleep(0.2)
+        while active := running_jobs(daemon):
+            most = max(most, len(active))
+            time.sleep(0.1)
         ends = collections.Counter()
         failed = []
         for number in range(arguments.jobs):
@@ -146,9 +142,18 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def running_jobs(daemon):
+    """Names of the jobs that have a worker; while some wait, not before one has."""
+    while True:
+        jobs = daemon.json("list", "--state", "starting", "--state", "running").get("jobs", [])
+        if jobs or not daemon.json("list", "--state", "queued", "--limit", "1").get("jobs", []):
+            return [job["name"] for job in jobs]
+        time.sleep(0.05)
+
+
 def spec_of(folder, kind, files):
     path = folder / f"{kind}.yaml"
-    path.write_text(f"{{name: {kind}, " + files.removeprefix("{") + "\n")
+    path.write_text(f"name: {kind}\n" + files[1:-1].replace(", ", "\n") + "\n")
     return path
 
 
