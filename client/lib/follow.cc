@@ -77,8 +77,7 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
     });
     if (!gap.ok()) return gap;
     if (ended || stop.stop_requested()) return {};
-    if (!status.ok() && status.error().reason == "FIELD_UNKNOWN" &&
-        form + 1 != std::end(kForms)) {
+    if (!status.ok() && status.error().reason == "FIELD_UNKNOWN" && form + 1 != std::end(kForms)) {
       ++form;
       continue;
     }

@@ -15,8 +15,8 @@ void pack_metrics(v1::Event& event);
 /// fit.
 bool is_whole(const v1::PackedMetrics& metrics);
 
-/// `packed_metrics` becomes `metrics` again; an event without them stays as it is. False if they are
-/// not whole.
+/// `packed_metrics` becomes `metrics` again; an event without them stays as it is. False if they
+/// are not whole.
 bool unpack_metrics(v1::Event& event);
 
 }  // namespace trainyard

@@ -18,8 +18,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kProcFileBytesMax = 16 << 20;
-/// Of a training worker besides its plan: its program, libraries, stacks. tests/bench/memory_bench.py
-/// measures it.
+/// Of a training worker besides its plan: its program, libraries, stacks.
+/// tests/bench/memory_bench.py measures it.
 constexpr int64_t kCpuProcessBytes = int64_t{48} << 20;
 
 std::string_view trim(std::string_view text) {

@@ -24,9 +24,7 @@ std::string read_payload(Connection& db, int64_t job, const Query& row) {
   return payload.empty() ? read_parts(db, job, row.integer(0)) : std::string(payload);
 }
 
-SqliteError damaged_event() {
-  return {SQLITE_CORRUPT, 0, "an event's payload does not parse"};
-}
+SqliteError damaged_event() { return {SQLITE_CORRUPT, 0, "an event's payload does not parse"}; }
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // server/store/event_rows.h: events as rows hold them. Metrics are most of what jobs store: they
-// are packed (proto/metrics/packed_metrics.h), and rows are small enough that they fill their pages.
+// are packed (proto/metrics/packed_metrics.h), and rows are small enough that they fill their
+// pages.
 #pragma once
 
 #include <cstdint>

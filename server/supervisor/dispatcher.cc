@@ -559,7 +559,11 @@ Status Dispatcher::recover() {
 }
 
 void Dispatcher::start() {
-  if (Status s = impl_->store.jobs().keep_uses(impl_->policy.half_life_us); !s.ok()) {
+  const int64_t half_life_us = [this] {
+    const MutexLock lock(impl_->index_mu);
+    return impl_->policy.half_life_us;
+  }();
+  if (Status s = impl_->store.jobs().keep_uses(half_life_us); !s.ok()) {
     spdlog::warn("event=uses_not_kept {}", kv("message", s.error().message));
   }
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
