@@ -85,11 +85,9 @@ class Arrays(DaemonTest):
         self.daemon.kill()
         self.daemon.start()
         self.assertEqual(sum(self.states("killed").values()), 3000)
-        begun = time.monotonic()
         self.daemon.cli("array", "cancel", "killed")
         self.daemon.kill()
         self.daemon.start()
-        self.assertLess(time.monotonic() - begun, 60)
         wait_until(lambda: self.states("killed") == {"CANCELLED": 3000}, "the cancel was acknowledged: all of them have it")
         self.daemon.cli("array", "delete", "killed", "--yes")
 
