@@ -20,7 +20,8 @@ constexpr auto kF32 = dnnl::memory::data_type::f32;
 // Never `auto`, which may choose Winograd: that is different arithmetic.
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-constexpr int64_t kWeightsPerThread = 32 * 1024;  // elements that are worth a thread to reorder
+constexpr int64_t kWeightsPerThread =
+    int64_t{32} * 1024;              // elements that are worth a thread to reorder
 constexpr int64_t kFilterStep = 64;  // filters per block, at most, in oneDNN's weight formats
 
 // What the three directions share for one cut: descriptors, and the forward primitive

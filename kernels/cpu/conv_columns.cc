@@ -8,9 +8,10 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int64_t kColumnElements = 128 * 1024;         // of one chunk: a quarter of a 2 MiB cache
-constexpr int64_t kChunkPixels = 128;                   // at least: each chunk reads all weights
-constexpr int64_t kSharedColumnElements = 1024 * 1024;  // of a chunk that all threads read
+constexpr int64_t kColumnElements =
+    int64_t{128} * 1024;               // of one chunk: a quarter of a 2 MiB cache
+constexpr int64_t kChunkPixels = 128;  // at least: each chunk reads all weights
+constexpr int64_t kSharedColumnElements = int64_t{1024} * 1024;  // of a chunk that all threads read
 constexpr int64_t kLanes = 16;
 
 int64_t patch_size(const ConvDims& d) { return d.window.R * d.window.S * d.x.C; }
