@@ -1,5 +1,6 @@
 #include "client/cli/job_view.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <ctime>
@@ -9,6 +10,7 @@
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -169,10 +171,18 @@ std::string metric_summary(const google::protobuf::Map<std::string, double>& met
 
 std::string owner_text(const v1::Job& job) { return job.owner().empty() ? "unknown" : job.owner(); }
 
+std::string labels_text(const v1::Job& job) {
+  std::vector<std::string> labels;
+  for (const auto& [key, value] : job.spec().labels()) labels.push_back(key + "=" + value);
+  std::ranges::sort(labels);
+  return joined(labels, ", ");
+}
+
 std::string progress_summary(const v1::Job& job) {
   const v1::Progress& p = job.progress();
   const int64_t total = p.steps_total() > 0 ? p.steps_total() : job.plan().steps_total();
   if (total <= 0 || p.step() <= 0) return "";
+  if (job.state() == v1::SUCCEEDED && p.step() < total) return "early";  // the recipe asked for it
   return std::to_string(p.step() * 100 / total) + "%";
 }
 
@@ -219,7 +229,8 @@ std::string render_job(const v1::Job& job, bool colour) {
     fields.emplace_back("began", text);
   }
   fields.emplace_back("owner", owner_text(job));
-  if (job.priority() != 0) fields.emplace_back("priority", std::to_string(job.priority()));
+  fields.emplace_back("priority", std::to_string(job.priority()));
+  fields.emplace_back("labels", labels_text(job));
   if (job.spec().after_size() > 0) {
     std::string text;
     for (const v1::JobDependency& d : job.spec().after()) {
@@ -320,7 +331,7 @@ void JobView::show_state(double time_s, const v1::StateChange& change) {
     const std::string summary = metric_summary(metrics);
     if (!summary.empty()) text += ": " + summary;
   }
-  const bool says_enough = state_ == v1::RUNNING || state_ == v1::SUCCEEDED;
+  const bool says_enough = state_ == v1::RUNNING;
   if (!change.message().empty() && !says_enough) text += ": " + change.message();
   if (!change.reason().empty() && state_ == v1::FAILED) text += " [" + change.reason() + "]";
   progress_.note(time_s, state_style(state_), text);

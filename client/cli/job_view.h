@@ -26,6 +26,9 @@ int exit_code_of_job(v1::JobState state);
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics);
 /// Who owns the job: "unknown" for jobs from before there were owners.
 std::string owner_text(const v1::Job& job);
+/// "team=vision, try=2"
+std::string labels_text(const v1::Job& job);
+/// "46%", or "early" of a job that its recipe stopped before its last step.
 std::string progress_summary(const v1::Job& job);
 /// Labels down and predictions across, or the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);

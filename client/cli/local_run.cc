@@ -91,13 +91,12 @@ void show_result(Session& session, const TrainResult& result, double seconds,
   if (session.machine()) {
     nlohmann::ordered_json values = nlohmann::ordered_json::object();
     for (const MetricPoint& point : result.final_metrics) values[point.key] = point.value;
-    const nlohmann::ordered_json object = {
-        {"steps_done", std::to_string(result.steps_done)},
-        {"seconds", seconds},
-        {"metrics", values},
-        {"arena_planned_bytes", std::to_string(result.arena_planned_bytes)},
-        {"arena_used_bytes", std::to_string(result.arena_used_bytes)},
-        {"model", model}};
+    const nlohmann::ordered_json object = {{"steps_done", result.steps_done},
+                                           {"seconds", seconds},
+                                           {"metrics", values},
+                                           {"arena_planned_bytes", result.arena_planned_bytes},
+                                           {"arena_used_bytes", result.arena_used_bytes},
+                                           {"model", model}};
     session.out().line(object.dump());
     return;
   }
@@ -116,7 +115,7 @@ Result<int> run_profile(Session& session, const LocalRunOptions& options, const 
                    profile_job(job, backend, ProfileOptions(), session.interrupted()));
   if (!options.trace.empty()) {
     const std::string trace = chrome_trace(profile);
-    if (Status s = replace_file(local_files(), options.trace, trace); !s.ok()) {
+    if (Status s = replace_file(user_files(), options.trace, trace); !s.ok()) {
       return std::move(s).error();
     }
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/models/model_spec.h"
-#include "src/passes/processor.h"
+#include "src/plan/device_traits.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {

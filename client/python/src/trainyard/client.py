@@ -634,6 +634,8 @@ class Client(ArrayCalls):
             return f"{self._channel.parent}/{collection}/{text}"
         if len(parts) != 4 or parts[0] != "tenants" or not parts[3]:
             raise malformed(f"is not of the form NAME or tenants/TENANT/{collection}/NAME")
+        if parts[2] == "jobs" and collection == "models":  # a trained model has its job's name
+            return "/".join([*parts[:2], "models", parts[3]])
         if parts[2] != collection:
             raise malformed(f"names one of the '{parts[2]}', not a {noun}")
         return text
