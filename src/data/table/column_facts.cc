@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kIdentifierShare = 0.9;  // of the present values differ
 constexpr double kNearlyAll = 0.99;       // numbers count as identifiers from here on
+constexpr double kGapsMax = 1.1;          // their range, over their count
 constexpr double kCategoryRowsMin = 2;    // rows that a category should have on average
 constexpr double kSentenceWords = 4;
 // A handful of dates may well be categories: the days on which something was measured.
@@ -19,14 +20,6 @@ constexpr int64_t kDatesMin = 10;
 
 double share_of_distinct(const ColumnFacts& c) {
   return static_cast<double>(*c.distinct) / static_cast<double>(c.present());
-}
-
-/// Whole numbers that nearly all differ are amounts as often as identifiers. They count the rows if
-/// they are in order, or leave few numbers of their range out; or their name says it.
-bool counts_rows(const ColumnFacts& c) {
-  if (!c.whole || share_of_distinct(c) < kNearlyAll) return false;
-  const bool dense = c.range && *c.range + 1 <= 1.1 * static_cast<double>(c.present());
-  return c.monotonic || dense || is_identifier_name(c.name);
 }
 
 std::string of_rows(int64_t count, int64_t rows) {
@@ -42,11 +35,6 @@ std::string field_of(std::string_view options, const char* field) {
   return "dataset." + std::string(options) + "." + field;
 }
 
-std::string leave_out(std::string_view options) {
-  if (options.empty()) return "Leave it out of the file.";
-  return "Leave it out: list it in " + field_of(options, "ignore") + ".";
-}
-
 /// What can be done about texts that were read as categories.
 std::string or_read_as(std::string_view options, const char* field, const char* effect) {
   if (options.empty()) return "";
@@ -54,6 +42,19 @@ std::string or_read_as(std::string_view options, const char* field, const char* 
 }
 
 }  // namespace
+
+std::string leave_out(std::string_view options) {
+  if (options.empty()) return "Leave it out of the file.";
+  return "Leave it out: list it in " + field_of(options, "ignore") + ".";
+}
+
+// Whole numbers that nearly all differ are amounts as often as identifiers. They count the rows if
+// they are in order, or leave few numbers of their range out; or their name says it.
+bool may_count_rows(const ColumnFacts& c) {
+  const auto present = static_cast<double>(c.present());
+  if (!c.whole || !c.range || *c.range + 1 < kNearlyAll * present) return false;
+  return c.monotonic || *c.range + 1 <= kGapsMax * present || is_identifier_name(c.name);
+}
 
 bool is_identifier_name(std::string_view name) {
   std::string lower(name);
@@ -84,8 +85,8 @@ std::optional<ColumnTrap> find_column_trap(const ColumnFacts& c) {
   }
   if (c.present() < kRowsToJudge) return std::nullopt;
   if (c.kind == Kind::kNumeric) {
-    if (counts_rows(c)) return ColumnTrap::kIdentifier;
-    return std::nullopt;
+    if (!may_count_rows(c) || share_of_distinct(c) < kNearlyAll) return std::nullopt;
+    return ColumnTrap::kIdentifier;
   }
   const bool rare = share_of_distinct(c) * kCategoryRowsMin > 1;
   if (rare && c.words_mean >= kSentenceWords) return ColumnTrap::kFreeText;
@@ -128,9 +129,11 @@ std::string describe(ColumnTrap trap, const ColumnFacts& c, std::string_view opt
       return begin + "has no value in any of " + std::to_string(c.rows) +
              " rows: it tells the model nothing. " + leave_out(options);
     case ColumnTrap::kConstant:
-      return begin + "has the same value in all " + std::to_string(c.present()) +
-             " rows that have one" + such_as(c) + ": it tells the model nothing. " +
-             leave_out(options);
+      return begin + "has the same value in all " +
+             (c.missing == 0 ? std::to_string(c.rows) + " rows"
+                             : "rows that have one, " + of_rows(c.present(), c.rows)) +
+             (c.example.empty() ? "" : ", " + quoted_value(c.example)) +
+             ": it tells the model nothing. " + leave_out(options);
     case ColumnTrap::kDates:
       return categories + ": a day that training did not see tells the model nothing. " +
              leave_out(options) + or_read_as(options, "date", "and its dates are read as numbers.");

@@ -49,6 +49,13 @@ std::string_view key_of(ColumnTrap trap);
 /// How many rows or values the trap is about.
 int64_t count_of(ColumnTrap trap, const ColumnFacts& column);
 
+/// Whether the number of different values decides: of other columns of numbers nobody need count
+/// them.
+bool may_count_rows(const ColumnFacts& column);
+
+/// "Leave it out: list it in dataset.csv.ignore." `options` as for describe().
+std::string leave_out(std::string_view options);
+
 /// Two sentences: what was found, and what to do. `options` is the field of the format's options,
 /// "csv" or "jsonl", whose `ignore`, `date` and `text` are named; empty for formats without them.
 std::string describe(ColumnTrap trap, const ColumnFacts& column, std::string_view options);
