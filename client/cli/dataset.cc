@@ -19,6 +19,10 @@ namespace {
 using client::short_name;
 
 std::string skipped_text(const v1::DatasetSchema& s) {
+  if (s.skipped_rows() > 0) {
+    return grouped(s.skipped_rows()) + (s.skipped_rows() == 1 ? " row" : " rows") +
+           " without a target";
+  }
   const int64_t count = s.skipped_files();
   if (count == 0) return "";
   const std::string what = s.has_text() ? "text" : "image";
@@ -147,8 +151,7 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
       {stream ? "tokens" : "rows", rows},
       {"inputs", shape_text(s)},
       {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
-      {"skipped", s.skipped_rows() > 0 ? grouped(s.skipped_rows()) + " rows without a target"
-                                       : skipped_text(s)},
+      {"skipped", skipped_text(s)},
       {"tokenizer", tokenizer_text(s)},
       {"vocabulary", pieces_text(s)},
       {"tokens per row",

@@ -55,7 +55,8 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
 
 void note_warnings(Session& session, const v1::DatasetSchema& schema) {
   if (schema.skipped_rows() > 0) {
-    session.err().line("left out " + grouped(schema.skipped_rows()) + " rows without a target");
+    session.err().line("left out " + grouped(schema.skipped_rows()) +
+                       (schema.skipped_rows() == 1 ? " row" : " rows") + " without a target");
   }
   for (const v1::DataWarning& warning : schema.warnings()) {
     session.err().line("warning: " + safe_text(warning.message()));

@@ -92,14 +92,14 @@ class Traps(DaemonTest):
         lines[5] = lines[5][:-1]
         path = self.write("holes.csv", "\n".join(lines) + "\n")
         upload = ("dataset", "upload", "--csv", path, "--target", "survived", "--name", "holes")
-        self.assert_refused(self.daemon.cli(*upload, check=False), 3, "row 5 (line 6), column 'survived'",
+        self.assert_refused(self.daemon.cli(*upload, check=False), 2, "row 5 (line 6), column 'survived'",
                             "missing_target: skip")
         self.assert_refused(self.daemon.cli(*upload, "--missing-target", "drop", check=False), 2, "refuse", "skip")
         told = self.daemon.cli(*upload, "--missing-target", "skip")
-        self.assertIn("left out 1 rows without a target", told.stderr)
+        self.assertIn("left out 1 row without a target", told.stderr)
         schema = self.daemon.json("dataset", "get", "holes")["schema"]
         self.assertEqual((schema["train_rows"], schema["skipped_rows"]), ("59", "1"))
-        self.assertIn("1 rows without a target", self.daemon.cli("dataset", "get", "holes").stdout)
+        self.assertIn("1 row without a target", self.daemon.cli("dataset", "get", "holes").stdout)
 
     def test_a_category_that_training_never_saw_is_named(self):
         path = self.write("ports.csv", people(90))
