@@ -19,6 +19,10 @@ namespace {
 using client::short_name;
 
 std::string skipped_text(const v1::DatasetSchema& s) {
+  if (s.skipped_rows() > 0) {
+    return grouped(s.skipped_rows()) + (s.skipped_rows() == 1 ? " row" : " rows") +
+           " without a target";
+  }
   const int64_t count = s.skipped_files();
   if (count == 0) return "";
   const std::string what = s.has_text() ? "text" : "image";
@@ -139,26 +143,29 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
   const bool stream = s.has_text() && s.text().max_length() == 0;
   if (s.train_rows() > 0)
     rows = grouped(s.train_rows()) + " to train, " + grouped(s.test_rows()) + " to test";
-  std::string out = render_fields(
-      {{"dataset", std::string(short_name(d.name()))},
-       {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
-       {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
-       {"files", sources},
-       {stream ? "tokens" : "rows", rows},
-       {"inputs", shape_text(s)},
-       {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
-       {"skipped", skipped_text(s)},
-       {"tokenizer", tokenizer_text(s)},
-       {"vocabulary", pieces_text(s)},
-       {"tokens per row",
-        s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
-       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
-       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
-       {"classes", counted_names(s.classes(), s.class_counts(), kClassesShown)},
-       {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
-       {"created", local_time(d.create_time())},
-       {"digest", d.digest()}},
-      colour);
+  std::vector<std::pair<std::string, Cell>> fields = {
+      {"dataset", std::string(short_name(d.name()))},
+      {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
+      {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
+      {"files", sources},
+      {stream ? "tokens" : "rows", rows},
+      {"inputs", shape_text(s)},
+      {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
+      {"skipped", skipped_text(s)},
+      {"tokenizer", tokenizer_text(s)},
+      {"vocabulary", pieces_text(s)},
+      {"tokens per row",
+       s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
+      {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
+      {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
+      {"classes", counted_names(s.classes(), s.class_counts(), kClassesShown)},
+      {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
+      {"created", local_time(d.create_time())},
+      {"digest", d.digest()}};
+  for (const v1::DataWarning& warning : s.warnings()) {
+    fields.emplace_back("warning", Cell(warning.message(), Style::kNotice));
+  }
+  std::string out = render_fields(fields, colour);
   if (s.columns_size() == 0) return out;
   Table table({{"COLUMN"}, {"KIND"}, {"MISSING", true}, {"VALUES"}});
   for (const v1::DatasetSchema::Column& c : s.columns()) {

@@ -50,6 +50,13 @@ std::string memory_text(const v1::MemoryPlan& m) {
          human_bytes(m.workspace_bytes()) + dataset + ")";
 }
 
+void add_warnings(const google::protobuf::RepeatedPtrField<std::string>& warnings,
+                  std::vector<std::pair<std::string, Cell>>& fields) {
+  for (const std::string& warning : warnings) {
+    fields.emplace_back("warning", Cell(warning, Style::kNotice));
+  }
+}
+
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
   const int64_t trained = plan.trained_parameter_count();  // 0: an older server's
   fields.emplace_back("parameters", grouped(plan.parameter_count()) +
@@ -72,6 +79,7 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   }
   fields.emplace_back("device", plan.device_advice());
   if (plan.has_fit_choice()) fields.emplace_back("chosen", plan.fit_choice().message());
+  add_warnings(plan.warnings(), fields);
 }
 
 }  // namespace
@@ -98,6 +106,22 @@ std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
     cells = {i < matrix.classes_size() ? matrix.classes(i) : ""};
     for (const int64_t count : matrix.rows(i).counts()) cells.emplace_back(grouped(count));
     cells.resize(static_cast<size_t>(matrix.classes_size()) + 1);
+    table.add(std::move(cells));
+  }
+  return table.render(colour);
+}
+
+std::string render_metrics(const std::vector<std::pair<std::string, double>>& metrics,
+                           const std::map<std::string, double>& baselines, bool colour) {
+  std::vector<Column> columns = {{"METRIC"}, {"VALUE", true}};
+  if (!baselines.empty()) columns.push_back({"BASELINE", true});
+  Table table(std::move(columns));
+  for (const auto& [key, value] : metrics) {
+    std::vector<Cell> cells = {key, human_number(value)};
+    if (!baselines.empty()) {
+      const auto found = baselines.find(key);
+      cells.emplace_back(found == baselines.end() ? "" : human_number(found->second));
+    }
     table.add(std::move(cells));
   }
   return table.render(colour);
@@ -155,7 +179,8 @@ int exit_code_of_job(v1::JobState state) {
   return state == v1::CANCELLED ? client::kExitCancelled : client::kExitFailed;
 }
 
-std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics) {
+std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
+                           const Baselines& baselines) {
   static constexpr const char* kFirst[] = {"test/accuracy", "val/accuracy",  "test/mae",
                                            "val/mae",       "test/loss",     "val/loss",
                                            "train/loss",    "train/accuracy"};
@@ -165,6 +190,10 @@ std::string metric_summary(const google::protobuf::Map<std::string, double>& met
     const auto found = metrics.find(key);
     if (found == metrics.end() || count == 3) continue;
     out += (count++ > 0 ? ", " : "") + std::string(key) + " " + human_number(found->second);
+    const auto baseline = std::ranges::find(baselines, key, &v1::Baseline::metric);
+    if (baseline != baselines.end()) {
+      out += " (baseline " + human_number(baseline->value()) + ")";
+    }
   }
   return out;
 }
@@ -274,13 +303,13 @@ std::string render_job(const v1::Job& job, bool colour) {
   if (job.plan().has_initial_weights()) {
     fields.emplace_back("first weights", initial_weights_text(job.plan().initial_weights()));
   }
+  add_warnings(p.warnings(), fields);
   std::string out = render_fields(fields, colour);
   if (!p.metrics().empty()) {
-    out += "\n";
-    Table table({{"METRIC"}, {"VALUE", true}});
     std::map<std::string, double> sorted(p.metrics().begin(), p.metrics().end());
-    for (const auto& [key, value] : sorted) table.add({key, human_number(value)});
-    out += table.render(colour);
+    std::map<std::string, double> baselines;
+    for (const v1::Baseline& b : p.baselines()) baselines[b.metric()] = b.value();
+    out += "\n" + render_metrics({sorted.begin(), sorted.end()}, baselines, colour);
   }
   for (const v1::ConfusionMatrix& matrix : p.confusion_matrices()) {
     out += "\n" + render_confusion(matrix, colour);
@@ -328,7 +357,7 @@ void JobView::show_state(double time_s, const v1::StateChange& change) {
     if (started_s_ > 0) text += " after " + human_duration(time_s - started_s_);
     google::protobuf::Map<std::string, double> metrics;
     for (const auto& [key, value] : progress_.state().metrics) metrics[key] = value;
-    const std::string summary = metric_summary(metrics);
+    const std::string summary = metric_summary(metrics, change.baselines());
     if (!summary.empty()) text += ": " + summary;
   }
   const bool says_enough = state_ == v1::RUNNING;

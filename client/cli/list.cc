@@ -58,7 +58,7 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
     std::vector<Cell> cells = {std::string(client::short_name(job.name())),
                                Cell(state_name(job.state()), state_style(job.state())),
                                progress_summary(job),
-                               metric_summary(job.progress().metrics()),
+                               metric_summary(job.progress().metrics(), job.progress().baselines()),
                                age_of(job.create_time()),
                                why};
     if (wide) {

@@ -79,6 +79,9 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   }
 
   const std::string id(client::short_name(job.name()));
+  for (const std::string& warning : job.plan().warnings()) {
+    session.err().line("warning: " + safe_text(warning));
+  }
   const bool stays = options.watch || options.wait;
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (options.watch) {

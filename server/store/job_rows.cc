@@ -307,6 +307,7 @@ void JobEdit::tell_state(const Move& move) {
   change.set_device(job_.device());
   change.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   change.set_resumed_from_step(move.resumed_from_step);
+  if (job_.state == JobState::kSucceeded) *change.mutable_baselines() = job_.progress.baselines();
   append(std::move(event));
 }
 

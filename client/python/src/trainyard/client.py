@@ -479,6 +479,8 @@ class Client(ArrayCalls):
                 and arrays [H, W] or [H, W, C] of bytes of any size, which need Pillow. The server converts them to the
                 model's size and channels as it did the dataset's images.
 
+        A category that training never saw is no error: it counts as missing, and `unseen` of the answer names it.
+
         Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names the row
         and column, counted within the request. A request may take two minutes.
         """
