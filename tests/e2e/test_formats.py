@@ -97,7 +97,7 @@ dataset: {name: shades, inputs: images.npy, targets: names.npy}
 """ + RECIPE)
         self.daemon.cli("submit", spec, "--watch")
         schema = self.daemon.json("dataset", "get", "shades")["schema"]
-        self.assertEqual(schema["image"], ["1", "2", "2"])
+        self.assertEqual(schema["image"], [1, 2, 2])
         answer = self.daemon.json("predict", "shades-npy", "--npy", self.folder / "images.npy")
         self.assertEqual([p["label"] for p in answer["predictions"]][:4], ["light", "dark"] * 2)
 

@@ -53,7 +53,7 @@ class Images(DaemonTest):
         self.assertEqual(self.daemon.job("shades-mlp")["progress"]["metrics"]["test/accuracy"], 1)
         dataset = self.daemon.json("dataset", "get", "shades")
         self.assertEqual(dataset["schema"]["classes"], ["dark", "light"])
-        self.assertEqual(dataset["schema"]["image"], ["1", "8", "8"])
+        self.assertEqual(dataset["schema"]["image"], [1, 8, 8])
         self.assertEqual(dataset["schema"]["resize"], "STRETCH")
         shown = self.daemon.cli("dataset", "get", "shades").stdout
         self.assertIn("1 x 8 x 8, stretched", shown)

@@ -45,7 +45,7 @@ class Traps(DaemonTest):
         found = self.keys("trapped")
         self.assertEqual(set(found), {"IDENTIFIER_COLUMN", "TARGET_LEAK"})
         self.assertEqual(found["TARGET_LEAK"]["columns"], ["fate"])
-        self.assertEqual(found["TARGET_LEAK"]["count"], "300")
+        self.assertEqual(found["TARGET_LEAK"]["count"], 300)
         self.assertIn("alone tells the target", self.daemon.cli("dataset", "get", "trapped").stdout)
 
         spec = self.write("trapped.yaml", JOB % ("trapped", 1, "0.01"))
@@ -98,7 +98,7 @@ class Traps(DaemonTest):
         told = self.daemon.cli(*upload, "--missing-target", "skip")
         self.assertIn("left out 1 row without a target", told.stderr)
         schema = self.daemon.json("dataset", "get", "holes")["schema"]
-        self.assertEqual((schema["train_rows"], schema["skipped_rows"]), ("59", "1"))
+        self.assertEqual((schema["train_rows"], schema["skipped_rows"]), (59, 1))
         self.assertIn("1 row without a target", self.daemon.cli("dataset", "get", "holes").stdout)
 
     def test_a_category_that_training_never_saw_is_named(self):
@@ -112,7 +112,7 @@ class Traps(DaemonTest):
         self.assertEqual(len(told.stdout.splitlines()), 4)
         answer = self.daemon.cli("predict", job, "--csv", "-", "-o", "json", input=rows)
         answer = json.loads(answer.stdout)
-        self.assertEqual(answer["unseen_count"], "1")
+        self.assertEqual(answer["unseen_count"], 1)
         self.assertEqual([p["unseen"] for p in answer["predictions"]], [[], [{"column": "port", "value": "X"}], []])
         self.assertEqual(self.daemon.cli("predict", job, "--csv", "-", input=rows.replace("X", "S")).stderr, "")
 
