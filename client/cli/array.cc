@@ -46,7 +46,7 @@ Result<int> run_list(Session& session, int64_t limit) {
 Result<int> run_change(Session& session, const Names& names, Change change, const char* what) {
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
-    ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", given));
+    ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", given));
     ASSIGN_OR_RETURN(const v1::JobArray array, (server->*change)(name));
     session.show(array, [&] { return std::string(); }, {array.name()});
     if (session.machine()) continue;
@@ -82,7 +82,7 @@ Result<int> run_delete(Session& session, const DeleteOptions& options) {
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
-    ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", text));
+    ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", text));
     if (Status deleted = server->delete_array(name); !deleted.ok()) {
       return std::move(deleted).error();
     }
@@ -110,7 +110,7 @@ Command get_command_of_arrays() {
           },
           [o](Session& session) -> Result<int> {
             if (o->limit < 1) return usage_error("--limit: expected at least 1");
-            ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", o->name));
+            ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", o->name));
             if (Status s = show_array(session, name, o->limit); !s.ok()) return s.error();
             return static_cast<int>(client::kExitOk);
           }};

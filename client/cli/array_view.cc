@@ -255,8 +255,7 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
 Result<std::string> find_array_named(client::Client& server, const std::string& job_name,
                                      const Error& error) {
   if (error.reason != "JOB_NOT_FOUND") return error;
-  ASSIGN_OR_RETURN(const std::string name,
-                   client::full_name("arrays", short_name(job_name), server.connection().tenant));
+  ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", short_name(job_name)));
   const Result<v1::JobArray> array = server.get_array(name);
   if (!array.ok()) return error;  // an older server has none
   return name;

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "client/cli/command.h"
 #include "src/base/text.h"
@@ -108,11 +111,43 @@ std::string group_help(const std::string& group) {
   return out + "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
 }
 
+/// What other tools call a command.
+std::optional<std::string> other_verb(const std::string& word) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kOtherVerbs = {{
+      {"train", "submit"},      {"run", "submit"},
+      {"start", "submit"},      {"create", "submit"},
+      {"apply", "submit"},      {"fit", "submit"},
+      {"status", "get"},        {"show", "get"},
+      {"describe", "get"},      {"info", "get"},
+      {"inspect", "get"},       {"ls", "list"},
+      {"ps", "list"},           {"jobs", "list"},
+      {"stop", "cancel"},       {"kill", "cancel"},
+      {"abort", "cancel"},      {"rm", "delete"},
+      {"remove", "delete"},     {"tail", "watch"},
+      {"follow", "watch"},      {"suspend", "pause"},
+      {"why", "explain"},       {"eval", "model evaluate"},
+      {"inference", "predict"}, {"upload", "dataset upload"},
+  }};
+  for (const auto& [other, ours] : kOtherVerbs) {
+    if (other == word) return std::string(ours);
+  }
+  return std::nullopt;
+}
+
 Error unknown_command(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const Command& c : commands()) names.push_back(c.name);
   const std::string whole = words.size() > 1 ? words[0] + " " + words[1] : words[0];
-  auto near = nearest_name(words.size() > 1 && is_group(words[0]) ? whole : words[0], names);
+  std::optional<std::string> near;
+  if (words.size() > 1 && is_group(words[0])) {  // 'dataset ls'
+    if (const auto verb = other_verb(words[1]);
+        verb && std::ranges::count(names, words[0] + " " + *verb) > 0) {
+      near = words[0] + " " + *verb;
+    }
+  } else {
+    near = other_verb(words[0]);
+  }
+  if (!near) near = nearest_name(words.size() > 1 && is_group(words[0]) ? whole : words[0], names);
   if (!near && words.size() > 1) near = nearest_name(whole, names);
   return usage_error(
       "unknown command " + quoted_value(is_group(words[0]) ? whole : words[0]) +

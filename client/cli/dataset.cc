@@ -19,6 +19,10 @@ namespace {
 using client::short_name;
 
 std::string skipped_text(const v1::DatasetSchema& s) {
+  if (s.skipped_rows() > 0) {
+    return grouped(s.skipped_rows()) + (s.skipped_rows() == 1 ? " row" : " rows") +
+           " without a target";
+  }
   const int64_t count = s.skipped_files();
   if (count == 0) return "";
   const std::string what = s.has_text() ? "text" : "image";
@@ -139,26 +143,29 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
   const bool stream = s.has_text() && s.text().max_length() == 0;
   if (s.train_rows() > 0)
     rows = grouped(s.train_rows()) + " to train, " + grouped(s.test_rows()) + " to test";
-  std::string out = render_fields(
-      {{"dataset", std::string(short_name(d.name()))},
-       {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
-       {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
-       {"files", sources},
-       {stream ? "tokens" : "rows", rows},
-       {"inputs", shape_text(s)},
-       {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
-       {"skipped", skipped_text(s)},
-       {"tokenizer", tokenizer_text(s)},
-       {"vocabulary", pieces_text(s)},
-       {"tokens per row",
-        s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
-       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
-       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
-       {"classes", counted_names(s.classes(), s.class_counts(), kClassesShown)},
-       {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
-       {"created", local_time(d.create_time())},
-       {"digest", d.digest()}},
-      colour);
+  std::vector<std::pair<std::string, Cell>> fields = {
+      {"dataset", std::string(short_name(d.name()))},
+      {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
+      {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
+      {"files", sources},
+      {stream ? "tokens" : "rows", rows},
+      {"inputs", shape_text(s)},
+      {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
+      {"skipped", skipped_text(s)},
+      {"tokenizer", tokenizer_text(s)},
+      {"vocabulary", pieces_text(s)},
+      {"tokens per row",
+       s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
+      {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
+      {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
+      {"classes", counted_names(s.classes(), s.class_counts(), kClassesShown)},
+      {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
+      {"created", local_time(d.create_time())},
+      {"digest", d.digest()}};
+  for (const v1::DataWarning& warning : s.warnings()) {
+    fields.emplace_back("warning", Cell(warning.message(), Style::kNotice));
+  }
+  std::string out = render_fields(fields, colour);
   if (s.columns_size() == 0) return out;
   Table table({{"COLUMN"}, {"KIND"}, {"MISSING", true}, {"VALUES"}});
   for (const v1::DatasetSchema::Column& c : s.columns()) {
@@ -221,41 +228,51 @@ Command upload_command() {
       [o](Session& session) { return run_upload(session, *o); }};
 }
 
-Result<int> run_dataset_list(Session& session, bool all_versions) {
-  ASSIGN_OR_RETURN(client::Client * server, session.client());
+Result<v1::ListDatasetsResponse> read_datasets(client::Client& server, bool all_versions) {
   v1::ListDatasetsRequest request;
-  request.set_parent(server->parent());
+  request.set_parent(server.parent());
   request.set_all_versions(all_versions);
   v1::ListDatasetsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page, server->list_datasets(request));
+    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page, server.list_datasets(request));
     for (v1::Dataset& dataset : *page.mutable_datasets()) *all.add_datasets() = std::move(dataset);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
+  return all;
+}
+
+bool has_failed(const v1::Dataset& dataset) { return dataset.state() == v1::Dataset::FAILED; }
+
+Result<int> run_dataset_list(Session& session, bool all_versions) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::ListDatasetsResponse all, read_datasets(*server, all_versions));
+  const bool any_failed = std::ranges::any_of(all.datasets(), has_failed);
   std::vector<std::string> names;
   for (const v1::Dataset& dataset : all.datasets()) names.push_back(dataset.name());
   session.show(
       all,
       [&] {
         if (names.empty()) return std::string();
-        Table table({{"NAME"},
-                     {"STATE"},
-                     {"ROWS", true},
-                     {"TEST", true},
-                     {"INPUTS"},
-                     {"TARGET"},
-                     {"SIZE", true},
-                     {"AGE", true}});
+        std::vector<Column> columns = {{"NAME"},   {"STATE"},  {"ROWS", true}, {"TEST", true},
+                                       {"INPUTS"}, {"TARGET"}, {"SIZE", true}, {"AGE", true}};
+        if (any_failed) columns.push_back({"REASON"});
+        Table table(std::move(columns));
         for (const v1::Dataset& d : all.datasets()) {
-          table.add({std::string(short_name(d.name())),
-                     Cell(v1::Dataset::State_Name(d.state()), style_of(d.state())),
-                     grouped(d.schema().train_rows()), grouped(d.schema().test_rows()),
-                     shape_text(d.schema()), target_text(d.schema()), human_bytes(d.size_bytes()),
-                     age_of(d.create_time())});
+          std::vector<Cell> cells = {std::string(short_name(d.name())),
+                                     Cell(v1::Dataset::State_Name(d.state()), style_of(d.state())),
+                                     grouped(d.schema().train_rows()),
+                                     grouped(d.schema().test_rows()),
+                                     shape_text(d.schema()),
+                                     target_text(d.schema()),
+                                     human_bytes(d.size_bytes()),
+                                     age_of(d.create_time())};
+          if (any_failed) cells.emplace_back(d.message());
+          table.add(std::move(cells));
         }
         return table.render(session.out().colour());
       },
       names);
+  if (any_failed) session.hint("'trainyard dataset delete --failed' removes those that failed.");
   if (names.empty())
     session.hint("No datasets yet. 'trainyard dataset upload' or a spec with a path creates one.");
   return static_cast<int>(client::kExitOk);
@@ -284,7 +301,7 @@ Command get_dataset_command() {
                                "the dataset's name; without @VERSION the newest version");
           },
           [name](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", *name));
+            ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             ASSIGN_OR_RETURN(const v1::Dataset dataset, server->get_dataset(full));
             session.show(dataset, [&] { return render_dataset(dataset, session.out().colour()); },
@@ -295,27 +312,58 @@ Command get_dataset_command() {
 
 struct DatasetDeleteOptions {
   std::string name;
+  bool failed = false;
   ConfirmOptions confirm;
 };
+
+Result<int> delete_failed_datasets(Session& session, const ConfirmOptions& confirm) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  ASSIGN_OR_RETURN(const v1::ListDatasetsResponse all, read_datasets(*server, true));
+  std::vector<std::string> names;
+  for (const v1::Dataset& d : all.datasets()) {
+    if (has_failed(d)) names.emplace_back(short_name(d.name()));
+  }
+  if (names.empty()) {
+    session.hint("No dataset has failed.");
+    return static_cast<int>(client::kExitOk);
+  }
+  if (Status sure = confirm_delete(session, confirm, "dataset", names); !sure.ok()) {
+    return std::move(sure).error();
+  }
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", name));
+    if (Status deleted = server->delete_dataset(full); !deleted.ok()) {
+      return std::move(deleted).error();
+    }
+    session.err().line("deleted dataset " + safe_text(name));
+  }
+  return static_cast<int>(client::kExitOk);
+}
 
 Command delete_dataset_command() {
   auto o = std::make_shared<DatasetDeleteOptions>();
   return {"dataset delete",
           "Delete a dataset, or one of its versions, that no unfinished job uses",
-          {"trainyard dataset delete digits@1", "trainyard dataset delete digits --yes"},
+          {"trainyard dataset delete digits@1", "trainyard dataset delete digits --yes",
+           "trainyard dataset delete --failed --yes"},
           "A name without @VERSION deletes all versions of the dataset. A deleted version's number "
           "is never reused.",
           [o](OptionSet& options) {
-            options.positional("DATASET", o->name, "the dataset's name, or NAME@VERSION");
+            options.positional("DATASET", o->name, "the dataset's name, or NAME@VERSION", false);
+            options.flag("--failed", o->failed, "all datasets whose data was refused");
             add_confirm_options(options, o->confirm);
           },
           [o](Session& session) -> Result<int> {
+            if (o->failed == !o->name.empty()) {
+              return usage_error("DATASET, --failed: expected one of them");
+            }
+            if (o->failed) return delete_failed_datasets(session, o->confirm);
             const std::string all = o->name.find('@') == o->name.npos ? ", all versions" : "";
             if (Status sure = confirm_delete(session, o->confirm, "dataset", {o->name}, all);
                 !sure.ok()) {
               return std::move(sure).error();
             }
-            ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", o->name));
+            ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             if (Status deleted = server->delete_dataset(full); !deleted.ok())
               return std::move(deleted).error();

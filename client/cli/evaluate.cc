@@ -58,8 +58,8 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
 
 Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   v1::EvaluateRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("models", options.model));
-  ASSIGN_OR_RETURN(*request.mutable_dataset(), session.full_name("datasets", options.dataset));
+  ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("models", options.model));
+  ASSIGN_OR_RETURN(*request.mutable_dataset(), client::full_name("datasets", options.dataset));
   if (options.rows == "test") request.set_rows(v1::EvaluateRequest::TEST);
   if (options.rows == "train") request.set_rows(v1::EvaluateRequest::TRAIN);
   request.mutable_metrics()->Add(options.metrics.begin(), options.metrics.end());

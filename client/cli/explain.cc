@@ -61,7 +61,7 @@ std::string queue_text(client::Client& server, const v1::Job& job) {
 }
 
 Result<int> run_explain(Session& session, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+  ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   Explainer explainer;

@@ -44,7 +44,7 @@ Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
 
 Result<int> run_retry(Session& session, const RetryOptions& options) {
   v1::RetryJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", options.job));
+  ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", options.job));
   request.set_from_start(options.from_start);
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
@@ -70,7 +70,7 @@ Result<std::pair<std::string, std::optional<int64_t>>> split_step(const std::str
 Result<int> run_fork(Session& session, const ForkOptions& options) {
   ASSIGN_OR_RETURN(const auto parsed, split_step(options.job));
   v1::ForkJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", parsed.first));
+  ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", parsed.first));
   if (parsed.second) request.set_step(*parsed.second);
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
@@ -102,7 +102,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
 }
 
 Result<int> run_checkpoints(Session& session, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+  ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list, server->list_checkpoints(name));
   std::vector<std::string> names;

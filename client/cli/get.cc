@@ -39,7 +39,7 @@ Command get_command() {
       "-o yaml gives the job's spec, as a file that can be submitted again.",
       [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
       [name](Session& session) -> Result<int> {
-        ASSIGN_OR_RETURN(const std::string full, session.full_name("jobs", *name));
+        ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
         ASSIGN_OR_RETURN(client::Client * server, session.client());
         const Result<v1::Job> found = server->get_job(full);
         if (!found.ok()) {

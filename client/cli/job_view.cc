@@ -1,5 +1,6 @@
 #include "client/cli/job_view.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <ctime>
@@ -9,6 +10,7 @@
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -48,6 +50,13 @@ std::string memory_text(const v1::MemoryPlan& m) {
          human_bytes(m.workspace_bytes()) + dataset + ")";
 }
 
+void add_warnings(const google::protobuf::RepeatedPtrField<std::string>& warnings,
+                  std::vector<std::pair<std::string, Cell>>& fields) {
+  for (const std::string& warning : warnings) {
+    fields.emplace_back("warning", Cell(warning, Style::kNotice));
+  }
+}
+
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
   const int64_t trained = plan.trained_parameter_count();  // 0: an older server's
   fields.emplace_back("parameters", grouped(plan.parameter_count()) +
@@ -70,6 +79,7 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   }
   fields.emplace_back("device", plan.device_advice());
   if (plan.has_fit_choice()) fields.emplace_back("chosen", plan.fit_choice().message());
+  add_warnings(plan.warnings(), fields);
 }
 
 }  // namespace
@@ -96,6 +106,22 @@ std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
     cells = {i < matrix.classes_size() ? matrix.classes(i) : ""};
     for (const int64_t count : matrix.rows(i).counts()) cells.emplace_back(grouped(count));
     cells.resize(static_cast<size_t>(matrix.classes_size()) + 1);
+    table.add(std::move(cells));
+  }
+  return table.render(colour);
+}
+
+std::string render_metrics(const std::vector<std::pair<std::string, double>>& metrics,
+                           const std::map<std::string, double>& baselines, bool colour) {
+  std::vector<Column> columns = {{"METRIC"}, {"VALUE", true}};
+  if (!baselines.empty()) columns.push_back({"BASELINE", true});
+  Table table(std::move(columns));
+  for (const auto& [key, value] : metrics) {
+    std::vector<Cell> cells = {key, human_number(value)};
+    if (!baselines.empty()) {
+      const auto found = baselines.find(key);
+      cells.emplace_back(found == baselines.end() ? "" : human_number(found->second));
+    }
     table.add(std::move(cells));
   }
   return table.render(colour);
@@ -153,7 +179,8 @@ int exit_code_of_job(v1::JobState state) {
   return state == v1::CANCELLED ? client::kExitCancelled : client::kExitFailed;
 }
 
-std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics) {
+std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
+                           const Baselines& baselines) {
   static constexpr const char* kFirst[] = {"test/accuracy", "val/accuracy",  "test/mae",
                                            "val/mae",       "test/loss",     "val/loss",
                                            "train/loss",    "train/accuracy"};
@@ -163,16 +190,28 @@ std::string metric_summary(const google::protobuf::Map<std::string, double>& met
     const auto found = metrics.find(key);
     if (found == metrics.end() || count == 3) continue;
     out += (count++ > 0 ? ", " : "") + std::string(key) + " " + human_number(found->second);
+    const auto baseline = std::ranges::find(baselines, key, &v1::Baseline::metric);
+    if (baseline != baselines.end()) {
+      out += " (baseline " + human_number(baseline->value()) + ")";
+    }
   }
   return out;
 }
 
 std::string owner_text(const v1::Job& job) { return job.owner().empty() ? "unknown" : job.owner(); }
 
+std::string labels_text(const v1::Job& job) {
+  std::vector<std::string> labels;
+  for (const auto& [key, value] : job.spec().labels()) labels.push_back(key + "=" + value);
+  std::ranges::sort(labels);
+  return joined(labels, ", ");
+}
+
 std::string progress_summary(const v1::Job& job) {
   const v1::Progress& p = job.progress();
   const int64_t total = p.steps_total() > 0 ? p.steps_total() : job.plan().steps_total();
   if (total <= 0 || p.step() <= 0) return "";
+  if (job.state() == v1::SUCCEEDED && p.step() < total) return "early";  // the recipe asked for it
   return std::to_string(p.step() * 100 / total) + "%";
 }
 
@@ -219,7 +258,8 @@ std::string render_job(const v1::Job& job, bool colour) {
     fields.emplace_back("began", text);
   }
   fields.emplace_back("owner", owner_text(job));
-  if (job.priority() != 0) fields.emplace_back("priority", std::to_string(job.priority()));
+  fields.emplace_back("priority", std::to_string(job.priority()));
+  fields.emplace_back("labels", labels_text(job));
   if (job.spec().after_size() > 0) {
     std::string text;
     for (const v1::JobDependency& d : job.spec().after()) {
@@ -263,13 +303,13 @@ std::string render_job(const v1::Job& job, bool colour) {
   if (job.plan().has_initial_weights()) {
     fields.emplace_back("first weights", initial_weights_text(job.plan().initial_weights()));
   }
+  add_warnings(p.warnings(), fields);
   std::string out = render_fields(fields, colour);
   if (!p.metrics().empty()) {
-    out += "\n";
-    Table table({{"METRIC"}, {"VALUE", true}});
     std::map<std::string, double> sorted(p.metrics().begin(), p.metrics().end());
-    for (const auto& [key, value] : sorted) table.add({key, human_number(value)});
-    out += table.render(colour);
+    std::map<std::string, double> baselines;
+    for (const v1::Baseline& b : p.baselines()) baselines[b.metric()] = b.value();
+    out += "\n" + render_metrics({sorted.begin(), sorted.end()}, baselines, colour);
   }
   for (const v1::ConfusionMatrix& matrix : p.confusion_matrices()) {
     out += "\n" + render_confusion(matrix, colour);
@@ -317,10 +357,10 @@ void JobView::show_state(double time_s, const v1::StateChange& change) {
     if (started_s_ > 0) text += " after " + human_duration(time_s - started_s_);
     google::protobuf::Map<std::string, double> metrics;
     for (const auto& [key, value] : progress_.state().metrics) metrics[key] = value;
-    const std::string summary = metric_summary(metrics);
+    const std::string summary = metric_summary(metrics, change.baselines());
     if (!summary.empty()) text += ": " + summary;
   }
-  const bool says_enough = state_ == v1::RUNNING || state_ == v1::SUCCEEDED;
+  const bool says_enough = state_ == v1::RUNNING;
   if (!change.message().empty() && !says_enough) text += ": " + change.message();
   if (!change.reason().empty() && state_ == v1::FAILED) text += " [" + change.reason() + "]";
   progress_.note(time_s, state_style(state_), text);

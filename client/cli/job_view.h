@@ -1,7 +1,10 @@
 // client/cli/job_view.h: a job for people: a row, a page, and its events as they happen.
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cli/session.h"
 #include "client/lib/follow.h"
@@ -23,9 +26,18 @@ Style state_style(v1::JobState state);
 /// 0, 1 or 8 for a finished job.
 int exit_code_of_job(v1::JobState state);
 /// "val/accuracy 0.983, val/loss 0.0612": the most important metrics, at most three.
-std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics);
+/// Behind each the baseline, where there is one: "val/accuracy 0.983 (baseline 0.61)".
+using Baselines = google::protobuf::RepeatedPtrField<v1::Baseline>;
+std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
+                           const Baselines& baselines = {});
+/// Final metrics, beside the baselines that there are.
+std::string render_metrics(const std::vector<std::pair<std::string, double>>& metrics,
+                           const std::map<std::string, double>& baselines, bool colour);
 /// Who owns the job: "unknown" for jobs from before there were owners.
 std::string owner_text(const v1::Job& job);
+/// "team=vision, try=2"
+std::string labels_text(const v1::Job& job);
+/// "46%", or "early" of a job that its recipe stopped before its last step.
 std::string progress_summary(const v1::Job& job);
 /// Labels down and predictions across, or the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);

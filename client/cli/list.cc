@@ -47,7 +47,7 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
                                  {"METRICS"}, {"AGE", true}, {"REASON"}};
   if (wide) {
     columns.insert(columns.end() - 1,
-                   {{"DEVICE"}, {"DATASET"}, {"PRIORITY", true}, {"ATTEMPT", true}});
+                   {{"DEVICE"}, {"DATASET"}, {"LABELS"}, {"PRIORITY", true}, {"ATTEMPT", true}});
   }
   if (owners) columns.insert(columns.begin() + 1, {"OWNER"});
   Table table(columns);
@@ -58,13 +58,13 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
     std::vector<Cell> cells = {std::string(client::short_name(job.name())),
                                Cell(state_name(job.state()), state_style(job.state())),
                                progress_summary(job),
-                               metric_summary(job.progress().metrics()),
+                               metric_summary(job.progress().metrics(), job.progress().baselines()),
                                age_of(job.create_time()),
                                why};
     if (wide) {
       cells.insert(cells.end() - 1,
                    {devices_text(job.device(), job.devices()),
-                    std::string(client::short_name(job.spec().dataset().name())),
+                    std::string(client::short_name(job.spec().dataset().name())), labels_text(job),
                     std::to_string(job.priority()), std::to_string(job.attempt())});
     }
     if (owners) cells.insert(cells.begin() + 1, owner_text(job));

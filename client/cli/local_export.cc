@@ -11,6 +11,7 @@ struct LocalExportOptions {
   std::string folder;
   std::string format = "onnx";
   std::string out = "model.onnx";
+  bool overwrite = false;
 };
 
 }  // namespace
@@ -27,10 +28,11 @@ Command local_export_command() {
                                "a folder with model.safetensors and model.json");
             options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
             options.text("--out", "FILE", o->out, "the new file, default model.onnx");
+            options.flag("--overwrite", o->overwrite, "replace a file that is there");
           },
           [o](Session& session) -> Result<int> {
             if (o->format != "onnx") return unknown_format(o->format, "onnx").error();
-            return write_onnx_file(session, o->folder, o->out);
+            return write_onnx_file(session, o->folder, o->out, o->overwrite);
           }};
 }
 

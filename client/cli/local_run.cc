@@ -53,6 +53,8 @@ class ProgressReporter final : public Reporter {
         grouped(plan.parameter_count) + " parameters, " + grouped(plan.train_rows) + " rows";
     if (plan.first_step > 0) text += ", resumed from step " + std::to_string(plan.first_step);
     progress_.note(now_s(), Style::kDim, text);
+    if (plan.first_step > 0) return;  // told when it began
+    for (const std::string& warning : plan.warnings) warn(warning);
   }
   void progressed() override {}  // steps are shown with their metrics
   void metrics(std::span<const MetricPoint> points) override {
@@ -76,6 +78,9 @@ class ProgressReporter final : public Reporter {
                    "checkpoint at step " + std::to_string(step) + " failed: " + error.message);
   }
   void log(std::string_view message) override { progress_.note(now_s(), Style::kPlain, message); }
+  void warn(std::string_view message) override {
+    progress_.note(now_s(), Style::kNotice, "warning: " + std::string(message));
+  }
 
  private:
   Progress& progress_;
@@ -86,25 +91,28 @@ class ProgressReporter final : public Reporter {
 
 void show_result(Session& session, const TrainResult& result, double seconds,
                  const std::string& model) {
-  google::protobuf::Map<std::string, double> metrics;
-  for (const MetricPoint& point : result.final_metrics) metrics[point.key] = point.value;
   if (session.machine()) {
     nlohmann::ordered_json values = nlohmann::ordered_json::object();
     for (const MetricPoint& point : result.final_metrics) values[point.key] = point.value;
-    const nlohmann::ordered_json object = {
-        {"steps_done", std::to_string(result.steps_done)},
-        {"seconds", seconds},
-        {"metrics", values},
-        {"arena_planned_bytes", std::to_string(result.arena_planned_bytes)},
-        {"arena_used_bytes", std::to_string(result.arena_used_bytes)},
-        {"model", model}};
+    nlohmann::ordered_json baselines = nlohmann::ordered_json::object();
+    for (const MetricPoint& point : result.baselines) baselines[point.key] = point.value;
+    const nlohmann::ordered_json object = {{"steps_done", result.steps_done},
+                                           {"seconds", seconds},
+                                           {"metrics", values},
+                                           {"baselines", baselines},
+                                           {"warnings", result.warnings},
+                                           {"arena_planned_bytes", result.arena_planned_bytes},
+                                           {"arena_used_bytes", result.arena_used_bytes},
+                                           {"model", model}};
     session.out().line(object.dump());
     return;
   }
-  Table table({{"METRIC"}, {"VALUE", true}});
+  std::vector<std::pair<std::string, double>> metrics;
   for (const MetricPoint& point : result.final_metrics)
-    table.add({point.key, human_number(point.value)});
-  session.out().write(table.render(session.out().colour()));
+    metrics.emplace_back(point.key, point.value);
+  std::map<std::string, double> baselines;
+  for (const MetricPoint& point : result.baselines) baselines[point.key] = point.value;
+  session.out().write(render_metrics(metrics, baselines, session.out().colour()));
   session.out().line(grouped(result.steps_done) + " steps in " + human_duration(seconds) + ", " +
                      human_bytes(result.arena_used_bytes) + " of memory as planned");
   if (!model.empty()) session.out().line("model: " + model);
@@ -116,7 +124,7 @@ Result<int> run_profile(Session& session, const LocalRunOptions& options, const 
                    profile_job(job, backend, ProfileOptions(), session.interrupted()));
   if (!options.trace.empty()) {
     const std::string trace = chrome_trace(profile);
-    if (Status s = replace_file(local_files(), options.trace, trace); !s.ok()) {
+    if (Status s = replace_file(user_files(), options.trace, trace); !s.ok()) {
       return std::move(s).error();
     }
   }

@@ -123,7 +123,7 @@ Command get_model_command() {
             options.positional("MODEL", *name, "the model's name; a trained model has its job's");
           },
           [name](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", *name));
+            ASSIGN_OR_RETURN(const std::string full, client::full_name("models", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             ASSIGN_OR_RETURN(const v1::Model model, server->get_model(full));
             session.show(model, [&] { return render_model(model, session.out().colour()); },
@@ -136,10 +136,19 @@ struct ModelExportOptions {
   std::string name;
   std::string format = "safetensors";
   std::string out;
+  bool overwrite = false;
 };
 
 Result<int> export_folder(Session& session, client::Client& server, const std::string& name,
-                          const std::string& folder) {
+                          const std::string& folder, bool overwrite) {
+  std::error_code ignored;
+  for (const char* file : {"model.safetensors", "model.json"}) {
+    if (overwrite || !std::filesystem::exists(std::filesystem::path(folder) / file, ignored))
+      continue;
+    return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
+                      folder + " has a " + file +
+                          " already; --overwrite replaces it, --out names another folder");
+  }
   ASSIGN_OR_RETURN(const auto files,
                    client::export_model(server, name, folder, session.interrupted()));
   session.out().line(session.format() == Format::kJson || session.format() == Format::kJsonl
@@ -153,8 +162,8 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
 
 // The server sends the model's folder, and the engine in this program writes the other format.
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
-                        const std::string& file) {
-  if (Status s = onnx::check_target(file); !s.ok()) return std::move(s).error();
+                        const std::string& file, bool overwrite) {
+  if (Status s = onnx::check_target(file, overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Model model, server.get_model(name));
   if (model.job().empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
@@ -164,7 +173,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
   const TemporaryFolder folder;
   auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
   if (!fetched.ok()) return std::move(fetched).error();
-  return write_onnx_file(session, folder.path(), file);
+  return write_onnx_file(session, folder.path(), file, overwrite);
 }
 
 Command export_model_command() {
@@ -182,19 +191,21 @@ Command export_model_command() {
         options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
                      {"safetensors", "onnx"});
         options.text("--out", "PATH", o->out, "where to write, default the model's name");
+        options.flag("--overwrite", o->overwrite, "replace files that are there");
       },
       [o](Session& session) -> Result<int> {
         const bool is_onnx = o->format == "onnx";
         if (!is_onnx && o->format != "safetensors") {
           return unknown_format(o->format, "safetensors or onnx").error();
         }
-        ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
+        ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
         ASSIGN_OR_RETURN(client::Client * server, session.client());
         const std::string name(short_name(full));
         if (is_onnx) {
-          return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out);
+          return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out,
+                             o->overwrite);
         }
-        return export_folder(session, *server, full, o->out.empty() ? name : o->out);
+        return export_folder(session, *server, full, o->out.empty() ? name : o->out, o->overwrite);
       }};
 }
 
@@ -217,7 +228,7 @@ Command delete_model_command() {
             if (Status sure = confirm_delete(session, o->confirm, "model", {o->name}); !sure.ok()) {
               return std::move(sure).error();
             }
-            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
+            ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             if (Status deleted = server->delete_model(full); !deleted.ok())
               return std::move(deleted).error();

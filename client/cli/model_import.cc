@@ -47,7 +47,7 @@ Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
     if (Status s = read_size(size, options.sizes); !s.ok()) return std::move(s).error();
   }
   ASSIGN_OR_RETURN(const onnx::ImportedModel model, onnx::import_model(o.file, options));
-  if (Status s = onnx::write_imported(local_files(), model, o.out); !s.ok()) {
+  if (Status s = onnx::write_imported(user_files(), model, o.out); !s.ok()) {
     return std::move(s).error();
   }
   if (session.format() == Format::kJson || session.format() == Format::kJsonl) {

@@ -14,9 +14,9 @@ Status unknown_format(const std::string& format, const std::string& formats) {
 }
 
 Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,
-                            const std::string& file) {
-  ASSIGN_OR_RETURN(const int64_t size, onnx::export_model(local_files(), folder, file));
-  const nlohmann::ordered_json object = {{"file", file}, {"size_bytes", std::to_string(size)}};
+                            const std::string& file, bool overwrite) {
+  ASSIGN_OR_RETURN(const int64_t size, onnx::export_model(user_files(), folder, file, overwrite));
+  const nlohmann::ordered_json object = {{"file", file}, {"size_bytes", size}};
   const bool is_json = session.format() == Format::kJson || session.format() == Format::kJsonl;
   session.out().line(is_json ? object.dump() : file);
   session.hint("  " + human_bytes(size));

@@ -14,6 +14,6 @@ Status unknown_format(const std::string& format, const std::string& formats);
 
 /// Writes the model of `folder` as the ONNX file `file` and prints its name. Returns the exit code.
 Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,
-                            const std::string& file);
+                            const std::string& file, bool overwrite);
 
 }  // namespace trainyard::cli

@@ -1,7 +1,9 @@
 #include "client/cli/output.h"
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/util/json_util.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -12,6 +14,7 @@
 namespace trainyard::cli {
 namespace {
 
+namespace pb = google::protobuf;
 using Json = nlohmann::ordered_json;
 
 bool is_plain_yaml(const std::string& text) {
@@ -72,6 +75,58 @@ void append_yaml(const Json& value, int indent, bool in_list, std::string& out) 
   }
 }
 
+/// Proto3's JSON has 64-bit numbers as text, since JavaScript cannot hold all of them, and an
+/// enumeration that was not set as a name. Numbers that every reader can hold become numbers, and
+/// what was not set is left out.
+void tidy(Json& json, const pb::Descriptor& type);
+
+void tidy_value(Json& json, const pb::FieldDescriptor& field) {
+  constexpr int64_t kExactMax = int64_t{1} << 53;
+  switch (field.cpp_type()) {
+    case pb::FieldDescriptor::CPPTYPE_INT64:
+    case pb::FieldDescriptor::CPPTYPE_UINT64: {
+      if (!json.is_string()) return;
+      const std::string& text = json.get_ref<const std::string&>();
+      int64_t number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || end != text.data() + text.size()) return;
+      if (number <= kExactMax && number >= -kExactMax) json = number;
+      return;
+    }
+    case pb::FieldDescriptor::CPPTYPE_MESSAGE:
+      if (json.is_object()) tidy(json, *field.message_type());
+      return;
+    default:
+      return;
+  }
+}
+
+bool is_unset(const Json& json, const pb::FieldDescriptor& field) {
+  return field.cpp_type() == pb::FieldDescriptor::CPPTYPE_ENUM && !field.is_repeated() &&
+         json.is_string() && json.get_ref<const std::string&>().ends_with("_UNSPECIFIED");
+}
+
+void tidy(Json& json, const pb::Descriptor& type) {
+  if (type.full_name().starts_with("google.protobuf.")) return;  // these have forms of their own
+  std::vector<std::string> unset;
+  for (auto& [key, value] : json.items()) {
+    const pb::FieldDescriptor* field = type.FindFieldByName(key);
+    if (field == nullptr) continue;
+    if (is_unset(value, *field)) {
+      unset.push_back(key);
+    } else if (field->is_map()) {
+      for (auto& [name, item] : value.items()) {
+        tidy_value(item, *field->message_type()->map_value());
+      }
+    } else if (field->is_repeated()) {
+      for (Json& item : value) tidy_value(item, *field);
+    } else {
+      tidy_value(value, *field);
+    }
+  }
+  for (const std::string& key : unset) json.erase(key);
+}
+
 }  // namespace
 
 const std::vector<std::string>& format_names() {
@@ -88,19 +143,19 @@ std::optional<Format> find_format(std::string_view text) {
 }
 
 std::string to_json(const google::protobuf::Message& message, bool pretty) {
+  return text_of(json_of(message), pretty ? Format::kJson : Format::kJsonl);
+}
+
+Json json_of(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   options.always_print_primitive_fields = true;
-  options.add_whitespace = pretty;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
   TRAINYARD_CHECK(status.ok(), "a message of our own protos has a JSON form");
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
-
-nlohmann::ordered_json json_of(const google::protobuf::Message& message) {
-  return Json::parse(to_json(message, false));
+  Json json = Json::parse(text);
+  tidy(json, *message.GetDescriptor());
+  return json;
 }
 
 std::string to_yaml(const google::protobuf::Message& message) {

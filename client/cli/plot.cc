@@ -89,7 +89,7 @@ Result<int> write_picture(Session& session, const std::string& file, const std::
     session.out().write(bytes);
     return static_cast<int>(client::kExitOk);
   }
-  if (Status s = replace_file(local_files(), file, bytes); !s.ok()) return std::move(s).error();
+  if (Status s = replace_file(user_files(), file, bytes); !s.ok()) return std::move(s).error();
   session.out().line(file);
   return static_cast<int>(client::kExitOk);
 }
@@ -100,7 +100,7 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
   const std::stop_token stop = session.interrupted();
   Histories jobs;
   for (const std::string& text : options.jobs) {
-    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
     client::MetricHistory history;
     const auto read = client::read_events(*server, name, false, stop, [&](const v1::Event& event) {
       history.add(event);

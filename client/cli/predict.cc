@@ -247,6 +247,29 @@ nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
   return json;
 }
 
+/// Values that training never saw are no error: they are told beside the answer.
+void note_unseen(Session& session, const v1::PredictResponse& answer,
+                 const std::vector<std::string>& names) {
+  constexpr int64_t kToldMax = 5;
+  if (answer.unseen_count() == 0) return;
+  int64_t told = 0;
+  std::string text;
+  for (int i = 0; i < answer.predictions_size() && told < kToldMax; ++i) {
+    for (const v1::UnseenCategory& unseen : answer.predictions(i).unseen()) {
+      if (told == kToldMax) break;
+      text += (told++ > 0 ? "; " : ": ") +
+              (names.empty() ? "row " + std::to_string(i + 1) : names[static_cast<size_t>(i)]) +
+              ", column " + quoted_value(unseen.column()) + ": " + quoted_value(unseen.value());
+    }
+  }
+  if (told < answer.unseen_count()) text += "; ...";
+  session.err().line("warning: " + grouped(answer.unseen_count()) +
+                     (answer.unseen_count() == 1 ? " value is a category that training"
+                                                 : " values are categories that training") +
+                     " never saw and count" + (answer.unseen_count() == 1 ? "s" : "") +
+                     " as missing" + safe_text(text));
+}
+
 Result<int> run_predict(Session& session, const PredictOptions& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
                     (options.text.empty() ? 0 : 1) + (options.npy.empty() ? 0 : 1) +
@@ -256,7 +279,7 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
         "expected the rows: --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text FILE (- is "
         "standard input), or --images FILE...");
   }
-  ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
+  ASSIGN_OR_RETURN(const std::string model, client::full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   Rows rows;
   if (options.images.empty()) {
@@ -280,7 +303,9 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
     for (v1::Prediction& p : *answer.mutable_predictions()) *all.add_predictions() = std::move(p);
     all.set_warm(all.warm() && answer.warm());
     all.set_compute_us(all.compute_us() + answer.compute_us());
+    all.set_unseen_count(all.unseen_count() + answer.unseen_count());
   }
+  note_unseen(session, all, rows.names);
   if (session.format() == Format::kCsv) {
     session.out().write(render_csv(all, rows.names));
     return static_cast<int>(client::kExitOk);

@@ -42,7 +42,7 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   SheetOptions sheet_options = options.sheet;
   sheet_options.seed = recipe.seed;
   ASSIGN_OR_RETURN(const Sheet sheet, make_sheet(data, augmenter, mixer, sheet_options));
-  if (Status s = replace_file(local_files(), options.out, encode_png(sheet)); !s.ok()) {
+  if (Status s = replace_file(user_files(), options.out, encode_png(sheet)); !s.ok()) {
     return std::move(s).error();
   }
   if (session.machine()) {

@@ -24,7 +24,7 @@ Result<int> run_prioritize(Session& session, const PrioritizeOptions& options) {
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
-    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
+    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
     ASSIGN_OR_RETURN(const v1::Job job,
                      server->set_job_priority(name, static_cast<int32_t>(options.priority)));
     session.show(job, [&] { return std::string(); }, {job.name()});

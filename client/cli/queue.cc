@@ -43,7 +43,7 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   v1::ListQueueRequest request;
   request.set_page_size(static_cast<int32_t>(options.limit));
   if (!options.job.empty()) {
-    ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", options.job));
+    ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", options.job));
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_parent(server->parent());

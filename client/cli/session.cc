@@ -121,11 +121,6 @@ Result<client::Client*> Session::client(client::Client::NoServer no_server) {
   return client_.get();
 }
 
-Result<std::string> Session::full_name(std::string_view collection, const std::string& text) {
-  ASSIGN_OR_RETURN(client::Client * connected, client());
-  return client::full_name(collection, text, connected->connection().tenant);
-}
-
 std::stop_token Session::interrupted() {
   if (interrupts_ == nullptr) interrupts_ = std::make_unique<Interrupts>();
   return interrupts_->source.get_token();

@@ -46,8 +46,6 @@ class Session {
   /// Connects at the first call.
   Result<client::Client*> client(
       client::Client::NoServer no_server = client::Client::NoServer::kRefuse);
-  /// `text` as a full name in the connection's tenant.
-  Result<std::string> full_name(std::string_view collection, const std::string& text);
 
   /// Requested by the first Ctrl-C; the second one ends the program at once.
   std::stop_token interrupted();

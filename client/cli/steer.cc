@@ -36,7 +36,7 @@ Result<int> run_change(Session& session, const std::string& command, const Names
                        Change change, std::string (*text)(const v1::Job&)) {
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
-    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", given));
+    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", given));
     Result<v1::Job> changed = (server->*change)(name);
     if (!changed.ok()) return point_to_array(*server, name, std::move(changed).error(), command);
     const v1::Job& job = *changed;

@@ -17,7 +17,7 @@ struct SubmitOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::vector<std::string> grids;
-  std::string request_id;
+  std::string name, request_id;
   bool watch = false;
   bool wait = false;
   bool dry_run = false;
@@ -57,8 +57,9 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
 Result<int> run_submit(Session& session, const SubmitOptions& options) {
   // Reads the file before connecting: a typo needs no server.
   const TemporaryFolder scratch;
-  ASSIGN_OR_RETURN(const client::SpecFile spec, read_job_file(session, options.spec, options.sets,
-                                                              scratch.path(), options.grids));
+  ASSIGN_OR_RETURN(client::SpecFile spec, read_job_file(session, options.spec, options.sets,
+                                                        scratch.path(), options.grids));
+  if (!options.name.empty()) spec.file.set_name(options.name);
   if (spec.file.has_array()) return run_submit_array(session, options, spec);
   ASSIGN_OR_RETURN(client::Client * server, session.client());
 
@@ -78,6 +79,9 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   }
 
   const std::string id(client::short_name(job.name()));
+  for (const std::string& warning : job.plan().warnings()) {
+    session.err().line("warning: " + safe_text(warning));
+  }
   const bool stays = options.watch || options.wait;
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (options.watch) {
@@ -114,6 +118,8 @@ Command submit_command() {
                       "change a field of the spec; may be given several times");
         options.texts("--grid", "FIELD=VALUES", o->grids,
                       "a job for each of these values of the field; several: for each combination");
+        options.text("--name", "NAME", o->name,
+                     "the job's or the array's name, in place of the spec's");
         options.flag("-w,--watch", o->watch, "follow the job's progress until it ends");
         options.flag("--wait", o->wait, "wait until the job ends");
         options.flag("--dry-run", o->dry_run,

@@ -48,7 +48,19 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
   } else if (before && say_what_is) {
     session.err().line(name + ": the same content as before");
   }
+  // Of a job's data its plan tells.
+  if (say_what_is) note_warnings(session, dataset.schema());
   return dataset;
+}
+
+void note_warnings(Session& session, const v1::DatasetSchema& schema) {
+  if (schema.skipped_rows() > 0) {
+    session.err().line("left out " + grouped(schema.skipped_rows()) +
+                       (schema.skipped_rows() == 1 ? " row" : " rows") + " without a target");
+  }
+  for (const v1::DataWarning& warning : schema.warnings()) {
+    session.err().line("warning: " + safe_text(warning.message()));
+  }
 }
 
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,

@@ -8,10 +8,12 @@
 namespace trainyard::cli {
 
 /// ensure_dataset() with a progress line. The answer is READY. Says so if it is a new version of an
-/// existing dataset, and with `say_what_is` also if it is not.
+/// existing dataset, and with `say_what_is` also if it is not, and what the dataset warns of.
 Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile& file,
                                          const std::filesystem::path& folder,
                                          bool say_what_is = false);
+/// What an ingest left out, and the dataset's warnings, on standard error.
+void note_warnings(Session& session, const v1::DatasetSchema& schema);
 /// ensure_weights() with a progress line.
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,
                                        const std::string& name);

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "client/lib/connection.h"
+#include "client/lib/names.h"
 #include "src/base/result.h"
 #include "trainyard/v1/dataset_service.pb.h"
 #include "trainyard/v1/job_service.pb.h"
@@ -44,7 +45,7 @@ class Client {
   void on_slow_call(std::function<void(bool)> observer);
 
   const Connection& connection() const;
-  std::string parent() const { return "tenants/" + connection().tenant; }
+  static std::string parent() { return std::string(kParent); }
 
   Result<v1::Job> submit_job(const v1::SubmitJobRequest& request);
   Result<v1::JobPlan> plan_job(const v1::PlanJobRequest& request);

@@ -52,8 +52,6 @@ Status read_context(const SpecDocument& document, const SpecValue& fields, const
     }
     if (entry.key == "server") {
       connection.server = value.text;
-    } else if (entry.key == "tenant") {
-      connection.tenant = value.text;
     } else if (entry.key == "ca_file") {
       connection.ca_file = folder / value.text;  // an absolute path stays as it is
     } else if (entry.key == "token_file") {
@@ -61,9 +59,8 @@ Status read_context(const SpecDocument& document, const SpecValue& fields, const
     } else if (entry.key == "plaintext" && (value.text == "true" || value.text == "false")) {
       connection.plaintext = value.text == "true";
     } else {
-      return config_error(
-          at + "unknown key or bad value: " + quoted_value(entry.key) +
-          ", expected server, tenant, ca_file, token_file or plaintext (true or false)");
+      return config_error(at + "unknown key or bad value: " + quoted_value(entry.key) +
+                          ", expected server, ca_file, token_file or plaintext (true or false)");
     }
   }
   return {};
@@ -166,8 +163,6 @@ Result<Connection> resolve_connection(const ConnectionFlags& flags, const Enviro
     return std::move(config).error();
   if (const std::string server = env("TRAINYARD_SERVER"); !server.empty())
     connection.server = server;
-  if (const std::string tenant = env("TRAINYARD_TENANT"); !tenant.empty())
-    connection.tenant = tenant;
   if (!flags.server.empty()) connection.server = flags.server;
   if (!flags.ca_file.empty()) connection.ca_file = flags.ca_file;
   if (!flags.token_file.empty()) connection.token_file = flags.token_file;

@@ -7,7 +7,7 @@
 //   /etc/trainyard/client.yaml:
 //     context: lab                      # the one in use, unless --context or TRAINYARD_CONTEXT
 //     says else contexts:
-//       lab: {server: "gpu1.example:7443", ca_file: ca.pem, token_file: token, tenant: default}
+//       lab: {server: "gpu1.example:7443", ca_file: ca.pem, token_file: token}
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,7 @@
 namespace trainyard::client {
 
 struct Connection {
-  std::string server;  // "unix:/path" or "host:port"
-  std::string tenant = "default";
+  std::string server;           // "unix:/path" or "host:port"
   std::string ca_file;          // PEM; TLS with these roots
   std::string token_file;       // bearer token, readable by its owner alone
   bool plaintext = false;       // TCP without TLS to an address that is not loopback

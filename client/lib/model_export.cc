@@ -122,9 +122,8 @@ Result<std::vector<ExportedFile>> export_model(Client& client, const std::string
 std::string export_json(const std::string& folder, const std::vector<ExportedFile>& files) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const ExportedFile& file : files) {
-    list.push_back({{"filename", file.filename},
-                    {"size_bytes", std::to_string(file.size_bytes)},
-                    {"sha256", file.sha256}});
+    list.push_back(
+        {{"filename", file.filename}, {"size_bytes", file.size_bytes}, {"sha256", file.sha256}});
   }
   return nlohmann::ordered_json{{"folder", folder}, {"files", list}}.dump();
 }

@@ -7,8 +7,7 @@
 
 namespace trainyard::client {
 
-Result<std::string> full_name(std::string_view collection, std::string_view text,
-                              std::string_view tenant) {
+Result<std::string> full_name(std::string_view collection, std::string_view text) {
   const std::string noun(collection.substr(0, collection.size() - 1));
   const auto malformed = [&](const std::string& why) {
     return make_error(ErrorCode::kInvalidArgument, "NAME_MALFORMED",
@@ -16,8 +15,7 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
   };
   if (text.empty()) return malformed("is empty");
   if (text.find('/') == text.npos) {
-    return "tenants/" + std::string(tenant) + "/" + std::string(collection) + "/" +
-           std::string(text);
+    return std::string(kParent) + "/" + std::string(collection) + "/" + std::string(text);
   }
   // tenants/{tenant}/{collection}/{id}
   const size_t first = text.find('/');
@@ -29,6 +27,9 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
     return malformed("is not of the form NAME or tenants/TENANT/" + std::string(collection) +
                      "/NAME");
   const std::string_view found = text.substr(second + 1, third - second - 1);
+  if (found == "jobs" && collection == "models") {  // a trained model has its job's name
+    return std::string(text.substr(0, second + 1)) + "models" + std::string(text.substr(third));
+  }
   if (found != collection)
     return malformed("names one of the " + quoted_value(found) + ", not a " + noun);
   return std::string(text);

@@ -244,8 +244,9 @@ Error SpecDocument::to_error(const std::vector<SpecProblem>& problems) const {
   for (const SpecProblem& problem : problems) {
     if (error.violations.size() == kSpecProblemsMax) break;
     const std::string position = describe(problem.at);
+    const bool is_named = problem.field.empty() || position.ends_with(" " + problem.field);
     error.violations.push_back(
-        {problem.field.empty() ? position : position + ": " + problem.field, problem.description});
+        {is_named ? position : position + ": " + problem.field, problem.description});
   }
   const FieldViolation& first = error.violations.front();
   error.message = problems.size() == 1

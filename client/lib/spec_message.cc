@@ -10,8 +10,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "client/lib/spec_place.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
+#include "trainyard/v1/spec_file.pb.h"
 #include "trainyard/v1/spec_options.pb.h"
 
 namespace trainyard::client {
@@ -21,17 +23,6 @@ namespace pb = google::protobuf;
 using Field = pb::FieldDescriptor;
 
 constexpr const char* kType = "FIELD_TYPE";
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
-std::string child(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
 
 /// What the user wrote, for a message.
 std::string shown(const SpecValue& value) {
@@ -109,14 +100,6 @@ bool excludes(const Field& a, const Field& b) {
   return (oneof != nullptr && oneof == b.real_containing_oneof()) || names(a, b) || names(b, a);
 }
 
-bool has_other_name(const Field& field, const std::string& name) {
-  const auto& options = field.options();
-  for (int i = 0; i < options.ExtensionSize(v1::other_names); ++i) {
-    if (options.GetExtension(v1::other_names, i) == name) return true;
-  }
-  return false;
-}
-
 /// True if the value is that of the field that its message may be written as.
 bool stands_alone(const SpecValue& value, const Field* alone) {
   if (alone == nullptr) return false;
@@ -167,7 +150,9 @@ std::string cut(const std::string& number) {
 
 class Reader {
  public:
-  explicit Reader(std::vector<SpecProblem>& problems) : problems_(problems) {}
+  /// `root` and its path: the whole of what is read.
+  Reader(std::vector<SpecProblem>& problems, const pb::Descriptor& root, std::string root_path)
+      : problems_(problems), root_(root), root_path_(std::move(root_path)) {}
 
   void read_message(const SpecValue& value, const std::string& path, pb::Message& message) {
     const pb::Descriptor& type = *message.GetDescriptor();
@@ -206,8 +191,8 @@ class Reader {
     problems_.push_back({at, std::move(reason), std::move(field), std::move(description)});
   }
 
-  static std::string unknown_field(const pb::Descriptor& type, const std::string& path,
-                                   const std::string& key) {
+  std::string unknown_field(const pb::Descriptor& type, const std::string& path,
+                            const std::string& key) const {
     std::vector<std::string> names;
     for (int i = 0; i < type.field_count(); ++i) {
       const Field& field = *type.field(i);
@@ -217,17 +202,13 @@ class Reader {
       }
       names.push_back(field.name());
     }
+    // The right name in another place: below this one, or else anywhere.
+    std::string place = place_of(type, key, path, /*in_choices=*/true);
+    if (place.empty() && &root_ != v1::DatasetFile::descriptor())
+      place = place_of(root_, key, root_path_, /*in_choices=*/false);
+    if (!place.empty()) return "unknown field here, did you mean '" + place + "'?";
     if (const auto near = nearest_name(key, names)) {
       return "unknown field, did you mean '" + *near + "'?";
-    }
-    for (int i = 0; i < type.field_count(); ++i) {  // right name, one level too high
-      const Field& field = *type.field(i);
-      if (field.cpp_type() != Field::CPPTYPE_MESSAGE || field.is_repeated()) continue;
-      if (field.message_type() == pb::Value::descriptor()) continue;
-      const Field* inner = field.message_type()->FindFieldByName(key);
-      if (inner != nullptr && !inner->options().deprecated()) {
-        return "unknown field here, it belongs to '" + child(path, field.name()) + "'";
-      }
     }
     if (names.empty()) return "unknown field, expected none here";
     return "unknown field, expected " + joined(names);
@@ -550,6 +531,8 @@ class Reader {
   }
 
   std::vector<SpecProblem>& problems_;
+  const pb::Descriptor& root_;
+  std::string root_path_;
 };
 
 }  // namespace
@@ -564,7 +547,7 @@ std::vector<std::string> enum_names(const pb::EnumDescriptor& type) {
 
 void read_spec_message(const SpecValue& value, const std::string& path,
                        google::protobuf::Message& message, std::vector<SpecProblem>& problems) {
-  Reader(problems).read_message(value, path, message);
+  Reader(problems, *message.GetDescriptor(), path).read_message(value, path, message);
 }
 
 std::vector<RequiredField> required_fields(const pb::Descriptor& type) {

@@ -170,6 +170,18 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
   out.ignore.assign(table.ignore().begin(), table.ignore().end());
   out.date.assign(table.date().begin(), table.date().end());
   out.text.assign(table.text().begin(), table.text().end());
+  switch (table.missing_target()) {
+    case v1::CsvFormat::MISSING_TARGET_UNSPECIFIED:
+    case v1::CsvFormat::REFUSE:
+      break;
+    case v1::CsvFormat::SKIP:
+      out.missing_target = "skip";
+      break;
+    default:
+      violations.add(
+          "FIELD_UNSUPPORTED", field + ".missing_target",
+          std::to_string(table.missing_target()) + " is not known, expected refuse or skip");
+  }
   if (!out.text.empty()) return read_row_text(table, field, out, violations);
   const auto unused = [&](bool given, const char* name) {
     if (!given) return;
@@ -403,6 +415,14 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
   out.set_skipped_files(schema.skipped_files);
   if (schema.kind == DatasetSchema::Kind::kText) add_text(schema.text, *out.mutable_text());
   if (schema.statistics) add_statistics(schema, out);
+  out.set_skipped_rows(schema.skipped_rows);
+  for (const DataWarning& warning : schema.warnings) {
+    v1::DataWarning* w = out.add_warnings();
+    w->set_key(warning.key);
+    w->mutable_columns()->Add(warning.columns.begin(), warning.columns.end());
+    w->set_count(warning.count);
+    w->set_message(warning.message);
+  }
   return out;
 }
 

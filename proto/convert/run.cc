@@ -89,6 +89,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   memory->set_workspace_bytes(plan.memory.workspace_bytes);
   memory->set_dataset_bytes(plan.dataset_bytes);
   memory->set_host_bytes(plan.host_bytes);
+  for (const std::string& warning : plan.warnings) out.add_warnings(warning);
   return out;
 }
 
@@ -121,6 +122,7 @@ v1::JobPlan to_proto(const JobPlan& plan) {
     layer->set_flops_forward(row.flops_forward);
     layer->set_flops_step(row.flops_step);
   }
+  for (const std::string& warning : plan.run.warnings) out.add_warnings(warning);
   for (const std::string& warning : plan.warnings) out.add_warnings(warning);
   out.set_dump(plan.dump);
   return out;
@@ -220,7 +222,8 @@ v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation) {
   return out;
 }
 
-v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema) {
+v1::PredictResponse to_proto(std::span<const Prediction> predictions, const RawRows& rows,
+                             const DatasetSchema& schema) {
   v1::PredictResponse out;
   const bool reconstructs = !predictions.empty() && !predictions[0].reconstruction.empty();
   out.set_classification(schema.target.kind == TargetSchema::Kind::kClass && !reconstructs);
@@ -238,6 +241,12 @@ v1::PredictResponse to_proto(std::span<const Prediction> predictions, const Data
     } else {
       to->set_value(p.value);
     }
+  }
+  out.set_unseen_count(rows.unseen_count);
+  for (const RawRows::Unseen& unseen : rows.unseen) {
+    auto* to = out.mutable_predictions(static_cast<int>(unseen.row))->add_unseen();
+    to->set_column(unseen.column);
+    to->set_value(unseen.value);
   }
   return out;
 }

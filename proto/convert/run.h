@@ -45,7 +45,9 @@ v1::MetricBatch to_proto(std::span<const MetricPoint> points);
 std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
                                           const std::vector<std::string>& classes);
 
-v1::PredictResponse to_proto(std::span<const Prediction> predictions, const DatasetSchema& schema);
+/// `rows` are those that were predicted: they say which categories are unseen.
+v1::PredictResponse to_proto(std::span<const Prediction> predictions, const RawRows& rows,
+                             const DatasetSchema& schema);
 
 v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation);
 

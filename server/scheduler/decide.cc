@@ -176,7 +176,7 @@ std::optional<Choice> Look::compare(const WaitingJob& job) {
 }
 
 Choice Look::choose_by_rule(const WaitingJob& job) const {
-  return choose_kind(job.asked, has_cpu_, has_gpu_, fleet().devices().note);
+  return choose_kind(job.asked, has_cpu_, has_gpu_);
 }
 
 Pick Look::choose(const WaitingJob& job) {

@@ -276,8 +276,7 @@ DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu) 
   return has_gpu ? DeviceKind::kGpu : DeviceKind::kCpu;
 }
 
-Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
-                   const std::string& gpu_note) {
+Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
   const auto assigned = [](DeviceKind kind, std::string message) {
     return Choice{kind, "DEVICE_ASSIGNED", std::move(message), false};
   };
@@ -292,8 +291,9 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
                                             ", so that the result stays bit-identical.");
   if (has_gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
-  const std::string why = gpu_note.empty() ? "No GPU can be used now." : gpu_note;
-  return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU. " + why, false};
+  // Why stands once in the list of devices, not with each job.
+  return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU: no GPU can be used now.",
+                false};
 }
 
 WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const WaitingJob& job,

@@ -17,8 +17,7 @@ struct Choice {
 };
 /// By what is asked for and by what there is, busy or not; without forecasts.
 DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
-Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu,
-                   const std::string& gpu_note);
+Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 
 /// "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative times are "0 s".
 std::string about(int64_t us);

@@ -210,6 +210,8 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
     v1::Job& listed = *response.add_jobs() =
         to_proto(service_.dispatcher.explained(std::move(job)));
     listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
+    listed.mutable_progress()->clear_warnings();
+    listed.mutable_plan()->clear_warnings();
     listed.mutable_plan()->clear_initial_weights();
   }
   response.set_next_page_token(page.next_page_token);

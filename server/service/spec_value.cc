@@ -22,12 +22,6 @@ using Json = nlohmann::json;
 
 constexpr int kDepthMax = 32;  // as of spec files
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 std::vector<std::string> enum_names(const pb::EnumDescriptor& type) {
   std::vector<std::string> names;
   for (int i = 0; i < type.value_count(); ++i) {

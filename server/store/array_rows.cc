@@ -1,5 +1,7 @@
 #include "server/store/array_rows.h"
 
+#include "src/base/text.h"
+
 namespace trainyard::server {
 namespace {
 
@@ -31,10 +33,9 @@ JobArray read_array(const Query& row) {
 
 }  // namespace
 
-Error array_not_found(std::string_view tenant, std::string_view id) {
+Error array_not_found(std::string_view id) {
   return make_error(ErrorCode::kNotFound, "ARRAY_NOT_FOUND",
-                    "name: there is no array tenants/" + std::string(tenant) + "/arrays/" +
-                        std::string(id) + ".");
+                    "name: there is no array " + quoted_value(id) + ".");
 }
 
 std::optional<ArrayKey> find_array_key(Connection& db, std::string_view tenant,
@@ -47,7 +48,7 @@ std::optional<ArrayKey> find_array_key(Connection& db, std::string_view tenant,
 
 Result<ArrayKey> get_array_key(Connection& db, std::string_view tenant, std::string_view id) {
   if (std::optional<ArrayKey> key = find_array_key(db, tenant, id)) return std::move(*key);
-  return array_not_found(tenant, id);
+  return array_not_found(id);
 }
 
 Result<JobArray> get_array(Connection& db, std::string_view tenant, std::string_view id) {
@@ -57,7 +58,7 @@ Result<JobArray> get_array(Connection& db, std::string_view tenant, std::string_
     query.bind(tenant).bind(id);
     if (query.step()) array = read_array(query);
   }
-  if (!array) return array_not_found(tenant, id);
+  if (!array) return array_not_found(id);
   array->states = read_array_states(db, array->order);
   return std::move(*array);
 }

@@ -13,7 +13,7 @@
 
 namespace trainyard::server {
 
-Error array_not_found(std::string_view tenant, std::string_view id);
+Error array_not_found(std::string_view id);
 
 /// An array without what it says, which may have megabytes.
 struct ArrayKey {

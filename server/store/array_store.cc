@@ -264,7 +264,7 @@ struct Piece {
 Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
   ASSIGN_OR_RETURN(const ArrayKey key, get_array_key(context.db, walk.tenant, walk.id));
   if (!walk.uid.empty() && key.uid != walk.uid) {  // another of the same name
-    return array_not_found(walk.tenant, walk.id);
+    return array_not_found(walk.id);
   }
   Piece piece{key.uid, walk.after, {}};
   const std::vector<int64_t> numbers = unfinished_members(context.db, key.order, walk.after);

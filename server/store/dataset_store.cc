@@ -8,6 +8,7 @@
 #include "server/store/proto_time.h"
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
+#include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
@@ -68,7 +69,7 @@ Error dataset_not_found(Connection& db, const std::string& tenant, const Dataset
     versions += std::to_string(query.integer(0));
   }
   return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                    "name: there is no dataset tenants/" + tenant + "/datasets/" + ref.text() +
+                    "name: there is no dataset " + quoted_value(ref.text()) +
                         (versions.empty() ? "." : "; it has the versions " + versions + "."));
 }
 

@@ -127,6 +127,24 @@ Error state_conflict(const Job& job, const std::string& why) {
   return e;
 }
 
+void AttemptUpdate::add_result(const v1::Outcome& outcome) {
+  // A worker's reports are untrusted: what is kept of them is bounded.
+  constexpr size_t kBaselinesMax = 64, kWarningsMax = 16, kWarningBytesMax = 4096;
+  step = outcome.steps_done();
+  if (outcome.has_times()) times = outcome.times();
+  for (const auto& [key, value] : outcome.final_metrics()) final_metrics.emplace_back(key, value);
+  confusion_matrices.assign(outcome.confusion_matrices().begin(),
+                            outcome.confusion_matrices().end());
+  for (const v1::Baseline& baseline : outcome.baselines()) {
+    if (baselines.size() < kBaselinesMax) baselines.push_back(baseline);
+  }
+  for (const std::string& warning : outcome.warnings()) {
+    if (warnings.size() < kWarningsMax && warning.size() <= kWarningBytesMax) {
+      warnings.push_back(warning);
+    }
+  }
+}
+
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report) {
   AttemptUpdate update;
@@ -162,12 +180,7 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
       if (report.heartbeat().has_times()) update.times = report.heartbeat().times();
       break;
     case v1::WorkerReport::kOutcome:
-      update.step = report.outcome().steps_done();
-      if (report.outcome().has_times()) update.times = report.outcome().times();
-      for (const auto& [key, value] : report.outcome().final_metrics())
-        update.final_metrics.emplace_back(key, value);
-      update.confusion_matrices.assign(report.outcome().confusion_matrices().begin(),
-                                       report.outcome().confusion_matrices().end());
+      update.add_result(report.outcome());
       break;
     case v1::WorkerReport::kGenerated:  // not for attempts: jobs answer no calls
     case v1::WorkerReport::kAnswers:

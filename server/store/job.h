@@ -218,6 +218,11 @@ struct AttemptUpdate {
   std::optional<NewModel> model;                              // only with a move to SUCCEEDED
   std::vector<std::pair<std::string, double>> final_metrics;  // into progress.metrics
   std::vector<v1::ConfusionMatrix> confusion_matrices;        // into progress
+  std::vector<v1::Baseline> baselines;                        // likewise
+  std::vector<std::string> warnings;                          // likewise
+
+  /// Takes what a training task's outcome says of its result.
+  void add_result(const v1::Outcome& outcome);
 };
 
 /// The changes of a worker's report, for every kind except the outcome, which the supervisor

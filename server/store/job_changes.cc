@@ -235,6 +235,8 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   for (const v1::ConfusionMatrix& matrix : update.confusion_matrices) {
     *job.progress.add_confusion_matrices() = matrix;
   }
+  for (const v1::Baseline& baseline : update.baselines) *job.progress.add_baselines() = baseline;
+  for (const std::string& warning : update.warnings) job.progress.add_warnings(warning);
   if (number > 0) attempt.acknowledged = number;
   if (update.move && !begins) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();

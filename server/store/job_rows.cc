@@ -9,6 +9,7 @@
 #include "server/store/event_rows.h"
 #include "server/store/proto_time.h"
 #include "server/store/remaining.h"
+#include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
@@ -117,8 +118,9 @@ bool is_out_of_time(const Job& job) {
 }
 
 Error job_not_found(std::string_view name) {
-  return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
-                    "name: there is no job " + std::string(name) + ".");
+  return make_error(
+      ErrorCode::kNotFound, "JOB_NOT_FOUND",
+      "name: there is no job " + quoted_value(name.substr(name.rfind('/') + 1)) + ".");
 }
 
 }  // namespace
@@ -305,6 +307,7 @@ void JobEdit::tell_state(const Move& move) {
   change.set_device(job_.device());
   change.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   change.set_resumed_from_step(move.resumed_from_step);
+  if (job_.state == JobState::kSucceeded) *change.mutable_baselines() = job_.progress.baselines();
   append(std::move(event));
 }
 

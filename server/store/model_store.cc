@@ -49,7 +49,7 @@ std::optional<Model> find_model(Connection& db, const std::string& tenant, const
 Result<Model> get_model(Connection& db, const std::string& tenant, const std::string& id) {
   if (std::optional<Model> model = find_model(db, tenant, id)) return std::move(*model);
   return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-                    "name: there is no model tenants/" + tenant + "/models/" + id + ".");
+                    "name: there is no model " + quoted_value(id) + ".");
 }
 
 Status check_upload(Connection& db, const std::string& tenant, const std::string& sha256) {

@@ -197,13 +197,8 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         break;
       }
       update.model = std::move(model).value();
-      update.step = outcome.steps_done();
-      if (outcome.has_times()) update.times = outcome.times();
-      for (const auto& [key, value] : outcome.final_metrics()) {
-        update.final_metrics.emplace_back(key, value);
-      }
-      update.confusion_matrices.assign(outcome.confusion_matrices().begin(),
-                                       outcome.confusion_matrices().end());
+      update.add_result(outcome);
+      for (std::string& warning : update.warnings) warning = options_.paths.hide(warning);
       update.move = terminal(JobState::kSucceeded, "COMPLETED", completed_message(outcome));
       break;
     }
@@ -252,6 +247,7 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   ASSIGN_OR_RETURN(model.digest, sha256_file(file));
   model.parameter_count = parameter_count_;
   model.schema = options_.schema;
+  model.schema.clear_warnings();  // of the dataset, not of the model
   model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
   return model;
 }

@@ -237,7 +237,8 @@ class ModelServer {
       }
       add(numbers[i], outcome_of([&]() -> Result<v1::Outcome> {
             v1::Outcome outcome = succeeded();
-            *outcome.mutable_predictions() = to_proto(predictions[i], predictor_->schema());
+            *outcome.mutable_predictions() =
+                to_proto(predictions[i], rows[i], predictor_->schema());
             outcome.mutable_predictions()->set_warm(warm);
             outcome.mutable_predictions()->set_compute_us(system_clock().steady_us() - begin_us);
             return outcome;

@@ -68,9 +68,13 @@ void WireReporter::checkpoint_failed(int64_t step, const Error& error) {
   send(std::move(report));
 }
 
-void WireReporter::log(std::string_view message) {
+void WireReporter::log(std::string_view message) { send_line(v1::LogLine::INFO, message); }
+
+void WireReporter::warn(std::string_view message) { send_line(v1::LogLine::WARN, message); }
+
+void WireReporter::send_line(v1::LogLine::Level level, std::string_view message) {
   v1::WorkerReport report;
-  report.mutable_log()->set_level(v1::LogLine::INFO);
+  report.mutable_log()->set_level(level);
   report.mutable_log()->set_text(std::string(message.substr(0, kLogBytesMax)));
   send(std::move(report));
 }

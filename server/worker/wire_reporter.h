@@ -24,12 +24,14 @@ class WireReporter final : public Reporter {
   void checkpoint_saved(int64_t step, const std::filesystem::path& path) override;
   void checkpoint_failed(int64_t step, const Error& error) override;
   void log(std::string_view message) override;
+  void warn(std::string_view message) override;
   void times(const RunTimes& times) override;
   /// With the time of the start.
   v1::RunTimes to_wire(const RunTimes& times) const;
 
  private:
   void send(v1::WorkerReport report);
+  void send_line(v1::LogLine::Level level, std::string_view message);
 
   ReportStream& stream_;
   const std::chrono::steady_clock::time_point begin_;

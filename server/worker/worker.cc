@@ -79,6 +79,12 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   for (v1::ConfusionMatrix& matrix : to_proto(result.confusion, result.classes)) {
     *outcome.add_confusion_matrices() = std::move(matrix);
   }
+  for (const MetricPoint& point : result.baselines) {
+    v1::Baseline& baseline = *outcome.add_baselines();
+    baseline.set_metric(point.key);
+    baseline.set_value(point.value);
+  }
+  for (const std::string& warning : result.warnings) outcome.add_warnings(warning);
   *outcome.mutable_times() = reporter.to_wire(result.times);
   outcome.set_arena_planned_bytes(result.arena_planned_bytes);
   outcome.set_arena_used_bytes(result.arena_used_bytes);

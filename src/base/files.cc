@@ -56,9 +56,10 @@ class LocalFiller final : public FileFiller {
 
 class LocalFiles final : public Files {
  public:
+  explicit LocalFiles(mode_t mode) : mode_(mode) {}
   Status write_file(const std::filesystem::path& path,
                     std::span<const std::span<const std::byte>> parts) override {
-    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode_));
     if (!fd) return file_error("cannot create", path, errno);
     for (std::span<const std::byte> part : parts) {
       while (!part.empty()) {
@@ -76,7 +77,7 @@ class LocalFiles final : public Files {
 
   Result<std::unique_ptr<FileFiller>> create_file(const std::filesystem::path& path,
                                                   int64_t bytes) override {
-    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode_));
     if (!fd) return file_error("cannot create", path, errno);
     // Not posix_fallocate: where the file system cannot, it would write every block.
     if (bytes > 0 && ::fallocate(fd.get(), 0, 0, bytes) != 0 &&
@@ -118,12 +119,20 @@ class LocalFiles final : public Files {
     if (ec) return file_error("cannot remove", path, ec.value());
     return {};
   }
+
+ private:
+  const mode_t mode_;
 };
 
 }  // namespace
 
 Files& local_files() {
-  static LocalFiles files;
+  static LocalFiles files(0640);
+  return files;
+}
+
+Files& user_files() {
+  static LocalFiles files(0666);
   return files;
 }
 

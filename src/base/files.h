@@ -54,8 +54,11 @@ class Files {
   virtual Status remove_all(const std::filesystem::path& path) = 0;
 };
 
-/// The file system of this machine. Errors: file_error(). Thread-safe.
+/// The file system of this machine. Errors: file_error(). Thread-safe. Files are its owner's and
+/// its group's (0640): a server's state.
 Files& local_files();
+/// The same for what a person asked for: the umask alone decides who may read it.
+Files& user_files();
 
 /// Writes `parts`, one after another, to `path` through `path`.tmp: a reader sees either the old
 /// content or the new one. An error leaves no temporary file behind.

@@ -1,8 +1,11 @@
 #include "src/base/text.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace trainyard {
@@ -23,15 +26,45 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// What other tools call it. Several of one word: the first that is among the candidates.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kOtherWords = {{
+    {"mse", "mean_squared_error"},
+    {"l2", "mean_squared_error"},
+    {"mae", "mean_absolute_error"},
+    {"l1", "mean_absolute_error"},
+    {"smooth_l1", "huber"},
+    {"cross_entropy", "softmax_cross_entropy"},
+    {"crossentropy", "softmax_cross_entropy"},
+    {"categorical_crossentropy", "softmax_cross_entropy"},
+    {"sparse_categorical_crossentropy", "softmax_cross_entropy"},
+    {"nll", "softmax_cross_entropy"},
+    {"bce", "binary_cross_entropy"},
+    {"binary_crossentropy", "binary_cross_entropy"},
+    {"kl_div", "kl_divergence"},
+    {"cuda", "gpu"},
+    {"silu", "swish"},
+    {"silu", "gelu"},
+}};
+
 }  // namespace
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
 
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates) {
   if (word.size() > 64) return std::nullopt;  // typos are not that large; also bounds the work
+  const std::string lower_word = lower(word);
+  for (const auto& [other, ours] : kOtherWords) {
+    if (other == lower_word && std::ranges::count(candidates, ours) > 0) return std::string(ours);
+  }
   std::optional<std::string> best;
   size_t best_distance = 2 + word.size() / 3;
   for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
+    const size_t distance = edit_distance(lower_word, lower(candidate));
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -9,8 +9,12 @@
 
 namespace trainyard {
 
-/// The candidate with the smallest edit distance to `word`, if it is close enough to be a likely
-/// typo (distance at most 1 + length / 3).
+/// Capitals of ASCII as small letters.
+std::string lower(std::string_view text);
+
+/// What the candidates call what other tools call `word` (mse: mean_squared_error), or else the
+/// candidate with the smallest edit distance to it, if it is close enough to be a likely typo
+/// (distance at most 1 + length / 3). Capitals count as small letters.
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates);
 

@@ -72,6 +72,7 @@ struct CsvOptions {
   std::vector<std::string> ignore;       // columns to leave out
   std::vector<std::string> missing = DatasetSchema{}.missing_values;
   std::vector<std::string> date;  // columns that hold dates or times (src/data/table/date.h)
+  std::string missing_target;     // "skip": rows without a target are left out; "": refused
   // Columns to read as text, joined by blanks in file order; all others but the target are then
   // left out.
   std::vector<std::string> text;
@@ -79,6 +80,7 @@ struct CsvOptions {
   int64_t vocabulary_size = 10000;  // word, bpe, unigram: so many pieces at most
   int64_t max_length = 128;         // tokens of a row: longer ones are cut, shorter ones padded
 
+  bool skips_rows() const { return missing_target == "skip"; }
   /// An option's name in messages: "csv.target".
   std::string field(const char* name) const {
     return std::string(json_lines ? "jsonl." : "csv.") + name;
@@ -88,7 +90,7 @@ struct CsvOptions {
 template <FieldsOf<CsvOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [json_lines, header, delimiter, target, target_kind, image, categorical, ignore, missing,
-         date, text, tokenizer, vocabulary_size, max_length] = spec;
+         date, missing_target, text, tokenizer, vocabulary_size, max_length] = spec;
   if (!json_lines) {
     visit("header", header);
     visit("delimiter", delimiter);
@@ -100,6 +102,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("ignore", ignore);
   visit("missing", missing);
   visit("date", date, Written::kUnlessEmpty);
+  visit("missing_target", missing_target, Written::kUnlessEmpty);
   if (text.empty()) return;
   visit("text", text);
   visit("tokenizer", tokenizer);

@@ -123,12 +123,23 @@ void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Pa
 /// a header, in the schema's order; a target column may be present and is ignored), IDX images, or
 /// "text": a row of text on each line. Owns its rows. Refusals as in ingest.
 struct RawRows {
+  /// A category that training never saw, which counts as missing.
+  struct Unseen {
+    int64_t row = 0;
+    std::string column;
+    std::string value;  // its first kUnseenBytesMax bytes
+  };
+  static constexpr size_t kUnseenMax = 1000;
+  static constexpr size_t kUnseenBytesMax = 64;
+
   std::vector<float> numeric;
   std::vector<int32_t> category;
   std::vector<uint8_t> image_u8;
   std::vector<float> image_f32;
   std::vector<int32_t> tokens;
   int64_t rows = 0;
+  std::vector<Unseen> unseen;  // the first kUnseenMax
+  int64_t unseen_count = 0;    // of all rows
   Partition view() const;
 };
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,

@@ -1,6 +1,7 @@
 #include "src/data/schema.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -71,6 +72,17 @@ Result<TargetSchema> target_from_json(const nlohmann::json& json) {
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return target;
+}
+
+Result<DataWarning> warning_from_json(const nlohmann::json& json) {
+  JsonFields fields(json, "schema: warnings", kSchemaInvalid);
+  DataWarning warning;
+  warning.key = fields.text("key");
+  warning.columns = fields.texts("columns");
+  warning.count = fields.integer("count", 0, std::numeric_limits<int64_t>::max());
+  warning.message = fields.text("message");
+  if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  return warning;
 }
 
 bool is_piece(TokenizerKind kind, std::string_view piece) {
@@ -224,6 +236,7 @@ nlohmann::json DatasetSchema::to_json() const {
     if (resize != ResizeMode::kNone) json["resize"] = name_of(resize);
   }
   if (skipped_files > 0) json["skipped_files"] = skipped_files;
+  if (skipped_rows > 0) json["skipped_rows"] = skipped_rows;
   if (kind == Kind::kText) {
     json["text"] = {{"tokenizer", name_of(text.tokenizer)}, {"max_length", text.max_length}};
     if (is_subword(text.tokenizer)) {
@@ -246,6 +259,10 @@ nlohmann::json DatasetSchema::to_json() const {
   json["delimiter"] = std::string(1, delimiter);
   json["missing_values"] = missing_values;
   if (statistics) json["statistics"] = statistics_to_json(*statistics);
+  for (const DataWarning& w : warnings) {
+    json["warnings"].push_back(
+        {{"key", w.key}, {"columns", w.columns}, {"count", w.count}, {"message", w.message}});
+  }
   return json;
 }
 
@@ -279,6 +296,14 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   }
   if (fields.has("skipped_files")) {
     schema.skipped_files = fields.integer("skipped_files", 0, kTreeFilesMax);
+  }
+  if (fields.has("skipped_rows")) {
+    schema.skipped_rows = fields.integer("skipped_rows", 0, 2 * kRowsMax);
+  }
+  if (fields.has("warnings")) {
+    for (const nlohmann::json& warning : fields.child("warnings")) {
+      ASSIGN_OR_RETURN(schema.warnings.emplace_back(), warning_from_json(warning));
+    }
   }
   for (const nlohmann::json& column : fields.child("columns")) {
     ASSIGN_OR_RETURN(schema.columns.emplace_back(), column_from_json(column));

@@ -53,6 +53,16 @@ struct DatasetStatistics {
   bool operator==(const DatasetStatistics&) const = default;
 };
 
+/// What training accepts and what rarely gives a good model, found at ingest (warnings.h).
+struct DataWarning {
+  std::string key;                   // stable: "CONSTANT_COLUMN"
+  std::vector<std::string> columns;  // the first of those that it is about; none: target or rows
+  int64_t count = 0;                 // of columns, rows or values, as the message says
+  std::string message;               // what was found, and what to do
+
+  bool operator==(const DataWarning&) const = default;
+};
+
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
   std::vector<ColumnSchema> columns;      // features in file order, target left out
@@ -61,10 +71,12 @@ struct DatasetSchema {
   DType image_dtype = DType::kU8;         // image: U8 (0..255) or F32
   ResizeMode resize = ResizeMode::kNone;  // image: how files of other sizes become [H, W]
   int64_t skipped_files = 0;              // of a folder: files that are not rows
+  int64_t skipped_rows = 0;               // of tables: rows without a target
   TargetSchema target;
   int64_t train_rows = 0;  // of a stream: its tokens
   int64_t test_rows = 0;   // what came as a test set of its own; never trained on
   std::optional<DatasetStatistics> statistics;  // none: from before they were counted
+  std::vector<DataWarning> warnings;            // of a dataset; a model has none
 
   // How rows of tables are read again for predict. The columns are all of the source's, in file
   // order (features, target, ignored ones); empty for IDX.

@@ -7,8 +7,10 @@
 namespace trainyard {
 namespace {
 
-constexpr double kNineOfTen = 1.645;       // standard deviations on either side
-constexpr double kStepSpreadLeast = 0.04;  // of a whole step: what no node knows about
+constexpr double kNineOfTen = 1.645;  // standard deviations on either side
+// Of a whole step: what no node knows about. A GPU's libraries choose other algorithms from size to
+// size, so that what was timed at one says less of the next.
+constexpr double kStepSpreadLeast = 0.04, kStepSpreadLeastGpu = 0.1;
 // Errors of an op's rates are the same in all its nodes; those of different ops are independent.
 
 TimeRange range_of(double seconds, double spread) {
@@ -68,6 +70,7 @@ Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates)
   double seconds = 0, launch = 0, memory = 0;
   std::map<std::string_view, double> deviations;  // by op, in seconds
   const auto add = [&](const NodeWorkload& node, double count) {
+    if (node.op == kViewOp) return true;
     const std::optional<NodeTime> time = rates.time(node);
     if (!time) return false;
     seconds += count * time->seconds;
@@ -85,7 +88,8 @@ Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates)
   const NodeWorkload host = pseudo(kStepOp, work.input_bytes);
   (void)add(host, 1);
   if (seconds <= 0) return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "the step is empty");
-  double square = kStepSpreadLeast * kStepSpreadLeast;
+  const double least = work.processor == Processor::kGpu ? kStepSpreadLeastGpu : kStepSpreadLeast;
+  double square = least * least;
   for (const auto& [op, deviation] : deviations) {
     square += deviation * deviation / (seconds * seconds);
   }

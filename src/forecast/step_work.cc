@@ -7,6 +7,8 @@
 
 #include "src/base/sha256.h"
 #include "src/graph/op.h"
+#include "src/plan/liveness.h"
+#include "src/plan/node_groups.h"
 
 namespace trainyard {
 namespace {
@@ -100,20 +102,24 @@ void add_node(Sha256& digest, const NodeWorkload& node) {
   }
 }
 
-void join_updates(const Program& program, std::vector<NodeWorkload>& nodes) {
-  std::vector<NodeWorkload> joined;
-  const Node* last = nullptr;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const Node& node = program.graph.node(program.order[i]);
-    if (last != nullptr && node.phase == Phase::kUpdate && last->phase == node.phase &&
-        last->op == node.op) {
-      joined.back() += nodes[i];
-    } else {
-      joined.push_back(std::move(nodes[i]));
-    }
-    last = &node;
+/// What a GPU runs as one kernel.
+std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeWorkload>& nodes) {
+  std::vector<NodeWorkload> groups;
+  for (size_t first = 0; first < nodes.size();) {
+    const size_t end = first + joinable_nodes(program, first);
+    groups.push_back(nodes[first]);
+    while (++first < end) groups.back() += nodes[first];
   }
-  nodes = std::move(joined);
+  return groups;
+}
+
+/// The node gives another name to memory where the same numbers already lie.
+bool moves_nothing(const Program& program, const Node& node) {
+  if (!is_view(node) || node.inputs.empty() || node.outputs.empty()) return false;
+  const auto placement = [&](TensorId id) { return program.placements[static_cast<size_t>(id)]; };
+  if (node.inputs[0] == kNoTensor || node.outputs[0] == kNoTensor) return false;
+  const Placement from = placement(node.inputs[0]), to = placement(node.outputs[0]);
+  return from.segment == to.segment && from.offset_bytes == to.offset_bytes;
 }
 
 }  // namespace
@@ -140,6 +146,11 @@ std::vector<NodeWorkload> node_workloads(const Program& program) {
   for (const NodeId id : program.order) {
     const Node& node = graph.node(id);
     NodeWorkload work;
+    if (moves_nothing(program, node)) {
+      work.op = kViewOp;
+      all.push_back(std::move(work));
+      continue;
+    }
     work.op = family_of(node.op->type());
     const Cost cost = node.op->cost(graph, node);
     work.flops = static_cast<double>(cost.flops);
@@ -173,8 +184,9 @@ std::vector<NodeWorkload> node_workloads(const Program& program) {
 }
 
 StepWork step_work(const std::vector<ProgramRuns>& programs, double input_bytes,
-                   bool joins_updates) {
+                   Processor processor) {
   StepWork step;
+  step.processor = processor;
   step.steps_of_host = 0;
   step.input_bytes = input_bytes;
   std::map<NodeWorkload, double> counts;
@@ -184,7 +196,7 @@ StepWork step_work(const std::vector<ProgramRuns>& programs, double input_bytes,
     add_number(digest, p.runs);
     std::vector<NodeWorkload> nodes = node_workloads(*p.program);
     for (const NodeWorkload& node : nodes) add_node(digest, node);
-    if (joins_updates) join_updates(*p.program, nodes);
+    if (processor == Processor::kGpu) nodes = joined(*p.program, nodes);
     for (NodeWorkload& node : nodes) counts[std::move(node)] += p.runs;
   }
   for (auto& [node, count] : counts) step.items.push_back({node, count});

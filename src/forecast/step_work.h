@@ -4,11 +4,16 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "src/plan/device_traits.h"
 #include "src/plan/program.h"
 
 namespace trainyard {
+
+/// The op of a node that does nothing, since its result lies where its operand does.
+inline constexpr std::string_view kViewOp = "(view)";
 
 /// The work of one node.
 struct NodeWorkload {
@@ -36,6 +41,7 @@ struct WorkItem {
 
 struct StepWork {
   std::vector<WorkItem> items;
+  Processor processor = Processor::kCpu;
   double steps_of_host = 1;  // programs that are submitted one by one: micro-batches, an update
   double input_bytes = 0;    // of a batch
   // SHA-256 of the nodes with their shapes: equal for steps that compute alike, whatever the data,
@@ -54,9 +60,8 @@ struct ProgramRuns {
   const Program* program = nullptr;
   double runs = 1;
 };
-/// `joins_updates`: updates of one kind that follow one another run as one
-/// (Backend::prepare_group).
+/// On a GPU nodes that may run as one do (src/plan/node_groups.h).
 StepWork step_work(const std::vector<ProgramRuns>& programs, double input_bytes,
-                   bool joins_updates = false);
+                   Processor processor = Processor::kCpu);
 
 }  // namespace trainyard

@@ -130,11 +130,13 @@ ProtobufMessage model_message(ProtobufMessage graph,
 
 }  // namespace
 
-Status check_target(const fs::path& file) {
+Status check_target(const fs::path& file, bool overwrite) {
   std::error_code ignored;
-  if (fs::exists(fs::symlink_status(file, ignored))) {
+  const fs::file_status there = fs::symlink_status(file, ignored);
+  if (fs::exists(there) && !(overwrite && fs::is_regular_file(there))) {
     return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
-                      file.string() + " exists; expected the name of a new file");
+                      file.string() + " exists; expected the name of a new file" +
+                          (overwrite ? ", or of a regular one" : ", or leave to overwrite it"));
   }
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, ignored)) {
@@ -148,8 +150,9 @@ Status check_target(const fs::path& file) {
   return {};
 }
 
-Result<int64_t> export_model(Files& files, const fs::path& model_folder, const fs::path& file) {
-  if (Status s = check_target(file); !s.ok()) return std::move(s).error();
+Result<int64_t> export_model(Files& files, const fs::path& model_folder, const fs::path& file,
+                             bool overwrite) {
+  if (Status s = check_target(file, overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const LoadedModel loaded, read_model(model_folder));
   const ModelInfo& info = loaded.info;
   ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded));

@@ -16,13 +16,13 @@ namespace trainyard::onnx {
 
 /// Refuses what no export to `file` can succeed at, before a model is fetched for it:
 /// ALREADY_EXISTS/FILE_EXISTS, NOT_FOUND/FILE_NOT_FOUND for its folder,
-/// PERMISSION_DENIED/FILE_NOT_WRITABLE.
-Status check_target(const std::filesystem::path& file);
+/// PERMISSION_DENIED/FILE_NOT_WRITABLE. With `overwrite` a regular file may be there.
+Status check_target(const std::filesystem::path& file, bool overwrite = false);
 
 /// Writes `file` whole or not at all. Returns its size in bytes. Refusals: those of check_target
 /// and read_model, ONNX_UNSUPPORTED, ONNX_TOO_LARGE (a file of 2 GiB or more cannot be read),
 /// errors of `files`.
 Result<int64_t> export_model(Files& files, const std::filesystem::path& model_folder,
-                             const std::filesystem::path& file);
+                             const std::filesystem::path& file, bool overwrite = false);
 
 }  // namespace trainyard::onnx

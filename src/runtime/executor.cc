@@ -1,4 +1,5 @@
 #include "src/runtime/executor.h"
+#include "src/plan/node_groups.h"
 
 #include <algorithm>
 #include <cmath>
@@ -62,65 +63,6 @@ bool is_permuted(const TensorInfo& t) {
   return t.layout == Layout::kChannelsLast && !layouts_share_bytes(t.type.shape);
 }
 
-/// Bytes of memory that nodes read and write.
-class Touched {
- public:
-  Touched(const Program& program, const Node& node) {
-    const auto add = [&](TensorId id, std::vector<Placement>& to) {
-      if (id != kNoTensor) to.push_back(program.placements[static_cast<size_t>(id)]);
-    };
-    for (const TensorId id : node.inputs) add(id, all_);
-    for (const TensorId id : node.outputs) add(id, written_);
-    for (const int64_t i : node.op->mutated_inputs()) {
-      add(node.inputs.at(static_cast<size_t>(i)), written_);
-    }
-    all_.insert(all_.end(), written_.begin(), written_.end());
-  }
-  void add(const Touched& other) {
-    all_.insert(all_.end(), other.all_.begin(), other.all_.end());
-    written_.insert(written_.end(), other.written_.begin(), other.written_.end());
-  }
-  /// Neither writes what the other reads or writes.
-  bool is_apart_from(const Touched& other) const {
-    return !overlap(written_, other.all_) && !overlap(all_, other.written_);
-  }
-
- private:
-  static bool overlap(const std::vector<Placement>& a, const std::vector<Placement>& b) {
-    for (const Placement& x : a) {
-      for (const Placement& y : b) {
-        if (x.segment == y.segment && x.offset_bytes < y.offset_bytes + y.size_bytes &&
-            y.offset_bytes < x.offset_bytes + x.size_bytes) {
-          return true;
-        }
-      }
-    }
-    return false;
-  }
-  std::vector<Placement> all_, written_;
-};
-
-bool may_join(const Node& node) {
-  return node.phase == Phase::kUpdate || node.op->type() == "Cast";
-}
-
-/// How many nodes from `first` on may run at once: updates of one kind, or casts, that do not meet
-/// in memory.
-size_t group_size(const Program& program, size_t first) {
-  const Node& node = program.graph.node(program.order[first]);
-  if (!may_join(node)) return 1;
-  Touched group(program, node);
-  size_t size = 1;
-  for (; first + size < program.order.size(); ++size) {
-    const Node& next = program.graph.node(program.order[first + size]);
-    if (next.op != node.op || next.phase != node.phase) break;
-    const Touched touched(program, next);
-    if (!touched.is_apart_from(group)) break;
-    group.add(touched);
-  }
-  return size;
-}
-
 /// Faults if a kernel would be handed less than its backend promises.
 void check_alignment(const Backend& backend, const std::byte* pointer, const std::string& what) {
   TRAINYARD_CHECK(
@@ -151,7 +93,7 @@ PreparedProgram::PreparedProgram(Program program, Backend& backend)
   kernels_.reserve(program_.order.size());
   while (kernels_.size() < program_.order.size()) {
     const auto nodes = std::span<const NodeId>(program_.order)
-                           .subspan(kernels_.size(), group_size(program_, kernels_.size()));
+                           .subspan(kernels_.size(), joinable_nodes(program_, kernels_.size()));
     std::unique_ptr<Kernel> group;
     if (nodes.size() > 1) group = backend.prepare_group(program_.graph, nodes);
     const bool is_group = group != nullptr;

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/base/stop.h"
 #include "src/data/load/loader.h"
-#include "src/models/model_spec.h"
 #include "src/runtime/profiling_backend.h"
+#include "src/train/calibrate_probes.h"
 #include "src/train/drawn_values.h"
 #include "src/train/programs.h"
 #include "src/train/session.h"
@@ -29,151 +30,6 @@ constexpr int64_t kPercentOfRuns = 25;  // of a node's runs so many may be faste
 
 double elapsed_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-struct Probe {
-  ModelSpec model;
-  ModelInterface interface;
-  Recipe recipe;
-  bool needed = false;  // it has an op that no network before it has
-};
-
-ModelSpec preset_model(const std::string& name, Attributes parameters) {
-  ModelSpec spec;
-  spec.preset = name;
-  spec.parameters = std::move(parameters);
-  return spec;
-}
-
-Recipe probe_recipe(int64_t batch, const std::string& optimizer, double momentum = 0) {
-  Recipe r;
-  r.steps = 1;
-  r.batch_size = batch;
-  r.optimizer.type = optimizer;
-  r.optimizer.learning_rate = 1e-4;
-  r.optimizer.momentum = momentum;
-  return r;
-}
-
-Attribute word(const char* value) { return std::string(value); }
-Attribute sizes(std::vector<int64_t> values) { return values; }
-
-ModelInterface classes_of(Shape input, int64_t classes = 10) {
-  return {std::move(input), 0, TargetForm::kClass, classes};
-}
-ModelInterface tokens_of(int64_t length, int64_t vocabulary) {
-  return {{length}, vocabulary, TargetForm::kNextToken, vocabulary};
-}
-ModelInterface text_of(int64_t length, int64_t words) {
-  return {{length}, words, TargetForm::kClass, 4, 0};
-}
-
-/// One after another the convolutions of residual networks, each once.
-ModelSpec convolutions() {
-  ModelSpec spec;
-  const auto add = [&](const char* op, Attributes attributes = {}) {
-    LayerSpec layer;
-    layer.op = op;
-    layer.attributes = std::move(attributes);
-    spec.layers.push_back(std::move(layer));
-  };
-  struct Window {
-    int64_t channels, side, stride;
-  };
-  for (const Window w : {Window{64, 3, 1},
-                         {64, 3, 1},
-                         {256, 1, 1},
-                         {64, 1, 1},
-                         {128, 3, 2},
-                         {128, 3, 1},
-                         {512, 1, 1},
-                         {128, 1, 1},
-                         {256, 3, 2},
-                         {256, 3, 1},
-                         {1024, 1, 1},
-                         {256, 1, 1},
-                         {512, 3, 2},
-                         {512, 3, 1},
-                         {2048, 1, 1}}) {
-    add("Conv", {{"out_channels", w.channels},
-                 {"kernel_shape", sizes({w.side, w.side})},
-                 {"strides", sizes({w.stride, w.stride})},
-                 {"pads", sizes(std::vector<int64_t>(4, w.side / 2))},
-                 {"bias", int64_t{0}}});
-    add("BatchNormalization");
-    add("Relu");
-  }
-  add("GlobalAveragePool");
-  add("Gemm");
-  return spec;
-}
-
-/// The ops that presets are made of, at sizes that jobs have: few and many rows, small layers that
-/// stay in a cache and large ones that do not.
-std::vector<Probe> probes() {
-  const ModelInterface digits = classes_of({1, 28, 28}), photos = classes_of({3, 32, 32});
-  const auto mlp = [](std::vector<int64_t> hidden, const char* activation = "relu",
-                      double dropout = 0) {
-    return preset_model("mlp", {{"hidden", sizes(std::move(hidden))},
-                                {"activation", word(activation)},
-                                {"dropout", dropout}});
-  };
-  const auto gpt = [](int64_t layers, int64_t width, int64_t heads) {
-    return preset_model(
-        "gpt2", {{"n_layer", layers}, {"n_embd", width}, {"n_head", heads}, {"dropout", 0.0}});
-  };
-  Recipe clipped = probe_recipe(64, "adamw");
-  clipped.clip_norm = 1;
-  clipped.accumulate_steps = 2;
-  clipped.ema_decay = 0.9;
-  std::vector<Probe> all = {
-      {mlp({512, 256, 64}), classes_of({784}), probe_recipe(64, "sgd", 0.9), true},
-      {preset_model("lenet5", {}), digits, probe_recipe(32, "sgd", 0.9), true},
-      {preset_model("resnet18", {{"width", int64_t{16}}}), photos, probe_recipe(8, "sgd", 0.9),
-       true},
-      {gpt(2, 96, 4), tokens_of(64, 65), probe_recipe(4, "adamw"), true},
-      {preset_model("transformer_classifier", {{"n_embd", int64_t{64}}}), text_of(48, 2000),
-       probe_recipe(8, "adam"), true},
-      {preset_model("lstm_classifier", {{"hidden_size", int64_t{64}}}), text_of(32, 2000),
-       probe_recipe(16, "adamw"), true},
-      {preset_model("lstm_classifier", {{"hidden_size", int64_t{48}}, {"cell", word("gru")}}),
-       text_of(32, 2000), probe_recipe(16, "adamw"), true},
-      {preset_model("text_cnn", {{"filters", int64_t{32}}}), text_of(64, 2000),
-       probe_recipe(16, "adamw"), true},
-      {preset_model("embedding_bag_classifier", {}), text_of(64, 2000), probe_recipe(32, "adamw"),
-       true},
-      {preset_model("vit_tiny", {{"patch_size", int64_t{8}}}), photos, probe_recipe(2, "adamw"),
-       true},
-      {preset_model("autoencoder", {}), digits, probe_recipe(16, "adam"), true},
-      {mlp({96, 96}, "gelu", 0.1), classes_of({64}), clipped, true},
-      {mlp({128, 128}, "tanh"),
-       {{37}, 0, TargetForm::kNumeric, 1},
-       probe_recipe(256, "rmsprop"),
-       true},
-      // Larger, and with other numbers of rows: what is small says little of these.
-      {mlp({2048, 1024}), classes_of({784}), probe_recipe(128, "sgd", 0.9), true},
-      {convolutions(), photos, probe_recipe(4, "sgd", 0.9), true},
-      {mlp({4096, 2048}), classes_of({784}), probe_recipe(8, "sgd", 0.9), true},
-      {preset_model("lenet5", {}), digits, probe_recipe(256, "sgd", 0.9), true},
-      {gpt(1, 384, 6), tokens_of(256, 65), probe_recipe(2, "adamw")},
-      {mlp({512, 512}), classes_of({784}), probe_recipe(1024, "sgd", 0.9)},
-      {mlp({32, 1024, 32}), classes_of({20}), probe_recipe(16, "sgd")},
-      {mlp({512, 512}), classes_of({784}), probe_recipe(16, "adamw")},
-      {preset_model("lstm_classifier", {}), text_of(128, 20000), probe_recipe(16, "adamw")},
-      {preset_model("lstm_classifier", {}), text_of(96, 2000), probe_recipe(64, "adamw")},
-      {preset_model("embedding_bag_classifier", {}), text_of(128, 20000),
-       probe_recipe(16, "adamw")},
-      {preset_model("embedding_bag_classifier", {}), text_of(64, 20000),
-       probe_recipe(256, "adamw")},
-      {preset_model("text_cnn", {}), text_of(128, 20000), probe_recipe(16, "adamw")},
-      {preset_model("transformer_classifier", {}), text_of(128, 20000), probe_recipe(8, "adamw")},
-      {convolutions(), classes_of({3, 64, 64}), probe_recipe(4, "sgd", 0.9)},
-      {gpt(1, 192, 3), tokens_of(64, 4096), probe_recipe(8, "adamw")},
-      {mlp({256, 128}), classes_of({784}), probe_recipe(512, "lion")},
-      {mlp({128, 128}, "sigmoid"), classes_of({100}), probe_recipe(64, "adafactor")},
-      {mlp({128, 128}), classes_of({100}), probe_recipe(64, "muon")},
-  };
-  return all;
 }
 
 /// Which nodes each kernel runs.
@@ -321,7 +177,7 @@ class Calibration {
                  const std::vector<std::vector<double>>& seconds) {
     size_t first = 0;
     for (size_t kernel = 0; kernel < sizes.size(); first += sizes[kernel++]) {
-      if (seconds[kernel].empty()) continue;
+      if (seconds[kernel].empty() || nodes[first].op == kViewOp) continue;
       const double time = low_percentile(seconds[kernel]);
       if (time <= 0) continue;
       rates_.samples.push_back({joined(std::span(nodes).subspan(first, sizes[kernel])), time});
@@ -364,10 +220,14 @@ Result<DeviceRates> calibrate(Backend& device, const CalibrateOptions& options,
                               const std::stop_token& stop) {
   const auto begin = std::chrono::steady_clock::now();
   Calibration calibration(device, options);
-  for (Probe& network : probes()) {
+  for (Probe& network : calibration_probes(device.processor())) {
     if (Status s = check_stop(stop); !s.ok()) return s.error();
     if (!network.needed && elapsed_since(begin) > options.seconds_max) continue;
-    if (Status s = calibration.measure(std::move(network)); !s.ok()) return s.error();
+    try {
+      if (Status s = calibration.measure(std::move(network)); !s.ok()) return s.error();
+    } catch (const std::bad_alloc&) {
+      // A small GPU, or one of which others hold much: what has no room there tells nothing of it.
+    }
   }
   calibration.measure_rows(kImageRowOp, image_rows({1, 28, 28}));
   calibration.measure_rows(kImageRowOp, image_rows({3, 32, 32}));

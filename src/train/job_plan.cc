@@ -6,6 +6,7 @@
 
 #include "src/graph/op.h"
 #include "src/train/programs.h"
+#include "src/train/run_warnings.h"
 #include "src/train/run_work.h"
 
 namespace trainyard {
@@ -139,6 +140,7 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
   JobPlan plan;
   plan.run = describe_run(programs, shape, recipe);
   plan.run.work = run_work(programs, shape, recipe, schema, plan.run);
+  plan.run.warnings = run_warnings(plan.run, recipe, schema);
   plan.layers = std::move(programs.train.layers);
   plan.warnings = warnings_of(recipe, shape, programs.train.program.graph);
   plan.dump = dump_of(programs.train.program, dump);

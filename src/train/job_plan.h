@@ -36,7 +36,7 @@ std::optional<PlanDump> find_plan_dump(std::string_view name);
 struct JobPlan {
   RunPlan run;
   std::vector<LayerRow> layers;
-  std::vector<std::string> warnings;  // sentences: what is allowed and rarely meant
+  std::vector<std::string> warnings;  // sentences: what is allowed and rarely meant; beside run's
   std::string dump;                   // of the training program
 };
 

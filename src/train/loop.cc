@@ -16,6 +16,9 @@ namespace {
 // first.
 constexpr float kLossScaleMin = 0x1p-16f;
 
+// Steps whose mean loss is that of the end of training.
+constexpr size_t kLastLosses = 8;
+
 // True if `step` is a multiple of `interval`; never of 0.
 bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
@@ -209,6 +212,9 @@ Status Loop::finish_step() {
   ++state_.step;
   progressed();
   state_.train_loss = loss;
+  if (state_.step == 1) state_.first_loss = loss;
+  last_losses_.push_back(loss);
+  if (last_losses_.size() > kLastLosses) last_losses_.pop_front();
   if (classification_) count_correct(step.labels, result.logits);
   report_step(step.learning_rate, result);
   return {};
@@ -406,6 +412,24 @@ void Loop::add_final(const std::string& prefix, const Evaluation& e, int64_t ste
                 confusion_text(e.confusion, classes));
 }
 
+void Loop::add_baseline(const std::string& prefix, const Evaluation& e, const Partition& partition,
+                        std::span<const int64_t> rows, int64_t step) {
+  const Objective& objective = context_.shape.objective;
+  if (!baseline_) baseline_ = Baseline::of(objective, context_.data.train(), context_.split.train);
+  if (!baseline_) return;
+  const Evaluation without = baseline_->evaluate(
+      partition, rows, context_.preprocessing,
+      evaluation_metrics(context_.job.recipe, objective.interface), [this] { progressed(); });
+  for (const MetricPoint& m : to_metrics(without, prefix, step)) baselines_.push_back(m);
+  warn(baseline_->compare(prefix, e, without, context_.data.schema().target));
+}
+
+void Loop::warn(std::optional<std::string> message) {
+  if (!message) return;
+  reporter_.warn(*message);
+  warnings_.push_back(*std::move(message));
+}
+
 Status Loop::finish() {
   const int64_t step = state_.step;
   evaluate_validation();
@@ -414,12 +438,21 @@ Status Loop::finish() {
   choose_model();
   final_metrics_ = {{"train/loss", step, state_.train_loss}};
   if (classification_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});
-  if (validation_step_ >= 0) add_final("val", validation_, validation_step_);
+  if (state_.first_loss) {
+    warn(check_divergence(*state_.first_loss, {last_losses_.begin(), last_losses_.end()},
+                          context_.job.recipe.optimizer.learning_rate));
+  }
+  if (validation_step_ >= 0) {
+    add_final("val", validation_, validation_step_);
+    add_baseline("val", validation_, context_.data.train(), context_.split.validation,
+                 validation_step_);
+  }
   if (context_.shape.test_rows > 0) {
     const std::vector<int64_t> rows =
         test_rows(context_.data.schema(), context_.shape.context_length);
     const Evaluation e = evaluate(context_.data.test(), rows);
     add_final("test", e, step);
+    add_baseline("test", e, context_.data.test(), rows, step);
     for (const MetricPoint& m : to_metrics(e, "test", step)) {
       metrics_.add(m.key, m.step, m.value);
     }

@@ -10,6 +10,7 @@
 
 #include "src/base/result.h"
 #include "src/data/load/loader.h"
+#include "src/train/baseline.h"
 #include "src/train/checkpoint_pace.h"
 #include "src/train/checkpoint_writer.h"
 #include "src/train/evaluate.h"
@@ -76,6 +77,9 @@ class Loop {
   const Snapshot& model() const { return model_; }
   /// [label][prediction] by "val" and "test", where the job reports them.
   const ConfusionMatrices& confusion() const { return confusion_; }
+  /// As TrainResult's.
+  const std::vector<MetricPoint>& baselines() const { return baselines_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
   RunTimes times() const { return run_clock_.times(); }
 
  private:
@@ -109,8 +113,12 @@ class Loop {
   void judge(const Evaluation& e);
   bool stops_early() const;
   void choose_model();
-  /// Evaluates the model on a set of rows for the final metrics.
+  /// Takes an evaluation of the model into the final metrics.
   void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
+  /// Compares it with an answer that does not look at the inputs.
+  void add_baseline(const std::string& prefix, const Evaluation& e, const Partition& partition,
+                    std::span<const int64_t> rows, int64_t step);
+  void warn(std::optional<std::string> message);
   /// True if the evaluation behind this step was the best and its checkpoint stays.
   bool keeps_this() const;
   /// Begins to write one, behind the one under way. Refuses weights that are not finite; a failing
@@ -143,7 +151,10 @@ class Loop {
   double rate_wait_ = 0;
   RunClock run_clock_;
   std::optional<Evaluator> evaluator_;
-  std::vector<MetricPoint> final_metrics_;
+  std::vector<MetricPoint> final_metrics_, baselines_;
+  std::vector<std::string> warnings_;
+  std::deque<double> last_losses_;
+  std::optional<Baseline> baseline_;
   Evaluation validation_;
   int64_t validation_step_ = -1;
   ConfusionMatrices confusion_;

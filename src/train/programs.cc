@@ -13,6 +13,7 @@
 #include "src/train/checkpoint_pace.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
+#include "src/train/run_warnings.h"
 #include "src/train/run_work.h"
 #include "src/train/step_slots.h"
 
@@ -346,6 +347,7 @@ Result<RunPlan> plan_run(const ModelSpec& model, const Recipe& recipe, const Dat
   ASSIGN_OR_RETURN(const RunPrograms programs, compile_run(model, recipe, schema, shape, 0, stop));
   RunPlan plan = describe_run(programs, shape, recipe);
   plan.work = run_work(programs, shape, recipe, schema, plan);
+  plan.warnings = run_warnings(plan, recipe, schema);
   return plan;
 }
 

@@ -48,6 +48,7 @@ std::shared_ptr<const Snapshot> kept_weights(const SafetensorsFile& optimizer) {
 
 Json to_json(const LoopState& state) {
   Json json = {{"train_loss", state.train_loss}, {"train_accuracy", state.train_accuracy}};
+  if (state.first_loss) json["first_loss"] = *state.first_loss;
   if (state.evaluated_step > 0) json["evaluated_step"] = state.evaluated_step;
   if (state.best.step > 0) {
     json["best"] = {{"value", state.best.value}, {"step", state.best.step}};
@@ -80,6 +81,7 @@ Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
   try {
     state.train_loss = json.at("train_loss").get<double>();
     state.train_accuracy = json.at("train_accuracy").get<double>();
+    if (json.contains("first_loss")) state.first_loss = json.at("first_loss").get<double>();
     state.evaluated_step = json.value("evaluated_step", int64_t{0});
     if (json.contains("best")) {
       state.best.value = json.at("best").at("value").get<double>();

@@ -34,10 +34,10 @@ RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recip
   const auto bytes_of = [&](TensorId id) {
     return id == kNoTensor ? int64_t{0} : train.program.graph.tensor(id).type.bytes();
   };
-  const bool joins_updates = shape.traits.processor == Processor::kGpu;
+  const Processor processor = shape.traits.processor;
   const auto input_bytes =
       static_cast<double>((bytes_of(train.input) + bytes_of(train.target)) * shape.micro_batches);
-  work.step = step_work(step, input_bytes, joins_updates);
+  work.step = step_work(step, input_bytes, processor);
   work.row = row_work(shape, recipe, schema);
   work.batch_size = recipe.batch_size;
   work.steps = shape.steps_total;
@@ -47,7 +47,7 @@ RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recip
     work.evaluation =
         step_work({{&evaluate, 1}},
                   static_cast<double>(evaluate.graph.tensor(programs.evaluate->input).type.bytes()),
-                  joins_updates);
+                  processor);
     const int64_t rows_at_once = shape.evaluation_batch * shape.ranks;
     const int64_t every =
         recipe.evaluate_every_steps > 0 ? recipe.evaluate_every_steps : shape.steps_per_epoch;

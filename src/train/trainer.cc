@@ -4,11 +4,13 @@
 #include <optional>
 
 #include "src/base/text.h"
+#include "src/data/row_copies.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
 #include "src/train/model_artifact.h"
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
+#include "src/train/run_warnings.h"
 
 namespace trainyard {
 
@@ -109,6 +111,25 @@ Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& 
   return write_model(files, job.model_output, info, model.weights, &model);
 }
 
+/// A sentence if validation rows are copies of training rows. Features of more than 1 GiB are not
+/// looked at: reading them would hold the start up.
+std::optional<std::string> find_validation_copies(const OpenJob& open, const Split& split) {
+  constexpr int64_t kBytesMax = int64_t{1} << 30;
+  const DatasetSchema& schema = open.data.schema();
+  const TargetForm target = open.shape.objective.interface.target;
+  if (split.validation.empty() ||
+      (target != TargetForm::kClass && target != TargetForm::kNumeric) ||
+      feature_bytes(schema) > kBytesMax / open.data.train().rows) {
+    return std::nullopt;
+  }
+  const Partition& train = open.data.train();
+  const RowCopies copies = count_copies(schema, train, split.train, train, split.validation);
+  if (!copies.matter()) return std::nullopt;
+  return std::to_string(copies.copies) + " of " + std::to_string(copies.rows) +
+         " validation rows equal a training row, target included: metrics of the validation look "
+         "better than they are. If they are copies, leave them out of the file.";
+}
+
 /// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
                         const Backend& backend, const Surroundings& around) {
@@ -151,6 +172,11 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   }
   plan.first_step = first.step;
   reporter.started(plan);
+  std::vector<std::string> warnings;
+  if (const auto copies = find_validation_copies(open, split)) {
+    reporter.warn(*copies);
+    warnings.push_back(*copies);
+  }
 
   const LoopContext context{job,
                             open.data,
@@ -168,19 +194,22 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   Loop loop(context, session, around.files, reporter, std::move(first));
   if (Status s = loop.run(around.stop); !s.ok()) return std::move(s).error();
 
-  const ModelInfo info{job.model,
-                       schema,
-                       preprocessing,
-                       loop.final_metrics(),
-                       loop.state().step,
-                       plan.parameter_count,
-                       job.recipe.precision,
-                       loop.confusion()};
+  DatasetSchema model_schema = schema;
+  model_schema.warnings.clear();  // of the dataset, not of the model
+  const ModelInfo info{
+      job.model,         std::move(model_schema), preprocessing,        loop.final_metrics(),
+      loop.state().step, plan.parameter_count,    job.recipe.precision, loop.confusion()};
   if (Status s = write_run(job, around.files, info, loop); !s.ok()) return std::move(s).error();
-  return TrainResult{
-      loop.state().step,     loop.final_metrics(),          loop.confusion(),
-      schema.target.classes, session.arena_planned_bytes(), session.arena_used_bytes(),
-      loop.times()};
+  warnings.insert(warnings.end(), loop.warnings().begin(), loop.warnings().end());
+  return TrainResult{loop.state().step,
+                     loop.final_metrics(),
+                     loop.confusion(),
+                     schema.target.classes,
+                     loop.baselines(),
+                     std::move(warnings),
+                     session.arena_planned_bytes(),
+                     session.arena_used_bytes(),
+                     loop.times()};
 }
 
 }  // namespace
@@ -190,7 +219,8 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
   TRAINYARD_CHECK(job.ranks == 1, "a job of several devices on one");
   ASSIGN_OR_RETURN(const OpenJob open, open_job(job, backend));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
-  const RunPlan plan = describe_run(programs, open.shape, job.recipe);
+  RunPlan plan = describe_run(programs, open.shape, job.recipe);
+  plan.warnings = run_warnings(plan, job.recipe, open.data.schema());
   ASSIGN_OR_RETURN(Start start, find_start(job, backend, reporter));
   std::optional<TimingReports> timing(std::in_place, backend, plan, reporter);
   Session session(std::move(programs), backend, open.shape.micro_batches);
@@ -213,7 +243,8 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
                      compile_rank(open, std::ssize(programs), *device.backend));
     programs.push_back(std::move(compiled));
   }
-  const RunPlan plan = describe_run(programs.front(), open.shape, job.recipe);
+  RunPlan plan = describe_run(programs.front(), open.shape, job.recipe);
+  plan.warnings = run_warnings(plan, job.recipe, open.data.schema());
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
   std::optional<TimingReports> timing(std::in_place, first, plan, reporter);
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);

@@ -209,6 +209,7 @@ struct RunPlan {
   CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;               // that it computes in
   std::optional<InitialWeightsReport> initial_weights;  // where the recipe asks for some
+  std::vector<std::string> warnings;                    // run_warnings()
   RunWork work;  // for forecasts: of plan_run() and plan_job() alone
 };
 
@@ -238,6 +239,8 @@ class Reporter {
   virtual void checkpoint_saved(int64_t step, const std::filesystem::path& path) = 0;
   virtual void checkpoint_failed(int64_t step, const Error& error) = 0;
   virtual void log(std::string_view message) = 0;
+  /// A sentence about the data or the result that people should see.
+  virtual void warn(std::string_view message) { log(message); }
   /// What the run has taken so far: as often as metrics are.
   virtual void times(const RunTimes& /*times*/) {}
 };
@@ -250,6 +253,10 @@ struct TrainResult {
   std::vector<MetricPoint> final_metrics;
   ConfusionMatrices confusion;       // where the recipe asks for them
   std::vector<std::string> classes;  // their rows and columns
+  // What the final metrics would be without looking at the inputs (src/train/baseline.h): by the
+  // same keys.
+  std::vector<MetricPoint> baselines;
+  std::vector<std::string> warnings;  // that the reporter was given in this attempt
   int64_t arena_planned_bytes = 0;
   int64_t arena_used_bytes = 0;
   RunTimes times;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "src/runtime/algorithms.h"
@@ -71,6 +73,7 @@ class CountingBackend final : public ForwardingBackend {
                       operands_of(graph, node.inputs),
                       operands_of(graph, node.outputs),
                       algorithms_->take_asked(),
+                      1,
                       {}});
     return std::make_unique<CountedKernel>(std::move(kernel), *this, nodes_.size() - 1);
   }
@@ -78,7 +81,7 @@ class CountingBackend final : public ForwardingBackend {
                                         std::span<const NodeId> nodes) override {
     std::unique_ptr<Kernel> group = ForwardingBackend::prepare_group(graph, nodes);
     if (group == nullptr) return nullptr;
-    NodeCount count{work_of(graph, graph.node(nodes.front())), {}, {}, {}, {}};
+    NodeCount count{work_of(graph, graph.node(nodes.front())), {}, {}, {}, std::ssize(nodes), {}};
     count.work.cost = {};
     for (const NodeId k : nodes) {
       const Node& node = graph.node(k);
@@ -158,19 +161,20 @@ double StepCount::around_nodes() const {
          static_cast<double>(of_nodes().all());
 }
 
-StepCount count_step(const StepCase& step) {
+RunPrograms compile_for_gpu(const ModelSpec& model, const Recipe& recipe,
+                            const ModelInterface& interface) {
+  Result<RunPrograms> programs =
+      compile_step(model, recipe, interface, {}, {kCudaAlignment, Processor::kGpu});
+  if (!programs.ok()) throw std::runtime_error(programs.error().message);
+  return std::move(programs).value();
+}
+
+StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held) {
   testing::set_counting(true);
   testing::set_device_limit(int64_t{1} << 40);
-  BenchModel m = bench_model(step.model);
-  if (step.dropout > 0) m.model.parameters.set("dropout", step.dropout);
-  Recipe recipe;
-  recipe.batch_size = step.batch;
-  recipe.optimizer = m.optimizer;
-  recipe.precision = step.precision;
-  RunPrograms programs =
-      compile_step(m.model, recipe, m.interface, {}, {kCudaAlignment, Processor::kGpu}).value();
   const Graph& graph = programs.train.program.graph;
   const auto zeros = [&](TensorId id) {
+    if (id == kNoTensor) return std::vector<std::byte>();
     return std::vector<std::byte>(static_cast<size_t>(graph.tensor(id).type.bytes()));
   };
   const std::vector<std::byte> input = zeros(programs.train.input),
@@ -181,10 +185,11 @@ StepCount count_step(const StepCase& step) {
   Session session(std::move(programs), backend);
   StepCount count;
   std::vector<kernels::HeldSample> samples;
-  if (HeldRowsOf::are_held(m)) {
-    const HeldRowsOf rows(m, step.batch, backend.alignment());
-    session.hold(rows.source());
-    samples = rows.samples(0, step.batch);
+  std::optional<HeldRowsOf> rows;
+  if (held != nullptr) {
+    rows.emplace(*held, batch, backend.alignment());
+    session.hold(rows->source());
+    samples = rows->samples(0, batch);
     count.holds_rows = true;
   }
   int64_t number = 0;
@@ -206,6 +211,30 @@ StepCount count_step(const StepCase& step) {
   run(1);
   count.nodes = backend.take_nodes();
   return count;
+}
+
+namespace {
+
+BenchModel model_of(const StepCase& step) {
+  BenchModel m = bench_model(step.model);
+  if (step.dropout > 0) m.model.parameters.set("dropout", step.dropout);
+  return m;
+}
+
+}  // namespace
+
+RunPrograms compile_case(const StepCase& step) {
+  const BenchModel m = model_of(step);
+  Recipe recipe;
+  recipe.batch_size = step.batch;
+  recipe.optimizer = m.optimizer;
+  recipe.precision = step.precision;
+  return compile_for_gpu(m.model, recipe, m.interface);
+}
+
+StepCount count_step(const StepCase& step) {
+  const BenchModel m = model_of(step);
+  return count_step(compile_case(step), step.batch, HeldRowsOf::are_held(m) ? &m : nullptr);
 }
 
 }  // namespace trainyard::bench

@@ -10,6 +10,7 @@
 #include "src/runtime/profiling_backend.h"
 #include "src/tensor/shape.h"
 #include "src/train/programs.h"
+#include "tests/bench/bench_models.h"
 #include "tests/cuda/fake_cuda.h"
 
 namespace trainyard::bench {
@@ -41,6 +42,7 @@ struct NodeCount {
   NodeWork work;
   std::vector<OperandCount> inputs, outputs;
   std::vector<AskedAlgorithm> asked;
+  int64_t members = 1;        // nodes of the group
   testing::WorkCounts works;  // of one step
   bool touches_half() const;
 };
@@ -57,7 +59,14 @@ struct StepCount {
   double around_nodes() const;
 };
 
-/// Compiles the model's step and runs it on the fakes, which count from then on.
+/// Compiles a step for a GPU. Throws std::runtime_error where it cannot be compiled.
+RunPrograms compile_for_gpu(const ModelSpec& model, const Recipe& recipe,
+                            const ModelInterface& interface);
+/// Runs a step on the fakes, which count from then on. `held`: a model whose rows lie on the
+/// device.
+StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held = nullptr);
 StepCount count_step(const StepCase& step);
+/// The programs of a case.
+RunPrograms compile_case(const StepCase& step);
 
 }  // namespace trainyard::bench

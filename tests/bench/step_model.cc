@@ -492,34 +492,45 @@ double moved_bytes(const NodeCount& node, const AlgorithmTimes& times) {
   return bytes;
 }
 
+TimeByBasis node_us(const NodeCount& node, const AlgorithmTimes& times) {
+  TimeByBasis us{};
+  if (node.works.all() == 0) return us;
+  const auto add = [&](Basis basis, double more) { us[at(basis)] += more; };
+  for (const std::string& key : times.taken(of_the_way(node))) {
+    const Charge charge = times.charge(key);
+    add(charge.basis, repeats(node) * charge.us);
+  }
+  if (is_attention(node)) {
+    const Charge charge = attention_charge(node);
+    add(charge.basis, charge.us);
+  }
+  for (const Sweep* sweep : sweeps_of(node)) add(sweep->basis, sweep_us(*sweep, node));
+  const int64_t own =
+      node.works.all() - node.works.of(WorkKind::kProduct) - node.works.of(WorkKind::kDnn);
+  add(Basis::kSubmission, static_cast<double>(own) * facts().submission_us.value);
+  return us;
+}
+
 StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
   StepPrediction p;
   for (const NodeCount& node : step.nodes) {
     OpPrediction& op = p.by_op[std::string(node.work.op)];
-    const auto add = [&](Basis basis, double us) {
-      op.us[at(basis)] += us;
-      p.us[at(basis)] += us;
-    };
     ++op.nodes;
     op.works += node.works.all();
     if (node.works.all() == 0) continue;
     op.bytes += moved_bytes(node, times);
+    const TimeByBasis us = node_us(node, times);
+    for (size_t basis = 0; basis < us.size(); ++basis) {
+      op.us[basis] += us[basis];
+      p.us[basis] += us[basis];
+    }
     for (const std::string& key : times.taken(of_the_way(node))) {
       const Charge charge = times.charge(key);
-      add(charge.basis, repeats(node) * charge.us);
       if (!charge.how.empty()) p.not_timed[key] = charge.how;
     }
-    if (is_attention(node)) {
-      const Charge charge = attention_charge(node);
-      add(charge.basis, charge.us);
-    }
     for (const Sweep* sweep : sweeps_of(node)) {
-      add(sweep->basis, sweep_us(*sweep, node));
       if (sweep == &default_sweep()) p.unknown_ops.emplace(node.work.op);
     }
-    const int64_t own =
-        node.works.all() - node.works.of(WorkKind::kProduct) - node.works.of(WorkKind::kDnn);
-    add(Basis::kSubmission, static_cast<double>(own) * facts().submission_us.value);
   }
   const auto submit = [&](const char* what, double works, double us) {
     OpPrediction& op = p.by_op[what];

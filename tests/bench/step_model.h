@@ -106,6 +106,8 @@ struct StepPrediction {
 };
 
 StepPrediction predict(const StepCount& step, const AlgorithmTimes& times);
+/// Of one of its nodes.
+TimeByBasis node_us(const NodeCount& node, const AlgorithmTimes& times);
 /// What a node reads and writes: each sweep of our kernels, and the operands of libraries once.
 double moved_bytes(const NodeCount& node, const AlgorithmTimes& times);
 /// Where the first run's algorithms are.

@@ -42,12 +42,11 @@ class ConnectionTest : public testing::Test {
 
 TEST_F(ConnectionTest, FlagBeatsEnvironmentBeatsFile) {
   config(
-      "context: lab\ncontexts:\n  lab: {server: \"lab:7000\", ca_file: ca.pem, tenant: us}\n  "
+      "context: lab\ncontexts:\n  lab: {server: \"lab:7000\", ca_file: ca.pem}\n  "
       "home: {server: /s}\n");
   auto connection = resolve();
   ASSERT_TRUE(connection.ok()) << connection.error().message;
   EXPECT_EQ(connection->server, "lab:7000");
-  EXPECT_EQ(connection->tenant, "us");
   EXPECT_EQ(connection->ca_file, folder_ / "trainyard/ca.pem")
       << "relative to the configuration file";
   EXPECT_FALSE(connection->plaintext);
@@ -120,12 +119,14 @@ TEST_F(ConnectionTest, ATokenThatOthersCanReadIsRefused) {
 }
 
 TEST(Names, LastSegmentAndFullNameAreTheSame) {
-  EXPECT_EQ(*full_name("jobs", "digits-1", "default"), "tenants/default/jobs/digits-1");
-  EXPECT_EQ(*full_name("jobs", "tenants/other/jobs/x", "default"), "tenants/other/jobs/x");
+  EXPECT_EQ(*full_name("jobs", "digits-1"), "tenants/default/jobs/digits-1");
+  EXPECT_EQ(*full_name("jobs", "tenants/other/jobs/x"), "tenants/other/jobs/x");
+  EXPECT_EQ(*full_name("models", "tenants/default/jobs/x"), "tenants/default/models/x")
+      << "a trained model has its job's name";
   EXPECT_EQ(short_name("tenants/default/jobs/digits-1"), "digits-1");
   for (const char* bad :
        {"", "jobs/x", "tenants/a/models/x", "tenants/a/jobs/", "tenants/a/jobs/x/y", "/"}) {
-    const auto name = full_name("jobs", bad, "default");
+    const auto name = full_name("jobs", bad);
     ASSERT_FALSE(name.ok()) << bad;
     EXPECT_EQ(name.error().reason, "NAME_MALFORMED");
   }

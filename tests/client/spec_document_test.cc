@@ -53,9 +53,8 @@ TEST(SpecDocument, SetRefusesWhatIsNoAssignment) {
   EXPECT_NE(message("a..b=1").find("is not an assignment"), std::string::npos);
   EXPECT_NE(message("a.list[x]=1").find("is not an assignment"), std::string::npos);
   EXPECT_EQ(message("a.list[3]=1"),
-            "--set a.list[3]: a.list[3]: out of range, the list has 1 items, counted from 0");
-  EXPECT_EQ(message("a.list.x=1"),
-            "--set a.list.x: a.list.x: has no field 'x': it is not a group of fields");
+            "--set a.list[3]: out of range, the list has 1 items, counted from 0");
+  EXPECT_EQ(message("a.list.x=1"), "--set a.list.x: has no field 'x': it is not a group of fields");
   EXPECT_EQ(message("a.b={x: 1"), "--set a.b: not valid YAML: end of map flow not found");
 }
 

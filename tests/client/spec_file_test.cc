@@ -101,9 +101,9 @@ TEST(SpecFile, SetUsesTheSameRules) {
   EXPECT_EQ(set->file.labels().at("note"), "two words");
   EXPECT_FALSE(set->file.recipe().has_epochs());
   EXPECT_EQ(problems_of(text, {"recipe.epoch=3"}),
-            Lines{"--set recipe.epoch: recipe.epoch: unknown field, did you mean 'epochs'?"});
+            Lines{"--set recipe.epoch: unknown field, did you mean 'epochs'?"});
   EXPECT_EQ(problems_of(text, {"recipe.epochs=many"}),
-            Lines{"--set recipe.epochs: recipe.epochs: 'many', expected a whole number"});
+            Lines{"--set recipe.epochs: 'many', expected a whole number"});
 }
 
 TEST(SpecFile, TheServersRefusalGetsThePlaceInTheFile) {

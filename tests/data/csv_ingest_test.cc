@@ -78,10 +78,11 @@ TEST(CsvIngest, TargetKindFollowsItsValues) {
   EXPECT_EQ(kind("7 7 7"), "csv.target: column 'y' has a single class '7', expected at least 2");
   EXPECT_EQ(kind("7 7 7", "numeric"), "numeric");
   EXPECT_EQ(kind("0 1", "classes"), "csv.target_kind: 'classes', expected class or numeric");
-  EXPECT_EQ(kind("1 NA 2"),
-            "data: row 2 (line 3), column 'y': the target is missing, but every row needs one");
-  EXPECT_EQ(kind("1.5 NA 2"),
-            "data: row 2 (line 3), column 'y': the target is missing, but every row needs one");
+  const std::string missing =
+      "data: row 2 (line 3), column 'y': the target is missing, but every row needs one; "
+      "`missing_target: skip` leaves such rows out";
+  EXPECT_EQ(kind("1 NA 2"), missing);
+  EXPECT_EQ(kind("1.5 NA 2"), missing);
   EXPECT_EQ(kind(many + " oops"), "data: row 22 (line 23), column 'y': 'oops' is not a number");
   EXPECT_EQ(kind("1.5 inf"),
             "data: row 2 (line 3), column 'y': 'inf' is not a finite number of 32 bits");

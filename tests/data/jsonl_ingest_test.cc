@@ -49,7 +49,10 @@ TEST(JsonLines, RowsAreThoseOfTheSameCsv) {
   for (const std::string& text : {lines, gzip(lines), "\xef\xbb\xbf" + lines}) {
     const IngestedFiles d = ingested(text);
     ASSERT_TRUE(d.ok()) << d.message();
-    EXPECT_EQ(schema_text(d->schema()), schema_text(csv->schema()));
+    DatasetSchema lines_schema = d->schema(), csv_schema = csv->schema();
+    lines_schema.warnings.clear();  // they name the options of the format
+    csv_schema.warnings.clear();
+    EXPECT_EQ(schema_text(lines_schema), schema_text(csv_schema));
     EXPECT_EQ(d->train().numeric[0], 1.5f);
     EXPECT_EQ(copy(d->train().category), copy(csv->train().category));
     EXPECT_EQ(copy(d->train().target_class), (std::vector<int32_t>{0, 1, 0}));

@@ -49,6 +49,27 @@ TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
   EXPECT_EQ(table.parse(gzip("1.5,red\n"))->rows, 1);
 }
 
+TEST(RawRows, CategoriesThatTrainingNeverSawAreNoted) {
+  const Table table;
+  const auto rows =
+      table.parse("size,colour\n1,red\n2,green\n3,\n4,mau" + std::string(100, 'v') + "\xc3\xa9\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->unseen_count, 2) << "a missing value is none of them";
+  ASSERT_EQ(rows->unseen.size(), 2u);
+  EXPECT_EQ(rows->unseen[0].row, 1);
+  EXPECT_EQ(rows->unseen[0].column, "colour");
+  EXPECT_EQ(rows->unseen[0].value, "green");
+  EXPECT_EQ(rows->unseen[1].value.size(), RawRows::kUnseenBytesMax);
+  std::string many = "size,colour\n";
+  for (size_t i = 0; i < RawRows::kUnseenMax + 5; ++i) many += "1,green\n";
+  const auto all = table.parse(many);
+  EXPECT_EQ(all->unseen.size(), RawRows::kUnseenMax);
+  EXPECT_EQ(all->unseen_count, std::ssize(all->unseen) + 5);
+  // Within a character nothing is cut: bytes 63 and 64 are one.
+  const auto cut = table.parse("size,colour\n1," + std::string(63, 'v') + "\xc3\xa9\n");
+  EXPECT_EQ(cut->unseen[0].value, std::string(63, 'v'));
+}
+
 TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
   const Table table;
   EXPECT_EQ(table.message(""), "rows: there are no rows");

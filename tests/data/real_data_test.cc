@@ -55,6 +55,7 @@ TEST_F(RealData, Mnist) {
                                    d->train().target_class.begin() + 5);
   EXPECT_EQ(first, (std::vector<int32_t>{5, 0, 4, 1, 9}));
   const Preprocessing p = fit_all(*d);
+  EXPECT_TRUE(d->schema().warnings.empty());
   EXPECT_NEAR(p.image_mean[0], 0.1307, 1e-4);  // as everyone normalizes MNIST
   EXPECT_NEAR(p.image_std[0], 0.3081, 1e-4);
 }
@@ -84,6 +85,7 @@ TEST_F(RealData, TitanicHasMissingValuesAndCategories) {
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 891);
   EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"0", "1"}));
+  EXPECT_TRUE(d->schema().warnings.empty());
   for (const ColumnSchema& c : d->schema().columns) {
     if (c.name == "age") {
       EXPECT_EQ(c.missing_count, 177);
@@ -99,10 +101,19 @@ TEST_F(RealData, TitanicHasMissingValuesAndCategories) {
   }
 }
 
+TEST_F(RealData, TitanicTellsOfTheAnswerInWords) {
+  const auto d = csv("titanic.csv", csv_options("survived"));
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  ASSERT_EQ(d->schema().warnings.size(), 1u);
+  EXPECT_EQ(d->schema().warnings[0].key, "TARGET_LEAK");
+  EXPECT_EQ(d->schema().warnings[0].columns, std::vector<std::string>{"alive"});
+}
+
 TEST_F(RealData, Penguins) {
   const auto d = csv("penguins.csv", csv_options("species"));
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 344);
+  EXPECT_TRUE(d->schema().warnings.empty());
   EXPECT_EQ(d->schema().target.classes,
             (std::vector<std::string>{"Adelie", "Chinstrap", "Gentoo"}));
   EXPECT_EQ(d->schema().columns.back().name, "sex");
@@ -113,6 +124,7 @@ TEST_F(RealData, Diamonds) {
   const auto d = csv("diamonds.csv", csv_options("price"));
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 53940);
+  EXPECT_TRUE(d->schema().warnings.empty());
   EXPECT_FALSE(d->schema().interface().classification());
   EXPECT_EQ(d->schema().numeric_columns(), 6);
   EXPECT_EQ(d->schema().interface().input, Shape({6 + 5 + 7 + 8}));
@@ -144,6 +156,7 @@ TEST_F(RealData, AgNewsTopics) {
       ingested(folder_, {"csv", {{"data", *real_data_folder() / "ag_news" / "test.csv"}}, options});
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 7600);
+  EXPECT_TRUE(d->schema().warnings.empty());
   EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"1", "2", "3", "4"}));
   EXPECT_EQ(d->schema().text.pieces.size(), 10000u);
   EXPECT_EQ(d->schema().text.pieces.front(), "the");

@@ -399,7 +399,7 @@ recipe:
         self.assert_refused(self.daemon.cli("submit", self.write("old_head.yaml", text), check=False), 2, "10", "3")
         job = self.daemon.submit(self.write("new_head.yaml", text + '  initial_weights: {exclude: ["fc.*"]}\n'), "--wait")
         job = self.daemon.job(job)
-        self.assertEqual(job["spec"]["model"]["layers"][-1]["gemm"].get("units", "0"), "0")
+        self.assertEqual(job["spec"]["model"]["layers"][-1]["gemm"].get("units", 0), 0)
         self.assertGreater(job["progress"]["metrics"]["val/accuracy"], 0.95)
         report = job["plan"]["initial_weights"]
         self.assertEqual(report["left_out"]["names"], ["fc.weight", "fc.bias"])

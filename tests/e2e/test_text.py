@@ -100,7 +100,7 @@ recipe:
                                    check=False)
             self.assert_refused(done, 2, *words)
         answer = self.daemon.json("model", "evaluate", "letters", "letters")
-        self.assertEqual((answer["rows"], answer["row_count"]), ("TEST", "139"))
+        self.assertEqual((answer["rows"], answer["row_count"]), ("TEST", 139))
         self.assertEqual(answer["metrics"]["accuracy"], 1)
 
         too_long = self.write("long.yaml", BIGRAMS.format(dataset="letters", context=1300))

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "src/train/programs.h"
 #include "src/train/run_clock.h"
 #include "src/train/trainer.h"
 
@@ -90,6 +91,39 @@ TEST(Rates, FindTheLawBehindThem) {
   }
   EXPECT_GT(rates.time(node("SgdUpdate", 3e6, 3e7, 3e7))->memory, 1e-3);
   EXPECT_NEAR(rates.bytes_per_second(), 1 / (1 / kMemoryBytes + 1 / kBytes + 0.1 / kFlops), 2e8);
+}
+
+// A reshape gives its operand's memory another name, and a GPU runs updates as one.
+TEST(StepWork, ViewsAreFreeAndAGpuJoinsUpdates) {
+  ModelSpec model;
+  model.preset = "gpt2";
+  for (const auto& [name, value] : {std::pair("n_layer", 2), {"n_embd", 16}, {"n_head", 2}}) {
+    model.parameters.set(name, int64_t{value});
+  }
+  Recipe recipe;
+  recipe.steps = 1;
+  recipe.batch_size = 2;
+  const ModelInterface tokens{{8}, 11, TargetForm::kNextToken, 11};
+  const auto count = [](const StepWork& work, std::string_view op) {
+    double sum = 0;
+    for (const WorkItem& item : work.items) sum += item.node.op == op ? item.count : 0;
+    return sum;
+  };
+  const auto work_on = [&](Processor processor) {
+    const RunPrograms programs =
+        compile_step(model, recipe, tokens, {}, {kHostAlignment, processor}).value();
+    return step_work({{&programs.train.program, 1}}, 0, processor);
+  };
+  const StepWork cpu = work_on(Processor::kCpu), gpu = work_on(Processor::kGpu);
+  EXPECT_GT(count(cpu, kViewOp), 0);
+  EXPECT_EQ(count(cpu, "Reshape"), 0);
+  EXPECT_GT(count(cpu, "SgdUpdate"), 4 * count(gpu, "SgdUpdate"));
+  const DeviceRates rates = rates_by_law();
+  StepWork views;
+  views.items = {{node("Relu", 1e4, 1e5), 1}};
+  const double one = forecast_step(views, RateModel(rates))->time.seconds;
+  views.items.push_back({node(std::string(kViewOp), 0, 0), 1000});
+  EXPECT_EQ(forecast_step(views, RateModel(rates))->time.seconds, one);
 }
 
 TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {

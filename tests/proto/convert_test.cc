@@ -565,6 +565,13 @@ TEST(ConvertData, JsonLinesAndTextFilesHaveTheOptionsOfCsv) {
                 o.tokenizer,
             "ynumericabcdchar");
   EXPECT_EQ(o.max_length, 7);
+  EXPECT_FALSE(o.skips_rows());
+  lines.set_missing_target(v1::CsvFormat::SKIP);
+  EXPECT_TRUE(to_ingest_request(spec, paths)->csv.skips_rows());
+  lines.set_missing_target(v1::CsvFormat::REFUSE);
+  EXPECT_FALSE(to_ingest_request(spec, paths)->csv.skips_rows());
+  lines.set_missing_target(static_cast<v1::CsvFormat::MissingTarget>(9));
+  EXPECT_TRUE(names_field(to_ingest_request(spec, paths).error(), "spec.jsonl.missing_target"));
 
   v1::TextFilesFormat& files = *spec.mutable_text_files();
   files.set_vocabulary_size(50);
@@ -591,6 +598,14 @@ TEST(ConvertData, JsonLinesAndTextFilesHaveTheOptionsOfCsv) {
   DatasetSchema schema;
   schema.columns = {{ColumnSchema::Kind::kNumeric, "when.days", {}, 0, "when"}};
   EXPECT_TRUE(to_proto(schema).columns(0).date());
+  schema.skipped_rows = 3;
+  schema.warnings = {{"KEY", {"a", "b"}, 2, "a sentence"}};
+  const v1::DatasetSchema wire = to_proto(schema);
+  EXPECT_EQ(wire.skipped_rows(), 3);
+  ASSERT_EQ(wire.warnings_size(), 1);
+  EXPECT_EQ(wire.warnings(0).key() + wire.warnings(0).columns(1) + wire.warnings(0).message(),
+            "KEYba sentence");
+  EXPECT_EQ(wire.warnings(0).count(), 2);
 }
 
 TEST(ConvertData, TheWayImagesWereResizedTravels) {

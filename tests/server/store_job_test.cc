@@ -178,6 +178,12 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
 
   AttemptUpdate end = update_of(job, 4);
   end.move = move_to(JobState::kSucceeded, "DONE");
+  v1::Outcome outcome;
+  outcome.set_steps_done(30);
+  outcome.add_baselines()->set_metric("test/accuracy");
+  outcome.add_warnings("no better");
+  outcome.add_warnings(std::string(5000, 'x'));  // more than is kept
+  end.add_result(outcome);
   end.final_metrics = {{"test/accuracy", 0.98}};
   end.confusion_matrices.emplace_back().set_rows_of("test");
   end.model = NewModel{"d1", 400, 100, {}};
@@ -189,6 +195,9 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   reopen();
   ASSERT_EQ(jobs().find_uid(job.uid)->progress.confusion_matrices_size(), 1);
   EXPECT_EQ(jobs().find_uid(job.uid)->progress.confusion_matrices(0).rows_of(), "test");
+  EXPECT_EQ(jobs().find_uid(job.uid)->progress.baselines(0).metric(), "test/accuracy");
+  ASSERT_EQ(jobs().find_uid(job.uid)->progress.warnings_size(), 1);
+  EXPECT_EQ(jobs().find_uid(job.uid)->progress.warnings(0), "no better");
   const std::vector<v1::Event> events = all_events(*store, job.uid);
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[0].state().state(), v1::QUEUED);

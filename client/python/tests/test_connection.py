@@ -65,7 +65,7 @@ def test_the_documented_calls_are_the_real_ones():
 def test_argument_before_environment_before_configuration(tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text("context: lab\ncontexts:\n  lab: {server: 'lab.example:7443', ca_file: ca.pem, token_file: /t, "
-                      "tenant: default}\n  here: {server: /run/x.sock}\n")
+                      "plaintext: true}\n  here: {server: /run/x.sock}\n")
     env = {"TRAINYARD_CONFIG": str(config)}
     lab = resolved(env=env)
     assert (lab.server, lab.ca_file, str(lab.token_file)) == ("lab.example:7443", tmp_path / "ca.pem", "/t")

@@ -1,5 +1,6 @@
 """What trained models are asked: text to go on with, and datasets to be measured on."""
 
+import pandas as pd
 import pytest
 from test_jobs import refused
 
@@ -46,6 +47,24 @@ def test_generate_refuses(client, letters, trained):
     refused(trainyard.InvalidArgumentError, run(temperature=-1.0), "temperature")
     assert refused(trainyard.ConflictError, run(model=trained)).reason == "GENERATE_UNSUPPORTED"
     refused(trainyard.NotFoundError, run(model="nobody"), "nobody")
+
+
+def test_traps_are_told_in_the_dataset_the_result_and_the_predictions(client):
+    frame = pd.DataFrame({"id": range(1000, 1080), "size": [i * 31 % 80 / 7 for i in range(80)],
+                          "colour": ["red", "blue"] * 40, "big": [int(i * 31 % 80 > 40) for i in range(80)]})
+    dataset = client.upload_frame(frame, "big", name="traps", target_kind="class")
+    assert [(w.key, list(w.columns)) for w in dataset.schema.warnings] == [("IDENTIFIER_COLUMN", ["id"])]
+    spec = {"dataset": dataset.name, "model": {"mlp": {"hidden": [4]}},
+            "recipe": {"epochs": 1, "batch_size": 8, "validation_split": 0.25, "optimizer": {"learning_rate": 1e-12}}}
+    job = client.submit(spec)
+    assert "dataset.csv.ignore" in job.plan.warnings[0] and list(client.plan(spec).warnings)[0] == job.plan.warnings[0]
+    ended = client.wait(job)
+    assert [b.metric for b in ended.progress.baselines] == ["val/loss", "val/accuracy", "val/f1_macro", "val/roc_auc"]
+    last = list(client.watch(job))[-1]
+    assert isinstance(last, trainyard.StateEvent)
+    assert dict(last.baselines) == {b.metric: b.value for b in ended.progress.baselines}
+    answer = client.predict(job, [{"id": 1, "size": 2.0, "colour": "red"}, {"id": 2, "size": 3.0, "colour": "mauve"}])
+    assert answer.unseen == (trainyard.UnseenCategory(1, "colour", "mauve"),) and answer.unseen_count == 1
 
 
 def test_evaluate_measures_classes(client, trained):

@@ -105,8 +105,8 @@ const SourceSet& set_of(const SourceFormat& format, const std::vector<IngestSour
 const std::vector<SourceFormat>& source_formats() {
   using Request = IngestRequest;
   static const std::vector<SourceFormat> formats = {
-      {"csv", {kDataAndTest}, read_table, write_table},
-      {"jsonl", {kDataAndTest}, read_table, write_table},
+      {"csv", {kDataAndTest}, read_table, write_table, /*has_columns=*/true},
+      {"jsonl", {kDataAndTest}, read_table, write_table, /*has_columns=*/true},
       {"libsvm", {kDataAndTest}, read_libsvm},
       {"idx", {{{"train_images", "train_labels"}, {"test_images", "test_labels"}}}, read_idx},
       {"text", {kDataAndTest}, read_text, write<&Request::text>},

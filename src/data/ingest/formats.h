@@ -29,6 +29,7 @@ struct SourceFormat {
   Result<TypedDataset> (*read)(const IngestRequest& request, const SourcePaths& paths);
   /// The options that decide what is read, for schema.json; null where there are none.
   nlohmann::json (*options)(const IngestRequest& request) = nullptr;
+  bool has_columns = false;  // which its options `ignore`, `date` and `text` name
 };
 
 const std::vector<SourceFormat>& source_formats();

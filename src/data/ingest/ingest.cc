@@ -8,6 +8,7 @@
 #include "src/data/ingest/formats.h"
 #include "src/data/statistics.h"
 #include "src/data/typed_writer.h"
+#include "src/data/warnings.h"
 
 namespace trainyard {
 namespace {
@@ -58,11 +59,21 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
   if (Status s = files.create_directories(folder); !s.ok()) return s;
   // What streams to its file is measured on the way: only then are its numbers known.
   const auto when = data.images ? std::launch::deferred : std::launch::async;
-  std::future<DatasetStatistics> statistics =
-      std::async(when, [&] { return measure(data.schema, data.train); });
+  struct Measured {
+    DatasetStatistics statistics;
+    std::vector<DataWarning> warnings;
+  };
+  std::future<Measured> measured = std::async(when, [&] {
+    Measured m{measure(data.schema, data.train), {}};
+    m.warnings = find_warnings(data.schema, m.statistics, data.train, data.test,
+                               format.has_columns ? format.name : "");
+    return m;
+  });
   ASSIGN_OR_RETURN(const std::string data_digest,
                    write_typed_dataset(files, folder / "data.safetensors", data));
-  data.schema.statistics = statistics.get();
+  auto [statistics, warnings] = measured.get();
+  data.schema.statistics = std::move(statistics);
+  data.schema.warnings = std::move(warnings);
   ASSIGN_OR_RETURN(const std::vector<std::string> digests, source_digests.get());
   const std::string schema = schema_json(format, request, data.schema, digests);
   if (Status s = write_text(files, folder / "schema.json", schema); !s.ok()) return s;

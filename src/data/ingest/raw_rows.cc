@@ -135,6 +135,7 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
                    build_layout(named, names, kWhat, TargetUse::kIgnored));
   const CellReader cells(schema.missing_values);
   Codebook codebook;
+  codebook.notes_unseen = true;
   for (const ColumnSchema& c : schema.columns) {
     if (c.kind == ColumnSchema::Kind::kCategorical) codebook.categories.emplace_back(c.categories);
   }

@@ -70,6 +70,13 @@ Result<std::vector<std::string>> header_names(std::span<const std::string_view> 
   return names;
 }
 
+bool is_skipped(const CsvOptions& options, const CellReader& cells,
+                std::span<const std::string_view> fields, size_t target) {
+  if (!options.skips_rows()) return false;
+  // JSON lines may name the target for the first time in a later row.
+  return target < fields.size() ? cells.is_missing(fields[target]) : options.json_lines;
+}
+
 namespace {
 
 /// What a scan knows of the columns beside what it counts.
@@ -78,11 +85,11 @@ struct ScannedColumns {
   std::vector<bool> dates;
 };
 
-/// The columns that the last row brought, of which all rows before lack the value.
+/// The columns that a new row brought, of which all rows before lack the value.
 void add_columns(const CsvOptions& options, const std::vector<std::string>& names, CsvScan& scan,
                  ScannedColumns& columns) {
   for (size_t i = scan.counts.size(); i < names.size(); ++i) {
-    scan.counts.emplace_back().missing = scan.rows - 1;
+    scan.counts.emplace_back().missing = scan.rows;
     if (names[i] == options.target) columns.target = i;
     columns.dates.push_back(std::ranges::find(options.date, names[i]) != options.date.end());
   }
@@ -117,16 +124,19 @@ Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
         what, options.json_lines ? "the file has no rows" : "the file has a header, but no rows");
   }
   Problems problems;
-  for (; more && !problems.full();) {
-    ++scan.rows;
+  while (more && !problems.full()) {
     const size_t width = table->names().size();
     if (scan.counts.size() < width) add_columns(options, table->names(), scan, columns);
     if (fields.size() != width) {
-      problems.add(place_of(what, scan.rows, table->line()),
+      problems.add(place_of(what, scan.rows + scan.skipped_rows + 1, table->line()),
                    std::to_string(fields.size()) + " fields, expected " + std::to_string(width) +
                        (options.header ? " as in the header" : " as in the first row"));
-    } else if (problems.empty()) {
-      count_row(cells, fields, columns, scan);
+      ++scan.rows;
+    } else if (is_skipped(options, cells, fields, columns.target)) {
+      ++scan.skipped_rows;
+    } else {
+      if (problems.empty()) count_row(cells, fields, columns, scan);
+      ++scan.rows;
     }
     if (scan.rows >= kRowsMax) {
       problems.add(what, "more than " + std::to_string(kRowsMax) + " rows");
@@ -141,6 +151,11 @@ Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
     more = *next;
   }
   if (!problems.empty()) return problems.error();
+  if (scan.rows == 0) {
+    return dataset_error(what, "none of the " + std::to_string(scan.skipped_rows) +
+                                   " rows has a target; is " + options.field("target") + " (" +
+                                   quoted_value(options.target) + ") the column that was meant?");
+  }
   scan.names = table->names();
   return scan;
 }
@@ -169,13 +184,17 @@ bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& r
                 RecordBlock& block, ScannedPart& part) {
   int64_t count = 0;
   const bool taken = rows.read(block, [&](const std::vector<std::string_view>& fields) {
-    ++count;
     const std::vector<std::string>& names = rows.names();
     if (part.scan.counts.size() < names.size()) {
       add_columns(options, names, part.scan, part.columns);
       part.first_block.resize(names.size(), block.index);
     }
     if (fields.size() != names.size()) return false;
+    if (is_skipped(options, cells, fields, part.columns.target)) {
+      ++part.scan.skipped_rows;
+      return true;
+    }
+    ++count;
     count_row(cells, fields, part.columns, part.scan);
     if (part.scan.target_values.size() > part.targets.size()) {
       const std::string_view target = fields[part.columns.target];
@@ -224,6 +243,7 @@ std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
     for (size_t i = 0; i < part.scan.counts.size(); ++i) {
       add_counts(part.scan.counts[i], scan.counts[columns.at(part.names[i])]);
     }
+    scan.skipped_rows += part.scan.skipped_rows;
     rows.insert(rows.end(), part.rows.begin(), part.rows.end());
     targets.insert(targets.end(), part.targets.begin(), part.targets.end());
   }

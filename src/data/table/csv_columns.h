@@ -35,6 +35,7 @@ struct CsvScan {
   std::vector<ColumnCounts> counts;     // by column
   std::set<std::string> target_values;  // the first kTargetValuesMax + 1 different ones
   int64_t rows = 0;
+  int64_t skipped_rows = 0;  // without a target, which the options leave out; not among `rows`
   // Where threads have read it: where the rows begin in the file's bytes, and how many rows there
   // are before each of the blocks. Else empty.
   int64_t rows_begin = 0;
@@ -57,8 +58,12 @@ Result<std::vector<std::string>> header_names(std::span<const std::string_view> 
 /// "c0", "c1", ...
 std::vector<std::string> numbered_names(size_t count);
 
+/// True for rows that the options leave out, by their cell of the target.
+bool is_skipped(const CsvOptions& options, const CellReader& cells,
+                std::span<const std::string_view> fields, size_t target);
+
 /// The first pass. `what` is the source's role; `known` as of open_table(). Refuses files without
-/// rows, ragged rows and broken quoting, the first 16 at once.
+/// rows (or without one that has a target), ragged rows and broken quoting, the first 16 at once.
 Result<CsvScan> scan_csv(const CsvOptions& options, const CellReader& cells,
                          const std::filesystem::path& path, const std::string& what,
                          const TableThreads& threads, const std::vector<std::string>& known = {});

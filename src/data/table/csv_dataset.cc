@@ -35,10 +35,12 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
   std::vector<std::string_view> fields;
   Problems problems;
   int64_t row = 0;
+  const auto target = static_cast<size_t>(std::ranges::find(names, options.target) - names.begin());
   while (!problems.full()) {
     ASSIGN_OR_RETURN(const bool more, table->next(fields));
     if (!more) break;
     ++row;
+    if (is_skipped(options, cells, fields, target)) continue;
     for (const size_t i : columns) {
       if (i >= fields.size()) return dataset_error("data", "the file changed while it was read");
       if (cells.read(fields[i]).kind == Cell::Kind::kMissing) continue;
@@ -152,6 +154,7 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
     }
     schema.test_rows = held_out.scan.rows;
   }
+  schema.skipped_rows = data.scan.skipped_rows + held_out.scan.skipped_rows;
   if (schema.kind == DatasetSchema::Kind::kText) {
     if (Status s = learn_vocabulary(options, cells, train, data.scan.names, schema); !s.ok()) {
       return std::move(s).error();

@@ -1,5 +1,6 @@
 #include "src/data/table/row_filler.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -9,6 +10,9 @@
 
 namespace trainyard {
 namespace {
+
+constexpr const char* kTargetMissing =
+    "the target is missing, but every row needs one; `missing_target: skip` leaves such rows out";
 
 template <typename T>
 T& at_row(std::vector<T>& values, int64_t row, int64_t width, int64_t index) {
@@ -26,7 +30,14 @@ RowFiller::RowFiller(std::string what, Layout layout, const CellReader& cells, C
       rows_(rows),
       problems_(problems),
       missing_(layout_.roles.size(), 0),
-      overflowed_(layout_.roles.size(), false) {}
+      overflowed_(layout_.roles.size(), false) {
+  const auto is_target = [](const ColumnRole& role) {
+    return role.kind == ColumnRole::Kind::kTargetClass ||
+           role.kind == ColumnRole::Kind::kTargetNumeric;
+  };
+  const auto target = std::ranges::find_if(layout_.roles, is_target);
+  target_ = static_cast<size_t>(target - layout_.roles.begin());
+}
 
 void RowFiller::reserve(int64_t rows) {
   const auto n = static_cast<size_t>(rows);
@@ -149,8 +160,18 @@ void RowFiller::set_category(size_t column, std::string_view text) {
   int32_t code = codes.find(text);
   if (code < 0 && codebook_.learning) {
     code = learn(column, text, codes, kCategoriesMax, "; leave the column out with `ignore`");
+  } else if (code < 0 && codebook_.notes_unseen) {
+    note_unseen(column, text);
   }
   at_row(rows_.category, rows_.rows, layout_.categorical, index) = code;
+}
+
+void RowFiller::note_unseen(size_t column, std::string_view text) {
+  ++rows_.unseen_count;
+  if (rows_.unseen.size() == RawRows::kUnseenMax) return;
+  size_t size = std::min(text.size(), RawRows::kUnseenBytesMax);
+  while (size > 0 && !is_utf8(text.substr(0, size))) --size;  // not within a character
+  rows_.unseen.push_back({rows_.rows, layout_.names[column], std::string(text.substr(0, size))});
 }
 
 void RowFiller::set_pixel(size_t column, std::string_view text) {
@@ -177,7 +198,7 @@ void RowFiller::set_class(size_t column, std::string_view text) {
   if (codebook_.whole_classes && cell.is_whole()) text = whole = whole_number_text(cell.value);
   int32_t code = cell.kind == Cell::Kind::kMissing ? -1 : codebook_.classes.find(text);
   if (cell.kind == Cell::Kind::kMissing) {
-    refuse(column, "the target is missing, but every row needs one");
+    refuse(column, kTargetMissing);
   } else if (code < 0 && codebook_.learning) {
     code = learn(column, text, codebook_.classes, kClassesMax,
                  " as classes; is the target numeric (target_kind)?");
@@ -190,7 +211,7 @@ void RowFiller::set_class(size_t column, std::string_view text) {
 void RowFiller::set_target(size_t column, std::string_view text) {
   const Cell cell = cells_.read(text);
   if (cell.kind == Cell::Kind::kMissing) {
-    refuse(column, "the target is missing, but every row needs one");
+    refuse(column, kTargetMissing);
   } else if (!cell.is_number()) {
     refuse_number(column, text, cell);
   }
@@ -237,7 +258,7 @@ void RowFiller::refuse_number(size_t column, std::string_view text, const Cell& 
 }
 
 void RowFiller::refuse(size_t column, std::string description) {
-  problems_.add(place_of(what_, rows_.rows + 1, line_, layout_.names[column]),
+  problems_.add(place_of(what_, rows_.rows + skipped_ + 1, line_, layout_.names[column]),
                 std::move(description));
 }
 

@@ -37,6 +37,7 @@ struct Codebook {
   std::vector<CategoryCodes> categories;  // by categorical column
   CategoryCodes classes;
   bool whole_classes = false;  // class names are whole numbers: "1.0" is class 1
+  bool notes_unseen = false;   // unknown categories are noted in the rows: those to predict
   bool learning = false;       // unknown names are added; else categories become -1, and an unknown
                                // class is a problem
 };
@@ -59,6 +60,10 @@ class RowFiller {
   /// Appends one row. `fields` has one entry per column of the file. A bad cell is added to the
   /// problems, and the row is then of no use.
   void add(std::span<const std::string_view> fields, int64_t line);
+  /// A row that is left out: it counts where messages number rows.
+  void skip() { ++skipped_; }
+  /// The file's column of the target; beyond the last where there is none.
+  size_t target_column() const { return target_; }
   /// Missing values seen, by column of the file.
   const std::vector<int64_t>& missing() const { return missing_; }
 
@@ -66,6 +71,7 @@ class RowFiller {
   void set_numeric(size_t column, std::string_view text);
   void set_date(size_t column, std::string_view text);
   void set_category(size_t column, std::string_view text);
+  void note_unseen(size_t column, std::string_view text);
   void set_pixel(size_t column, std::string_view text);
   void add_text(size_t column, std::string_view text);
   void finish_text();
@@ -89,6 +95,8 @@ class RowFiller {
   std::vector<bool> overflowed_;
   std::string text_;  // of the row
   int64_t line_ = 0;
+  int64_t skipped_ = 0;
+  size_t target_ = 0;
 };
 
 }  // namespace trainyard

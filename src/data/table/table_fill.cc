@@ -55,7 +55,12 @@ Result<std::vector<int64_t>> fill_one_by_one(const CsvOptions& options, const Ce
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, table->next(fields));
     if (!more) break;
-    if (fields.size() != file.layout.roles.size() || out.rows == rows) return changed();
+    if (fields.size() != file.layout.roles.size()) return changed();
+    if (is_skipped(options, cells, fields, filler.target_column())) {
+      filler.skip();
+      continue;
+    }
+    if (out.rows == rows) return changed();
     filler.add(fields, table->line());
     if (problems.full()) break;
   }
@@ -70,6 +75,8 @@ class PartFiller {
   PartFiller(const CsvOptions& options, const CellReader& cells, const TableFile& file,
              const Codebook& codebook, TypedRows& out)
       : file_(file),
+        options_(options),
+        cells_(cells),
         out_(out),
         codebook_(codebook),
         rows_(options, file.layout.names),
@@ -85,7 +92,9 @@ class PartFiller {
     place_ = firsts[index];
     filled_.push_back({static_cast<size_t>(place_), static_cast<size_t>(end)});
     const bool taken = rows_.read(block, [&](const std::vector<std::string_view>& fields) {
-      if (fields.size() != file_.layout.roles.size() || place_ + piece_.rows == end) return false;
+      if (fields.size() != file_.layout.roles.size()) return false;
+      if (is_skipped(options_, cells_, fields, filler_.target_column())) return true;
+      if (place_ + piece_.rows == end) return false;
       filler_.add(fields, 0);
       if (piece_.rows == piece_rows_) flush();
       return problems_.empty();
@@ -134,6 +143,8 @@ class PartFiller {
   }
 
   const TableFile& file_;
+  const CsvOptions& options_;
+  const CellReader& cells_;
   TypedRows& out_;
   Codebook codebook_;
   BlockRows rows_;

@@ -23,7 +23,7 @@ from trainyard.errors import (CallCancelledError, ConflictError, DeadlineExceede
                               NotFoundError, ResourceExhaustedError, TrainyardError, UnavailableError)
 from trainyard.events import (CheckpointEvent, Event, LogEvent, MetricPoint, MetricsEvent, OtherEvent,
                               StateEvent, is_final, state_name)
-from trainyard.predictions import Predictions
+from trainyard.predictions import Predictions, UnseenCategory
 from trainyard.v1 import JobState
 
 __all__ = [
@@ -31,5 +31,5 @@ __all__ = [
     "FieldViolation", "InternalError", "InvalidArgumentError", "JobCancelledError", "JobEndedError", "JobFailedError",
     "JobState", "LogEvent", "MetricPoint", "MetricsEvent", "NotAllowedError", "NotFoundError", "OtherEvent",
     "Predictions", "Progress", "ResourceExhaustedError", "StateEvent", "TrainyardError", "UnavailableError",
-    "__version__", "is_final", "state_name", "v1",
+    "UnseenCategory", "__version__", "is_final", "state_name", "v1",
 ]

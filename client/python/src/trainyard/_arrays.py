@@ -125,8 +125,8 @@ class ArrayCalls:
 
 
 def _read_array(array: Mapping[str, object]) -> v1.ArraySpec:
-    reader = Reader()
     file = v1.JobFile()
+    reader = Reader(file.DESCRIPTOR)
     reader.read_message(Document.of({"array": array}, "array").root, "", file)
     if reader.problems:
         raise refusal(reader.problems, "array")

@@ -25,7 +25,6 @@ TIMEOUT_S_MAX = 3600.0
 @dataclass
 class Connection:
     server: str = ""  # "unix:/path" or "host:port"
-    tenant: str = "default"
     ca_file: Path | None = None  # PEM; TLS with these roots
     token_file: Path | None = None  # bearer token, readable by its owner alone
     plaintext: bool = False  # TCP without TLS to an address that is not loopback
@@ -76,14 +75,14 @@ def _apply_config(connection: Connection, path: Path | None, context: str) -> No
         text = entry.value.text
         if entry.value.kind is not Kind.SCALAR:
             raise _config_error(f"{entry.key_at}: {key}: expected one value")
-        if key in ("server", "tenant"):
+        if key == "server":
             setattr(connection, key, text)
         elif key in ("ca_file", "token_file"):
             setattr(connection, key, path.parent / text)  # an absolute path stays as it is
         elif key == "plaintext" and text in ("true", "false"):
             connection.plaintext = text == "true"
         else:
-            raise _config_error(f"{entry.key_at}: unknown key or bad value: '{key}', expected server, tenant, ca_file, "
+            raise _config_error(f"{entry.key_at}: unknown key or bad value: '{key}', expected server, ca_file, "
                                 "token_file or plaintext (true or false)")
 
 
@@ -140,7 +139,6 @@ def resolve(address: str | None, *, context: str | None, ca_file: str | os.PathL
     connection = Connection()
     _apply_config(connection, _find_config(config_file, env), context or env.get("TRAINYARD_CONTEXT", ""))
     connection.server = address or env.get("TRAINYARD_SERVER") or connection.server or _default_server(env)
-    connection.tenant = env.get("TRAINYARD_TENANT") or connection.tenant
     if ca_file is not None:
         connection.ca_file = Path(ca_file)
     if token_file is not None:

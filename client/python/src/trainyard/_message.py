@@ -36,15 +36,41 @@ def joined(names: Sequence[str]) -> str:
     return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
+# What other tools call it. Several of one word: the first that is among the names.
+_OTHER_WORDS = (
+    ("mse", "mean_squared_error"),
+    ("l2", "mean_squared_error"),
+    ("mae", "mean_absolute_error"),
+    ("l1", "mean_absolute_error"),
+    ("smooth_l1", "huber"),
+    ("cross_entropy", "softmax_cross_entropy"),
+    ("crossentropy", "softmax_cross_entropy"),
+    ("categorical_crossentropy", "softmax_cross_entropy"),
+    ("sparse_categorical_crossentropy", "softmax_cross_entropy"),
+    ("nll", "softmax_cross_entropy"),
+    ("bce", "binary_cross_entropy"),
+    ("binary_crossentropy", "binary_cross_entropy"),
+    ("kl_div", "kl_divergence"),
+    ("cuda", "gpu"),
+    ("silu", "swish"),
+    ("silu", "gelu"),
+)
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # ASCII's alone
+
+
 def _nearest(word: str, names: Sequence[str]) -> str | None:
-    """The name with the smallest edit distance, if it is small enough for a typo. The command line has the same rule
-    (nearest_name, src/base/text.cc)."""
-    word = word.encode("utf-8", "surrogatepass").decode("latin-1")  # a character for each byte
+    """What the names call what other tools call `word`, or else the name with the smallest edit distance, if it is small
+    enough for a typo; capitals count as small letters. The command line has the same rule (nearest_name,
+    src/base/text.cc)."""
+    word = word.encode("utf-8", "surrogatepass").decode("latin-1").translate(_LOWER)  # a character for each byte
     if len(word) > 64:
         return None
+    for other, ours in _OTHER_WORDS:
+        if other == word and ours in names:
+            return ours
     best, best_distance = None, 2 + len(word) // 3
     for name in names:
-        distance = _edit_distance(word, name)
+        distance = _edit_distance(word, name.translate(_LOWER))
         if distance < best_distance:
             best, best_distance = name, distance
     return best
@@ -176,9 +202,41 @@ def _json_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _place_of(kind: Descriptor, key: str, path: str, *, in_choices: bool = False) -> str:
+    """Where below a message there is a field of this name, or one that others name so; the nearest, else "".
+    `in_choices`: also in what the message itself is a choice of, such as models; further down nobody knows which one is
+    meant."""
+    places = (_place_at(kind, key, path, depth, in_choices) for depth in range(1, 4))
+    return next(filter(None, places), "")
+
+
+def _place_at(kind: Descriptor, key: str, path: str, depth: int, in_choices: bool) -> str:
+    for field in kind.fields:
+        if field.GetOptions().deprecated:
+            continue
+        here = _child(path, field.name)
+        if depth == 0:
+            if field.name == key or key.translate(_LOWER) in option(field, v1.other_names):
+                return here
+            continue
+        if field.message_type is None or _is_repeated(field) or _is_any(field):
+            continue
+        if _real_oneof(field) is not None and not in_choices:
+            continue
+        if field.message_type.full_name == v1.DatasetFile.DESCRIPTOR.full_name:  # a choice, too
+            continue
+        place = _place_at(field.message_type, key, here, depth - 1, False)
+        if place:
+            return place
+    return ""
+
+
 class Reader:
-    def __init__(self) -> None:
+    def __init__(self, root: Descriptor, root_path: str = "") -> None:
+        """`root`, at `root_path`, is the whole of what is read."""
         self.problems: list[Problem] = []
+        self._root = root
+        self._root_path = root_path
 
     def add(self, at: str, reason: str, path: str, description: str) -> None:
         self.problems.append(Problem(reason, FieldViolation(path, description, at)))
@@ -205,21 +263,20 @@ class Reader:
             if says and message.WhichOneof(oneof.name) is None and len(self.problems) == problems:
                 self.add(value.at, "FIELD_REQUIRED", path, says)
 
-    @staticmethod
-    def _unknown(kind: Descriptor, path: str, key: str) -> str:
+    def _unknown(self, kind: Descriptor, path: str, key: str) -> str:
         fields = [field for field in kind.fields if not field.GetOptions().deprecated]
         for field in fields:
             if key.lower() in option(field, v1.other_names):
                 return f"unknown field, it is named '{field.name}' here"
+        # The right name in another place: below this one, or else anywhere.
+        place = _place_of(kind, key, path, in_choices=True)
+        if not place and self._root.full_name != v1.DatasetFile.DESCRIPTOR.full_name:
+            place = _place_of(self._root, key, self._root_path)
+        if place:
+            return f"unknown field here, did you mean '{place}'?"
         near = _nearest(key, [field.name for field in fields])
         if near:
             return f"unknown field, did you mean '{near}'?"
-        for field in fields:  # right name, one level too high
-            if field.message_type is None or _is_repeated(field) or _is_any(field):
-                continue
-            inner = field.message_type.fields_by_name.get(key)
-            if inner is not None and not inner.GetOptions().deprecated:
-                return f"unknown field here, it belongs to '{_child(path, field.name)}'"
         names = [field.name for field in fields]
         return f"unknown field, expected {joined(names)}" if names else "unknown field, expected none here"
 

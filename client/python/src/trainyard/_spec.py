@@ -153,7 +153,7 @@ class JobDocument:
             violation = FieldViolation("model.onnx", error.message)
             raise self.with_positions(type(error)(f"model.onnx: {error.message}", reason=error.reason,
                                                   violations=[violation])) from None
-        reader = Reader()
+        reader = Reader(file.model.DESCRIPTOR, "model")
         reader.read_message(Document.read(folder / "model.yaml").root, "model", file.model)
         if reader.problems:
             raise refusal(reader.problems, file.model.onnx)
@@ -262,8 +262,8 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
 def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:
     """A whole spec. All problems are told at once, up to 16."""
     document, base = open_document(spec, folder)
-    reader = Reader()
     file = v1.JobFile()
+    reader = Reader(file.DESCRIPTOR)
     reader.read_message(document.root, "", file)
     for field, says in required_fields(file.DESCRIPTOR):
         if field not in document.root.entries:
@@ -278,11 +278,12 @@ def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDoc
 def read_dataset(spec: Spec, folder: str | os.PathLike[str] | None = None) -> DatasetDocument:
     """The dataset of a whole spec, or a spec of a dataset alone (the fields below `dataset`)."""
     document, base = open_document(spec, folder)
-    reader = Reader()
     whole = not {"model", "dataset"}.isdisjoint(document.root.entries)
     job = v1.JobFile()
     file = job.dataset
-    reader.read_message(document.root, "", job if whole else file)
+    read = job if whole else file
+    reader = Reader(read.DESCRIPTOR)
+    reader.read_message(document.root, "", read)
     _check_dataset(file, "dataset" if whole else "", document, reader)
     if reader.problems:
         raise refusal(reader.problems, document.name)

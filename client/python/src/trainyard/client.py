@@ -479,6 +479,8 @@ class Client(ArrayCalls):
                 and arrays [H, W] or [H, W, C] of bytes of any size, which need Pillow. The server converts them to the
                 model's size and channels as it did the dataset's images.
 
+        A category that training never saw is no error: it counts as missing, and `unseen` of the answer names it.
+
         Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names the row
         and column, counted within the request. A request may take two minutes.
         """
@@ -634,6 +636,8 @@ class Client(ArrayCalls):
             return f"{self._channel.parent}/{collection}/{text}"
         if len(parts) != 4 or parts[0] != "tenants" or not parts[3]:
             raise malformed(f"is not of the form NAME or tenants/TENANT/{collection}/NAME")
+        if parts[2] == "jobs" and collection == "models":  # a trained model has its job's name
+            return "/".join([*parts[:2], "models", parts[3]])
         if parts[2] != collection:
             raise malformed(f"names one of the '{parts[2]}', not a {noun}")
         return text

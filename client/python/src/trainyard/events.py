@@ -47,6 +47,8 @@ class StateEvent(_Event):
     device: str  # devices/cpu, or empty
     resumed_from_step: int  # 0: from the start
     devices: tuple[str, ...] = ()  # all of them; `device` is the first
+    # SUCCEEDED: what final metrics would be on the same rows without looking at the inputs, by key
+    baselines: tuple[tuple[str, float], ...] = ()
 
     @property
     def state_name(self) -> str:
@@ -121,7 +123,8 @@ def typed(event: v1.Event) -> Event:
     if kind == "state":
         state = event.state
         return StateEvent(*head, state.state, state.reason, state.message, state.device,
-                          state.resumed_from_step, tuple(state.devices))
+                          state.resumed_from_step, tuple(state.devices),
+                          tuple((baseline.metric, baseline.value) for baseline in state.baselines))
     if kind == "metrics":
         return MetricsEvent(*head, tuple(_points(event.metrics)))
     if kind == "packed_metrics":

@@ -26,6 +26,15 @@ Rows: TypeAlias = ("np.ndarray[Any, Any] | pd.DataFrame | Sequence[str] | Sequen
 
 
 @dataclass(frozen=True)
+class UnseenCategory:
+    """A value of a categorical column that training never saw: it counts as missing."""
+
+    row: int  # from 0
+    column: str
+    value: str  # its first 64 bytes
+
+
+@dataclass(frozen=True)
 class Predictions:
     """One prediction for each row, in order."""
 
@@ -34,6 +43,8 @@ class Predictions:
     labels: tuple[str, ...]  # classification: the class's name, else empty
     probabilities: tuple[tuple[float, ...], ...]  # classification: by class, as in `classes`, else empty
     values: tuple[float, ...]  # regression: in the target's units, else empty
+    unseen: tuple[UnseenCategory, ...] = ()  # the first 1000 of each request
+    unseen_count: int = 0  # all of them
     # How it was computed, which makes no difference to the predictions.
     warm: bool = field(default=False, compare=False)  # no request waited for a worker that loaded the model
     compute_us: int = field(default=0, compare=False)  # the worker's time, of all requests together
@@ -178,15 +189,20 @@ def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
     labels: list[str] = []
     probabilities: list[tuple[float, ...]] = []
     values: list[float] = []
+    unseen: list[UnseenCategory] = []
+    unseen_count = 0
     warm, compute_us = True, 0
     for answer in answers:
+        unseen_count += answer.unseen_count
         classification, classes = answer.classification, tuple(answer.classes)
         warm, compute_us = warm and answer.warm, compute_us + answer.compute_us
         for prediction in answer.predictions:
+            row = len(labels) + len(values)
+            unseen.extend(UnseenCategory(row, category.column, category.value) for category in prediction.unseen)
             if classification:
                 labels.append(prediction.label)
                 probabilities.append(tuple(prediction.probabilities))
             else:
                 values.append(prediction.value)
-    return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values), warm,
-                       compute_us)
+    return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values),
+                       tuple(unseen), unseen_count, warm, compute_us)

@@ -1,0 +1,60 @@
+#include "client/lib/spec_place.h"
+
+#include <google/protobuf/descriptor.pb.h>
+#include <google/protobuf/struct.pb.h>
+
+#include "src/base/text.h"
+#include "trainyard/v1/spec_file.pb.h"
+#include "trainyard/v1/spec_options.pb.h"
+
+namespace trainyard::client {
+namespace {
+
+namespace pb = google::protobuf;
+using Field = pb::FieldDescriptor;
+
+std::string place_at(const pb::Descriptor& type, const std::string& key, const std::string& path,
+                     int depth, bool in_choices) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const Field& field = *type.field(i);
+    if (field.options().deprecated()) continue;
+    const std::string here = child(path, field.name());
+    if (depth == 0) {
+      if (field.name() == key || has_other_name(field, lower(key))) return here;
+      continue;
+    }
+    if (field.cpp_type() != Field::CPPTYPE_MESSAGE || field.is_repeated()) continue;
+    if (field.real_containing_oneof() != nullptr && !in_choices) continue;
+    if (field.message_type() == pb::Value::descriptor()) continue;
+    if (field.message_type() == v1::DatasetFile::descriptor()) continue;  // a choice, too
+    std::string place = place_at(*field.message_type(), key, here, depth - 1, false);
+    if (!place.empty()) return place;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string child(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+bool has_other_name(const Field& field, const std::string& name) {
+  const auto& options = field.options();
+  for (int i = 0; i < options.ExtensionSize(v1::other_names); ++i) {
+    if (options.GetExtension(v1::other_names, i) == name) return true;
+  }
+  return false;
+}
+
+std::string place_of(const pb::Descriptor& type, const std::string& key, const std::string& path,
+                     bool in_choices) {
+  constexpr int kDepthMax = 3;
+  for (int depth = 1; depth <= kDepthMax; ++depth) {
+    std::string place = place_at(type, key, path, depth, in_choices);
+    if (!place.empty()) return place;
+  }
+  return "";
+}
+
+}  // namespace trainyard::client

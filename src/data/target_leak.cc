@@ -1,0 +1,235 @@
+#include "src/data/target_leak.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "src/base/text.h"
+#include "src/data/table/column_facts.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int64_t kValuesMax = 1000;       // of a column whose values may stand for classes
+constexpr int64_t kRowsPerValueMin = 5;    // on average; else values say nothing about classes
+constexpr int64_t kStraysPerMille = 1;     // rows that need not agree, of all rows ...
+constexpr int64_t kStraysPercent = 5;      // ... and of those outside the largest class
+constexpr int64_t kRowsOfRangesMin = 200;  // of a few rows, numbers lie apart by chance
+constexpr size_t kClassesOfRangesMax = 64;
+constexpr double kCorrelationMin = 0.999;
+constexpr size_t kBlockRows = 1024;
+
+/// One column's values and the class that each goes with.
+class ValueClasses {
+ public:
+  explicit ValueClasses(int64_t values) : classes_(static_cast<size_t>(values), -1) {}
+  void add(size_t value, int32_t label) {
+    int32_t& known = classes_[value];
+    if (known < 0) {
+      known = label;
+      ++used_;
+    } else if (known != label) {
+      ++strays_;
+    }
+  }
+  int64_t strays() const { return strays_; }
+  int64_t used() const { return used_; }
+
+ private:
+  std::vector<int32_t> classes_;
+  int64_t strays_ = 0, used_ = 0;
+};
+
+/// A column of which `code(row)` is the value, from 0; missing is one, too.
+struct ValueColumn {
+  std::string name;
+  const float* numbers = nullptr;  // one of these two: its first value
+  const int32_t* codes = nullptr;
+  size_t stride = 0;
+  float first = 0;  // of the numbers: the least
+  ValueClasses classes;
+
+  size_t value(size_t row) const {
+    if (codes != nullptr) return static_cast<size_t>(codes[row * stride] + 1);
+    const float x = numbers[row * stride];
+    return std::isnan(x) ? 0 : static_cast<size_t>(x - first) + 1;
+  }
+};
+
+/// A column of numbers and where those of each class lie.
+struct RangeColumn {
+  struct Range {
+    float low = std::numeric_limits<float>::infinity();
+    float high = -std::numeric_limits<float>::infinity();
+  };
+  std::string name;
+  const float* numbers = nullptr;
+  size_t stride = 0;
+  std::vector<Range> ranges = {};  // by class
+
+  bool apart() const {
+    std::vector<Range> sorted = ranges;
+    std::ranges::sort(sorted, {}, &Range::low);
+    for (size_t k = 1; k < sorted.size(); ++k) {
+      if (sorted[k].low <= sorted[k - 1].high) return false;
+    }
+    return true;
+  }
+};
+
+bool is_small_whole(const float* numbers, size_t stride, int64_t rows, double low, double high) {
+  if (low != std::floor(low) || high - low + 1 > static_cast<double>(kValuesMax)) return false;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float x = numbers[static_cast<size_t>(row) * stride];
+    if (!std::isnan(x) && x != std::floor(x)) return false;
+  }
+  return true;
+}
+
+class ClassLeaks {
+ public:
+  ClassLeaks(const DatasetSchema& schema, const DatasetStatistics& s, const Partition& train)
+      : target_(schema.target), train_(train) {
+    const int64_t largest = *std::ranges::max_element(s.classes);
+    strays_max_ = std::min(train.rows * kStraysPerMille / 1000,
+                           (train.rows - largest) * kStraysPercent / 100);
+    const bool by_ranges = train.rows >= kRowsOfRangesMin &&
+                           s.classes.size() <= kClassesOfRangesMax &&
+                           *std::ranges::min_element(s.classes) >= kRowsToJudge;
+    const auto numeric = static_cast<size_t>(schema.numeric_columns());
+    const auto categorical = static_cast<size_t>(schema.categorical_columns());
+    size_t number = 0, category = 0;
+    for (const ColumnSchema& column : schema.columns) {
+      if (column.kind == ColumnSchema::Kind::kCategorical) {
+        const int64_t values = std::ssize(column.categories) + 1;
+        const int32_t* first = train.category.data() + category++;
+        if (values > kValuesMax) continue;
+        values_.push_back({column.name, nullptr, first, categorical, 0, ValueClasses(values)});
+        continue;
+      }
+      const float* first = train.numeric.data() + number;
+      const std::optional<NumberStatistics>& numbers = s.numeric[number++];
+      if (!numbers || !column.date.empty()) continue;
+      if (is_small_whole(first, numeric, train.rows, numbers->min, numbers->max)) {
+        const auto values = static_cast<int64_t>(numbers->max - numbers->min) + 2;
+        values_.push_back({column.name, first, nullptr, numeric, static_cast<float>(numbers->min),
+                           ValueClasses(values)});
+      } else if (by_ranges && column.missing_count == 0) {
+        ranges_.push_back({column.name, first, numeric});
+        ranges_.back().ranges.resize(s.classes.size());
+      }
+    }
+  }
+
+  std::vector<TargetLeak> find() {
+    const auto rows = static_cast<size_t>(train_.rows);
+    for (size_t first = 0; first < rows && !(values_.empty() && ranges_.empty());
+         first += kBlockRows) {
+      const size_t end = std::min(rows, first + kBlockRows);
+      std::erase_if(values_, [&](ValueColumn& column) {
+        for (size_t row = first; row < end; ++row) {
+          column.classes.add(column.value(row), train_.target_class[row]);
+        }
+        return column.classes.strays() > strays_max_;
+      });
+      std::erase_if(ranges_, [&](RangeColumn& column) {
+        for (size_t row = first; row < end; ++row) {
+          RangeColumn::Range& range = column.ranges[static_cast<size_t>(train_.target_class[row])];
+          const float x = column.numbers[row * column.stride];
+          range.low = std::min(range.low, x);
+          range.high = std::max(range.high, x);
+        }
+        return !column.apart();
+      });
+    }
+    std::vector<TargetLeak> leaks;
+    for (const ValueColumn& column : values_) {
+      const int64_t used = column.classes.used();
+      if (used < 2 || used * kRowsPerValueMin > train_.rows) continue;
+      const int64_t agree = train_.rows - column.classes.strays();
+      leaks.push_back({column.name, agree,
+                       "alone tells the target: each of its " + std::to_string(used) +
+                           " values goes with one class of " + quoted_value(target_.name) +
+                           ", in " + std::to_string(agree) + " of " + std::to_string(train_.rows) +
+                           " rows"});
+    }
+    for (const RangeColumn& column : ranges_) {
+      leaks.push_back({column.name, train_.rows,
+                       "alone tells the target: the numbers of each class of " +
+                           quoted_value(target_.name) + " lie apart from all others, in all " +
+                           std::to_string(train_.rows) + " rows"});
+    }
+    return leaks;
+  }
+
+ private:
+  const TargetSchema& target_;
+  const Partition& train_;
+  int64_t strays_max_ = 0;
+  std::vector<ValueColumn> values_;
+  std::vector<RangeColumn> ranges_;
+};
+
+/// Of each column of numbers with the target; where a value is missing the row does not count.
+std::vector<double> correlations(const DatasetStatistics& s, const Partition& train) {
+  const size_t columns = s.numeric.size();
+  std::vector<double> mean(columns), xx(columns), yy(columns), xy(columns), x_sum(columns),
+      y_sum(columns), count(columns);
+  for (size_t c = 0; c < columns; ++c) mean[c] = s.numeric[c] ? s.numeric[c]->mean : 0;
+  const float* x = train.numeric.data();
+  for (const float target : train.target_numeric) {
+    const double y = static_cast<double>(target) - s.target->mean;
+    for (size_t c = 0; c < columns; ++c, ++x) {
+      const bool there = !std::isnan(*x);
+      const double dx = there ? static_cast<double>(*x) - mean[c] : 0.0;
+      const double dy = there ? y : 0.0;
+      count[c] += there ? 1.0 : 0.0;
+      x_sum[c] += dx;
+      y_sum[c] += dy;
+      xx[c] += dx * dx;
+      yy[c] += dy * dy;
+      xy[c] += dx * dy;
+    }
+  }
+  std::vector<double> r(columns);
+  for (size_t c = 0; c < columns; ++c) {
+    if (count[c] < static_cast<double>(kRowsToJudge)) continue;
+    const double n = count[c];
+    const double spread = (xx[c] - x_sum[c] * x_sum[c] / n) * (yy[c] - y_sum[c] * y_sum[c] / n);
+    if (spread > 0) r[c] = (xy[c] - x_sum[c] * y_sum[c] / n) / std::sqrt(spread);
+  }
+  return r;
+}
+
+std::vector<TargetLeak> find_number_leaks(const DatasetSchema& schema, const DatasetStatistics& s,
+                                          const Partition& train) {
+  std::vector<TargetLeak> leaks;
+  const std::vector<double> r = correlations(s, train);
+  size_t number = 0;
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind != ColumnSchema::Kind::kNumeric) continue;
+    const double correlation = r[number++];
+    if (!column.date.empty() || std::fabs(correlation) <= kCorrelationMin) continue;
+    leaks.push_back({column.name, train.rows - column.missing_count,
+                     "alone tells the target " + quoted_value(schema.target.name) +
+                         ": their correlation is " + short_number(correlation) + ", in " +
+                         std::to_string(train.rows - column.missing_count) + " rows"});
+  }
+  return leaks;
+}
+
+}  // namespace
+
+std::vector<TargetLeak> find_target_leaks(const DatasetSchema& schema, const DatasetStatistics& s,
+                                          const Partition& train) {
+  if (train.rows < kRowsToJudge) return {};
+  if (schema.target.kind == TargetSchema::Kind::kClass) return ClassLeaks(schema, s, train).find();
+  if (schema.target.kind == TargetSchema::Kind::kNumeric && s.target) {
+    return find_number_leaks(schema, s, train);
+  }
+  return {};
+}
+
+}  // namespace trainyard

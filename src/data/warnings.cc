@@ -1,0 +1,239 @@
+#include "src/data/warnings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include "src/base/join.h"
+#include "src/base/text.h"
+#include "src/data/row_copies.h"
+#include "src/data/table/column_facts.h"
+#include "src/data/table/date.h"
+#include "src/data/target_leak.h"
+
+namespace trainyard {
+namespace {
+
+constexpr size_t kColumnsListedMax = 16;
+constexpr size_t kColumnsEachMax = 3;  // more of one kind are told together
+
+double words_of(std::string_view text) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
+  int64_t words = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    words += !is_space(text[i]) && (i == 0 || is_space(text[i - 1])) ? 1 : 0;
+  }
+  return static_cast<double>(words);
+}
+
+ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
+  ColumnFacts facts;
+  facts.kind = ColumnFacts::Kind::kCategorical;
+  facts.name = column.name;
+  facts.rows = rows;
+  facts.missing = column.missing_count;
+  facts.distinct = std::ssize(column.categories);
+  if (column.categories.empty()) return facts;
+  facts.example = column.categories.front();
+  facts.dates = std::ranges::all_of(column.categories,
+                                    [](const auto& text) { return parse_date(text).has_value(); });
+  for (const std::string& text : column.categories) facts.words_mean += words_of(text);
+  facts.words_mean /= static_cast<double>(column.categories.size());
+  return facts;
+}
+
+/// A column of a table of numbers [rows, columns]; NaN is missing.
+struct NumberColumn {
+  bool whole = true, rises = true, falls = true;
+  float last = std::numeric_limits<float>::quiet_NaN();
+};
+
+/// In blocks of rows, which stay in the cache while one column after another is looked at. A column
+/// that has a fraction is done.
+std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t columns) {
+  constexpr size_t kBlockRows = 1024;
+  std::vector<NumberColumn> scanned(columns);
+  if (columns == 0) return scanned;
+  std::vector<size_t> left(columns);
+  std::iota(left.begin(), left.end(), size_t{0});
+  const size_t rows = values.size() / columns;
+  for (size_t first = 0; first < rows && !left.empty(); first += kBlockRows) {
+    const size_t end = std::min(rows, first + kBlockRows);
+    std::erase_if(left, [&](size_t c) {
+      NumberColumn& column = scanned[c];
+      for (size_t row = first; row < end; ++row) {
+        const float x = values[row * columns + c];
+        if (std::isnan(x)) continue;
+        if (x != std::floor(x)) {
+          column.whole = false;
+          return true;
+        }
+        column.rises = column.rises && !(x <= column.last);  // NaN is neither
+        column.falls = column.falls && !(x >= column.last);
+        column.last = x;
+      }
+      return false;
+    });
+  }
+  return scanned;
+}
+
+int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) {
+  std::vector<float> column;
+  column.reserve(values.size() / columns);
+  for (size_t i = c; i < values.size(); i += columns) {
+    if (!std::isnan(values[i])) column.push_back(values[i]);
+  }
+  std::ranges::sort(column);
+  return std::unique(column.begin(), column.end()) - column.begin();
+}
+
+/// Of the number column `c` of all.
+ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics& s,
+                             const NumberColumn& scanned, std::span<const float> values, size_t c,
+                             int64_t rows) {
+  ColumnFacts facts;
+  facts.name = column.name;
+  facts.rows = rows;
+  facts.missing = column.missing_count;
+  if (!s.numeric[c]) return facts;
+  facts.whole = scanned.whole;
+  facts.monotonic = scanned.rises || scanned.falls;
+  facts.range = s.numeric[c]->max - s.numeric[c]->min;
+  facts.example = short_number(s.numeric[c]->min);
+  if (*facts.range == 0) {
+    facts.distinct = 1;
+  } else if (may_count_rows(facts)) {
+    facts.distinct = count_distinct(values, s.numeric.size(), c);
+  }
+  return facts;
+}
+
+/// Columns with the same trap: a few are told one by one, more of them together.
+void add_trapped(ColumnTrap trap, const std::vector<ColumnFacts>& columns, std::string_view options,
+                 std::vector<DataWarning>& warnings) {
+  if (columns.size() <= kColumnsEachMax) {
+    for (const ColumnFacts& c : columns) {
+      warnings.push_back(
+          {std::string(key_of(trap)), {c.name}, count_of(trap, c), describe(trap, c, options)});
+    }
+    return;
+  }
+  DataWarning warning{std::string(key_of(trap)), {}, std::ssize(columns), ""};
+  for (const ColumnFacts& c : columns) {
+    if (warning.columns.size() == kColumnsListedMax) break;
+    warning.columns.push_back(c.name);
+  }
+  warning.message = std::to_string(columns.size()) +
+                    " columns are like this one: " + describe(trap, columns.front(), options) +
+                    " The others: ";
+  for (size_t i = 1; i < warning.columns.size(); ++i) {
+    warning.message += (i > 1 ? ", " : "") + quoted_value(warning.columns[i]);
+  }
+  if (columns.size() > warning.columns.size()) warning.message += ", ...";
+  warnings.push_back(std::move(warning));
+}
+
+void add_columns(const DatasetSchema& schema, const DatasetStatistics& s, const TypedRows& train,
+                 std::string_view options, std::vector<DataWarning>& warnings) {
+  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
+  std::map<ColumnTrap, std::vector<ColumnFacts>> trapped;
+  size_t number = 0;
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind == ColumnSchema::Kind::kText) continue;
+    const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
+    const size_t c = texts ? 0 : number++;
+    if (!column.date.empty()) continue;  // its parts: days rise as rows do
+    ColumnFacts facts = texts
+                            ? facts_of_texts(column, train.rows)
+                            : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows);
+    if (const auto trap = find_column_trap(facts)) trapped[*trap].push_back(std::move(facts));
+  }
+  for (const auto& [trap, columns] : trapped) add_trapped(trap, columns, options, warnings);
+}
+
+void add_leaks(const DatasetSchema& schema, const DatasetStatistics& s, const TypedRows& train,
+               std::string_view options, std::vector<DataWarning>& warnings) {
+  for (const TargetLeak& leak : find_target_leaks(schema, s, train.view())) {
+    // An identifier goes with its row's class, and is told already.
+    const bool told = std::ranges::any_of(warnings, [&](const DataWarning& w) {
+      return std::ranges::find(w.columns, leak.column) != w.columns.end();
+    });
+    if (told) continue;
+    warnings.push_back({"TARGET_LEAK",
+                        {leak.column},
+                        leak.rows,
+                        "column " + quoted_value(leak.column) + " " + leak.finding +
+                            ". If it becomes known only with the target, a model that uses it is "
+                            "of no use. " +
+                            leave_out(options)});
+  }
+}
+
+void add_rare_classes(const DatasetSchema& schema, const DatasetStatistics& s,
+                      std::vector<DataWarning>& warnings) {
+  constexpr size_t kListedMax = 5;
+  std::vector<size_t> rare;
+  if (schema.train_rows < kRowsToJudge) return;
+  for (size_t k = 0; k < s.classes.size(); ++k) {
+    if (s.classes[k] < kClassRowsMin) rare.push_back(k);
+  }
+  if (rare.empty()) return;
+  std::ranges::stable_sort(rare, {}, [&](size_t k) { return s.classes[k]; });
+  std::string listed;
+  for (size_t i = 0; i < std::min(rare.size(), kListedMax); ++i) {
+    listed += (i > 0 ? ", " : "") + quoted_value(schema.target.classes[rare[i]]) + " has " +
+              std::to_string(s.classes[rare[i]]);
+  }
+  if (rare.size() > kListedMax) listed += ", ...";
+  warnings.push_back({"RARE_CLASSES",
+                      {},
+                      std::ssize(rare),
+                      std::to_string(rare.size()) + " of " + std::to_string(s.classes.size()) +
+                          " classes occur in fewer than " + std::to_string(kClassRowsMin) +
+                          " training rows: " + listed +
+                          ". A model hardly learns them. Collect more rows of them, or take them "
+                          "together or out of the files."});
+}
+
+void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const TypedRows& test,
+                     std::vector<DataWarning>& warnings) {
+  std::vector<int64_t> train_rows(static_cast<size_t>(train.rows));
+  std::vector<int64_t> test_rows(static_cast<size_t>(test.rows));
+  std::iota(train_rows.begin(), train_rows.end(), int64_t{0});
+  std::iota(test_rows.begin(), test_rows.end(), int64_t{0});
+  const RowCopies copies = count_copies(schema, train.view(), train_rows, test.view(), test_rows);
+  if (!copies.matter()) return;
+  warnings.push_back({"TEST_COPIES",
+                      {},
+                      copies.copies,
+                      std::to_string(copies.copies) + " of " + std::to_string(copies.rows) +
+                          " test rows equal a training row, target included: metrics of the test "
+                          "set look better than they are. If they are copies, leave them out of "
+                          "one of the files."});
+}
+
+}  // namespace
+
+std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const DatasetStatistics& s,
+                                       const TypedRows& train, const TypedRows& test,
+                                       std::string_view options) {
+  std::vector<DataWarning> warnings;
+  if (schema.kind == DatasetSchema::Kind::kTabular) {
+    add_columns(schema, s, train, options, warnings);
+    add_leaks(schema, s, train, options, warnings);
+  }
+  if (schema.target.kind == TargetSchema::Kind::kClass) add_rare_classes(schema, s, warnings);
+  const bool streamed = schema.kind == DatasetSchema::Kind::kImage && train.image_u8.empty() &&
+                        train.image_f32.empty();
+  if (test.rows > 0 && !schema.stream() && !streamed) {
+    add_test_copies(schema, train, test, warnings);
+  }
+  return warnings;
+}
+
+}  // namespace trainyard

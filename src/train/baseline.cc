@@ -1,0 +1,107 @@
+#include "src/train/baseline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "src/base/check.h"
+#include "src/base/text.h"
+#include "src/train/metric_accumulator.h"
+
+namespace trainyard {
+namespace {
+
+// A class without a training row counts as half of one: the logarithm of its share must be finite.
+constexpr double kRowsMin = 0.5;
+constexpr double kDivergedTimes = 10;
+constexpr double kDivergedBy = 1;  // losses near 0 double by chance
+
+double value_of(const Evaluation& e, std::string_view name) {
+  for (const auto& [key, value] : e.values) {
+    if (key == name) return value;
+  }
+  TRAINYARD_CHECK(false, std::string(name) + " was not evaluated");
+}
+
+}  // namespace
+
+std::optional<Baseline> Baseline::of(const Objective& objective, const Partition& train,
+                                     std::span<const int64_t> rows) {
+  const ModelInterface& interface = objective.interface;
+  Baseline baseline(objective);
+  if (interface.target == TargetForm::kNumeric) {
+    baseline.output_ = {0};  // the mean, as targets are standardized
+    return baseline;
+  }
+  if (interface.target != TargetForm::kClass) return std::nullopt;
+  std::vector<double> counts(static_cast<size_t>(interface.classes()));
+  for (const int64_t row : rows) {
+    const int32_t label = train.target_class[static_cast<size_t>(row)];
+    if (label != objective.ignored_label()) ++counts[static_cast<size_t>(label)];
+  }
+  baseline.largest_ = static_cast<size_t>(std::ranges::max_element(counts) - counts.begin());
+  for (double& count : counts) count = std::log(std::max(count, kRowsMin));
+  if (interface.outputs == 1) {  // one logit for two classes
+    baseline.output_ = {static_cast<float>(counts[1] - counts[0])};
+  } else {
+    baseline.output_.assign(counts.begin(), counts.end());
+  }
+  return baseline;
+}
+
+Evaluation Baseline::evaluate(const Partition& partition, std::span<const int64_t> rows,
+                              const Preprocessing& preprocessing,
+                              const std::vector<std::string>& names,
+                              const std::function<void()>& progressed) const {
+  constexpr size_t kRowsBetweenSigns = 1024;
+  MetricAccumulator metrics(names, objective_);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (progressed && i % kRowsBetweenSigns == 0) progressed();
+    const auto at = static_cast<size_t>(rows[i]);
+    if (objective_.interface.target == TargetForm::kClass) {
+      metrics.add_scores(output_, partition.target_class[at]);
+      continue;
+    }
+    const double target = partition.target_numeric[at];
+    metrics.add_number(0, (target - preprocessing.target_mean) / preprocessing.target_std,
+                       preprocessing.target_mean, target);
+  }
+  Evaluation e;
+  for (const std::string& name : names) {
+    if (name != "confusion_matrix") e.values.emplace_back(name, metrics.value(name));
+  }
+  return e;
+}
+
+std::optional<std::string> Baseline::compare(const std::string& prefix, const Evaluation& model,
+                                             const Evaluation& baseline,
+                                             const TargetSchema& target) const {
+  const bool classes = objective_.interface.target == TargetForm::kClass;
+  const std::string metric = classes ? "accuracy" : "rmse";
+  const double own = value_of(model, metric), other = value_of(baseline, metric);
+  const double own_loss = value_of(model, "loss"), other_loss = value_of(baseline, "loss");
+  if (std::isnan(other) || std::isnan(other_loss)) return std::nullopt;  // no row counts
+  // Written so that a NaN of the model's is not better.
+  const bool better = (classes ? own > other : own < other) || own_loss < other_loss;
+  if (better) return std::nullopt;
+  return "the model is no better than an answer that does not look at the inputs: " + prefix + "/" +
+         metric + " " + short_number(own) + ", " + short_number(other) + " with " +
+         (classes ? "the largest class, " + quoted_value(target.classes.at(largest_)) + ", for all"
+                  : "the mean for all") +
+         "; " + prefix + "/loss " + short_number(own_loss) + ", " + short_number(other_loss) +
+         ". Try another recipe.optimizer.learning_rate, more epochs, or features that tell more.";
+}
+
+std::optional<std::string> check_divergence(double first_loss, const std::vector<double>& losses,
+                                            double learning_rate) {
+  if (losses.empty()) return std::nullopt;
+  const double last =
+      std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+  if (!(last > kDivergedTimes * first_loss && last > first_loss + kDivergedBy)) return std::nullopt;
+  return "the training loss ended at " + short_number(last) + ", far above the " +
+         short_number(first_loss) +
+         " of the first step: training diverged. Try a lower recipe.optimizer.learning_rate (" +
+         short_number(learning_rate) + " now).";
+}
+
+}  // namespace trainyard

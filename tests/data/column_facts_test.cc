@@ -1,0 +1,119 @@
+// Catches: a trap that is not told, and a warning about a column that is fine.
+#include "src/data/table/column_facts.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard {
+namespace {
+
+using Kind = ColumnFacts::Kind;
+
+ColumnFacts texts(int64_t rows, int64_t distinct) {
+  return {.kind = Kind::kCategorical,
+          .name = "note",
+          .rows = rows,
+          .distinct = distinct,
+          .words_mean = 1};
+}
+
+ColumnFacts whole_numbers(std::string name, int64_t rows, int64_t distinct, double range) {
+  return {
+      .name = std::move(name), .rows = rows, .distinct = distinct, .whole = true, .range = range};
+}
+
+TEST(ColumnFacts, TextsThatDifferAreIdentifiersOrTooManyCategories) {
+  EXPECT_EQ(find_column_trap(texts(891, 891)), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(texts(1000, 900)), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(texts(891, 681)), ColumnTrap::kManyCategories);
+  EXPECT_EQ(find_column_trap(texts(1000, 500)), std::nullopt) << "two rows each";
+  EXPECT_EQ(find_column_trap(texts(891, 3)), std::nullopt);
+}
+
+TEST(ColumnFacts, OnlyPresentValuesCount) {
+  ColumnFacts cabin = texts(891, 147);
+  EXPECT_EQ(find_column_trap(cabin), std::nullopt);
+  cabin.missing = 687;
+  EXPECT_EQ(find_column_trap(cabin), ColumnTrap::kManyCategories);
+}
+
+TEST(ColumnFacts, FewRowsAreNotJudged) {
+  EXPECT_EQ(find_column_trap(texts(kRowsToJudge - 1, kRowsToJudge - 1)), std::nullopt);
+  EXPECT_EQ(find_column_trap(texts(kRowsToJudge, kRowsToJudge)), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(whole_numbers("id", 10, 10, 9)), std::nullopt);
+}
+
+TEST(ColumnFacts, SentencesAndDatesAreToldAsWhatTheyAre) {
+  ColumnFacts review = texts(1000, 998);
+  review.words_mean = 20;
+  EXPECT_EQ(find_column_trap(review), ColumnTrap::kFreeText);
+  ColumnFacts phrase = texts(1000, 4);  // "strongly agree with the statement"
+  phrase.words_mean = 5;
+  EXPECT_EQ(find_column_trap(phrase), std::nullopt);
+  ColumnFacts day = texts(100000, 365);
+  day.dates = true;
+  EXPECT_EQ(find_column_trap(day), ColumnTrap::kDates);
+  day.distinct = 3;
+  EXPECT_EQ(find_column_trap(day), std::nullopt) << "three days are categories";
+}
+
+TEST(ColumnFacts, NumbersThatCountRowsAreIdentifiers) {
+  EXPECT_EQ(find_column_trap(whole_numbers("n", 500, 500, 499)), ColumnTrap::kIdentifier)
+      << "shuffled, without gaps";
+  ColumnFacts ordered = whole_numbers("account", 500, 500, 1e7);
+  EXPECT_EQ(find_column_trap(ordered), std::nullopt) << "an amount for all that is known";
+  ordered.monotonic = true;
+  EXPECT_EQ(find_column_trap(ordered), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(whole_numbers("customer_id", 500, 500, 1e7)), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(whole_numbers("shop_id", 500, 12, 11)), std::nullopt);
+  ColumnFacts length = whole_numbers("length", 500, 500, 499);
+  length.whole = false;
+  length.monotonic = true;
+  EXPECT_EQ(find_column_trap(length), std::nullopt);
+  length.distinct = std::nullopt;
+  EXPECT_EQ(find_column_trap(length), std::nullopt) << "not counted";
+}
+
+TEST(ColumnFacts, ConstantAndEmptyColumns) {
+  ColumnFacts c = texts(20, 1);
+  EXPECT_EQ(find_column_trap(c), ColumnTrap::kConstant);
+  c.missing = 5;
+  EXPECT_EQ(find_column_trap(c), std::nullopt) << "present or missing is information";
+  c.kind = Kind::kNumeric;
+  EXPECT_EQ(find_column_trap(c), ColumnTrap::kConstant) << "a missing number is the mean";
+  c.missing = 20;
+  c.distinct = 0;
+  EXPECT_EQ(find_column_trap(c), ColumnTrap::kEmpty);
+  EXPECT_EQ(find_column_trap(texts(0, 0)), std::nullopt);
+  EXPECT_EQ(find_column_trap(texts(1, 1)), std::nullopt) << "of one row nothing is known";
+}
+
+TEST(ColumnFacts, SentencesNameColumnCountAndField) {
+  ColumnFacts c = texts(891, 890);
+  c.example = "Braund";
+  EXPECT_EQ(describe(ColumnTrap::kIdentifier, c, "csv"),
+            "column 'note' is read as categories, one for each different text, and 890 of 891 "
+            "values differ, such as 'Braund', as IDs do: a model can learn them by heart, and new "
+            "rows have others. Leave it out: list it in dataset.csv.ignore.");
+  EXPECT_EQ(count_of(ColumnTrap::kIdentifier, c), 890);
+  for (const ColumnTrap trap :
+       {ColumnTrap::kEmpty, ColumnTrap::kConstant, ColumnTrap::kDates, ColumnTrap::kFreeText,
+        ColumnTrap::kIdentifier, ColumnTrap::kManyCategories}) {
+    EXPECT_NE(describe(trap, c, "jsonl").find("'note'"), std::string::npos);
+    EXPECT_NE(describe(trap, c, "jsonl").find("dataset.jsonl.ignore"), std::string::npos);
+    EXPECT_EQ(describe(trap, c, "").find("dataset."), std::string::npos) << key_of(trap);
+    EXPECT_FALSE(key_of(trap).empty());
+  }
+}
+
+TEST(ColumnFacts, NamesOfIdentifiers) {
+  for (const char* name : {"id", "ID", "PassengerId", "orderID", "order_id", "Order ID", "index",
+                           "Unnamed: 0", "uuid"}) {
+    EXPECT_TRUE(is_identifier_name(name)) << name;
+  }
+  for (const char* name : {"", "paid", "GRID", "idle", "width", "bid", "covid", "acid"}) {
+    EXPECT_FALSE(is_identifier_name(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,211 @@
+// Catches: a trap in a dataset that ingest does not tell, one that it tells of data that is fine,
+// and warnings that get lost between the ingest and those who read the dataset.
+#include "src/data/warnings.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "src/data/row_copies.h"
+#include "tests/data/data_samples.h"
+
+namespace trainyard {
+namespace {
+
+/// "x,y\n" and a line for each row.
+std::string table(const std::string& header, int rows, const std::function<std::string(int)>& row) {
+  std::string text = header + "\n";
+  for (int i = 0; i < rows; ++i) text += row(i) + "\n";
+  return text;
+}
+
+std::string str(int i) { return std::to_string(i); }
+/// A number of 0 to 1 that depends on nothing else.
+std::string noise(int i) { return std::to_string((i * 7919 % 1009) / 1009.0); }
+
+/// "KEY column,column" of each warning, as a reader of the dataset's folder gets them.
+std::vector<std::string> warnings_of(const IngestedCsv& d) {
+  EXPECT_TRUE(d.ok()) << d.message();
+  std::vector<std::string> all;
+  if (!d.ok()) return all;
+  for (const DataWarning& w : d->schema().warnings) {
+    std::string text = w.key;
+    for (const std::string& column : w.columns) text += " " + column;
+    all.push_back(text);
+  }
+  return all;
+}
+std::vector<std::string> warnings_of(const std::string& text, CsvOptions options = csv_options("y"),
+                                     std::optional<std::string_view> test = std::nullopt) {
+  return warnings_of(IngestedCsv(options, text, test));
+}
+
+using Keys = std::vector<std::string>;
+
+TEST(DataWarnings, ColumnsThatRarelyHelp) {
+  const std::string text = table("row,name,day,fixed,empty,size,y", 60, [](int i) {
+    const std::string day =
+        "2026-" + std::string(i < 30 ? "01-" : "02-") + (i % 28 < 9 ? "0" : "") + str(i % 28 + 1);
+    return str(i) + ",n" + str(i) + "," + day + ",7,," + noise(i) + "," + str(i * 37 % 3);
+  });
+  EXPECT_EQ(warnings_of(text),
+            (Keys{"EMPTY_COLUMN empty", "CONSTANT_COLUMN fixed", "DATES_AS_CATEGORIES day",
+                  "IDENTIFIER_COLUMN row", "IDENTIFIER_COLUMN name"}));
+  CsvOptions options = csv_options("y");
+  options.ignore = {"row", "name", "fixed", "empty"};
+  options.date = {"day"};
+  EXPECT_EQ(warnings_of(text, options), Keys{}) << "what the sentences say to do";
+}
+
+TEST(DataWarnings, SentencesSayWhatToDo) {
+  const IngestedCsv d(csv_options("y"), table("fixed,size,y", 30, [](int i) {
+                        return "7," + noise(i) + "," + str(i % 2);
+                      }));
+  ASSERT_TRUE(d.ok()) << d.message();
+  ASSERT_EQ(d->schema().warnings.size(), 1u);
+  const DataWarning& w = d->schema().warnings[0];
+  EXPECT_EQ(w.count, 30);
+  EXPECT_EQ(w.message,
+            "column 'fixed' has the same value in all 30 rows, '7': it tells the model nothing. "
+            "Leave it out: list it in dataset.csv.ignore.");
+}
+
+TEST(DataWarnings, ManyColumnsOfAKindAreToldTogether) {
+  const IngestedCsv d(csv_options("y"), table("a,b,c,d,size,y", 30, [](int i) {
+                        return "1,2,3,4," + noise(i) + "," + str(i % 2);
+                      }));
+  EXPECT_EQ(warnings_of(d), Keys{"CONSTANT_COLUMN a b c d"});
+  const std::string& message = d->schema().warnings[0].message;
+  EXPECT_TRUE(message.starts_with("4 columns are like this one: column 'a'")) << message;
+  EXPECT_TRUE(message.ends_with("The others: 'b', 'c', 'd'")) << message;
+}
+
+TEST(DataWarnings, AColumnThatTellsTheClass) {
+  const auto rows = [](const std::function<std::string(int)>& leak) {
+    return table("leak,size,y", 400, [&](int i) {
+      return leak(i) + "," + noise(i) + "," + (i * 7919 % 5 < 2 ? "yes" : "no");
+    });
+  };
+  const auto is_yes = [](int i) { return i * 7919 % 5 < 2; };
+  EXPECT_EQ(warnings_of(rows([&](int i) { return is_yes(i) ? "alive" : "dead"; })),
+            Keys{"TARGET_LEAK leak"});
+  EXPECT_EQ(warnings_of(rows([&](int i) { return is_yes(i) ? "1" : "0"; })),
+            Keys{"TARGET_LEAK leak"});
+  EXPECT_EQ(warnings_of(rows([&](int i) { return is_yes(i) ? "" : "boat"; })),
+            Keys{"TARGET_LEAK leak"})
+      << "missing tells it";
+  EXPECT_EQ(warnings_of(rows([&](int i) { return str(is_yes(i) ? 5 : 9) + "." + str(i + 100); })),
+            Keys{"TARGET_LEAK leak"})
+      << "the ranges lie apart";
+  EXPECT_EQ(warnings_of(rows([&](int i) { return i % 20 == 0 || !is_yes(i) ? "dead" : "alive"; })),
+            Keys{})
+      << "one in twenty differs";
+  EXPECT_EQ(warnings_of(rows([&](int i) { return str((is_yes(i) ? 5 : 0) + i % 7) + ".5"; })),
+            Keys{})
+      << "the ranges overlap";
+}
+
+TEST(DataWarnings, FewRowsOrManyValuesTellNothing) {
+  // Of 20 rows nothing follows; and 60 values for 240 rows go with a class each by chance.
+  EXPECT_EQ(
+      warnings_of(table("a,size,y", 20,
+                        [](int i) { return str(i % 2) + "," + noise(i) + "," + str(i % 2); })),
+      Keys{});
+  CsvOptions options = csv_options("y");
+  options.categorical = {"a"};
+  EXPECT_EQ(warnings_of(table("a,size,y", 240,
+                              [](int i) {
+                                return str(i / 4) + "," + noise(i) + "," + str(i / 4 * 7919 % 3);
+                              }),
+                        options),
+            Keys{});
+}
+
+TEST(DataWarnings, AColumnThatFollowsANumber) {
+  const auto rows = [](double noise_size) {
+    return table("copy,size,y", 100, [&](int i) {
+      const double y = i * 7919 % 1009 / 10.0;
+      const double off = noise_size * (i * 31 % 17 - 8);
+      return std::to_string(2.2 * y + 3 + off) + "," + noise(i * 3 + 1) + "," + std::to_string(y);
+    });
+  };
+  EXPECT_EQ(warnings_of(rows(0.01)), Keys{"TARGET_LEAK copy"});
+  EXPECT_EQ(warnings_of(rows(2)), Keys{});
+}
+
+TEST(DataWarnings, ClassesThatHardlyOccur) {
+  const auto rows = [](int rare) {
+    return table("size,y", 100 + rare,
+                 [](int i) { return noise(i) + "," + (i >= 100 ? "rare" : str(i % 2)); });
+  };
+  EXPECT_EQ(warnings_of(rows(kClassRowsMin - 1)), Keys{"RARE_CLASSES"});
+  EXPECT_EQ(warnings_of(rows(kClassRowsMin)), Keys{});
+}
+
+TEST(DataWarnings, TestRowsThatAreTrainedOn) {
+  const auto rows = [](int first, int count) {
+    return table("a,b,y", count, [first](int i) {
+      return noise(i + first) + "," + noise((i + first) * 5) + "," + str((i + first) % 2);
+    });
+  };
+  EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(195, 100)), Keys{"TEST_COPIES"});
+  EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(200, 100)), Keys{});
+}
+
+TEST(DataWarnings, OtherFormats) {
+  // Streams, texts and images have none of columns; a class of IDX has no row.
+  const IngestedText text("the cat sat on the mat, the cat sat on the mat");
+  ASSERT_TRUE(text.ok()) << text.message();
+  EXPECT_TRUE(text->schema().warnings.empty());
+  const std::string labels = std::string(29, '\0') + "\2";
+  const IngestedIdx idx(idx_file(8, {30, 1, 1}, std::string(30, 'a')), idx_file(8, {30}, labels));
+  ASSERT_TRUE(idx.ok()) << idx.message();
+  ASSERT_EQ(idx->schema().warnings.size(), 1u);
+  EXPECT_EQ(idx->schema().warnings[0].message.substr(0, 80),
+            "2 of 3 classes occur in fewer than 10 training rows: '1' has 0, '2' has 1. A mod");
+}
+
+/// Rows of one number each, with a class.
+struct NumberRows {
+  std::vector<float> numbers;
+  std::vector<int32_t> classes;
+  std::vector<int64_t> rows;
+  NumberRows(std::vector<float> n, std::vector<int32_t> c)
+      : numbers(std::move(n)), classes(std::move(c)) {
+    for (size_t i = 0; i < numbers.size(); ++i) rows.push_back(static_cast<int64_t>(i));
+  }
+  Partition view() const {
+    Partition p;
+    p.rows = std::ssize(rows);
+    p.numeric = numbers;
+    p.target_class = classes;
+    return p;
+  }
+};
+
+RowCopies copies_of(const NumberRows& seen, const NumberRows& held) {
+  DatasetSchema schema;
+  schema.columns = {{ColumnSchema::Kind::kNumeric, "x", {}}};
+  return count_copies(schema, seen.view(), seen.rows, held.view(), held.rows);
+}
+
+TEST(RowCopies, CountsRowsThatWereSeenWithTheirTarget) {
+  const RowCopies c = copies_of({{1, 2, 2, 3}, {0, 1, 1, 0}}, {{2, 2, 3, 4, 1}, {1, 1, 1, 0, 0}});
+  EXPECT_EQ(c.rows, 5);
+  EXPECT_EQ(c.copies, 4);
+  EXPECT_EQ(c.same_target, 3) << "3 has another target";
+  EXPECT_FALSE(c.matter()) << "one of four differs: rows that are alike by chance";
+  // What has several targets is no copy.
+  EXPECT_EQ(copies_of({{2, 2}, {0, 1}}, {{2}, {1}}).same_target, 0);
+}
+
+TEST(RowCopies, FewOfManyDoNotMatter) {
+  EXPECT_TRUE((RowCopies{100, 1, 1}).matter());
+  EXPECT_FALSE((RowCopies{101, 1, 1}).matter());
+  EXPECT_FALSE((RowCopies{100, 0, 0}).matter());
+  EXPECT_TRUE((RowCopies{100, 100, 95}).matter());
+  EXPECT_FALSE((RowCopies{100, 100, 94}).matter());
+}
+
+}  // namespace
+}  // namespace trainyard
