@@ -40,6 +40,20 @@ void free_head(const v1::InitialWeights& weights, v1::ModelSpec& model) {
   if (last.has_linear()) last.mutable_linear()->clear_units();
 }
 
+/// What the file does not train is frozen, unless the recipe's own groups, which come behind, say
+/// otherwise. With lora all weights are frozen anyway.
+void freeze(const std::vector<onnx::FreezeRule>& rules, v1::Recipe& recipe) {
+  if (rules.empty() || recipe.has_lora()) return;
+  const v1::Recipe given = recipe;
+  recipe.clear_parameter_groups();
+  for (const onnx::FreezeRule& rule : rules) {
+    v1::ParameterGroup& group = *recipe.add_parameter_groups();
+    group.set_match(rule.match);
+    group.set_freeze(rule.freeze);
+  }
+  recipe.mutable_parameter_groups()->MergeFrom(given.parameter_groups());
+}
+
 }  // namespace
 
 Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
@@ -65,6 +79,7 @@ Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
     weights.set_path(file);
     spec.imported_weights = folder / onnx::kWeightsFile;
   }
+  freeze(imported->freezes, *spec.file.mutable_recipe());
   session.hint(safe_text(file) + ": " + std::to_string(imported->layers.size()) + " layers, " +
                grouped(imported->parameter_count) + " parameters");
   for (const std::string& note : imported->notes) session.hint("  " + safe_text(note));

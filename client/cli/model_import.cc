@@ -51,6 +51,10 @@ Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
     return std::move(s).error();
   }
   if (session.format() == Format::kJson || session.format() == Format::kJsonl) {
+    nlohmann::ordered_json groups = nlohmann::ordered_json::array();
+    for (const onnx::FreezeRule& rule : model.freezes) {
+      groups.push_back({{"match", rule.match}, {"freeze", rule.freeze}});
+    }
     const nlohmann::ordered_json object = {
         {"folder", o.out},
         {"input", {{"name", model.input}, {"shape", model.input_shape.dims()}}},
@@ -61,6 +65,7 @@ Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
         {"folded_nodes", model.folded_nodes},
         {"layers", model.layers.size()},
         {"parameter_count", std::to_string(model.parameter_count)},
+        {"parameter_groups", groups},
         {"notes", model.notes}};
     session.out().line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return static_cast<int>(client::kExitOk);

@@ -28,6 +28,7 @@ Constant picked(const Constant& c, const std::vector<int64_t>& dims,
   };
   if (c.is_float) {
     result.floats = pick(*c.floats);
+    if (c.origins) result.origins = pick(*c.origins);
   } else {
     result.ints = pick(*c.ints);
   }

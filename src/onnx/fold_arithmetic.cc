@@ -119,6 +119,7 @@ Result<bool> fold_cast(NodeImport& n) {
     c.floats = std::make_shared<const std::vector<float>>(std::move(values));
     c.is_float = true;
   } else if (!is_float_type(to) && c.is_float) {
+    if (c.origins) return false;
     std::vector<Extent> values;
     for (const float x : *c.floats) {
       if (!(std::fabs(x) < 9e18f)) return n.refuse("of a number beyond 64 bits");

@@ -100,7 +100,8 @@ Result<bool> fold_concat(NodeImport& n) {
   dims[at] = 0;
   std::vector<Extent> ints;
   std::vector<float> floats;
-  bool trainable = false;
+  std::vector<Origin> origins;
+  bool trainable = false, has_origins = false;
   const bool is_float = n.find_constant(0)->is_float;
   int64_t outer = 1;
   for (size_t i = 0; i < at; ++i) outer *= dims[i];
@@ -113,6 +114,7 @@ Result<bool> fold_concat(NodeImport& n) {
       return false;
     }
     trainable = trainable || c->trainable;
+    has_origins = has_origins || c->origins != nullptr;
     dims[at] += part[at];
     part[at] = 0;
     for (size_t k = 0; k < dims.size(); ++k) {
@@ -136,18 +138,26 @@ Result<bool> fold_concat(NodeImport& n) {
       } else {
         append(ints, *c->ints);
       }
+      if (!has_origins) continue;
+      if (c->origins) {
+        append(origins, *c->origins);
+      } else {
+        origins.resize(floats.size(), kFixed);
+      }
     }
   }
   Constant result =
       is_float ? float_constant(dims, std::move(floats)) : int_constant(dims, std::move(ints));
   result.trainable = trainable;
+  if (has_origins) result.origins = std::make_shared<const std::vector<Origin>>(std::move(origins));
   (void)n.give(std::move(result));
   return true;
 }
 
+// A parameter that is repeated is still one: a layer repeats it.
 Result<bool> fold_expand(NodeImport& n, const Constant& c, const std::vector<int64_t>& dims) {
   ASSIGN_OR_RETURN(const std::vector<Extent> wanted, n.extents(1, "the shape"));
-  if (c.uniform() && (has_batch(wanted) || c.stored() == 1)) {
+  if (c.uniform() && !c.trainable && (has_batch(wanted) || c.stored() == 1)) {
     std::vector<Extent> result = extents_of(dims);
     if (result.size() < wanted.size()) {
       result.insert(result.begin(), wanted.size() - result.size(), Extent{});
@@ -171,6 +181,7 @@ Result<bool> fold_expand(NodeImport& n, const Constant& c, const std::vector<int
   const auto result = broadcast_dims(dims, counts_of(wanted));
   if (!result) return n.refuse("to a shape that does not fit");
   if (!may_hold(product(*result))) return too_large(n);
+  if (c.trainable && product(*result) != c.elements()) return false;
   (void)n.give(strided(c, *result, 0, *broadcast_steps(dims, *result)));
   return true;
 }

@@ -188,11 +188,15 @@ std::vector<ImportRow> constant_imports() {
        .fold = fold_reduce_ints}};
   for (const std::string_view op :
        {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or"}) {
-    rows.push_back({.op = op,
-                    .since = op.ends_with("OrEqual") ? 12 : 1,
-                    .becomes = kFolded,
-                    .limits = kConstants,
-                    .fold = fold_arithmetic});
+    const bool is_greater = op == "Greater";
+    rows.push_back(
+        {.op = op,
+         .since = op.ends_with("OrEqual") ? 12 : 1,
+         .becomes = is_greater ? "its value; softplus, with the nodes around it" : kFolded,
+         .limits =
+             is_greater ? "inputs that depend on the model's input, but in softplus" : kConstants,
+         .import = is_greater ? import_greater : nullptr,
+         .fold = fold_arithmetic});
   }
   for (const std::string_view op : {"Floor", "Ceil"}) {
     rows.push_back({.op = op, .becomes = kFolded, .limits = kConstants, .fold = fold_unary});

@@ -100,8 +100,24 @@ Status import_erf(NodeImport& n) {
 
 // --- arithmetic ---
 
+/// The operand that x * 1, 1 * x or x / 1 is; null if it is not.
+const View* unchanged(NodeImport& n) {
+  const auto is_one = [&](size_t i, size_t other) {
+    const Constant* c = n.find_constant(i);
+    return c != nullptr && c->is_float && !c->trainable && c->dims.size() <= n.dims(other).size() &&
+           std::ranges::all_of(c->dims, [](const Extent& e) { return e == Extent{}; }) &&
+           c->stored() == 1 && c->floats->front() == 1;
+  };
+  if ((n.op() == "Mul" || n.op() == "Div") && is_one(1, 0)) return std::get_if<View>(&n.input(0));
+  if (n.op() == "Mul" && is_one(0, 1)) return std::get_if<View>(&n.input(1));
+  return nullptr;
+}
+
 Status import_binary(NodeImport& n) {
   if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
+  if (const View* x = unchanged(n); x != nullptr) return n.give(View(*x));
+  ASSIGN_OR_RETURN(const bool is_absorbed, absorb_affine(n));
+  if (is_absorbed) return {};
   return n.give(n.importer().binary(n.op(), n.input(0), n.input(1)));
 }
 
@@ -135,16 +151,13 @@ Status import_prelu(NodeImport& n) {
   const int64_t axis = rank - std::ssize(dims);  // that the slope's first dimension stands at
   const bool by_channel = batch_first && axis <= 1 && slope->elements() == channels &&
                           dims[static_cast<size_t>(1 - axis)] == channels;
-  if (shared || by_channel) {
+  if ((shared || by_channel) && !importer.is_shared(*slope)) {
     ASSIGN_OR_RETURN(Importer::Canonical c, importer.canonical(x, /*keep_ones=*/true));
     Attributes attributes;
     if (shared) attributes.set("shared", int64_t{1});
     ASSIGN_OR_RETURN(c.view.layer, importer.add_layer("PRelu", attributes, {c.layer},
                                                       Importer::name_hint(*slope)));
-    importer.set_weight(c.view.layer, "weight",
-                        slope->is_splat ? std::vector<float>(static_cast<size_t>(slope->elements()),
-                                                             slope->floats->front())
-                                        : *slope->floats);
+    importer.set_weight(c.view.layer, "weight", numbers_of(*slope));
     return n.give(c.view);
   }
   const Constant zero = float_constant({}, {0});
@@ -158,12 +171,22 @@ Status import_prelu(NodeImport& n) {
 
 Status import_identity(NodeImport& n) { return n.give(n.input(0)); }
 
+// A file that names its parameters is there to be trained: what it leaves out in training is left
+// out here too.
 Status import_dropout(NodeImport& n) {
+  if (n.wants_output(1)) return n.refuse("its mask is read");
+  if (n.importer().names_parameters()) {
+    double ratio = n.get_float("ratio", 0.5);
+    if (n.has_input(1)) {
+      ASSIGN_OR_RETURN(ratio, n.number(1, "ratio"));
+    }
+    ASSIGN_OR_RETURN(const View x, n.view(0));
+    return ratio == 0 ? n.give(x) : n.give(n.importer().unary("Dropout", {{"ratio", ratio}}, x));
+  }
   if (n.has_input(2)) {
     ASSIGN_OR_RETURN(const double training, n.number(2, "training_mode"));
     if (training != 0) return n.refuse("training_mode is true, expected a file for inference");
   }
-  if (n.wants_output(1)) return n.refuse("its mask is read");
   return n.give(n.input(0));
 }
 
@@ -216,7 +239,7 @@ Status import_where(NodeImport& n) {
   const auto share_of = [&](size_t i, const std::vector<float>& share) -> Result<Value> {
     const Constant mask = float_constant(counts_of(test->dims), share);
     const Constant* c = n.find_constant(i);
-    if (c == nullptr) {
+    if (c == nullptr || c->origins) {
       ASSIGN_OR_RETURN(View y, importer.binary("Mul", n.input(i), mask));
       return Value(std::move(y));
     }
@@ -309,6 +332,52 @@ void add_arithmetic_imports(std::vector<ImportRow>& rows) {
 
 }  // namespace
 
+// PyTorch's exporter writes softplus as Where(b x > threshold, x, Softplus(b x) / b). Beyond a
+// threshold of 15 both are one number in float32, and so are their gradients.
+Status import_greater(NodeImport& n) {
+  constexpr double kThresholdMin = 15;
+  Importer& importer = n.importer();
+  const auto refuse = [&] {
+    return n.refuse(
+        "depends on the model's input, and is not part of a softplus with a threshold "
+        "of at least 15");
+  };
+  const auto number_of = [&](const std::string& value) -> std::optional<double> {
+    const Value* found = importer.find(value);
+    const auto* c = found != nullptr ? std::get_if<Constant>(found) : nullptr;
+    if (c == nullptr || !c->is_float || c->trainable || c->stored() != 1) return std::nullopt;
+    return static_cast<double>(c->floats->front());
+  };
+  if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
+  const std::string& scaled = n.node().inputs[0];
+  const std::optional<double> threshold = number_of(n.node().inputs[1]);
+  const NodeProto* where = importer.only_reader(n.node().outputs[0]);
+  if (!threshold || *threshold < kThresholdMin || where == nullptr || where->op != "Where" ||
+      where->inputs.size() != 3 || where->inputs[0] != n.node().outputs[0]) {
+    return refuse();
+  }
+  const std::string &x = where->inputs[1], &y = where->inputs[2];
+  const NodeProto* softplus = importer.producer_of(y);
+  std::optional<double> divisor = 1, factor = 1;
+  if (softplus != nullptr && softplus->op == "Div") {
+    divisor = number_of(softplus->inputs.back());
+    softplus = importer.producer_of(softplus->inputs.front());
+  }
+  const NodeProto* scale = importer.producer_of(scaled);
+  if (scaled != x) {
+    if (scale == nullptr || scale->op != "Mul" || scale->inputs.front() != x) return refuse();
+    factor = number_of(scale->inputs.back());
+  }
+  const Value* value = importer.find(y);
+  if (softplus == nullptr || softplus->op != "Softplus" || softplus->inputs.front() != scaled ||
+      !divisor || divisor != factor || value == nullptr) {
+    return refuse();
+  }
+  importer.mark_done(*where);
+  importer.define(where->outputs[0], Value(*value));
+  return {};
+}
+
 std::vector<ImportRow> elementwise_imports() {
   std::vector<ImportRow> rows = {
       {.op = "Gelu",
@@ -332,7 +401,7 @@ std::vector<ImportRow> elementwise_imports() {
        .import = import_prelu},
       {.op = "Identity", .becomes = "nothing", .import = import_identity, .fold = fold_movement},
       {.op = "Dropout",
-       .becomes = "nothing",
+       .becomes = "nothing; dropout, where the file names its parameters",
        .limits = "training_mode; the mask",
        .attributes = {{"ratio", A::kFloat}, {"seed"}},
        .import = import_dropout,

@@ -1,4 +1,4 @@
-// Convolutions, pools, normalizations and resizing: images [N, C, H, W], and rows [N, C, L], which
+// Convolutions, pools and resizing: images [N, C, H, W], and rows [N, C, L], which
 // are images of one row.
 #include <algorithm>
 #include <array>
@@ -107,11 +107,6 @@ Attributes attributes_of(const Window& w) {
 
 // --- convolutions ---
 
-std::vector<float> spelt_out(const Constant& c) {
-  if (!c.is_splat) return *c.floats;
-  return std::vector<float>(static_cast<size_t>(c.elements()), c.floats->front());
-}
-
 Status import_conv(NodeImport& n) {
   const bool transposes = n.op() == "ConvTranspose";
   ASSIGN_OR_RETURN(const Constant* weight, n.floats(1, "the weight"));
@@ -143,19 +138,48 @@ Status import_conv(NodeImport& n) {
   if (n.has_input(2)) {
     ASSIGN_OR_RETURN(bias, n.floats(2, "the bias"));
     if (bias->elements() != out_channels) return n.refuse("a bias of another size");
-  } else {
-    a.set("bias", int64_t{0});
+    if (n.importer().is_no_bias(*bias)) bias = nullptr;
   }
+  if (bias == nullptr) a.set("bias", int64_t{0});
   Importer& importer = n.importer();
   ASSIGN_OR_RETURN(const std::string layer, importer.add_layer(n.op(), std::move(a), {image.layer},
                                                                Importer::name_hint(*weight)));
-  importer.set_weight(layer, "weight", *weight->floats);
+  importer.set_weight(layer, "weight", numbers_of(*weight));
   importer.remember_weight(weight->initializer, layer);
-  if (bias != nullptr) importer.set_weight(layer, "bias", spelt_out(*bias));
+  if (bias != nullptr) importer.set_weight(layer, "bias", numbers_of(*bias));
   return n.give(view_of(n, layer, image.is_row));
 }
 
 // --- pools ---
+
+// With count_include_pad, what lies behind the padding does not count, and no window begins there.
+// A layer has one meaning of its border: here it is cells of 0, and the window's end is that of the
+// image with them.
+Result<std::string> padded_pool(NodeImport& n, const Image& image, const Window& w) {
+  Importer& importer = n.importer();
+  std::string layer = image.layer;
+  if (w.pads != Ints{0, 0, 0, 0}) {
+    ASSIGN_OR_RETURN(layer,
+                     importer.add_layer("Pad", {{"pads", w.pads}, {"axes", Ints{2, 3}}}, {layer}));
+  }
+  Window inner = w;
+  inner.pads.assign(4, 0);
+  Attributes a = attributes_of(inner);
+  a.set("strides", w.strides);
+  a.set("ceil_mode", int64_t{1});
+  ASSIGN_OR_RETURN(layer, importer.add_layer("AveragePool", std::move(a), {layer}));
+  Ints axes, starts, ends;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t size = importer.sizes_of(layer)[i + 1];
+    const int64_t last = (size - 1) * w.strides[i];  // where the last window begins
+    if (size == 1 || last < image.sizes[i] + w.pads[i]) continue;
+    axes.push_back(static_cast<int64_t>(i) + 2);
+    starts.push_back(0);
+    ends.push_back(size - 1);
+  }
+  if (axes.empty()) return layer;
+  return importer.add_layer("Slice", {{"starts", starts}, {"ends", ends}, {"axes", axes}}, {layer});
+}
 
 Status import_pool(NodeImport& n) {
   ASSIGN_OR_RETURN(const Image image, image_of(n));
@@ -163,6 +187,10 @@ Status import_pool(NodeImport& n) {
   ASSIGN_OR_RETURN(const Ints kernel, pair_of(n, "kernel_shape", image, 1));
   ASSIGN_OR_RETURN(const Window window, window_of(n, image, kernel));
   if (n.wants_output(1)) return n.refuse("its Indices are read");
+  if (n.get_int("ceil_mode", 0) != 0 && n.get_int("count_include_pad", 0) != 0) {
+    ASSIGN_OR_RETURN(const std::string layer, padded_pool(n, image, window));
+    return n.give(view_of(n, layer, image.is_row));
+  }
   Attributes a = attributes_of(window);
   a.set("strides", window.strides);  // the layer's default is the window
   for (const char* name : {"ceil_mode", "count_include_pad"}) {
@@ -198,93 +226,6 @@ Status import_global_pool(NodeImport& n) {
   y.push_dim(x.extent(x.dims[1]).count);
   y.dims.resize(x.dims.size());
   return n.give(y);
-}
-
-// --- normalizations ---
-
-/// Two vectors with one number for each channel.
-Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channels) {
-  for (size_t i = first; i < first + count; ++i) {
-    ASSIGN_OR_RETURN(const Constant* c, n.floats(i, "scale, bias, mean or variance"));
-    if (c->elements() != channels) return n.refuse("a vector of another size than the channels");
-  }
-  return {};
-}
-
-/// [N, C] as it is; more dimensions as an image, those behind the third as one.
-Result<Importer::Canonical> channels_first(NodeImport& n, bool as_image) {
-  ASSIGN_OR_RETURN(View x, n.view(0));
-  if (x.rank() < 2 || x.dims[0] != std::vector<int>{0}) {
-    return n.refuse("of " + to_string(x.extents()) + ", expected the batch and channels in front");
-  }
-  if (as_image && x.rank() == 3) x.dims.insert(x.dims.begin() + 2, std::vector<int>{});
-  while (as_image && x.rank() > 4) {
-    std::vector<int> last = std::move(x.dims.back());
-    x.dims.pop_back();
-    x.dims.back().insert(x.dims.back().end(), last.begin(), last.end());
-  }
-  return n.importer().canonical(x, /*keep_ones=*/true);
-}
-
-/// The result of a layer that keeps the shape, seen as the input was.
-Status give_alike(NodeImport& n, const Importer::Canonical& c, const std::string& layer) {
-  View y = c.view;
-  y.layer = layer;
-  return n.give(n.importer().reshape(std::move(y), n.dims(0)));
-}
-
-Status import_batch_norm(NodeImport& n) {
-  if (n.get_int("training_mode", 0) != 0)
-    return n.refuse("training_mode, expected one for inference");
-  for (size_t i = 1; i < 5; ++i) {
-    if (n.wants_output(i)) return n.refuse("its statistics are read");
-  }
-  if (n.get_int("spatial", 1) != 1) return n.refuse("spatial: 0");
-  ASSIGN_OR_RETURN(const Importer::Canonical c, channels_first(n, true));
-  const int64_t channels = n.importer().sizes_of(c.layer)[0];
-  if (Status s = channel_vectors(n, 1, 4, channels); !s.ok()) return s;
-  Attributes a;
-  const double epsilon = n.get_float("epsilon", 1e-5), momentum = n.get_float("momentum", 0.9);
-  a.set("epsilon", epsilon);
-  a.set("momentum", momentum);
-  Importer& importer = n.importer();
-  ASSIGN_OR_RETURN(const std::string layer,
-                   importer.add_layer("BatchNormalization", std::move(a), {c.layer},
-                                      Importer::name_hint(*n.find_constant(1))));
-  importer.remember_weight(n.find_constant(1)->initializer, layer);
-  for (const auto& [i, name] : {std::pair<size_t, const char*>(1, "weight"),
-                                {2, "bias"},
-                                {3, "running_mean"},
-                                {4, "running_var"}}) {
-    importer.set_weight(layer, name, spelt_out(*n.find_constant(i)));
-  }
-  return give_alike(n, c, layer);
-}
-
-Status import_group_norm(NodeImport& n) {
-  const bool is_instance = n.op() == "InstanceNormalization";
-  ASSIGN_OR_RETURN(const Importer::Canonical c, channels_first(n, false));
-  const int64_t channels = n.importer().sizes_of(c.layer)[0];
-  const int64_t groups = is_instance ? channels : n.get_int("num_groups", 0);
-  if (groups < 1 || channels % groups != 0) return n.refuse("num_groups " + std::to_string(groups));
-  // Opset 18 had one number for each group.
-  const int64_t count = !is_instance && n.opset() < 21 ? groups : channels;
-  if (Status s = channel_vectors(n, 1, 2, count); !s.ok()) return s;
-  Attributes a{{"epsilon", n.get_float("epsilon", 1e-5)}};
-  if (!is_instance) a.set("num_groups", groups);
-  Importer& importer = n.importer();
-  ASSIGN_OR_RETURN(const std::string layer,
-                   importer.add_layer(n.op(), std::move(a), {c.layer},
-                                      Importer::name_hint(*n.find_constant(1))));
-  for (const auto& [i, name] : {std::pair<size_t, const char*>(1, "weight"), {2, "bias"}}) {
-    const std::vector<float> given = spelt_out(*n.find_constant(i));
-    std::vector<float> values;
-    for (int64_t k = 0; k < channels; ++k) {
-      values.push_back(given[static_cast<size_t>(k / (channels / count))]);
-    }
-    importer.set_weight(layer, name, std::move(values));
-  }
-  return give_alike(n, c, layer);
 }
 
 // --- sizes ---
@@ -443,29 +384,14 @@ std::vector<ImportRow> image_imports() {
            .attributes = with({{"ceil_mode"}, {"storage_order"}}),
            .import = import_pool},
           {.op = "AveragePool",
-           .becomes = "average_pool",
-           .limits = "ceil_mode with count_include_pad; pads of a whole window; volumes",
+           .becomes = "average_pool; pad, average_pool, slice",
+           .limits = "pads of a whole window; volumes",
            .attributes = with({{"ceil_mode"}, {"count_include_pad"}}),
            .import = import_pool},
           {.op = "GlobalAveragePool",
            .becomes = "global_average_pool, reduce_mean",
            .import = import_global_pool},
           {.op = "GlobalMaxPool", .becomes = "reduce_max", .import = import_global_pool},
-          {.op = "BatchNormalization",
-           .becomes = "batch_normalization",
-           .limits = "training_mode",
-           .attributes =
-               {{"epsilon", A::kFloat}, {"momentum", A::kFloat}, {"training_mode"}, {"spatial"}},
-           .import = import_batch_norm},
-          {.op = "InstanceNormalization",
-           .becomes = "instance_normalization",
-           .attributes = {{"epsilon", A::kFloat}},
-           .import = import_group_norm},
-          {.op = "GroupNormalization",
-           .since = 18,
-           .becomes = "group_normalization",
-           .attributes = {{"epsilon", A::kFloat}, {"num_groups"}, {"stash_type"}},
-           .import = import_group_norm},
           {.op = "Resize",
            .since = 10,
            .becomes = "resize",

@@ -29,6 +29,12 @@ struct ImportedWeight {
   std::vector<float> values;
 };
 
+/// An entry of recipe.parameter_groups.
+struct FreezeRule {
+  std::string match;
+  bool freeze = true;
+};
+
 struct ImportedModel {
   std::vector<LayerSpec> layers;
   std::vector<ImportedWeight> weights;  // of all parameters and states of the layers
@@ -45,6 +51,9 @@ struct ImportedModel {
   int64_t nodes = 0;         // that the output depends on
   int64_t folded_nodes = 0;  // of them: computed here, once
   int64_t parameter_count = 0;
+  /// Freeze the parameters of the layers whose values are fixed in the file. Only for files that
+  /// name their parameters (trained_parameters.h).
+  std::vector<FreezeRule> freezes;
   std::vector<std::string> notes;  // what a user should know, a sentence each
 };
 

@@ -32,7 +32,8 @@ Status import_mat_mul(NodeImport& n) {
     const size_t other = add->inputs[0] == n.node().outputs[0] ? 1 : 0;
     const Value* bias = importer.find(add->inputs[other]);
     if (bias != nullptr && is_bias(*bias, weight->dims[1].count) &&
-        dims_of(*bias).size() <= n.dims(0).size()) {
+        dims_of(*bias).size() <= n.dims(0).size() &&
+        !importer.is_shared(std::get<Constant>(*bias))) {
       ASSIGN_OR_RETURN(const View x, n.view(0));
       ASSIGN_OR_RETURN(View y, importer.linear(x, turned(*weight), &std::get<Constant>(*bias)));
       importer.mark_done(*add);
@@ -67,10 +68,13 @@ Status import_gemm(NodeImport& n) {
   if (has_bias && weight != nullptr) {
     const Constant* c = n.find_constant(2);
     const int64_t units = weight->dims[turns ? 0 : 1].count;
-    if (c != nullptr && is_bias(*c, units)) bias = scaled(*c, beta);
+    // A parameter that is multiplied stays as it is, and layers multiply it.
+    const bool is_own = c != nullptr && (beta == 1 || !c->origins) && !importer.is_shared(*c);
+    if (is_own && is_bias(*c, units)) bias = scaled(*c, beta);
   }
   View y;
-  if (weight != nullptr && weight->is_float && !weight->is_splat) {
+  if (weight != nullptr && weight->is_float && !weight->is_splat &&
+      (alpha == 1 || !weight->origins)) {
     const Constant w = scaled(turns ? *weight : turned(*weight), alpha);
     ASSIGN_OR_RETURN(y, importer.linear(a, w, bias ? &*bias : nullptr));
     if (bias) return n.give(y);
@@ -87,7 +91,7 @@ Status import_gemm(NodeImport& n) {
   Value c = n.input(2);
   if (beta != 1) {
     const auto* constant = std::get_if<Constant>(&c);
-    if (constant != nullptr && constant->is_float) {
+    if (constant != nullptr && constant->is_float && !constant->origins) {
       c = scaled(*constant, beta);
     } else {
       ASSIGN_OR_RETURN(View by_beta,
@@ -127,7 +131,7 @@ Status import_gather(NodeImport& n) {
                                       {{"num_embeddings", table->dims[0].count},
                                        {"embedding_dim", table->dims[1].count}},
                                       {c.layer}, Importer::name_hint(*table)));
-  importer.set_weight(layer, "weight", *table->floats);
+  importer.set_weight(layer, "weight", numbers_of(*table));
   if (!table->transposed) importer.remember_weight(table->initializer, layer);
   View y = c.view;
   y.layer = layer;
@@ -182,22 +186,18 @@ Status import_layer_norm(NodeImport& n) {
   const Constant* bias = nullptr;
   if (n.has_input(2)) {
     ASSIGN_OR_RETURN(bias, n.floats(2, "the bias"));
-  } else {
-    a.set("bias", int64_t{0});
   }
   for (const Constant* v : {scale, bias}) {
     if (v != nullptr && v->elements() != count) return n.refuse("scale or bias of another size");
   }
+  if (bias != nullptr && importer.is_no_bias(*bias)) bias = nullptr;
+  if (bias == nullptr) a.set("bias", int64_t{0});
   ASSIGN_OR_RETURN(const std::string layer,
                    importer.add_layer("LayerNormalization", std::move(a), {c.layer},
                                       Importer::name_hint(*scale)));
-  const auto values = [&](const Constant& v) {
-    return v.is_splat ? std::vector<float>(static_cast<size_t>(count), v.floats->front())
-                      : *v.floats;
-  };
-  importer.set_weight(layer, "weight", values(*scale));
+  importer.set_weight(layer, "weight", numbers_of(*scale));
   importer.remember_weight(scale->initializer, layer);
-  if (bias != nullptr) importer.set_weight(layer, "bias", values(*bias));
+  if (bias != nullptr) importer.set_weight(layer, "bias", numbers_of(*bias));
   View y = c.view;
   y.layer = layer;
   return n.give(importer.reshape(std::move(y), x.extents()));
@@ -213,15 +213,13 @@ struct Recurrent {
 
 /// Rows of one direction's gates in the layer's order. ONNX has i o f c and z r h; the layer i f c
 /// o and r z h.
-std::vector<float> gates_of(const Recurrent& p, const std::vector<float>& all, int64_t offset,
-                            int64_t width) {
+Numbers gates_of(const Recurrent& p, const Constant& all, int64_t offset, int64_t width) {
   static constexpr int64_t kLstm[] = {0, 2, 3, 1}, kGru[] = {1, 0, 2};
-  std::vector<float> rows;
-  for (int64_t g = 0; g < p.gates; ++g) {
-    const int64_t from = offset + (p.gates == 4 ? kLstm[g] : kGru[g]) * p.hidden * width;
-    rows.insert(rows.end(), all.begin() + from, all.begin() + from + p.hidden * width);
-  }
-  return rows;
+  const int64_t gate = p.hidden * width;
+  return numbers_of(all, p.gates * gate, [&](int64_t i) {
+    const int64_t g = i / gate;
+    return offset + (p.gates == 4 ? kLstm[g] : kGru[g]) * gate + i % gate;
+  });
 }
 
 Status check_recurrent(NodeImport& n, Recurrent& p, const View& x) {
@@ -253,8 +251,8 @@ Status check_recurrent(NodeImport& n, Recurrent& p, const View& x) {
   }
   if (n.has_input(3)) {
     ASSIGN_OR_RETURN(p.b, n.floats(3, "B"));
-    if (p.b->elements() != p.directions * 2 * rows || p.b->is_splat)
-      return n.refuse("B of another size");
+    if (p.b->elements() != p.directions * 2 * rows) return n.refuse("B of another size");
+    if (n.importer().is_no_bias(*p.b)) p.b = nullptr;
   }
   if (n.has_input(4)) return n.refuse("sequence_lens, expected sequences of one length");
   for (size_t i = 5; i < n.input_count(); ++i) {
@@ -289,13 +287,11 @@ Status import_recurrent(NodeImport& n) {
       a.set("direction", std::string("reverse"));
     if (p.b == nullptr) a.set("bias", int64_t{0});
     ASSIGN_OR_RETURN(const std::string layer, importer.add_layer(n.op(), std::move(a), {c.layer}));
-    importer.set_weight(layer, "weight_ih",
-                        gates_of(p, *p.w->floats, d * rows * p.features, p.features));
-    importer.set_weight(layer, "weight_hh",
-                        gates_of(p, *p.r->floats, d * rows * p.hidden, p.hidden));
+    importer.set_weight(layer, "weight_ih", gates_of(p, *p.w, d * rows * p.features, p.features));
+    importer.set_weight(layer, "weight_hh", gates_of(p, *p.r, d * rows * p.hidden, p.hidden));
     if (p.b != nullptr) {
-      importer.set_weight(layer, "bias_ih", gates_of(p, *p.b->floats, d * 2 * rows, 1));
-      importer.set_weight(layer, "bias_hh", gates_of(p, *p.b->floats, (d * 2 + 1) * rows, 1));
+      importer.set_weight(layer, "bias_ih", gates_of(p, *p.b, d * 2 * rows, 1));
+      importer.set_weight(layer, "bias_hh", gates_of(p, *p.b, (d * 2 + 1) * rows, 1));
     }
     layers.push_back(layer);
   }

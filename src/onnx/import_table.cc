@@ -76,6 +76,7 @@ Result<double> NodeImport::number(size_t i, const char* what) const {
     return refuse(std::string(what) +
                   (has_input(i) ? " is not one constant number" : " is missing"));
   }
+  if (c->origins) return refuse(std::string(what) + " is a parameter, expected a fixed number");
   return c->is_float ? static_cast<double>(c->floats->front())
                      : static_cast<double>(c->ints->front().count);
 }
@@ -137,8 +138,8 @@ Status NodeImport::give(Result<View> view, size_t output) {
 const std::vector<ImportRow>& import_rows() {
   static const std::vector<ImportRow> rows = [] {
     std::vector<ImportRow> all;
-    for (const auto family :
-         {constant_imports, elementwise_imports, image_imports, shape_imports, sequence_imports}) {
+    for (const auto family : {constant_imports, elementwise_imports, image_imports, norm_imports,
+                              shape_imports, sequence_imports}) {
       for (ImportRow& row : family()) all.push_back(std::move(row));
     }
     std::ranges::sort(all, {}, &ImportRow::op);

@@ -91,6 +91,7 @@ std::string import_table_markdown();
 std::vector<ImportRow> constant_imports();
 std::vector<ImportRow> elementwise_imports();
 std::vector<ImportRow> image_imports();
+std::vector<ImportRow> norm_imports();
 std::vector<ImportRow> shape_imports();
 std::vector<ImportRow> sequence_imports();
 
@@ -102,6 +103,12 @@ Result<bool> fold_not(NodeImport& n);
 Result<bool> fold_reduce_ints(NodeImport& n);
 Result<bool> fold_cast(NodeImport& n);
 Result<bool> fold_where(NodeImport& n);
+
+/// Of what the model computes: as part of a softplus.
+Status import_greater(NodeImport& n);
+
+/// True if a layer before this Mul or Add has taken it over: its output is given.
+Result<bool> absorb_affine(NodeImport& n);
 
 /// Element `index` along an axis, which goes; and several, of an ascending range.
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);

@@ -56,12 +56,35 @@ Constant turned(const Constant& matrix) {
   result.transposed = !matrix.transposed;
   const auto rows = static_cast<size_t>(matrix.dims[0].count);
   const auto columns = static_cast<size_t>(matrix.dims[1].count);
-  std::vector<float> values(matrix.floats->size());
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < columns; ++j) values[j * rows + i] = (*matrix.floats)[i * columns + j];
-  }
-  result.floats = std::make_shared<const std::vector<float>>(std::move(values));
+  const auto turn = [&](const auto& from) {
+    auto to = from;
+    for (size_t i = 0; i < rows; ++i) {
+      for (size_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+    }
+    return std::make_shared<const std::decay_t<decltype(from)>>(std::move(to));
+  };
+  result.floats = turn(*matrix.floats);
+  if (matrix.origins) result.origins = turn(*matrix.origins);
   return result;
+}
+
+Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from) {
+  Numbers numbers;
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t at = c.is_splat ? 0 : static_cast<size_t>(from(i));
+    numbers.values.push_back((*c.floats)[at]);
+    if (c.origins) numbers.origins.push_back((*c.origins)[at]);
+  }
+  return numbers;
+}
+
+Numbers numbers_of(const Constant& c) {
+  if (c.is_splat) {
+    return numbers_of(c, c.elements(), [](int64_t) { return 0; });
+  }
+  Numbers numbers{*c.floats, {}};
+  if (c.origins) numbers.origins = *c.origins;
+  return numbers;
 }
 
 Constant float_constant(std::vector<int64_t> dims, std::vector<float> values) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -28,6 +29,11 @@ bool has_batch(const std::vector<Extent>& extents);
 std::vector<int64_t> counts_of(const std::vector<Extent>& extents);
 std::vector<Extent> extents_of(const std::vector<int64_t>& counts);
 
+/// Numbers of the file's trained parameters are counted through: this is each one's own. Only files
+/// that name their parameters have them (trained_parameters.h).
+using Origin = uint32_t;
+constexpr Origin kFixed = ~Origin{0};  // of a number that is not part of a trained parameter
+
 /// Numbers that do not depend on the input: floats, or whole numbers (and truth).
 struct Constant {
   std::vector<Extent> dims;
@@ -38,6 +44,8 @@ struct Constant {
   bool trainable = false;   // comes from an initializer that a model learns
   std::string initializer;  // whose values these are as they are, or turned if `transposed`
   bool transposed = false;
+  /// Of each stored float. Null: all are fixed, or the file does not name its parameters.
+  std::shared_ptr<const std::vector<Origin>> origins;
 
   /// Elements, of static dims.
   int64_t elements() const;
@@ -49,6 +57,16 @@ struct Constant {
 };
 /// A matrix of static sizes with rows and columns exchanged.
 Constant turned(const Constant& matrix);
+
+/// What a layer's weight is made of.
+struct Numbers {
+  std::vector<float> values;
+  std::vector<Origin> origins;  // of each; empty: as Constant::origins
+};
+/// All elements of a constant of floats and static sizes.
+Numbers numbers_of(const Constant& c);
+/// `count` elements: number i is element from(i).
+Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from);
 Constant float_constant(std::vector<int64_t> dims, std::vector<float> values);
 Constant int_constant(std::vector<int64_t> dims, std::vector<Extent> values);
 

@@ -81,6 +81,11 @@ const NodeProto* Importer::only_reader(const std::string& name) const {
              : nullptr;
 }
 
+const std::string* Importer::expected_affine(const NodeProto& node) const {
+  const auto it = affine_.find(&node);
+  return it == affine_.end() ? nullptr : &it->second;
+}
+
 const NodeProto* Importer::producer_of(const std::string& value) const {
   const auto it = producers_.find(value);
   return it == producers_.end() ? nullptr : it->second;
@@ -194,6 +199,7 @@ Status Importer::check_ops() const {
 }
 
 Status Importer::define_initializers() {
+  ASSIGN_OR_RETURN(trained_, TrainedParameters::read(file_.metadata()));
   for (const TensorProto& tensor : file_.graph().initializers) {
     if (!readers_.contains(tensor.name) && tensor.name != output_value_) continue;
     ASSIGN_OR_RETURN(Constant constant, decode(tensor));
@@ -202,6 +208,14 @@ Status Importer::define_initializers() {
         constant.is_float && constant.stored() > 1 &&
         std::ranges::all_of(*constant.floats, [](float x) { return std::isfinite(x); });
     constant.initializer = tensor.name;
+    if (trained_) {
+      constant.trainable = constant.is_float && trained_->contains(tensor.name);
+    }
+    if (trained_ && constant.trainable) {
+      ASSIGN_OR_RETURN(std::vector<Origin> origins,
+                       trained_->count(tensor.name, constant.stored()));
+      constant.origins = std::make_shared<const std::vector<Origin>>(std::move(origins));
+    }
     define(tensor.name, std::move(constant));
   }
   return {};
@@ -317,7 +331,7 @@ Status Importer::import_nodes() {
       all_constant = all_constant && std::holds_alternative<Constant>(*value);
     }
     NodeImport n(*this, *node);
-    if (all_constant && row.fold != nullptr) {
+    if (all_constant && row.fold != nullptr && may_fold(*node)) {
       ASSIGN_OR_RETURN(const bool folded, row.fold(n));
       if (folded) {
         ++model_.folded_nodes;
@@ -333,7 +347,10 @@ Status Importer::import_nodes() {
       }
     }
     if (row.import == nullptr) {
-      return unsupported_node(*node, "depends on the model's input, expected constants alone");
+      return unsupported_node(*node,
+                              std::string("depends on ") +
+                                  (all_constant ? "trained parameters" : "the model's input") +
+                                  ", expected constants alone");
     }
     Status s = row.import(n);
     if (!s.ok()) {
@@ -342,6 +359,16 @@ Status Importer::import_nodes() {
     }
   }
   return {};
+}
+
+// A parameter is trained itself, not what is computed from it: only what moves its numbers is done
+// here, the rest by layers.
+bool Importer::may_fold(const NodeProto& node) const {
+  const auto fold = find_import_row(node.op)->fold;
+  if (fold == fold_movement || fold == fold_cast) return true;
+  return std::ranges::none_of(node.inputs, [&](const std::string& input) {
+    return !input.empty() && std::get<Constant>(*find(input)).origins != nullptr;
+  });
 }
 
 Status Importer::finish_output() {
@@ -377,6 +404,39 @@ Status Importer::finish_output() {
   return {};
 }
 
+Status Importer::take_weights(const Network& network) {
+  std::vector<std::string> trained, frozen;
+  for (const TensorInfo& t : network.model().graph.tensors()) {
+    if (t.role != Role::kParameter && t.role != Role::kState) continue;
+    const auto found = weights_.find(t.name);
+    TRAINYARD_CHECK(
+        found != weights_.end() && std::ssize(found->second.values) == t.type.shape.elements(),
+        "imported weights of " + t.name);
+    if (trained_) {
+      ASSIGN_OR_RETURN(const bool is_trained, trained_->take(t.name, found->second.origins));
+      if (is_trained && t.role == Role::kState) {
+        return unsupported_file("parameter " +
+                                quoted_value(trained_->name_of(found->second.origins.front())) +
+                                " would be " + quoted_value(t.name) + ", which is not trained");
+      }
+      if (t.role == Role::kParameter) (is_trained ? trained : frozen).push_back(t.name);
+    }
+    if (t.role == Role::kParameter) model_.parameter_count += t.type.shape.elements();
+    model_.weights.push_back({t.name, t.type.shape, std::move(found->second.values)});
+  }
+  model_.freezes = freeze_rules(trained, frozen);
+  if (!model_.freezes.empty()) {
+    std::string groups;
+    for (const FreezeRule& rule : model_.freezes) {
+      groups += (groups.empty() ? "{match: \"" : ", {match: \"") + rule.match +
+                (rule.freeze ? "\", freeze: true}" : "\", freeze: false}");
+    }
+    note("The file does not train all of its weights; the recipe needs parameter_groups: [" +
+         groups + "].");
+  }
+  return {};
+}
+
 // The list is built again as a job would: from the names alone, and for another batch.
 Result<ImportedModel> Importer::result() {
   ASSIGN_OR_RETURN(const std::vector<ResolvedLayer> resolved, resolve_layers(layers_, ""));
@@ -386,14 +446,7 @@ Result<ImportedModel> Importer::result() {
     const Result<TensorId> added = network.add(layer);
     if (!added.ok()) return added.error();
   }
-  for (const TensorInfo& t : network.model().graph.tensors()) {
-    if (t.role != Role::kParameter && t.role != Role::kState) continue;
-    const auto found = weights_.find(t.name);
-    TRAINYARD_CHECK(found != weights_.end() && std::ssize(found->second) == t.type.shape.elements(),
-                    "imported weights of " + t.name);
-    if (t.role == Role::kParameter) model_.parameter_count += t.type.shape.elements();
-    model_.weights.push_back({t.name, t.type.shape, std::move(found->second)});
-  }
+  if (Status s = take_weights(network); !s.ok()) return std::move(s).error();
   const std::vector<int64_t>& dims = network.builder().shape(network.model().output).dims();
   TRAINYARD_CHECK(dims[0] == kCheckBatch &&
                       sizes_of(layers_.back().name) == std::vector(dims.begin() + 1, dims.end()),

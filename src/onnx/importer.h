@@ -14,6 +14,7 @@
 #include "src/models/network.h"
 #include "src/onnx/import_model.h"
 #include "src/onnx/import_value.h"
+#include "src/onnx/trained_parameters.h"
 
 namespace trainyard::onnx {
 
@@ -34,17 +35,25 @@ class Importer {
   /// Appends a layer and returns its name: `hint` if that is free, else one made from the op.
   Result<std::string> add_layer(std::string_view op, Attributes attributes,
                                 std::vector<std::string> inputs, const std::string& hint = {});
-  /// The values of "<layer>.<suffix>".
-  void set_weight(const std::string& layer, std::string_view suffix, std::vector<float> values);
+  /// The values of "<layer>.<suffix>", in place of those it may have.
+  void set_weight(const std::string& layer, std::string_view suffix, Numbers numbers);
   /// The sizes of a layer's output behind the batch.
   std::vector<int64_t> sizes_of(const std::string& layer) const;
   bool has_batch(const std::string& layer) { return network_->has_batch(layer); }
   bool is_tokens(const std::string& layer) const;
   /// What a layer may be called whose weight is this initializer: "conv1.weight" -> "conv1".
   static std::string name_hint(const Constant& weight);
-  /// The layer whose "weight" is this initializer, as it is; "" if there is none.
-  std::string layer_with_weight(const std::string& initializer) const;
+  /// The linear layer or embedding whose "weight" is this initializer, as it is; "" if there is
+  /// none.
+  std::string layer_to_tie(const std::string& initializer) const;
   void remember_weight(const std::string& initializer, const std::string& layer);
+  /// True of a trained constant that several nodes read: it has to be a layer of its own.
+  bool is_shared(const Constant& c) const;
+  /// True of fixed zeros, which add nothing. Where the file does not name its parameters, an
+  /// initializer may always be one.
+  bool is_no_bias(const Constant& c) const;
+  /// True if the file says which of its constants are trained (trained_parameters.h).
+  bool names_parameters() const { return trained_.has_value(); }
 
   // --- views ---
 
@@ -91,6 +100,10 @@ class Importer {
   }
   /// A node that another one has done the work of: its output is there already.
   void mark_done(const NodeProto& node) { done_.insert(&node); }
+  /// The node may scale or shift the layer's channels in place of the layer's own weight or bias,
+  /// which are ones or zeros: nothing else reads what it reads.
+  void expect_affine(const std::string& layer, const NodeProto& node) { affine_[&node] = layer; }
+  const std::string* expected_affine(const NodeProto& node) const;
   void note(std::string sentence);
   Result<Constant> decode(const TensorProto& tensor) const;
 
@@ -106,9 +119,13 @@ class Importer {
   Status import_nodes();
   Status finish_output();
   Result<ImportedModel> result();
+  /// Fills in the model's weights and frozen parameters.
+  Status take_weights(const Network& network);
+  bool may_fold(const NodeProto& node) const;
+  std::string identity_of(const Constant& c) const;
 
   Result<std::string> constant_layer(const Constant& c, const std::vector<int64_t>& shape,
-                                     std::vector<float> values);
+                                     Numbers numbers);
   struct Axes;
   Result<std::string> arrange_operand(const Value& operand, const View& view, const Axes& axes,
                                       bool is_first);
@@ -124,17 +141,19 @@ class Importer {
   std::string output_value_;
   std::vector<const NodeProto*> nodes_;
   std::set<const NodeProto*> done_;
+  std::map<const NodeProto*, std::string> affine_;
   std::map<std::string, const NodeProto*> producers_;
   std::map<std::string, std::vector<const NodeProto*>> readers_;
   std::map<std::string, Value> values_;
   std::optional<int64_t> fixed_batch_;
+  std::optional<TrainedParameters> trained_;
   int64_t folded_sum_ = 0;
 
   std::unique_ptr<ModelInterface> interface_;
   std::unique_ptr<BuildOptions> build_options_;
   std::optional<Network> network_;
   std::vector<LayerSpec> layers_;
-  std::map<std::string, std::vector<float>> weights_;
+  std::map<std::string, Numbers> weights_;
   std::set<std::string> names_;
   std::map<std::string, int> counters_;
   std::map<std::string, std::string> arranged_;  // by what was asked for

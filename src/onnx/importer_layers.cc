@@ -11,14 +11,15 @@ namespace {
 constexpr float kConstantMax = 1e30f;  // of a Constant layer (src/models/layers/arithmetic.cc)
 
 /// `values`, whose dimensions are `sizes`, with these in another order.
-std::vector<float> permuted(const std::vector<float>& values, const std::vector<int64_t>& sizes,
-                            const std::vector<int>& order) {
+template <typename T>
+std::vector<T> permuted(const std::vector<T>& values, const std::vector<int64_t>& sizes,
+                        const std::vector<int>& order) {
   std::vector<int64_t> strides(sizes.size(), 1);
   for (size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
-  std::vector<float> result(values.size());
+  std::vector<T> result(values.size());
   std::vector<int64_t> at(order.size(), 0);
   int64_t from = 0;
-  for (float& y : result) {
+  for (T& y : result) {
     y = values[static_cast<size_t>(from)];
     for (size_t k = order.size(); k-- > 0;) {
       const auto axis = static_cast<size_t>(order[k]);
@@ -84,9 +85,8 @@ Result<std::string> Importer::add_layer(std::string_view op, Attributes attribut
   return layers_.back().name;
 }
 
-void Importer::set_weight(const std::string& layer, std::string_view suffix,
-                          std::vector<float> values) {
-  weights_[layer + "." + std::string(suffix)] = std::move(values);
+void Importer::set_weight(const std::string& layer, std::string_view suffix, Numbers numbers) {
+  weights_[layer + "." + std::string(suffix)] = std::move(numbers);
 }
 
 std::vector<int64_t> Importer::sizes_of(const std::string& layer) const {
@@ -103,9 +103,31 @@ std::string Importer::name_hint(const Constant& weight) {
   return dot == std::string::npos ? "" : weight.initializer.substr(0, dot);
 }
 
-std::string Importer::layer_with_weight(const std::string& initializer) const {
+std::string Importer::layer_to_tie(const std::string& initializer) const {
   const auto it = weight_layers_.find(initializer);
-  return initializer.empty() || it == weight_layers_.end() ? "" : it->second;
+  if (initializer.empty() || it == weight_layers_.end()) return "";
+  const std::string& op = std::ranges::find(layers_, it->second, &LayerSpec::name)->op;
+  return op == "Embedding" || op == "Linear" || op == "Gemm" ? it->second : "";
+}
+
+bool Importer::is_shared(const Constant& c) const {
+  if (!c.trainable) return false;
+  const auto readers =
+      readers_.find(c.origins ? trained_->name_of(c.origins->front()) : c.initializer);
+  return readers != readers_.end() && readers->second.size() > 1;
+}
+
+bool Importer::is_no_bias(const Constant& c) const {
+  return !c.trainable && (names_parameters() || c.initializer.empty()) && c.is_float &&
+         c.uniform() && c.floats->front() == 0;
+}
+
+// A trained constant that is moved has lost its name, but not what it consists of.
+std::string Importer::identity_of(const Constant& c) const {
+  if (!c.initializer.empty() || !c.origins) return c.initializer;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const Origin o : *c.origins) hash = (hash ^ o) * 0x100000001b3;
+  return "#" + std::to_string(hash);
 }
 
 void Importer::remember_weight(const std::string& initializer, const std::string& layer) {
@@ -214,23 +236,22 @@ Result<Importer::Canonical> Importer::canonical(const View& view, bool keep_ones
 }
 
 Result<std::string> Importer::constant_layer(const Constant& c, const std::vector<int64_t>& shape,
-                                             std::vector<float> values) {
+                                             Numbers numbers) {
   const bool uniform = c.uniform();
-  if (uniform && !c.trainable && std::fabs(values.front()) <= kConstantMax) {
-    return add_layer(
-        "Constant",
-        {{"shape", std::vector<int64_t>{1}}, {"value", static_cast<double>(values.front())}}, {});
+  if (uniform && !c.trainable && std::fabs(numbers.values.front()) <= kConstantMax) {
+    const auto value = static_cast<double>(numbers.values.front());
+    return add_layer("Constant", {{"shape", std::vector<int64_t>{1}}, {"value", value}}, {});
   }
   Attributes attributes{{"shape", uniform && !c.trainable ? std::vector<int64_t>{1} : shape}};
   if (!c.trainable) {
     attributes.set("init", std::string("constant"));
     attributes.set("trainable", int64_t{0});
-    if (uniform) values.resize(1);
+    if (uniform) numbers.values.resize(1);
   }
   std::string hint = c.initializer;
   std::ranges::replace(hint, '.', '_');
   ASSIGN_OR_RETURN(const std::string layer, add_layer("Parameter", attributes, {}, hint));
-  set_weight(layer, "weight", std::move(values));
+  set_weight(layer, "weight", std::move(numbers));
   if (c.trainable) {
     remember_weight(c.initializer, layer);
   } else if (!c.initializer.empty()) {
@@ -254,16 +275,21 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
   const auto first = std::ranges::find_if(shape, [](int64_t size) { return size != 1; });
   shape.erase(shape.begin(), first);
   if (shape.empty()) shape.push_back(1);
-  std::vector<float> values = *constant->floats;
+  Numbers numbers{*constant->floats, {}};
+  if (constant->origins) numbers.origins = *constant->origins;
   const std::vector<int64_t> sizes(view.atoms.begin() + 1, view.atoms.end());
-  if (!constant->is_splat && !order.empty()) values = permuted(values, sizes, order);
-  std::string key = constant->initializer + Shape(shape).to_string();
+  if (!constant->is_splat && !order.empty()) {
+    numbers.values = permuted(numbers.values, sizes, order);
+    if (constant->origins) numbers.origins = permuted(numbers.origins, sizes, order);
+  }
+  const std::string identity = identity_of(*constant);
+  std::string key = identity + Shape(shape).to_string();
   for (const int atom : order) key += " " + std::to_string(atom);
-  const bool is_known = constant->trainable && !constant->initializer.empty();
+  const bool is_known = constant->trainable && !identity.empty();
   if (const auto known = arranged_.find(key); is_known && known != arranged_.end()) {
     return known->second;
   }
-  ASSIGN_OR_RETURN(std::string layer, constant_layer(*constant, shape, std::move(values)));
+  ASSIGN_OR_RETURN(std::string layer, constant_layer(*constant, shape, std::move(numbers)));
   if (is_known) arranged_[key] = layer;
   return layer;
 }

@@ -82,6 +82,7 @@ Result<View> Importer::binary(std::string_view op, const Value& a, const Value& 
 
 Result<View> Importer::linear(const View& x, const Constant& weight, const Constant* bias) {
   const int64_t units = weight.dims[0].count, features = weight.dims[1].count;
+  if (bias != nullptr && is_no_bias(*bias)) bias = nullptr;
   if (x.dims.empty() || holds_batch(x.dims.back()) || x.extent(x.dims.back()).count != features) {
     return misfit("a product of " + to_string(x.extents()) + " with a weight for " +
                   std::to_string(features) + " features");
@@ -104,9 +105,8 @@ Result<View> Importer::linear(const View& x, const Constant& weight, const Const
   groups.push_back(last);
   ASSIGN_OR_RETURN(const std::string from, arrange(x, groups));
   const bool is_matrix = groups.size() == 1;
-  const std::string tied = !is_matrix && !weight.transposed && weight.trainable
-                               ? layer_with_weight(weight.initializer)
-                               : "";
+  const std::string tied =
+      !weight.transposed && weight.trainable ? layer_to_tie(weight.initializer) : "";
   Attributes attributes;
   if (tied.empty()) {
     attributes.set("units", units);
@@ -115,14 +115,14 @@ Result<View> Importer::linear(const View& x, const Constant& weight, const Const
   }
   if (bias == nullptr) attributes.set("bias", int64_t{0});
   ASSIGN_OR_RETURN(y.layer,
-                   add_layer(is_matrix ? "Gemm" : "Linear", attributes, {from},
+                   add_layer(is_matrix && tied.empty() ? "Gemm" : "Linear", attributes, {from},
                              name_hint(weight).empty() && bias != nullptr ? name_hint(*bias)
                                                                           : name_hint(weight)));
   if (tied.empty()) {
-    set_weight(y.layer, "weight", *weight.floats);
+    set_weight(y.layer, "weight", numbers_of(weight));
     if (!weight.transposed) remember_weight(weight.initializer, y.layer);
   }
-  if (bias != nullptr) set_weight(y.layer, "bias", *bias->floats);
+  if (bias != nullptr) set_weight(y.layer, "bias", numbers_of(*bias));
   for (size_t i = 0; i + 1 < x.dims.size(); ++i) {
     auto& dim = y.dims.emplace_back();
     for (const int atom : x.dims[i]) dim.push_back(moved[static_cast<size_t>(atom)]);

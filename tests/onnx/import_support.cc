@@ -7,6 +7,75 @@
 
 namespace trainyard::testing {
 
+using onnx::ProtobufMessage;
+
+namespace {
+
+ProtobufMessage file_value(const std::string& name, const std::vector<int64_t>& dims) {
+  ProtobufMessage shape;
+  for (const int64_t d : dims) {
+    ProtobufMessage dim;
+    if (d < 0) {
+      dim.add_text(2, "N");
+    } else {
+      dim.add_int(1, d);
+    }
+    shape.add_message(1, std::move(dim));
+  }
+  ProtobufMessage tensor, type, v;
+  tensor.add_int(1, 1);
+  tensor.add_message(2, std::move(shape));
+  type.add_message(1, std::move(tensor));
+  v.add_text(1, name);
+  v.add_message(2, std::move(type));
+  return v;
+}
+
+}  // namespace
+
+ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
+                       const std::string& raw) {
+  ProtobufMessage t;
+  for (const int64_t d : dims) t.add_int(1, d);
+  t.add_int(2, 1);
+  t.add_text(8, name);
+  t.add_text(9, raw);
+  return t;
+}
+
+std::string model_of(const std::vector<FileNode>& nodes, std::vector<ProtobufMessage> tensors,
+                     const std::string& output,
+                     const std::map<std::string, std::string>& metadata) {
+  ProtobufMessage graph;
+  for (const FileNode& node : nodes) {
+    ProtobufMessage m;
+    for (const std::string& input : node.inputs) m.add_text(1, input);
+    for (const std::string& name : node.outputs) m.add_text(2, name);
+    m.add_text(3, "the_" + node.op);
+    m.add_text(4, node.op);
+    graph.add_message(1, std::move(m));
+  }
+  for (ProtobufMessage& t : tensors) graph.add_message(5, std::move(t));
+  graph.add_message(11, file_value("x", {-1, 2}));
+  graph.add_message(12, file_value(output, {-1, 2}));
+  ProtobufMessage opset, model;
+  opset.add_int(2, 17);
+  model.add_int(1, 8);
+  model.add_message(7, std::move(graph));
+  model.add_message(8, std::move(opset));
+  for (const auto& [key, value] : metadata) {
+    ProtobufMessage entry;
+    entry.add_text(1, key);
+    entry.add_text(2, value);
+    model.add_message(14, std::move(entry));
+  }
+  std::string bytes;
+  for (const auto part : model.parts()) {
+    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  return bytes;
+}
+
 std::vector<double> run_imported(const onnx::ImportedModel& model, int64_t batch,
                                  const std::vector<double>& input, Backend& backend) {
   ModelInterface interface;

@@ -1,10 +1,13 @@
 // tests/onnx/import_support.h: an imported model as a graph that runs.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "src/checkpoint/safetensors.h"
 #include "src/onnx/import_model.h"
+#include "src/onnx/protobuf_message.h"
 #include "src/runtime/backend.h"
 #include "tests/support/graph_cases.h"
 
@@ -17,6 +20,19 @@ std::vector<double> run_imported(const onnx::ImportedModel& model, int64_t batch
 /// `values` of sizes `dims` with axis `from` as the first one.
 std::vector<double> axis_to_front(const std::vector<double>& values,
                                   const std::vector<int64_t>& dims, int64_t from);
+
+/// Files of few fields, of opset 17: an input "x" [N, 2] and one output.
+struct FileNode {
+  std::string op;
+  std::vector<std::string> inputs, outputs;
+};
+/// An initializer of floats; `raw` is their bytes.
+onnx::ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
+                             const std::string& raw);
+std::string model_of(const std::vector<FileNode>& nodes,
+                     std::vector<onnx::ProtobufMessage> tensors = {},
+                     const std::string& output = "y",
+                     const std::map<std::string, std::string>& metadata = {});
 
 /// What a file of the golden folder holds.
 std::vector<double> numbers_of(const TensorView& tensor);

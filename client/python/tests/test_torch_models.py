@@ -22,7 +22,7 @@ def module():
 def test_a_module_trains_on_and_starts_from_its_weights(client, module, tmp_path):
     parts = from_torch(module, torch.zeros(2, 1, 8, 8), tmp_path / "net", program=PROGRAM)
     assert module.training and (tmp_path / "net/model.safetensors").exists()
-    spec = digits_spec(steps=1, initial_weights=parts["initial_weights"])
+    spec = digits_spec(steps=1, **parts["recipe"])
     spec["recipe"].pop("epochs")
     spec["model"] = parts["model"]
     job = client.wait(client.submit(spec))

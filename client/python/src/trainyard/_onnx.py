@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from trainyard.errors import InvalidArgumentError, NotFoundError
 
 
-def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> None:
-    """Creates the folder with model.yaml (layers) and model.safetensors (weights). InvalidArgumentError /
+def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Creates the folder with model.yaml (layers) and model.safetensors (weights). Returns what the command line tells
+    about it, such as the `parameter_groups` that freeze what the file does not train. InvalidArgumentError /
     ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if there is no command line or no
     file."""
     try:
@@ -23,6 +26,8 @@ def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> Non
                             "PATH or a file", reason="FILE_NOT_FOUND") from None
     if done.returncode != 0:
         raise _error(done.stderr)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def _error(text: str) -> InvalidArgumentError | NotFoundError:

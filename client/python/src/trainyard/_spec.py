@@ -141,14 +141,14 @@ class JobDocument:
 
     def with_onnx(self, program: str, scratch: Path) -> JobDocument:
         """The same with model.onnx imported: its layers are the model's, and its weights the initial ones, unless the
-        recipe names others. They are in a file in `scratch`."""
+        recipe names others. They are in a file in `scratch`. What the file does not train is frozen."""
         if not self.file.model.onnx:
             return self
         file = v1.JobFile()
         file.CopyFrom(self.file)
         folder = scratch / "onnx"
         try:
-            import_onnx(program, self.dataset.folder / file.model.onnx, folder)
+            report = import_onnx(program, self.dataset.folder / file.model.onnx, folder)
         except TrainyardError as error:
             violation = FieldViolation("model.onnx", error.message)
             raise self.with_positions(type(error)(f"model.onnx: {error.message}", reason=error.reason,
@@ -163,6 +163,12 @@ class JobDocument:
             weights.path = file.model.onnx
             imported = folder / "model.safetensors"
         file.model.ClearField("onnx")
+        if not file.recipe.HasField("lora"):  # which freezes all weights
+            own = list(file.recipe.parameter_groups)
+            del file.recipe.parameter_groups[:]
+            for group in report["parameter_groups"]:
+                file.recipe.parameter_groups.add(**group)
+            file.recipe.parameter_groups.extend(own)
         return JobDocument(file, self.dataset, self.document, imported)
 
     def job_spec(self) -> v1.JobSpec:

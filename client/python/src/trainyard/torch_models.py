@@ -3,14 +3,20 @@ list and weights. Needs PyTorch with the packages that its exporter needs (onnx,
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from trainyard._onnx import import_onnx
+from trainyard.errors import InvalidArgumentError
+
+# src/onnx/trained_parameters.h: with it, the import trains these initializers and nothing else.
+_TRAINED_PARAMETERS = "trainyard.trained_parameters"
 
 
 def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
@@ -19,30 +25,92 @@ def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
 
         parts = from_torch(module, torch.zeros(2, 3, 32, 32), "resnet")
         client.submit({"dataset": {"name": "cifar10"}, "model": parts["model"],
-                       "recipe": {"epochs": 3, "optimizer": {"type": "adam", "learning_rate": 1e-3},
-                                  "initial_weights": parts["initial_weights"]}})
+                       "recipe": {**parts["recipe"], "epochs": 3,
+                                  "optimizer": {"type": "adam", "learning_rate": 1e-3}}})
 
-    module   takes one tensor whose first dimension is the batch; it is exported in evaluation mode, without merging
-             layers
+    module   takes one tensor whose first dimension is the batch
     example  an input of the right shape and type, with any number of samples
     folder   a new one, for model.yaml (the layers, to be read and edited) and model.safetensors
     program  the command line: a name on the PATH or a file
 
-    Without "initial_weights" in "recipe", the job trains the same network from scratch. InvalidArgumentError /
-    ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if there is no command line.
-    """
-    import torch
+    The job trains what PyTorch would train after module.train(): the parameters that require a gradient, and nothing
+    else. "recipe" has `initial_weights`, without which the job trains the same network from scratch, and
+    `parameter_groups` if layers have parameters to be frozen: those that require no gradient, and what such a module
+    lacks (BatchNorm2d(affine=False)). Dropout is part of the model.
 
+    InvalidArgumentError / ONNX_UNSUPPORTED names the operations that no layer can represent, and the parameters that
+    layers would train otherwise than PyTorch; MODULE_UNSUPPORTED names submodules with a setting of which ONNX says
+    nothing. NotFoundError if there is no command line.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "model.onnx"
-        training = module.training
-        module.eval()
-        try:
-            torch.onnx.export(module, (example,), str(file), input_names=["input"], output_names=["output"],
-                              dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1 << 16)},), dynamo=True,
-                              optimize=False, external_data=False, verbose=False)
-        finally:
-            module.train(training)
-        import_onnx(program, file, folder)
-    layers = yaml.safe_load((Path(folder) / "model.yaml").read_text())
-    return {"model": layers, "initial_weights": {"path": str(Path(folder).resolve() / "model.safetensors")}}
+        export_for_training(module, example, file)
+        return import_for_training(file, folder, program=program)
+
+
+def import_for_training(file: Path, folder: str | os.PathLike[str], *, program: str = "trainyard") -> dict[str, Any]:
+    """What from_torch() returns, from the file of export_for_training()."""
+    report = import_onnx(program, file, folder)
+    recipe: dict[str, Any] = {"initial_weights": {"path": str(Path(folder).resolve() / "model.safetensors")}}
+    if report["parameter_groups"]:
+        recipe["parameter_groups"] = report["parameter_groups"]
+    return {"model": yaml.safe_load((Path(folder) / "model.yaml").read_text()), "recipe": recipe}
+
+
+def export_for_training(module: Any, example: Any, file: Path) -> None:
+    """An ONNX file of the module as it trains, with the names of the parameters that are trained. Batch normalization
+    is exported as it evaluates, with its running statistics, which ONNX would lose otherwise; so are recurrent layers,
+    which train alike and as one node."""
+    import torch
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    _check_settings(module)
+    modes = {part: part.training for part in module.modules()}
+    for part in modes:
+        part.training = not isinstance(part, (_BatchNorm, torch.nn.RNNBase))
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*in training mode.*")
+            program = torch.onnx.export(module, (example,), None, input_names=["input"], output_names=["output"],
+                                        dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1 << 16)},),
+                                        dynamo=True, optimize=False, verbose=False)
+    finally:
+        for part, training in modes.items():
+            part.training = training
+    changed = sorted(program.exported_program.graph_signature.buffers_to_mutate.values())
+    if changed:
+        raise _unsupported(f"buffer {changed[0]!r} changes in training, expected one that only batch normalization does")
+    # Shared parameters have several names, of which the exporter keeps one.
+    trained = [name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.requires_grad]
+    program.model.metadata_props[_TRAINED_PARAMETERS] = json.dumps(trained)
+    program.save(str(file), external_data=False)
+
+
+def _check_settings(module: Any) -> None:
+    """Refuses what changes training and is in no ONNX file."""
+    from torch import nn
+
+    for name, part in module.named_modules():
+        what = ""
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            if part.running_mean is None:
+                what = "track_running_stats=False, expected running statistics"
+            elif part.momentum is None:
+                what = "momentum=None, expected a number"
+        elif isinstance(part, nn.modules.instancenorm._InstanceNorm) and part.running_mean is not None:
+            what = "track_running_stats=True, expected statistics of each sample"
+        elif isinstance(part, nn.RNNBase) and part.dropout > 0 and part.num_layers > 1:
+            what = f"dropout={part.dropout} between its layers, expected layers of their own and nn.Dropout"
+        elif isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+            if part.padding_idx is not None and part.weight.requires_grad:
+                what = f"padding_idx={part.padding_idx}, a row that is not trained"
+            elif part.max_norm is not None:
+                what = f"max_norm={part.max_norm}, which changes the table in use"
+            elif part.scale_grad_by_freq:
+                what = "scale_grad_by_freq=True"
+        if what:
+            raise _unsupported(f"{name or 'the module'}: {type(part).__name__} has {what}")
+
+
+def _unsupported(message: str) -> InvalidArgumentError:
+    return InvalidArgumentError(message, reason="MODULE_UNSUPPORTED")

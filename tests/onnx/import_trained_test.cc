@@ -1,0 +1,154 @@
+// Files that name their trained parameters: these are trained and nothing else is. Catches a
+// constant that is trained, a parameter that is computed with as if it were one, and one that
+// would be trained twice. client/python/tests/test_torch_random.py trains such files beside
+// PyTorch.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "src/onnx/trained_parameters.h"
+#include "tests/onnx/import_support.h"
+
+namespace trainyard::onnx {
+namespace {
+
+using testing::FileNode;
+using testing::floats;
+
+ProtobufMessage numbers(const std::string& name, const std::vector<int64_t>& dims,
+                        const std::vector<float>& values) {
+  std::string raw(values.size() * sizeof(float), '\0');
+  std::memcpy(raw.data(), values.data(), raw.size());
+  return floats(name, dims, raw);
+}
+
+/// `trained` as the metadata has it; without quotes where it is none.
+Result<ImportedModel> import_nodes(const std::vector<FileNode>& nodes,
+                                   std::vector<ProtobufMessage> tensors,
+                                   const std::string& trained) {
+  const std::string bytes =
+      testing::model_of(nodes, std::move(tensors), "y", {{kTrainedParametersKey, trained}});
+  ASSIGN_OR_RETURN(const OnnxFile file, OnnxFile::parse(std::as_bytes(std::span(bytes))));
+  return import_model(file, {});
+}
+
+std::vector<ProtobufMessage> list(ProtobufMessage a) {
+  std::vector<ProtobufMessage> all;
+  all.push_back(std::move(a));
+  return all;
+}
+
+std::vector<ProtobufMessage> list(ProtobufMessage a, ProtobufMessage b) {
+  std::vector<ProtobufMessage> all = list(std::move(a));
+  all.push_back(std::move(b));
+  return all;
+}
+
+std::string yaml_of(const Result<ImportedModel>& model) {
+  return model.ok() ? layers_to_yaml(model->layers) : model.error().message;
+}
+
+#define EXPECT_TELLS(text, part) \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
+
+TEST(OnnxTrainedParameters, TrainWhatIsNamedAndNothingElse) {
+  const std::vector<FileNode> nodes = {{"Mul", {"x", "w"}, {"y"}}};
+  const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
+  EXPECT_TELLS(yaml_of(trained), "parameter: {shape: [2]}");
+  const auto fixed = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), "[]");
+  EXPECT_TELLS(yaml_of(fixed), "trainable: false");
+  ASSERT_TRUE(trained.ok() && fixed.ok());
+  EXPECT_EQ(trained->parameter_count, 2);
+  EXPECT_EQ(fixed->parameter_count, 0);
+}
+
+TEST(OnnxTrainedParameters, MayBeASingleNumber) {
+  const auto model =
+      import_nodes({{"Mul", {"x", "gain"}, {"y"}}}, list(numbers("gain", {}, {1})), R"(["gain"])");
+  EXPECT_TELLS(yaml_of(model), "parameter: {shape: [1]}");
+}
+
+TEST(OnnxTrainedParameters, AreNotComputedWithBeforeTheyAreTrained) {
+  const std::vector<FileNode> nodes = {{"Exp", {"w"}, {"e"}}, {"Mul", {"x", "e"}, {"y"}}};
+  const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
+  EXPECT_TELLS(yaml_of(trained), "- exp:");
+  const auto fixed = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), "[]");
+  EXPECT_EQ(yaml_of(fixed).find("- exp:"), std::string::npos) << yaml_of(fixed);
+}
+
+TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
+  std::vector<ProtobufMessage> tensors =
+      list(numbers("ln.weight", {2}, {1, 1}), numbers("ln.bias", {2}, {0.5f, 0}));
+  const std::vector<FileNode> nodes = {
+      {"LayerNormalization", {"x", "ln.weight", "ln.bias"}, {"y"}}};
+  const auto one = import_nodes(nodes, std::move(tensors), R"(["ln.bias"])");
+  ASSERT_TRUE(one.ok()) << one.error().message;
+  ASSERT_EQ(one->freezes.size(), 1u);
+  EXPECT_EQ(one->freezes[0].match, "ln.weight");
+  EXPECT_TRUE(one->freezes[0].freeze);
+  // A bias of fixed zeros is none.
+  tensors = list(numbers("ln.weight", {2}, {1, 1}), numbers("ln.bias", {2}, {0, 0}));
+  const auto none = import_nodes(nodes, std::move(tensors), R"(["ln.weight"])");
+  EXPECT_TELLS(yaml_of(none), "bias: false");
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none->freezes.empty());
+}
+
+TEST(OnnxTrainedParameters, AreOneWhereLinearLayersShareThem) {
+  const auto model = import_nodes(
+      {{"Transpose", {"w"}, {"t"}}, {"MatMul", {"x", "t"}, {"a"}}, {"MatMul", {"a", "t"}, {"y"}}},
+      list(numbers("w", {2, 2}, {1, 2, 3, 4})), R"(["w"])");
+  EXPECT_TELLS(yaml_of(model), "tied_to: gemm1");
+  ASSERT_TRUE(model.ok());
+  EXPECT_EQ(model->parameter_count, 4);
+}
+
+TEST(OnnxTrainedParameters, ThatNoLayersCanShareAreRefusedByName) {
+  const auto model = import_nodes({{"LayerNormalization", {"x", "norm.weight"}, {"a"}},
+                                   {"LayerNormalization", {"a", "norm.weight"}, {"y"}}},
+                                  list(numbers("norm.weight", {2}, {1, 2})), R"(["norm.weight"])");
+  EXPECT_FALSE(model.ok());
+  EXPECT_TELLS(yaml_of(model), "'norm.weight'");
+  EXPECT_TELLS(yaml_of(model), "used elsewhere");
+}
+
+TEST(OnnxTrainedParameters, ThatArePartOfAWeightAreRefusedByName) {
+  const auto model =
+      import_nodes({{"Concat", {"a", "b"}, {"w"}}, {"Mul", {"x", "w"}, {"y"}}},
+                   list(numbers("a", {1, 1}, {1}), numbers("b", {1, 1}, {2})), R"(["a"])");
+  EXPECT_TELLS(yaml_of(model), "parameter 'a'");
+  EXPECT_TELLS(yaml_of(model), "also has numbers that are fixed");
+}
+
+TEST(OnnxTrainedParameters, ThatDecideSomethingAreRefused) {
+  const auto model = import_nodes(
+      {{"Less", {"w", "w"}, {"c"}}, {"Cast", {"c"}, {"d"}}, {"Mul", {"x", "d"}, {"y"}}},
+      list(numbers("w", {2}, {1, 2})), R"(["w"])");
+  EXPECT_TELLS(yaml_of(model), "depends on trained parameters");
+}
+
+TEST(OnnxTrainedParameters, AreAJsonListOfNames) {
+  for (const char* wrong : {"w", "{\"w\": 1}", "[1]", "[\"w\""}) {
+    const auto model =
+        import_nodes({{"Mul", {"x", "w"}, {"y"}}}, list(numbers("w", {2}, {1, 2})), wrong);
+    EXPECT_TELLS(yaml_of(model), "is not a JSON list of names") << wrong;
+  }
+}
+
+TEST(OnnxTrainedParameters, AreFrozenByTheShorterList) {
+  const auto few =
+      freeze_rules({"a.weight", "a.bias", "b.weight"}, {"b.bias", "c.weight", "c.bias"});
+  ASSERT_EQ(few.size(), 2u);
+  EXPECT_EQ(few[0].match, "b.bias");
+  EXPECT_EQ(few[1].match, "c.*");
+  const auto many = freeze_rules({"e.weight"}, {"a.weight", "b.weight", "c.weight", "d.weight"});
+  ASSERT_EQ(many.size(), 2u);
+  EXPECT_EQ(many[0].match, "*");
+  EXPECT_TRUE(many[0].freeze);
+  EXPECT_EQ(many[1].match, "e.*");
+  EXPECT_FALSE(many[1].freeze);
+  EXPECT_TRUE(freeze_rules({"a.weight"}, {}).empty());
+}
+
+}  // namespace
+}  // namespace trainyard::onnx
