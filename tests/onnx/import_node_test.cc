@@ -47,9 +47,14 @@ std::map<std::string, NodeTest> node_tests(const SafetensorsFile& file) {
   return tests;
 }
 
-/// Equal within the bounds, as far as single precision goes; NaN and infinity are themselves.
+/// Tests whose results the onnx package states with four decimals; its own runner accepts 1e-3 of a
+/// value.
+const std::set<std::string> kFourDecimals = {"averagepool_2d_ceil_last_window_starts_on_pad"};
+
+/// Equal within the bounds, `relative` of a value and 1e-5 beside it; NaN and infinity are
+/// themselves.
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
-                  const std::string& where) {
+                  double relative, const std::string& where) {
   ASSERT_EQ(found.size(), expected.size()) << where;
   for (size_t i = 0; i < found.size(); ++i) {
     if (std::isnan(expected[i])) {
@@ -57,7 +62,7 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
     } else if (std::isinf(expected[i])) {
       ASSERT_EQ(found[i], expected[i]) << where << " [" << i << "]";
     } else {
-      ASSERT_NEAR(found[i], expected[i], 1e-5 + 1e-4 * std::fabs(expected[i]))
+      ASSERT_NEAR(found[i], expected[i], 1e-5 + relative * std::fabs(expected[i]))
           << where << " [" << i << "]";
     }
   }
@@ -89,9 +94,10 @@ std::string check_output(const NodeTest& test, size_t index, bool batched,
     input.insert(input.end(), input.begin(), input.end());
     expected.insert(expected.end(), expected.begin(), expected.end());
   }
+  const double relative = kFourDecimals.contains(name) ? 1e-3 : 1e-4;
   const auto backends = {make_reference_backend(), make_cpu_backend(2)};
   for (const auto& backend : backends) {
-    expect_close(testing::run_imported(*model, batch, input, *backend), expected,
+    expect_close(testing::run_imported(*model, batch, input, *backend), expected, relative,
                  name + (batched ? "" : ", as one sample") + ", output " + std::to_string(index));
   }
   return "";
