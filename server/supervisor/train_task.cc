@@ -134,6 +134,7 @@ void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
     v1::LogLine& line = *tells.events.emplace_back().mutable_log();
     line.set_level(v1::LogLine::INFO);
     line.set_text("the daemon was restarted; the worker went on training");
+    line.set_from_server(true);
     store_.jobs().update_attempt(std::move(tells), [](const Result<Job>&) {});
   }
   store_.jobs().update_attempt(std::move(update).value(),
