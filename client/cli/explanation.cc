@@ -62,7 +62,9 @@ constexpr Remedy kOfWaiting[] = {
     {"WAITING_FOR_JOB", "It starts by itself once that job has ended as it asks."},
     {"NO_DEVICE", "'trainyard device list' says why no device can be used."},
     {"STORAGE_FULL", "Free space on the server's disk; the job goes on by itself."},
-    {"STORAGE_ERROR", "Look at the server's disk and its log; the job goes on by itself."},
+    {"STORAGE_ERROR",
+     "The server's operator should look at its disk and log, and bring back what the message says "
+     "is missing; the job goes on by itself. If that is lost, 'trainyard cancel NAME'."},
     {"WORKER_START_FAILED",
      "The server's log says why its worker cannot be started; the job goes on by itself."},
     {"VERSION_SKEW",
@@ -86,6 +88,15 @@ std::string named(std::string text, std::string_view name) {
 }
 
 std::string step_text(int64_t step) { return "step " + grouped(step); }
+
+/// A line of the log as a sentence; a name at its beginning stays as it is.
+std::string sentence(std::string text) {
+  const bool name = text.substr(0, text.find(' ')).find('/') != std::string::npos;
+  if (!text.empty() && !name && text[0] >= 'a' && text[0] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  }
+  return text + ".";
+}
 
 /// A sentence, with what the server says of it.
 std::string with_message(std::string text, const std::string& message) {
@@ -137,13 +148,20 @@ std::vector<std::string> kept_of(const v1::Job& job) {
     kept.push_back("The model " + model + ": 'trainyard predict " + model +
                    "' uses it, 'trainyard model export " + model + "' writes its weights.");
   }
-  if (job.checkpoint_step() > 0 && job.state() != v1::SUCCEEDED) {
+  if (job.checkpoint_step() > 0) {
     kept.push_back("The checkpoint of " + step_text(job.checkpoint_step()) +
-                   (client::is_terminal(job.state()) ? "." : ", from which it goes on."));
+                   (job.state() == v1::SUCCEEDED ? ", until 'trainyard server gc' frees its room."
+                    : client::is_terminal(job.state()) ? "."
+                                                       : ", from which it goes on."));
   } else if (!client::is_terminal(job.state()) && job.progress().step() > 0) {
     kept.push_back("No checkpoint yet: after an interruption it begins again.");
   }
-  kept.push_back("Its metrics and its log, until 'trainyard delete " + name + "'.");
+  const std::string until =
+      ", until 'trainyard delete " + name + "' or, if the server has one, its rule keep_jobs";
+  kept.push_back(job.events_thinned() ? "The newest value of each metric" + until +
+                                            ". Its log and earlier values are gone by the "
+                                            "server's rule keep_events."
+                                      : "Its metrics and its log" + until + " or keep_events.");
   return kept;
 }
 
@@ -208,6 +226,8 @@ void Explainer::add(const v1::Event& event) {
     }
   }
   if (event.has_state()) add_state(event);
+  // That it was adopted, that its priority was changed. What a worker says is in its log.
+  if (event.has_log() && event.log().from_server()) tell(event, sentence(event.log().text()));
 }
 
 void Explainer::add_state(const v1::Event& event) {

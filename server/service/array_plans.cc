@@ -173,7 +173,7 @@ class Planning {
       return of_member(std::move(planned).error(), values, index);
     }
     if (out.shapes.empty()) {
-      ASSIGN_OR_RETURN(schema_, planner_.schema_of(*planned));
+      ASSIGN_OR_RETURN(schema_, planner_.schema_of(planned->dataset_digest));
       // All have this version of the dataset, whatever is uploaded meanwhile.
       base_.mutable_dataset()->set_name(planned->spec.dataset().name());
       out.first = *planned;

@@ -258,10 +258,14 @@ Status JobPlanner::check_like(const v1::JobSpec& spec, const DatasetSchema& sche
   return {};
 }
 
-Result<DatasetSchema> JobPlanner::schema_of(const PlannedJob& planned) const {
-  Result<DatasetSchema> schema = read_schema(service_.paths.dataset(planned.dataset_digest));
-  if (!schema.ok()) return internal_error("SubmitArray", schema.error().message);  // it was READY
-  return schema;
+Result<DatasetSchema> JobPlanner::schema_of(const std::string& dataset_digest) const {
+  Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset_digest));
+  if (schema.ok()) return schema;
+  const Error& error = schema.error();
+  if (!is_of_file_error(error.reason)) return internal_error("read_schema", error.message);
+  return make_error(
+      ErrorCode::kUnavailable, "STORAGE_ERROR",
+      "the server cannot read the dataset just now: " + service_.paths.hide(error.message));
 }
 
 Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::stop_token& stop) {
@@ -280,8 +284,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   planned.plan = kept.plan;
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
-    ASSIGN_OR_RETURN(const DatasetSchema schema,
-                     read_schema(service_.paths.dataset(job.dataset.digest)));
+    ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
     ASSIGN_OR_RETURN(auto report, job.plan_weights(schema));
     if (report) *planned.plan.mutable_initial_weights() = std::move(*report);
   }
@@ -293,8 +296,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   const int64_t needed = bytes_on(traits, planned.plan.memory());
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
-    ASSIGN_OR_RETURN(const DatasetSchema schema,
-                     read_schema(service_.paths.dataset(job.dataset.digest)));
+    ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
     const std::optional<v1::FitChoice> choice =
         choose_fit(job.spec, job.engine, schema, planned.plan, room, traits, stop);
     if (!choice) {
@@ -382,9 +384,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   }
   FullPlan full;
   ASSIGN_OR_RETURN(full.job, check(request.spec()));
-  const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(full.job.dataset.digest));
-  if (!schema.ok()) return internal_error("PlanJob", schema.error().message);  // it was READY
-  full.schema = *schema;
+  ASSIGN_OR_RETURN(full.schema, schema_of(full.job.dataset.digest));
   if (batch_size_is_open(request.spec())) {
     if (Status s = choose_batch(full.job, devices, stop); !s.ok()) return s.error();
   }
@@ -594,9 +594,8 @@ Result<JobPlanner::KeptPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec
     }
   }
   ASSIGN_OR_RETURN(const EngineSpec engine, to_engine(spec));
-  const Result<DatasetSchema> schema = read_schema(service_.paths.dataset(dataset.digest));
-  if (!schema.ok()) return internal_error("SubmitJob", schema.error().message);  // it was READY
-  ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, *schema,
+  ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(dataset.digest));
+  ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, schema,
                                                 gpus_of(spec.resources()), traits, stop));
   KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(plan.work)};
 

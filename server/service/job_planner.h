@@ -47,8 +47,8 @@ class JobPlanner {
   /// What plan() would refuse of a spec that differs from a planned one only in values that no plan
   /// depends on: everything but what comes of the model's graph. `schema` is that of its dataset.
   Status check_like(const v1::JobSpec& spec, const DatasetSchema& schema);
-  /// Of the dataset that a planned job uses.
-  Result<DatasetSchema> schema_of(const PlannedJob& planned) const;
+  /// Of a dataset that is READY. UNAVAILABLE/STORAGE_ERROR if it cannot be read just now.
+  Result<DatasetSchema> schema_of(const std::string& dataset_digest) const;
   /// For PlanJob: the whole answer. A worker measures the workspace.
   void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                     const std::stop_token& stop);

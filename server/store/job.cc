@@ -173,6 +173,7 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
       break;
     case v1::WorkerReport::kLog:
       *update.events.emplace_back().mutable_log() = report.log();
+      update.events.back().mutable_log()->clear_from_server();
       break;
     case v1::WorkerReport::kHeartbeat:
       update.step = report.heartbeat().step();

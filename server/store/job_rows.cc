@@ -315,6 +315,7 @@ void JobEdit::tell(std::string text) {
   v1::Event event;
   event.mutable_log()->set_level(v1::LogLine::INFO);
   event.mutable_log()->set_text(std::move(text));
+  event.mutable_log()->set_from_server(true);
   append(std::move(event));
 }
 

@@ -1,5 +1,6 @@
 #include "server/supervisor/train_task.h"
 
+#include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <system_error>
@@ -33,10 +34,13 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
   return move;
 }
 
-/// A refusal that says nothing about the job: the disk is full, or a file cannot be read or written
-/// just now.
+constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
+
+/// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
+/// written just now. A missing file is away, as on a disk that is not mounted: the store knows all
+/// that a training worker reads, and nothing is deleted that an unfinished job needs.
 bool is_host_trouble(const v1::Outcome& outcome) {
-  return outcome.reason() == "STORAGE_FULL" || outcome.reason() == "STORAGE_ERROR";
+  return is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND";
 }
 
 /// A worker's text may contain anything; a log line must be valid UTF-8.
@@ -96,7 +100,8 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_device(job_.device());
   task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   task.set_threads(options_.threads);
-  task.set_initial_weights_path(initial_weights_path());
+  ASSIGN_OR_RETURN(const std::string weights, initial_weights_path());
+  task.set_initial_weights_path(weights);
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
     task.set_names_faults(last->outcome == kKernelFault);
   }
@@ -113,15 +118,16 @@ std::string TrainTask::completed_message(const v1::Outcome& outcome) const {
          " of " + std::to_string(total) + ".";
 }
 
-std::string TrainTask::initial_weights_path() const {
+Result<std::string> TrainTask::initial_weights_path() const {
   const v1::InitialWeights& weights = job_.spec.recipe().initial_weights();
   const std::string& name = weights.model().empty() ? weights.job() : weights.model();
-  if (name.empty()) return "";
+  if (name.empty()) return std::string();
   // Submit has checked that the model exists; if it was deleted since, the worker says so, unless
   // the job resumes and does not need it.
   const Result<Model> model = store_.models().find(job_.tenant, name.substr(name.rfind('/') + 1));
-  if (!model.ok()) return "";
-  return options_.paths.weights(model->job_uid, model->digest).string();
+  if (model.ok()) return options_.paths.weights(model->job_uid, model->digest).string();
+  if (model.error().reason == "MODEL_NOT_FOUND") return std::string();
+  return model.error();  // of the store, and not of the model
 }
 
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
@@ -134,6 +140,7 @@ void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
     v1::LogLine& line = *tells.events.emplace_back().mutable_log();
     line.set_level(v1::LogLine::INFO);
     line.set_text("the daemon was restarted; the worker went on training");
+    line.set_from_server(true);
     store_.jobs().update_attempt(std::move(tells), [](const Result<Job>&) {});
   }
   store_.jobs().update_attempt(std::move(update).value(),
@@ -190,10 +197,9 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
                      kv("message", model.error().message));
         return model.error();
       }
-      if (!model.ok()) {
-        update.move = terminal(
-            JobState::kFailed, "INTERNAL",
-            "the worker reported success, but " + options_.paths.hide(model.error().message));
+      if (!model.ok()) {  // not even this worker finds it now; the next one writes it again
+        note_host_trouble(kStorageError,
+                          "the work is done, but the server " + model.error().message);
         break;
       }
       update.model = std::move(model).value();
@@ -220,9 +226,8 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         break;  // it goes back to the queue when the process is gone
       }
       if (is_host_trouble(outcome)) {
-        const MutexLock lock(mu_);
-        host_trouble_ = make_error(ErrorCode::kUnavailable, outcome.reason(),
-                                   options_.paths.hide(printable(outcome.message())));
+        const bool full = outcome.reason() == "STORAGE_FULL";
+        note_host_trouble(full ? "STORAGE_FULL" : kStorageError, printable(outcome.message()));
         break;  // likewise
       }
       update.move =
@@ -250,6 +255,12 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   model.schema.clear_warnings();  // of the dataset, not of the model
   model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
   return model;
+}
+
+void TrainTask::note_host_trouble(std::string reason, std::string message) {
+  const MutexLock lock(mu_);
+  host_trouble_ = make_error(ErrorCode::kUnavailable, std::move(reason),
+                             options_.paths.hide(std::move(message)));
 }
 
 void TrainTask::note_fault(const v1::Outcome& outcome) {
@@ -302,7 +313,15 @@ Move TrainTask::after_stop(const Job& job) const {
 std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
   if (end.start_error) return end.start_error;
   if (const std::optional<Error> told = host_trouble()) return told;
-  if (end.attached || end.version_skew || end.stop_asked) return std::nullopt;
+  if (end.version_skew || end.stop_asked) return std::nullopt;
+  if (end.exit.signalled && end.exit.number == SIGBUS) {
+    // A truncated file is not taken for this again and again: the next attempt refuses it by its
+    // size.
+    return make_error(ErrorCode::kUnavailable, kStorageError,
+                      "the worker was killed by " + describe(end.exit) +
+                          ": a mapped file could not be read, or memory failed");
+  }
+  if (end.attached) return std::nullopt;
   // Nothing of the job was in it yet: a library is missing, or the host is out of breath.
   return make_error(
       ErrorCode::kUnavailable, "WORKER_START_FAILED",

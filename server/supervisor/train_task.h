@@ -60,7 +60,7 @@ class TrainTask final : public TaskOwner {
 
  private:
   /// The weights that the job starts from; empty if it needs none or they are gone.
-  std::string initial_weights_path() const;
+  Result<std::string> initial_weights_path() const;
   /// A line of the log, for people.
   v1::WorkerReport without_paths(v1::WorkerReport log) const;
   Result<AttemptUpdate> update_of(const v1::WorkerReport& report);
@@ -79,6 +79,7 @@ class TrainTask final : public TaskOwner {
     std::string message;
   };
   void note_fault(const v1::Outcome& outcome);
+  void note_host_trouble(std::string reason, std::string message);
   std::optional<DeviceFault> device_fault() const;
   std::optional<std::string> device_busy() const;
   std::optional<Error> host_trouble() const;

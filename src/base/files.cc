@@ -28,6 +28,11 @@ Error file_error(std::string_view what, const std::filesystem::path& path, int e
                     std::string(what) + " " + path.string() + ": " + std::strerror(err));
 }
 
+bool is_of_file_error(std::string_view reason) {
+  return reason == "STORAGE_FULL" || reason == "FILE_NOT_FOUND" || reason == "FILE_ACCESS_DENIED" ||
+         reason == "STORAGE_ERROR";
+}
+
 namespace {
 
 class LocalFiller final : public FileFiller {

@@ -22,6 +22,9 @@ namespace trainyard {
 /// PERMISSION_DENIED/FILE_ACCESS_DENIED, and UNAVAILABLE/STORAGE_ERROR for all else, which may
 /// pass.
 Error file_error(std::string_view what, const std::filesystem::path& path, int err);
+/// Whether `reason` is one of file_error()'s: it says that a file is missing or cannot be read or
+/// written just now, and nothing about what is in it.
+bool is_of_file_error(std::string_view reason);
 
 /// A new file that is filled in any order. Closing it without finish() leaves it as it is.
 class FileFiller {

@@ -117,11 +117,9 @@ std::optional<CheckpointState> find_whole(const fs::path& folder) {
 
 bool looks_whole(const fs::path& folder) { return find_whole(folder).has_value(); }
 
-}  // namespace
-
-std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
+/// What list_checkpoints() lists; `ec` says why that may not be all.
+std::vector<CheckpointFolder> list_all(const fs::path& folder, std::error_code& ec) {
   std::vector<CheckpointFolder> candidates;
-  std::error_code ec;
   for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
     if (std::optional<CheckpointFolder> c = find_candidate(it->path())) candidates.push_back(*c);
   }
@@ -130,6 +128,19 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
               return a.step != b.step ? a.step > b.step : a.old < b.old;
             });
   return candidates;
+}
+
+/// Whether what `load()` refused may be intact all the same. A file that is missing is not: a
+/// checkpoint's folder has had its name since it was complete.
+bool may_be_intact(const Error& refused) {
+  return is_of_file_error(refused.reason) && refused.code != ErrorCode::kNotFound;
+}
+
+}  // namespace
+
+std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
+  std::error_code ignored;
+  return list_all(folder, ignored);
 }
 
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint) {
@@ -211,10 +222,15 @@ Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& 
 
 Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
                                                 std::vector<fs::path>* damaged) {
-  const std::vector<CheckpointFolder> candidates = list_checkpoints(folder);
+  std::error_code ec;
+  const std::vector<CheckpointFolder> candidates = list_all(folder, ec);
+  if (ec && ec != std::errc::no_such_file_or_directory) {
+    return file_error("cannot list the checkpoints in", folder, ec.value());
+  }
   for (const CheckpointFolder& c : candidates) {
     Result<LoadedCheckpoint> loaded = load(c.path);
     if (loaded.ok() && loaded->state.step == c.step) return loaded;
+    if (!loaded.ok() && may_be_intact(loaded.error())) return loaded;
     if (damaged != nullptr) damaged->push_back(c.path);
   }
   if (candidates.empty()) {

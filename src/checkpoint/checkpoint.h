@@ -49,7 +49,8 @@ struct LoadedCheckpoint {
 
 /// The newest checkpoint in `folder` whose digests verify; a damaged one is skipped and its path is
 /// added to `damaged` (may be null). NOT_FOUND/CHECKPOINT_NOT_FOUND if there is none at all,
-/// DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged.
+/// DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged. One that cannot be read just now may be intact:
+/// it is not passed over for an older one, but STORAGE_ERROR or FILE_ACCESS_DENIED.
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
                                                 std::vector<std::filesystem::path>* damaged);
 

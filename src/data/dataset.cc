@@ -17,6 +17,12 @@ Error damaged(const std::string& message) {
   return make_error(ErrorCode::kDataLoss, "DATASET_DAMAGED", "the stored dataset " + message);
 }
 
+/// What `opened` says of a file of a dataset that is complete. A file that is missing, or cannot be
+/// read just now, may come back as it was.
+Error unusable(const Error& opened) {
+  return is_of_file_error(opened.reason) ? opened : damaged("cannot be opened: " + opened.message);
+}
+
 Result<DatasetSchema> parse_schema_file(std::string_view text) {
   ASSIGN_OR_RETURN(const nlohmann::json json, parse_json(text, "schema.json", "DATASET_DAMAGED"));
   JsonFields fields(json, "schema.json", "DATASET_DAMAGED");
@@ -71,20 +77,20 @@ Result<Dataset> Dataset::open(const std::filesystem::path& folder, bool verify_d
   if (!digest.ok()) {
     if (digest.error().code != ErrorCode::kNotFound) return digest.error();
     return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                      "there is no complete dataset in the folder");
+                      "there is no complete dataset in " + folder.string());
   }
-  ASSIGN_OR_RETURN(const std::string schema_text,
-                   read_file(folder / "schema.json", kSchemaBytesMax));
+  const Result<std::string> schema_text = read_file(folder / "schema.json", kSchemaBytesMax);
+  if (!schema_text.ok()) return unusable(schema_text.error());
   Result<SafetensorsFile> data = SafetensorsFile::open(folder / "data.safetensors");
-  if (!data.ok()) return damaged("cannot be opened: " + data.error().message);
+  if (!data.ok()) return unusable(data.error());
   if (verify_digest) {
     Sha256 sha;
     sha.update(data->file_bytes());
-    if (*digest != digest_text(sha256_hex(schema_text), sha.finish())) {
+    if (*digest != digest_text(sha256_hex(*schema_text), sha.finish())) {
       return damaged("does not match its digest; delete it and ingest it again");
     }
   }
-  Result<DatasetSchema> schema = parse_schema_file(schema_text);
+  Result<DatasetSchema> schema = parse_schema_file(*schema_text);
   if (!schema.ok()) return damaged("has no valid schema: " + schema.error().message);
 
   Dataset dataset;

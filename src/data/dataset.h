@@ -46,7 +46,8 @@ class Dataset {
  public:
   /// Maps the folder and checks the arrays' types and sizes, and that labels and categories are in
   /// range; `verify_digest` reads everything. NOT_FOUND/DATASET_NOT_FOUND if the folder is not a
-  /// complete dataset, DATA_LOSS/DATASET_DAMAGED if it does not match its digest or itself.
+  /// complete dataset, DATA_LOSS/DATASET_DAMAGED if it does not match its digest or itself;
+  /// file_error() of a file that is missing or cannot be read, which is no sign of damage.
   static Result<Dataset> open(const std::filesystem::path& folder, bool verify_digest);
   const DatasetSchema& schema() const { return schema_; }
   const Partition& train() const { return train_; }

@@ -52,7 +52,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
 
 /// The newest valid checkpoint of the job. Nothing if there is none;
 /// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, if it belongs to another
-/// job. Damaged ones are reported in the log.
+/// job; else what load_newest_checkpoint() says. Damaged ones are reported in the log.
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const RunIdentity& identity,
                                                         Reporter& reporter);

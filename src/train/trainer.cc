@@ -24,7 +24,10 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingS
   if (spec.source.empty()) return std::optional<InitialWeightsReport>();
   const auto file = WeightsFile::open(job.initial_weights);
   if (!file.ok()) {
-    return make_error(ErrorCode::kFailedPrecondition, "INITIAL_WEIGHTS_UNREADABLE",
+    // Without a path the model is gone. Else the file was there, and may be again.
+    const bool may_pass = !job.initial_weights.empty() && is_of_file_error(file.error().reason);
+    return make_error(may_pass ? file.error().code : ErrorCode::kFailedPrecondition,
+                      may_pass ? file.error().reason : "INITIAL_WEIGHTS_UNREADABLE",
                       "recipe.initial_weights: the weights of " + spec.source +
                           " cannot be read: " + file.error().message);
   }

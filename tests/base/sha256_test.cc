@@ -2,12 +2,13 @@
 #include "src/base/sha256.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "tests/support/no_descriptors.h"
 
 namespace trainyard {
 namespace {
@@ -29,13 +30,10 @@ TEST(Sha256, AFileThatCannotBeReadNowIsNotOneThatIsMissing) {
       std::filesystem::temp_directory_path() / ("sha256_test-" + std::to_string(::getpid()));
   std::ofstream(path) << "abc";
   EXPECT_EQ(sha256_file(path).value(), sha256_hex("abc"));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const Result<std::string> starved = sha256_file(path);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const Result<std::string> starved = [&] {
+    const testing::NoDescriptors none;
+    return sha256_file(path);
+  }();
   ASSERT_FALSE(starved.ok());
   EXPECT_EQ(starved.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(starved.error().reason, "STORAGE_ERROR");

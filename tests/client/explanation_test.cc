@@ -87,7 +87,8 @@ TEST_F(ExplanationTest, AKilledWorkerAndAFailureAreToldInOrder) {
       "- It goes on from the checkpoint of step 400; 40 steps are computed again.\n"
       "- Attempt 2 ends after 3 min 0 s at step 451. FAILED: the loss of step 452 is NaN\n"
       "kept: The checkpoint of step 400.\n"
-      "kept: Its metrics and its log, until 'trainyard delete digits-1'.\n"
+      "kept: Its metrics and its log, until 'trainyard delete digits-1' or, if the server has one, "
+      "its rule keep_jobs or keep_events.\n"
       "do: Lower recipe.optimizer.learning_rate, limit gradients with "
       "'recipe.clip_gradients: {norm: 1}', or look for wrong values in the data. 'trainyard fork "
       "digits-1 --set recipe.optimizer.learning_rate=RATE' goes on from its checkpoint, if it has "
@@ -97,13 +98,15 @@ TEST_F(ExplanationTest, AKilledWorkerAndAFailureAreToldInOrder) {
 TEST_F(ExplanationTest, AJobThatWaitsSaysWhyAndWhatHelps) {
   state(0, v1::QUEUED, "SUBMITTED", "");
   state(0, v1::QUEUED, "NO_DEVICE", "Waits for a GPU: this server has none.");
-  EXPECT_EQ(page(),
-            "It waits in the queue: Waits for a GPU: this server has none.\n"
-            "- Submitted.\n"
-            "- It waits: Waits for a GPU: this server has none.\n"
-            "kept: Its metrics and its log, until 'trainyard delete digits-1'.\n"
-            "do: 'trainyard device list' says why no device can be used. With 'resources: {device: "
-            "cpu}' the job would run on the CPU.\n");
+  EXPECT_EQ(
+      page(),
+      "It waits in the queue: Waits for a GPU: this server has none.\n"
+      "- Submitted.\n"
+      "- It waits: Waits for a GPU: this server has none.\n"
+      "kept: Its metrics and its log, until 'trainyard delete digits-1' or, if the server has "
+      "one, its rule keep_jobs or keep_events.\n"
+      "do: 'trainyard device list' says why no device can be used. With 'resources: {device: "
+      "cpu}' the job would run on the CPU.\n");
 }
 
 TEST_F(ExplanationTest, TheCpuHelpsNoJobThatAskedForItNorOneThatIsTooLarge) {
@@ -154,7 +157,41 @@ TEST_F(ExplanationTest, ASuccessNamesItsModel) {
       << text;
   EXPECT_NE(text.find("kept: The model digits-1: 'trainyard predict digits-1'"), std::string::npos)
       << text;
-  EXPECT_EQ(text.find("kept: The checkpoint"), std::string::npos) << text;
+  EXPECT_NE(text.find("kept: The checkpoint of step 1,000, until 'trainyard server gc' frees its "
+                      "room.\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(ExplanationTest, AJobThatLostItsOldEventsSaysWhatIsLeft) {
+  state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
+  state(1, v1::SUCCEEDED, "COMPLETED", "All steps are done.");
+  job_.set_events_thinned(true);
+  const std::string text = page();
+  EXPECT_NE(
+      text.find("kept: The newest value of each metric, until 'trainyard delete digits-1' or, "
+                "if the server has one, its rule keep_jobs. Its log and earlier values are "
+                "gone by the server's rule keep_events.\n"),
+      std::string::npos)
+      << text;
+}
+
+// An adoption changes no state: it is a line of the log, among those of the worker.
+TEST_F(ExplanationTest, WhatTheServerSaysInTheLogIsPartOfTheStory) {
+  state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
+  const auto log = [&](const std::string& text, bool from_server) {
+    next(1).mutable_log()->set_text(text);
+    event_.mutable_log()->set_from_server(from_server);
+    explainer_.add(event_);
+  };
+  log("the daemon was restarted; the worker went on training", true);
+  log("tenants/default/jobs/first is SUCCEEDED", true);
+  log("the training data is on the device: 3 MiB", false);
+  const std::string text = page();
+  EXPECT_NE(text.find("- The daemon was restarted; the worker went on training.\n"
+                      "- tenants/default/jobs/first is SUCCEEDED.\nkept: "),
+            std::string::npos)
+      << text;
 }
 
 TEST_F(ExplanationTest, APausedJobSaysHowItGoesOn) {

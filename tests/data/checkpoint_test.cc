@@ -8,6 +8,7 @@
 
 #include "tests/data/faulty_files.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/no_descriptors.h"
 
 namespace trainyard {
 namespace {
@@ -204,6 +205,27 @@ TEST(CheckpointF21, DataLossOnlyWhenNoneIsLeft) {
   const auto loaded = load_newest_checkpoint(folder.path(), nullptr);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, ErrorCode::kDataLoss);
+}
+
+// An older one would cost the steps between, and none at all the whole job, for a moment's trouble.
+TEST(CheckpointF21, OneThatCannotBeReadJustNowIsNotDamaged) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(save(quick, folder.path(), Sample(100)).ok());
+  const fs::path newest = save(quick, folder.path(), Sample(200)).value();
+  {
+    const testing::NoDescriptors none;
+    EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).error().reason, "STORAGE_ERROR");
+  }
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    fs::rename(newest / name, folder / "away");
+    fs::create_symlink(newest / name, newest / name);  // opening it fails, for root too
+    std::vector<fs::path> damaged;
+    EXPECT_EQ(load_newest_checkpoint(folder.path(), &damaged).error().reason, "STORAGE_ERROR")
+        << name;
+    EXPECT_TRUE(damaged.empty());
+    fs::rename(folder / "away", newest / name);
+  }
+  EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 200);
 }
 
 TEST(Checkpoint, PruneKeepsTheNewestWholeOnes) {

@@ -7,6 +7,7 @@
 #include "src/base/sha256.h"
 #include "tests/data/data_samples.h"
 #include "tests/data/faulty_files.h"
+#include "tests/support/no_descriptors.h"
 
 namespace trainyard {
 namespace {
@@ -290,6 +291,28 @@ TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
   EXPECT_TRUE(Dataset::open(folder, true).ok());
   std::filesystem::remove(folder / "digest");
   EXPECT_EQ(Dataset::open(folder, true).error().reason, "DATASET_NOT_FOUND");
+}
+
+// What a host lacks for a moment is no damage: a job waits for the one, and fails by the other.
+TEST(Dataset, WhatCannotBeReadJustNowIsNotDamaged) {
+  const IngestedCsv d(csv_options("y"), "x,c,y\n1,u,a\n2,v,b\n3,u,a\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  const auto folder = d.folder() / "typed";
+  {
+    const testing::NoDescriptors none;
+    EXPECT_EQ(Dataset::open(folder, false).error().reason, "STORAGE_ERROR");
+  }
+  for (const char* name : {"digest", "schema.json", "data.safetensors"}) {
+    const auto away = d.folder() / "away";
+    std::filesystem::rename(folder / name, away);
+    const std::string missing = Dataset::open(folder, false).error().reason;
+    EXPECT_EQ(missing, name == std::string("digest") ? "DATASET_NOT_FOUND" : "FILE_NOT_FOUND");
+    std::filesystem::create_symlink(folder / name,
+                                    folder / name);  // opening it fails, for root too
+    EXPECT_EQ(Dataset::open(folder, false).error().reason, "STORAGE_ERROR") << name;
+    std::filesystem::rename(away, folder / name);
+  }
+  EXPECT_TRUE(Dataset::open(folder, true).ok());
 }
 
 // F18, I6.

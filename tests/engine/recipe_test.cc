@@ -397,8 +397,12 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
                                            "no parameter"),
             std::string::npos)
       << unmatched.error().message;
-  typo.initial_weights = w / "nothing";
+  typo.initial_weights = "";  // the model is gone
   EXPECT_EQ(run(typo, rn).error().reason, "INITIAL_WEIGHTS_UNREADABLE");
+  typo.initial_weights = w / "away";  // what the daemon knows to be there may come back
+  EXPECT_EQ(run(typo, rn).error().reason, "FILE_NOT_FOUND");
+  std::filesystem::create_symlink(typo.initial_weights, typo.initial_weights);
+  EXPECT_EQ(run(typo, rn).error().reason, "STORAGE_ERROR");
 }
 
 struct BadRecipe {

@@ -194,7 +194,19 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
         v1::Outcome::REFUSED, "STORAGE_ERROR",
         ("cannot open " + task.dataset_dir() + "/x: Too many open files").c_str());
   }
+  if (act == "folder_away_twice" && task.attempt() <= 2) {
+    return worker.outcome(
+        v1::Outcome::REFUSED, task.attempt() == 1 ? "DATASET_NOT_FOUND" : "FILE_NOT_FOUND",
+        ("cannot open " + task.dataset_dir() + ": No such file or directory").c_str());
+  }
   worker.started(steps, first);
+  if (act == "bus_error_twice" && task.attempt() <= 2) ::raise(SIGBUS);
+  if (act == "model_away_once" && task.attempt() == 1) {
+    v1::Outcome done;
+    done.set_kind(v1::Outcome::SUCCEEDED);
+    done.set_steps_done(steps);
+    return worker.outcome(std::move(done));
+  }
   if (act == "exit_silently") ::_exit(0);
   if (act == "refuse")
     return worker.outcome(v1::Outcome::REFUSED, "LOSS_NOT_FINITE", "step 3: NaN");

@@ -218,21 +218,56 @@ TEST_F(ServiceJob, ADeviceThatAnotherProcessHasBringsTheJobBack) {
   EXPECT_EQ(told, 2);
 }
 
-// The host's own trouble (descriptors, memory, a disk) ends no job, however often.
+// The host's own trouble (descriptors, memory, a disk that fails or is not mounted) ends no job,
+// however often.
 TEST_F(ServiceJob, WhatCannotBeReadJustNowBringsTheJobBackUncounted) {
-  submit("troubled", "storage_trouble_twice");
-  const v1::Job troubled = wait_for("troubled", v1::SUCCEEDED);
-  EXPECT_EQ(troubled.attempt(), 3);
-  grpc::Status end;
-  int told = 0;
-  for (const v1::Event& e : watch("troubled", 0, &end)) {
-    if (e.state().reason() != "STORAGE_ERROR") continue;
-    EXPECT_EQ(e.state().state(), v1::QUEUED);
-    EXPECT_NE(e.state().message().find("Too many open files"), std::string::npos);
-    EXPECT_EQ(e.state().message().find(root_.string()), std::string::npos) << "a server's path";
-    ++told;
+  struct Trouble {
+    const char* act;
+    int times;
+    const char* words;
+  };
+  constexpr Trouble kTroubles[] = {
+      {"storage_trouble_twice", 2, "Too many open files"},
+      {"folder_away_twice", 2, "cannot open STATE_DIR/datasets/"},
+      {"bus_error_twice", 2, "killed by signal 7 (Bus error)"},
+      {"model_away_once", 1, "the work is done, but the server cannot read its model"}};
+  const auto name_of = [](const Trouble& trouble) {
+    std::string name = trouble.act;
+    std::ranges::replace(name, '_', '-');
+    return name;
+  };
+  for (const Trouble& trouble : kTroubles) submit(name_of(trouble), trouble.act);
+  for (const Trouble& trouble : kTroubles) {
+    const std::string name = name_of(trouble);
+    EXPECT_EQ(wait_for(name, v1::SUCCEEDED).attempt(), trouble.times + 1);
+    grpc::Status end;
+    int told = 0;
+    for (const v1::Event& e : watch(name, 0, &end)) {
+      if (e.state().reason() != "STORAGE_ERROR") continue;
+      const std::string& message = e.state().message();
+      EXPECT_EQ(e.state().state(), v1::QUEUED);
+      EXPECT_EQ(message.find("A problem of this host, not of the job: "), 0U) << message;
+      EXPECT_NE(message.find(trouble.words), std::string::npos) << message;
+      EXPECT_EQ(message.find(root_.string()), std::string::npos) << "a server's path";
+      ++told;
+    }
+    EXPECT_EQ(told, trouble.times) << name;
   }
-  EXPECT_EQ(told, 2);
+}
+
+// The store knows that it is there: so the caller may try again.
+TEST_F(ServiceJob, ADatasetThatIsAwayRefusesASubmitAsUnavailable) {
+  const std::filesystem::path datasets = StatePaths(config_.state_dir).root() / "datasets";
+  const std::filesystem::path away = root_ / "away";
+  std::filesystem::rename(datasets, away);
+  v1::Job none;
+  const grpc::Status refused = submit(job_request("early", ""), &none);
+  std::filesystem::rename(away, datasets);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(reason_of(refused), "STORAGE_ERROR");
+  EXPECT_EQ(refused.error_message().find(root_.string()), std::string::npos) << "a server's path";
+  submit("early", "");
+  wait_for("early", v1::SUCCEEDED);
 }
 
 TEST_F(ServiceJob, AWorkerThatCannotBeStartedEndsNoJob) {
