@@ -8,7 +8,7 @@ batch sizes, of 20 owners, with seven priorities; with --alike all are copies of
 queue_chart.py draws a chart.
 
 - short jobs: how many end in a second, one after another, with 1,000 in the queue; CPU time of the daemon and of the workers,
-  the files that stay, and the calls of fsync and fdatasync (by strace, if it is there) for each
+  the files that stay, and the calls of fsync and fdatasync (by strace, if it is there) for each, the workers' included
 - restart: from the start of the program to `serving`, and to the first job that starts; its memory then
 - job: the daemon's CPU time from one job's start to the next one's
 - list: the first page, as its caller waits and by the daemon's CPU time; of a state that no job has; all pages
@@ -17,6 +17,7 @@ queue_chart.py draws a chart.
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -138,7 +139,8 @@ def measure_short_jobs(programs, made, folder):
     daemon = Measured(programs, state)
     try:
         daemon.wait_for("worker_ended", 5)
-        first, cpu, children, files = daemon.count("worker_ended"), daemon.cpu_seconds(), daemon.children_cpu_seconds(), files_in(state)
+        first, files = daemon.count("worker_ended"), files_in(state)
+        cpu, children = daemon.cpu_seconds(), daemon.children_cpu_seconds()
         begin = time.monotonic()
         daemon.wait_for("worker_ended", first + SHORT_JOBS)
         seconds, jobs = time.monotonic() - begin, daemon.count("worker_ended") - first
@@ -149,26 +151,29 @@ def measure_short_jobs(programs, made, folder):
         daemon.kill()
         shutil.rmtree(state)
     if shutil.which("strace"):
-        numbers["short_job_fsyncs"] = count_fsyncs(programs, made, folder)
-    print(f"  short    {numbers['short_jobs_a_second']:.1f} a second; CPU of each: the daemon {numbers['short_job_daemon_cpu_ms']:.1f} ms, "
-          f"its worker {numbers['short_job_workers_cpu_ms']:.1f} ms; {numbers['short_job_files']:.1f} files stay; "
-          f"{numbers.get('short_job_fsyncs', float('nan')):.1f} fsyncs", flush=True)
+        numbers["short_job_store_fsyncs"], numbers["short_job_fsyncs"] = count_fsyncs(programs, made, folder)
+    fsyncs, stores = numbers.get("short_job_fsyncs", math.nan), numbers.get("short_job_store_fsyncs", math.nan)
+    print(f"  short    {numbers['short_jobs_a_second']:.1f} a second; CPU of each: the daemon {numbers['short_job_daemon_cpu_ms']:.1f} ms, its "
+          f"worker {numbers['short_job_workers_cpu_ms']:.1f} ms; {numbers['short_job_files']:.1f} files stay; {fsyncs:.1f} fsyncs, of which "
+          f"{stores:.1f} the store's", flush=True)
     return numbers
 
 
 def count_fsyncs(programs, made, folder):
-    """For each of some short jobs, by the daemon and by their workers."""
+    """For each of some short jobs: the store's, and all with those of the workers."""
     state, calls = copy_state(made, folder, 1000, alike=True), folder / "calls"
-    trace = ("strace", "-f", "--seccomp-bpf", "-o", calls, "-e", "trace=fsync,fdatasync", "--signal=none")
+    trace = ("strace", "-f", "-y", "--seccomp-bpf", "-o", calls, "-e", "trace=fsync,fdatasync", "--signal=none")
     daemon = Measured(programs, state, trace)
 
     def made_so_far():
-        return len(re.findall(rb"f(?:data)?sync\(", calls.read_bytes()))
+        paths = re.findall(rb"f(?:data)?sync\(\d+<([^>]*)", calls.read_bytes())
+        return sum(b"/trainyard.db" in path for path in paths), len(paths)
     try:
         daemon.wait_for("worker_ended", 5)
         first, before = daemon.count("worker_ended"), made_so_far()
         daemon.wait_for("worker_ended", first + SHORT_JOBS)
-        return (made_so_far() - before) / (daemon.count("worker_ended") - first)
+        ended = daemon.count("worker_ended") - first
+        return [(now - then) / ended for now, then in zip(made_so_far(), before)]
     finally:
         daemon.kill()
         shutil.rmtree(state)
