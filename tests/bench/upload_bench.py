@@ -2,11 +2,10 @@
 
     python3 tests/bench/upload_bench.py [--mib 512] [--rounds 3] BIN [BIN ...]
 
-BIN is a folder of programs; those with an upload_bench and a submit_bench use their own, the others the last one's. "The cores
-allow" is what an upload could reach if the machine's cores did nothing else: their number by the CPU seconds that client and
-daemon together take for a byte. "Half of one" stops there, and "the other half" goes on with it; both are told as milliseconds
-too. The list is the first page of the jobs that were submitted in a second. The last one's rpc_floor_bench says what a stream of the same messages
-costs that nobody reads, hashes or writes.
+BIN is a folder of programs; the clients of the measurement are those of the last one, whose rpc_floor_bench says what a stream
+of the same messages costs that nobody reads, hashes or writes. "The cores allow" is what an upload could reach if CPU time
+were its only limit: the cores, by the CPU seconds that client and daemon together take for a byte. "Half of one" is stopped
+there, "the other half" goes on where it stopped. The list is the first page of the jobs that were submitted in a second.
 """
 
 import argparse
@@ -56,8 +55,7 @@ def main():
     results, lists, floors = {}, {}, []
     for number in range(arguments.rounds):
         for programs in arguments.bin if number % 2 == 0 else reversed(arguments.bin):
-            clients = programs if (programs / "upload_bench").exists() else arguments.bin[-1]
-            done, listed = measure(programs, clients, arguments.mib)
+            done, listed = measure(programs, arguments.bin[-1], arguments.mib)
             for what, numbers in done.items():
                 results.setdefault((what, programs), []).append(numbers)
             for what, numbers in listed.items():
@@ -70,11 +68,14 @@ def main():
     print("| --- " * 6 + "|")
     for (what, programs), runs in sorted(results.items(), key=lambda item: list(results).index(item[0])):
         client, daemon, ms = (statistics.median(run[i] for run in runs) for i in (1, 2, 3))
-        client, daemon = client / gigabytes, daemon / gigabytes
-        print(f"| {what} | {programs.name} | {', '.join(f'{run[0]:,.0f}' for run in runs)} | {ms:,.0f} | {client:.2f}, {daemon:.2f} "
-              f"| {1000 * os.cpu_count() / max(0.01, client + daemon):,.0f} |")
+        share = 0.5 if "half" in what else 1  # MB/s are told of the whole
+        client, daemon = client / gigabytes / share, daemon / gigabytes / share
+        allowed = f"{1000 * os.cpu_count() / (client + daemon):,.0f}" if what == "upload" else ""
+        print(f"| {what} | {programs.name} | {', '.join(f'{run[0] * share:,.0f}' for run in runs)} | {ms:,.0f} "
+              f"| {client:.2f}, {daemon:.2f} | {allowed} |")
     for (what, programs), runs in lists.items():
-        print(f"{what}, {programs.name}: p50 {', '.join(f'{p50:.2f}' for p50, _ in runs)} ms, p99 {', '.join(f'{p99:.2f}' for _, p99 in runs)} ms")
+        p50s, p99s = (", ".join(f"{run[i]:.2f}" for run in runs) for i in (0, 1))
+        print(f"{what}, {programs.name}: p50 {p50s} ms, p99 {p99s} ms")
     print("".join(floors), end="")
 
 
