@@ -3,6 +3,7 @@
 // Exit codes: 0 stopped as asked, --check found nothing damaged, --undo-upgrade done; 1 could not
 // start (port taken, state folder in use, store damaged), --check found damage, there is no upgrade
 // to undo; 2 wrong flags or configuration.
+#include <absl/synchronization/mutex.h>
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <linux/close_range.h>
@@ -250,6 +251,9 @@ int main(int argc, char** argv) {
   // the process goes to any thread that does not block it, and its default is to end us at once.
   const sigset_t signals = trainyard::server::ending_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // Debian builds Abseil with the checks of a debug build: each lock of gRPC's would be entered in
+  // one graph for the whole process, under one lock, to look for cycles.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // One reference that is never given back: the last one's end waits for gRPC's threads, of which
   // one may sleep in a poll for 10 s, longer than Docker waits before it kills.
   ::grpc_init();

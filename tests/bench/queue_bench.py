@@ -1,10 +1,14 @@
 """What a long queue costs, by the number of jobs that wait. Several builds take turns, so that they can be compared.
 
-    python3 tests/bench/queue_bench.py [--waiting 1000,10000,100000] [--rounds N] BIN [BIN ...]
+    python3 tests/bench/queue_bench.py [--waiting 1000,10000,100000] [--rounds N] [--alike] [--json FILE] BIN [BIN ...]
 
 BIN is a folder with trainyardd, trainyard-worker and trainyard; the clients of the measurement are those of the last one.
-The queue is made of copies of one waiting job, written into a stopped daemon's store.
+The queue is made of copies of waiting jobs, written into a stopped daemon's store: twelve kinds, of four networks and three
+batch sizes, of 20 owners, with seven priorities; with --alike all are copies of one job. FILE gets the numbers, of which
+queue_chart.py draws a chart.
 
+- short jobs: how many end in a second, one after another, with 1,000 in the queue; CPU time of the daemon and of the workers,
+  the files that stay, and the calls of fsync and fdatasync (by strace, if it is there) for each, the workers' included
 - restart: from the start of the program to `serving`, and to the first job that starts; its memory then
 - job: the daemon's CPU time from one job's start to the next one's
 - list: the first page, as its caller waits and by the daemon's CPU time; of a state that no job has; all pages
@@ -12,10 +16,13 @@ The queue is made of copies of one waiting job, written into a stopped daemon's 
 """
 
 import argparse
+import json
+import math
 import os
 import pathlib
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +34,11 @@ import crowd  # noqa: E402
 import harness  # noqa: E402
 
 JOBS_RUN = 8
+SHORT_JOBS = 50
+NETWORKS = ("[8]", "[64]", "[256]", "[256, 256]")
+BATCH_SIZES = (20, 50, 200)
+OWNERS = tuple(f"user-{i:02d}" for i in range(20))
+PRIORITIES = (0, 0, 0, 5, -5, 20, -20)
 SUBMIT_SECONDS = 4
 CALLERS = (1, 8, 64)
 
@@ -34,14 +46,14 @@ CALLERS = (1, 8, 64)
 class Measured:
     """A daemon of one build."""
 
-    def __init__(self, programs, state):
-        self.state = state
+    def __init__(self, programs, state, prefix=()):
+        self.state, self.traced = state, bool(prefix)
         self.log_path = state.parent / (state.name + ".log")
         self.socket = state / "trainyard.sock"
         with open(self.log_path, "wb") as log:
             self.begin = time.monotonic()
             self.process = subprocess.Popen(
-                [programs / "trainyardd", "--state-dir", state, "--queued-jobs-max", "1000000", "--threads-per-job", "1"],
+                [*prefix, programs / "trainyardd", "--state-dir", state, "--queued-jobs-max", "1000000", "--threads-per-job", "1"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def wait_for(self, event, count=1):
@@ -62,17 +74,28 @@ class Measured:
         """Of all its threads, without its children (clock_getcpuclockid)."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
+    def children_cpu_seconds(self):
+        """Of those that have ended."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
+
     def memory_mib(self, field="VmRSS"):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024
 
     def kill(self):
-        self.process.kill()
+        """With its workers; of a traced one, what is traced."""
+        own = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split() if self.traced else ()
+        for pid in own or (self.process.pid,):
+            os.kill(int(pid), signal.SIGKILL)
+        workers = harness.Daemon(self.state)
+        workers.kill_workers()
         self.process.wait()
+        harness.wait_until(lambda: not workers.worker_pids(), "its workers are gone")
 
 
 def template(programs, folder):
-    """A stopped daemon's state with one job that waits."""
+    """A stopped daemon's state with one job of each kind that waits, the smallest as the newest."""
     harness.BIN = programs
     daemon = harness.Daemon(folder / "template", "--threads-per-job", "1").start()
     try:
@@ -80,20 +103,80 @@ def template(programs, folder):
         data.write_text(f"name: digits\npath: {harness.EXAMPLES / 'digits.csv.gz'}\n"
                         "csv: {header: false, target: c64, target_kind: class, image: [1, 8, 8]}\n")
         daemon.cli("dataset", "upload", data)
-        holder = harness.digits_spec(folder, "holder")
+        holder = harness.digits_spec(folder, "holder")  # for measure()
         holder.write_text(holder.read_text().replace("epochs: 3", "epochs: 1000000") + "priority: 100\n")
-        daemon.submit(holder)
-        short = harness.digits_spec(folder, "short", recipe="  checkpoint_every_steps: 1000000\n")
-        short.write_text(short.read_text().replace("epochs: 3", "epochs: 1"))
-        daemon.submit(short)
+        daemon.cli("device", "drain", "cpu")
+        for hidden in reversed(NETWORKS):
+            for rows in BATCH_SIZES:
+                spec = harness.digits_spec(folder, f"short-{NETWORKS.index(hidden)}-{rows}", f"  mlp: {{hidden: {hidden}}}",
+                                           "  checkpoint_every_steps: 1000000\n")
+                spec.write_text(spec.read_text().replace("epochs: 3", "epochs: 1").replace("batch_size: 50", f"batch_size: {rows}"))
+                daemon.submit(spec)
     finally:
-        daemon.stop()  # both wait now
+        daemon.stop()
     with sqlite3.connect(daemon.state / "trainyard.db") as store:
-        store.execute("PRAGMA foreign_keys = ON")
-        store.execute("DELETE FROM jobs WHERE id = 'holder'")
-        store.execute("UPDATE tenants SET queued = 1")  # kept by triggers, of which none is for this
+        store.execute("DELETE FROM device_drains")
     store.close()
     return daemon.state
+
+
+def copy_state(made, folder, waiting, alike):
+    state = folder / "state"
+    shutil.copytree(made, state, ignore=shutil.ignore_patterns("*.sock"))
+    if alike:
+        crowd.copy_waiting(state, waiting)
+    else:
+        crowd.copy_waiting(state, waiting, kinds=len(NETWORKS) * len(BATCH_SIZES), owners=OWNERS, priorities=PRIORITIES)
+    return state
+
+
+def files_in(state):
+    return sum(len(files) for _, _, files in os.walk(state))
+
+
+def measure_short_jobs(programs, made, folder):
+    state = copy_state(made, folder, 1000, alike=True)
+    daemon = Measured(programs, state)
+    try:
+        daemon.wait_for("worker_ended", 5)
+        first, files = daemon.count("worker_ended"), files_in(state)
+        cpu, children = daemon.cpu_seconds(), daemon.children_cpu_seconds()
+        begin = time.monotonic()
+        daemon.wait_for("worker_ended", first + SHORT_JOBS)
+        seconds, jobs = time.monotonic() - begin, daemon.count("worker_ended") - first
+        numbers = {"short_jobs_a_second": jobs / seconds, "short_job_daemon_cpu_ms": 1000 * (daemon.cpu_seconds() - cpu) / jobs,
+                   "short_job_workers_cpu_ms": 1000 * (daemon.children_cpu_seconds() - children) / jobs,
+                   "short_job_files": (files_in(state) - files) / jobs}
+    finally:
+        daemon.kill()
+        shutil.rmtree(state)
+    if shutil.which("strace"):
+        numbers["short_job_store_fsyncs"], numbers["short_job_fsyncs"] = count_fsyncs(programs, made, folder)
+    fsyncs, stores = numbers.get("short_job_fsyncs", math.nan), numbers.get("short_job_store_fsyncs", math.nan)
+    print(f"  short    {numbers['short_jobs_a_second']:.1f} a second; CPU of each: the daemon {numbers['short_job_daemon_cpu_ms']:.1f} ms, its "
+          f"worker {numbers['short_job_workers_cpu_ms']:.1f} ms; {numbers['short_job_files']:.1f} files stay; {fsyncs:.1f} fsyncs, of which "
+          f"{stores:.1f} the store's", flush=True)
+    return numbers
+
+
+def count_fsyncs(programs, made, folder):
+    """For each of some short jobs: the store's, and all with those of the workers."""
+    state, calls = copy_state(made, folder, 1000, alike=True), folder / "calls"
+    trace = ("strace", "-f", "-y", "--seccomp-bpf", "-o", calls, "-e", "trace=fsync,fdatasync", "--signal=none")
+    daemon = Measured(programs, state, trace)
+
+    def made_so_far():
+        paths = re.findall(rb"f(?:data)?sync\(\d+<([^>]*)", calls.read_bytes())
+        return sum(b"/trainyard.db" in path for path in paths), len(paths)
+    try:
+        daemon.wait_for("worker_ended", 5)
+        first, before = daemon.count("worker_ended"), made_so_far()
+        daemon.wait_for("worker_ended", first + SHORT_JOBS)
+        ended = daemon.count("worker_ended") - first
+        return [(now - then) / ended for now, then in zip(made_so_far(), before)]
+    finally:
+        daemon.kill()
+        shutil.rmtree(state)
 
 
 def call(programs, tool, daemon, *arguments):
@@ -106,11 +189,15 @@ def call(programs, tool, daemon, *arguments):
 
 
 def measure(programs, clients, state, folder):
+    """The numbers by name."""
+    numbers = {}
     daemon = Measured(programs, state)
     try:
         serving = daemon.wait_for("serving")
         cpu = daemon.cpu_seconds()
         starting = daemon.wait_for("job_starting")
+        numbers.update(serving_ms=1000 * serving, serving_cpu_ms=1000 * cpu, starting_ms=1000 * starting,
+                       starting_cpu_ms=1000 * daemon.cpu_seconds(), resident_mib=daemon.memory_mib())
         print(f"  restart  serving after {1000 * serving:.0f} ms ({1000 * cpu:.0f} ms CPU), first job starts after "
               f"{1000 * starting:.0f} ms ({1000 * daemon.cpu_seconds():.0f} ms CPU); {daemon.memory_mib():.0f} MiB resident, "
               f"at most {daemon.memory_mib('VmHWM'):.0f}")
@@ -118,7 +205,8 @@ def measure(programs, clients, state, folder):
         daemon.wait_for("job_starting", first)
         cpu = daemon.cpu_seconds()
         daemon.wait_for("job_starting", first + JOBS_RUN)
-        print(f"  job      {1000 * (daemon.cpu_seconds() - cpu) / JOBS_RUN:.1f} ms CPU each, of {JOBS_RUN}")
+        numbers["job_cpu_ms"] = 1000 * (daemon.cpu_seconds() - cpu) / JOBS_RUN
+        print(f"  job      {numbers['job_cpu_ms']:.1f} ms CPU each, of {JOBS_RUN}")
         environment = dict(os.environ, TRAINYARD_SERVER=f"unix:{daemon.socket}")
         subprocess.run([clients / "trainyard", "submit", folder / "holder.yaml"], env=environment, check=True, capture_output=True)
         while b"/holder " not in daemon.log_path.read_bytes().split(b"event=job_starting")[-1]:
@@ -126,36 +214,54 @@ def measure(programs, clients, state, folder):
         for what, calls, states in (("first page", 200, ()), ("QUEUED", 200, ("QUEUED",)), ("FAILED", 200, ("FAILED",)), ("all", 0, ())):
             text, cpu = call(clients, "list_bench", daemon, calls, *states)
             made = re.search(r"of (\d+) calls", text)
-            print(f"  list     {what}: {text}; {1000 * cpu / (int(made[1]) if made else 1):.2f} ms CPU")
+            cpu_ms = 1000 * cpu / (int(made[1]) if made else 1)
+            numbers[f"list_{what.replace(' ', '_').lower()}_cpu_ms"] = cpu_ms
+            if median := re.search(r"p50 ([\d.]+) ms", text):
+                numbers[f"list_{what.replace(' ', '_').lower()}_ms"] = float(median[1])
+            print(f"  list     {what}: {text}; {cpu_ms:.2f} ms CPU")
         for callers in CALLERS:
             before = daemon.count("job_submitted")
             text, cpu = call(clients, "submit_bench", daemon, "digits", callers, SUBMIT_SECONDS)
             submits = daemon.count("job_submitted") - before
+            numbers[f"submit_{callers}_cpu_us"] = 1e6 * cpu / max(submits, 1)
+            if rate := re.search(r"(\d+) durable submits/s", text):
+                numbers[f"submit_{callers}_a_second"] = float(rate[1])
             print(f"  submit   {text}; the daemon's CPU {1e6 * cpu / max(submits, 1):.0f} us each")
         print(f"  memory   {daemon.memory_mib():.0f} MiB resident, at most {daemon.memory_mib('VmHWM'):.0f}")
         sys.stdout.flush()
     finally:
         daemon.kill()
+    return numbers
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--waiting", default="1000,10000,100000")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("bin", nargs="+", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("--alike", action="store_true")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("bin", nargs="+", type=lambda text: pathlib.Path(text).absolute())
     arguments = parser.parse_args()
+    alone = len({programs.name for programs in arguments.bin}) == len(arguments.bin)
+    names = {programs: programs.name if alone else str(programs) for programs in arguments.bin}
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-bench-"))
+    results = []
     try:
         made = template(arguments.bin[0], folder)
+        for number in range(arguments.rounds):
+            for programs in arguments.bin if number % 2 == 0 else reversed(arguments.bin):
+                print(f"short jobs, {names[programs]}, load {os.getloadavg()[0]:.1f}", flush=True)
+                results.append({"programs": names[programs]} | measure_short_jobs(programs, made, folder))
         for waiting in map(int, arguments.waiting.split(",")):
-            for _ in range(arguments.rounds):
-                for programs in arguments.bin:
-                    state = folder / "state"
-                    shutil.copytree(made, state, ignore=shutil.ignore_patterns("*.sock"))
-                    crowd.copy_waiting(state, waiting)
-                    print(f"{waiting} waiting, {programs}, load {os.getloadavg()[0]:.1f}")
-                    measure(programs, arguments.bin[-1], state, folder)
+            for number in range(arguments.rounds):
+                for programs in arguments.bin if number % 2 == 0 else reversed(arguments.bin):
+                    state = copy_state(made, folder, waiting, arguments.alike)
+                    print(f"{waiting} waiting, {names[programs]}, load {os.getloadavg()[0]:.1f}", flush=True)
+                    results.append({"programs": names[programs], "waiting": waiting}
+                                   | measure(programs, arguments.bin[-1], state, folder))
                     shutil.rmtree(state)
+                    if arguments.json:
+                        arguments.json.write_text(json.dumps(results, indent=1))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

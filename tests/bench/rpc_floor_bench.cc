@@ -2,24 +2,35 @@
 // client, two processes on a Unix socket, as the daemon and its clients are.
 //
 //   rpc_floor_bench unary [CALLERS] [SECONDS]          small calls, answered at once
+//   rpc_floor_bench fan [STREAMS] [CONNECTIONS] [BYTES] [SECONDS]  a message to each stream every
+//                                                      200 ms, the same bytes for all, as watchers
+//                                                      of one job get them
 //   rpc_floor_bench stream [MIB] [FRAME_KIB] [READ_KIB]  messages of 1 MiB from bytes to bytes; the
 //                                                      largest frame and read, 0: the library's own
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/base/check.h"
 #include "trainyard/v1/dataset_service.grpc.pb.h"
+#include "trainyard/v1/job_service.grpc.pb.h"
 
 namespace {
 
@@ -28,6 +39,7 @@ using grpc::ByteBuffer;
 using v1 = trainyard::v1::DatasetService;
 constexpr size_t kMessageBytes = size_t{1} << 20;
 constexpr size_t kSmallBytes = 300;  // about a submit and its answer
+constexpr int kFanIntervalMs = 200;
 
 /// Takes a stream's messages and drops them.
 class Reader final : public grpc::ServerReadReactor<ByteBuffer> {
@@ -62,6 +74,15 @@ class Echo final : public v1::WithRawCallbackMethod_UploadFile<
   }
 };
 
+/// Of another process that runs.
+double cpu_seconds_of(pid_t pid) {
+  clockid_t clock = 0;
+  timespec used{};
+  TRAINYARD_CHECK(::clock_getcpuclockid(pid, &clock) == 0, "no such process");
+  ::clock_gettime(clock, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
 double cpu_seconds(int who) {
   rusage used{};
   ::getrusage(who, &used);
@@ -69,8 +90,48 @@ double cpu_seconds(int who) {
          1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
+/// Writes the same message to all its streams at once.
+class Fan final : public trainyard::v1::JobService::WithRawCallbackMethod_WatchJob<
+                      trainyard::v1::JobService::Service> {
+ public:
+  explicit Fan(size_t bytes) : slice_(std::string(bytes, 'x')) {}
+
+  grpc::ServerWriteReactor<ByteBuffer>* WatchJob(grpc::CallbackServerContext*,
+                                                 const ByteBuffer*) override {
+    auto* stream = new Stream;  // lives as long as the process
+    const std::lock_guard lock(mu_);
+    streams_.push_back(stream);
+    return stream;
+  }
+  void write() {
+    const std::lock_guard lock(mu_);
+    for (Stream* stream : streams_) stream->write(slice_);
+  }
+
+ private:
+  struct Stream final : grpc::ServerWriteReactor<ByteBuffer> {
+    ByteBuffer out;
+    std::atomic<bool> writing = false, ended = false;
+    void write(const grpc::Slice& slice) {
+      if (ended || writing.exchange(true)) return;
+      out = ByteBuffer(&slice, 1);
+      StartWrite(&out);
+    }
+    void OnWriteDone(bool ok) override {
+      ended = !ok;
+      writing = false;
+      if (!ok) Finish(grpc::Status::CANCELLED);
+    }
+    void OnDone() override {}
+  };
+
+  const grpc::Slice slice_;
+  std::mutex mu_;
+  std::vector<Stream*> streams_;
+};
+
 /// Serves until its standard input ends.
-void serve(const std::string& address, int frame_kib, int read_kib, int stop) {
+void serve(const std::string& address, int frame_kib, int read_kib, int fan_bytes, int stop) {
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(4 << 20);
   if (frame_kib > 0) builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, frame_kib << 10);
@@ -79,10 +140,13 @@ void serve(const std::string& address, int frame_kib, int read_kib, int stop) {
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   Echo service;
   builder.RegisterService(&service);
+  Fan fan(static_cast<size_t>(fan_bytes));
+  builder.RegisterService(&fan);
   const auto server = builder.BuildAndStart();
   TRAINYARD_CHECK(server != nullptr, "cannot serve on " + address);
-  char byte = 0;
-  (void)!::read(stop, &byte, 1);
+  pollfd ends{stop, POLLIN, 0};
+  while (::poll(&ends, 1, kFanIntervalMs) == 0) fan.write();
+  if (fan_bytes > 0) std::_Exit(0);  // its streams are open
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
 }
 
@@ -138,6 +202,62 @@ void stream(const std::shared_ptr<grpc::Channel>& channel, int64_t messages) {
   queue.Shutdown();
 }
 
+/// Reads what comes on all streams and prints what it cost once all of them were open.
+void read_fan(const std::string& address, pid_t server, int streams, int connections, int seconds) {
+  struct Reading {
+    std::unique_ptr<grpc::GenericStub> stub;
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+    ByteBuffer in;
+    bool asked = false, reads = false;
+  };
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (int c = 0; c < connections; ++c) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a connection of its own
+    channels.push_back(
+        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  }
+  auto& queue = *new grpc::CompletionQueue;  // never drained: the process ends first
+  auto& readings = *new std::deque<Reading>(static_cast<size_t>(streams));
+  for (size_t i = 0; i < readings.size(); ++i) {
+    Reading& r = readings[i];
+    r.stub = std::make_unique<grpc::GenericStub>(channels[i % channels.size()]);
+    r.call = r.stub->PrepareCall(&r.context, "/trainyard.v1.JobService/WatchJob", &queue);
+    r.call->StartCall(&r);
+  }
+  int64_t messages = 0;
+  int open = 0;
+  const auto advance = [&](Reading& r, bool ok) {
+    TRAINYARD_CHECK(ok, "a stream broke");
+    if (!r.asked) {
+      r.asked = true;
+      const grpc::Slice nothing;
+      return r.call->WriteLast(ByteBuffer(&nothing, 1), grpc::WriteOptions(), &r);
+    }
+    if (r.reads) ++messages;
+    if (!std::exchange(r.reads, true)) ++open;
+    r.call->Read(&r.in, &r);
+  };
+  const auto run_until = [&](std::chrono::system_clock::time_point end, int open_max) {
+    void* tag = nullptr;
+    bool ok = false;
+    while (open < open_max && queue.AsyncNext(&tag, &ok, end) == grpc::CompletionQueue::GOT_EVENT) {
+      advance(*static_cast<Reading*>(tag), ok);
+    }
+  };
+  const auto now = [] { return std::chrono::system_clock::now(); };
+  run_until(now() + std::chrono::seconds(60), streams);
+  run_until(now() + std::chrono::seconds(1), INT_MAX);
+  const double server_cpu = cpu_seconds_of(server), client_cpu = cpu_seconds(RUSAGE_SELF);
+  messages = 0;
+  run_until(now() + std::chrono::seconds(seconds), INT_MAX);
+  const auto count = static_cast<double>(messages);
+  std::printf("bare fan: %.0f messages/s, CPU of a message: server %.1f us, client %.1f us\n",
+              count / seconds, 1e6 * (cpu_seconds_of(server) - server_cpu) / count,
+              1e6 * (cpu_seconds(RUSAGE_SELF) - client_cpu) / count);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -145,9 +265,10 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, int otherwise) {
     return argc > i ? std::atoi(argv[i]) : otherwise;
   };
-  if (what != "unary" && what != "stream") {
+  if (what != "unary" && what != "stream" && what != "fan") {
     std::fprintf(stderr,
                  "usage: rpc_floor_bench unary [CALLERS] [SECONDS]\n"
+                 "       rpc_floor_bench fan [STREAMS] [CONNECTIONS] [BYTES] [SECONDS]\n"
                  "       rpc_floor_bench stream [MIB] [FRAME_KIB] [READ_KIB]\n");
     return 2;
   }
@@ -158,7 +279,7 @@ int main(int argc, char** argv) {
   if (server == 0) {
     ::close(stop[1]);
     serve(address, what == "stream" ? number(3, 0) : 0, what == "stream" ? number(4, 0) : 0,
-          stop[0]);
+          what == "fan" ? number(4, 200) : 0, stop[0]);
     return 0;
   }
   ::close(stop[0]);
@@ -173,6 +294,12 @@ int main(int argc, char** argv) {
     const auto begin = Clock::now();
     if (what == "unary") {
       units = call(channel, number(2, 64), number(3, 4));
+    } else if (what == "fan") {
+      read_fan(address, server, number(2, 1000), number(3, number(2, 1000)), number(5, 10));
+      std::fflush(stdout);
+      ::close(stop[1]);
+      ::waitpid(server, nullptr, 0);
+      std::_Exit(0);  // its streams are open
     } else {
       units = number(2, 512);
       stream(channel, units);

@@ -2,10 +2,13 @@
 
     python3 tests/bench/watch_bench.py [--rounds N] [--watchers N] [--cases live,slow,...] BIN [BIN ...]
 
-Each BIN is a folder of programs; they take turns in every round. The first with a watch_bench lends it to the others. A
-small network trains on one thread, so that its events come fast; what it does alone is measured before each case.
+Each BIN is a folder of programs; they take turns in every round, and who begins changes with the round. The first with a
+watch_bench lends it to the others. A small network trains on one thread, so that its events are large; what it does alone is
+measured before each case.
 
 - live     each watcher reads as fast as it can, a connection each, in the shortest form that the daemon has
+- small    the same of a network whose steps take milliseconds, so that its events are a few hundred bytes
+- small-shared  as small, all on ten connections
 - plain    the same by clients that do not read packed metrics
 - single   the same by clients that take one event a message
 - shared   as live, all on ten connections
@@ -33,8 +36,10 @@ import harness  # noqa: E402
 SECONDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
 #        connections (0: one each), pause_ms, storm_ms, form: 0 single events, 1 batches, 2 with packed metrics
-CASES = {"live": (0, 0, 0, 2), "plain": (0, 0, 0, 1), "single": (0, 0, 0, 0), "shared": (10, 0, 0, 2),
-         "slow": (0, 500, 0, 2), "storm": (0, 0, 1000, 2)}
+CASES = {"live": (0, 0, 0, 2), "small": (0, 0, 0, 2), "small-shared": (10, 0, 0, 2), "plain": (0, 0, 0, 1), "single": (0, 0, 0, 0),
+         "shared": (10, 0, 0, 2), "slow": (0, 500, 0, 2), "storm": (0, 0, 1000, 2)}
+#         hidden layers, rows a batch
+JOBS = {"fast": ("[8]", 50), "small": ("[512, 512]", 200)}
 
 
 def cpu_s(pid):
@@ -73,7 +78,7 @@ class Peak(threading.Thread):
 def training(daemon):
     """The step that the store has, read beside the daemon, and when."""
     with sqlite3.connect(f"file:{daemon.state / 'trainyard.db'}?mode=ro", uri=True) as store:
-        progress = store.execute("SELECT progress FROM jobs").fetchone()[0]
+        progress = store.execute("SELECT progress FROM jobs ORDER BY number DESC").fetchone()[0]
     step = 0
     for at, byte in enumerate(progress[1:]):  # field 1, a varint
         step |= (byte & 0x7f) << 7 * at
@@ -133,16 +138,21 @@ def run(bin_folder, bench, watchers, cases):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-bench-"))
     daemon = harness.Daemon(folder / "state", "--threads-per-job", "1", "--watch-streams-max", "5000").start()
     try:
-        spec = harness.digits_spec(folder, "watched", "  mlp: {hidden: [8]}",
-                                   "  checkpoint_every_steps: 100000000\n"
-                                   "  validation_split: 0.2\n  evaluate_every_steps: 300\n")
-        spec.write_text(spec.read_text().replace("epochs: 3", "epochs: 1000000"))
-        name = daemon.submit(spec)
-        harness.wait_until(lambda: int(daemon.job(name)["progress"]["step"]) > 1000, "it trains")
         idle_mib = rss_mib(daemon.process.pid)
-        for case in cases:
-            yield dict(measure(bench, daemon, name, watchers, case), idle_mib=idle_mib)
-        daemon.cli("cancel", name)
+        for kind, (hidden, rows) in JOBS.items():
+            of_kind = [case for case in cases if case.startswith("small") == (kind == "small")]
+            if not of_kind:
+                continue
+            spec = harness.digits_spec(folder, kind, f"  mlp: {{hidden: {hidden}}}",
+                                       "  checkpoint_every_steps: 100000000\n"
+                                       "  validation_split: 0.2\n  evaluate_every_steps: 300\n")
+            spec.write_text(spec.read_text().replace("epochs: 3", "epochs: 1000000").replace("batch_size: 50", f"batch_size: {rows}"))
+            name = daemon.submit(spec)
+            harness.wait_until(lambda name=name: int(daemon.job(name)["progress"]["step"]) > 100, "it trains")
+            for case in of_kind:
+                yield dict(measure(bench, daemon, name, watchers, case), idle_mib=idle_mib)
+            daemon.cli("cancel", name)
+            harness.wait_until(lambda: not daemon.worker_pids(), "its worker is gone")
     finally:
         daemon.stop()
         daemon.kill_workers()
@@ -160,21 +170,21 @@ def main():
     bench = next(b / "watch_bench" for b in arguments.bins if (b / "watch_bench").exists())
     results = {}
     for number in range(arguments.rounds):
-        for folder in arguments.bins:
+        for folder in arguments.bins if number % 2 == 0 else reversed(arguments.bins):
             print(f"round {number + 1}, {folder}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
             for one in run(folder, bench, arguments.watchers, cases):
                 print(json.dumps(one), file=sys.stderr)
                 results.setdefault((one["case"], folder), []).append(one)
     print(f"{arguments.watchers} watchers, {os.cpu_count()} cores, median of {arguments.rounds} rounds of {SECONDS} s\n")
-    print("| case | programs | training alone -> watched, steps/s | kept | events/s | MiB/s | daemon CPU us/event | daemon, "
-          "client, worker, other programs: cores | lag p50, p99 ms | answered in p99 ms | peak MiB, after (idle) |")
+    print("| case | programs | training alone -> watched, steps/s | kept | events/s | events a message, bytes an event | daemon CPU us/event | "
+          "daemon, client, worker, other programs: cores | lag p50, p99 ms | answered in p99 ms | peak MiB, after (idle) |")
     print("| --- " * 11 + "|")
     for (case, folder), runs in sorted(results.items(), key=lambda item: (cases.index(item[0][0]), arguments.bins.index(item[0][1]))):
         def median(value, runs=runs):
             return statistics.median(map(value, runs))
         print(f"| {case} | {folder} | {median(lambda r: r['alone']):,.0f} -> {median(lambda r: r['watched']):,.0f} "
               f"| {median(lambda r: r['watched'] / r['alone']):.0%} | {median(lambda r: r['events'] / r['seconds']):,.0f} "
-              f"| {median(lambda r: r['bytes'] / r['seconds'] / 2**20):,.0f} "
+              f"| {median(lambda r: r['events'] / max(1, r['messages'])):,.1f}, {median(lambda r: r['bytes'] / max(1, r['events'])):,.0f} "
               f"| {median(lambda r: 1e6 * r['daemon_cpu'] / max(1, r['events'])):.1f} "
               f"| {median(lambda r: r['daemon_cpu'] / r['seconds']):.2f}, {median(lambda r: r['client_cpu'] / r['seconds']):.2f}, "
               f"{median(lambda r: r['worker_cpu'] / r['seconds']):.2f}, {median(lambda r: r['others_cpu'] / r['seconds']):.2f} "

@@ -3,16 +3,21 @@
 import sqlite3
 
 
-def copy_waiting(state, count, prefix="copy"):
-    """Copies the newest job that waits, `count` times, in the store of a stopped daemon; returns the copies' ids."""
+def copy_waiting(state, count, prefix="copy", kinds=1, owners=(None,), priorities=(None,)):
+    """Copies the newest jobs that wait, `kinds` of them in turn, into the store of a stopped daemon; returns the ids of the
+    `count` copies. Owners and priorities are given in turn too; None: as the copied job has it."""
     with sqlite3.connect(state / "trainyard.db") as store:
-        number, = store.execute("SELECT number FROM jobs WHERE state = 1 ORDER BY number DESC LIMIT 1").fetchone()
+        originals = [n for n, in store.execute("SELECT number FROM jobs WHERE state = 1 ORDER BY number DESC LIMIT ?", (kinds,))]
+        number = originals[0]
+        store.execute("CREATE TEMP TABLE copies (number INTEGER PRIMARY KEY, original INTEGER, owner TEXT, priority INTEGER)")
+        store.executemany("INSERT INTO copies VALUES (?, ?, ?, ?)", (
+            (number + 1 + i, originals[i % kinds], owners[i // kinds % len(owners)], priorities[i // kinds % len(priorities)])
+            for i in range(count)))
         for table, key in (("jobs", "number"), ("events", "job")):
             columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
-            values = {key: "n.value", "id": f"printf('{prefix}-%06d', n.value)", "uid": f"printf('{prefix}-%021d', n.value)"}
-            store.execute(
-                f"WITH RECURSIVE n(value) AS (SELECT {number + 1} UNION ALL SELECT value + 1 FROM n "
-                f"WHERE value < {number + count}) INSERT INTO {table} ({', '.join(columns)}) "
-                f"SELECT {', '.join(values.get(c, 't.' + c) for c in columns)} FROM n, {table} t WHERE t.{key} = {number}")
+            values = {key: "c.number", "id": f"printf('{prefix}-%06d', c.number)", "uid": f"printf('{prefix}-%021d', c.number)",
+                      "owner": "coalesce(c.owner, t.owner)", "priority": "coalesce(c.priority, t.priority)"}
+            store.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values.get(c, 't.' + c) for c in columns)} "
+                          f"FROM copies c JOIN {table} t ON t.{key} = c.original ORDER BY c.number")
     store.close()
     return [f"{prefix}-{n:06d}" for n in range(number + 1, number + count + 1)]
