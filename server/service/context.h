@@ -44,6 +44,7 @@ struct ServiceContext {
   DiskWatch& disk;
   Executor& planning;   // for handlers that compute: others do not wait for them
   Executor& arrays;     // for those that compute for many jobs: single ones do not wait for them
+  Executor& transfers;  // for streams of files: a slow disk holds up only those
   const Tokens* tokens = nullptr;  // null: none is required
   int64_t start_time_us = 0;
   std::vector<std::string> warnings = {};  // for ServerInfo
