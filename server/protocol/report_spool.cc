@@ -110,18 +110,22 @@ Status ReportSpool::sync() {
   return local_files().sync_directory(path_.parent_path());
 }
 
-Status read_spool(const std::filesystem::path& path, int64_t after,
-                  const std::function<Status(const v1::WorkerReport&)>& take) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    return errno == ENOENT ? Status() : file_error("cannot open the spool of reports", path, errno);
+Result<SpoolReader> SpoolReader::open(const std::filesystem::path& path, int64_t after) {
+  SpoolReader reader;
+  reader.after_ = after;
+  reader.file_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reader.file_ && errno != ENOENT) {
+    return file_error("cannot open the spool of reports", path, errno);
   }
-  int64_t offset = 0;
-  while (const std::optional<v1::WorkerReport> report = read_record(file.get(), offset)) {
-    if (report->number() <= after) continue;
-    if (Status s = take(*report); !s.ok()) return s;
+  return reader;
+}
+
+std::optional<v1::WorkerReport> SpoolReader::next() {
+  if (!file_) return std::nullopt;
+  for (;;) {
+    std::optional<v1::WorkerReport> report = read_record(file_.get(), offset_);
+    if (!report || report->number() > after_) return report;
   }
-  return {};
 }
 
 }  // namespace trainyard

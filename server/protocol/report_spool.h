@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "src/base/handle.h"
@@ -49,9 +48,19 @@ class ReportSpool {
   bool accepts_ = true;
 };
 
-/// Gives the reports behind number `after` to `take`, in order, until it refuses one; returns that
-/// refusal. A file that is not there has none.
-Status read_spool(const std::filesystem::path& path, int64_t after,
-                  const std::function<Status(const v1::WorkerReport&)>& take);
+/// Reads a spool that nobody appends to any more. Not thread-safe.
+class SpoolReader {
+ public:
+  /// The reports behind number `after`. A file that is not there has none; errors of the file
+  /// system.
+  static Result<SpoolReader> open(const std::filesystem::path& path, int64_t after);
+  /// The next one, in order; nothing at the end.
+  std::optional<v1::WorkerReport> next();
+
+ private:
+  UniqueFd file_;  // -1: there is none
+  int64_t offset_ = 0;
+  int64_t after_ = 0;
+};
 
 }  // namespace trainyard

@@ -24,8 +24,8 @@ namespace {
 
 constexpr size_t kBackupChunkBytes = 1 << 20;
 
-/// Deletes itself in OnDone. Each message is one task on the executor, so that calls in between do
-/// not wait, and is made when the last one is on its way: the client's pace is the disk's.
+/// Deletes itself in OnDone. Each message is one task beside the handlers, so that calls in between
+/// do not wait, and is made when the last one is on its way: the client's pace is the disk's.
 class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   BackupStream(ServiceContext& service, const grpc::ByteBuffer* request)
@@ -41,7 +41,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
   void OnDone() override {
     // Removing the links takes a while: not on the library's threads, unless these are the last.
-    if (!service_.executor.post([this] { delete this; })) delete this;
+    if (!service_.transfers.post([this] { delete this; })) delete this;
   }
 
  private:
@@ -53,7 +53,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void next() {
-    const bool posted = service_.executor.post([this] {
+    const bool posted = service_.transfers.post([this] {
       try {
         if (Status s = step(); !s.ok()) {
           Error error = s.error();

@@ -15,10 +15,10 @@
 #include "server/forecast/forecaster.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
-#include "server/service/executor.h"
 #include "server/store/store.h"
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/errands.h"
+#include "server/supervisor/executor.h"
 #include "server/supervisor/ingest.h"
 #include "server/supervisor/predict.h"
 #include "src/base/clock.h"
@@ -42,8 +42,9 @@ struct ServiceContext {
   Forecaster& forecaster;
   Executor& executor;
   DiskWatch& disk;
-  Executor& planning;  // for handlers that compute: others do not wait for them
-  Executor& arrays;    // for those that compute for many jobs: single ones do not wait for them
+  Executor& planning;   // for handlers that compute: others do not wait for them
+  Executor& arrays;     // for those that compute for many jobs: single ones do not wait for them
+  Executor& transfers;  // for streams of files: a slow disk holds up only those
   const Tokens* tokens = nullptr;  // null: none is required
   int64_t start_time_us = 0;
   std::vector<std::string> warnings = {};  // for ServerInfo

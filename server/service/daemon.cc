@@ -35,6 +35,7 @@ constexpr int kExecutorThreads = 8;  // that many changes other than submits can
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr int kArrayThreads = 2;  // arrays that are planned at a time
 constexpr size_t kArrayQueueMax = 64;
+constexpr int kTransferThreads = 8;  // files that are written or read at a time
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
 Status check_worker_program(const std::filesystem::path& worker) {
@@ -120,6 +121,7 @@ struct Daemon::Impl {
         executor(kExecutorThreads, kExecutorQueueMax),
         planning(kExecutorThreads, kExecutorQueueMax),
         arrays(kArrayThreads, kArrayQueueMax),
+        transfers(kTransferThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
@@ -129,8 +131,9 @@ struct Daemon::Impl {
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         errands(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        context{config, paths,   *parts.clock, *parts.files, *store,   hub,  *inventory, dispatcher,
-                ingest, predict, errands,      forecaster,   executor, disk, planning,   arrays},
+        context{config,     paths,      *parts.clock, *parts.files, *store,   hub,
+                *inventory, dispatcher, ingest,       predict,      errands,  forecaster,
+                executor,   disk,       planning,     arrays,       transfers},
         housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
   }
@@ -161,6 +164,7 @@ struct Daemon::Impl {
   Executor executor;
   Executor planning;
   Executor arrays;
+  Executor transfers;
   Supervisor supervisor;
   Dispatcher dispatcher;
   IngestRunner ingest;
@@ -311,6 +315,7 @@ void Daemon::Impl::stop(bool leave_training) {
   private_listener->shutdown(kShutdownGrace);
   planning.stop();
   arrays.stop();
+  transfers.stop();
   executor.stop();
   // Not before their connections are closed: none may hear that it is unknown here.
   if (leave_training) supervisor.release();

@@ -19,7 +19,8 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-/// Deletes itself in OnDone. Reads from the disk happen on the executor; one chunk is in memory.
+/// Deletes itself in OnDone. Reads from the disk happen beside the handlers; one chunk is in
+/// memory.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   DownloadStream(ServiceContext& service, ModelHandlers& models, const grpc::ByteBuffer* request)
@@ -37,7 +38,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   void next() {
-    const bool posted = service_.executor.post([this] {
+    const bool posted = service_.transfers.post([this] {
       try {
         if (Status s = step(); !s.ok()) Finish(to_grpc_status(s.error()));
       } catch (const std::exception& e) {

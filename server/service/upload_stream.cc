@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMessagesAtOnce = 16;  // before a stream lets others have its thread
 
-/// Deletes itself in OnDone. The bytes are written on the executor, one message after another,
+/// Deletes itself in OnDone. The bytes are written beside the handlers, one message after another,
 /// while the next one arrives; the one behind it is read after that, so that the disk slows down
 /// the client.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
@@ -43,7 +43,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
  private:
   void post() {
-    const bool posted = service_.executor.post([this] {
+    const bool posted = service_.transfers.post([this] {
       try {
         if (Status s = work(); !s.ok()) refuse(s.error());
       } catch (const std::exception& e) {

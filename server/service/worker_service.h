@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "server/service/executor.h"
+#include "server/supervisor/executor.h"
 #include "server/supervisor/supervisor.h"
 
 namespace trainyard::server {

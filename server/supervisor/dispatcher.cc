@@ -513,7 +513,7 @@ std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Da
     }
     impl->changed.notify_one();
   };
-  return std::make_shared<TrainTask>(store, clock, job, std::move(task), gone);
+  return std::make_shared<TrainTask>(store, supervisor, clock, job, std::move(task), gone);
 }
 
 Status Dispatcher::Impl::adopt(const Job& job) {

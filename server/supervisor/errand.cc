@@ -19,7 +19,6 @@ class ErrandTask final : public TaskOwner {
         done_(std::move(done)),
         gone_(std::move(gone)) {}
 
-  Status spawned(pid_t, int64_t) override { return {}; }
   Result<v1::Assignment> assignment() override { return assignment_; }
 
   void report(const v1::WorkerReport& report, Done<void> done) override {
@@ -36,7 +35,7 @@ class ErrandTask final : public TaskOwner {
     done({});
   }
 
-  void ended(const TaskEnd& end) override {
+  void ended(const TaskEnd& end, TaskHold /*hold*/) override {
     if (end.late) {
       answer(options_.late);
     } else if (end.stop_asked) {

@@ -74,18 +74,17 @@ namespace {
 /// One ingest in its worker.
 class IngestTask final : public TaskOwner {
  public:
-  IngestTask(Store& store, Files& files, const StatePaths& paths,
+  IngestTask(Store& store, Supervisor& supervisor, Files& files, const StatePaths& paths,
              const std::vector<std::filesystem::path>& allowed_roots, Dataset dataset,
              std::vector<std::string> stamps, std::function<void(bool again)> gone)
       : store_(store),
+        supervisor_(supervisor),
         files_(files),
         paths_(paths),
         allowed_roots_(allowed_roots),
         dataset_(std::move(dataset)),
         stamps_(std::move(stamps)),
         gone_(std::move(gone)) {}
-
-  Status spawned(pid_t, int64_t) override { return {}; }
 
   Result<v1::Assignment> assignment() override {
     v1::Assignment assignment;
@@ -111,31 +110,45 @@ class IngestTask final : public TaskOwner {
     }
     // Whoever calls holds the task, and with it this object, until `done` has run.
     store(report.outcome(), [this, done = std::move(done)](Status stored) {
+      TaskHold hold;
       {
         const MutexLock lock(mu_);
         storing_ = false;
         stored_ = stored_ || stored.ok();
+        hold = std::move(hold_);
       }
-      changed_.notify_all();
+      if (hold) leave(std::move(hold));
       done(std::move(stored));
     });
   }
 
-  void ended(const TaskEnd&) override {
-    bool stored = false;
+  void ended(const TaskEnd&, TaskHold hold) override {
     {
-      // The process may end while its outcome is being stored: the files of a dataset that becomes
-      // READY must stay.
-      MutexLock lock(mu_);
+      const MutexLock lock(mu_);
       over_ = true;
-      changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) { return !storing_; });
-      stored = stored_;
+      // The process may end while its outcome is being stored: the files of a dataset that becomes
+      // READY must stay. What the store answers then goes on here.
+      if (storing_) {
+        hold_ = std::move(hold);
+        return;
+      }
     }
-    if (!stored) (void)files_.remove_all(folder());
-    gone_(!stored);
+    leave(std::move(hold));
   }
 
  private:
+  void leave(TaskHold hold) {
+    supervisor_.in_background([this, hold = std::move(hold)] {
+      bool stored = false;
+      {
+        const MutexLock lock(mu_);
+        stored = stored_;
+      }
+      if (!stored) (void)files_.remove_all(folder());
+      gone_(!stored);
+    });
+  }
+
   void store(const v1::Outcome& outcome, Done<void> done) {
     if (outcome.kind() == v1::Outcome::SUCCEEDED) {
       std::error_code ec;
@@ -157,6 +170,7 @@ class IngestTask final : public TaskOwner {
   }
 
   Store& store_;
+  Supervisor& supervisor_;
   Files& files_;
   const StatePaths& paths_;
   const std::vector<std::filesystem::path>& allowed_roots_;
@@ -164,7 +178,7 @@ class IngestTask final : public TaskOwner {
   const std::vector<std::string> stamps_;
   const std::function<void(bool again)> gone_;
   Mutex mu_;
-  CondVar changed_;
+  TaskHold hold_ TRAINYARD_GUARDED_BY(mu_);         // of an end that waits for the store
   bool storing_ TRAINYARD_GUARDED_BY(mu_) = false;  // an outcome is on its way to the store
   bool stored_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool over_ TRAINYARD_GUARDED_BY(mu_) = false;  // the process is gone, no outcome counts any more
@@ -208,7 +222,7 @@ bool IngestRunner::Impl::start_next() {
   fresh.kind = "ingest " + item.dataset.name();
   fresh.time_max_ms = kIngestTimeMaxMs;
   fresh.owner = std::make_shared<IngestTask>(
-      store, files, paths, allowed_roots, item.dataset, item.stamps,
+      store, supervisor, files, paths, allowed_roots, item.dataset, item.stamps,
       [impl = shared_from_this(), item](bool again) { impl->task_ended(item, again); });
   const MutexLock lock(mu);  // also while it starts: it must not end before its id is known
   if (draining) {
@@ -241,10 +255,11 @@ void IngestRunner::Impl::task_ended(Item item, bool again) {
 
 void IngestRunner::Impl::fail(const std::string& digest, const std::string& reason,
                               const std::string& message) {
-  if (Status s = store.datasets().set_failed(digest, reason, message); !s.ok()) {
+  store.datasets().set_failed(digest, reason, message, [digest](const Status& s) {
+    if (s.ok()) return;
     spdlog::error("event=ingest_end_not_stored digest={} {}", digest,
                   kv("message", s.error().message));
-  }
+  });
 }
 
 IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths,

@@ -11,16 +11,15 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <limits>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "server/config/log.h"
 #include "server/protocol/versions.h"
-#include "server/supervisor/output_log.h"
+#include "server/supervisor/executor.h"
+#include "server/supervisor/task.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
@@ -28,7 +27,8 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int kBackgroundThreads = 2;  // a large model's digest must not hold up every other end
+constexpr size_t kBackgroundMax = 1024;
 
 std::string random_hex(size_t bytes) {
   std::array<unsigned char, 32> random{};
@@ -49,42 +49,6 @@ Error fenced(const std::string& task) {
                     "task " + quoted_value(task) + " is not running; exit");
 }
 
-/// A worker between spawn and end. Fields without a note belong to the supervisor's thread.
-struct Task {
-  std::string id;
-  std::string kind;
-  bool outlives = false;  // the daemon
-  std::vector<std::string> gpus;
-  std::string nonce;
-  std::string nonce_digest;
-  std::shared_ptr<TaskOwner> owner;
-  bool adopted = false;  // an earlier daemon started this process:
-  pid_t adopted_pid = 0;
-  int64_t adopted_start_time = 0;
-  std::optional<Process> process;
-  std::unique_ptr<OutputLog> output;
-  bool output_open = false;
-  int64_t kill_at_us = kNever;  // the ladder's next step ...
-  bool terminated = false;      // ... TERM was sent, KILL is next
-  bool silent = false;
-  int64_t late_us = kNever;
-  bool late = false;
-
-  std::atomic<int64_t> heard_us{0};
-  std::atomic<bool> connected{false};
-  std::atomic<int64_t> stalled_ms{0};  // without progress, once that is too long
-  std::atomic<bool> outcome_taken{false};
-  std::atomic<bool> version_skew{false};
-
-  Mutex mu;
-  std::shared_ptr<CommandSink> sink TRAINYARD_GUARDED_BY(mu);
-  bool attached TRAINYARD_GUARDED_BY(mu) = false;
-  bool over TRAINYARD_GUARDED_BY(mu) = false;  // the process is gone, nobody is let in
-  std::optional<std::string> stop TRAINYARD_GUARDED_BY(mu);  // the reason, once asked
-  int64_t stop_term_us TRAINYARD_GUARDED_BY(mu) = kNever;    // when the ladder steps in
-  int64_t stop_kill_us TRAINYARD_GUARDED_BY(mu) = kNever;
-};
-
 Error skew(Task& task, const v1::AttachRequest& request) {
   task.version_skew = true;
   Error e =
@@ -96,6 +60,14 @@ Error skew(Task& task, const v1::AttachRequest& request) {
   return e;
 }
 
+std::vector<pid_t> pids_of(const std::vector<std::shared_ptr<Task>>& tasks) {
+  std::vector<pid_t> pids;
+  for (const std::shared_ptr<Task>& task : tasks) {
+    if (task->process) pids.push_back(task->process->pid());
+  }
+  return pids;
+}
+
 v1::WorkerCommand stop_command(const std::string& reason) {
   v1::WorkerCommand command;
   command.mutable_stop()->set_reason(reason);
@@ -104,7 +76,7 @@ v1::WorkerCommand stop_command(const std::string& reason) {
 
 }  // namespace
 
-struct Supervisor::Impl {
+struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   Impl(SupervisorOptions o, const Clock& c) : options(std::move(o)), clock(c) {
     epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
     wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -146,26 +118,40 @@ struct Supervisor::Impl {
            beat.idle_ms() / kStallFactor >= beat.usual_ms();
   }
 
+  /// The daemon is what a worker without its nonce waits for: that is no silence.
+  int64_t silent_at_us(const Task& task) const {
+    return task.has_nonce ? task.heard_us.load() + options.silence_ms * 1000 : kNever;
+  }
+
+  void in_background(std::function<void()> work) {
+    if (!background.post(work)) work();
+  }
+
   void run();
   void begin(Task& task);
   void spawn(Task& task);
+  void hand_over_nonces();
   void adopt(Task& task);
   void watch(Task& task);
   void let_go(std::vector<std::shared_ptr<Task>>& mine);
   std::string add(std::shared_ptr<Task> task);
   void step_ladder(Task& task, int64_t now);
   void reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine);
+  void search_and_finish(Task& task, TaskEnd end);
   void finish(Task& task, TaskEnd end);
+  void forget(const Task& task);
 
   const SupervisorOptions options;
   const Clock& clock;
   UniqueFd epoll;
   UniqueFd wake;
+  Executor background{kBackgroundThreads, kBackgroundMax};
 
   Mutex mu;
   CondVar idle;
   std::unordered_map<std::string, std::shared_ptr<Task>> tasks TRAINYARD_GUARDED_BY(mu);
   std::vector<std::shared_ptr<Task>> to_begin TRAINYARD_GUARDED_BY(mu);
+  std::vector<std::pair<std::shared_ptr<Task>, Status>> recorded TRAINYARD_GUARDED_BY(mu);
   bool kill_all TRAINYARD_GUARDED_BY(mu) = false;
   bool releasing TRAINYARD_GUARDED_BY(mu) = false;
   bool stopping TRAINYARD_GUARDED_BY(mu) = false;
@@ -192,6 +178,7 @@ void Supervisor::Impl::run() {
       begin(*task);
       if (task->process) mine.push_back(task);
     }
+    hand_over_nonces();
     if (release_now) let_go(mine);
     const int64_t now = clock.steady_us();
     int64_t next = kNever;
@@ -200,7 +187,7 @@ void Supervisor::Impl::run() {
       step_ladder(*task, now);
       next = std::min(next, task->kill_at_us);
       if (!task->terminated) {
-        next = std::min({next, task->heard_us.load() + options.silence_ms * 1000, task->late_us});
+        next = std::min({next, silent_at_us(*task), task->late_us});
         const MutexLock lock(task->mu);
         next = std::min(next, task->stop_term_us);
       }
@@ -225,10 +212,12 @@ void Supervisor::Impl::run() {
       }
     }
     std::erase_if(mine, [](const std::shared_ptr<Task>& task) { return !task->process; });
+    if (options.adopt_orphans) reap_orphans(pids_of(mine));
   }
 }
 
 void Supervisor::Impl::begin(Task& task) {
+  task.begun = true;
   if (task.adopted) {
     adopt(task);
   } else {
@@ -254,26 +243,45 @@ void Supervisor::Impl::spawn(Task& task) {
   watch(task);
   spdlog::info("event=worker_started task={} {} pid={}", task.id, kv("kind", task.kind),
                task.process->pid());
-  Status recorded = task.owner->spawned(task.process->pid(), task.process->start_time());
-  if (recorded.ok()) recorded = task.process->write_stdin(task.nonce + "\n");
-  if (!recorded.ok()) {  // without its nonce it can do nothing; its end is handled like any other
-    spdlog::warn("event=worker_not_recorded task={} {}", task.id,
-                 kv("message", recorded.error().message));
-    task.process->signal_group(SIGKILL);
+  task.owner->spawned(task.process->pid(), task.process->start_time(),
+                      [impl = shared_from_this(), task = task.shared_from_this()](Status s) {
+                        {
+                          const MutexLock lock(impl->mu);
+                          impl->recorded.emplace_back(task, std::move(s));
+                        }
+                        impl->wake_up();
+                      });
+}
+
+void Supervisor::Impl::hand_over_nonces() {
+  std::vector<std::pair<std::shared_ptr<Task>, Status>> answers;
+  {
+    const MutexLock lock(mu);
+    answers.swap(recorded);
+  }
+  for (auto& [task, status] : answers) {
+    if (!task->process) continue;  // it has ended meanwhile
+    task->has_nonce = true;
+    task->heard_us = clock.steady_us();
+    if (status.ok()) status = task->process->write_stdin(task->nonce + "\n");
+    if (status.ok()) continue;
+    // Without its nonce it can do nothing; its end is handled like any other.
+    spdlog::warn("event=worker_not_recorded task={} {}", task->id,
+                 kv("message", status.error().message));
+    task->process->signal_group(SIGKILL);
   }
 }
 
 void Supervisor::Impl::adopt(Task& task) {
+  task.has_nonce = true;
   task.process = Process::adopt(task.adopted_pid, task.adopted_start_time, tag_of(task.id));
   if (!task.process) {
     spdlog::info("event=worker_gone task={} {} pid={}", task.id, kv("kind", task.kind),
                  task.adopted_pid);
-    end_tagged_anywhere(tag_of(task.id));
     TaskEnd end;
     end.exit.unknown = true;
     end.lost_from_sight = true;
-    finish(task, std::move(end));
-    return;
+    return search_and_finish(task, std::move(end));
   }
   watch(task);
   spdlog::info("event=worker_adopted task={} {} pid={}", task.id, kv("kind", task.kind),
@@ -288,15 +296,20 @@ void Supervisor::Impl::watch(Task& task) {
   if (task.output_open) watch_fd(task.process->output(), &task);
 }
 
+// A process that is not recorded yet would be lost, and what is ending is not the next daemon's:
+// release() waits for these.
 void Supervisor::Impl::let_go(std::vector<std::shared_ptr<Task>>& mine) {
-  std::erase_if(mine, [](const std::shared_ptr<Task>& task) {
-    if (!task->outlives) return false;
+  const auto goes = [](const Task& task) {
+    return task.outlives && (task.process ? task.has_nonce : !task.begun);
+  };
+  std::erase_if(mine, [&](const std::shared_ptr<Task>& task) {
+    if (!goes(*task)) return false;
     spdlog::info("event=worker_left task={} {} pid={}", task->id, kv("kind", task->kind),
                  task->process->pid());
     return true;
   });
   const MutexLock lock(mu);
-  std::erase_if(tasks, [](const auto& entry) { return entry.second->outlives; });
+  std::erase_if(tasks, [&](const auto& entry) { return goes(*entry.second); });
   idle.notify_all();
 }
 
@@ -313,7 +326,7 @@ void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
     const MutexLock lock(task.mu);
     if (now >= task.stop_term_us) kill_at = task.stop_kill_us;
   }
-  if (kill_at == kNever && now >= task.heard_us.load() + options.silence_ms * 1000) {
+  if (kill_at == kNever && now >= silent_at_us(task)) {
     spdlog::warn("event=worker_silent task={} pid={} silence_ms={}", task.id, task.process->pid(),
                  options.silence_ms);
     task.silent = true;
@@ -337,17 +350,15 @@ void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
 void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine) {
   const std::optional<ExitStatus> exit = task.process->reap();
   if (!exit) return;
-  std::vector<pid_t> running;
-  for (const std::shared_ptr<Task>& other : mine) {
-    if (other->process && other.get() != &task) running.push_back(other->process->pid());
-  }
+  // By its end the pidfd and the pipe are closed, which removes them from epoll.
+  const Process process = std::move(*task.process);
+  task.process.reset();
   // What it has started and left behind in its group, or elsewhere. The number of a group that is
   // not our child's may be another's by now.
-  if (!exit->unknown) task.process->signal_group(SIGKILL);
-  const std::string tag = tag_of(task.id);
+  if (!exit->unknown) process.signal_group(SIGKILL);
   const bool comes_to_us = options.adopt_orphans && !exit->unknown;
-  if (!comes_to_us || !end_tagged_children(tag, running)) end_tagged_anywhere(tag);
-  if (task.output_open) (void)task.output->drain(task.process->output());
+  const bool searched = comes_to_us && end_tagged_children(tag_of(task.id), pids_of(mine));
+  if (task.output_open) (void)task.output->drain(process.output());
   TaskEnd end;
   end.exit = *exit;
   end.silent = task.silent;
@@ -358,11 +369,17 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   end.lost_from_sight = task.adopted && !task.connected && !task.terminated;
   end.output_tail = task.output->tail();
   spdlog::info("event=worker_ended task={} pid={} {} outcome={} output_bytes={}", task.id,
-               task.process->pid(), kv("exit", describe(*exit)), end.outcome_taken,
-               task.output->bytes());
-  if (options.adopt_orphans) reap_orphans(running);
-  task.process.reset();  // closes the pidfd and the pipe, which removes them from epoll
-  finish(task, std::move(end));
+               process.pid(), kv("exit", describe(*exit)), end.outcome_taken, task.output->bytes());
+  if (searched) return finish(task, std::move(end));
+  search_and_finish(task, std::move(end));
+}
+
+/// Looks for what the task has left behind beside this thread: a machine may have many processes.
+void Supervisor::Impl::search_and_finish(Task& task, TaskEnd end) {
+  in_background([this, task = task.shared_from_this(), end = std::move(end)] {
+    end_tagged_anywhere(tag_of(task->id));
+    finish(*task, end);
+  });
 }
 
 void Supervisor::Impl::finish(Task& task, TaskEnd end) {
@@ -373,14 +390,23 @@ void Supervisor::Impl::finish(Task& task, TaskEnd end) {
     task.sink.reset();
     task.over = true;
   }
+  const auto forget_it = [impl = shared_from_this(), task = task.shared_from_this()](void*) {
+    impl->forget(*task);
+  };
   try {
-    task.owner->ended(end);
+    task.owner->ended(end, TaskHold(nullptr, forget_it));
   } catch (const std::exception& e) {
     spdlog::error("event=task_owner_fault task={} {}", task.id, kv("what", e.what()));
   }
-  const MutexLock lock(mu);
-  tasks.erase(task.id);  // `mine`, or spawn()'s caller, keeps it alive for its last lines
-  idle.notify_all();
+}
+
+void Supervisor::Impl::forget(const Task& task) {
+  {
+    const MutexLock lock(mu);
+    tasks.erase(task.id);
+    idle.notify_all();
+  }
+  wake_up();  // the thread may wait for the last one
 }
 
 // ---- What others call ----------------------------------------------------------------------
@@ -398,6 +424,11 @@ Supervisor::~Supervisor() {
   }
   impl_->wake_up();
   impl_->thread.join();
+  impl_->background.stop();  // one of its threads may still hold the last end, and with it impl_
+}
+
+void Supervisor::in_background(std::function<void()> work) {
+  impl_->in_background(std::move(work));
 }
 
 std::string Supervisor::make_nonce() { return random_hex(32); }

@@ -15,11 +15,13 @@
 // (TERM, then KILL), and its owner learns of the end when the process is gone, not before. So is
 // one whose heartbeats say that its work stands still (kStallFactor). One
 // thread owns the processes: it spawns, waits on their pidfds and output, and sleeps when there is
-// none.
+// none. It waits for nothing else: a store that stalls, or the files of one task, hold up no other
+// task's start, deadline or end.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,20 +54,25 @@ struct TaskEnd {
   std::string output_tail;       // its newest output
 };
 
-/// The owner of a task. Kept alive by the supervisor until ended() has returned.
+/// An ended task counts as running until the last copy of this is gone.
+using TaskHold = std::shared_ptr<void>;
+
+/// The owner of a task. Kept alive by the supervisor until the end is over (TaskHold).
 class TaskOwner {
  public:
   virtual ~TaskOwner() = default;
-  /// The process exists and waits: it gets its nonce after this has returned OK. On the
-  /// supervisor's thread.
-  virtual Status spawned(pid_t pid, int64_t start_time) = 0;
+  /// The process exists and waits: it gets its nonce once `recorded` has been called with OK, on
+  /// any thread; after an error it is killed. On the supervisor's thread: must not wait.
+  virtual void spawned(pid_t /*pid*/, int64_t /*start_time*/, Done<void> recorded) { recorded({}); }
   /// The worker's assignment. On a service thread.
   virtual Result<v1::Assignment> assignment() = 0;
   /// A report, in order, from one thread at a time. `done` is called once, when its effects are
   /// durable, on any thread; an error there ends the worker.
   virtual void report(const v1::WorkerReport& report, Done<void> done) = 0;
-  /// The process is gone; nothing is called after this. On the supervisor's thread.
-  virtual void ended(const TaskEnd& end) = 0;
+  /// The process is gone; nothing is called after this. On the supervisor's thread, or in the
+  /// background: must not wait. An owner that has to store or remove something keeps `hold` until
+  /// that is done (Supervisor::in_background).
+  virtual void ended(const TaskEnd& end, TaskHold hold) = 0;
 };
 
 /// Where commands to an attached worker go.
@@ -135,6 +142,9 @@ class Supervisor {
   void stop_all(const std::string& reason, int64_t grace_ms);
   /// Kills every worker at once; for a second signal to a daemon in a hurry.
   void kill_all();
+  /// Runs `work` beside the supervisor's thread, some time: for what an ended task leaves to do,
+  /// and the files that it needs. It must not wait for the store, because others wait behind it.
+  void in_background(std::function<void()> work);
   /// Waits until no task is left. False after `timeout_ms`.
   bool wait_idle(int64_t timeout_ms);
   int task_count() const;

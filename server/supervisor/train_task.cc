@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <system_error>
+#include <vector>
 
 #include "server/config/log.h"
 #include "server/protocol/report_spool.h"
@@ -17,6 +18,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kVersionSkewPauseUs = 60'000'000;
+constexpr size_t kReportsAtOnce = 128;  // of a spool, in memory and, as a rule, in one commit
 constexpr const char* kKernelFault = "KERNEL_FAULT";  // of a worker's outcome, and of an attempt's
 
 Move terminal(JobState to, std::string reason, std::string message) {
@@ -65,9 +67,10 @@ void HostTrouble::over(const std::string& job_uid) {
   times_.erase(job_uid);
 }
 
-TrainTask::TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
-                     std::function<void(bool)> gone)
+TrainTask::TrainTask(Store& store, Supervisor& supervisor, const Clock& clock, Job job,
+                     TrainTaskOptions options, std::function<void(bool)> gone)
     : store_(store),
+      supervisor_(supervisor),
       clock_(clock),
       job_(std::move(job)),
       options_(std::move(options)),
@@ -79,8 +82,8 @@ void TrainTask::make_room(std::string for_job) {
   makes_room_for_ = std::move(for_job);
 }
 
-Status TrainTask::spawned(pid_t pid, int64_t start_time) {
-  return store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time);
+void TrainTask::spawned(pid_t pid, int64_t start_time, Done<void> recorded) {
+  store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time, std::move(recorded));
 }
 
 v1::WorkerReport TrainTask::without_paths(v1::WorkerReport log) const {
@@ -157,29 +160,78 @@ Result<AttemptUpdate> TrainTask::update_of(const v1::WorkerReport& report) {
                             report.has_log() ? without_paths(report) : report);
 }
 
-void TrainTask::take_spool() {
-  const Result<Attempt> attempt = store_.jobs().find_attempt(job_.uid, job_.attempt);
-  if (!attempt.ok() || attempt->end_time_us != 0) return;
+/// What follows from the end of the process. Each step waits for the store or for files, and is
+/// what the one before it leads to.
+struct TrainTask::Ending {
+  const TaskEnd end;
+  const TaskHold hold;
+  std::optional<SpoolReader> spool = std::nullopt;
+  Status read = {};  // of the spool, and what the store says to its reports
   int64_t taken = 0;
-  const Status read =
-      read_spool(options_.paths.spool(job_.uid, job_.attempt), attempt->acknowledged,
-                 [&](const v1::WorkerReport& report) -> Status {
-                   ASSIGN_OR_RETURN(AttemptUpdate update, update_of(report));
-                   const Result<Job> job = store_.jobs().update_attempt(std::move(update));
-                   if (!job.ok()) return job.error();
-                   ++taken;
-                   return {};
-                 });
-  if (taken > 0) {
-    spdlog::info("event=spool_taken {} attempt={} reports={}", kv("job", job_.name()), job_.attempt,
-                 taken);
+  size_t unanswered = 0;  // reports that are on their way to the store
+};
+
+void TrainTask::ended(const TaskEnd& end, TaskHold hold) {
+  auto ending = std::make_shared<Ending>(Ending{.end = end, .hold = std::move(hold)});
+  supervisor_.in_background([this, ending] { open_spool(ending); });
+}
+
+void TrainTask::open_spool(const std::shared_ptr<Ending>& ending) {
+  const Result<Attempt> attempt = store_.jobs().find_attempt(job_.uid, job_.attempt);
+  if (!attempt.ok() || attempt->end_time_us != 0) return store_end(ending);
+  Result<SpoolReader> spool =
+      SpoolReader::open(options_.paths.spool(job_.uid, job_.attempt), attempt->acknowledged);
+  if (spool.ok()) {
+    ending->spool = std::move(spool).value();
+  } else {
+    ending->read = spool.error();
   }
-  if (read.ok()) return;
-  spdlog::warn("event=spool_not_taken {} {}", kv("job", job_.name()),
-               kv("message", read.error().message));
-  if (read.error().reason == "REPORT_GAP") return;  // of a store that went back in time
+  take_reports(ending);
+}
+
+void TrainTask::take_reports(const std::shared_ptr<Ending>& ending) {
+  std::vector<AttemptUpdate> updates;
+  while (ending->read.ok() && updates.size() < kReportsAtOnce) {
+    const std::optional<v1::WorkerReport> report = ending->spool->next();
+    if (!report) break;
+    Result<AttemptUpdate> update = update_of(*report);
+    if (update.ok()) {
+      updates.push_back(std::move(update).value());
+    } else {
+      ending->read = update.error();
+    }
+  }
+  if (updates.empty()) {
+    note_spool(*ending);
+    return store_end(ending);
+  }
+  // The store keeps their order. Its answers come one after another, but that to one which it
+  // refuses may come early.
+  ending->unanswered = updates.size();
+  for (AttemptUpdate& update : updates) {
+    store_.jobs().update_attempt(std::move(update), [this, ending](const Result<Job>& stored) {
+      if (stored.ok()) {
+        ++ending->taken;
+      } else if (ending->read.ok()) {
+        ending->read = stored.error();
+      }
+      if (--ending->unanswered > 0) return;
+      supervisor_.in_background([this, ending] { take_reports(ending); });
+    });
+  }
+}
+
+void TrainTask::note_spool(const Ending& ending) {
+  if (ending.taken > 0) {
+    spdlog::info("event=spool_taken {} attempt={} reports={}", kv("job", job_.name()), job_.attempt,
+                 ending.taken);
+  }
+  if (ending.read.ok()) return;
+  const Error& error = ending.read.error();
+  spdlog::warn("event=spool_not_taken {} {}", kv("job", job_.name()), kv("message", error.message));
+  if (error.reason == "REPORT_GAP") return;  // of a store that went back in time
   const MutexLock lock(mu_);  // finished work is not lost: the job goes on from its checkpoint
-  if (!host_trouble_) host_trouble_ = read.error();
+  if (!host_trouble_) host_trouble_ = error;
 }
 
 Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& report) {
@@ -394,26 +446,30 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
                            "The worker exited with " + describe(end.exit) + at, now);
 }
 
-void TrainTask::ended(const TaskEnd& end) {
-  take_spool();
-  Result<Job> job = store_.jobs().find_uid(job_.uid);
+void TrainTask::store_end(const std::shared_ptr<Ending>& ending) {
+  const TaskEnd& end = ending->end;
+  const Result<Job> job = store_.jobs().find_uid(job_.uid);
   // Another attempt cannot have begun, and a terminal state was stored before this process ended.
-  if (job.ok() && is_active(job->state) && job->attempt == job_.attempt) {
-    AttemptUpdate update;
-    update.job_uid = job_.uid;
-    update.attempt = job_.attempt;
-    update.move = move_after(end, *job);
-    if ((update.move->worker_lost || !end.attached) && !end.output_tail.empty()) {
-      v1::Event event;
-      event.mutable_log()->set_level(v1::LogLine::ERROR);
-      event.mutable_log()->set_text("the worker's last output:\n" +
-                                    options_.paths.hide(printable(end.output_tail)));
-      update.events.push_back(std::move(event));
-    }
-    spdlog::warn("event=attempt_ended {} attempt={} {} {}", kv("job", job_.name()), job_.attempt,
-                 kv("reason", update.move->reason), kv("message", update.move->message));
-    job = store_.jobs().update_attempt(std::move(update));
+  if (!job.ok() || !is_active(job->state) || job->attempt != job_.attempt) return leave(job);
+  AttemptUpdate update;
+  update.job_uid = job_.uid;
+  update.attempt = job_.attempt;
+  update.move = move_after(end, *job);
+  if ((update.move->worker_lost || !end.attached) && !end.output_tail.empty()) {
+    v1::Event event;
+    event.mutable_log()->set_level(v1::LogLine::ERROR);
+    event.mutable_log()->set_text("the worker's last output:\n" +
+                                  options_.paths.hide(printable(end.output_tail)));
+    update.events.push_back(std::move(event));
   }
+  spdlog::warn("event=attempt_ended {} attempt={} {} {}", kv("job", job_.name()), job_.attempt,
+               kv("reason", update.move->reason), kv("message", update.move->message));
+  store_.jobs().update_attempt(std::move(update), [this, ending](const Result<Job>& stored) {
+    supervisor_.in_background([this, ending, stored] { leave(stored); });
+  });
+}
+
+void TrainTask::leave(const Result<Job>& job) {
   if (!job.ok() && job.error().reason != "ATTEMPT_FENCED" &&
       job.error().reason != "JOB_NOT_FOUND") {
     // The store does not accept writes. The job is put back when the daemon restarts.

@@ -47,25 +47,35 @@ class TrainTask final : public TaskOwner {
   /// `job` as start_attempt() returned it, or as an attempt that an earlier daemon started left it.
   /// `gone` is called last, when the process is gone, with
   /// whether its device must be checked before it gets another job.
-  TrainTask(Store& store, const Clock& clock, Job job, TrainTaskOptions options,
-            std::function<void(bool doubts_device)> gone);
+  TrainTask(Store& store, Supervisor& supervisor, const Clock& clock, Job job,
+            TrainTaskOptions options, std::function<void(bool doubts_device)> gone);
 
   /// The worker is being stopped for this job, whose name people see.
   void make_room(std::string for_job);
 
-  Status spawned(pid_t pid, int64_t start_time) override;
+  void spawned(pid_t pid, int64_t start_time, Done<void> recorded) override;
   Result<v1::Assignment> assignment() override;
   void report(const v1::WorkerReport& report, Done<void> done) override;
-  void ended(const TaskEnd& end) override;
+  void ended(const TaskEnd& end, TaskHold hold) override;
 
  private:
+  // In the background, one after another, once the process is gone. At first what the worker had on
+  // disk that no daemon has acknowledged becomes durable, then the move of the job, and then the
+  // files go that nothing reads any more: a kill between any two leaves to the next start what is
+  // still to do.
+  struct Ending;
+  void open_spool(const std::shared_ptr<Ending>& ending);
+  void take_reports(const std::shared_ptr<Ending>& ending);
+  void note_spool(const Ending& ending);
+  void store_end(const std::shared_ptr<Ending>& ending);
+  /// `job` is what the store says of it.
+  void leave(const Result<Job>& job);
+
   /// The weights that the job starts from; empty if it needs none or they are gone.
   Result<std::string> initial_weights_path() const;
   /// A line of the log, for people.
   v1::WorkerReport without_paths(v1::WorkerReport log) const;
   Result<AttemptUpdate> update_of(const v1::WorkerReport& report);
-  /// What the worker had on disk that no daemon has acknowledged. Its process is gone.
-  void take_spool();
   std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
   Result<NewModel> read_model(const v1::Outcome& outcome) const;
@@ -88,6 +98,7 @@ class TrainTask final : public TaskOwner {
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 
   Store& store_;
+  Supervisor& supervisor_;
   const Clock& clock_;
   const Job job_;
   const TrainTaskOptions options_;

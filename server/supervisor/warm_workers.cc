@@ -352,7 +352,6 @@ class WarmWorkers::Impl::Task final : public TaskOwner {
  public:
   Task(std::shared_ptr<Impl> impl, int64_t id) : impl_(std::move(impl)), id_(id) {}
 
-  Status spawned(pid_t, int64_t) override { return {}; }
   Result<v1::Assignment> assignment() override { return impl_->assignment(id_); }
   void report(const v1::WorkerReport& report, Done<void> done) override {
     if (report.has_generated()) impl_->generated(id_, report.generated());
@@ -360,7 +359,7 @@ class WarmWorkers::Impl::Task final : public TaskOwner {
     if (report.has_outcome()) impl_->finished(id_);
     done({});
   }
-  void ended(const TaskEnd&) override { impl_->ended(id_); }
+  void ended(const TaskEnd&, TaskHold /*hold*/) override { impl_->ended(id_); }
 
  private:
   const std::shared_ptr<Impl> impl_;

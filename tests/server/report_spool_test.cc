@@ -31,11 +31,11 @@ class Spool : public ::testing::Test {
   }
   std::vector<int64_t> numbers(int64_t after = 0) const {
     std::vector<int64_t> out;
-    EXPECT_TRUE(read_spool(path_, after, [&](const v1::WorkerReport& r) -> Status {
-                  EXPECT_EQ(r.log().text(), "line " + std::to_string(r.number()));
-                  out.push_back(r.number());
-                  return {};
-                }).ok());
+    SpoolReader reader = SpoolReader::open(path_, after).value();
+    while (const std::optional<v1::WorkerReport> r = reader.next()) {
+      EXPECT_EQ(r->log().text(), "line " + std::to_string(r->number()));
+      out.push_back(r->number());
+    }
     return out;
   }
 
@@ -63,19 +63,6 @@ TEST_F(Spool, GivesBackWhatIsNotAcknowledgedInOrder) {
   EXPECT_EQ(spool.bytes(), 0);
   ASSERT_TRUE(spool.append(report(7)).ok());
   EXPECT_EQ(numbers(), Numbers{7});
-}
-
-TEST_F(Spool, WhoeverReadsStopsAtARefusal) {
-  ReportSpool spool = ReportSpool::create(path_).value();
-  for (int64_t n = 1; n <= 3; ++n) ASSERT_TRUE(spool.append(report(n)).ok());
-  int seen = 0;
-  const Status s = read_spool(path_, 0, [&](const v1::WorkerReport& r) -> Status {
-    ++seen;
-    if (r.number() < 2) return {};
-    return make_error(ErrorCode::kAborted, "ATTEMPT_FENCED", "over");
-  });
-  EXPECT_EQ(s.error().reason, "ATTEMPT_FENCED");
-  EXPECT_EQ(seen, 2);
 }
 
 TEST_F(Spool, ACutOrDamagedEndCostsNothingBeforeIt) {

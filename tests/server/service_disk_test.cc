@@ -1,11 +1,15 @@
 // A disk that is nearly full: what is new is refused in words, what runs goes on, and freed space
-// counts at once.
+// counts at once. And one that answers nobody, which is not everybody's trouble.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "server/config/paths.h"
 #include "server/service/disk_watch.h"
+#include "tests/data/unsynced_files.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {
@@ -147,6 +151,62 @@ TEST_F(ServiceDisk, AnUploadThatCannotFitIsRefusedAtItsStart) {
   v1::Upload up;
   EXPECT_EQ(reason_of(upload("six by", &up)), "DISK_LOW");
   EXPECT_TRUE(upload("five!", &up).ok());
+}
+
+/// A disk on which no new upload gets its name, while it is stuck.
+class StuckFiles final : public UnsyncedFiles {
+ public:
+  Status sync_directory(const std::filesystem::path& directory) override {
+    std::unique_lock lock(mu_);
+    if (stuck_ && directory.filename() == "uploads") {
+      ++waiting_;
+      changed_.wait(lock, [this] { return !stuck_; });
+    }
+    return UnsyncedFiles::sync_directory(directory);
+  }
+  void set_stuck(bool stuck) {
+    const std::lock_guard lock(mu_);
+    stuck_ = stuck;
+    changed_.notify_all();
+  }
+  int waiting() {
+    const std::lock_guard lock(mu_);
+    return waiting_;
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool stuck_ = false;
+  int waiting_ = 0;
+};
+
+TEST_F(ServiceDisk, UploadsOnADiskThatIsStuckHoldUpNoOtherCall) {
+  constexpr int kThreads = 8;  // that the daemon has for streams of files, and for other calls
+  StuckFiles files;
+  stop();
+  change_parts_ = [&](DaemonParts& parts) { parts.files = &files; };
+  start();
+  files.set_stuck(true);
+  std::atomic<int> uploaded = 0;
+  std::vector<std::thread> uploads;
+  for (int i = 0; i < 2 * kThreads; ++i) {
+    uploads.emplace_back([&, i] {
+      v1::Upload done;
+      if (upload("content " + std::to_string(i), &done).ok()) ++uploaded;
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return files.waiting() >= kThreads; }));
+  v1::ListJobsRequest all;
+  all.set_parent("tenants/default");
+  v1::ListJobsResponse jobs;
+  const grpc::Status listed = jobs_->ListJobs(context().get(), all, &jobs);
+  EXPECT_TRUE(listed.ok()) << listed.error_message();
+  EXPECT_EQ(uploaded, 0);
+  files.set_stuck(false);
+  for (std::thread& thread : uploads) thread.join();
+  EXPECT_EQ(uploaded, 2 * kThreads);
+  stop();
 }
 
 }  // namespace

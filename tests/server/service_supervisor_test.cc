@@ -24,11 +24,13 @@ namespace {
 
 class Owner final : public TaskOwner {
  public:
-  Status spawned(pid_t pid, int64_t start_time) override {
-    const std::lock_guard lock(mu_);
-    pid_ = pid;
-    EXPECT_GT(start_time, 0);
-    return spawned_status;
+  void spawned(pid_t pid, int64_t start_time, Done<void> recorded) override {
+    {
+      const std::lock_guard lock(mu_);
+      pid_ = pid;
+      EXPECT_GT(start_time, 0);
+    }
+    recorded(spawned_status);
   }
   Result<v1::Assignment> assignment() override {
     v1::Assignment a;
@@ -42,7 +44,7 @@ class Owner final : public TaskOwner {
     }
     done({});
   }
-  void ended(const TaskEnd& end) override {
+  void ended(const TaskEnd& end, TaskHold) override {
     const std::lock_guard lock(mu_);
     EXPECT_FALSE(end_) << "a task ends once";
     end_ = end;

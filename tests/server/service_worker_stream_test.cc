@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/service/executor.h"
 #include "server/service/worker_service.h"
+#include "server/supervisor/executor.h"
 #include "server/supervisor/supervisor.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
@@ -29,7 +29,6 @@ constexpr int64_t kPausedAt = 64;  // as many may be under way: the stream waits
 /// thread takes the first one: from then on the stream may read.
 class SlowOwner final : public TaskOwner {
  public:
-  Status spawned(pid_t, int64_t) override { return {}; }
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }
   void report(const v1::WorkerReport& report, Done<void> done) override {
     if (inside_.exchange(true)) overtaken = true;
@@ -45,7 +44,7 @@ class SlowOwner final : public TaskOwner {
     inside_ = false;
     if (report.number() >= kPausedAt) answer();
   }
-  void ended(const TaskEnd&) override {}
+  void ended(const TaskEnd&, TaskHold) override {}
 
   std::vector<int64_t> order() {
     const std::lock_guard lock(mu_);

@@ -115,11 +115,11 @@ class WorkerReports : public ::testing::Test {
   }
   int64_t spooled() const {
     int64_t last = 0;
-    (void)read_spool(options_.spool, 0, [&](const v1::WorkerReport& r) -> Status {
-      EXPECT_EQ(r.number(), last + 1);
-      last = r.number();
-      return {};
-    });
+    SpoolReader reader = SpoolReader::open(options_.spool, 0).value();
+    while (const std::optional<v1::WorkerReport> r = reader.next()) {
+      EXPECT_EQ(r->number(), last + 1);
+      last = r->number();
+    }
     return last;
   }
   static grpc::Status refusal_of(grpc::StatusCode code, const std::string& reason) {

@@ -1,4 +1,4 @@
-#include "server/service/executor.h"
+#include "server/supervisor/executor.h"
 
 #include <spdlog/spdlog.h>
 

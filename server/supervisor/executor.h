@@ -1,8 +1,7 @@
-// server/service/executor.h: the threads on which handlers run.
+// server/supervisor/executor.h: threads for work that would hold up who has it.
 //
-// gRPC's own threads serve every connection and must not wait for a disk; a handler runs here
-// instead. One executor is for handlers that compute, one for all others. The queue is bounded:
-// when it is full, a call is refused and the client retries.
+// gRPC's own threads serve every connection, and the supervisor's every worker: neither may wait
+// for a disk. The queue is bounded: when it is full, a call is refused and the client retries.
 #pragma once
 
 #include <deque>

@@ -1,0 +1,59 @@
+// server/supervisor/task.h: what the supervisor knows of a task.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/supervisor/output_log.h"
+#include "server/supervisor/process.h"
+#include "server/supervisor/supervisor.h"
+#include "src/base/mutex.h"
+
+namespace trainyard::server {
+
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+/// A worker between spawn and end. Fields without a note belong to the supervisor's thread.
+struct Task : std::enable_shared_from_this<Task> {
+  std::string id;
+  std::string kind;
+  bool outlives = false;  // the daemon
+  std::vector<std::string> gpus;
+  std::string nonce;
+  std::string nonce_digest;
+  std::shared_ptr<TaskOwner> owner;
+  bool adopted = false;  // an earlier daemon started this process:
+  pid_t adopted_pid = 0;
+  int64_t adopted_start_time = 0;
+  bool begun = false;  // spawned, or looked for
+  std::optional<Process> process;
+  bool has_nonce = false;
+  std::unique_ptr<OutputLog> output;
+  bool output_open = false;
+  int64_t kill_at_us = kNever;  // the ladder's next step ...
+  bool terminated = false;      // ... TERM was sent, KILL is next
+  bool silent = false;
+  int64_t late_us = kNever;
+  bool late = false;
+
+  std::atomic<int64_t> heard_us{0};
+  std::atomic<bool> connected{false};
+  std::atomic<int64_t> stalled_ms{0};  // without progress, once that is too long
+  std::atomic<bool> outcome_taken{false};
+  std::atomic<bool> version_skew{false};
+
+  Mutex mu;
+  std::shared_ptr<CommandSink> sink TRAINYARD_GUARDED_BY(mu);
+  bool attached TRAINYARD_GUARDED_BY(mu) = false;
+  bool over TRAINYARD_GUARDED_BY(mu) = false;  // the process is gone, nobody is let in
+  std::optional<std::string> stop TRAINYARD_GUARDED_BY(mu);  // the reason, once asked
+  int64_t stop_term_us TRAINYARD_GUARDED_BY(mu) = kNever;    // when the ladder steps in
+  int64_t stop_kill_us TRAINYARD_GUARDED_BY(mu) = kNever;
+};
+
+}  // namespace trainyard::server
