@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/backup/staged_backup.h"
@@ -16,6 +19,7 @@
 #include "server/service/status.h"
 #include "server/service/wire.h"
 #include "src/base/handle.h"
+#include "src/base/mutex.h"
 #include "src/base/sha256.h"
 #include "trainyard/v1/system_service.pb.h"
 
@@ -25,7 +29,9 @@ namespace {
 constexpr size_t kBackupChunkBytes = 1 << 20;
 
 /// Deletes itself in OnDone. Each message is one task beside the handlers, so that calls in between
-/// do not wait, and is made when the last one is on its way: the client's pace is the disk's.
+/// do not wait, and is made when the last one is on its way: the client's pace is the disk's. A
+/// client that takes nothing for backup_stall_ms loses the place; it is told once it takes something
+/// again.
 class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   BackupStream(ServiceContext& service, const grpc::ByteBuffer* request)
@@ -36,7 +42,15 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     next();
   }
   void OnWriteDone(bool ok) override {
+    bool stalled = false;
+    {
+      const MutexLock lock(mu_);
+      writing_ = false;
+      stalled = stalled_;
+    }
+    changed_.notify_one();
     if (!ok) return Finish(grpc::Status::CANCELLED);  // the client has left
+    if (stalled) return Finish(to_grpc_status(stall_error()));
     next();
   }
   void OnDone() override {
@@ -46,10 +60,46 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   ~BackupStream() override {
+    if (pace_.joinable()) {
+      pace_.request_stop();
+      pace_.join();
+    }
+    leave();
+  }
+
+  /// Removes the links and lets another backup begin.
+  void leave() {
     if (!mine_) return;
+    mine_ = false;
     backup_.reset();
     service_.backing_up = false;
     spdlog::info("event=backup_ended complete={}", complete_);
+  }
+
+  Error stall_error() const {
+    return make_error(ErrorCode::kAborted, "BACKUP_STALLED",
+                      "the client took nothing of the backup for " +
+                          std::to_string(service_.backup_stall_ms / 1000) +
+                          " s, so it was ended to let others begin; call again");
+  }
+
+  /// Ends when asked to stop, or once a message has been on its way for too long. Nothing else
+  /// touches the backup while one is.
+  void watch_pace(const std::stop_token& stop) {
+    MutexLock lock(mu_);
+    while (!stalled_) {
+      if (!changed_.wait(lock, stop, [this]() TRAINYARD_REQUIRES(mu_) { return writing_; })) return;
+      const int64_t message = messages_;
+      stalled_ = !changed_.wait_until(
+          lock, stop,
+          std::chrono::steady_clock::now() + std::chrono::milliseconds(service_.backup_stall_ms),
+          [&]() TRAINYARD_REQUIRES(mu_) { return !writing_ || messages_ != message; });
+      if (stop.stop_requested()) return;
+    }
+    lock.unlock();
+    spdlog::warn("event=backup_stalled bytes_left_of_file={}", left_bytes_);
+    leave();
+    lock.lock();
   }
 
   void next() {
@@ -90,6 +140,12 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       sum_up(*response.mutable_summary());
     }
     out_ = to_bytes(response);
+    {
+      const MutexLock lock(mu_);
+      writing_ = true;
+      ++messages_;
+    }
+    changed_.notify_one();
     StartWrite(&out_);
     return {};
   }
@@ -102,6 +158,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
                         "another backup is under way; call again when it has ended");
     }
     mine_ = true;
+    pace_ = std::jthread([this](const std::stop_token& stop) { watch_pace(stop); });
     ASSIGN_OR_RETURN(backup_, StagedBackup::begin(service_.paths));
     warnings_ = backup_->warnings();
     spdlog::info("event=backup_started commit={}", backup_->commit());
@@ -179,6 +236,13 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   int64_t left_bytes_ = 0;
   Sha256 digest_;
   grpc::ByteBuffer out_;
+
+  Mutex mu_;
+  CondVar changed_;
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;  // a message is on its way
+  int64_t messages_ TRAINYARD_GUARDED_BY(mu_) = 0;  // that were sent
+  bool stalled_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::jthread pace_;  // of the one backup that is under way
 };
 
 }  // namespace

@@ -50,6 +50,7 @@ struct ServiceContext {
   std::vector<std::string> warnings = {};  // for ServerInfo
   std::atomic<bool> draining{false};
   std::atomic<bool> backing_up{false};  // one at a time
+  int64_t backup_stall_ms = 300'000;    // how long its client may take nothing
   std::stop_source drain_stop = {};     // ends what calls compute; requested behind `draining`
   // Called when the store refuses writes permanently. Set before the first call is served.
   std::function<void()> store_failed = [] {};

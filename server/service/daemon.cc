@@ -136,6 +136,7 @@ struct Daemon::Impl {
                 executor,   disk,       planning,     arrays,       transfers},
         housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
+    context.backup_stall_ms = parts.backup_stall_ms;
   }
 
   std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
@@ -219,8 +220,9 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
                    Listener::open_private(paths.worker_socket(), worker_service.get()));
   services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
   if (Status s = ingest.recover(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.tokens, services->all(),
-                                                          PublicServices::names()));
+  ASSIGN_OR_RETURN(public_listener,
+                   Listener::open_public(config, context.tokens, services->all(),
+                                         PublicServices::names(), parts.connections));
   context.store_failed = [this] {
     if (store_failed.exchange(true)) return;
     spdlog::error("event=store_failed {}", kv("remedy", "check the disk, restart the daemon"));

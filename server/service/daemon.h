@@ -10,6 +10,7 @@
 #include "server/config/config.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
+#include "server/service/listener.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
@@ -25,7 +26,9 @@ struct DaemonParts {
   bool adopt_orphans =
       false;  // processes that workers leave behind become our children and are killed (main.cc)
   int64_t watch_heartbeat_ms = 15'000;
+  int64_t backup_stall_ms = 300'000;        // a client that takes nothing of a backup
   int64_t housekeeping_pause_ms = 300'000;  // between two looks at keep_jobs and keep_events
+  ConnectionRules connections = {};         // of the public sockets
   int64_t worker_heartbeat_ms = 5'000;
   int64_t worker_kill_grace_ms = 5'000;  // from TERM to KILL for a silent, stalled or late worker
   int64_t worker_stall_ms = 0;           // above 0: instead of stall_timeout_seconds

@@ -69,6 +69,16 @@ bool same_dependencies(const v1::JobSpec& a, const v1::JobSpec& b) {
                             });
 }
 
+/// A job that begins at a checkpoint has there what came of its parent's starting model: that model
+/// may be deleted, and the parent's report of it stays true.
+void go_without_starting_model(const Job& parent, PlannedJob& planned) {
+  planned.initial_model_id.clear();
+  planned.plan.clear_initial_weights();
+  if (parent.plan.has_initial_weights()) {
+    *planned.plan.mutable_initial_weights() = parent.plan.initial_weights();
+  }
+}
+
 std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
   std::vector<std::string> steps;
   for (const CheckpointFolder& c : checkpoints) {
@@ -166,7 +176,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   const bool had_it =
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
-  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(spec, stop));
+  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(spec, stop, StartingWeights::kMayBeGone));
   Result<Beginning> begins = begin(asked, parent, planned);
   for (int tries = 1;
        tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
@@ -176,6 +186,11 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
     Error e = begins.error();
     e.message = service_.paths.hide(std::move(e.message));
     return e;
+  }
+  if (begins->origin.step() > 0) {
+    go_without_starting_model(parent, planned);
+  } else if (planned.lacks_weights) {
+    return *planned.lacks_weights;
   }
   if (asked.validate_only) {
     v1::Job out;

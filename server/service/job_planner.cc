@@ -141,6 +141,7 @@ struct JobPlanner::CheckedJob {
   std::vector<Dependency> after;
   std::optional<Model> initial_weights;
   std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
+  std::optional<Error> lacks_weights;
   std::optional<v1::FitChoice> batch_choice;  // of `batch_size: auto`
 
   /// The weights that would be taken. Nothing if the job needs none, or for those of an older
@@ -167,7 +168,8 @@ struct JobPlanner::FullPlan {
   KeptPlan kept;
 };
 
-Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const {
+Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
+                                                 StartingWeights weights) const {
   Violations violations;
   check_labels(spec, violations);
   if (spec.dataset().name().empty()) {
@@ -202,8 +204,16 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec) const 
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
   job.spec.mutable_recipe()->set_precision(to_proto(job.engine.recipe.precision));
-  ASSIGN_OR_RETURN(job.initial_weights,
-                   find_initial_weights(spec, job.after, &job.pending_model_id, service_.store));
+  auto initial_weights =
+      find_initial_weights(spec, job.after, &job.pending_model_id, service_.store);
+  if (initial_weights.ok()) {
+    job.initial_weights = std::move(initial_weights).value();
+  } else if (weights == StartingWeights::kMayBeGone &&
+             initial_weights.error().code == ErrorCode::kNotFound) {
+    job.lacks_weights = initial_weights.error();
+  } else {
+    return initial_weights.error();
+  }
   job.wish = wish_of(spec.resources());
   job.gpus = gpus_of(spec.resources());
   return job;
@@ -220,7 +230,8 @@ std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const v1::JobSpec& s
   return valid ? it->second : nullptr;
 }
 
-Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_token& stop) {
+Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_token& stop,
+                                    StartingWeights weights) {
   if (const auto known = find_accepted(spec)) return *known;
   // Read before the datasets and the devices are: a change meanwhile makes what was found too old.
   const int64_t changes = service_.store.datasets().changes();
@@ -229,7 +240,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
     const MutexLock lock(mu_);
     devices_time_us = devices_time_us_;
   }
-  ASSIGN_OR_RETURN(PlannedJob planned, plan_anew(spec, stop));
+  ASSIGN_OR_RETURN(PlannedJob planned, plan_anew(spec, stop, weights));
   std::string key = spec.SerializeAsString();
   // A model can come and go, and a job that it waits for can end.
   if (key.size() > kAcceptedBytesMax || spec.recipe().has_initial_weights() ||
@@ -268,13 +279,15 @@ Result<DatasetSchema> JobPlanner::schema_of(const std::string& dataset_digest) c
       "the server cannot read the dataset just now: " + service_.paths.hide(error.message));
 }
 
-Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::stop_token& stop) {
-  ASSIGN_OR_RETURN(CheckedJob job, check(spec));
+Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
+                                         StartingWeights weights) {
+  ASSIGN_OR_RETURN(CheckedJob job, check(spec, weights));
   PlannedJob planned;
   planned.dataset = job.dataset.ref();
   planned.dataset_digest = job.dataset.digest;
   planned.after = job.after;
   planned.initial_model_id = job.pending_model_id;
+  planned.lacks_weights = job.lacks_weights;
   const Devices devices = this->devices();
   if (batch_size_is_open(spec)) {
     if (Status s = choose_batch(job, devices, stop); !s.ok()) return s.error();
@@ -285,8 +298,13 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   if (job.initial_weights) {
     planned.initial_model_id = job.initial_weights->id;
     ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
-    ASSIGN_OR_RETURN(auto report, job.plan_weights(schema));
-    if (report) *planned.plan.mutable_initial_weights() = std::move(*report);
+    auto report = job.plan_weights(schema);
+    if (!report.ok()) {  // of that name there is now another model
+      if (weights == StartingWeights::kNeeded) return report.error();
+      planned.lacks_weights = report.error();
+    } else if (report->has_value()) {
+      *planned.plan.mutable_initial_weights() = std::move(**report);
+    }
   }
   if (Status s = check_satisfiable(job.wish, job.gpus, devices); !s.ok()) return s.error();
   // What only a GPU holds.

@@ -5,6 +5,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
@@ -29,8 +30,14 @@ struct PlannedJob {
   DatasetRef dataset;            // the version that it uses
   std::string dataset_digest;    // names the dataset's folder
   std::string initial_model_id;  // of recipe.initial_weights; empty: none
+  // Why these weights cannot be had (StartingWeights::kMayBeGone).
+  std::optional<Error> lacks_weights = {};
   std::vector<Dependency> after;
 };
+
+/// Whether a job can be planned without its `recipe.initial_weights`. Only its first step needs
+/// them: a job that begins at a checkpoint has them there.
+enum class StartingWeights : uint8_t { kNeeded, kMayBeGone };
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),
 /// so the most recent are cached: a sweep of many jobs plans each shape once. A spec that was just
@@ -41,7 +48,8 @@ class JobPlanner {
   /// For a submit: refuses jobs that fit on no device. The kernels' workspace is still unknown and
   /// not counted; the worker adds it to the plan when it starts.
   /// Here and below: CANCELLED/STOPPED soon after `stop` is requested.
-  Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop);
+  Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop,
+                          StartingWeights weights = StartingWeights::kNeeded);
   /// What plan() would answer, if that is known; null otherwise. Neither computes nor waits.
   std::shared_ptr<const PlannedJob> find_accepted(const v1::JobSpec& spec);
   /// What plan() would refuse of a spec that differs from a planned one only in values that no plan
@@ -61,8 +69,10 @@ class JobPlanner {
   struct CheckedJob;
   struct FullPlan;
 
-  Result<CheckedJob> check(const v1::JobSpec& spec) const;
-  Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop);
+  Result<CheckedJob> check(const v1::JobSpec& spec,
+                           StartingWeights weights = StartingWeights::kNeeded) const;
+  Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
+                               StartingWeights weights);
   /// Writes the number that `batch_size: auto` stands for into both forms of the job's spec.
   Status choose_batch(CheckedJob& job, const Devices& devices, const std::stop_token& stop);
   /// A plan, and what its time depends on.

@@ -28,7 +28,6 @@ constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
 /// Users of the Unix socket who are told apart; the last door is for all the others.
 constexpr int kUserDoors = 65;
 constexpr const char* kOtherUsers = "other-users";
-constexpr size_t kTransportBytesMax = size_t{256} << 20;
 
 Error listen_error(const std::string& where, const std::string& why, bool in_use) {
   return make_error(ErrorCode::kFailedPrecondition, in_use ? "ADDRESS_IN_USE" : "LISTEN_FAILED",
@@ -62,7 +61,8 @@ Bounds connection_bounds(int64_t descriptors) {
   return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}};
 }
 
-void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max) {
+void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
+                size_t transport_bytes_max) {
   builder.SetMaxReceiveMessageSize(message_bytes_max);
   // The size limit acts only after inflating: 0.5 MB of gzip took 530 MiB. So no compression.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -70,31 +70,32 @@ void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_max);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   grpc::ResourceQuota quota("trainyardd");
-  quota.Resize(kTransportBytesMax);
+  quota.Resize(transport_bytes_max);
   builder.SetResourceQuota(quota);
 }
 
-void set_public_connection_rules(grpc::ServerBuilder& builder) {
+void set_public_connection_rules(grpc::ServerBuilder& builder, const ConnectionRules& rules) {
   // A client that streams pings once a minute; every 30 s is allowed.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2 * 3600 * 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  // New certificates and tokens take effect within the hour; streams resume where they were.
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 3600 * 1000);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 300 * 1000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, static_cast<int>(rules.age_ms));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             static_cast<int>(rules.age_grace_ms));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, const Tokens* tokens,
                                                         const std::vector<grpc::Service*>& services,
-                                                        const std::vector<std::string>& names) {
+                                                        const std::vector<std::string>& names,
+                                                        const ConnectionRules& rules) {
   if (Status s = check_socket_free(config.socket); !s.ok()) return s.error();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  set_limits(builder, kMessageBytesMax, kStreamsPerConnectionMax);
-  set_public_connection_rules(builder);
+  set_limits(builder, kMessageBytesMax, kStreamsPerConnectionMax, rules.transport_bytes_max);
+  set_public_connection_rules(builder, rules);
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
   listener->names_ = names;
@@ -124,7 +125,8 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   if (Status s = check_socket_free(socket); !s.ok()) return s.error();
   grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
-  set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax);
+  set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax,
+             ConnectionRules().transport_bytes_max);
   std::unique_ptr<Listener> listener(new Listener());
   const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
   if (Status s = listener->open_unix(

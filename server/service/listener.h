@@ -27,6 +27,14 @@ namespace trainyard::server {
 /// The longest message, in either direction.
 inline constexpr int kMessageBytesMax = 4 << 20;
 
+/// What a public connection may have.
+struct ConnectionRules {
+  // New certificates and tokens take effect within the hour; streams resume where they were.
+  int64_t age_ms = 3600 * 1000;
+  int64_t age_grace_ms = 300 * 1000;               // for calls that still run by then
+  size_t transport_bytes_max = size_t{256} << 20;  // of all connections of a server
+};
+
 /// A running server. Stops, waiting for its handlers, when destroyed.
 class Listener {
  public:
@@ -34,7 +42,8 @@ class Listener {
   /// each: FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; TLS files that cannot be read.
   static Result<std::unique_ptr<Listener>> open_public(const Config& config, const Tokens* tokens,
                                                        const std::vector<grpc::Service*>& services,
-                                                       const std::vector<std::string>& names);
+                                                       const std::vector<std::string>& names,
+                                                       const ConnectionRules& rules = {});
   /// The workers' socket.
   static Result<std::unique_ptr<Listener>> open_private(const std::filesystem::path& socket,
                                                         grpc::Service* service);

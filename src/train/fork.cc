@@ -38,7 +38,6 @@ constexpr std::array kMayChange = {
     "recipe.evaluate_every_steps",
     "recipe.augmentation",
     "recipe.lora.dropout",
-    "model.loss.attributes.label_smoothing",
 };
 // These too, unless the optimizer or the average has no state at one of the two values: 0.
 constexpr std::array kMayChangeAboveZero = {"recipe.optimizer.momentum", "recipe.ema.decay"};
@@ -48,15 +47,19 @@ bool is_below(std::string_view field, std::string_view root) {
          (field.size() == root.size() || field[root.size()] == '.' || field[root.size()] == '[');
 }
 
-/// "dropout" of a preset and "ratio" of a Dropout layer, which no other layer has.
-bool is_dropout(std::string_view field) {
-  return field.starts_with("model.") &&
-         (field.ends_with("dropout") || field.ends_with(".attributes.ratio"));
+/// A setting of a preset, a layer or a loss that has no state: "dropout", the "ratio" of a dropout
+/// layer, "label_smoothing". A dropout layer that comes or goes, "model.layers[3].dropout", is
+/// none.
+bool is_regularization(std::string_view field) {
+  if (!field.starts_with("model.")) return false;
+  if (field.starts_with("model.loss.")) return field.ends_with(".label_smoothing");
+  return field.ends_with(".dropout.ratio") ||
+         (field.ends_with("dropout") && !field.ends_with("].dropout"));
 }
 
 bool may_change(const FieldDifference& d) {
   const auto holds = [&](std::string_view root) { return is_below(d.field, root); };
-  if (std::ranges::any_of(kMayChange, holds) || is_dropout(d.field)) return true;
+  if (std::ranges::any_of(kMayChange, holds) || is_regularization(d.field)) return true;
   // Of a parameter group, what has no state of its own.
   if (d.field.starts_with("recipe.parameter_groups[")) {
     return d.field.ends_with(".learning_rate_factor") || d.field.ends_with(".weight_decay");

@@ -6,6 +6,9 @@
 
 #include "src/base/files.h"
 #include "src/base/sha256.h"
+#include "src/models/blocks.h"
+#include "src/models/layer.h"
+#include "src/models/loss.h"
 #include "src/models/spec_json.h"
 
 namespace trainyard {
@@ -41,6 +44,62 @@ std::string shown(const Json& json) {
 
 bool holds_objects(const Json& list) {
   return list.is_array() && std::ranges::any_of(list, &Json::is_object);
+}
+
+/// {"op": "Conv", "attributes": {...}} of a record becomes {"conv": {...}}, as a spec file has it.
+void name_layer(Json& layer) {
+  if (!layer.is_object() || !layer["op"].is_string()) return;
+  const std::string op = layer["op"].get<std::string>();
+  Json attributes = std::move(layer["attributes"]);
+  if (op == kUseOp) {
+    Json& use = layer["use"] = {{"with", std::move(attributes)}};
+    for (const char* name : {"block", "repeat"}) {
+      if (layer.contains(name)) use[name] = std::move(layer[name]);
+      layer.erase(name);
+    }
+  } else if (const LayerKind* kind = find_layer_kind(op); kind != nullptr) {
+    layer[std::string(kind->field)] = std::move(attributes);
+  } else {
+    layer["attributes"] = std::move(attributes);
+    return;
+  }
+  layer.erase("op");
+  layer.erase("attributes");
+}
+
+/// "HuberLoss" and {"op": "HuberLoss", "attributes": {...}} become {"huber": {...}}.
+void name_loss(Json& loss) {
+  const Json op = loss.is_object() ? loss.value("op", Json()) : loss;
+  if (!op.is_string()) return;
+  const LossKind* kind = find_loss_kind(op.get<std::string>());
+  if (kind == nullptr) return;
+  Json attributes = loss.is_object() ? loss.value("attributes", Json::object()) : Json::object();
+  loss = Json::object();
+  loss[std::string(kind->field)] = std::move(attributes);
+}
+
+/// A recorded model as a spec file has it, so that its fields have the names that people know.
+void name_fields(Json& model) {
+  if (!model.is_object()) return;
+  const auto name_layers = [](Json& owner) {
+    if (!owner.is_object() || !owner.contains("layers")) return;
+    for (Json& layer : owner["layers"]) name_layer(layer);
+  };
+  name_layers(model);
+  if (model.contains("blocks")) {
+    for (Json& block : model["blocks"]) name_layers(block);
+  }
+  name_loss(model["loss"]);
+}
+
+/// Where one model names no loss, it has the default of its data's target. That is softmax
+/// cross-entropy if the other one, of the same data, can have it.
+void name_default_loss(Json& model, const Json& other) {
+  constexpr const char* kDefault = "softmax_cross_entropy";
+  if (!model.is_object() || !other.is_object() || !model["loss"].is_null()) return;
+  const auto named = other.find("loss");
+  if (named == other.end() || !named->is_object() || !named->contains(kDefault)) return;
+  model["loss"] = {{kDefault, Json::object()}};
 }
 
 /// A null means a missing value.
@@ -131,8 +190,16 @@ Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& r
   Json recipe = fields_to_json(Recipe());
   recipe.update(theirs["recipe"], /*merge_objects=*/true);
   theirs["recipe"] = std::move(recipe);
+  Json ours = Json::parse(record_.description);
+  Json &their_model = theirs["model"], &our_model = ours["model"];
+  name_fields(their_model);
+  name_fields(our_model);
+  if (theirs["dataset"] == ours["dataset"]) {
+    name_default_loss(their_model, our_model);
+    name_default_loss(our_model, their_model);
+  }
   std::vector<FieldDifference> found;
-  compare(theirs, Json::parse(record_.description), "", found);
+  compare(theirs, ours, "", found);
   return found;
 }
 

@@ -165,7 +165,7 @@ TEST(EmulatedCuda, CopiesOfAllSizesArrive) {
   }
 }
 
-TEST(EmulatedCuda, OutOfMemoryIsBadAlloc) {
+TEST(EmulatedCuda, F15OutOfMemoryIsBadAlloc) {
   cuda::CudaBackend cuda(0);
   testing::set_device_limit(1 << 20);
   EXPECT_THROW(cuda.allocate(2 << 20), std::bad_alloc);

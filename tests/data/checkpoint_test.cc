@@ -191,10 +191,23 @@ TEST(CheckpointF21, DamagedCheckpointIsSkippedForThePrevious) {
       flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 8));
       expect_skipped(flipped, i);
     }
-    fs::remove(path);
-    EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 100);
     std::ofstream(path, std::ios::binary) << whole;
     EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 200);
+  }
+}
+
+TEST(CheckpointF33, AMissingPartIsSkippedForThePrevious) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(save(quick, folder.path(), Sample(100)).ok());
+  const fs::path partial = save(quick, folder.path(), Sample(200)).value();
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    const std::string whole = read_file(partial / name, 1 << 20).value();
+    fs::remove(partial / name);
+    std::vector<fs::path> damaged;
+    EXPECT_EQ(load_newest_checkpoint(folder.path(), &damaged).value().state.step, 100) << name;
+    EXPECT_EQ(damaged, std::vector<fs::path>{partial}) << name;
+    std::ofstream(partial / name, std::ios::binary) << whole;
+    EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 200) << name;
   }
 }
 

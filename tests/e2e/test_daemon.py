@@ -46,7 +46,7 @@ class Manners(DaemonTest):
             daemon.process.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.process.wait(10), 0, "a thread took a signal by its default")
 
-    def test_connections_that_take_every_descriptor_end_no_job(self):
+    def test_F35_connections_that_take_every_descriptor_end_no_job(self):
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         daemon = Daemon(self.folder / "crowded").start()
         self.addCleanup(daemon.stop)
@@ -64,6 +64,35 @@ class Manners(DaemonTest):
         resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (min(1024, most), most))
         for connection in crowd:
             connection.close()
+        for name in names:
+            self.assertEqual(daemon.cli("wait", name, check=False).returncode, 0, daemon.job(name))
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_F35_tcp_connections_held_for_seconds_leave_both_sockets_and_every_job_alive(self):
+        own, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most), most))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (own, most))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        program = self.write("trainyardd-with-1024", f'#!/bin/sh\nulimit -n 1024\nexec {BIN / "trainyardd"} "$@"\n')
+        program.chmod(0o755)
+        daemon = Daemon(self.folder / "held", "--listen", f"127.0.0.1:{port}", program=program).start()
+        self.addCleanup(daemon.stop)
+        names = [daemon.submit(digits_spec(self.folder, f"held-{i}"), "--set", "recipe.epochs=30") for i in range(4)]
+        held = []
+        for _ in range(1200):
+            connection = socket.socket()
+            connection.settimeout(5)
+            connection.connect(("127.0.0.1", port))
+            held.append(connection)
+        time.sleep(3)  # jobs end meanwhile, and others begin
+        self.assertIn("event=connections_refused", daemon.log())
+        for connection in held:
+            connection.close()
+        for server in (f"127.0.0.1:{port}", f"unix:{daemon.socket}"):
+            done = daemon.cli("list", "--server", server, check=False)
+            self.assertEqual(done.returncode, 0, f"{server}: {done.stderr}")
         for name in names:
             self.assertEqual(daemon.cli("wait", name, check=False).returncode, 0, daemon.job(name))
         self.assertEqual(daemon.stop(), 0)

@@ -178,6 +178,26 @@ class Weights(DaemonTest):
         wait_until(lambda: self.daemon.job("needs")["state"] == "CANCELLED", "the job is cancelled")
         self.daemon.cli("model", "delete", "needed", "--yes")
 
+    def test_a_job_goes_on_from_its_checkpoint_without_the_model_it_began_with(self):
+        self.train("first-base", epochs=1)
+        recipe = "  initial_weights: {job: first-base}\n  checkpoint_every_steps: 40\n"
+        self.daemon.cli("submit", self.spec("orphan", recipe=recipe, epochs=100000))
+        wait_until(lambda: int(self.daemon.job("orphan").get("checkpoint_step", 0)) > 0, "it has a checkpoint")
+        self.daemon.cli("cancel", "orphan")
+        wait_until(lambda: self.daemon.job("orphan")["state"] == "CANCELLED", "the job is cancelled")
+        self.daemon.cli("model", "delete", "first-base", "--yes")
+        self.daemon.cli("retry", "orphan", "--name", "orphan-2")
+        wait_until(lambda: self.daemon.job("orphan-2")["state"] == "RUNNING", "the retry runs")
+        retried = self.daemon.job("orphan-2")
+        self.assertGreater(int(retried["origin"]["step"]), 0)
+        self.assertEqual(int(retried["plan"]["initial_weights"]["taken"]["count"]), 6, "what its parent took")
+        self.daemon.cli("cancel", "orphan-2")
+        epochs = int(retried["origin"]["step"]) // int(retried["plan"]["steps_per_epoch"]) + 2
+        self.daemon.cli("fork", "orphan", "--set", f"recipe.epochs={epochs}", "--name", "orphan-3", "--wait")
+        self.assertEqual(self.daemon.job("orphan-3")["state"], "SUCCEEDED")
+        from_start = self.daemon.cli("retry", "orphan", "--from-start", check=False)
+        self.assert_refused(from_start, 4, "recipe.initial_weights.job", "first-base", "MODEL_NOT_FOUND")
+
     def test_a_trunk_learned_on_five_digits_learns_all_ten(self):
         self.train("digits-0-4", data=self.digits(range(5), "five.csv"), epochs=15)
         recipe = """  initial_weights: {job: digits-0-4, exclude: ["fc3.*"]}

@@ -157,6 +157,11 @@ TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
          j.recipe.augmentation.back().kind = "random_horizontal_flip";
        }},
       {"model.layers", [](TrainJob& j) { j.model = image_model(0.1); }},
+      {"model.loss.softmax_cross_entropy.label_smoothing: nothing becomes 0.1",
+       [](TrainJob& j) {
+         j.model.loss.op = "SoftmaxCrossEntropyLoss";
+         j.model.loss.attributes.set("label_smoothing", 0.1);
+       }},
   };
   for (const auto& [field, change] : allowed) {
     SCOPED_TRACE(field);
@@ -184,8 +189,13 @@ TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
       {"spec.recipe.optimizer.momentum", [](TrainJob& j) { j.recipe.optimizer.momentum = 0; }},
       {"spec.recipe.ema.decay", [](TrainJob& j) { j.recipe.ema_decay = 0; }},
       {"spec.recipe.lora.rank", [](TrainJob& j) { j.recipe.lora.rank = 2; }},
-      {"spec.model.layers[0].attributes.out_channels",
+      {"spec.model.layers[0].conv.out_channels",
        [](TrainJob& j) { j.model.layers[0].attributes.set("out_channels", int64_t{9}); }},
+      {"spec.model.layers[0].conv",
+       [](TrainJob& j) {
+         j.model.layers[0] = {"", "Dropout", {}, {}};
+       }},
+      {"spec.model.loss", [](TrainJob& j) { j.model.loss.op = "KullbackLeiblerDivergence"; }},
   };
   for (const auto& [field, change] : refused) {
     SCOPED_TRACE(field);

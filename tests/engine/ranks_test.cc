@@ -296,7 +296,7 @@ std::string thrown(const F& f) {
   return "nothing of the kind was thrown";
 }
 
-TEST(Ranks, TheFirstThatStopsIsNamed) {
+TEST(Ranks, F32TheFirstThatStopsIsNamed) {
   std::latch release(1);
   Disturbance d(4, [&](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm2/grad" && run == 2) release.wait();
@@ -322,7 +322,7 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
-TEST(Ranks, AFaultOfOneEndsAll) {
+TEST(Ranks, F32AFaultOfOneEndsAll) {
   Disturbance d(4, [](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm1/grad" && run == 2) {
       throw CudaError("a kernel failed (error 700)", 700, CudaFault::kProgram);

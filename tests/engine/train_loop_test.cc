@@ -501,7 +501,7 @@ TEST(Training, HasACheckpointOfItsOwnJobAlone) {
   EXPECT_FALSE(has_checkpoint(job).value());
 }
 
-TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
+TEST(Training, F16LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   TrainJob job = image_job(w, "a");
@@ -540,7 +540,7 @@ TEST(Training, LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
 
 // Weights of one layer grow a millionfold with each step; the loss is as large as they are, and
 // still a number when they are none.
-TEST(Training, WeightsThatAreNotFiniteBecomeNoCheckpoint) {
+TEST(Training, F16WeightsThatAreNotFiniteBecomeNoCheckpoint) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 64);
   TrainJob job = image_job(w, "a");

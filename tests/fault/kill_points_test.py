@@ -5,9 +5,11 @@ where it was, and all that was promised must hold: I1 to I6, I8, I9 (F01, F02, F
 The points are found by running the work once with kill_points.cc, which writes them down. POINTS names all of them: a
 point that is not there is a new commit point, and the test fails until it has a name and thus is killed at. All of them,
 before and after, take an hour: a run takes the first time of each that begins a step of its own (its text is not empty)
-and --more others, by the seed.
+and --more others, by the seed. With --waiting so many jobs wait behind those of the work, run where nothing else does, and are
+cancelled and removed with them; with --watchers so many clients follow the work's jobs through every restart.
 
     python3 tests/fault/kill_points_test.py --all
+    python3 tests/fault/kill_points_test.py --waiting 10000 --watchers 100 --more 0 --only trainyard.db
 """
 
 import argparse
@@ -17,6 +19,7 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -25,9 +28,10 @@ import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import history  # noqa: E402
-from harness import BIN, Daemon, digits_spec, wait_until  # noqa: E402
-from kill_storm import events_of  # noqa: E402
+from harness import BIN, EXAMPLES, Daemon, digits_spec, wait_until  # noqa: E402
+from kill_storm import Clients, end_crowd, events_of, list_jobs, submit_crowd  # noqa: E402
 
+WAIT_S = 60  # for a job to end: on a busy machine, with a crowd behind it
 LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
 DAEMON, WORKER = "trainyardd", "trainyard-worker"
 
@@ -124,19 +128,36 @@ class KilledDaemon(Daemon):
         return self.stop()
 
 
+class Crowd:
+    """Jobs that wait behind the work, as the state of a stopped daemon, and the number of those who follow the work."""
+
+    def __init__(self, folder, waiting, watchers):
+        self.state, self.watchers, self.names = folder / "state", watchers, []
+        if waiting == 0:
+            return
+        shutil.copy(EXAMPLES / "digits.csv.gz", folder)
+        daemon = Daemon(self.state, "--threads-per-job", "1", "--cpu-slots", "2").start()
+        try:
+            # Rows of their own: the work's are still to be uploaded.
+            self.names = submit_crowd(daemon, Clients(daemon, folder, 0, 0), waiting, number=1)
+        finally:
+            daemon.stop()
+
+
 class Work:
     """What a client does, step by step; each step is done again if the server was lost in it."""
 
-    def __init__(self, daemon, folder):
-        self.daemon, self.folder = daemon, folder
+    def __init__(self, daemon, folder, crowd):
+        self.daemon, self.folder, self.crowd = daemon, folder, crowd
         self.history, self.end = [], None
+        self.watches, self.crowd_end = [], {}
         self.requests = {name: str(uuid.uuid4()) for name in ("kept", "other")}
         self.specs = {"kept": digits_spec(folder, "kept", recipe="  checkpoint_every_steps: 40\n"),
                       "other": digits_spec(folder, "other", recipe="  checkpoint_every_steps: 1000000\n")}
 
     def run(self):
-        for step in (self.submit, self.submit_other, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork, self.cancel_other,
-                     self.look, self.thin, self.delete):
+        for step in (self.submit, self.submit_other, self.watch, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork,
+                     self.cancel_other, self.read_watches, self.end_crowd, self.look, self.thin, self.delete):
             restarts = self.daemon.restarts
             try:
                 step()
@@ -162,8 +183,27 @@ class Work:
         answer = self.daemon.submit(self.specs[name], "--request-id", request, *more)
         self.history.append({"op": "submit", "request": request, "kind": name, "job": answer.rsplit("/")[-1]})
 
+    def watch(self):
+        for number in range(self.crowd.watchers):
+            name = ("kept", "other")[number % 2]
+            self.watches.append((name, subprocess.Popen(
+                [BIN / "trainyard", "watch", name, "-o", "jsonl"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True,
+                env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))))
+
+    def read_watches(self):
+        """Each follows its job to the end, over every restart."""
+        while self.watches:
+            name, process = self.watches.pop()
+            messages = [json.loads(line) for line in process.communicate(timeout=WAIT_S)[0].splitlines()]
+            self.history.append({"op": "watched", "job": name, "after": 0, "events": events_of(messages)})
+
+    def end_crowd(self):
+        if self.crowd.names:
+            self.crowd_end = end_crowd(self.daemon, self.crowd.names)
+
     def wait(self):
-        self.daemon.cli("wait", "kept", "--timeout", 20)
+        self.daemon.cli("wait", "kept", "--timeout", WAIT_S)
 
     def fork(self):
         done = self.daemon.cli("fork", "kept", "--set", "recipe.epochs=5", "--name", "forked", check=False)
@@ -178,14 +218,14 @@ class Work:
         self.daemon.cli("resume", "other")
 
     def wait_for_fork(self):
-        self.daemon.cli("wait", "forked", "--timeout", 20)
+        self.daemon.cli("wait", "forked", "--timeout", WAIT_S)
 
     def cancel_other(self):
         job = json.loads(self.daemon.cli("cancel", "other", "-o", "json").stdout)
         self.history.append({"op": "cancel", "job": "other", "seq": int(job["newest_seq"])})
 
     def look(self):
-        self.daemon.cli("wait", "other", "--timeout", 20, check=False)
+        self.daemon.cli("wait", "other", "--timeout", WAIT_S, check=False)
         jobs = {}
         for name in ("kept", "other", "forked"):
             job = self.daemon.job(name)
@@ -198,7 +238,7 @@ class Work:
         for name in ("kept", "forked"):
             jobs[name]["weights"] = self.daemon.json("model", "get", name)["digest"]
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
-        self.end = {"jobs": jobs, "workers": [], "crowd": {}}
+        self.end = {"jobs": jobs, "workers": [], "crowd": self.crowd_end}
 
     def thin(self):
         """The events of finished jobs, of which the story stays: it is what it was, whenever the daemon is killed."""
@@ -217,16 +257,21 @@ class Work:
         datasets = json.loads(self.daemon.cli("dataset", "list", "-o", "json").stdout)["datasets"]
         self.daemon.cli("server", "gc", "--keep-jobs", "2", "--yes")  # the others by rule, in pieces
         self.daemon.cli("server", "gc", "--keep-jobs", "1", "--yes")
+        crowd = [name for name in list_jobs(self.daemon) if name in self.crowd_end]  # what the rule kept of it
+        crowd_models = [name for name, state in self.crowd_end.items() if state == "SUCCEEDED"]
         for what, name in (("", "other"), ("", "kept"), ("", "forked"), ("model", "kept"), ("model", "forked"),
+                           *(("", name) for name in crowd), *(("model", name) for name in crowd_models),
                            *(("dataset", dataset["name"].split("/")[-1].split("@")[0]) for dataset in datasets)):
             done = self.daemon.cli(*what.split(), "delete", name, "--yes", check=False)
             if done.returncode != 0 and "NOT_FOUND" not in done.stderr:  # deleted just before the kill
                 raise AssertionError(done.stderr)
 
 
-def run(killed=None, log=""):
+def run(crowd, killed=None, log=""):
     """Does the work, with a kill at (program, "POINT#k before") or without. Returns the weights' digest and what is wrong."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-points-"))
+    if crowd.names:
+        shutil.copytree(crowd.state, folder / "state", ignore=shutil.ignore_patterns("*.sock"))
     worker = folder / "worker"
     worker.write_text(f'#!/bin/sh\nLD_PRELOAD={LIBRARY} exec {BIN / "trainyard-worker"} "$@"\n')
     worker.chmod(0o755)
@@ -235,7 +280,7 @@ def run(killed=None, log=""):
               "TRAINYARD_POINTS_KILL": kill, "TRAINYARD_POINTS_ONCE": str(folder / "once"),
               "TRAINYARD_POINTS_LOG": "" if killed else log[1], "LD_PRELOAD": LIBRARY}
     daemon = KilledDaemon(folder / "state", "--worker", worker, "--threads-per-job", "1", "--cpu-slots", "2", env=points)
-    work = Work(daemon, folder)
+    work = Work(daemon, folder, crowd)
     found = []
     try:
         work.run()
@@ -243,6 +288,9 @@ def run(killed=None, log=""):
         found.append(str(e))
     finally:
         daemon.close()
+        for _, process in work.watches:
+            process.kill()
+            process.communicate()
     if not found:
         found += left_behind(folder / "state")
     return work, found, folder, (folder / "once").exists()
@@ -260,18 +308,18 @@ def left_behind(state):
     return found
 
 
-def trace(program):
+def trace(crowd, program):
     """The points in their order, as a run without a kill passes them, and its weights."""
     with tempfile.NamedTemporaryFile() as log:
-        work, found, folder, _ = run(log=(program, log.name))
+        work, found, folder, _ = run(crowd, log=(program, log.name))
         points = pathlib.Path(log.name).read_text().splitlines()
     assert not found, found
     shutil.rmtree(folder)
     return points, {name: work.end["jobs"][name]["weights"] for name in ("kept", "forked")}
 
 
-def kill_at(killed, weights):
-    work, found, folder, was_killed = run(killed=killed)
+def kill_at(crowd, killed, weights):
+    work, found, folder, was_killed = run(crowd, killed=killed)
     if not found:
         found = history.check(work.history, dict(work.end, expected=weights))
     if not found:
@@ -301,26 +349,36 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="points whose text contains this")
+    parser.add_argument("--waiting", type=int, default=0, metavar="N", help="jobs that wait behind those of the work")
+    parser.add_argument("--watchers", type=int, default=0, metavar="N", help="clients that follow the work's jobs")
     arguments = parser.parse_args()
     if not pathlib.Path(LIBRARY).is_file():
         print("TRAINYARD_KILL_POINTS does not name the library")
         return 77
+    with tempfile.TemporaryDirectory(prefix="trainyard-crowd-") as folder:
+        return kill_everywhere(Crowd(pathlib.Path(folder), arguments.waiting, arguments.watchers), arguments)
+
+
+def kill_everywhere(crowd, arguments):
     rng = random.Random(arguments.seed)
     found, chosen = [], []
     for program in (DAEMON, WORKER):
-        points, weights = trace(program)
+        points, weights = trace(crowd, program)
         named = POINTS[program]
-        found += [f"{program}: '{point}' is a point without a name in POINTS" for point in sorted(set(points) - set(named))]
-        found += [f"{program}: '{point}' of POINTS does not happen" for point in sorted(set(named) - set(points))]
+        passed = {point.replace("/crowd-*", "/*") for point in points}  # the copies' uids are no random ones
+        found += [f"{program}: '{point}' is a point without a name in POINTS" for point in sorted(passed - set(named))]
+        if not crowd.names:  # whose store is there
+            found += [f"{program}: '{point}' of POINTS does not happen" for point in sorted(set(named) - passed)]
         chosen += choose(points, program, None if arguments.all else arguments.more, rng)
     chosen = [each for each in chosen if arguments.only in each[1]]
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda killed: kill_at(killed, weights), chosen))
+        results = list(pool.map(lambda killed: kill_at(crowd, killed, weights), chosen))
     for problems, _ in results:
         found += problems
     missed = sum(not killed for _, killed in results)
-    print(f"{len(chosen)} kills in {time.monotonic() - begin:.0f} s, seed {arguments.seed}; {missed} came too late to kill: "
+    print(f"{len(chosen)} kills in {time.monotonic() - begin:.0f} s, seed {arguments.seed}, with {len(crowd.names)} jobs waiting "
+          f"and {crowd.watchers} watchers; {missed} came too late to kill: "
           "threads had met in another order")
     if missed > len(chosen) // 5:
         found.append("more than a fifth of the kills killed nobody")

@@ -286,9 +286,10 @@ def undisturbed(daemon, clients):
     return digests
 
 
-def submit_crowd(daemon, clients, count):
-    """Leaves `count` jobs waiting; their names. All are of the kind mlp, and the first is submitted, the others its copies."""
-    spec = clients.write_spec("mlp", 0)
+def submit_crowd(daemon, clients, count, number=0):
+    """Leaves `count` jobs waiting; their names. All are of the kind mlp, and the first is submitted, the others its copies.
+    With another number they are of rows of their own (write_spec)."""
+    spec = clients.write_spec("mlp", number)
     endless = clients.folder / "endless.yaml"
     endless.write_text(spec.read_text().replace("epochs: 16", "epochs: 1000000"))
     holders = [daemon.submit(endless, "--set", "priority=100") for _ in range(CPU_SLOTS)]

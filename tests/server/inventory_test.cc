@@ -205,7 +205,7 @@ TEST_F(InventoryTest, AHardwareXidQuarantinesItsGpuAlone) {
   EXPECT_TRUE(make_local_inventory(options)->read().devices[2].schedulable);
 }
 
-TEST_F(InventoryTest, AnApplicationsXidAsksForACheck) {
+TEST_F(InventoryTest, F29AnApplicationsXidAsksForACheck) {
   const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
   (void)inventory->read();
   script("devices=2,xid=31,at=1");

@@ -106,7 +106,7 @@ TEST_F(AcceptorTest, ANameIsServedAtTheAddressesThatAreThere) {
   EXPECT_TRUE(has_taken(1));
 }
 
-TEST_F(AcceptorTest, GoesOnAfterNoDescriptorWasFree) {
+TEST_F(AcceptorTest, F35GoesOnAfterNoDescriptorWasFree) {
   ASSERT_TRUE(acceptor_.listen_unix(path_, {1000, 1000}, keep()).ok());
   acceptor_.start();
   // Clients' ends count here too: so they are made first.

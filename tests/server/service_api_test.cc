@@ -596,6 +596,49 @@ TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
   EXPECT_TRUE(s.ok()) << s.error_message();
 }
 
+// gRPC does not accept these connections itself (server/service/acceptor.h): a hand-over that loses
+// the server's arguments leaves them open for ever.
+TEST_F(ServiceApi, ConnectionsThatWereHandedOverEndAtTheirAge) {
+  stop();
+  config_.listen = "127.0.0.1:0";
+  change_parts_ = [](DaemonParts& parts) {
+    parts.connections = {.age_ms = 300, .age_grace_ms = 300};
+  };
+  start();
+  for (const std::string& target :
+       {"unix:" + config_.socket.string(), "127.0.0.1:" + std::to_string(daemon_->port())}) {
+    SCOPED_TRACE(target);
+    connect(target);
+    v1::ServerInfo info;
+    ASSERT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
+    EXPECT_TRUE(channel_->WaitForStateChange(
+        GRPC_CHANNEL_READY, std::chrono::system_clock::now() + std::chrono::seconds(20)));
+    auto again = context();
+    again->set_wait_for_ready(true);
+    EXPECT_TRUE(system_->GetServerInfo(again.get(), {}, &info).ok()) << "a client connects again";
+  }
+}
+
+TEST_F(ServiceApi, ConnectionsThatWereHandedOverShareTheQuotaOfTheServer) {
+  const auto call_large = [&] {
+    return call_raw("/trainyard.v1.JobService/GetJob", std::string(3 << 20, 'x'));
+  };
+  EXPECT_EQ(reason_of(call_large()), "REQUEST_TOO_LARGE")
+      << "it was read, and its elements counted";
+  stop();
+  config_.listen = "127.0.0.1:0";
+  change_parts_ = [](DaemonParts& parts) { parts.connections.transport_bytes_max = 64 << 10; };
+  start();
+  for (const std::string& target :
+       {"unix:" + config_.socket.string(), "127.0.0.1:" + std::to_string(daemon_->port())}) {
+    SCOPED_TRACE(target);
+    connect(target);
+    const grpc::Status s = call_large();
+    EXPECT_EQ(s.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << s.error_message();
+    EXPECT_EQ(s.error_details(), "") << "by the transport: " << s.error_message();
+  }
+}
+
 TEST_F(ServiceApi, AnswersNeverHoldWhereOurFilesLie) {
   make_dataset();
   std::filesystem::remove_all(config_.state_dir / "datasets" / dataset_.digest());

@@ -108,6 +108,30 @@ TEST_F(ServiceBackup, AClientThatLeavesFreesThePlaceAndTheLinks) {
   }));
 }
 
+TEST_F(ServiceBackup, AClientThatTakesNothingLosesThePlaceAndIsTold) {
+  stop();
+  change_parts_ = [](DaemonParts& parts) { parts.backup_stall_ms = 300; };
+  start();
+  v1::Upload up;
+  ASSERT_TRUE(upload(std::string(16 << 20, 'x'), &up).ok());  // more than a stream buffers
+  auto c = context();
+  Stream suspended = system_->Backup(c.get(), {});
+  v1::BackupResponse message;
+  ASSERT_TRUE(suspended->Read(&message));
+  EXPECT_TRUE(eventually([&] {
+    auto c2 = context();
+    Stream next = system_->Backup(c2.get(), {});
+    std::map<std::string, std::string> files;
+    v1::BackupResponse::Summary summary;
+    return read_all(next, files, summary).ok();
+  })) << "the place is held for ever";
+  EXPECT_TRUE(eventually([&] { return !fs::exists(staging()); }));
+  while (suspended->Read(&message)) EXPECT_FALSE(message.has_summary());
+  const grpc::Status told = suspended->Finish();
+  EXPECT_EQ(told.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(reason_of(told), "BACKUP_STALLED");
+}
+
 TEST_F(ServiceBackup, ADaemonThatStopsDoesNotWaitForIt) {
   v1::Upload up;
   ASSERT_TRUE(upload(std::string(16 << 20, 'x'), &up).ok());

@@ -164,7 +164,7 @@ TEST_F(ServiceJob, ARefusalOfTheWorkerFailsTheJobWithItsReason) {
   EXPECT_EQ(faulty.attempt(), 1) << "out of memory is never retried unchanged";
 }
 
-TEST_F(ServiceJob, AKernelsFaultIsTriedAgainTwiceAndTold) {
+TEST_F(ServiceJob, F29AKernelsFaultIsTriedAgainTwiceAndTold) {
   submit("astray", "kernel_fault");
   const v1::Job astray = wait_for("astray", v1::FAILED);
   EXPECT_EQ(astray.reason(), "CRASH_LOOP");
@@ -563,7 +563,7 @@ TEST_F(ServiceJob, PlanWithoutAWorkersAnswerSaysSo) {
   EXPECT_NE(plan.warnings(plan.warnings_size() - 1).find("workspace"), std::string::npos);
 }
 
-TEST_F(ServiceJob, PlanOfWhatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
+TEST_F(ServiceJob, F15PlanOfWhatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
   v1::SubmitJobRequest submitted = job_request("", "");
   for (int i = 0; i < 2; ++i)
     submitted.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(65536);
@@ -657,7 +657,7 @@ TEST_F(ServiceGpus, AJobOfTwoHoldsBothAndAnotherWaits) {
             "devices/gpu-0 devices/gpu-0 devices/gpu-1, sees GPU-0,GPU-1");
 }
 
-TEST_F(ServiceGpus, AFaultOfOneSendsTheJobBackForAllOfThem) {
+TEST_F(ServiceGpus, F32AFaultOfOneSendsTheJobBackForAllOfThem) {
   submit_gpus("faulty", "device_fault_once", 2);
   const v1::Job done = wait_for("faulty", v1::SUCCEEDED);
   EXPECT_EQ(done.attempt(), 2);
