@@ -30,8 +30,8 @@ constexpr size_t kBackupChunkBytes = 1 << 20;
 
 /// Deletes itself in OnDone. Each message is one task beside the handlers, so that calls in between
 /// do not wait, and is made when the last one is on its way: the client's pace is the disk's. A
-/// client that takes nothing for backup_stall_ms loses the place; it is told once it takes something
-/// again.
+/// client that takes nothing for backup_stall_ms loses the place; it is told once it takes
+/// something again.
 class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   BackupStream(ServiceContext& service, const grpc::ByteBuffer* request)
