@@ -83,6 +83,9 @@ Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
   session.hint(safe_text(file) + ": " + std::to_string(imported->layers.size()) + " layers, " +
                grouped(imported->parameter_count) + " parameters");
   for (const std::string& note : imported->notes) session.hint("  " + safe_text(note));
+  if (!imported->freezes.empty()) {
+    session.hint("  What the file does not train is frozen, by recipe.parameter_groups.");
+  }
   return spec;
 }
 

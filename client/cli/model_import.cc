@@ -40,6 +40,16 @@ std::string sample_text(const Shape& shape) {
   return "[N, " + text.substr(1);
 }
 
+/// As a recipe has them: [{match: "fc.*", freeze: true}]
+std::string groups_text(const std::vector<onnx::FreezeRule>& rules) {
+  std::string text;
+  for (const onnx::FreezeRule& rule : rules) {
+    text += (text.empty() ? "[{match: \"" : ", {match: \"") + rule.match +
+            (rule.freeze ? "\", freeze: true}" : "\", freeze: false}");
+  }
+  return text + "]";
+}
+
 Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
   if (o.out.empty()) return usage_error("--out is required: the name of a new folder");
   onnx::ImportOptions options{.sizes = {}, .output = o.output, .batched = !o.unbatched};
@@ -79,6 +89,11 @@ Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
                " nodes of opset " + std::to_string(model.opset) + ", " +
                std::to_string(model.folded_nodes) + " of them computed");
   for (const std::string& note : model.notes) session.hint("  " + safe_text(note));
+  if (!model.freezes.empty()) {
+    session.hint(
+        "  The file does not train all of its weights; the recipe needs parameter_groups: " +
+        groups_text(model.freezes));
+  }
   return static_cast<int>(client::kExitOk);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/glob.h"
 #include "src/base/text.h"
 #include "src/onnx/import_table.h"
 #include "src/onnx/onnx_file.h"
@@ -425,14 +426,11 @@ Status Importer::take_weights(const Network& network) {
     model_.weights.push_back({t.name, t.type.shape, std::move(found->second.values)});
   }
   model_.freezes = freeze_rules(trained, frozen);
-  if (!model_.freezes.empty()) {
-    std::string groups;
-    for (const FreezeRule& rule : model_.freezes) {
-      groups += (groups.empty() ? "{match: \"" : ", {match: \"") + rule.match +
-                (rule.freeze ? "\", freeze: true}" : "\", freeze: false}");
-    }
-    note("The file does not train all of its weights; the recipe needs parameter_groups: [" +
-         groups + "].");
+  if (model_.freezes.size() > kPatternsMax) {
+    return unsupported_file(
+        "freezing what the file does not train takes " + std::to_string(model_.freezes.size()) +
+        " patterns in recipe.parameter_groups, expected at most " + std::to_string(kPatternsMax) +
+        ": freeze whole parts of the model, or all parameters of a kind");
   }
   return {};
 }

@@ -1,7 +1,9 @@
 #include "src/onnx/trained_parameters.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "src/base/check.h"
 #include "src/base/text.h"
@@ -67,38 +69,100 @@ Result<bool> TrainedParameters::take(const std::string& weight,
 
 namespace {
 
-std::string layer_of(const std::string& parameter) {
-  return parameter.substr(0, parameter.rfind('.'));
-}
+/// A parameter's name in parts, from one of its ends: "enc_0.bias" is "enc_", "0.", "bias" from the
+/// front, and ".bias", "_0", "enc" from the back.
+struct PartedName {
+  std::vector<std::string> parts;
+  bool frozen = false;
+};
+using Rules = std::vector<FreezeRule>;
 
-/// Patterns for `names` that match none of `others`: a whole layer's where it can be.
-std::vector<std::string> patterns_of(const std::vector<std::string>& names,
-                                     const std::vector<std::string>& others) {
-  std::set<std::string> mixed;
-  for (const std::string& other : others) mixed.insert(layer_of(other));
-  std::vector<std::string> patterns;
-  for (const std::string& name : names) {
-    const std::string layer = layer_of(name);
-    const std::string pattern = mixed.contains(layer) ? name : layer + ".*";
-    if (patterns.empty() || patterns.back() != pattern) patterns.push_back(pattern);
+/// The shortest lists for names that begin with the same parts, where a list's rules count in turn
+/// and each is for all names that begin so.
+class RuleFolder {
+ public:
+  explicit RuleFolder(bool from_back) : from_back_(from_back) {}
+
+  void add(const std::vector<std::string>& names, bool frozen) {
+    for (const std::string& name : names) names_.push_back({parts_of(name), frozen});
   }
-  return patterns;
-}
+  Rules fold() {
+    std::ranges::sort(names_, {}, &PartedName::parts);
+    return fold(names_, 0).trained;
+  }
+
+ private:
+  /// What is to be said of names, by what the rules before say of them.
+  struct Lists {
+    Rules trained, frozen;
+  };
+
+  std::vector<std::string> parts_of(const std::string& name) const {
+    std::vector<std::string> parts(1);
+    for (const char c : name) {
+      const bool separates = c == '_' || c == '/' || c == '.';
+      if (separates && from_back_) parts.emplace_back();
+      parts.back() += c;
+      if (separates && !from_back_) parts.emplace_back();
+    }
+    if (from_back_) std::ranges::reverse(parts);
+    return parts;
+  }
+
+  std::string pattern_of(const PartedName& name, size_t depth) const {
+    std::string text;
+    for (size_t i = 0; i < depth; ++i) {
+      text = from_back_ ? name.parts[i] + text : text + name.parts[i];
+    }
+    if (depth == name.parts.size()) return text;
+    return from_back_ ? "*" + text : text + "*";
+  }
+
+  Lists fold(std::span<const PartedName> names, size_t depth) const {
+    const PartedName& first = names.front();
+    const std::string pattern = pattern_of(first, depth);
+    if (depth == first.parts.size()) {  // names differ: it is the only one
+      return first.frozen ? Lists{{{pattern, true}}, {}} : Lists{{}, {{pattern, false}}};
+    }
+    Lists lists;
+    for (size_t begin = 0, end = 0; begin < names.size(); begin = end) {
+      while (end < names.size() && names[end].parts[depth] == names[begin].parts[depth]) ++end;
+      Lists part = fold(names.subspan(begin, end - begin), depth + 1);
+      std::ranges::move(part.trained, std::back_inserter(lists.trained));
+      std::ranges::move(part.frozen, std::back_inserter(lists.frozen));
+    }
+    // One rule for all of them, and what it leaves to say: where that is shorter, or a whole layer.
+    const size_t saved = pattern.ends_with(".*") ? 0 : 1;
+    const auto with = [&](bool freeze, const Rules& others) {
+      Rules all = {{pattern, freeze}};
+      all.insert(all.end(), others.begin(), others.end());
+      return all;
+    };
+    if (1 + lists.frozen.size() + saved <= lists.trained.size()) {
+      lists.trained = with(true, lists.frozen);
+    } else if (1 + lists.trained.size() + saved <= lists.frozen.size()) {
+      lists.frozen = with(false, lists.trained);
+    }
+    return lists;
+  }
+
+  bool from_back_;
+  std::vector<PartedName> names_;
+};
 
 }  // namespace
 
 std::vector<FreezeRule> freeze_rules(const std::vector<std::string>& trained,
                                      const std::vector<std::string>& frozen) {
-  const std::vector<std::string> freeze = patterns_of(frozen, trained);
-  const std::vector<std::string> train = patterns_of(trained, frozen);
-  std::vector<FreezeRule> rules;
-  if (freeze.size() <= train.size() + 1) {
-    for (const std::string& match : freeze) rules.push_back({match, true});
-  } else {
-    rules.push_back({"*", true});
-    for (const std::string& match : train) rules.push_back({match, false});
+  if (frozen.empty()) return {};
+  std::vector<Rules> lists;
+  for (const bool from_back : {false, true}) {
+    RuleFolder folder(from_back);
+    folder.add(trained, false);
+    folder.add(frozen, true);
+    lists.push_back(folder.fold());
   }
-  return rules;
+  return lists[1].size() < lists[0].size() ? lists[1] : lists[0];
 }
 
 }  // namespace trainyard::onnx

@@ -44,8 +44,9 @@ class TrainedParameters {
   std::vector<bool> taken_;               // of each number
 };
 
-/// The shorter of two lists that freeze parameters of layers and train others: of those to freeze,
-/// or of all and then those to train. Empty if there are none to freeze.
+/// A short list that freezes some parameters of layers and trains the others, by names and patterns
+/// of which the later counts: of what names begin with, or of what they end with. Empty if there
+/// are none to freeze.
 std::vector<FreezeRule> freeze_rules(const std::vector<std::string>& trained,
                                      const std::vector<std::string>& frozen);
 

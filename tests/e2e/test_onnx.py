@@ -14,6 +14,7 @@ import sys
 import unittest
 
 from harness import EXAMPLES, DaemonTest
+from onnx_files import tiny_file, with_trained_parameters
 
 try:
     import numpy as np
@@ -338,31 +339,6 @@ class File:
         return {"numeric": np.array(numeric, np.float32), "categorical": np.array(categorical, kind)}
 
 
-def varint(number):
-    return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + varint(number // 128)
-
-
-def proto(*fields):
-    """A Protobuf message of (number, value): whole numbers, text, bytes."""
-    out = b""
-    for number, value in fields:
-        value = value.encode() if isinstance(value, str) else value
-        out += varint(number << 3) + varint(value) if isinstance(value, int) \
-            else varint(number << 3 | 2) + varint(len(value)) + value
-    return out
-
-
-def tiny_file(*operations):
-    """An ONNX file of nodes in a row, on an input [N, 4]."""
-    def tensor(name):
-        sizes = proto((1, proto((2, "N"))), (1, proto((1, 4))))
-        return proto((1, name), (2, proto((1, proto((1, 1), (2, sizes))))))
-
-    nodes = [(1, proto((1, f"v{i}"), (2, f"v{i + 1}"), (3, f"node{i}"), (4, op))) for i, op in enumerate(operations)]
-    graph = proto(*nodes, (2, "g"), (11, tensor("v0")), (12, tensor(f"v{len(nodes)}")))
-    return proto((1, 8), (7, graph), (8, proto((2, 17))))
-
-
 class OnnxInASpec(DaemonTest):
     """`model: {onnx: FILE}`: one command makes a job of another program's network and weights."""
 
@@ -404,6 +380,27 @@ recipe:
         report = job["plan"]["initial_weights"]
         self.assertEqual(report["left_out"]["names"], ["fc.weight", "fc.bias"])
         self.assertIn("conv2.weight", report["taken"]["names"])
+
+    def test_what_the_file_does_not_train_is_frozen_before_the_recipes_own_groups(self):
+        file = with_trained_parameters((EXAMPLES / "digits_0_to_4.onnx").read_bytes(), ["conv2.weight", "fc.weight", "fc.bias"])
+        (self.folder / "named.onnx").write_bytes(file)
+        text = f"dataset:{DIGITS}\nmodel:\n  onnx: named.onnx\nrecipe: {{steps: 2, optimizer: {{learning_rate: 0.1}}"
+
+        def groups(name, more=""):
+            done = self.daemon.cli("submit", self.write(f"{name}.yaml", text + more + "}\n"), "--dry-run", "-o", "json")
+            self.assertNotIn("the recipe needs", done.stderr)  # it has them
+            recipe = json.loads(done.stdout)["spec"]["recipe"]
+            return [(group["match"], group.get("freeze", False)) for group in recipe.get("parameter_groups", [])]
+
+        of_file = [("conv1.*", True), ("conv2.bias", True)]
+        own = ', parameter_groups: [{match: "conv1.bias", freeze: false}]'
+        self.assertEqual(groups("plain"), of_file)
+        self.assertEqual(groups("own", own), [*of_file, ("conv1.bias", False)])
+        # lora freezes by itself, and trains what a group frees.
+        self.assertEqual(groups("lora", own + ", lora: {rank: 2, targets: [fc]}"), [("conv1.bias", False)])
+        imported = self.daemon.cli("model", "import", self.folder / "named.onnx", "--out", self.folder / "named")
+        self.assertIn('the recipe needs parameter_groups: [{match: "conv1.*", freeze: true}, {match: "conv2.bias", '
+                      'freeze: true}]', imported.stderr)
 
     def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):
         self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "src/base/glob.h"
 #include "src/onnx/trained_parameters.h"
 #include "tests/onnx/import_support.h"
 
@@ -135,19 +136,78 @@ TEST(OnnxTrainedParameters, AreAJsonListOfNames) {
   }
 }
 
+/// "b.bias !c.*": frozen by b.bias, then what matches c.* trained after all.
+std::string rules_text(const std::vector<std::string>& trained,
+                       const std::vector<std::string>& frozen) {
+  const std::vector<FreezeRule> rules = freeze_rules(trained, frozen);
+  // Whatever the list is, it says of each name what was asked for.
+  const auto is_frozen = [&](const std::string& name) {
+    bool result = false;
+    for (const FreezeRule& rule : rules) {
+      if (glob_match(rule.match, name)) result = rule.freeze;
+    }
+    return result;
+  };
+  for (const std::string& name : trained) EXPECT_FALSE(is_frozen(name)) << name;
+  for (const std::string& name : frozen) EXPECT_TRUE(is_frozen(name)) << name;
+  std::string text;
+  for (const FreezeRule& rule : rules) {
+    text += (text.empty() ? "" : " ") + std::string(rule.freeze ? "" : "!") + rule.match;
+  }
+  return text;
+}
+
 TEST(OnnxTrainedParameters, AreFrozenByTheShorterList) {
-  const auto few =
-      freeze_rules({"a.weight", "a.bias", "b.weight"}, {"b.bias", "c.weight", "c.bias"});
-  ASSERT_EQ(few.size(), 2u);
-  EXPECT_EQ(few[0].match, "b.bias");
-  EXPECT_EQ(few[1].match, "c.*");
-  const auto many = freeze_rules({"e.weight"}, {"a.weight", "b.weight", "c.weight", "d.weight"});
-  ASSERT_EQ(many.size(), 2u);
-  EXPECT_EQ(many[0].match, "*");
-  EXPECT_TRUE(many[0].freeze);
-  EXPECT_EQ(many[1].match, "e.*");
-  EXPECT_FALSE(many[1].freeze);
-  EXPECT_TRUE(freeze_rules({"a.weight"}, {}).empty());
+  EXPECT_EQ(rules_text({"a.weight", "a.bias", "b.weight"}, {"b.bias", "c.weight", "c.bias"}),
+            "b.bias c.*");
+  EXPECT_EQ(rules_text({"e.weight"}, {"a.weight", "b.weight", "c.weight", "d.weight"}), "* !e.*");
+  EXPECT_EQ(rules_text({"a.weight"}, {}), "");
+  EXPECT_EQ(rules_text({}, {"a.weight"}), "a.*");
+}
+
+TEST(OnnxTrainedParameters, AreFrozenByPatternsOfWhatNamesBeginOrEndWith) {
+  EXPECT_EQ(rules_text({"enc_1_a.weight", "enc_10.weight", "fc.bias"},
+                       {"enc_0_a.weight", "enc_0_b.weight", "enc_0_b.bias", "enc_2.weight"}),
+            "enc_0_* enc_2.*");
+  EXPECT_EQ(rules_text({"enc/0_fc.weight", "enc/1_fc.weight", "enc/1_norm.bias", "fc.weight"},
+                       {"enc/0_fc.bias", "enc/0_norm.bias", "enc/1_fc.bias", "fc.bias"}),
+            "*.bias !enc/1_norm.bias");
+  // Most of a part is frozen, but not all.
+  EXPECT_EQ(rules_text({"fc.weight", "enc_3.weight"},
+                       {"enc_0.weight", "enc_1.weight", "enc_2.weight", "enc_4.weight"}),
+            "enc_* !enc_3.*");
+}
+
+TEST(OnnxTrainedParameters, AreFrozenByFewPatternsInALargeModel) {
+  std::vector<std::string> weights, biases, every_third, others;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string layer = "block_" + std::to_string(i);
+    weights.push_back(layer + ".weight");
+    biases.push_back(layer + ".bias");
+    (i % 3 == 0 ? every_third : others).push_back(layer + ".weight");
+  }
+  EXPECT_EQ(rules_text(weights, biases), "*.bias");
+  EXPECT_EQ(freeze_rules(every_third, others).size(), 335u);
+}
+
+TEST(OnnxTrainedParameters, ThatTakeTooManyPatternsAreRefused) {
+  std::vector<FileNode> nodes;
+  std::vector<ProtobufMessage> tensors;
+  std::string trained;
+  constexpr int kLayers = 780;
+  for (int i = 0; i < kLayers; ++i) {
+    const std::string name = "p" + std::to_string(i) + ".weight";
+    const std::string input = i == 0 ? "x" : "v" + std::to_string(i);
+    nodes.push_back({"LayerNormalization",
+                     {input, name},
+                     {i + 1 == kLayers ? "y" : "v" + std::to_string(i + 1)}});
+    tensors.push_back(numbers(name, {2}, {1, 2}));
+    if (i % 3 == 0) trained += (trained.empty() ? "\"" : ", \"") + name + "\"";
+  }
+  const auto model = import_nodes(nodes, std::move(tensors), "[" + trained + "]");
+  EXPECT_FALSE(model.ok());
+  EXPECT_TELLS(yaml_of(model),
+               "takes 261 patterns in recipe.parameter_groups, expected at most 256");
 }
 
 }  // namespace

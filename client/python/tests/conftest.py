@@ -21,6 +21,7 @@ import trainyard  # noqa: E402
 from harness import Daemon  # noqa: E402
 
 PROGRAM = str(pathlib.Path(os.environ["TRAINYARD_BIN"]).resolve() / "trainyard")
+NO_TORCH = "needs PyTorch with onnx and onnxscript (scripts/test --torch installs them: several GB)"
 DIGITS = SOURCE / "examples/digits.csv.gz"
 
 

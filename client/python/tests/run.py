@@ -21,7 +21,7 @@ def main() -> int:
     if found.returncode != 0:
         print(f"skipped: {found.stderr.strip().splitlines()[-1]} ({python} -m pip install 'client/python[test]')")
         return 77
-    tests = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=PYTHON)
+    tests = subprocess.run([python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=PYTHON)
     types = subprocess.run([python, "-m", "mypy", "--cache-dir", os.devnull], cwd=PYTHON)
     return tests.returncode or types.returncode
 

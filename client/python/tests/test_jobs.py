@@ -12,6 +12,7 @@ import pytest
 import yaml
 from conftest import DIGITS, ENDLESS, SOURCE, digits_spec
 from harness import wait_until
+from onnx_files import with_trained_parameters
 
 import trainyard
 from trainyard import JobState
@@ -60,6 +61,22 @@ def test_a_spec_may_name_an_onnx_file(client, daemon, tmp_path):
     assert error.reason == "ONNX_INVALID" and error.violations[0].field == "model.onnx"
     with trainyard.Client(f"unix:{daemon.socket}", program="no-such-program") as other:
         refused(trainyard.NotFoundError, lambda: other.check(example), "no-such-program")
+
+
+def test_what_an_onnx_file_does_not_train_is_frozen_before_the_recipes_own_groups(client, tmp_path):
+    file = (SOURCE / "examples/digits_0_to_4.onnx").read_bytes()
+    (tmp_path / "named.onnx").write_bytes(with_trained_parameters(file, ["conv2.weight", "fc.weight", "fc.bias"]))
+
+    def groups(**recipe):
+        spec = dict(digits_spec(**recipe), model={"onnx": "named.onnx"})
+        return [(g.match, g.freeze) for g in client.check(spec, folder=tmp_path).spec.recipe.parameter_groups]
+
+    of_file = [("conv1.*", True), ("conv2.bias", True)]
+    own = [{"match": "conv1.bias", "freeze": False}]
+    assert groups() == of_file
+    assert groups(parameter_groups=own) == [*of_file, ("conv1.bias", False)]
+    # lora freezes by itself, and trains what a group frees.
+    assert groups(parameter_groups=own, lora={"rank": 2, "targets": ["fc"]}) == [("conv1.bias", False)]
 
 
 def test_paths_are_relative_to_the_spec_file_or_the_folder_given(client, tmp_path):

@@ -1,13 +1,15 @@
 """A torch.nn.Module into a job. Skipped without PyTorch and its exporter's packages."""
 
+import copy
+
 import pytest
-from conftest import PROGRAM, digits_spec
+from conftest import NO_TORCH, PROGRAM, digits_spec
 from test_jobs import refused
 
 import trainyard
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("onnxscript")
+torch = pytest.importorskip("torch", reason=NO_TORCH)
+pytest.importorskip("onnxscript", reason=NO_TORCH)
 
 from trainyard.torch_models import from_torch  # noqa: E402
 
@@ -29,6 +31,76 @@ def test_a_module_trains_on_and_starts_from_its_weights(client, module, tmp_path
     assert job.plan.initial_weights.missing.count == 0 and job.plan.initial_weights.taken.count >= 6
     fresh = dict(spec, recipe={k: v for k, v in spec["recipe"].items() if k != "initial_weights"})
     assert client.wait(client.submit(fresh)).progress.metrics["train/loss"] != job.progress.metrics["train/loss"]
+
+
+def test_a_frozen_module_trains_its_new_head_alone(client, module, tmp_path):
+    frozen = copy.deepcopy(module).requires_grad_(False)
+    frozen[-1] = torch.nn.Linear(512, 10)
+    parts = from_torch(frozen, torch.zeros(2, 1, 8, 8), tmp_path / "net", program=PROGRAM)
+    assert len(parts["recipe"]["parameter_groups"]) == 2  # all, but the head
+    spec = digits_spec(**parts["recipe"])
+    spec["model"] = parts["model"]
+    assert client.check(spec).plan.trained_parameter_count == 512 * 10 + 10
+
+
+def test_dropout_is_part_of_the_model(tmp_path):
+    nn = torch.nn
+    block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.25, batch_first=True)
+    block.self_attn.dropout = 0.0
+    parts = from_torch(nn.Sequential(block, nn.Dropout(0.5), nn.Flatten(), nn.Linear(32, 3)), torch.zeros(2, 4, 8),
+                       tmp_path / "net", program=PROGRAM)
+    assert [layer["dropout"]["ratio"] for layer in parts["model"]["layers"] if "dropout" in layer] == [0.25] * 3 + [0.5]
+
+
+def refused_module(module, shape, folder, *words):
+    return refused(trainyard.InvalidArgumentError, lambda: from_torch(
+        module, torch.zeros(2, *shape), folder / "refused", program=PROGRAM), *words)
+
+
+@pytest.mark.parametrize("module, words", [
+    (torch.nn.Embedding(5, 4, padding_idx=0), "padding_idx=0"),
+    (torch.nn.Embedding(5, 4, max_norm=1.0), "max_norm=1.0"),
+    (torch.nn.Embedding(5, 4, scale_grad_by_freq=True), "scale_grad_by_freq"),
+    (torch.nn.LSTM(4, 4, 2, dropout=0.5), "dropout=0.5"),
+    (torch.nn.GRU(4, 4, 2, dropout=0.5), "dropout=0.5"),
+    (torch.nn.BatchNorm1d(4, track_running_stats=False), "track_running_stats=False"),
+    (torch.nn.BatchNorm1d(4, momentum=None), "momentum=None"),
+    (torch.nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=True"),
+])
+def test_a_setting_that_onnx_does_not_hold_is_refused_by_its_submodule(module, words, tmp_path):
+    error = refused_module(torch.nn.ModuleDict({"inner": module}), (4,), tmp_path, "inner: ", words)
+    assert error.reason == "MODULE_UNSUPPORTED" and not (tmp_path / "refused").exists()
+
+
+class SelfAttention(torch.nn.Module):
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+class TwoNorms(torch.nn.Module):
+    """Two layers of one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.LayerNorm(4), torch.nn.LayerNorm(4)
+        self.b.weight = self.a.weight
+
+    def forward(self, x):
+        return self.b(self.a(x).tanh())
+
+
+@pytest.mark.parametrize("module, shape, words", [
+    (torch.nn.Dropout2d(0.5), (3, 6, 6), "no layer"),
+    (torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 4, 3)), (3, 6, 6), "weight"),
+    (TwoNorms(), (4,), "'a.weight'"),
+    (SelfAttention(torch.nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True)), (3, 4), "dropout"),
+])
+def test_what_no_layer_trains_alike_is_refused(module, shape, words, tmp_path):
+    assert refused_module(module, shape, tmp_path, words).reason == "ONNX_UNSUPPORTED"
 
 
 def test_what_has_no_layer_is_told(module, tmp_path):
