@@ -94,7 +94,9 @@ std::string jobs_text(const v1::Device& d) {
     if (use.planned_bytes() > 0) add(human_bytes(use.planned_bytes()) + " planned");
     if (use.measured_bytes() > 0) add(human_bytes(use.measured_bytes()) + " used");
     if (use.has_end()) add("ends " + when(use.end(), std::time(nullptr)));
-    if (use.forecast_share() > 0) add(pace_text(use.forecast_share(), use.held_back_by()));
+    if (use.forecast_share() > 0) {
+      add(pace_text(use.forecast_share(), use.bound_share(), use.held_back_by()));
+    }
     if (!more.empty()) text += " (" + more + ")";
   }
   return text;

@@ -1,5 +1,6 @@
 #include "client/cli/forecast_view.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "client/cli/job_view.h"
@@ -77,10 +78,14 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
   return table.render(colour) + unknown;
 }
 
-std::string pace_text(double forecast_share, const std::string& held_back_by) {
+std::string pace_text(double forecast_share, double bound_share, const std::string& held_back_by) {
   std::string text;
-  if (forecast_share > 0) text = human_number(forecast_share) + "x as fast as forecast";
-  if (!held_back_by.empty()) text += (text.empty() ? "" : ", ") + ("held back by " + held_back_by);
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (forecast_share > 0) add(human_number(forecast_share) + "x as fast as forecast");
+  if (bound_share > 0) {
+    add("at " + std::to_string(std::lround(bound_share * 100)) + "% of the device's bound");
+  }
+  if (!held_back_by.empty()) add("held back by " + held_back_by);
   return text;
 }
 
@@ -89,7 +94,8 @@ std::string remaining_text(const v1::Progress& progress) {
   std::string text = range_text(progress.remaining_seconds(), progress.remaining_seconds_low(),
                                 progress.remaining_seconds_high()) +
                      " to go";
-  const std::string pace = pace_text(progress.forecast_share(), progress.held_back_by());
+  const std::string pace =
+      pace_text(progress.forecast_share(), progress.bound_share(), progress.held_back_by());
   return text + (pace.empty() ? "" : ", " + pace);
 }
 

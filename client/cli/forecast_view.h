@@ -12,10 +12,11 @@ namespace trainyard::cli {
 /// the cost; below it why one is unknown. Empty without forecasts, as of an older server.
 std::string render_forecasts(const v1::RunPlan& plan, bool colour);
 
-/// "0.9x as fast as forecast, held back by data"; empty if nothing is known.
-std::string pace_text(double forecast_share, const std::string& held_back_by);
-/// "12 min (11 min to 14 min) to go, 0.9x as fast as forecast, held back by data": of a running
-/// job. Empty if it is unknown.
+/// Of Progress and of DeviceUse: "0.9x as fast as forecast, at 60% of the device's bound, held back
+/// by data"; empty if nothing is known.
+std::string pace_text(double forecast_share, double bound_share, const std::string& held_back_by);
+/// "12 min (11 min to 14 min) to go, 0.9x as fast as forecast ...": of a running job. Empty if it
+/// is unknown.
 std::string remaining_text(const v1::Progress& progress);
 
 /// What the forecasts of each device rest on, and how far they were off.

@@ -243,6 +243,9 @@ const std::vector<Setting>& settings() {
       int_setting("preempt_after_seconds",
                   "How long a job runs at least before it makes room for another",
                   &Config::preempt_after_seconds, 0, 604'800),
+      int_setting("reserved_idle_seconds_max",
+                  "How long devices stand free at most for a job whose start nobody can forecast",
+                  &Config::reserved_idle_seconds_max, 0, 604'800),
       int_setting("fair_share_half_life_hours",
                   "Time after which an owner's use of devices counts half; 0: only priority and "
                   "order of submission count",
@@ -442,6 +445,7 @@ std::string describe_config(const Config& c) {
          line("threads_per_job", std::to_string(c.threads_per_job)) +
          line("preemption", c.preemption ? "priority" : "off") +
          line("preempt_after_seconds", std::to_string(c.preempt_after_seconds)) +
+         line("reserved_idle_seconds_max", std::to_string(c.reserved_idle_seconds_max)) +
          line("fair_share_half_life_hours", std::to_string(c.fair_share_half_life_hours)) +
          line("time_algorithms", c.time_algorithms ? "true" : "false") +
          line("cpu_price_per_hour", shortest(c.cpu_price_per_hour)) +

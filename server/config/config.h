@@ -46,6 +46,8 @@ struct Config {
   int threads_per_job = 0;
   bool preemption = false;          // by priority
   int preempt_after_seconds = 600;  // that a job has run at least before it is stopped for another
+  // What is reserved for a job of unknown start stands free for it at most so long.
+  int reserved_idle_seconds_max = 600;
   int fair_share_half_life_hours = 0;  // of what owners have used; 0: their shares do not matter
   bool time_algorithms =
       true;  // of GPU libraries, once for each problem; false: the first proposed

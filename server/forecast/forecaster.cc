@@ -78,6 +78,8 @@ void set_run(const RunForecast& run, v1::Forecast& out) {
   out.set_total_seconds_low(run.total.low);
   out.set_total_seconds_high(run.total.high);
   out.set_limited_by(std::string(name_of(run.limited_by)));
+  out.set_step_bound_seconds(run.bound.seconds);
+  out.set_bound_by(std::string(name_of(run.bound.by)));
   out.set_rows_per_second_needed(run.rows_per_second_needed);
   out.set_rows_per_second_possible(run.rows_per_second_possible);
 }

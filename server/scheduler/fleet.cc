@@ -60,6 +60,7 @@ void Fleet::rebuild() {
   nodes_.assign(devices_.devices.size(), {});
   keys_.assign(nodes_.size(), Key{-1, 0, 0});
   next_ends_us_.assign(nodes_.size(), kUnlimited);
+  left_times_us_.assign(nodes_.size(), 0);
   groups_.clear();
   std::map<std::pair<DeviceKind, std::string>, int32_t> known;
   for (Index i = 0; i < std::ssize(nodes_); ++i) {
@@ -112,6 +113,13 @@ void Fleet::remove(std::string_view uid) {
   placed_.erase(found);
   detach(*placed);
   for (const Index i : placed->at) refresh(i);
+}
+
+void Fleet::leave(std::string_view uid, int64_t now_us) {
+  const auto found = placed_.find(uid);
+  if (found == placed_.end()) return;
+  for (const Index i : found->second->at) left_times_us_[static_cast<size_t>(i)] = now_us;
+  remove(uid);
 }
 
 void Fleet::clear_jobs() {

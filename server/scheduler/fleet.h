@@ -83,8 +83,10 @@ class Fleet {
   void set_devices(Devices devices);
   /// Puts the job on its devices, or replaces what was known of it. Its time limit bounds its end.
   void place(PlacedJob job);
-  /// Nothing happens if it is not placed.
+  /// As if it had never been placed. Nothing happens if it is not; here and below.
   void remove(std::string_view uid);
+  /// It has left its devices, which are free from `now_us` on.
+  void leave(std::string_view uid, int64_t now_us);
   void clear_jobs();
 
   const PlacedJob* find(std::string_view uid) const;
@@ -99,6 +101,8 @@ class Fleet {
   const Device& device(Index i) const { return devices_.devices[static_cast<size_t>(i)]; }
   /// The first upper end of the device's jobs; kUnlimited: none is known.
   int64_t next_end_us(Index i) const { return next_ends_us_[static_cast<size_t>(i)]; }
+  /// When a job last left the device, as leave() was told; 0: none has.
+  int64_t left_time_us(Index i) const { return left_times_us_[static_cast<size_t>(i)]; }
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
 
@@ -136,8 +140,9 @@ class Fleet {
   void refresh(Index i);
 
   Devices devices_;
-  std::vector<Node> nodes_;            // of devices_
-  std::vector<int64_t> next_ends_us_;  // of each device, side by side: all are looked through
+  std::vector<Node> nodes_;  // of devices_
+  // Of each device, side by side: all are looked through.
+  std::vector<int64_t> next_ends_us_, left_times_us_;
   std::vector<Key> keys_;  // of each node in its group's `free`; jobs < 0: it is not there
   std::vector<Group> groups_;
   std::unordered_map<std::string_view, Index> by_name_;                   // names in devices_

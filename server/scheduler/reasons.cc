@@ -206,7 +206,9 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
                  ? "."
                  : ": " + lack(job, fleet.device(*full), fleet.node(*full), now_us) + ".";
   if (r.time_us == kUnlimited) {
-    message += " It is the next to start there; when is not known.";
+    message +=
+        " It is the next to start there; when is not known. What has stood free for it for " +
+        about(policy.reserved_idle_max_us) + " is lent to jobs whose end is known.";
   } else {
     message +=
         " It is the next to start there, in at most " + about(r.time_us - now_us) + " by forecast.";
@@ -221,7 +223,7 @@ std::string ahead(const Reservation& r, const WaitingJob& job) {
 }
 
 WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
-                  int64_t now_us) {
+                  const Policy& policy, int64_t now_us) {
   const bool known = r.time_us != kUnlimited;
   const std::string when = known ? "is expected to start within " + about(r.time_us - now_us)
                                  : "starts as soon as it can";
@@ -230,9 +232,11 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
     const bool rest_known = job.upper_rest_us(blocked.kind) != kUnlimited;
     return {"WAITING_FOR_DEVICE",
             "There is room for it on " + wanted(blocked.kind, 1) + ", reserved for " + who + "; " +
-                (!known        ? "nothing slips in front of a start that is not known."
-                 : !rest_known ? "a job without a forecast does not slip in front."
-                               : "it would not have ended by then.")};
+                (!rest_known ? "a job without a forecast or a time limit does not slip in front."
+                 : known     ? "it would not have ended by then."
+                             : "what has stood free for that one for " +
+                               about(policy.reserved_idle_max_us) +
+                               " is lent to others until their forecast end.")};
   }
   return {"WAITING_FOR_DEVICE", "Waits for " +
                                     wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
@@ -314,7 +318,7 @@ WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const Waiti
                                         wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
                                         ": too few have room for it."};
     }
-    reason = behind(*r, blocked, job, now_us);
+    reason = behind(*r, blocked, job, policy, now_us);
   }
   if (!blocked.note.empty()) reason.message += " " + blocked.note;
   return reason;

@@ -46,9 +46,18 @@ bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) c
   const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
   if (of < 0) return true;
   const Reservation& r = reservations_[static_cast<size_t>(of)];
-  if (r.time_us == kUnlimited) return !fleet_.could_fit(device, r.ask);
+  if (r.time_us == kUnlimited) {
+    return !fleet_.could_fit(device, r.ask) ||
+           (end_us != kUnlimited && kept_until_us(device, r) <= now_us_);
+  }
   const auto spare = std::ranges::find(r.devices, device, &Spare::device);
   return spare == r.devices.end() || end_us <= r.before_us || spare->holds(ask);
+}
+
+int64_t Room::kept_until_us(Fleet::Index device, const Reservation& r) const {
+  const int64_t since_us = std::max(r.wait_since_us, fleet_.left_time_us(device));
+  // From then on, unless the wall clock has jumped back behind it.
+  return since_us > now_us_ ? now_us_ : since_us + policy_.reserved_idle_max_us;
 }
 
 bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& found) {
@@ -250,6 +259,7 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   r.owner = job.owner;
   r.priority = job.priority;
   r.order = job.order;
+  r.wait_since_us = job.wait_since_us;
   r.kind = kind;
   r.ask = ask;
   r.time_us = kUnlimited;
@@ -287,7 +297,13 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   const Range& rest = job.on(kind).rest;
   if (r.time_us != kUnlimited && rest.known()) r.end_us = r.time_us + rest.likely_us;
   if (r.time_us == kUnlimited) {  // it takes whatever comes free first
-    for (const size_t group : open) groups_[group].reservation = id;
+    for (const size_t group : open) {
+      groups_[group].reservation = id;
+      for (const Fleet::Index i : fleet_.groups()[group].members) {
+        const int64_t until_us = kept_until_us(i, r);
+        if (until_us > now_us_) wake_at(until_us);
+      }
+    }
   } else {
     groups_[best].reservation = id;
   }

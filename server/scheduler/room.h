@@ -52,7 +52,8 @@ class Room {
 
   std::vector<Reservation> take_reservations() { return std::move(reservations_); }
   std::vector<PreemptDecision> take_preempts() { return std::move(preempts_); }
-  /// When a job has run long enough to make room; 0: none is waited for.
+  /// When a job has run long enough to make room, or a device has been kept for long enough; 0:
+  /// none is waited for.
   int64_t wake_time_us() const { return wake_time_us_; }
 
  private:
@@ -68,6 +69,8 @@ class Room {
   };
   bool is_kind(size_t group, DeviceKind kind) const;
   bool may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const;
+  /// Until when a device is kept for a job whose start is unknown.
+  int64_t kept_until_us(Fleet::Index device, const Reservation& reservation) const;
   bool find_in(size_t group, const WaitingJob& job, int32_t count, Found& found);
   int64_t after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
                          int64_t time_us) const;

@@ -23,8 +23,12 @@
 //            fits. Others start there before it only if they end by then by their upper forecast,
 //            or use what it will not need. The time that an overdue job is given is for nobody to
 //            slip in, or those who do would be overdue next. A job without a forecast does not
-//            slip in front, but for one with a time limit, which is an upper forecast too; and
-//            where that time is unknown none does.
+//            slip in front, but for one with a time limit, which is an upper forecast too. Where
+//            that time is unknown, each device is kept for the policy's time at most, counted from
+//            when a job last left it; then it is lent to those that have an upper forecast, and
+//            kept again once one of them leaves. So the first job starts, at the latest, when the
+//            jobs of unknown end are gone and those lent to then have reached their upper
+//            forecasts.
 // Preemption By policy: such a job, if of strictly higher priority, has others put back into the
 //            queue: those of the lowest priority, then those who lose the least work. None that
 //            has not run for the policy's time since its start, none that ends soon anyway.
@@ -87,6 +91,7 @@ struct WaitingJob {
   int32_t workers_lost = 0;
   int64_t retry_time_us = 0;         // does not start before
   int64_t rest_max_us = kUnlimited;  // from its next start, by its time limit
+  int64_t wait_since_us = 0;         // when it came into the queue, or came back
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
   /// At most; kUnlimited: unknown.
   int64_t upper_rest_us(DeviceKind kind) const {
@@ -118,6 +123,8 @@ struct Policy {
   Preemption preemption = Preemption::kOff;
   int64_t preempt_after_us = 600'000'000;  // a job runs at least so long at a stretch
   int64_t half_life_us = 0;                // of an owner's usage; 0: owners do not matter
+  // How long what a job has reserved for a start at an unknown time stands free for it at most.
+  int64_t reserved_idle_max_us = 600'000'000;
 };
 
 struct StartDecision {
@@ -165,8 +172,9 @@ struct Reservation {
   int64_t order = 0;
   DeviceKind kind = DeviceKind::kCpu;
   Ask ask;
-  int64_t time_us = 0;  // by upper forecasts; kUnlimited: unknown, and all of the kind
-                        // on which it could ever fit are kept
+  int64_t wait_since_us = 0;  // WaitingJob::wait_since_us
+  int64_t time_us = 0;        // by upper forecasts; kUnlimited: unknown, and all of the kind
+                              // on which it could ever fit are kept, as long as the policy says
   // Who starts in front of it ends by then: at that time, or, where that time rests on a job
   // that is overdue, with the last of the others that it waits for. It never moves later.
   int64_t before_us = 0;

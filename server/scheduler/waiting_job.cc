@@ -75,6 +75,7 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.on_gpu = need_of(job.on_gpu, waiting.rest_max_us);
   waiting.workers_lost = job.workers_lost;
   waiting.retry_time_us = job.retry_time_us;
+  waiting.wait_since_us = job.time_us;
   return waiting;
 }
 

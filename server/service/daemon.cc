@@ -78,6 +78,7 @@ Policy policy_of(const Config& config) {
   Policy policy;
   if (config.preemption) policy.preemption = Preemption::kPriority;
   policy.preempt_after_us = int64_t{config.preempt_after_seconds} * 1'000'000;
+  policy.reserved_idle_max_us = int64_t{config.reserved_idle_seconds_max} * 1'000'000;
   policy.half_life_us = int64_t{config.fair_share_half_life_hours} * 3600 * 1'000'000;
   return policy;
 }

@@ -130,6 +130,7 @@ Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
     job.progress.set_remaining_seconds_low(remaining.low);
     job.progress.set_remaining_seconds_high(remaining.high);
     job.progress.set_forecast_share(remaining.forecast_share);
+    job.progress.set_bound_share(remaining.bound_share);
     job.progress.set_held_back_by(remaining.held_back_by);
   }
   return to_proto(service_.dispatcher.explained(std::move(job)));

@@ -12,6 +12,7 @@
 #include "proto/convert/spec.h"
 #include "server/scheduler/scheduler.h"
 #include "server/service/batch_choice.h"
+#include "server/service/device_choice.h"
 #include "server/service/digest.h"
 #include "server/service/names.h"
 #include "server/service/spec_check.h"
@@ -30,76 +31,7 @@
 namespace trainyard::server {
 namespace {
 
-constexpr std::string_view kCpuDevice = "devices/cpu";
 constexpr size_t kDumpBytesMax = 3 << 20;  // a message may have 4 MiB
-
-struct Choice {
-  std::string device;
-  std::string advice;  // why, in a sentence
-  std::string uuid;    // of a GPU
-};
-
-/// Where the job would start now, as decide() places it.
-Choice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size, const Devices& devices) {
-  if (wish != DeviceWish::kCpu) {
-    for (const Device& device : devices.devices) {
-      if (device.kind != DeviceKind::kGpu || !device.schedulable) continue;
-      const auto count = std::ranges::count_if(devices.devices, [&](const Device& d) {
-        return d.kind == device.kind && alike(d) == alike(device) && d.schedulable;
-      });
-      if (count < gpus) continue;
-      if (gpus > 1) {
-        return {device.name,
-                std::to_string(gpus) + " GPUs (" + device.model + "), as asked: each computes " +
-                    std::to_string(batch_size / gpus) + " of the " + std::to_string(batch_size) +
-                    " rows of a batch and needs the memory of this plan.",
-                device.uuid};
-      }
-      return {device.name,
-              wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ").",
-              device.uuid};
-    }
-  }
-  Choice cpu{std::string(kCpuDevice), "The CPU, as asked.", ""};
-  if (wish != DeviceWish::kCpu) {
-    cpu.advice =
-        devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
-  }
-  if (wish == DeviceWish::kGpu) {  // they exist, but are not usable now
-    cpu.advice = "No " + (gpus > 1 ? std::to_string(gpus) + " GPUs of one model" : "GPU") +
-                 " can be used now; the job would wait. Planned on the CPU.";
-  }
-  return cpu;
-}
-
-/// Whether the job may run on a GPU, now or when one becomes usable again.
-bool may_get_gpu(DeviceWish wish, const Devices& devices) {
-  return wish != DeviceWish::kCpu && std::ranges::any_of(devices.devices, [](const Device& d) {
-           return d.kind == DeviceKind::kGpu;
-         });
-}
-
-/// The traits to plan with before the device is known; the worker plans again for its own device. A
-/// job that may run on a GPU is planned with a GPU's alignment, and for a GPU's processor only if
-/// it cannot run on the CPU, which needs more memory.
-DeviceTraits traits_for(DeviceWish wish, const Devices& devices) {
-  return {may_get_gpu(wish, devices) ? kCudaAlignment : kHostAlignment,
-          wish == DeviceWish::kGpu ? Processor::kGpu : Processor::kCpu};
-}
-DeviceTraits traits_of(const Choice& choice) {
-  return choice.device == kCpuDevice ? DeviceTraits{kHostAlignment, Processor::kCpu}
-                                     : DeviceTraits{kCudaAlignment, Processor::kGpu};
-}
-
-/// The device whose rates and memory `batch_size: auto` is chosen by: where the job would start
-/// now, or for which it would wait.
-Device device_of(const Choice& choice, DeviceWish wish, const Devices& devices) {
-  const bool waits_for_gpu = wish == DeviceWish::kGpu && choice.device == kCpuDevice;
-  const auto found = std::ranges::find_if(devices.devices, [&](const Device& device) {
-    return waits_for_gpu ? device.kind == DeviceKind::kGpu : device.name == choice.device;
-  });
-  return found != devices.devices.end() ? *found : Device();
-}
 
 /// What was chosen of the batch, in front of what was chosen to make the job fit.
 void add_batch_choice(const std::optional<v1::FitChoice>& batch, v1::RunPlan& plan) {
@@ -163,7 +95,7 @@ struct JobPlanner::CheckedJob {
 struct JobPlanner::FullPlan {
   CheckedJob job;
   DatasetSchema schema;
-  Choice device;
+  DeviceChoice device;
   v1::JobPlan plan;
   KeptPlan kept;
 };
@@ -315,11 +247,15 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(job.wish, job.gpus, devices, needed));
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
-    const std::optional<v1::FitChoice> choice =
+    const v1::JobSpec as_written = job.spec;
+    std::optional<v1::FitChoice> choice =
         choose_fit(job.spec, job.engine, schema, planned.plan, room, traits, stop);
     if (!choice) {
       if (Status stopped = check_stop(stop); !stopped.ok()) return stopped.error();
       return impossible(job, schema, needed, room, traits, stop);
+    }
+    if (Status s = add_cost(as_written, job, room, devices, *choice, stop); !s.ok()) {
+      return s.error();
     }
     ASSIGN_OR_RETURN(kept, plan_on_dataset(job.spec, job.dataset, traits, stop));
     v1::RunPlan fitting = kept.plan;
@@ -327,7 +263,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
     if (planned.plan.has_initial_weights()) {
       fitting.mutable_initial_weights()->Swap(planned.plan.mutable_initial_weights());
     }
-    *fitting.mutable_fit_choice() = *choice;
+    *fitting.mutable_fit_choice() = *std::move(choice);
     planned.plan = std::move(fitting);
   }
   add_batch_choice(job.batch_choice, planned.plan);
@@ -344,7 +280,8 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
                                 const std::stop_token& stop) {
   // Kernels on a GPU need a workspace, which is unknown before a worker has prepared them.
   constexpr int64_t kWorkspaceShare = 8;
-  const Choice choice = choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices);
+  const DeviceChoice choice =
+      choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices);
   const Device device = device_of(choice, job.wish, devices);
   const bool cpu = device.kind == DeviceKind::kCpu;
   ASSIGN_OR_RETURN(const std::vector<Job> active, service_.store.jobs().list_active());
@@ -372,6 +309,25 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
   ASSIGN_OR_RETURN(job.batch_choice, choose_batch_size(search));
   job.engine.recipe.batch_size = job.batch_choice->batch_size();
   job.spec.mutable_recipe()->set_batch_size(job.engine.recipe.batch_size);
+  return {};
+}
+
+Status JobPlanner::add_cost(const v1::JobSpec& as_written, const CheckedJob& job,
+                            const MemoryRoom& room, const Devices& devices, v1::FitChoice& choice,
+                            const std::stop_token& stop) {
+  const Device& device = *std::ranges::find(devices.devices, room.device, &Device::name);
+  const DeviceTraits traits = traits_on(device.name);
+  // Without an estimate where rates are missing.
+  const auto step_seconds = [&](const RunWork& work) {
+    const Result<double> rate = service_.forecaster.rows_per_second(
+        device, job.spec.resources().threads(), job.spec.recipe().precision(), work);
+    return rate.ok() ? static_cast<double>(work.batch_size) / *rate : 0.0;
+  };
+  ASSIGN_OR_RETURN(const KeptPlan before, plan_on_dataset(as_written, job.dataset, traits, stop));
+  ASSIGN_OR_RETURN(const KeptPlan after, plan_on_dataset(job.spec, job.dataset, traits, stop));
+  choice.set_step_seconds_as_written(step_seconds(*before.work));
+  choice.set_step_seconds(step_seconds(*after.work));
+  choice.set_message(choice.message() + cost_text(choice, after.plan.flops_per_step()));
   return {};
 }
 
@@ -410,10 +366,10 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
       choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
   const auto plan_as_it_is = [&] {
     return plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
-                    dump_of(request.dump()), full.job.gpus, traits_of(full.device), stop);
+                    dump_of(request.dump()), full.job.gpus, traits_on(full.device.device), stop);
   };
   ASSIGN_OR_RETURN(JobPlan plan, plan_as_it_is());
-  const DeviceTraits traits = traits_of(full.device);
+  const DeviceTraits traits = traits_on(full.device.device);
   const int64_t host_bytes = traits.processor == Processor::kCpu ? plan.run.host_bytes : 0;
   const int64_t needed = plan.run.memory.total() + host_bytes;
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(full.job.wish, full.job.gpus, devices, needed));
@@ -421,8 +377,14 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     v1::RunPlan as_written = to_proto(plan.run);
     as_written.mutable_memory()->set_dataset_bytes(0);
+    const v1::JobSpec spec = full.job.spec;
     choice =
         choose_fit(full.job.spec, full.job.engine, full.schema, as_written, room, traits, stop);
+    if (choice) {
+      if (Status s = add_cost(spec, full.job, room, devices, *choice, stop); !s.ok()) {
+        return s.error();
+      }
+    }
   }
   if (choice) {
     ASSIGN_OR_RETURN(plan, plan_as_it_is());
@@ -436,7 +398,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   full.plan = to_proto(plan);
   if (choice) *full.plan.mutable_run()->mutable_fit_choice() = *std::move(choice);
   add_batch_choice(full.job.batch_choice, *full.plan.mutable_run());
-  full.kept = {plan_key(full.job.spec, full.job.dataset, traits_of(full.device)),
+  full.kept = {plan_key(full.job.spec, full.job.dataset, traits_on(full.device.device)),
                {},
                std::make_shared<RunWork>(plan.run.work)};
   ASSIGN_OR_RETURN(auto report, full.job.plan_weights(full.schema));
@@ -453,7 +415,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   if (!planned.ok()) return done(std::move(planned).error());
   if (Status s = check_satisfiable(planned->job.wish, planned->job.gpus, devices); !s.ok())
     return done(s.error());
-  const Choice choice = planned->device;
+  const DeviceChoice choice = planned->device;
   planned->plan.set_device(choice.device);
   planned->plan.mutable_run()->set_device_advice(choice.advice);
   if (choice.device == kCpuDevice)
@@ -494,15 +456,16 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
   }
   v1::MemoryPlan& memory = *plan.mutable_run()->mutable_memory();
   const bool held = memory.dataset_bytes() > 0;
-  if (Status s = make_room(full.job, devices, traits_of(full.device), memory); !s.ok())
+  if (Status s = make_room(full.job, devices, traits_on(full.device.device), memory); !s.ok())
     return s.error();
   if (held && memory.dataset_bytes() == 0) {
     plan.add_warnings(
         "the GPU has no room for the training rows besides the job: its batches come from the "
         "host");
   }
-  *plan.mutable_fit() = fit_of(full, bytes_on(traits_of(full.device), memory), devices, stop);
-  const DeviceTraits traits = traits_of(full.device);
+  *plan.mutable_fit() =
+      fit_of(full, bytes_on(traits_on(full.device.device), memory), devices, stop);
+  const DeviceTraits traits = traits_on(full.device.device);
   if (Status s = add_forecasts(full.job, devices, full.kept, traits, *plan.mutable_run(), stop);
       !s.ok()) {
     return s.error();
@@ -545,7 +508,7 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const
   const FitAdvice advice =
       advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema,
                  room->plan_bytes_max() - full.plan.run().memory().workspace_bytes(), full.job.gpus,
-                 traits_of(full.device), stop);
+                 traits_on(full.device.device), stop);
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);

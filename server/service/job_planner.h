@@ -87,6 +87,9 @@ class JobPlanner {
   /// `planned` is the plan for `traits`.
   Status add_forecasts(const CheckedJob& job, const Devices& devices, const KeptPlan& planned,
                        DeviceTraits traits, v1::RunPlan& plan, const std::stop_token& stop);
+  /// Adds what the choice that made the job fit in `room` costs beside its spec as written.
+  Status add_cost(const v1::JobSpec& as_written, const CheckedJob& job, const MemoryRoom& room,
+                  const Devices& devices, v1::FitChoice& choice, const std::stop_token& stop);
   /// The refusal of a job that needs more than `room` has.
   static Error impossible(const CheckedJob& job, const DatasetSchema& schema, int64_t needed_bytes,
                           const MemoryRoom& room, DeviceTraits traits, const std::stop_token& stop);

@@ -95,15 +95,27 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
   engine.recipe.recompute = fit->recompute;
   engine.recipe.accumulate_steps = fit->accumulate_steps;
 
-  const auto more_work = std::lround(100.0 * static_cast<double>(fit->plan.flops_per_step) /
-                                     static_cast<double>(as_written.flops_per_step())) -
-                         100;
-  choice.set_message(
-      joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen: as written, " +
-      shortage_text(bytes_as_written, room) + ". The result is the same" +
-      (choice.accumulate_steps() > 0 ? " but for roundings" : " to the bit") +
-      (more_work > 0 ? "; a step computes " + std::to_string(more_work) + "% more" : ""));
+  choice.set_message(joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") +
+                     " chosen: as written, " + shortage_text(bytes_as_written, room) +
+                     ". The result is the same" +
+                     (choice.accumulate_steps() > 0 ? " but for roundings" : " to the bit"));
   return choice;
+}
+
+std::string cost_text(const v1::FitChoice& choice, int64_t flops_per_step) {
+  const auto percent_more = [](double now, double before) {
+    return std::lround(100 * now / before) - 100;
+  };
+  if (choice.step_seconds() > 0 && choice.step_seconds_as_written() > 0) {
+    const auto more = percent_more(choice.step_seconds(), choice.step_seconds_as_written());
+    const std::string than = more > 0   ? std::to_string(more) + "% longer"
+                             : more < 0 ? std::to_string(-more) + "% less"
+                                        : "as long";
+    return "; a step takes about " + than + " by forecast";
+  }
+  const auto more = percent_more(static_cast<double>(flops_per_step),
+                                 static_cast<double>(choice.flops_as_written()));
+  return more > 0 ? "; a step computes " + std::to_string(more) + "% more" : "";
 }
 
 std::string shortage_text(int64_t plan_bytes, const MemoryRoom& room) {

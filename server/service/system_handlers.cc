@@ -98,6 +98,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
         const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
                                             service_.dispatcher.jobs_beside(job.uid));
         use.set_forecast_share(pace.forecast_share);
+        use.set_bound_share(pace.bound_share);
         use.set_held_back_by(pace.held_back_by);
       }
       const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);

@@ -20,7 +20,9 @@
 namespace trainyard::server {
 namespace {
 
+// Of a run, not of its model.
 constexpr const char* kForecastShare = "system/forecast_share";
+constexpr const char* kBoundShare = "system/bound_share";
 
 // The answer to a request ID that was seen before, if any.
 std::optional<Result<Job>> find_request_job(Connection& db, const RequestId& request) {
@@ -157,22 +159,26 @@ void note_event(Job& job, const v1::Event& event) {
   }
 }
 
-/// What share of its forecast's speed the run reaches, as a metric: when it is known, and whenever
-/// it has changed by more than a fiftieth.
+/// How fast the run is beside its forecast and its device's bound, as metrics: when that is known,
+/// and whenever it has changed by more than a fiftieth.
 void note_pace(Job& job, JobEdit& edit) {
   constexpr double kSame = 0.02;
-  const double share = remaining_of(job.plan, job.device(), job.progress).forecast_share;
-  const auto before = job.progress.metrics().find(kForecastShare);
-  if (share <= 0 || job.progress.step() <= 0) return;
-  if (before != job.progress.metrics().end() &&
-      std::abs(share - before->second) <= kSame * before->second) {
-    return;
-  }
+  if (job.progress.step() <= 0) return;
+  const Remaining pace = remaining_of(job.plan, job.device(), job.progress);
   v1::Event event;
-  v1::MetricSeries& series = *event.mutable_metrics()->add_series();
-  series.set_key(kForecastShare);
-  series.add_steps(job.progress.step());
-  series.add_values(share);
+  const auto add = [&](const char* key, double share) {
+    const auto before = job.progress.metrics().find(key);
+    const bool same = before != job.progress.metrics().end() &&
+                      std::abs(share - before->second) <= kSame * before->second;
+    if (share <= 0 || same) return;
+    v1::MetricSeries& series = *event.mutable_metrics()->add_series();
+    series.set_key(key);
+    series.add_steps(job.progress.step());
+    series.add_values(share);
+  };
+  add(kForecastShare, pace.forecast_share);
+  add(kBoundShare, pace.bound_share);
+  if (!event.has_metrics()) return;
   note_event(job, event);
   edit.append(event);
 }
@@ -180,7 +186,7 @@ void note_pace(Job& job, JobEdit& edit) {
 void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   v1::Progress metrics;
   *metrics.mutable_metrics() = job.progress.metrics();
-  metrics.mutable_metrics()->erase(kForecastShare);  // of the run, not of the model
+  for (const char* key : {kForecastShare, kBoundShare}) metrics.mutable_metrics()->erase(key);
   v1::Model blob;
   blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,

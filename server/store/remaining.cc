@@ -10,6 +10,12 @@ namespace {
 
 constexpr double kSlowedShare = 0.9;  // of the forecast speed, below which jobs beside one matter
 
+/// Of a step that nothing was measured to hold up: what it is made of.
+std::string dominant_part(const v1::Forecast& forecast) {
+  const bool bound_says = !forecast.bound_by().empty() && forecast.limited_by() != "launches";
+  return bound_says ? forecast.bound_by() : forecast.limited_by();
+}
+
 }  // namespace
 
 Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
@@ -39,6 +45,7 @@ Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
   out.low = left * times.step_seconds_low();
   out.high = left * (times.step_seconds_high() + 2 * more);
   if (known) out.forecast_share = forecast->step_seconds() / times.step_seconds();
+  if (known) out.bound_share = forecast->step_bound_seconds() / times.step_seconds();
   // A step that waits for a tenth of its time for rows is held back by them.
   const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
   if (beside > 0 && out.forecast_share > 0 && out.forecast_share < kSlowedShare) {
@@ -47,7 +54,7 @@ Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
   } else if (starves) {
     out.held_back_by = "data";
   } else if (known) {
-    out.held_back_by = forecast->limited_by();
+    out.held_back_by = dominant_part(*forecast);
   }
   return out;
 }

@@ -12,6 +12,7 @@ namespace trainyard::server {
 struct Remaining {
   double seconds = 0, low = 0, high = 0;
   double forecast_share = 0;  // v1::Progress.forecast_share
+  double bound_share = 0;     // v1::Progress.bound_share
   std::string held_back_by;   // v1::Progress.held_back_by
 };
 

@@ -302,7 +302,7 @@ void Dispatcher::Impl::place(const std::string& uid) {
   }
   const PlacedJob* last = fleet.find(uid);
   const auto process = live.find(uid);
-  if (process == live.end()) return fleet.remove(uid);
+  if (process == live.end()) return fleet.leave(uid, clock.wall_us());
   PlacedJob job = last != nullptr ? *last : PlacedJob{uid, process->second.devices, uid};
   job.stopping = true;
   fleet.place(std::move(job));

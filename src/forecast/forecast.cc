@@ -66,6 +66,17 @@ std::string_view name_of(Limit limit) {
   return "";
 }
 
+StepBound bound_step(const StepWork& work, const RateModel& rates) {
+  if (rates.flops_per_second() <= 0 || rates.bytes_per_second() <= 0) return {};
+  double compute = 0, memory = 0;  // of the nodes that are limited by it
+  for (const WorkItem& item : work.items) {
+    const double computes = item.node.flops / rates.flops_per_second();
+    const double moves = item.node.memory_bytes / rates.bytes_per_second();
+    (computes >= moves ? compute : memory) += item.count * std::max(computes, moves);
+  }
+  return {compute + memory, compute >= memory ? Limit::kCompute : Limit::kMemory};
+}
+
 Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates) {
   double seconds = 0, launch = 0, memory = 0;
   std::map<std::string_view, double> deviations;  // by op, in seconds
@@ -108,6 +119,7 @@ Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
   RunForecast run;
   run.step = measured ? measured->step : step.time;
   run.limited_by = step.limited_by;
+  run.bound = bound_step(work.step, rates);
   const auto rows = static_cast<double>(work.batch_size);
   if (const std::optional<double> row = row_seconds(work.row, rates)) {
     run.rows_per_second_possible = 1 / *row;

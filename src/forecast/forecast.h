@@ -23,6 +23,14 @@ enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData };
 /// "compute", "memory bandwidth", "launches", "data"; "" of kUnknown.
 std::string_view name_of(Limit limit);
 
+/// The least time that a device could take: of each node its FLOPs at the fastest measured rate, or
+/// its bytes from and to memory at the measured bandwidth, whichever is more.
+struct StepBound {
+  double seconds = 0;          // 0: a rate is unknown
+  Limit by = Limit::kUnknown;  // kCompute or kMemory: what most of it is
+};
+StepBound bound_step(const StepWork& work, const RateModel& rates);
+
 struct StepForecast {
   TimeRange time;
   Limit limited_by = Limit::kUnknown;
@@ -58,6 +66,7 @@ struct MeasuredSteps {
 
 struct RunForecast {
   TimeRange step, total;
+  StepBound bound;  // of the step
   Limit limited_by = Limit::kUnknown;
   double rows_per_second_needed = 0, rows_per_second_possible = 0;  // 0: unknown
 };

@@ -639,8 +639,8 @@ TEST_F(Cli, DaemonAndDevicesAndVersion) {
   EXPECT_NE(status.out.find("warning: SQLite is \\x1b[31mold"), std::string::npos) << status.out;
   const std::string devices = run({"device", "list"}).out;
   EXPECT_NE(devices.find("no GPU here"), std::string::npos);
-  EXPECT_NE(devices.find("digits-1 (1 MiB planned, 0.5x as fast as forecast, held back by 1 job "
-                         "beside it on the device), new-1\n"),
+  EXPECT_NE(devices.find("digits-1 (1 MiB planned, 0.5x as fast as forecast, at 25% of the "
+                         "device's bound, held back by 1 job beside it on the device), new-1\n"),
             std::string::npos)
       << devices;
   const std::string json = run({"device", "list", "-o", "json"}).out;

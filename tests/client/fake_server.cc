@@ -634,6 +634,7 @@ class System final : public v1::SystemService::CallbackService {
     slow.set_job("tenants/default/jobs/digits-1");
     slow.set_planned_bytes(1 << 20);
     slow.set_forecast_share(0.5);
+    slow.set_bound_share(0.25);
     slow.set_held_back_by("1 job beside it on the device");
     cpu->add_uses()->set_job("tenants/default/jobs/new-1");  // not known yet
     cpu->mutable_uses(1)->set_held_back_by("data");

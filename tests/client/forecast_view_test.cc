@@ -43,6 +43,10 @@ TEST(ForecastView, WhatRemainsOfARunningJob) {
   progress.set_held_back_by("data");
   EXPECT_EQ(remaining_text(progress),
             "100 s (95 s to 110 s) to go, 0.5x as fast as forecast, held back by data");
+  progress.set_bound_share(0.304);
+  EXPECT_EQ(remaining_text(progress),
+            "100 s (95 s to 110 s) to go, 0.5x as fast as forecast, at 30% of the device's bound, "
+            "held back by data");
 }
 
 TEST(ForecastView, WhatBecameOfForecasts) {

@@ -237,6 +237,32 @@ TEST(Forecast, OfARunHasEvaluationsAndTheStart) {
   EXPECT_GT(run.total.high, run.total.seconds);
 }
 
+TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
+  DeviceRates rates;
+  rates.samples = {{product("Gemm", 512, 512, 512), 1e-2},     // 26.8 GFLOP/s
+                   {product("Gemm", 16, 16, 16), 1e-5},        // slower
+                   {node("SgdUpdate", 1e3, 2e6, 1e6), 1e-3}};  // 1 GB/s
+  const RateModel model(rates);
+  StepWork work;
+  NodeWorkload computes = product("Gemm", 1024, 512, 512);
+  computes.memory_bytes = 1e6;  // while it computes
+  work.items = {{computes, 2}, {node("Relu", 100, 4e6), 1}, {node("SgdUpdate", 1e3, 4e7, 2e7), 1}};
+  const StepBound bound = bound_step(work, model);
+  EXPECT_NEAR(bound.seconds, 2 * 2e-2 + 2e-2, 1e-4) << "bytes in a cache are not in it";
+  EXPECT_EQ(bound.by, Limit::kCompute);
+  work.items[0].count = 0.5;
+  EXPECT_EQ(bound_step(work, model).by, Limit::kMemory);
+
+  rates.samples.pop_back();
+  EXPECT_EQ(bound_step(work, RateModel(rates)).seconds, 0) << "no bandwidth is known";
+
+  const RunWork run = plan_of(100).work;
+  const RateModel by_law(rates_by_law());
+  const RunForecast forecast = forecast_run(run, by_law).value();
+  EXPECT_GT(forecast.bound.seconds, 0);
+  EXPECT_LT(forecast.bound.seconds, forecast.step.seconds);
+}
+
 TEST(Forecast, WhatWasMeasuredTakesItsPlace) {
   const RunWork work = plan_of(100).work;
   const MeasuredSteps measured{{0.5, 0.4, 0.6}, 3};

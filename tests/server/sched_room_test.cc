@@ -228,7 +228,7 @@ TEST(SchedBackfill, WhatIsNotNeededIsFree) {
   const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"beside@gpu-0"}));
   EXPECT_TRUE(has(d.wait("too-much"), "reserved for first")) << d.wait("too-much").message;
-  EXPECT_TRUE(has(d.wait("too-much"), "without a forecast does not slip in front"));
+  EXPECT_TRUE(has(d.wait("too-much"), "without a forecast or a time limit does not slip in"));
 }
 
 // A time limit is an upper forecast, and where there is one of those too, the lower counts.
@@ -282,6 +282,44 @@ TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
   EXPECT_EQ(both.reservations[1].devices[0].device, 1);
 }
 
+// A gang behind a job of unknown end keeps what is free for so long and no longer; then the free
+// device is lent for a known time, and kept again.
+TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
+  Scene s;
+  s.inventory.devices = {gpu(0), gpu(1)};
+  s.placed = {on("endless", {"devices/gpu-0"}, 70 * kGiB)};
+  s.waiting = {gpu_job("pair", 1, 70 * kGiB), gpu_job("unknown", 2, 10 * kGiB),
+               gpu_job("long", 3, 10 * kGiB, 300), gpu_job("short", 4, 70 * kGiB, 5)};
+  s.waiting[0].asked.gpus = 2;
+  s.waiting[0].wait_since_us = kMinuteUs;
+  s.policy.reserved_idle_max_us = 10 * kMinuteUs;
+  Decided d = decide(s, 11 * kMinuteUs - 1);
+  EXPECT_TRUE(d.starts.empty()) << d.text();
+  EXPECT_EQ(d.wake_time_us, 11 * kMinuteUs) << "then it looks again, though nothing happens";
+  EXPECT_TRUE(has(d.wait("pair"),
+                  "when is not known. What has stood free for it for 10 min is lent "
+                  "to jobs whose end is known"))
+      << d.wait("pair").message;
+  EXPECT_TRUE(has(d.wait("short"), "reserved for pair")) << d.wait("short").message;
+  EXPECT_TRUE(has(d.wait("short"), "what has stood free for that one for 10 min is lent"));
+
+  d = decide(s, 11 * kMinuteUs);
+  EXPECT_EQ(started(d), (Strings{"long@gpu-1"})) << d.text();
+  EXPECT_TRUE(has(d.wait("unknown"), "a job without a forecast or a time limit does not slip in"))
+      << d.wait("unknown").message;
+  EXPECT_FALSE(d.wake_time_us) << "nothing is kept any more that could be lent";
+
+  // That one is over: the device is kept again.
+  s.left_time_us["devices/gpu-1"] = 60 * kMinuteUs;
+  s.waiting.erase(s.waiting.begin() + 2);
+  EXPECT_TRUE(decide(s, 69 * kMinuteUs).starts.empty());
+  EXPECT_EQ(started(decide(s, 70 * kMinuteUs)), (Strings{"short@gpu-1"}));
+
+  // Once the start is known, those alone slip in who end before it.
+  s.placed[0].end = {71 * kMinuteUs, 72 * kMinuteUs, 75 * kMinuteUs};
+  EXPECT_TRUE(decide(s, 70 * kMinuteUs).starts.empty());
+}
+
 TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
   Scene s;
   s.inventory.devices = {gpu(0)};
@@ -291,7 +329,7 @@ TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
   EXPECT_TRUE(d.starts.empty());
   EXPECT_TRUE(has(d.wait("first"), "when is not known")) << d.wait("first").message;
   EXPECT_TRUE(has(d.wait("first"), "x (for how long is not known)")) << d.wait("first").message;
-  EXPECT_TRUE(has(d.wait("short"), "a start that is not known")) << d.wait("short").message;
+  EXPECT_TRUE(has(d.wait("short"), "is lent to others until")) << d.wait("short").message;
 }
 
 TEST(SchedBackfill, WhatTheReservedJobCanNeverUseIsNotKeptForIt) {

@@ -213,6 +213,33 @@ TEST(SchedSim, AJobThatNeedsEveryDeviceStartsWithinItsBound) {
   }
 }
 
+// One job has neither a forecast nor a time limit, and a gang needs its device too. Small ones get
+// what is kept for the gang after its time, which starts all the same soon after that job's end.
+TEST(SchedSim, AGangBehindAJobOfUnknownEndNeitherStarvesNorKeepsItsDevicesIdle) {
+  constexpr int64_t kSmallS = 600, kUnknownS = 12 * 3600, kKeptS = 900;
+  std::vector<TraceJob> jobs = {job_of(0, 1, 78, kUnknownS)};
+  jobs[0].is_forecast = false;
+  for (int64_t s = 10; s < 24 * 3600; s += 100) {
+    const bool whole = s == 3610;
+    jobs.push_back(whole ? job_of(s, 8, 78, 1000) : job_of(s, 1, 4, kSmallS));
+    jobs.back().demand = whole ? 1 : 0.1;
+  }
+  constexpr int kWhole = 1 + 3600 / 100;
+  TrainyardOptions trainyard = by_order();
+  trainyard.reserved_idle_max_us = kKeptS * kSecondUs;
+  run(equal_gpus(8), jobs, {}, trainyard, [&](const World& world) {
+    const int64_t bound_s = kUnknownS - 3610 + kSmallS + 10;
+    EXPECT_LE(world.state(kWhole).waited_us, bound_s * kSecondUs);
+    int64_t lent = 0;
+    for (int id = kWhole + 1; world.job(id).arrive_us < (kUnknownS - 3600) * kSecondUs; ++id) {
+      // Those on a device at that time leave it first; then it is kept once.
+      EXPECT_LE(world.state(id).waited_us, (kSmallS + kKeptS + 10) * kSecondUs) << id;
+      ++lent;
+    }
+    EXPECT_GT(lent, 300);
+  });
+}
+
 // Jobs of higher priority that only one of two models could ever hold keep that one for good; what
 // fits the other model waits there for those that run, though smaller ones never stop coming.
 TEST(SchedSim, AStreamForOneModelStarvesNobodyOnTheOther) {

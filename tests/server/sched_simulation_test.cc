@@ -97,6 +97,7 @@ class Simulation {
     put(std::move(job));
   }
   void put(WaitingJob job) {
+    job.wait_since_us = now_us_;
     jobs_[job.uid] = job;
     queue_.put(job);
     scene_.waiting.push_back(std::move(job));
@@ -111,7 +112,8 @@ class Simulation {
   PlacedJob take_off(size_t i) {
     PlacedJob job = scene_.placed[i];
     scene_.placed.erase(scene_.placed.begin() + static_cast<std::ptrdiff_t>(i));
-    fleet_.remove(job.uid);
+    fleet_.leave(job.uid, now_us_);
+    for (const std::string& device : job.devices) scene_.left_time_us[device] = now_us_;
     return job;
   }
   void end_some() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ inline constexpr int64_t kMinuteUs = 60'000'000;
 struct Scene {
   Devices inventory;
   std::vector<PlacedJob> placed;
-  std::vector<WaitingJob> waiting;  // in any order
+  std::vector<WaitingJob> waiting;              // in any order
+  std::map<std::string, int64_t> left_time_us;  // of devices that a job has left
   Policy policy;
   Shares* shares = nullptr;
 };
@@ -95,6 +97,13 @@ inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int6
 inline void fill(const Scene& scene, Queue& queue, Fleet& fleet) {
   for (const WaitingJob& job : scene.waiting) queue.put(job);
   fleet.set_devices(scene.inventory);
+  for (const auto& [device, time_us] : scene.left_time_us) {
+    PlacedJob gone;
+    gone.uid = "gone";
+    gone.devices = {device};
+    fleet.place(std::move(gone));
+    fleet.leave("gone", time_us);
+  }
   for (const PlacedJob& job : scene.placed) fleet.place(job);
 }
 

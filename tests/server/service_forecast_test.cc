@@ -1,5 +1,7 @@
 // What the whole daemon does with measured rates: `batch_size: auto`, the same wherever it is asked
 // for and stored once, and what running jobs take beside their forecasts.
+#include <cmath>
+
 #include "proto/convert/run.h"
 #include "tests/server/service_support.h"
 
@@ -127,6 +129,10 @@ TEST_F(ServiceForecast, DevicesTellWhatTheStepsOfTheirJobsTakeBesideTheForecast)
   EXPECT_EQ(one.held_back_by(), "1 job beside it on the device");
   EXPECT_EQ(job.progress().held_back_by(), one.held_back_by());
   EXPECT_EQ(job.progress().metrics().at("system/forecast_share"), one.forecast_share());
+  EXPECT_GT(one.bound_share(), 0);
+  EXPECT_LT(one.bound_share(), one.forecast_share());
+  EXPECT_EQ(job.progress().bound_share(), one.bound_share());
+  EXPECT_EQ(job.progress().metrics().at("system/bound_share"), one.bound_share());
   EXPECT_EQ(list.devices(0).uses(1).forecast_share(), 0) << "it has not told its times";
   v1::Job cancelled;
   for (const char* id : {"slow-one", "new-one"}) ASSERT_TRUE(cancel(id, &cancelled).ok());
@@ -169,13 +175,32 @@ class ServiceSmallBatch : public ServiceForecast {
     ServiceForecast::SetUp();
   }
   static constexpr int64_t kBytesMax = 272'000;
-  static v1::SubmitJobRequest deep_request(const std::string& id) {
+  static v1::SubmitJobRequest deep_request(const std::string& id, int64_t batch_size = 0) {
     v1::SubmitJobRequest request = auto_request(id);
+    request.mutable_spec()->mutable_recipe()->set_batch_size(batch_size);
     v1::ModelSpec& model = *request.mutable_spec()->mutable_model();
     for (int i = 0; i < 16; ++i) model.mutable_mlp()->add_hidden(32);
     return request;
   }
 };
+
+TEST_F(ServiceSmallBatch, WhatMakesAJobFitCostsTimeByForecast) {
+  v1::SubmitJobRequest request = deep_request("costs", 120);
+  request.set_validate_only(true);
+  const std::string work = accepted(request).plan().fit_choice().message();
+  EXPECT_EQ(work.find("by forecast"), work.npos) << work << ": no rates have been measured";
+  measure();
+  const v1::Job job = accepted(request);
+  const v1::FitChoice& choice = job.plan().fit_choice();
+  ASSERT_GT(choice.step_seconds(), choice.step_seconds_as_written()) << choice.message();
+  const double more = choice.step_seconds() / choice.step_seconds_as_written() - 1;
+  EXPECT_NE(choice.message().find("; a step takes about " +
+                                  std::to_string(std::lround(100 * more)) + "% longer by forecast"),
+            choice.message().npos)
+      << choice.message();
+  EXPECT_EQ(plan(request.spec()).run().fit_choice().SerializeAsString(),
+            choice.SerializeAsString());
+}
 
 TEST_F(ServiceSmallBatch, ABatchThatFitsAsWrittenIsPreferred) {
   const v1::Job job = accepted(deep_request("small"));

@@ -55,5 +55,20 @@ TEST(MemoryFit, AShortageNamesItsParts) {
             "the job needs 9 GiB of memory, 1 GiB more than devices/cpu has for it (8 GiB)");
 }
 
+TEST(MemoryFit, WhatAFitCostsIsTimeWhereThatIsForecastElseWork) {
+  v1::FitChoice choice;
+  choice.set_flops_as_written(1000);
+  EXPECT_EQ(cost_text(choice, 1330), "; a step computes 33% more");
+  EXPECT_EQ(cost_text(choice, 1000), "");
+  choice.set_step_seconds(0.127);
+  EXPECT_EQ(cost_text(choice, 1330), "; a step computes 33% more") << "no time to compare with";
+  choice.set_step_seconds_as_written(0.1);
+  EXPECT_EQ(cost_text(choice, 1330), "; a step takes about 27% longer by forecast");
+  choice.set_step_seconds(0.1001);
+  EXPECT_EQ(cost_text(choice, 1000), "; a step takes about as long by forecast");
+  choice.set_step_seconds(0.09);
+  EXPECT_EQ(cost_text(choice, 1000), "; a step takes about 10% less by forecast");
+}
+
 }  // namespace
 }  // namespace trainyard::server

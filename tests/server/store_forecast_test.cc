@@ -242,6 +242,7 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   remaining = remaining_of(plan, "devices/cpu", progress);
   EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
   EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
+  EXPECT_EQ(remaining.bound_share, 0) << "no bound is known";
   EXPECT_EQ(remaining.held_back_by, "compute");
 
   EXPECT_EQ(remaining_of(plan, "devices/cpu", progress, 2).held_back_by,
@@ -279,12 +280,41 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   EXPECT_EQ(remaining.forecast_share, 0);
 }
 
-TEST_F(StoreForecast, ARunningJobsShareOfItsForecastIsAMetric) {
+TEST(Remaining, TellsTheShareOfTheBoundAndWhatItIsMadeOf) {
+  v1::RunPlan plan;
+  plan.set_steps_total(1000);
+  v1::Forecast& forecast = *plan.add_forecasts();
+  forecast.set_device("devices/cpu");
+  forecast.set_step_seconds(0.1);
+  forecast.set_total_seconds(110);
+  forecast.set_limited_by("compute");
+  forecast.set_step_bound_seconds(0.05);
+  forecast.set_bound_by("memory bandwidth");
+  v1::Progress progress;
+  progress.set_step(500);
+  progress.mutable_times()->set_steps(500);
+  progress.mutable_times()->set_steps_seconds(60);
+  progress.mutable_times()->set_step_seconds(0.125);
+  const auto held_back_by = [&] {
+    return remaining_of(plan, "devices/cpu", progress).held_back_by;
+  };
+  EXPECT_NEAR(remaining_of(plan, "devices/cpu", progress).bound_share, 0.4, 1e-9);
+  EXPECT_EQ(held_back_by(), "memory bandwidth");
+  forecast.set_limited_by("launches");
+  EXPECT_EQ(held_back_by(), "launches");
+  forecast.set_limited_by("data");  // which was forecast, and did not turn out so
+  EXPECT_EQ(held_back_by(), "memory bandwidth");
+  progress.mutable_times()->set_data_wait_seconds(30);
+  EXPECT_EQ(held_back_by(), "data");
+}
+
+TEST_F(StoreForecast, ARunningJobsSharesOfItsForecastAndItsBoundAreMetrics) {
   NewJob asked = new_job("paced");
   asked.plan.set_steps_total(100);
   v1::Forecast& forecast = *asked.plan.add_forecasts();
   forecast.set_device("devices/cpu");
   forecast.set_step_seconds(0.5);
+  forecast.set_step_bound_seconds(0.1);
   forecast.set_total_seconds(60);
   Job job = run_job(*store, asked);
   const auto beat = [&](int64_t step, double step_seconds) {
@@ -294,12 +324,11 @@ TEST_F(StoreForecast, ARunningJobsShareOfItsForecastIsAMetric) {
     report.mutable_heartbeat()->mutable_times()->set_step_seconds(step_seconds);
     job = store->jobs().update_attempt(update_from_report(job.uid, job.attempt, report)).value();
   };
-  const auto values = [&] {
+  const auto values = [&](const std::string& key = "system/forecast_share") {
     std::vector<std::pair<int64_t, double>> all;
     for (const v1::Event& event : all_events(*store, job.uid)) {
       for (const v1::MetricSeries& s : event.metrics().series()) {
-        EXPECT_EQ(s.key(), "system/forecast_share");
-        all.emplace_back(s.steps(0), s.values(0));
+        if (s.key() == key) all.emplace_back(s.steps(0), s.values(0));
       }
     }
     return all;
@@ -312,14 +341,14 @@ TEST_F(StoreForecast, ARunningJobsShareOfItsForecastIsAMetric) {
   EXPECT_EQ(values(), (Values{{30, 0.5}})) << "told once, and when it changes";
   beat(40, 2);
   EXPECT_EQ(values(), (Values{{30, 0.5}, {40, 0.25}}));
+  EXPECT_EQ(values("system/bound_share"), (Values{{30, 0.1}, {40, 0.05}}));
   EXPECT_EQ(job.progress.metrics().at("system/forecast_share"), 0.25);
   AttemptUpdate end = update_of(job, 2);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d", 400, 100, {}};
   ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
   const Model model = store->models().find("default", "paced").value();
-  EXPECT_FALSE(model.metrics.metrics().contains("system/forecast_share"))
-      << "of the run, not of the model";
+  EXPECT_TRUE(model.metrics.metrics().empty()) << "they are of the run, not of the model";
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ std::unique_ptr<SchedulingPolicy> make_easy_backfill(const World& world);
 struct TrainyardOptions {
   bool preemption = true;
   int64_t preempt_after_us = 600 * kSecondUs;
+  int64_t reserved_idle_max_us = 600 * kSecondUs;
   int64_t half_life_us = 24 * kHourUs;  // 0: owners do not matter
   double forecast_spread = 0;           // as of the trace: how wide forecasts say that they are
   double measured_spread = 0.03;        // the same after the first steps

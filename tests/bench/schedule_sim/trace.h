@@ -67,6 +67,7 @@ struct TraceJob {
   double ends_at = 1;            // the share of its work after which it ends: below 1, early
   double forecast_factor = 1;    // what its forecast says before it runs, in times the truth
   double measured_factor = 1;    // the same after its first steps
+  bool is_forecast = true;       // false: the daemon's scheduler is told of no end
   bool exclusive = false;        // asks for a device of its own
   int64_t cancel_after_us = -1;  // from arrival, if it still waits by then
 };

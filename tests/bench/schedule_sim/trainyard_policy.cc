@@ -27,6 +27,7 @@ class Trainyard final : public SchedulingPolicy {
         options.preemption ? server::Preemption::kPriority : server::Preemption::kOff;
     policy_.preempt_after_us = options.preempt_after_us;
     policy_.half_life_us = options.half_life_us;
+    policy_.reserved_idle_max_us = options.reserved_idle_max_us;
     double gpus = 0;
     for (const Machine& m : world.machines()) {
       by_name_.emplace(m.device.name, static_cast<int>(devices_.devices.size()));
@@ -57,7 +58,7 @@ class Trainyard final : public SchedulingPolicy {
     if (has) {
       fleet_.place(placed(world, id));
     } else {
-      fleet_.remove(uid);
+      fleet_.leave(uid, world.now_us());
     }
     if (had != has) {
       const int count = world.job(id).gpus;
@@ -126,6 +127,9 @@ class Trainyard final : public SchedulingPolicy {
     w.asked.exclusive = job.exclusive;
     w.asked.threads = job.cores;
     const auto on = [&](double speed) { return static_cast<double>(world.forecast_us(id, speed)); };
+    w.workers_lost = s.losses;
+    w.retry_time_us = s.retry_us;
+    w.wait_since_us = s.wait_since_us;
     const double spread = spread_of(world, id);
     if (job.wish != DeviceWish::kGpu) {
       const double cpu = on(1 / job.cpu_slowdown);
@@ -134,8 +138,7 @@ class Trainyard final : public SchedulingPolicy {
     if (job.wish != DeviceWish::kCpu && fastest_ > 0) {
       w.on_gpu = {job.bytes, range(on(fastest_), on(usual_), on(slowest_), spread)};
     }
-    w.workers_lost = s.losses;
-    w.retry_time_us = s.retry_us;
+    if (!job.is_forecast) w.on_cpu.rest = w.on_gpu.rest = {};
     return w;
   }
 
@@ -154,6 +157,7 @@ class Trainyard final : public SchedulingPolicy {
     p.stopping = s.phase == Phase::kStopping;
     p.start_time_us = s.attempt_us;
     p.saved_time_us = s.saved_time_us;
+    if (!job.is_forecast) return p;
     const auto left = static_cast<double>(world.forecast_end_us(id) - world.now_us());
     const double spread = p.stopping ? 0 : spread_of(world, id);
     const server::Range rest = range(left, left, left, spread);
