@@ -421,6 +421,14 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   if (choice.device == kCpuDevice)
     planned->plan.mutable_run()->mutable_memory()->set_dataset_bytes(0);
 
+  // The same kernels with as many threads need the same.
+  const std::string key = choice.device == kCpuDevice
+                              ? planned->kept.key + "/" + std::to_string(planned->plan.threads())
+                              : "";
+  if (const std::optional<int64_t> bytes = find_workspace(key)) {
+    return done(finish(*planned, devices, *bytes, stop));
+  }
+
   v1::MeasureTask task;
   *task.mutable_spec() = planned->job.spec;
   task.set_dataset_dir(service_.paths.dataset(planned->job.dataset.digest).string());
@@ -433,12 +441,27 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   auto full = std::make_shared<FullPlan>(std::move(planned).value());
   service_.errands.measure(
       std::move(task), choice.uuid,
-      [this, devices, done, full, stop](const Result<int64_t>& workspace) {
+      [this, devices, done, full, key, stop](const Result<int64_t>& workspace) {
+        if (workspace.ok()) keep_workspace(key, *workspace);
         const bool posted = service_.planning.post([this, devices, done, full, workspace, stop] {
           done(finish(*full, devices, workspace, stop));
         });
         if (!posted) done(service_.draining ? draining_error() : busy_error());
       });
+}
+
+std::optional<int64_t> JobPlanner::find_workspace(const std::string& key) {
+  const MutexLock lock(mu_);
+  const auto known = workspaces_.find(key);
+  if (known == workspaces_.end()) return std::nullopt;
+  return known->second;
+}
+
+void JobPlanner::keep_workspace(const std::string& key, int64_t bytes) {
+  if (key.empty()) return;
+  const MutexLock lock(mu_);
+  if (workspaces_.size() >= kPlansKeptMax) workspaces_.clear();
+  workspaces_.insert_or_assign(key, bytes);
 }
 
 Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,

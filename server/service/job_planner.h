@@ -40,8 +40,10 @@ struct PlannedJob {
 enum class StartingWeights : uint8_t { kNeeded, kMayBeGone };
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),
-/// so the most recent are cached: a sweep of many jobs plans each shape once. A spec that was just
-/// accepted is not looked at again as long as the datasets and what is known of the devices stay.
+/// so the most recent are cached: a sweep of many jobs plans each shape once. So is what a worker
+/// has measured of the CPU's kernels; on a GPU it changes with the algorithms that jobs choose. A
+/// spec that was just accepted is not looked at again as long as the datasets and what is known of
+/// the devices stay.
 class JobPlanner {
  public:
   explicit JobPlanner(ServiceContext& service) : service_(service) {}
@@ -57,7 +59,7 @@ class JobPlanner {
   Status check_like(const v1::JobSpec& spec, const DatasetSchema& schema);
   /// Of a dataset that is READY. UNAVAILABLE/STORAGE_ERROR if it cannot be read just now.
   Result<DatasetSchema> schema_of(const std::string& dataset_digest) const;
-  /// For PlanJob: the whole answer. A worker measures the workspace.
+  /// For PlanJob: the whole answer. A worker measures the workspace, unless that is known.
   void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                     const std::stop_token& stop);
 
@@ -95,6 +97,9 @@ class JobPlanner {
                           const MemoryRoom& room, DeviceTraits traits, const std::stop_token& stop);
   Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices,
                                const std::stop_token& stop);
+  /// Of the CPU's kernels, if it was measured; `key` is empty for a GPU.
+  std::optional<int64_t> find_workspace(const std::string& key);
+  void keep_workspace(const std::string& key, int64_t bytes);
   /// The rest of PlanJob, once a worker has measured, or failed to.
   Result<v1::JobPlan> finish(FullPlan& full, const Devices& devices, Result<int64_t> workspace,
                              const std::stop_token& stop);
@@ -121,6 +126,7 @@ class JobPlanner {
   int64_t accepted_at_changes_ TRAINYARD_GUARDED_BY(mu_) = 0;
   std::list<KeptPlan> newest_ TRAINYARD_GUARDED_BY(mu_);
   std::unordered_map<std::string, decltype(newest_)::iterator> plans_ TRAINYARD_GUARDED_BY(mu_);
+  std::unordered_map<std::string, int64_t> workspaces_ TRAINYARD_GUARDED_BY(mu_);  // bytes
 };
 
 }  // namespace trainyard::server

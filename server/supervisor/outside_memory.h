@@ -3,15 +3,23 @@
 // NVML and the kernel tell how much of a device is in use, not by whom (in a container the numbers
 // of other processes are of no use to us). Less what our jobs have planned it is the others'. A job
 // that starts has taken something between nothing and its plan, so while one does the estimate
-// keeps to what was known before, as far as the measured use allows that. Models that are kept warm
-// for calls count as others: their number and memory have bounds of their own
-// (warm_memory_bytes_max), and a call that finds its model in memory is worth more than a job that
-// starts some seconds sooner.
+// keeps to what was known before, as far as the measured use allows that. A worker that dies gives
+// its memory back before we know of its end: until then the others seem to hold less by its plan.
+// So once a job has left, the others may hold that much more than was known, as far as the measured
+// use allows; until a job that starts there is settled, its own memory may then count twice. Who
+// comes while a job starts may be taken for that job.
+//
+// Models that are kept warm for calls count as others: their number and memory have bounds of their
+// own (warm_memory_bytes_max), and a call that finds its model in memory is worth more than a job
+// that starts some seconds sooner.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "server/scheduler/fleet.h"
 
@@ -28,10 +36,14 @@ class OutsideMemory {
   int64_t update(const Device& device, const Fleet& fleet);
 
  private:
+  struct Known {
+    int64_t held_bytes = 0;
+    std::vector<std::pair<size_t, int64_t>> ours;  // jobs that had their memory: hash, bytes
+  };
   int64_t held_bytes(const Device& device, const Fleet& fleet) const;
   static int64_t counted_bytes(const Device& device, int64_t held_bytes);
 
-  std::unordered_map<std::string, int64_t> last_;  // by the device's name
+  std::unordered_map<std::string, Known> known_;  // by the device's name
 };
 
 }  // namespace trainyard::server

@@ -17,6 +17,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,28 +40,43 @@ class ScriptedDevices final : public Inventory {
   explicit ScriptedDevices(std::vector<Device> devices) : devices_(std::move(devices)) {}
 
   Devices read() override {
+    if (before_reading_) before_reading_();
     const std::lock_guard lock(mu_);
     Devices now;
     now.devices = devices_;
-    for (Device& d : now.devices) d.memory_used_bytes = taken_[d.name] + others_[d.name];
+    for (Device& d : now.devices) d.memory_used_bytes = used(d);
+    last_holders_ = holders_;
     return now;
   }
+  /// Called on the thread that reads, before each reading. Set it before there is such a thread.
+  void before_reading(std::function<void()> call) { before_reading_ = std::move(call); }
   /// What processes outside hold of it from now on.
   void set_others(const std::string& device, int64_t bytes) {
     const std::lock_guard lock(mu_);
     others_[device] = bytes;
   }
-  /// False if there is not so much left, which is what a worker would die of.
-  bool take(const std::string& device, int64_t bytes) {
+  /// For a job. False if there is not so much left, which is what a worker would die of.
+  bool take(const std::string& device, const std::string& uid, int64_t bytes) {
     const std::lock_guard lock(mu_);
-    int64_t& taken = taken_[device];
-    taken += bytes + find(device).overhead_bytes;
-    return taken + others_[device] <= find(device).memory_bytes;
+    holders_[device][uid] = bytes + find(device).overhead_bytes;
+    return used(find(device)) <= find(device).memory_bytes;
   }
-  void give_back(const std::string& device, int64_t bytes) {
+  void give_back(const std::string& device, const std::string& uid) {
     const std::lock_guard lock(mu_);
-    taken_[device] -= bytes + find(device).overhead_bytes;
+    holders_[device].erase(uid);
   }
+  using Holders =
+      std::map<std::string, std::map<std::string, int64_t>>;  // bytes, by device and job
+  /// The jobs that had memory at the last reading.
+  Holders last_holders() {
+    const std::lock_guard lock(mu_);
+    return last_holders_;
+  }
+  int64_t others(const std::string& device) {
+    const std::lock_guard lock(mu_);
+    return others_[device];
+  }
+  const std::vector<Device>& all() const { return devices_; }
   const Device& find(const std::string& name) const {
     for (const Device& d : devices_) {
       if (d.name == name) return d;
@@ -69,9 +85,17 @@ class ScriptedDevices final : public Inventory {
   }
 
  private:
+  int64_t used(const Device& device) {
+    int64_t bytes = others_[device.name];
+    for (const auto& [uid, held] : holders_[device.name]) bytes += held;
+    return bytes;
+  }
+
   const std::vector<Device> devices_;
+  std::function<void()> before_reading_;
   std::mutex mu_;
-  std::map<std::string, int64_t> taken_, others_;
+  std::map<std::string, int64_t> others_;
+  Holders holders_, last_holders_;
 };
 
 class PretendWorkers {
@@ -172,7 +196,7 @@ class PretendWorkers {
     if (!supervisor_->connect(hello, worker.sink).ok()) return;
     ++attempts_;
     for (const std::string& device : worker.task.devices()) {
-      if (!devices_.take(device, worker.bytes)) ++out_of_memory_;
+      if (!devices_.take(device, worker.uid, worker.bytes)) ++out_of_memory_;
     }
     worker.has_memory = true;
     const int64_t left_ms = label(worker.task, "ms") - done_ms_[worker.uid];
@@ -245,7 +269,7 @@ class PretendWorkers {
 
   void kill(Worker& worker) {
     for (const std::string& device : worker.task.devices()) {
-      devices_.give_back(device, worker.bytes);
+      devices_.give_back(device, worker.uid);
     }
     const Result<Attempt> attempt = store_.jobs().find_attempt(worker.uid, worker.task.attempt());
     if (attempt.ok() && attempt->pid > 0) ::kill(attempt->pid, SIGKILL);

@@ -428,6 +428,26 @@ TEST(SchedSim, BrokenRulesAreSeen) {
   EXPECT_GT(idle.count("first"), 0);
 }
 
+// A gang that wants more of each GPU than processes outside ever leave: no policy could start it.
+// One that waits behind it for ever could have started.
+TEST(SchedSim, WhoCouldNeverStartIsNotCountedAsStarved) {
+  const std::vector<TraceJob> jobs = {job_of(48 * 3600, 2, 79, 1000),
+                                      job_of(48 * 3600 + 1, 1, 1, 1000)};
+  SimulationOptions options;
+  options.others_share = 1;
+  const Cluster cluster = make_cluster(equal_gpus(2));
+  Simulation trainyard(cluster, jobs, options);
+  Results r = trainyard.run(*make_trainyard(trainyard.world(), {}));
+  EXPECT_EQ(r.done, 1);
+  EXPECT_EQ(r.never_held, 1);
+  EXPECT_EQ(r.violation_count(), 0);
+  Simulation fifo(cluster, jobs, options);
+  r = fifo.run(*make_fifo(fifo.world()));
+  EXPECT_EQ(r.done, 0);
+  EXPECT_EQ(r.never_held, 1);
+  EXPECT_EQ(r.count("starved"), 1);
+}
+
 TEST(SchedSim, BrokenPromisesAreSeen) {
   // A gang is the first in order; single jobs behind it take its devices one after the other.
   std::vector<TraceJob> jobs = {job_of(0, 1, 70, 1000), job_of(1, 2, 70, 1000)};

@@ -554,6 +554,23 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   EXPECT_NE(plan.warnings(of_dataset).find("no rows are held out"), std::string::npos);
 }
 
+// A worker takes longer than all the rest of a plan. The label makes it die before it answers.
+TEST_F(ServiceJob, WhatWasMeasuredOfTheCpusKernelsIsKnownForTheNextPlan) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = job_request("", "").spec();
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  (*request.mutable_spec()->mutable_labels())["act"] = "die";
+  v1::JobPlan again;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &again).ok());
+  EXPECT_TRUE(again.workspace_measured());
+  EXPECT_EQ(again.run().memory().workspace_bytes(), 4096);
+  EXPECT_EQ(again.fit().bytes_needed(), plan.fit().bytes_needed());
+  request.mutable_spec()->mutable_resources()->set_threads(2);  // other kernels
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &again).ok());
+  EXPECT_FALSE(again.workspace_measured());
+}
+
 TEST_F(ServiceJob, PlanWithoutAWorkersAnswerSaysSo) {
   v1::PlanJobRequest request;
   *request.mutable_spec() = job_request("", "die").spec();

@@ -54,6 +54,26 @@ TEST_F(OutsideMemoryTest, AJobThatStartsIsNotTakenForOthers) {
   EXPECT_EQ(gib_when_used(31), 10) << "they have left";
 }
 
+// Else jobs that start there one after another would be promised what others hold.
+TEST_F(OutsideMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
+  place("a", 20, true);
+  EXPECT_EQ(gib_when_used(31), 10);
+  EXPECT_EQ(gib_when_used(10), 0) << "its memory is free, its end is not known";
+  fleet_.remove("a");
+  place("b", 20, false);
+  EXPECT_EQ(gib_when_used(10), 10);
+  EXPECT_EQ(gib_when_used(31), 10) << "it has taken its own";
+}
+
+TEST_F(OutsideMemoryTest, OthersThatComeWhileAWorkerDiesAreCounted) {
+  place("a", 20, true);
+  EXPECT_EQ(gib_when_used(21), 0);
+  EXPECT_EQ(gib_when_used(30), 9) << "30 came, 21 went";
+  place("b", 20, false);
+  fleet_.remove("a");
+  EXPECT_EQ(gib_when_used(30), 30);
+}
+
 TEST_F(OutsideMemoryTest, ALookInBetweenLeavesNoTrace) {
   gpu_.memory_used_bytes = 30 * kGiB;
   EXPECT_EQ(outside_.estimate(gpu_, fleet_), 30 * kGiB);

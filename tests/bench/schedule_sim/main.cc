@@ -35,7 +35,8 @@ struct Contender {
   const char* name;
   const char* title;
   std::function<std::unique_ptr<SchedulingPolicy>(const World&, const TrainyardOptions&)> make;
-  int slots = 0;  // of a GPU; 0: the scenario's
+  int slots = 0;             // of a GPU; 0: the scenario's
+  bool gangs_alone = false;  // jobs of several GPUs ask to share them with none
 };
 
 const std::vector<Contender>& contenders() {
@@ -50,6 +51,8 @@ const std::vector<Contender>& contenders() {
        [](const World& w, const Options& o) { return make_trainyard(w, o); }, 1},
       {"trainyard", "Trainyard",
        [](const World& w, const Options& o) { return make_trainyard(w, o); }},
+      {"gangs-alone", "Trainyard, jobs of several GPUs exclusive",
+       [](const World& w, const Options& o) { return make_trainyard(w, o); }, 0, true},
   };
   return all;
 }
@@ -57,11 +60,18 @@ const Contender& contender(std::string_view name) {
   return *std::ranges::find(contenders(), name, &Contender::name);
 }
 
+std::vector<TraceJob> jobs_for(const Contender& contender, const TraceOptions& options,
+                               const Cluster& cluster) {
+  std::vector<TraceJob> jobs = make_trace(options, cluster);
+  for (TraceJob& job : jobs) job.exclusive |= contender.gangs_alone && job.gpus > 1;
+  return jobs;
+}
+
 Results run(const Scenario& scenario, const Contender& contender) {
   ClusterOptions options_of_cluster = scenario.cluster;
   if (contender.slots > 0) options_of_cluster.gpu_slots = contender.slots;
   const Cluster cluster = make_cluster(options_of_cluster);
-  Simulation simulation(cluster, make_trace(scenario.trace, cluster), scenario.simulation);
+  Simulation simulation(cluster, jobs_for(contender, scenario.trace, cluster), scenario.simulation);
   TrainyardOptions options = scenario.trainyard;
   options.forecast_spread = scenario.trace.forecast_spread;
   const auto policy = contender.make(simulation.world(), options);
@@ -75,9 +85,16 @@ Results run(const Scenario& scenario, const Contender& contender) {
 }
 
 void print_violations(const Results& r) {
-  for (const Violation& v : r.violations) {
-    std::printf("\n%s violates `%s` at event %lld: %s\n", r.policy.c_str(), v.invariant.c_str(),
-                static_cast<long long>(v.event), v.text.c_str());
+  for (const auto& [invariant, count] : r.violation_counts) {
+    const Violation& first = *std::ranges::find(r.violations, invariant, &Violation::invariant);
+    std::printf("\n%s violates `%s` %lld times, first at event %lld: %s\n", r.policy.c_str(),
+                invariant.c_str(), static_cast<long long>(count),
+                static_cast<long long>(first.event), first.text.c_str());
+  }
+  if (r.never_held > 0) {
+    std::printf("\n%s leaves %lld jobs that the devices did not hold in the last 30 days: %s\n",
+                r.policy.c_str(), static_cast<long long>(r.never_held),
+                r.never_held_example.c_str());
   }
 }
 
@@ -113,18 +130,18 @@ void print_summary(const std::vector<Results>& all) {
       "\n| policy | GPUs in use | work per GPU time | Jain, between owners | from arrival to end, "
       "mean "
       "| mean slowdown | "
-      "preemptions (in vain) | lost | makespan | violations | digest |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
+      "preemptions (in vain) | lost | makespan | violations | never held | digest |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
   for (const Results& r : all) {
     std::printf(
         "| %s | %.1f %% | %.3f | %.2f | %s | %.1f | %lld (%lld) | %.2f %% | %.1f h | %lld | "
-        "`%016llx` "
+        "%lld | `%016llx` "
         "|\n",
         r.policy.c_str(), 100 * r.busy_share, r.work_share, r.jain,
         seconds(r.waits.at("all").whole_s).c_str(), r.waits.at("all").slowdown,
         static_cast<long long>(r.preemptions), static_cast<long long>(r.useless_preemptions),
         100 * r.lost_share, r.makespan_hours, static_cast<long long>(r.violation_count()),
-        static_cast<unsigned long long>(r.digest));
+        static_cast<long long>(r.never_held), static_cast<unsigned long long>(r.digest));
   }
   std::printf("\n| waits: mean, p50, p95, p99 | jobs |");
   for (const Results& r : all) std::printf(" %s |", r.policy.c_str());
@@ -377,10 +394,10 @@ int run_one(const std::vector<std::string>& arguments) {
   }
   const auto found = std::ranges::find(contenders(), policy, &Contender::name);
   if (found == contenders().end())
-    return fail("--policy: expected fifo, priority, easy, alone or trainyard");
+    return fail("--policy: expected fifo, priority, easy, alone, trainyard or gangs-alone");
   if (found->slots > 0) s.cluster.gpu_slots = found->slots;
   const Cluster cluster = make_cluster(s.cluster);
-  std::vector<TraceJob> jobs = make_trace(s.trace, cluster);
+  std::vector<TraceJob> jobs = jobs_for(*found, s.trace, cluster);
   s.trainyard.forecast_spread = s.trace.forecast_spread;
   const auto make = [&](const World& w) { return found->make(w, s.trainyard); };
   if (!invariant.empty()) {

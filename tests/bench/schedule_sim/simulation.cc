@@ -112,8 +112,9 @@ Results Simulation::run(SchedulingPolicy& policy) {
       if (options_.until_event == handled_) return collect(policy);
     }
     decide(policy);
-    if (open != open_jobs_) moved_us = now_us;
+    if (open != open_jobs_) moved_us = now_us, stands_still_ = false;
     open = open_jobs_;
+    if (now_us - moved_us > kStuckUs / 2) note_never_held();
     if (now_us - moved_us > kStuckUs) break;
   }
   check_end();
@@ -417,10 +418,17 @@ void Simulation::check_invariants() {
   promised_ = first;
 }
 
+void Simulation::note_never_held() {
+  if (!stands_still_) never_held_.assign(world_.waiting().begin(), world_.waiting().end());
+  stands_still_ = true;
+  std::erase_if(never_held_, [&](int id) { return world_.would_hold(id); });
+}
+
 void Simulation::check_end() {
   for (int id = 0; id < std::ssize(world_.jobs()); ++id) {
     const JobState& s = world_.state(id);
     if (s.phase == Phase::kDone || s.phase == Phase::kWithdrawn) continue;
+    if (stands_still_ && std::ranges::binary_search(never_held_, id)) continue;
     world_.violate(s.preemptions > 0 ? "returned" : "starved",
                    "job " + std::to_string(id) + " is " + name_of(s.phase) + " at the end");
   }
@@ -432,6 +440,13 @@ Results Simulation::collect(const SchedulingPolicy& policy) {
   r.digest = digest_;
   r.events = handled_;
   r.decisions = decisions_;
+  if (stands_still_ && !never_held_.empty()) {
+    const TraceJob& first = world_.job(never_held_.front());
+    r.never_held = std::ssize(never_held_);
+    r.never_held_example = "job " + std::to_string(never_held_.front()) + " wants " +
+                           std::to_string(first.bytes / (kGiB / 10) / 10.0).substr(0, 5) +
+                           " GiB on each of " + std::to_string(first.gpus) + " GPUs of one model";
+  }
   std::map<std::string, std::vector<double>> waits;
   std::map<std::string, double> slowdowns, wholes;
   for (int id = 0; id < std::ssize(world_.jobs()); ++id) {

@@ -7,9 +7,13 @@
 //   waiting, resting, gang, kind, usable, slots, bytes, cores, exclusive   of each start (world.h)
 //   preemption    only a job that has run long enough, for one of higher priority that waits
 //   returned      what was preempted runs again, and in the end every job has run to its end
-//   starved       none waits longer than the bound
+//   starved       none waits longer than the bound, nor to the end of time
 //   first         the first in order starts where it fits                         (with `strict`)
 //   reservation   the time at which the first in order fits never moves later     (with `strict`)
+//
+// A run ends when no job has ended for 60 days. Who waits then is starved, unless the devices, as
+// failures and processes outside left them, would not have held it in the last 30 of these days
+// even without any other job: that no policy can mend, so such jobs are counted by themselves.
 //
 // `strict` is for runs in which forecasts hold and nothing but jobs comes and goes; it costs time
 // in proportion to the jobs and devices at each event.
@@ -57,6 +61,8 @@ struct Results {
   uint64_t digest = 0;
   int64_t events = 0, decisions = 0;
   int64_t done = 0, withdrawn = 0, left = 0;
+  int64_t never_held = 0;          // of those left: the devices had no room, jobs or not
+  std::string never_held_example;  // one of them
   double makespan_hours = 0;
   double busy_share = 0;   // of the GPUs' time until the last arrival: some job was on it
   double work_share = 0;   // GPU-hours of work done alone, in times the GPU-hours there were
@@ -139,6 +145,7 @@ class Simulation {
   void integrate();
   void close_hour();
   void check_invariants();
+  void note_never_held();
   void check_end();
   bool is_ahead(int a, int b) const;  // in order, where owners do not matter
   int first_in_order() const;
@@ -155,6 +162,8 @@ class Simulation {
   int64_t last_arrival_us_ = 0;
   int64_t last_us_ = 0;
   int64_t open_jobs_ = 0;
+  bool stands_still_ = false;    // no job has ended for half of the time after which a run ends
+  std::vector<int> never_held_;  // in that time; in order
   int64_t wake_us_ = -1;
   double busy_gpu_us_ = 0, had_gpu_us_ = 0, work_us_ = 0;
   int64_t useless_preemptions_ = 0;

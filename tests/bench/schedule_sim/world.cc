@@ -100,6 +100,19 @@ bool World::fits_at(int id, int at, int64_t time_us) const {
   return !j.exclusive && (m.device.kind == DeviceKind::kGpu || cores + j.cores <= m.device.cores);
 }
 
+bool World::would_hold(int id) const {
+  std::vector<int> room(static_cast<size_t>(cluster_.group_count), 0);  // devices of each group
+  const TraceJob& j = job(id);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Machine& m = machines()[i];
+    if (devices_[i].failed || !kind_allowed(id, m.device.kind)) continue;
+    const int64_t bytes = devices_[i].others_bytes + j.bytes + m.device.overhead_bytes;
+    if (bytes > m.device.memory_bytes) continue;
+    if (++room[static_cast<size_t>(m.group)] >= j.gpus) return true;
+  }
+  return false;
+}
+
 void World::violate(std::string invariant, std::string text) {
   if (++violation_counts_[invariant] > kToldMax) return;
   violations_.push_back({std::move(invariant), std::move(text), event_, now_us_});

@@ -114,6 +114,8 @@ class World {
   bool fits(int id, int device) const;
   /// The same once the jobs that end by then have left, if no other comes and forecasts hold.
   bool fits_at(int id, int device, int64_t time_us) const;
+  /// Whether the devices would hold it now if there were no other job.
+  bool would_hold(int id) const;
   bool kind_allowed(int id, server::DeviceKind kind) const;
   bool kind_usable(server::DeviceKind kind) const;
 

@@ -1,0 +1,258 @@
+// The simulation's traces (tests/bench/schedule_sim) through the real dispatcher, store and
+// supervisor: 1,000 jobs of a shape that was published, on scripted GPUs on which processes outside
+// take memory and give it back, with workers that only pretend.
+//
+// A look at the queue begins with a reading of the devices, on the dispatcher's thread. What it is
+// about to decide by is written down there, and compared with what it started.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "tests/bench/schedule_sim/random.h"
+#include "tests/bench/schedule_sim/trace.h"
+#include "tests/server/dispatcher_support.h"
+
+namespace trainyard::server {
+namespace {
+
+/// What a decision was made by.
+struct Before {
+  int64_t time_us = 0;
+  std::map<std::string, std::vector<PlacedJob>> on;  // by device
+  std::map<std::string, int64_t> others;             // bytes, by device
+  ScriptedDevices::Holders holders;
+  std::string first;  // the id of the first waiting job by order; empty: not looked up
+};
+
+class ServiceTrace : public ServiceDispatcher {
+ protected:
+  static constexpr int kJobs = 1000;
+  static constexpr double kTraceMs = 6000;  // in which they come
+  static constexpr double kSlower = 2;      // jobs than their coming, so that a queue forms
+  static constexpr int kFirstEvery = 4;     // decisions of which the first job is looked up
+
+  void note() {
+    if (!decisions_.empty()) decisions_.back().holders = devices_->last_holders();
+    let_others_come_and_go();
+    Before& before = decisions_.emplace_back();
+    before.time_us = system_clock().wall_us();
+    const std::vector<DeviceView> views = dispatcher_->devices(devices_->all());
+    for (size_t i = 0; i < views.size(); ++i) {
+      const std::string& name = devices_->all()[i].name;
+      before.on[name] = views[i].jobs;
+      before.others[name] = devices_->others(name);
+    }
+    if (decisions_.size() % kFirstEvery == 0) before.first = first_in_order();
+  }
+
+  // Not where a job starts or stops: what of the memory is its own is not known there, and what
+  // was promised to it may be taken by others.
+  void let_others_come_and_go() {
+    const std::vector<Device>& all = devices_->all();
+    const auto i = static_cast<size_t>(random_.below(static_cast<int>(all.size())));
+    const Device& device = all[i];
+    const DeviceView view = dispatcher_->devices(all)[i];
+    if (device.kind != DeviceKind::kGpu) return;
+    int64_t free = device.memory_bytes;
+    for (const PlacedJob& job : view.jobs) {
+      if (!job.running || job.stopping) return;
+      free -= job.bytes + device.overhead_bytes;
+    }
+    const bool come = devices_->others(device.name) == 0 && random_.chance(0.5);
+    const double share = random_.uniform(0.1, 0.9);
+    devices_->set_others(device.name,
+                         come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0);
+    others_came_ += come;
+  }
+
+  std::string first_in_order() {
+    std::string first;
+    for (const QueuedJob& job : dispatcher_->queue(kQueueProjectedMax, "").jobs) {
+      if (first.empty() || is_ahead(job.id, first)) first = job.id;
+    }
+    return first;
+  }
+  bool is_ahead(const std::string& a, const std::string& b) const {
+    const ScriptedJob &of_a = trace_.at(a), &of_b = trace_.at(b);
+    if (of_a.priority != of_b.priority) return of_a.priority > of_b.priority;
+    return number_of(a) < number_of(b);
+  }
+  static int number_of(const std::string& id) { return std::stoi(id.substr(4)); }
+
+  /// Devices as the simulation's, and its jobs in less time.
+  void make(const sim::Cluster& cluster, const sim::TraceOptions& options) {
+    const std::vector<sim::TraceJob> jobs = sim::make_trace(options, cluster);
+    const double ms_per_us = kTraceMs / static_cast<double>(jobs.back().arrive_us);
+    for (const sim::TraceJob& from : jobs) {
+      ScriptedJob job;
+      job.id = "job-" + std::to_string(trace_.size());
+      job.device = static_cast<v1::Resources::Device>(from.wish);
+      job.gpus = from.gpus;
+      job.bytes = from.bytes;
+      job.priority = from.priority;
+      job.threads = from.cores;
+      job.exclusive = from.exclusive;
+      job.crash = random_.chance(0.05);
+      const auto work_us = static_cast<double>(from.work_us);
+      const double ms = work_us * from.ends_at * ms_per_us * kSlower;
+      job.ms = std::clamp<int64_t>(std::llround(ms), 1, 1500);
+      // Of the trace's own time, in which all forecasts are.
+      job.forecast_s = std::max(1.0, work_us * from.forecast_factor / 1e6);
+      arrive_ms_[job.id] = static_cast<double>(from.arrive_us) * ms_per_us;
+      trace_.emplace(job.id, job);
+    }
+  }
+  void submit_all() {
+    std::vector<std::string> ids;
+    for (const auto& [id, job] : trace_) ids.push_back(id);
+    std::ranges::sort(ids, {}, number_of);
+    const auto begin = std::chrono::steady_clock::now();
+    for (const std::string& id : ids) {
+      std::this_thread::sleep_until(begin +
+                                    std::chrono::duration<double, std::milli>(arrive_ms_.at(id)));
+      submit(trace_.at(id));
+    }
+  }
+
+  PlacedJob placed(const std::string& id) {
+    const ScriptedJob& job = trace_.at(id);
+    PlacedJob placed;
+    placed.uid = get(id).uid;
+    placed.bytes = job.bytes;
+    placed.threads = job.threads;
+    placed.exclusive = job.exclusive;
+    return placed;
+  }
+  /// Empty: these jobs may be there together, beside what others hold.
+  static std::string excess(const Device& device, const std::vector<PlacedJob>& jobs,
+                            int64_t others) {
+    int64_t bytes = others;
+    int threads = 0;
+    bool exclusive = false;
+    for (const PlacedJob& job : jobs) {
+      bytes += job.bytes + device.overhead_bytes;
+      threads += job.threads;
+      exclusive |= job.exclusive;
+    }
+    if (bytes > device.memory_bytes) return std::to_string(bytes) + " bytes";
+    if (std::ssize(jobs) > device.slots) return std::to_string(jobs.size()) + " jobs";
+    if (exclusive && jobs.size() > 1) return "an exclusive job beside others";
+    if (device.kind == DeviceKind::kCpu && jobs.size() > 1 && threads > device.cores) {
+      return std::to_string(threads) + " threads";
+    }
+    return "";
+  }
+  bool would_fit(const std::string& id, const Before& before) {
+    const ScriptedJob& job = trace_.at(id);
+    std::map<std::string, int> fitting;  // devices by model
+    for (const Device& device : devices_->all()) {
+      if ((device.kind == DeviceKind::kGpu) != (job.device == v1::Resources::GPU)) continue;
+      std::vector<PlacedJob> jobs = before.on.at(device.name);
+      // Until a worker that starts or ends is settled, more may be taken for others'.
+      const auto held = before.holders.find(device.name);
+      const bool settled = std::ranges::all_of(jobs, [&](const PlacedJob& other) {
+        return other.running && !other.stopping && held != before.holders.end() &&
+               held->second.contains(other.uid);
+      });
+      if (!settled) continue;
+      jobs.push_back(placed(id));
+      if (!excess(device, jobs, before.others.at(device.name)).empty()) continue;
+      if (++fitting[device.model] >= job.gpus) return true;
+    }
+    return false;
+  }
+
+  /// Each decision beside what it was made by.
+  void check_decisions(const std::vector<Moment>& moments) {
+    auto next = moments.begin();
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      const int64_t end_us = i + 1 < decisions_.size() ? decisions_[i + 1].time_us : INT64_MAX;
+      const Before& before = decisions_[i];
+      std::map<std::string, std::vector<PlacedJob>> on = before.on;
+      for (auto& [name, jobs] : on) {
+        const auto held = before.holders.find(name);
+        std::erase_if(jobs, [&](const PlacedJob& job) {  // its worker has just ended
+          return job.running && (held == before.holders.end() || !held->second.contains(job.uid));
+        });
+      }
+      std::set<std::string> started;
+      for (; next != moments.end() && next->time_us < end_us; ++next) {
+        if (next->state != v1::STARTING) continue;
+        started.insert(next->id);
+        for (const std::string& name : next->devices) {
+          on[name].push_back(placed(next->id));
+          EXPECT_EQ(excess(devices_->find(name), on[name], before.others.at(name)), "")
+              << next->id << " on " << name << ", decision " << i;
+        }
+      }
+      if (before.first.empty() || started.contains(before.first)) continue;
+      const ScriptedJob& first = trace_.at(before.first);
+      // Where an `auto` job waits, and how long one rests that lost its worker, is not said here.
+      if (first.device == v1::Resources::AUTO || first.crash) continue;
+      const std::string uid = get(before.first).uid;
+      const bool leaves = std::ranges::any_of(before.on, [&](const auto& entry) {
+        return std::ranges::find(entry.second, uid, &PlacedJob::uid) != entry.second.end();
+      });
+      if (leaves) continue;  // its last process is still there
+      EXPECT_FALSE(would_fit(before.first, before))
+          << before.first << " is the first, fits, and does not start, decision " << i;
+      ++first_waited_;
+    }
+  }
+
+  sim::Random random_{17, 1};
+  std::map<std::string, ScriptedJob> trace_;
+  std::map<std::string, double> arrive_ms_;
+  std::vector<Before> decisions_;
+  int others_came_ = 0, first_waited_ = 0;
+};
+
+TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemoryChanges) {
+  sim::ClusterOptions options;
+  options.gpus = 24;
+  options.gpus_per_host = 4;  // of three models
+  options.cores_per_host = 4;
+  options.memory_per_host = 64 * kGiB;
+  const sim::Cluster cluster = sim::make_cluster(options);
+  sim::TraceOptions trace;
+  trace.jobs = kJobs;
+  trace.owners = 10;
+  trace.load = 1.5;
+  trace.urgent_share = 0.05;
+  make(cluster, trace);
+
+  std::vector<Device> devices;
+  for (const sim::Machine& machine : cluster.machines) devices.push_back(machine.device);
+  start(std::move(devices), {}, [this] { note(); });
+  submit_all();
+  for (int i = 0; i < 4 && store_->jobs().count().value().queued > 0; ++i) {
+    (void)eventually([&] { return store_->jobs().count().value().queued == 0; });
+  }
+  wait_until_idle();
+  dispatcher_->halt();
+  decisions_.back().holders = devices_->last_holders();
+
+  const std::vector<Moment> moments = read_moments();
+  check(moments);
+  check_decisions(moments);
+  // All of it has happened.
+  size_t together = 0, gangs = 0;
+  for (const Before& before : decisions_) {
+    for (const auto& [name, jobs] : before.on) {
+      if (name != "devices/cpu") together = std::max(together, jobs.size());
+    }
+  }
+  for (const auto& [id, job] : trace_) gangs += job.gpus > 1;
+  EXPECT_EQ(together, 4u);
+  EXPECT_GT(gangs, 100u);
+  EXPECT_GT(others_came_, 10);
+  EXPECT_GT(first_waited_, 20);
+  EXPECT_GT(workers_->attempts(), kJobs) << "no worker was lost";
+}
+
+}  // namespace
+}  // namespace trainyard::server
