@@ -107,9 +107,7 @@ Result<bool> fold_not(NodeImport& n) {
   return true;
 }
 
-Result<bool> fold_cast(NodeImport& n) {
-  Constant c = *n.find_constant(0);
-  const int64_t to = n.get_int("to", 0);
+Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to) {
   if (!is_float_type(to) && !is_int_type(to)) return n.refuse("to " + name_of(to));
   c.initializer.clear();
   if (is_float_type(to) && !c.is_float) {
@@ -119,7 +117,7 @@ Result<bool> fold_cast(NodeImport& n) {
     c.floats = std::make_shared<const std::vector<float>>(std::move(values));
     c.is_float = true;
   } else if (!is_float_type(to) && c.is_float) {
-    if (c.origins) return false;
+    if (c.origins) return n.refuse("of trained parameters to " + name_of(to));
     std::vector<Extent> values;
     for (const float x : *c.floats) {
       if (!(std::fabs(x) < 9e18f)) return n.refuse("of a number beyond 64 bits");
@@ -132,6 +130,11 @@ Result<bool> fold_cast(NodeImport& n) {
     for (Extent& e : values) e = {e.batch || e.count != 0 ? 1 : 0, false};
     c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
   }
+  return c;
+}
+
+Result<bool> fold_cast(NodeImport& n) {
+  ASSIGN_OR_RETURN(Constant c, cast_constant(n, *n.find_constant(0), n.get_int("to", 0)));
   (void)n.give(std::move(c));
   return true;
 }

@@ -212,14 +212,9 @@ Status import_cast_like(NodeImport& n) {
     const bool tokens = n.importer().is_tokens(std::get<View>(n.input(0)).layer);
     return tokens == to_float ? n.refuse("between tokens and numbers") : n.give(n.input(0));
   }
-  if (x->is_float == to_float) return n.give(*x);
-  if (!to_float || has_batch(*x->ints)) return n.refuse("of numbers to whole ones");
-  std::vector<float> values;
-  for (const Extent& e : *x->ints) values.push_back(static_cast<float>(e.count));
-  Constant result = *x;
-  result.is_float = true;
-  result.floats = std::make_shared<const std::vector<float>>(std::move(values));
-  return n.give(std::move(result));
+  const ElementType to = to_float ? ElementType::kFloat : ElementType::kInt64;
+  ASSIGN_OR_RETURN(Constant cast, cast_constant(n, *x, static_cast<int64_t>(to)));
+  return n.give(std::move(cast));
 }
 
 // A choice by a constant: x * mask + (0 where mask, else y).

@@ -102,6 +102,8 @@ Result<bool> fold_unary(NodeImport& n);
 Result<bool> fold_not(NodeImport& n);
 Result<bool> fold_reduce_ints(NodeImport& n);
 Result<bool> fold_cast(NodeImport& n);
+/// The constant as numbers of an element type, as the node, of which it is an input, wants it.
+Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to);
 Result<bool> fold_where(NodeImport& n);
 
 /// Of what the model computes: as part of a softplus.

@@ -300,18 +300,12 @@ Result<View> Importer::to_view(const Constant& constant) {
                                     : "whole numbers, expected what a layer computes");
   }
   View view = shape_view(constant);
+  if (constant.is_splat && constant.trainable && view.atoms.size() > 1) {
+    return misfit("a single trained number as a constant of an open shape");
+  }
   std::vector<JointAtom> atoms;
   for (size_t i = 1; i < view.atoms.size(); ++i) {
     atoms.push_back({static_cast<int>(i), -1, view.atoms[i]});
-  }
-  Constant as_parameter = constant;
-  if (constant.is_splat) {
-    view = {};
-    for (const Extent& e : constant.dims) {
-      if (!e.batch && e.count != 1) return misfit("a constant of an open shape");
-      view.dims.push_back(e.batch ? std::vector<int>{0} : std::vector<int>{});
-    }
-    atoms.clear();
   }
   Axes axes;
   for (const JointAtom& atom : atoms) axes.groups.push_back({atom});

@@ -95,6 +95,31 @@ TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
   EXPECT_TRUE(none->freezes.empty());
 }
 
+// PyTorch's exporter writes torch.arange() with floats that become like whole numbers.
+TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
+  const auto model = import_nodes({{"Shape", {"w"}, {"s"}},
+                                   {"CastLike", {"w", "s"}, {"whole"}},
+                                   {"CastLike", {"whole", "w"}, {"back"}},
+                                   {"Mul", {"x", "back"}, {"y"}}},
+                                  list(numbers("w", {2}, {1.75f, 3})), "[]");
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  ASSERT_EQ(model->weights.size(), 1u);
+  EXPECT_EQ(model->weights[0].values, (std::vector<float>{1, 3}));
+}
+
+// A class token of zeros that is frozen.
+TEST(OnnxTrainedParameters, LeaveEqualNumbersToStandBeforeEverySample) {
+  const auto model = import_nodes(
+      {{"Shape", {"x"}, {"s"}},
+       {"Expand", {"w", "s"}, {"token"}},
+       {"Concat", {"token", "x"}, {"both"}},
+       {"MatMul", {"both", "v"}, {"y"}}},
+      list(numbers("w", {1, 2}, {0, 0}), numbers("v", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})),
+      R"(["v"])");
+  EXPECT_TELLS(yaml_of(model), "constant: {shape: [2], value: 0");
+  EXPECT_TELLS(yaml_of(model), "- concat:");
+}
+
 TEST(OnnxTrainedParameters, AreOneWhereLinearLayersShareThem) {
   const auto model = import_nodes(
       {{"Transpose", {"w"}, {"t"}}, {"MatMul", {"x", "t"}, {"a"}}, {"MatMul", {"a", "t"}, {"y"}}},

@@ -7,8 +7,10 @@ import json
 import os
 import tempfile
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
@@ -69,7 +71,7 @@ def export_for_training(module: Any, example: Any, file: Path) -> None:
     for part in modes:
         part.training = not isinstance(part, (_BatchNorm, torch.nn.RNNBase))
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _recurrent_layers_of_fixed_length():
             warnings.filterwarnings("ignore", ".*in training mode.*")
             program = torch.onnx.export(module, (example,), None, input_names=["input"], output_names=["output"],
                                         dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1 << 16)},),
@@ -84,6 +86,16 @@ def export_for_training(module: Any, example: Any, file: Path) -> None:
     trained = [name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.requires_grad]
     program.model.metadata_props[_TRAINED_PARAMETERS] = json.dumps(trained)
     program.save(str(file), external_data=False)
+
+
+def _recurrent_layers_of_fixed_length() -> AbstractContextManager[object]:
+    """Where a dimension is open, PyTorch 2.15 traces recurrent layers as loops, for sequences of any length. Its trace of
+    a GRU of several layers fails there, and here the batch alone is open."""
+    try:
+        from torch.onnx._internal.exporter import _capture_strategies
+    except ImportError:  # internal: another version has another place for it
+        return nullcontext()
+    return patch.object(_capture_strategies, "patch_dynamic_shape_rnn_decompositions", nullcontext, create=True)
 
 
 def _check_settings(module: Any) -> None:
