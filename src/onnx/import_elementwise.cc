@@ -212,6 +212,7 @@ Status import_cast_like(NodeImport& n) {
     const bool tokens = n.importer().is_tokens(std::get<View>(n.input(0)).layer);
     return tokens == to_float ? n.refuse("between tokens and numbers") : n.give(n.input(0));
   }
+  if (x->is_float == to_float) return n.give(*x);
   const ElementType to = to_float ? ElementType::kFloat : ElementType::kInt64;
   ASSIGN_OR_RETURN(Constant cast, cast_constant(n, *x, static_cast<int64_t>(to)));
   return n.give(std::move(cast));

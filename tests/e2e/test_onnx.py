@@ -9,11 +9,13 @@ import csv
 import gzip
 import json
 import os
+import pty
 import re
+import subprocess
 import sys
 import unittest
 
-from harness import EXAMPLES, DaemonTest
+from harness import BIN, EXAMPLES, DaemonTest
 from onnx_files import tiny_file, with_trained_parameters
 
 try:
@@ -381,15 +383,28 @@ recipe:
         self.assertEqual(report["left_out"]["names"], ["fc.weight", "fc.bias"])
         self.assertIn("conv2.weight", report["taken"]["names"])
 
+    def hints(self, *arguments):
+        """What a command says beside its result where a person reads it."""
+        reader, writer = pty.openpty()
+        subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,
+                       timeout=60, env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
+        os.close(writer)
+        text = b""
+        try:
+            while part := os.read(reader, 65536):
+                text += part
+        except OSError:  # Linux's way to say that nothing is left
+            pass
+        os.close(reader)
+        return text.decode()
+
     def test_what_the_file_does_not_train_is_frozen_before_the_recipes_own_groups(self):
         file = with_trained_parameters((EXAMPLES / "digits_0_to_4.onnx").read_bytes(), ["conv2.weight", "fc.weight", "fc.bias"])
         (self.folder / "named.onnx").write_bytes(file)
         text = f"dataset:{DIGITS}\nmodel:\n  onnx: named.onnx\nrecipe: {{steps: 2, optimizer: {{learning_rate: 0.1}}"
 
         def groups(name, more=""):
-            done = self.daemon.cli("submit", self.write(f"{name}.yaml", text + more + "}\n"), "--dry-run", "-o", "json")
-            self.assertNotIn("the recipe needs", done.stderr)  # it has them
-            recipe = json.loads(done.stdout)["spec"]["recipe"]
+            recipe = self.daemon.json("submit", self.write(f"{name}.yaml", text + more + "}\n"), "--dry-run")["spec"]["recipe"]
             return [(group["match"], group.get("freeze", False)) for group in recipe.get("parameter_groups", [])]
 
         of_file = [("conv1.*", True), ("conv2.bias", True)]
@@ -398,9 +413,12 @@ recipe:
         self.assertEqual(groups("own", own), [*of_file, ("conv1.bias", False)])
         # lora freezes by itself, and trains what a group frees.
         self.assertEqual(groups("lora", own + ", lora: {rank: 2, targets: [fc]}"), [("conv1.bias", False)])
-        imported = self.daemon.cli("model", "import", self.folder / "named.onnx", "--out", self.folder / "named")
-        self.assertIn('the recipe needs parameter_groups: [{match: "conv1.*", freeze: true}, {match: "conv2.bias", '
-                      'freeze: true}]', imported.stderr)
+        # The recipe of a job that is written by hand needs them, and is told so; that of a submit has them.
+        needs = 'the recipe needs parameter_groups: [{match: "conv1.*", freeze: true}, {match: "conv2.bias", freeze: true}]'
+        self.assertIn(needs, self.hints("model", "import", self.folder / "named.onnx", "--out", self.folder / "named"))
+        hints = self.hints("submit", self.folder / "own.yaml", "--dry-run")
+        self.assertIn("What the file does not train is frozen, by recipe.parameter_groups.", hints)
+        self.assertNotIn("the recipe needs", hints)
 
     def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):
         self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))
