@@ -325,7 +325,9 @@ void Dispatcher::Impl::take_paces() {
 
 Decisions Dispatcher::Impl::look(Devices devices, bool drain_now) {
   take_paces();
-  for (Device& device : devices.devices) device.others_bytes = outside.update(device, fleet);
+  for (Device& device : devices.devices) {
+    device.others_bytes = outside.update(device, fleet, clock.steady_us());
+  }
   fleet.set_devices(std::move(devices));
   policy.draining = drain_now;
   return decide(queue, fleet, shares, policy, clock.wall_us());

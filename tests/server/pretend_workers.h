@@ -65,6 +65,10 @@ class ScriptedDevices final : public Inventory {
     const std::lock_guard lock(mu_);
     holders_[device].erase(uid);
   }
+  bool holds(const std::string& device, const std::string& uid) {
+    const std::lock_guard lock(mu_);
+    return holders_[device].contains(uid);
+  }
   using Holders =
       std::map<std::string, std::map<std::string, int64_t>>;  // bytes, by device and job
   /// The jobs that had memory at the last reading.

@@ -27,11 +27,12 @@ class OutsideMemoryTest : public ::testing::Test {
   }
   int64_t gib_when_used(int64_t gib) {
     gpu_.memory_used_bytes = gib * kGiB;
-    return outside_.update(gpu_, fleet_) / kGiB;
+    return outside_.update(gpu_, fleet_, now_us_ += 10'000) / kGiB;
   }
   Device gpu_;
   Fleet fleet_;
   OutsideMemory outside_;
+  int64_t now_us_ = 1'000'000'000;
 };
 
 TEST_F(OutsideMemoryTest, IsWhatIsInUseBeyondThePlansOfOurs) {
@@ -65,13 +66,25 @@ TEST_F(OutsideMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
   EXPECT_EQ(gib_when_used(31), 10) << "it has taken its own";
 }
 
-TEST_F(OutsideMemoryTest, OthersThatComeWhileAWorkerDiesAreCounted) {
+// Else a job that needs the whole device would lose its reservation whenever one ends.
+TEST_F(OutsideMemoryTest, AJobThatEndsWhileAnotherStartsIsNotTakenForOthers) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(21), 0);
-  EXPECT_EQ(gib_when_used(30), 9) << "30 came, 21 went";
+  place("b", 20, false);
+  EXPECT_EQ(gib_when_used(42), 0);
+  fleet_.remove("a");
+  EXPECT_EQ(gib_when_used(21), 0);
+}
+
+TEST_F(OutsideMemoryTest, OthersThatHaveLeftStayAway) {
+  place("a", 20, true);
+  EXPECT_EQ(gib_when_used(31), 10);
+  EXPECT_EQ(gib_when_used(21), 0);
+  now_us_ += OutsideMemory::kEndKnownUs;
+  EXPECT_EQ(gib_when_used(21), 0);
   place("b", 20, false);
   fleet_.remove("a");
-  EXPECT_EQ(gib_when_used(30), 30);
+  EXPECT_EQ(gib_when_used(21), 0) << "it is what 'b' has taken";
 }
 
 TEST_F(OutsideMemoryTest, ALookInBetweenLeavesNoTrace) {
@@ -83,7 +96,7 @@ TEST_F(OutsideMemoryTest, ALookInBetweenLeavesNoTrace) {
 
 TEST_F(OutsideMemoryTest, LittleComesAndGoes) {
   gpu_.memory_used_bytes = OutsideMemory::kIgnoredBytes;
-  EXPECT_EQ(outside_.update(gpu_, fleet_), 0);
+  EXPECT_EQ(outside_.update(gpu_, fleet_, now_us_), 0);
   gpu_.memory_bytes = 0;
   EXPECT_EQ(gib_when_used(10), 0) << "its size is not known";
 }

@@ -49,8 +49,8 @@ class ServiceTrace : public ServiceDispatcher {
     if (decisions_.size() % kFirstEvery == 0) before.first = first_in_order();
   }
 
-  // Not where a job starts or stops: what of the memory is its own is not known there, and what
-  // was promised to it may be taken by others.
+  // Not where a job starts or stops, or a worker has just died: what of the memory is its own is
+  // not known there, and what was promised to it may be taken by others.
   void let_others_come_and_go() {
     const std::vector<Device>& all = devices_->all();
     const auto i = static_cast<size_t>(random_.below(static_cast<int>(all.size())));
@@ -59,7 +59,7 @@ class ServiceTrace : public ServiceDispatcher {
     if (device.kind != DeviceKind::kGpu) return;
     int64_t free = device.memory_bytes;
     for (const PlacedJob& job : view.jobs) {
-      if (!job.running || job.stopping) return;
+      if (!job.running || job.stopping || !devices_->holds(device.name, job.uid)) return;
       free -= job.bytes + device.overhead_bytes;
     }
     const bool come = devices_->others(device.name) == 0 && random_.chance(0.5);
