@@ -185,7 +185,7 @@ class ServiceSmallBatch : public ServiceForecast {
 };
 
 TEST_F(ServiceSmallBatch, WhatMakesAJobFitCostsTimeByForecast) {
-  v1::SubmitJobRequest request = deep_request("costs", 120);
+  v1::SubmitJobRequest request = deep_request("costs", 80);
   request.set_validate_only(true);
   const std::string work = accepted(request).plan().fit_choice().message();
   EXPECT_EQ(work.find("by forecast"), work.npos) << work << ": no rates have been measured";
