@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "src/graph/op.h"
+
 namespace trainyard {
 namespace {
 
