@@ -76,6 +76,12 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     spdlog::info("event=backup_ended complete={}", complete_);
   }
 
+  /// Whoever hears of the end may begin the next one. Only while no message is on its way.
+  void end(const grpc::Status& status) {
+    leave();
+    Finish(status);
+  }
+
   Error stall_error() const {
     return make_error(ErrorCode::kAborted, "BACKUP_STALLED",
                       "the client took nothing of the backup for " +
@@ -108,10 +114,10 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         if (Status s = step(); !s.ok()) {
           Error error = s.error();
           error.message = service_.paths.hide(std::move(error.message));
-          Finish(to_grpc_status(error));
+          end(to_grpc_status(error));
         }
       } catch (const std::exception& e) {
-        Finish(to_grpc_status(internal_error("Backup", e.what())));
+        end(to_grpc_status(internal_error("Backup", e.what())));
       }
     });
     if (!posted) Finish(to_grpc_status(service_.draining ? draining_error() : busy_error()));
@@ -120,7 +126,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   Status step() {
     if (service_.draining) return draining_error();
     if (complete_) {
-      Finish(grpc::Status::OK);
+      end(grpc::Status::OK);
       return {};
     }
     v1::BackupResponse response;

@@ -122,6 +122,8 @@ struct ChildDescriptors {
   sigemptyset(&none);
   if (::sigprocmask(SIG_SETMASK, &none, nullptr) != 0) fail();
   ::signal(SIGPIPE, SIG_DFL);
+  // The kernel sends it to a group that has lost its last parent while a process of it is stopped.
+  ::signal(SIGHUP, SIG_IGN);
   if (::dup2(fds.input, 0) < 0 || ::dup2(fds.output, 1) < 0 || ::dup2(fds.output, 2) < 0) fail();
   unsigned first_closed = kOutputReader;
   if (fds.output_reader >= 0) {

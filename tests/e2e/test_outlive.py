@@ -45,6 +45,7 @@ class Outlive(DisturbedTest):
         pid = self.begin("outlives")
         for _ in range(2):
             self.daemon.kill()
+            os.kill(pid, signal.SIGHUP)  # what the kernel sends to a group whose parent went while it was stopped
             time.sleep(0.3)
             self.assertTrue(is_running(pid))
             self.daemon.start()
@@ -91,6 +92,8 @@ class Outlive(DisturbedTest):
         self.daemon.start()
         self.wait_for_state("asked", "PAUSED")
         wait_until(lambda: not is_running(pid), "the worker is gone")
+        job = self.daemon.job("asked")
+        self.assertEqual(job["checkpoint_step"], job["progress"]["step"], "it saved its work")
         self.daemon.cli("resume", "asked")
         self.finish("asked")
         steps = self.steps("asked")

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -45,6 +46,7 @@ inline const bool kLibraryIsKept = (grpc_init(), true);
 class ServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);  // as trainyardd does
     root_ = std::filesystem::temp_directory_path() /
             ("ty" + std::to_string(::getpid()) + "-" + std::to_string(++count_));
     std::filesystem::remove_all(root_);
