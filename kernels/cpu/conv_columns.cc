@@ -137,7 +137,14 @@ ColumnsForward::ColumnsForward(const ConvDims& d, bool bias, int threads, Team& 
     : d_(d), team_(team) {
   const int64_t Q = d.y().W, patch = patch_size(d);
   slices_ = make_slices(d, threads, threads <= d.x.N ? d.y().H : 1, workspace_, [&](int64_t rows) {
-    return Matmul({rows * Q, d.K, patch, {patch, 1}, {1, patch}, {d.K, 1}, bias});
+    return Matmul({.M = rows * Q,
+                   .N = d.K,
+                   .K = patch,
+                   .a = {patch, 1},
+                   .b = {1, patch},
+                   .c = {d.K, 1},
+                   .bias = bias,
+                   .rows_alike = true});
   });
   w_offset_ = workspace_.add(bytes_of(d.weight_elements()));
 }

@@ -54,7 +54,14 @@ struct GemmForward::Impl {
       : d(dims),
         product(d.K, parts_of(d, d.K, t.size()),
                 [&](int64_t k) {
-                  return MatmulDims{d.N, k, d.F, {d.F, 1}, {1, d.F}, {d.K, 1}, bias};
+                  return MatmulDims{.M = d.N,
+                                    .N = k,
+                                    .K = d.F,
+                                    .a = {d.F, 1},
+                                    .b = {1, d.F},
+                                    .c = {d.K, 1},
+                                    .bias = bias,
+                                    .rows_alike = true};
                 }),
         team(t) {}
 };

@@ -20,6 +20,8 @@ struct MatmulDims {
   MatrixStrides a, b, c;
   bool bias = false;
   bool accumulate = false;  // c is added to, not assigned
+  /// Equal rows of a give equal rows of c, to the bit, if M is at least 64. Not with accumulate.
+  bool rows_alike = false;
 };
 
 class Matmul {
@@ -29,12 +31,11 @@ class Matmul {
   explicit operator bool() const { return static_cast<bool>(primitive_); }
   int64_t workspace_bytes() const { return workspace_.size_bytes(); }
   /// `bias` is nullptr unless MatmulDims::bias.
-  void run(const float* a, const float* b, const float* bias, float* c, void* workspace) {
-    primitive_.run({a, b, bias, c, workspace});
-  }
+  void run(const float* a, const float* b, const float* bias, float* c, void* workspace);
 
  private:
-  PreparedPrimitive primitive_;
+  PreparedPrimitive primitive_;  // of block_rows_ rows
+  int64_t rows_ = 0, block_rows_ = 0, a_row_ = 0, c_row_ = 0;
   WorkspaceLayout workspace_;
 };
 
