@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "server/service/auth.h"
+#include "server/service/reflection.h"
 #include "server/service/watch.h"
 #include "src/base/handle.h"
 
@@ -113,6 +114,10 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
                          address, bounds.tcp, listener->add_door(builder, std::move(credentials))));
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
+  std::vector<std::string> offered = names;
+  offered.emplace_back("grpc.health.v1.Health");
+  listener->reflection_ = make_reflection_service(std::move(offered));
+  builder.RegisterService(listener->reflection_.get());
   if (!listener->start(builder)) {
     return listen_error(config.socket.string(), "the TLS files are not valid", false);
   }

@@ -66,6 +66,7 @@ class Listener {
                               std::shared_ptr<grpc::ServerCredentials> credentials);
   bool start(grpc::ServerBuilder& builder);
 
+  std::unique_ptr<grpc::Service> reflection_;  // before the server that uses it
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> doors_;
   Acceptor acceptor_;  // before the doors that it uses

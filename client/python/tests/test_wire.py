@@ -30,9 +30,21 @@ def test_the_table_of_methods_is_the_protos():
     assert {m.path: (m.request.DESCRIPTOR.full_name, m.response.DESCRIPTOR.full_name) for m in METHODS} == declared
 
 
-def test_reflection_describes_every_method_and_a_client_can_be_made_of_it_alone(channel, trained):
-    database = ProtoReflectionDescriptorDatabase(channel)
+class ReflectionChannel:
+    """The library's client asks for v1alpha; the messages of v1 are the same on the wire."""
+
+    def __init__(self, channel, version):
+        self.channel, self.version = channel, version
+
+    def stream_stream(self, path, *args, **kwargs):
+        return self.channel.stream_stream(path.replace(".v1alpha.", f".{self.version}."), *args, **kwargs)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_describes_every_method_and_a_client_can_be_made_of_it_alone(channel, trained, version):
+    database = ProtoReflectionDescriptorDatabase(ReflectionChannel(channel, version))
     services = set(database.get_services())
+    assert {"grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"} <= services
     assert {"grpc.health.v1.Health", *(m.wire_path.split("/")[1] for m in METHODS)} <= services
     pool = descriptor_pool.DescriptorPool(database)
     for method in METHODS:
@@ -45,6 +57,8 @@ def test_reflection_describes_every_method_and_a_client_can_be_made_of_it_alone(
     call = channel.unary_unary("/trainyard.v1.JobService/GetJob", request_serializer=request.SerializeToString,
                                response_deserializer=answer.FromString)
     assert call(request(name=trained.name), timeout=10).uid == trained.uid
+    with pytest.raises(KeyError):
+        database.FindFileContainingSymbol("trainyard.v1.Nothing")
 
 
 def test_a_field_that_the_server_does_not_know_is_refused(channel):
