@@ -366,6 +366,11 @@ void JobView::show_state(double time_s, const v1::StateChange& change) {
   progress_.note(time_s, state_style(state_), text);
 }
 
+void JobView::result(const v1::Job& job) {
+  const auto& metrics = job.progress().metrics();
+  progress_.succeed({metrics.begin(), metrics.end()});
+}
+
 void JobView::event(const v1::Event& event) {
   const double time_s = event.time().seconds() > 0 ? seconds_of(event.time()) : last_s_;
   last_s_ = time_s;

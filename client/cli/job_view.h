@@ -56,6 +56,8 @@ class JobView {
   JobView(Session& session, Terminal& terminal, const std::string& name);
   void started(const v1::WatchJobResponse::Start& start);
   void event(const v1::Event& event);
+  /// A job that has succeeded, before the event that says so.
+  void result(const v1::Job& job);
   void reconnecting(const Error& error);
   /// Ends the display; says how the job ended, or that it continues.
   void finish();

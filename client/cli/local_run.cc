@@ -223,6 +223,11 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
                             curves ? &*curves : nullptr);
   const double begin = now_s();
   auto result = train(job, devices, local_files(), reporter, session.interrupted());
+  if (result.ok()) {
+    std::map<std::string, double> metrics;
+    for (const MetricPoint& point : result->final_metrics) metrics[point.key] = point.value;
+    progress.succeed(metrics);
+  }
   progress.finish();
   if (!result.ok()) {
     if (result.error().code == ErrorCode::kCancelled) {

@@ -41,7 +41,8 @@ std::string fraction_text(double value) {
 std::vector<Segment> segments_of(const ProgressState& s) {
   const auto digits = [](int64_t value) { return static_cast<int>(std::to_string(value).size()); };
   std::vector<Segment> out;
-  out.push_back({0, percent_done(s.share()), 4});
+  const bool early = s.succeeded && s.step < s.steps_total;
+  out.push_back({0, early ? "stopped early" : percent_done(s.share()), 4});
   if (s.steps_total > 0) {
     out.push_back({3, "step " + std::to_string(s.step) + "/" + std::to_string(s.steps_total),
                    6 + 2 * digits(s.steps_total)});
@@ -55,7 +56,7 @@ std::vector<Segment> segments_of(const ProgressState& s) {
   }
   const bool paced = s.samples_per_second > 0;
   out.push_back({6, paced ? human_number(s.samples_per_second, true) + " samples/s" : "", 15});
-  const bool ahead = s.eta_seconds >= 0 && s.step < s.steps_total;
+  const bool ahead = !s.succeeded && s.eta_seconds >= 0 && s.step < s.steps_total;
   out.push_back(
       {2, ahead ? "ETA " + human_duration(s.eta_seconds) : "", s.eta_seconds < 120 ? 9 : 15});
   if (const double* loss = find_metric(s, "train/loss")) {
@@ -216,6 +217,11 @@ void Progress::draw() {
   drawn_ = true;
   sink_.write("\r" + render_bar(state_, std::max(1, sink_.width() - 1), sink_.utf8, sink_.colour) +
               "\x1b[K");
+}
+
+void Progress::succeed(const std::map<std::string, double>& metrics) {
+  for (const auto& [key, value] : metrics) state_.metrics[key] = value;
+  state_.succeeded = true;
 }
 
 void Progress::finish() {

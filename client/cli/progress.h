@@ -22,7 +22,8 @@ struct ProgressState {
   int64_t steps_per_epoch = 0;
   double samples_per_second = 0;          // 0: not known yet
   double eta_seconds = -1;                // < 0: not known yet
-  std::map<std::string, double> metrics;  // newest value by key
+  std::map<std::string, double> metrics;  // newest value by key; at the end the result's
+  bool succeeded = false;
 
   double share() const;
 };
@@ -60,6 +61,9 @@ class Progress {
   void update(double time_s);
   /// A line of its own, above the bar. `time` goes before it in a pipe.
   void note(double time_s, Style style, std::string_view text);
+  /// The run has reached its end, perhaps early, and these are its result's metrics: with
+  /// keep_best they are not the newest ones.
+  void succeed(const std::map<std::string, double>& metrics);
   /// Removes the bar; what follows on the terminal begins at the left.
   void finish();
 

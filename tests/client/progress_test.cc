@@ -118,6 +118,23 @@ TEST(Progress, ATerminalIsRedrawnAtMostTenTimesASecond) {
   EXPECT_EQ(s.out.back(), '\n');
 }
 
+TEST(Progress, AnEarlyEndIsToldAsSuchWithTheResultsMetrics) {
+  Sink s(true, 100);
+  Progress progress("j", s.sink);
+  progress.plan(1000, 100, 64);
+  progress.begin(0, 0);
+  progress.metric("train/loss", 90, 0.5);
+  progress.metric("val/loss", 90, 0.75);
+  progress.update(1);
+  s.out.clear();
+  progress.succeed({{"val/loss", 0.625}});
+  progress.finish();
+  EXPECT_NE(s.out.find("stopped early"), std::string::npos) << s.out;
+  EXPECT_NE(s.out.find("val loss 0.625"), std::string::npos) << s.out;
+  EXPECT_EQ(s.out.find('%'), std::string::npos) << s.out;
+  EXPECT_EQ(s.out.find("ETA"), std::string::npos) << s.out;
+}
+
 TEST(Progress, ANoteStandsAboveTheBarInOneWrite) {
   Sink s(true, 60);
   Progress progress("j", s.sink);

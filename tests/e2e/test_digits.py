@@ -48,6 +48,19 @@ class Digits(DaemonTest):
         parts = sum(int(count) for part, count in memory.items() if part not in ("dataset_bytes", "host_bytes"))
         self.assertEqual(parts, int(done["arena_planned_bytes"]), memory)
 
+    def test_watching_ends_with_the_metrics_of_the_weights_that_were_kept(self):
+        recipe = "  validation_split: 0.2\n  keep_best: {metric: val/loss}\n  early_stopping: {metric: val/loss, patience: 2}\n"
+        spec = digits_spec(self.folder, "kept", recipe=recipe)
+        spec.write_text(spec.read_text().replace("epochs: 3", "epochs: 300"))
+        told = self.daemon.cli("submit", spec, "--watch").stderr
+        kept = self.daemon.job("kept")["progress"]["metrics"]["val/loss"]
+        evaluated = [float(v) for e in self.daemon.events("kept") for series in e.get("metrics", {}).get("series", [])
+                     if series["key"] == "val/loss" for v in series["values"]]
+        self.assertLess(kept, evaluated[-1], "its last evaluation was the best, which shows nothing")
+        last = [line for line in told.splitlines() if "SUCCEEDED" in line][-1]
+        self.assertRegex(last, r"val/loss \S+ .*[Ss]topped early")
+        self.assertAlmostEqual(float(last.split("val/loss ")[1].split()[0]), kept, delta=0.01 * kept)
+
     def test_predict_raw_rows(self):
         text = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()
         rows = [line.rsplit(",", 1) for line in text[:200]]
