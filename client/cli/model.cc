@@ -185,7 +185,8 @@ Command export_model_command() {
        "trainyard model export digits-1 --format onnx --out digits.onnx"},
       "safetensors: model.safetensors and model.json in a folder, by default named after the "
       "model.\nonnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\nThe "
-      "files are checked against the server's SHA-256 digests first. Prints the folder or file.",
+      "files are checked against the server's SHA-256 digests first. Prints the folder or file.\n"
+      "In Python, trainyard.load(PATH) predicts with either, without a server.",
       [o](OptionSet& options) {
         options.positional("MODEL", o->name, "the model's name; a trained model has its job's");
         options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",

@@ -14,6 +14,9 @@ using Json = nlohmann::ordered_json;
 // The model's input. No layer can be called so, and what is computed on the way has a colon.
 constexpr const char* kInput = "input";
 
+// Of the metadata `rows`. Who reads it refuses a version that it does not know.
+constexpr int kRowsVersion = 1;
+
 std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std::string& name) {
   return onnx.add_node("Cast", {x}, name, {{"to", data_type_of(dtype)}});
 }
@@ -94,6 +97,15 @@ Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
   if (text.padding_id() >= 0) json["padding_id"] = text.padding_id();
   if (text.unknown_id() >= 0) json["unknown_id"] = text.unknown_id();
   return json;
+}
+
+/// How rows of text become the inputs, as far as `columns` and `text` do not say it: what a program
+/// needs that reads what `predict` reads.
+Json rows_metadata(const DatasetSchema& schema) {
+  return {{"version", kRowsVersion},
+          {"source_columns", schema.source_columns},
+          {"ignored_columns", schema.ignored_columns},
+          {"missing_values", schema.missing_values}};
 }
 
 std::string dump(const Json& json) {
@@ -219,6 +231,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
   if (objective.interface.target != TargetForm::kInput && !schema.target.name.empty()) {
     metadata["target"] = schema.target.name;
   }
+  if (!schema.stream()) metadata["rows"] = dump(rows_metadata(schema));
   switch (schema.kind) {
     case DatasetSchema::Kind::kText:
       metadata["text"] = dump(text_metadata(schema, p));
@@ -233,6 +246,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
           column["kind"] = "categorical";
           column["categories"] = c.categories;
         }
+        if (!c.date.empty()) column["date"] = c.date;
         columns.push_back(std::move(column));
       }
       metadata["columns"] = dump(columns);
