@@ -30,6 +30,9 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
     if (lines)
       return session.out().line(
           to_json(event, false));  // the watch ends if its reader has gone away
+    if (client::is_terminal(state)) {
+      if (const auto job = server->get_job(name); job.ok()) view.result(*job);
+    }
     view.event(event);
     return true;
   };

@@ -392,6 +392,10 @@ void JobView::event(const v1::Event& event) {
   }
 }
 
+void JobView::result(const v1::Job& job) {
+  for (const auto& [key, value] : job.progress().metrics()) progress_.metric(key, 0, value);
+}
+
 void JobView::reconnecting(const Error& error) {
   if (reconnect_told_) return;
   reconnect_told_ = true;

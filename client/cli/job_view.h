@@ -56,6 +56,9 @@ class JobView {
   JobView(Session& session, Terminal& terminal, const std::string& name);
   void started(const v1::WatchJobResponse::Start& start);
   void event(const v1::Event& event);
+  /// What an ended job reports, before the event of its end: with keep_best these are not the last
+  /// metrics.
+  void result(const v1::Job& job);
   void reconnecting(const Error& error);
   /// Ends the display; says how the job ended, or that it continues.
   void finish();
