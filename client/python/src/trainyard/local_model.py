@@ -88,7 +88,7 @@ def _open(file: Path) -> LocalModel:
                             "itself, docs/onnx.md describes its inputs and outputs", reason="PREDICT_UNSUPPORTED")
     if "rows" not in metadata:
         raise InvalidArgumentError(f"{file}: does not say how rows become its inputs; expected a file that "
-                                   "'trainyard model export --format onnx' of this version has written",
+                                   "'trainyard model export --format onnx' of this version has written, without --raw-rows",
                                    reason="MODEL_FILE_INVALID")
     return LocalModel(session, metadata)
 
