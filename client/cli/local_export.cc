@@ -11,7 +11,7 @@ struct LocalExportOptions {
   std::string folder;
   std::string format = "onnx";
   std::string out = "model.onnx";
-  bool overwrite = false;
+  onnx::ExportOptions file;
 };
 
 }  // namespace
@@ -28,11 +28,12 @@ Command local_export_command() {
                                "a folder with model.safetensors and model.json");
             options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
             options.text("--out", "FILE", o->out, "the new file, default model.onnx");
-            options.flag("--overwrite", o->overwrite, "replace a file that is there");
+            add_raw_rows_option(options, o->file.raw_rows);
+            options.flag("--overwrite", o->file.overwrite, "replace a file that is there");
           },
           [o](Session& session) -> Result<int> {
             if (o->format != "onnx") return unknown_format(o->format, "onnx").error();
-            return write_onnx_file(session, o->folder, o->out, o->overwrite);
+            return write_onnx_file(session, o->folder, o->out, o->file);
           }};
 }
 

@@ -136,7 +136,7 @@ struct ModelExportOptions {
   std::string name;
   std::string format = "safetensors";
   std::string out;
-  bool overwrite = false;
+  onnx::ExportOptions file;
 };
 
 Result<int> export_folder(Session& session, client::Client& server, const std::string& name,
@@ -162,8 +162,8 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
 
 // The server sends the model's folder, and the engine in this program writes the other format.
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
-                        const std::string& file, bool overwrite) {
-  if (Status s = onnx::check_target(file, overwrite); !s.ok()) return std::move(s).error();
+                        const std::string& file, const onnx::ExportOptions& options) {
+  if (Status s = onnx::check_target(file, options.overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Model model, server.get_model(name));
   if (model.job().empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
@@ -173,7 +173,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
   const TemporaryFolder folder;
   auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
   if (!fetched.ok()) return std::move(fetched).error();
-  return write_onnx_file(session, folder.path(), file, overwrite);
+  return write_onnx_file(session, folder.path(), file, options);
 }
 
 Command export_model_command() {
@@ -185,27 +185,33 @@ Command export_model_command() {
        "trainyard model export digits-1 --format onnx --out digits.onnx"},
       "safetensors: model.safetensors and model.json in a folder, by default named after the "
       "model.\nonnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\nThe "
-      "files are checked against the server's SHA-256 digests first. Prints the folder or file.",
+      "files are checked against the server's SHA-256 digests first. Prints the folder or file.\n"
+      "In Python, trainyard.load(PATH) predicts with either, without a server.",
       [o](OptionSet& options) {
         options.positional("MODEL", o->name, "the model's name; a trained model has its job's");
         options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
                      {"safetensors", "onnx"});
         options.text("--out", "PATH", o->out, "where to write, default the model's name");
-        options.flag("--overwrite", o->overwrite, "replace files that are there");
+        add_raw_rows_option(options, o->file.raw_rows);
+        options.flag("--overwrite", o->file.overwrite, "replace files that are there");
       },
       [o](Session& session) -> Result<int> {
         const bool is_onnx = o->format == "onnx";
         if (!is_onnx && o->format != "safetensors") {
           return unknown_format(o->format, "safetensors or onnx").error();
         }
+        if (o->file.raw_rows && !is_onnx) {
+          return usage_error("--raw-rows: only with --format onnx");
+        }
         ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
         ASSIGN_OR_RETURN(client::Client * server, session.client());
         const std::string name(short_name(full));
         if (is_onnx) {
           return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out,
-                             o->overwrite);
+                             o->file);
         }
-        return export_folder(session, *server, full, o->out.empty() ? name : o->out, o->overwrite);
+        return export_folder(session, *server, full, o->out.empty() ? name : o->out,
+                             o->file.overwrite);
       }};
 }
 

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <string>
 
+#include "client/cli/options.h"
 #include "client/cli/session.h"
 #include "src/base/result.h"
+#include "src/onnx/export_model.h"
 
 namespace trainyard::cli {
 
@@ -14,6 +16,9 @@ Status unknown_format(const std::string& format, const std::string& formats);
 
 /// Writes the model of `folder` as the ONNX file `file` and prints its name. Returns the exit code.
 Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,
-                            const std::string& file, bool overwrite);
+                            const std::string& file, const onnx::ExportOptions& options);
+
+/// The flag --raw-rows of both.
+void add_raw_rows_option(OptionSet& options, bool& raw_rows);
 
 }  // namespace trainyard::cli

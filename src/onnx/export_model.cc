@@ -80,7 +80,18 @@ Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFil
   return {};
 }
 
-Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
+/// The columns are inputs by their own names, which nothing else in the file may have.
+Status check_columns(const GraphWriter& onnx, const DatasetSchema& schema) {
+  for (const ColumnSchema& c : schema.columns) {
+    if (!onnx.has_value(c.name)) continue;
+    return unsupported("raw rows: the column " + quoted_value(c.name) +
+                       " has the name of another value of the file, expected one that no layer, "
+                       "weight or output has");
+  }
+  return {};
+}
+
+Result<ProtobufMessage> graph_message(const LoadedModel& loaded, bool raw_rows) {
   const ModelInfo& info = loaded.info;
   ASSIGN_OR_RETURN(const Model model, build_inference(info, kOneBatch));
   ASSIGN_OR_RETURN(const Model other, build_inference(info, kOtherBatch));
@@ -89,7 +100,12 @@ Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
   if (Status s = check_ops(model.graph); !s.ok()) return std::move(s).error();
 
   GraphWriter onnx;
-  const InputNames input = write_inputs(onnx, info.schema, info.preprocessing);
+  InputNames input;
+  if (raw_rows) {
+    ASSIGN_OR_RETURN(input, write_raw_inputs(onnx, info.schema, info.preprocessing));
+  } else {
+    input = write_inputs(onnx, info.schema, info.preprocessing);
+  }
   const std::vector<std::string> names = value_names(model, input.value);
   if (Status s = write_weights(onnx, model.graph, loaded.weights); !s.ok()) {
     return std::move(s).error();
@@ -101,15 +117,18 @@ Result<ProtobufMessage> graph_message(const LoadedModel& loaded) {
   }
   write_outputs(onnx, loaded.objective, info.schema, info.preprocessing,
                 names.at(static_cast<size_t>(model.output)));
+  if (raw_rows) {
+    if (Status s = check_columns(onnx, info.schema); !s.ok()) return std::move(s).error();
+  }
   return std::move(onnx).finish(info.model.preset.empty() ? "layers" : info.model.preset);
 }
 
 ProtobufMessage model_message(ProtobufMessage graph,
-                              const std::map<std::string, std::string>& metadata) {
+                              const std::map<std::string, std::string>& metadata, bool ml_ops) {
   // Field numbers of ModelProto, OperatorSetIdProto and StringStringEntryProto.
   constexpr int kFileVersion = 1, kProducer = 2, kProducerVersion = 3, kGraph = 7, kOpsets = 8,
                 kMetadata = 14;
-  constexpr int kOpsetVersion = 2;
+  constexpr int kOpsetDomain = 1, kOpsetVersion = 2;
   constexpr int kKey = 1, kValue = 2;
   ProtobufMessage opset;  // of the default domain
   opset.add_int(kOpsetVersion, kOpset);
@@ -119,6 +138,12 @@ ProtobufMessage model_message(ProtobufMessage graph,
   model.add_text(kProducerVersion, TRAINYARD_VERSION);
   model.add_message(kGraph, std::move(graph));
   model.add_message(kOpsets, std::move(opset));
+  if (ml_ops) {
+    ProtobufMessage ml;
+    ml.add_text(kOpsetDomain, kMlDomain);
+    ml.add_int(kOpsetVersion, kMlOpset);
+    model.add_message(kOpsets, std::move(ml));
+  }
   for (const auto& [key, value] : metadata) {
     ProtobufMessage entry;
     entry.add_text(kKey, key);
@@ -151,13 +176,15 @@ Status check_target(const fs::path& file, bool overwrite) {
 }
 
 Result<int64_t> export_model(Files& files, const fs::path& model_folder, const fs::path& file,
-                             bool overwrite) {
-  if (Status s = check_target(file, overwrite); !s.ok()) return std::move(s).error();
+                             const ExportOptions& options) {
+  if (Status s = check_target(file, options.overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const LoadedModel loaded, read_model(model_folder));
   const ModelInfo& info = loaded.info;
-  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded));
+  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded, options.raw_rows));
   const ProtobufMessage model = model_message(
-      std::move(graph), interface_metadata(loaded.objective, info.schema, info.preprocessing));
+      std::move(graph),
+      interface_metadata(loaded.objective, info.schema, info.preprocessing, options.raw_rows),
+      options.raw_rows);
   const int64_t size = model.size_bytes();
   if (size > kFileBytesMax) {
     return make_error(ErrorCode::kFailedPrecondition, "ONNX_TOO_LARGE",

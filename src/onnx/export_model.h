@@ -19,10 +19,15 @@ namespace trainyard::onnx {
 /// PERMISSION_DENIED/FILE_NOT_WRITABLE. With `overwrite` a regular file may be there.
 Status check_target(const std::filesystem::path& file, bool overwrite = false);
 
+struct ExportOptions {
+  bool overwrite = false;  // a regular file may be there
+  bool raw_rows = false;   // a table's file has one input for each column, its text or number
+};
+
 /// Writes `file` whole or not at all. Returns its size in bytes. Refusals: those of check_target
 /// and read_model, ONNX_UNSUPPORTED, ONNX_TOO_LARGE (a file of 2 GiB or more cannot be read),
 /// errors of `files`.
 Result<int64_t> export_model(Files& files, const std::filesystem::path& model_folder,
-                             const std::filesystem::path& file, bool overwrite = false);
+                             const std::filesystem::path& file, const ExportOptions& options = {});
 
 }  // namespace trainyard::onnx

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <charconv>
+#include <numeric>
 
 #include "src/base/check.h"
 
@@ -13,11 +14,11 @@ namespace {
 
 // Field numbers of the messages of onnx.proto.
 namespace node_field {
-constexpr int kInput = 1, kOutput = 2, kName = 3, kOpType = 4, kAttribute = 5;
+constexpr int kInput = 1, kOutput = 2, kName = 3, kOpType = 4, kAttribute = 5, kDomain = 7;
 }
 namespace attribute_field {
-constexpr int kName = 1, kFloat = 2, kInt = 3, kText = 4, kInts = 8, kType = 20;
-constexpr int64_t kTypeFloat = 1, kTypeInt = 2, kTypeText = 3, kTypeInts = 7;
+constexpr int kName = 1, kFloat = 2, kInt = 3, kText = 4, kInts = 8, kTexts = 9, kType = 20;
+constexpr int64_t kTypeFloat = 1, kTypeInt = 2, kTypeText = 3, kTypeInts = 7, kTypeTexts = 8;
 }  // namespace attribute_field
 namespace tensor_field {
 constexpr int kDims = 1, kDataType = 2, kName = 8, kRawData = 9;
@@ -53,6 +54,15 @@ ProtobufMessage attribute_message(const std::string& name, const Attribute& valu
   return m;
 }
 
+ProtobufMessage texts_message(const std::string& name, const std::vector<std::string>& texts) {
+  using namespace attribute_field;
+  ProtobufMessage m;
+  m.add_text(kName, name);
+  for (const std::string& text : texts) m.add_text(kTexts, text);
+  m.add_int(kType, kTypeTexts);
+  return m;
+}
+
 ProtobufMessage tensor_header(const std::string& name, const TensorType& type) {
   ProtobufMessage m;
   for (const int64_t d : type.shape.dims()) m.add_int(tensor_field::kDims, d);
@@ -61,7 +71,7 @@ ProtobufMessage tensor_header(const std::string& name, const TensorType& type) {
   return m;
 }
 
-ProtobufMessage value_message(const std::string& name, DType dtype,
+ProtobufMessage value_message(const std::string& name, int64_t data_type,
                               const std::vector<int64_t>& dims, const std::string& description) {
   using namespace value_field;
   ProtobufMessage shape;
@@ -75,7 +85,7 @@ ProtobufMessage value_message(const std::string& name, DType dtype,
     shape.add_message(kDim, std::move(dimension));
   }
   ProtobufMessage tensor;
-  tensor.add_int(kElementType, data_type_of(dtype));
+  tensor.add_int(kElementType, data_type);
   tensor.add_message(kShape, std::move(shape));
   ProtobufMessage type;
   type.add_message(kTensorType, std::move(tensor));
@@ -85,6 +95,8 @@ ProtobufMessage value_message(const std::string& name, DType dtype,
   m.add_text(kDescription, description);
   return m;
 }
+
+constexpr int64_t kTextDataType = 8;
 
 template <typename T>
 std::string bytes_of(const std::vector<T>& values) {
@@ -137,6 +149,26 @@ void GraphWriter::add_node_with_outputs(std::string_view op, const std::vector<s
   }
   nodes_.push_back(std::move(m));
   ops_.emplace(op);
+  values_.insert(outputs.begin(), outputs.end());
+}
+
+std::string GraphWriter::add_codes(const std::string& texts, const std::vector<std::string>& names,
+                                   const std::string& output) {
+  using namespace node_field;
+  std::vector<int64_t> codes(names.size());
+  std::iota(codes.begin(), codes.end(), int64_t{1});
+  ProtobufMessage m;
+  m.add_text(kInput, texts);
+  m.add_text(kOutput, output);
+  m.add_text(kName, output);
+  m.add_text(kOpType, "LabelEncoder");
+  m.add_message(kAttribute, attribute_message("default_int64", int64_t{0}));
+  m.add_message(kAttribute, texts_message("keys_strings", names));
+  m.add_message(kAttribute, attribute_message("values_int64s", std::move(codes)));
+  m.add_text(kDomain, kMlDomain);
+  nodes_.push_back(std::move(m));
+  values_.insert(output);
+  return output;
 }
 
 void GraphWriter::add_initializer(const std::string& name, const TensorType& type,
@@ -145,6 +177,7 @@ void GraphWriter::add_initializer(const std::string& name, const TensorType& typ
   ProtobufMessage m = tensor_header(name, type);
   m.add_borrowed(tensor_field::kRawData, bytes);
   initializers_.push_back(std::move(m));
+  values_.insert(name);
 }
 
 std::string GraphWriter::constant(const std::vector<int64_t>& values) {
@@ -187,15 +220,20 @@ void GraphWriter::add_owned(const std::string& name, const TensorType& type,
   ProtobufMessage m = tensor_header(name, type);
   m.add_text(tensor_field::kRawData, bytes);
   initializers_.push_back(std::move(m));
+  values_.insert(name);
 }
 
 void GraphWriter::add_input(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
                             const std::string& description) {
-  inputs_.push_back(value_message(name, dtype, dims, description));
+  inputs_.push_back(value_message(name, data_type_of(dtype), dims, description));
+}
+void GraphWriter::add_text_input(const std::string& name, const std::vector<int64_t>& dims,
+                                 const std::string& description) {
+  inputs_.push_back(value_message(name, kTextDataType, dims, description));
 }
 void GraphWriter::add_output(const std::string& name, const std::vector<int64_t>& dims,
                              const std::string& description) {
-  outputs_.push_back(value_message(name, DType::kF32, dims, description));
+  outputs_.push_back(value_message(name, data_type_of(DType::kF32), dims, description));
 }
 
 ProtobufMessage GraphWriter::finish(const std::string& name) && {

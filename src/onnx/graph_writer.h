@@ -22,6 +22,9 @@ namespace trainyard::onnx {
 // it.
 constexpr int64_t kOpset = 19;
 constexpr int64_t kIrVersion = 9;
+// And that of the classical operators, for texts: LabelEncoder.
+constexpr const char* kMlDomain = "ai.onnx.ml";
+constexpr int64_t kMlOpset = 3;
 
 /// A dimension of an input or output: a size, or kBatch, which is written as "N".
 constexpr int64_t kBatch = -1;
@@ -50,9 +53,16 @@ class GraphWriter {
 
   void add_input(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
                  const std::string& description);
+  void add_text_input(const std::string& name, const std::vector<int64_t>& dims,
+                      const std::string& description);
   void add_output(const std::string& name, const std::vector<int64_t>& dims,
                   const std::string& description);
+  /// LabelEncoder of ai.onnx.ml: 1 for the first of `names`, 2 for the second; 0 for all else.
+  std::string add_codes(const std::string& texts, const std::vector<std::string>& names,
+                        const std::string& output);
 
+  /// Whether an initializer or the output of a node is called so.
+  bool has_value(const std::string& name) const { return values_.contains(name); }
   /// The types of all nodes so far.
   const std::set<std::string, std::less<>>& ops() const { return ops_; }
 
@@ -66,6 +76,7 @@ class GraphWriter {
 
   std::vector<ProtobufMessage> nodes_, initializers_, inputs_, outputs_;
   std::set<std::string> shared_;  // names of constants and sizes, which tell all about them
+  std::set<std::string> values_;
   std::set<std::string, std::less<>> ops_;
 };
 

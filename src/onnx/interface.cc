@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "src/base/base64.h"
+#include "src/base/text.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -13,6 +15,12 @@ using Json = nlohmann::ordered_json;
 
 // The model's input. No layer can be called so, and what is computed on the way has a colon.
 constexpr const char* kInput = "input";
+
+constexpr const char* kLoadRemedy =
+    "; without raw rows the file is written, and trainyard.load in Python reads rows for it";
+
+// Of the metadata `rows`. Who reads it refuses a version that it does not know.
+constexpr int kRowsVersion = 1;
 
 std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std::string& name) {
   return onnx.add_node("Cast", {x}, name, {{"to", data_type_of(dtype)}});
@@ -43,36 +51,65 @@ InputNames write_image(GraphWriter& onnx, const DatasetSchema& schema, const Pre
   return {"image", cast(onnx, value, DType::kF32, kInput)};
 }
 
+/// A table's columns as values of the graph; empty where there are none of the kind.
+struct TableValues {
+  std::string numeric;      // F32 [N, columns], NaN where missing
+  std::string categorical;  // one-hot F32 [N, categories], or codes I64 [N, columns]
+};
+
+/// The model's input.
+std::string write_features(GraphWriter& onnx, const Preprocessing& p, const TableValues& table) {
+  std::vector<std::string> parts;
+  if (!table.numeric.empty()) {
+    const std::string& x = table.numeric;
+    const Shape columns{std::ssize(p.numeric_mean)};
+    const std::string value =
+        cast(onnx, standardize(onnx, x, 1, columns, p.numeric_mean, p.numeric_std), DType::kF32,
+             x + ":single");
+    const std::string missing = onnx.add_node("IsNaN", {x}, x + ":missing");
+    parts.push_back(onnx.add_node("Where", {missing, onnx.constant(0.0f), value}, x + ":complete"));
+  }
+  if (!table.categorical.empty()) {
+    parts.push_back(p.category_codes
+                        ? cast(onnx, table.categorical, DType::kF32, table.categorical + ":single")
+                        : table.categorical);
+  }
+  return onnx.add_node("Concat", parts, kInput, {{"axis", int64_t{1}}});
+}
+
 InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
   const int64_t numbers = schema.numeric_columns();
   const int64_t columns = schema.categorical_columns();
   const int64_t categories = schema.interface().input[0] - numbers;
-  std::vector<std::string> parts;
+  TableValues table;
   if (numbers > 0) {
+    table.numeric = "numeric";
     onnx.add_input("numeric", DType::kF32, {kBatch, numbers},
                    "the numeric columns in the order of 'columns', in their own units; NaN where a "
                    "value is missing");
-    const std::string value =
-        cast(onnx, standardize(onnx, "numeric", 1, Shape{numbers}, p.numeric_mean, p.numeric_std),
-             DType::kF32, "numeric:single");
-    const std::string missing = onnx.add_node("IsNaN", {"numeric"}, "numeric:missing");
-    parts.push_back(
-        onnx.add_node("Where", {missing, onnx.constant(0.0f), value}, "numeric:complete"));
   }
   if (p.category_codes) {
+    table.categorical = "categorical";
     onnx.add_input(
         "categorical", DType::kI64, {kBatch, columns},
         "for each categorical column in the order of 'columns' the row's category: 1 for the first "
         "of its categories, 2 for the second; 0 where it is missing or unknown");
-    parts.push_back(cast(onnx, "categorical", DType::kF32, "categorical:single"));
   } else if (categories > 0) {
+    table.categorical = "categorical";
     onnx.add_input("categorical", DType::kF32, {kBatch, categories},
                    "for each categorical column in the order of 'columns' one number for each of "
                    "its categories: 1 for the row's, else 0; all 0 where it is missing");
-    parts.emplace_back("categorical");
   }
   std::string source = numbers > 0 ? "numeric" : "categorical";
-  return {std::move(source), onnx.add_node("Concat", parts, kInput, {{"axis", int64_t{1}}})};
+  return {std::move(source), write_features(onnx, p, table)};
+}
+
+/// One-hot F32 [N, categories] of codes I64 [N, 1].
+std::string write_one_hot(GraphWriter& onnx, const std::string& codes, size_t categories) {
+  std::vector<int64_t> all(categories);
+  std::iota(all.begin(), all.end(), int64_t{1});
+  const std::string equal = onnx.add_node("Equal", {codes, onnx.constant(all)}, codes + ":equal");
+  return cast(onnx, equal, DType::kF32, codes + ":one_hot");
 }
 
 InputNames write_tokens(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
@@ -94,6 +131,15 @@ Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
   if (text.padding_id() >= 0) json["padding_id"] = text.padding_id();
   if (text.unknown_id() >= 0) json["unknown_id"] = text.unknown_id();
   return json;
+}
+
+/// How rows of text become the inputs, as far as `columns` and `text` do not say it: what a program
+/// needs that reads what `predict` reads.
+Json rows_metadata(const DatasetSchema& schema) {
+  return {{"version", kRowsVersion},
+          {"source_columns", schema.source_columns},
+          {"ignored_columns", schema.ignored_columns},
+          {"missing_values", schema.missing_values}};
 }
 
 std::string dump(const Json& json) {
@@ -118,6 +164,44 @@ InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Pr
       break;
   }
   return write_table(onnx, schema, p);
+}
+
+Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& schema,
+                                    const Preprocessing& p) {
+  const auto unsupported = [](const std::string& what) {
+    return make_error(ErrorCode::kFailedPrecondition, "ONNX_UNSUPPORTED", "raw rows: " + what);
+  };
+  if (schema.kind == DatasetSchema::Kind::kImage) {
+    return unsupported("the model takes images, whose pixels are raw in every ONNX file");
+  }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    return unsupported("the model takes text, which ONNX cannot cut into tokens" +
+                       std::string(kLoadRemedy));
+  }
+  std::vector<std::string> numbers, categories;
+  for (const ColumnSchema& c : schema.columns) {
+    if (!c.date.empty()) {
+      return unsupported("column " + quoted_value(c.date) + " is a date, which ONNX cannot read" +
+                         kLoadRemedy);
+    }
+    if (c.kind == ColumnSchema::Kind::kNumeric) {
+      onnx.add_input(c.name, DType::kF32, {kBatch, 1}, "in its own unit; NaN where it is missing");
+      numbers.push_back(c.name);
+      continue;
+    }
+    onnx.add_text_input(c.name, {kBatch, 1}, "a category's name; any other text counts as missing");
+    const std::string codes = "column:" + std::to_string(categories.size());
+    onnx.add_codes(c.name, c.categories, codes);
+    categories.push_back(p.category_codes ? codes
+                                          : write_one_hot(onnx, codes, c.categories.size()));
+  }
+  const auto join = [&](const std::vector<std::string>& parts, const std::string& name) {
+    return parts.empty() ? std::string()
+                         : onnx.add_node("Concat", parts, name, {{"axis", int64_t{1}}});
+  };
+  const TableValues table = {join(numbers, "columns:numeric"),
+                             join(categories, "columns:categorical")};
+  return InputNames{schema.columns.front().name, write_features(onnx, p, table)};
 }
 
 namespace {
@@ -199,7 +283,7 @@ void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetS
 
 std::map<std::string, std::string> interface_metadata(const Objective& objective,
                                                       const DatasetSchema& schema,
-                                                      const Preprocessing& p) {
+                                                      const Preprocessing& p, bool raw_rows) {
   std::map<std::string, std::string> metadata;
   switch (objective.interface.target) {
     case TargetForm::kClass:
@@ -219,6 +303,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
   if (objective.interface.target != TargetForm::kInput && !schema.target.name.empty()) {
     metadata["target"] = schema.target.name;
   }
+  if (!schema.stream() && !raw_rows) metadata["rows"] = dump(rows_metadata(schema));
   switch (schema.kind) {
     case DatasetSchema::Kind::kText:
       metadata["text"] = dump(text_metadata(schema, p));
@@ -233,6 +318,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
           column["kind"] = "categorical";
           column["categories"] = c.categories;
         }
+        if (!c.date.empty()) column["date"] = c.date;
         columns.push_back(std::move(column));
       }
       metadata["columns"] = dump(columns);

@@ -7,6 +7,7 @@
 //                the model embeds them, I64 [N, columns], 0 for missing and unknown, else 1 + the
 //                category's index. Either may not be there.
 //   text         tokens I64 [N, T]
+//   raw rows     of a table, on request: each column by its name, F32 [N, 1] or texts [N, 1]
 //
 //   classes      logits and probabilities, both [N, K]
 //   a number     prediction [N, 1], in the target's unit
@@ -34,6 +35,10 @@ struct InputNames {
 };
 /// Adds the inputs and the nodes of the preprocessing.
 InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p);
+/// The same with raw rows. ONNX_UNSUPPORTED for what ONNX cannot read: dates, texts that become
+/// tokens; and for images, which are raw anyway.
+Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& schema,
+                                    const Preprocessing& p);
 
 /// Adds the outputs, computed from what the model's output tensor has become.
 void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetSchema& schema,
@@ -42,6 +47,6 @@ void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetS
 /// The file's metadata_props: text, or JSON where there is more to say. Keys as in docs/onnx.md.
 std::map<std::string, std::string> interface_metadata(const Objective& objective,
                                                       const DatasetSchema& schema,
-                                                      const Preprocessing& p);
+                                                      const Preprocessing& p, bool raw_rows);
 
 }  // namespace trainyard::onnx

@@ -408,6 +408,19 @@ TEST_F(Cli, SubmitWatchKeepsTheNameAloneOnStdout) {
   EXPECT_NE(done.err.find("SUCCEEDED"), std::string::npos);
 }
 
+TEST_F(Cli, WatchEndsWithTheResultThatTheJobReports) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
+  // With keep_best: that of an evaluation before the last.
+  auto& reported =
+      *server_.state().jobs["tenants/default/jobs/digits-1"].mutable_progress()->mutable_metrics();
+  reported["val/accuracy"] = 0.8125;
+  const Done done = run({"watch", "digits-1"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  const size_t end = done.out.find("SUCCEEDED");
+  ASSERT_NE(end, std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("val/accuracy 0.8125", end), std::string::npos) << done.out;
+}
+
 TEST_F(Cli, LogsShowLinesAndStatesAndEnd) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 8);
   const Done done = run({"logs", "digits-1"});

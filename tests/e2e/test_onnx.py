@@ -321,6 +321,11 @@ class File:
     def feeds(self, rows, header=None):
         """Raw rows, CSV lines without the target, as the file's inputs."""
         cells = list(csv.reader(rows))
+        if header is not None and set(self.inputs) == set(header):  # raw rows
+            columns = {name: np.array([row[i] for row in cells], object)[:, None] for i, name in enumerate(header)}
+            return {name: column if self.inputs[name].type == "tensor(string)" else
+                    np.array([[float(cell or "nan")] for cell in column[:, 0]], np.float32)
+                    for name, column in columns.items()}
         if "image" in self.inputs:
             image = self.inputs["image"]
             kind = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32}[image.type]
@@ -430,18 +435,18 @@ recipe:
 
 
 class Onnx(DaemonTest):
-    def exported(self, name, text):
+    def exported(self, name, text, *flags):
         """Trains by a spec and exports; returns the file."""
         job = job_name(name)
         self.daemon.cli("submit", self.write(f"{name}.yaml", f"name: {job}\n{text}"), "--wait")
         path = self.folder / f"{name}.onnx"
-        done = self.daemon.cli("model", "export", job, "--format", "onnx", "--out", path)
+        done = self.daemon.cli("model", "export", job, "--format", "onnx", "--out", path, *flags)
         self.assertEqual(done.stdout.strip(), str(path))
         return File(path)
 
-    def judge(self, name, text, rows, header=None):
+    def judge(self, name, text, rows, header=None, flags=()):
         """Exports, and compares with predict for three rows at once and for one."""
-        file = self.exported(name, text)
+        file = self.exported(name, text, *flags)
         lines = ([",".join(header)] if header else []) + rows
         answer = self.daemon.json("predict", job_name(name), "--csv",
                                   self.write("rows.csv", "\n".join(lines) + "\n"))
@@ -511,6 +516,50 @@ class Onnx(DaemonTest):
                 file = self.judge(name, spec(dataset, model), rows,
                                   lines[0].split(",")[:-1])
                 self.assertEqual(file.metadata["target"], target)
+
+    @needs_onnxruntime
+    def test_raw_rows(self):
+        """Each column is an input by its name: a table's cells go in as they are."""
+        path = {target: self.write(f"raw_{target}.csv", "\n".join(passengers(target)) + "\n")
+                for target in ("survived", "price")}
+        for name, target, more, model in (
+                ("raw_both", "survived", "", "{hidden: [8]}"),
+                ("raw_codes", "price", "", "{hidden: [8], embedding: auto}"),
+                ("raw_numbers", "survived", ", ignore: [port, cabin]", "{hidden: [8]}"),
+                ("raw_texts", "survived", ", ignore: [year, age, fare]", "{hidden: [8], embedding: {cabin: 3}}")):
+            with self.subTest(name):
+                header, *lines = [line.split(",")[:-1] for line in passengers(target)]
+                rows = [*lines[3:8], ["190002", "30", "X", "9.5", "Z1"], ["190002", "", "NA", "9.5", ""]]
+                left = [i for i, column in enumerate(header) if column not in more]
+                rows = [",".join(row[i] for i in left) for row in rows]
+                dataset = f"\n  path: {path[target]}\n  csv: {{target: {target}{more}}}"
+                file = self.judge(name, spec(dataset, f"\n  mlp: {model}"), rows, [header[i] for i in left], ["--raw-rows"])
+                self.assertEqual(list(file.inputs), [header[i] for i in left])
+                self.assertNotIn("rows", file.metadata)
+
+    def test_raw_rows_that_onnx_cannot_read_are_refused(self):
+        days = [f"{i},2024-01-{i % 28 + 1:02},{i % 2}" for i in range(40)]
+        small = "\n  mlp: {hidden: [4]}"
+        table = self.write("days.csv", "\n".join(["size,day,late", *days]) + "\n")
+        logits = self.write("logits.csv", "\n".join(["size,logits,late", *(d.replace("2024-01-", "") for d in days)]) + "\n")
+        news_file = self.write("raw_news.csv", "\n".join(news()) + "\n")
+        cases = {
+            "dates": (f"\n  path: {table}\n  csv: {{target: late, target_kind: class, date: [day]}}", small,
+                      ["'day' is a date", "trainyard.load"]),
+            "name": (f"\n  path: {logits}\n  csv: {{target: late, target_kind: class}}", small, ["'logits'", "expected one"]),
+            "texts": (f"\n  path: {news_file}\n  csv: {{target: topic, text: [text], max_length: 9}}",
+                      "\n  embedding_bag_classifier: {embedding_dim: 4}", ["tokens", "trainyard.load"]),
+            "images": (DIGITS, small, ["pixels are raw in every"])}
+        for name, (dataset, model, words) in cases.items():
+            with self.subTest(name):
+                job = f"refused-{name}"
+                self.daemon.cli("submit", self.write(f"{job}.yaml", f"name: {job}\n" + spec(dataset, model)), "--wait")
+                file = self.folder / f"{job}.onnx"
+                export = ["model", "export", job, "--out", file, "--raw-rows"]
+                refused = self.daemon.cli(*export, "--format", "onnx", check=False)
+                self.assert_refused(refused, 5, "ONNX_UNSUPPORTED", *words)
+                self.assertFalse(file.exists())
+                self.assert_refused(self.daemon.cli(*export, check=False), 2, "--raw-rows", "--format onnx")
 
     @needs_onnxruntime
     def test_rows_of_text(self):

@@ -339,3 +339,46 @@ def test_weights_of_a_file_begin_a_job(client, trained, tmp_path):
     refused(trainyard.InvalidArgumentError, lambda: client.upload_weights(broken), "safetensors")
     refused(trainyard.ConflictError, lambda: client.predict("file-weights", [[0.0] * 64]), "weights only")
     client.delete_model("file-weights")
+
+
+def test_names_that_are_no_text_become_text(client):
+    frame = pd.DataFrame({0: [i * 1.5 for i in range(40)], 1: ["a", "b"] * 20, 2: range(40), 4: [0, 1] * 20})
+    dataset = client.upload_frame(frame, 4, target_kind="class", ignore=2, categorical=[1])
+    assert [column.name for column in dataset.schema.columns] == ["0", "1"] and dataset.schema.target == "4"
+    spec = {"dataset": {"name": dataset.name}, "model": {"mlp": {"hidden": [4]}},
+            "recipe": {"steps": 2, "batch_size": 8, "optimizer": {"learning_rate": 0.1}}}
+    job = client.wait(client.submit(spec))
+    wanted = client.predict(job, frame[[0, 1]])
+    assert client.predict(job, frame[[1, 0]].to_dict("records")) == wanted
+    assert client.predict(job, frame[[1, 0]].to_dict("list")) == wanted
+
+
+def test_values_that_no_cell_can_hold_are_refused_with_a_remedy(client, trained):
+    def wrong(values, *words):
+        frame = pd.DataFrame({"x": values, "y": [0, 1] * (len(values) // 2)})
+        refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "y"), "column 'x'", *words)
+        refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, frame), "column 'x'", *words)
+        refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, [[value] for value in values]), *words[1:])
+
+    wrong([None, [1, 2]] * 2, "row 1", "a list in a cell", "tolist()")
+    wrong([np.array([1, 2])] * 2, "row 0", "a ndarray in a cell", "tolist()")
+    wrong([{"a": 1}] * 2, "row 0", "a dict in a cell", "json_normalize")
+    wrong([b"a", "b"], "row 0", "bytes in a cell", "decode()")
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, [[0] * 64, [0] * 63 + [[1]]]), "rows[1]")
+    # Every kind of missing value is one.
+    missing = [[None] * 64, [float("nan")] * 64, [pd.NA] * 64, [pd.NaT] * 64]
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, missing), "needs all pixels")
+
+
+def test_what_is_no_plain_frame_is_refused_with_a_remedy(client, trained):
+    levels = pd.DataFrame([[1, 2], [3, 4]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("y", "")]))
+    for target in ("y", ("y", "")):
+        refused(trainyard.InvalidArgumentError, lambda t=target: client.upload_frame(levels, t), "MultiIndex", "'_'.join")
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, levels), "MultiIndex", "'_'.join")
+    for other in ({"x": [1], "y": [0]}, [{"x": 1, "y": 0}], pd.Series([1, 2])):
+        refused(trainyard.InvalidArgumentError, lambda o=other: client.upload_frame(o, "y"), "expected a pandas DataFrame",
+                "pandas.DataFrame(...)")
+    spec = {"dataset": pd.DataFrame({"y": [1]}), "model": {"mlp": {}}}
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(spec), "DataFrame", "Client.upload_frame")
+    spec["dataset"] = trainyard.v1.Dataset()
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(spec), "dataset.name")

@@ -23,13 +23,15 @@ from trainyard.errors import (CallCancelledError, ConflictError, DeadlineExceede
                               NotFoundError, ResourceExhaustedError, TrainyardError, UnavailableError)
 from trainyard.events import (CheckpointEvent, Event, LogEvent, MetricPoint, MetricsEvent, OtherEvent,
                               StateEvent, is_final, state_name)
+from trainyard.job_view import JobView
+from trainyard.local_model import LocalModel, load
 from trainyard.predictions import Predictions, UnseenCategory
 from trainyard.v1 import JobState
 
 __all__ = [
     "CallCancelledError", "CheckpointEvent", "Client", "ConflictError", "DeadlineExceededError", "Devices", "Event",
     "FieldViolation", "InternalError", "InvalidArgumentError", "JobCancelledError", "JobEndedError", "JobFailedError",
-    "JobState", "LogEvent", "MetricPoint", "MetricsEvent", "NotAllowedError", "NotFoundError", "OtherEvent",
-    "Predictions", "Progress", "ResourceExhaustedError", "StateEvent", "TrainyardError", "UnavailableError",
-    "UnseenCategory", "__version__", "is_final", "state_name", "v1",
+    "JobState", "JobView", "LocalModel", "LogEvent", "MetricPoint", "MetricsEvent", "NotAllowedError",
+    "NotFoundError", "OtherEvent", "Predictions", "Progress", "ResourceExhaustedError", "StateEvent",
+    "TrainyardError", "UnavailableError", "UnseenCategory", "__version__", "is_final", "load", "state_name", "v1",
 ]

@@ -298,8 +298,16 @@ def _read_python(value: object, tree: _Tree) -> None:
     elif callable(tolist := getattr(value, "tolist", None)):  # NumPy's scalars and small arrays
         _read_python(tolist(), tree)
     else:
+        remedy = _REMEDIES.get(type(value).__name__, "")
         tree.stop("", "FIELD_TYPE", f"a value of type {type(value).__name__}, expected text, a number, True or False, None, "
-                  "a list or a dict")
+                  f"a list or a dict{remedy}")
+
+
+# By the type's name: pandas need not be there.
+_REMEDIES = {
+    "DataFrame": "; Client.upload_frame(frame, target) uploads a frame, and {'name': its name} is a spec's `dataset`",
+    "Dataset": "; {'name': dataset.name} is a spec's `dataset`",
+}
 
 
 class _JsonReader:

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensur
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
                               JobCancelledError, JobFailedError, TrainyardError)
 from trainyard.events import Event, MetricsEvent, follow, is_final, state_name
+from trainyard.job_view import JobView, ProgressDisplay
 from trainyard.predictions import Predictions, Rows, collect, requests_of
 from trainyard.v1 import JobState
 
@@ -253,8 +254,17 @@ class Client(ArrayCalls):
                                        reason="FIELD_OUT_OF_RANGE")
         return follow(self._channel, self._name("jobs", job), after, on_reconnect=on_reconnect)
 
-    def wait(self, job: str | v1.Job, *, timeout_s: float | None = None, check: bool = True) -> v1.Job:
+    def view(self, job: str | v1.Job) -> JobView:
+        """The job as it is now, to look at: `print` shows a line, and a notebook its metrics beside their baselines and the
+        loss as a curve."""
+        found = self.job(job)
+        return JobView(found, self.metric_series(found))
+
+    def wait(self, job: str | v1.Job, *, timeout_s: float | None = None, check: bool = True, show: bool = False) -> v1.Job:
         """Waits until the job has ended, across broken connections, and returns it.
+
+        With `show`, how it gets on is shown meanwhile: in a notebook as a `view`, else on standard error, in a terminal as a
+        bar. What stands there in the end is the result that the job reports.
 
         With `check`, JobFailedError or JobCancelledError unless it SUCCEEDED. DeadlineExceededError / WAIT_TIMEOUT
         after `timeout_s` seconds; the job continues.
@@ -262,14 +272,18 @@ class Client(ArrayCalls):
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentError(f"timeout_s: {timeout_s}, expected seconds above 0", reason="FIELD_OUT_OF_RANGE")
         found = self.job(job)
-        if not is_final(found.state):
+        display = ProgressDisplay(found) if show else None
+        if display is not None or not is_final(found.state):
             try:
-                for _ in follow(self._channel, found.name, found.newest_seq, timeout_s=timeout_s):
-                    pass
+                for event in follow(self._channel, found.name, 0 if display else found.newest_seq, timeout_s=timeout_s):
+                    if display is not None:
+                        display.event(event)
             except DeadlineExceededError:
                 raise DeadlineExceededError(f"{_short(found.name)} has not ended within {timeout_s:g} s; it continues",
                                             reason="WAIT_TIMEOUT") from None
             found = self.job(found)
+        if display is not None:
+            display.end(found)
         if check and found.state != JobState.SUCCEEDED:
             kind = JobCancelledError if found.state == JobState.CANCELLED else JobFailedError
             raise kind(f"{_short(found.name)} {state_name(found.state)}: {found.message}", reason=found.reason,
@@ -316,7 +330,7 @@ class Client(ArrayCalls):
                                        "train_images and train_labels", reason="FIELD_REQUIRED")
         return ensure_dataset(self._channel, name or document.file.name, document.format(), sources, progress)
 
-    def upload_frame(self, frame: pd.DataFrame, target: str, *, name: str | None = None,
+    def upload_frame(self, frame: pd.DataFrame, target: Hashable, *, name: str | None = None,
                      test: pd.DataFrame | None = None, progress: Observer | None = None,
                      **options: object) -> v1.Dataset:
         """Uploads a pandas DataFrame as a dataset with the target column `target`; `test` has the rows of a test set.
@@ -324,17 +338,21 @@ class Client(ArrayCalls):
         `options` are the fields of `dataset.csv` in docs/job_spec.md: target_kind="class", categorical=[...],
         ignore=[...], date=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
         `categorical`, the columns of pandas' category type are the categories, and without `date` its dates are dates.
-        The index is left out. Returns and raises as `upload_dataset` does.
+        The index is left out. Names of columns that are no text, such as numbers, become text. Returns and raises as
+        `upload_dataset` does.
         """
+        data.check_frame(frame)
+        target = str(target)
         if target not in map(str, frame.columns):
             raise InvalidArgumentError(f"target: '{target}' is not a column, expected one of "
                                        f"{', '.join(map(str, frame.columns[:20]))}", reason="DATASET_INVALID")
         for fixed in ("header", "delimiter", "target"):
             if fixed in options:
                 raise InvalidArgumentError(f"{fixed}: not an option for a frame", reason="FIELD_UNKNOWN")
-        csv = {**options, "target": target}
-        ignore = options.get("ignore", ())
-        left_out = {target, *([ignore] if isinstance(ignore, str) else ignore if isinstance(ignore, (list, tuple)) else [])}
+        columns = {option: [str(column) for column in (given if isinstance(given, (list, tuple)) else [given])]
+                   for option, given in options.items() if option in ("categorical", "date", "ignore", "text")}
+        csv = {**options, **columns, "target": target}
+        left_out = {target, *columns.get("ignore", ())}
         if not {"categorical", "date", "image", "text"} & options.keys():
             csv["date"] = [column for column in data.frame_dates(frame) if column not in left_out]
         if not {"categorical", "image", "text"} & options.keys():

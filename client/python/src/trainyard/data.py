@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import InvalidArgumentError
@@ -88,7 +88,7 @@ def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
     else:
         lines = [",".join(map(_number, row)) for row in numbers.tolist()]
     if target is None:
-        return ("\n".join(lines) + "\n").encode()
+        return _lines(lines)
     target = np.asarray(target)
     if target.shape != (len(lines),):
         raise _refuse(f"target: shape {list(target.shape)}, expected [{len(lines)}], one for each row")
@@ -107,18 +107,59 @@ def csv_field(text: str) -> str:
     return text
 
 
-def values_to_csv(rows: Sequence[Sequence[object]], header: Iterable[str] | None = None) -> bytes:
+def _lines(lines: Sequence[str]) -> bytes:
+    # An empty line is no row: one whose only value is missing is written as quotes.
+    return "".join((line or '""') + "\n" for line in lines).encode()
+
+
+class _NotACell(ValueError):
+    """Says what a value is that no cell can hold, and what helps."""
+
+
+def _check_cell(value: object) -> None:
+    kind = type(value).__name__
+    if isinstance(value, Mapping):
+        raise _NotACell(f"a {kind} in a cell, expected a number, a text, a date or a missing value; pandas.json_normalize "
+                        "makes a column of each of its keys")
+    if isinstance(value, (bytes, bytearray)):
+        raise _NotACell(f"{kind} in a cell, expected a number, a text, a date or a missing value; decode() makes text of it")
+    if isinstance(value, (list, tuple, set, frozenset)) or getattr(value, "ndim", 0) > 0:
+        raise _NotACell(f"a {kind} in a cell, expected a number, a text, a date or a missing value; "
+                        "pandas.DataFrame(frame['COLUMN'].tolist()) makes a column of each of its elements")
+
+
+def _is_missing(value: object) -> bool:
+    _check_cell(value)
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def values_to_csv(rows: Sequence[Sequence[object]], header: Iterable[object] | None = None) -> bytes:
     """CSV of rows of Python values: None and NaN are missing."""
     def cell(value: object) -> str:
         if isinstance(value, str):
             return csv_field(value)
-        if value is None or value != value:
-            return ""
-        return str(value)
+        return "" if _is_missing(value) else str(value)
 
-    lines = [",".join(map(csv_field, header))] if header is not None else []
-    lines += [",".join(map(cell, row)) for row in rows]
-    return ("\n".join(lines) + "\n").encode()
+    lines = [",".join(csv_field(str(name)) for name in header)] if header is not None else []
+    for index, row in enumerate(rows):
+        try:
+            lines.append(",".join(map(cell, row)))
+        except _NotACell as error:
+            raise _refuse(f"rows[{index}]: {error}") from None
+    return _lines(lines)
+
+
+def check_frame(frame: object) -> None:
+    """InvalidArgumentError unless it is a pandas DataFrame whose columns have one name each."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise _refuse(f"frame: a {type(frame).__name__} of {type(frame).__module__.partition('.')[0]}, expected a pandas "
+                      "DataFrame; pandas.DataFrame(...) makes one of a dict of columns or a list of dicts, and to_pandas() "
+                      "of what other libraries call a frame")
+    if frame.columns.nlevels > 1:
+        raise _refuse(f"frame: columns of {frame.columns.nlevels} levels (a MultiIndex), expected one name for each; "
+                      "frame.columns = ['_'.join(map(str, names)) for names in frame.columns] joins them")
 
 
 def frame_to_csv(frame: pd.DataFrame) -> bytes:
@@ -127,12 +168,21 @@ def frame_to_csv(frame: pd.DataFrame) -> bytes:
     Columns that pandas keeps as categories are categories for the server only if they hold text or are listed in the
     dataset's `categorical`; `Client.upload_frame` lists them.
     """
+    check_frame(frame)
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or frame.empty:
         raise _refuse(f"frame: {len(frame)} rows of {len(names)} columns, expected at least one of each")
     if twice:
         raise _refuse(f"frame: duplicate column names: {', '.join(twice)}; names must differ, as text")
+    for name, column in zip(names, (frame.iloc[:, i] for i in range(len(names)))):
+        if column.dtype != object:
+            continue
+        for row, value in enumerate(column):
+            try:
+                _check_cell(value)
+            except _NotACell as error:
+                raise _refuse(f"frame: row {row}, column {name!r}: {error}") from None
     text: str = frame.to_csv(index=False, header=names, na_rep="", lineterminator="\n")
     return text.encode()
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from trainyard import v1
 from trainyard._rpc import WATCH_JOB, Channel
+from trainyard._shown import human_bytes, short_number
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError, TrainyardError,
                               UnavailableError)
 from trainyard.v1 import JobState
@@ -36,6 +37,13 @@ class _Event:
     time: datetime  # UTC; never decreases within a job
     attempt: int
 
+    def __str__(self) -> str:
+        """A line to read, with the time here, as `trainyard watch` writes it; repr() has all fields."""
+        return f"{self.time.astimezone():%H:%M:%S}  {self._words()}"
+
+    def _words(self) -> str:
+        return f"event {self.seq}, of a kind that this version does not know"
+
 
 @dataclass(frozen=True)
 class StateEvent(_Event):
@@ -54,6 +62,13 @@ class StateEvent(_Event):
     def state_name(self) -> str:
         return state_name(self.state)
 
+    def _words(self) -> str:
+        devices = [name.rpartition("/")[2] for name in self.devices or [self.device] if name]
+        where = f" on {', '.join(devices)}" if devices and self.state == JobState.RUNNING else ""
+        begin = f", resumed from step {self.resumed_from_step}" if self.resumed_from_step else ""
+        reason = f" [{self.reason}]" if self.state == JobState.FAILED else ""
+        return f"{self.state_name}{where}{begin}{': ' if self.message else ''}{self.message}{reason}"
+
 
 @dataclass(frozen=True)
 class MetricPoint:
@@ -66,6 +81,11 @@ class MetricPoint:
 class MetricsEvent(_Event):
     points: tuple[MetricPoint, ...]
 
+    def _words(self) -> str:
+        newest = {point.key: point for point in self.points}  # their steps rise
+        step = max((point.step for point in self.points), default=0)
+        return "  ".join([f"step {step}", *(f"{key} {short_number(point.value)}" for key, point in newest.items())])
+
 
 @dataclass(frozen=True)
 class CheckpointEvent(_Event):
@@ -75,11 +95,19 @@ class CheckpointEvent(_Event):
     size_bytes: int
     error: str
 
+    def _words(self) -> str:
+        if self.error:
+            return f"checkpoint at step {self.step} could not be saved, training continues: {self.error}"
+        return f"checkpoint at step {self.step}, {human_bytes(self.size_bytes)}"
+
 
 @dataclass(frozen=True)
 class LogEvent(_Event):
     level: str  # INFO, WARN, ERROR
     text: str
+
+    def _words(self) -> str:
+        return self.text if self.level == "INFO" else f"{self.level}: {self.text}"
 
 
 @dataclass(frozen=True)

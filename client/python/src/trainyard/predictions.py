@@ -21,8 +21,8 @@ REQUEST_BYTES_MAX = 3 << 20
 REQUEST_IMAGES_MAX = 4096
 
 Rows: TypeAlias = ("np.ndarray[Any, Any] | pd.DataFrame | Sequence[str] | Sequence[Sequence[object]] | "
-                   "Sequence[Mapping[str, object]] | Sequence[Path] | Sequence[bytes] | Sequence[Image.Image] | "
-                   "Sequence[np.ndarray[Any, Any]]")
+                   "Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]] | Sequence[Path] | Sequence[bytes] | "
+                   "Sequence[Image.Image] | Sequence[np.ndarray[Any, Any]]")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest
                               "a DataFrame with the text column's name")
         yield from (v1.PredictRequest(name=name, text=piece) for piece in _pieces(rows, _text))
         return
-    header: list[str] | None = None
+    header: list[object] | None = None
     if kinds == {dict}:
         header = list(rows[0])
         for i, row in enumerate(rows):
@@ -158,8 +158,30 @@ def _image_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictReques
     yield request
 
 
+def _list_of_dicts(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
+    """A dict of columns, row by row."""
+    lengths = {key: len(values) for key, values in columns.items()
+               if hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))}
+    for key, values in columns.items():
+        if key not in lengths:
+            raise _refuse(f"rows: the column {key!r} is a {type(values).__name__}, expected a list with a value for each "
+                          "row; of a single row, give a list with its dict")
+    if len(set(lengths.values())) > 1:
+        raise _refuse("rows: columns of different lengths: "
+                      + ", ".join(f"{key!r} has {length}" for key, length in lengths.items()))
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def has_names(rows: Rows) -> bool:
+    """Whether the rows come with the names of their columns."""
+    return hasattr(rows, "columns") or isinstance(rows, Mapping) or (
+        isinstance(rows, Sequence) and len(rows) > 0 and isinstance(rows[0], Mapping))
+
+
 def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
     """The requests that predict `rows` with the model `name`."""
+    if isinstance(rows, Mapping):
+        rows = _list_of_dicts(rows)
     shape = getattr(rows, "shape", None)
     columns = getattr(rows, "columns", None)
     if columns is not None:
@@ -181,7 +203,8 @@ def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
             raise _refuse("rows: is empty, expected at least one")
         yield from (_image_requests if _is_image(rows[0]) else _list_requests)(name, rows)
     else:
-        raise _refuse(f"rows: a {type(rows).__name__}, expected a list of rows, a NumPy array or a DataFrame")
+        raise _refuse(f"rows: a {type(rows).__name__}, expected a list of rows, a dict of columns, a NumPy "
+                      "array or a DataFrame")
 
 
 def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:

@@ -1,0 +1,86 @@
+"""Cells of a table, as src/data/table reads them: CSV records, numbers, dates."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import date
+
+from trainyard._document import quoted
+
+_FLOAT_MAX = 3.4028234663852886e38
+
+_FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^,"\n]*))(,|\n|\Z)')
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+                   r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2}(?:[.,][0-9]+)?))?"
+                   r"(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?")
+_EPOCH = date(1970, 1, 1).toordinal()
+_CALENDAR_DAYS = 146097  # in 400 years, after which the calendar repeats itself
+
+
+def csv_records(text: str) -> Iterator[list[str]]:
+    """The records of CSV that this package has written. A field without quotes is taken without the blanks around it, and
+    an empty line is no record."""
+    if '"' not in text:
+        for line in text.split("\n"):
+            if line.strip(" \t"):
+                yield [part.strip(" \t") for part in line.split(",")]
+        return
+    record: list[str] = []
+    quotes = False
+    at = 0
+    while at < len(text):
+        match = _FIELD.match(text, at)
+        if match is None:
+            raise ValueError(f"not CSV: {quoted(text[at:])}")  # a fault of whoever wrote it, not of its values
+        inner, plain, end = match.groups()
+        quotes = quotes or inner is not None
+        record.append(plain.rstrip(" \t") if inner is None else inner.replace('""', '"'))
+        at = match.end()
+        if end != ",":
+            if quotes or record != [""]:
+                yield record
+            record, quotes = [], False
+
+
+def read_number(text: str) -> float:
+    """ValueError says what is wrong."""
+    if _NUMBER.fullmatch(text):
+        value = float(text)
+        if abs(value) <= _FLOAT_MAX:
+            return value
+    elif not _NOT_FINITE.fullmatch(text):
+        raise ValueError(f"{quoted(text)} is not a number")
+    raise ValueError(f"{quoted(text)} is not a finite number of 32 bits")
+
+
+def read_date(text: str, count: int) -> list[float]:
+    """The first `count` numbers that write_date of src/data/table/date.cc makes of a date: days since 1970, then sine and
+    cosine of the place in the year, in the week and in the day. ValueError says what is wrong."""
+    match = _DATE.fullmatch(text)
+    problem = ValueError(f"{quoted(text)} is not a date, expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 or "
+                         "2026-01-31T12:30:05+01:00")
+    if match is None:
+        raise problem
+    try:
+        days = date(*map(int, match.group(1, 2, 3))).toordinal() - _EPOCH
+    except ValueError:
+        raise problem from None
+    hour, minute, zone_hour, zone_minute = (int(part or 0) for part in match.group(4, 5, 8, 9))
+    second = float((match[6] or "0").replace(",", "."))
+    if hour > 23 or minute > 59 or second >= 60 or zone_hour > 23 or zone_minute > 59:
+        raise problem
+    ahead = (3600 * zone_hour + 60 * zone_minute) * (-1 if match[7] == "-" else 1)
+    shift, seconds = divmod(3600 * hour + 60 * minute + second - ahead, 86400)
+    days += int(shift)
+    # The zone may have led out of the years that Python knows: the same day of a like year.
+    day = date.fromordinal((days + _EPOCH) % _CALENDAR_DAYS + _CALENDAR_DAYS)
+    first, last = date(day.year, 1, 1), date(day.year, 12, 31)
+    in_day = seconds / 86400
+    parts = [days + in_day]
+    for share in ((day - first).days / ((last - first).days + 1), day.weekday() / 7, in_day):
+        parts += [math.sin(2 * math.pi * share), math.cos(2 * math.pi * share)]
+    return parts[:count]

@@ -1,0 +1,25 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def short_number(value: float) -> str:
+    """With four digits."""
+    return f"{value:.4g}"
+
+
+def human_bytes(size: float) -> str:
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1000 and len(units) > 1:
+        size /= 1024
+        del units[0]
+    return f"{size:.3g} {units[0]}"
+
+
+def human_seconds(seconds: float) -> str:
+    """4.2 s, 3:07, 2:03:07."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,256 @@
+"""`trainyard.load`: an export predicts in this process what the server predicts, for the same raw rows."""
+
+import builtins
+import json
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import PROGRAM, SOURCE, digits_spec
+from test_jobs import refused
+
+import trainyard
+from trainyard._cells import csv_records, read_date, read_number
+from trainyard.data import table_to_csv, values_to_csv
+
+pytest.importorskip("onnxruntime", reason="needs onnxruntime (pip install 'client/python[test]')")
+
+RECIPE = {"steps": 40, "batch_size": 8, "seed": 3, "optimizer": {"type": "adam", "learning_rate": 0.01}}
+
+
+def trips(count=80):
+    """Numbers with gaps, one far from 0; categories of text and of numbers; dates with and without a time."""
+    days = pd.Timestamp("2023-12-20") + pd.to_timedelta([37 * i % 400 for i in range(count)], unit="D")
+    hours = pd.Timestamp("2024-02-28T03:10:00.25") + pd.to_timedelta([7.5 * i for i in range(count)], unit="h")
+    return pd.DataFrame({
+        "year": [190000 + i % 5 for i in range(count)],
+        "age": [None if i % 9 == 4 else i * 7 % 61 + 0.5 for i in range(count)],
+        "port": [["S", "C, north", 'the "Q"', None][i % 4] for i in range(count)],
+        "note": ["left out"] * count,
+        "day": days,
+        "deck": pd.Categorical([i % 3 for i in range(count)]),
+        "left_at": hours,
+        "price": [1000 + 13.5 * (i % 17) + i % 3 for i in range(count)],
+        "late": [["no", "yes"][i * i % 3 % 2] for i in range(count)]})
+
+
+def export(folder, name):
+    file = folder / f"{name}.onnx"
+    subprocess.run([PROGRAM, "model", "export", name, "--format", "onnx", "--out", file], check=True, capture_output=True)
+    return file
+
+
+@pytest.fixture(scope="module")
+def train(client, daemon, tmp_path_factory):
+    """Trains a small model; returns its name and the model of its export."""
+    folder = tmp_path_factory.mktemp("exports")
+
+    def run(name, dataset, model, **recipe):
+        spec = {"dataset": {"name": dataset.name} if hasattr(dataset, "name") else dataset, "model": model,
+                "recipe": {**RECIPE, **recipe}}
+        client.wait(client.submit(spec, name=name))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRAINYARD_SERVER", f"unix:{daemon.socket}")
+            return name, trainyard.load(export(folder, name))
+    return run
+
+
+@pytest.fixture(scope="module")
+def late(client, train):
+    data = client.upload_frame(trips().drop(columns="price"), "late", name="trips", ignore=["note"])
+    return train("late", data, {"mlp": {"hidden": [8]}})
+
+
+def same(client, model, rows):
+    name, local = model
+    there, here = client.predict(name, rows), local.predict(rows)
+    assert here.labels == there.labels and here.classes == there.classes
+    assert here.unseen == there.unseen and here.unseen_count == there.unseen_count
+    expected = there.to_numpy()
+    assert here.to_numpy().shape == expected.shape
+    scale = 1.0 if there.classification else np.abs(expected).max()
+    assert np.abs(here.to_numpy() - expected).max() / scale < 1e-5
+    assert len(expected) == 1 or np.ptp(expected, axis=0).max() > 1e-4 * scale  # answers that are alike judge nothing
+    return here
+
+
+def test_rows_of_a_table_are_read_as_on_the_server(client, late):
+    frame = trips(40).drop(columns=["price", "note"])
+    odd = pd.DataFrame({"year": [190001, None, 190002.5], "age": ["1e1", " +7 ", ".5"], "port": ["S", "Z", "  "],
+                        "day": ["2024-02-29", None, "2021-12-31T23:30-05:30"], "deck": ["1", "7", "01"],
+                        "left_at": ["2024-12-31 23:59:59,5", "2024-01-01T00:15:00+02", "2023-06-01"]})
+    for rows in (frame, frame.drop(columns="late"), odd, pd.concat([odd.iloc[:, ::-1], odd.iloc[:2]])):
+        same(client, late, rows)
+    assert [(one.row, one.column, one.value) for one in same(client, late, odd).unseen] == [
+        (1, "port", "Z"), (1, "deck", "7"), (2, "deck", "01")]
+    dicts = [{"year": 190003, "age": None, "port": "C, north", "day": "2024-05-06", "deck": 2, "left_at": float("nan")},
+             {"year": 190001, "age": 40, "port": None, "day": "", "deck": "0", "left_at": "2024-05-06T07:08:09Z"}]
+    same(client, late, dicts)
+    same(client, late, {key: [row[key] for row in dicts] for key in dicts[0]})
+    lists = [list(row.values()) for row in dicts]
+    same(client, late, lists)
+    same(client, late, [list(dicts[0]), *lists])  # a first row of names
+    same(client, late, [row[:3] + ["a note"] + row[3:] + ["yes"] for row in lists])  # all of the file's columns
+
+
+def test_a_regression_with_embedded_categories_is_in_the_targets_units(client, train):
+    data = client.upload_frame(trips().drop(columns="late"), "price", name="prices", ignore=["note"])
+    model = train("price", data, {"mlp": {"hidden": [8], "embedding": "auto"}})
+    frame = trips(60).drop(columns=["price", "late", "note"])
+    answer = same(client, model, frame.assign(port=[*frame.port[:-1], "never seen"]))
+    assert not answer.classification and 500 < answer.values[0] < 2000 and answer.unseen_count == 1
+
+
+def test_many_rows_are_many_requests_and_batches(client, late):
+    frame = pd.concat([trips(80).drop(columns=["price", "note"])] * 15, ignore_index=True)
+    same(client, late, frame)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainyard.predictions.REQUEST_BYTES_MAX", 5000)
+        same(client, late, frame.assign(port=[*frame.port[:-1], "new"]))
+        bad = frame.assign(age=[*frame.age[:-1], "old"])
+        refused(trainyard.InvalidArgumentError, lambda: late[1].predict(bad), "rows[1199]", "'age'", "'old' is not a number")
+
+
+NEWS = [("sport", "The coach of team{0} praised the match: goal {1}!"),
+        ("money", "Shares of bank{0} and Кредит rates, {1}%")]
+
+
+@pytest.mark.parametrize("tokenizer,more", [("word", {"vocabulary_size": 25}), ("char", {}), ("byte", {}),
+                                            ("bpe", {"vocabulary_size": 330}), ("unigram", {"vocabulary_size": 330})])
+def test_texts_become_the_same_tokens(client, train, tokenizer, more):
+    if more.get("vocabulary_size", 0) > 256:
+        pytest.importorskip("sentencepiece")
+    lines = [(topic, text.format(i % 7, i % 11)) for i in range(40) for topic, text in NEWS]
+    frame = pd.DataFrame(lines, columns=["topic", "text"])
+    data = client.upload_frame(frame, "topic", name=f"news-{tokenizer}", text=["text"], tokenizer=tokenizer, max_length=31,
+                               **more)
+    model = train(f"news-{tokenizer}", data, {"embedding_bag_classifier": {"embedding_dim": 8}})
+    texts = ["a goal by the COACH of team6", "", "Кредит ÀÉ rates\u00a0today\u2581x, naïve 雪 " * 3, "bank", "Ђ"]
+    same(client, model, texts)
+    same(client, model, pd.DataFrame({"text": [*texts, None, 'two\nlines "quoted"']}))
+    same(client, model, [[text] for text in texts])
+
+
+def test_images_are_arrays(client, train, digits):
+    pixels, labels = digits
+    images = pixels.reshape(-1, 8, 8)
+    name, local = train("bytes", client.upload_arrays(images, labels, name="byte-digits"), {"lenet5": {}})
+    same(client, (name, local), images[:7])
+    same(client, (name, local), images[:7, None])
+    same(client, (name, local), pixels[:7])
+    floats = train("floats", client.upload_arrays(images / 16.0, labels, name="float-digits"), {"mlp": {"hidden": [8]}})
+    same(client, floats, images[:7] / 16.0)
+    table = train("pixels", digits_spec()["dataset"], {"mlp": {"hidden": [8]}})
+    same(client, table, pixels[:5])
+    same(client, table, images[:5])
+    wanted = "[N, 1, 8, 8]"
+    for rows in ([b"\x89PNG"], np.zeros([2, 9, 9], np.uint8), ["a text"]):
+        refused(trainyard.InvalidArgumentError, lambda rows=rows: local.predict(rows), wanted, "uint8")
+    refused(trainyard.InvalidArgumentError, lambda: local.predict([[0.5] * 64]), "rows[0], column 'c0'", "0 to 255")
+    refused(trainyard.InvalidArgumentError, lambda: local.predict([[None] * 64]), "column 'c0'", "needs all pixels")
+
+
+def test_what_is_wrong_with_rows_is_told_with_row_and_column(late):
+    _, model = late
+    row = {"year": 1, "age": 2, "port": "S", "day": "2024-01-01", "deck": 0, "left_at": None}
+
+    def wrong(rows, *words):
+        return refused(trainyard.InvalidArgumentError, lambda: model.predict(rows), *words)
+
+    assert wrong([{**row, "age": "old"}], "rows[0], column 'age': 'old' is not a number").reason == "DATASET_INVALID"
+    wrong([row, {**row, "age": 1e39}], "rows[1], column 'age'", "finite number of 32 bits")
+    wrong([row, {**row, "day": "31.1.2024"}], "rows[1], column 'day'", "ISO 8601")
+    wrong([{**row, "ages": 1}], "column 'ages' is not in the training data; did you mean 'age'?")
+    wrong([{"Year": 1, "colour": "red"}], "'Year'", "did you mean 'year'?", "column 'colour'", "column 'age'", "is missing")
+    assert len(wrong([{key: value for key, value in row.items() if key != "port"}], "'port'", "is missing").violations) == 1
+    wrong([[1, 2, "S"]], "3 values in the first row", "year, age, port, day, deck, left_at", "in this order")
+    wrong([list(row.values()), [1]], "rows[1]: 1 values, expected 6")
+    wrong(["a text"], "texts, expected the columns year, age")
+    wrong(np.zeros([2, 4, 4], np.uint8), "images [2, 1, 4, 4] of uint8", "expected the columns")
+    wrong({"year": 1}, "'year'", "expected a list")
+    wrong({"year": [1], "age": [1, 2]}, "different lengths", "'age' has 2")
+    wrong(7, "a int", "a dict of columns")
+    wrong([], "at least one")
+
+
+def test_a_model_says_what_it_is(late):
+    _, model = late
+    assert model.classes == ("no", "yes") and model.task == "classification" and model.target == "late"
+    assert model.columns == ("year", "age", "port", "day", "deck", "left_at")
+    assert repr(model) == ("<trainyard.LocalModel: classification of late, 2 classes, by the columns year, age, port, day, "
+                           "deck, left_at>")
+
+
+def test_load_takes_a_file_or_a_folder(client, late, tmp_path):
+    folder = tmp_path / "late"
+    client.download_model("late", folder)
+    rows = trips(9).drop(columns=["price", "note"])
+    expected = late[1].predict(rows)
+    assert trainyard.load(folder, program=PROGRAM).predict(rows) == expected  # made for this call
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
+    refused(trainyard.NotFoundError, lambda: trainyard.load(folder, program="/no/program"), "/no/program")
+    subprocess.run([PROGRAM, "local", "export", folder, "--out", folder / "model.onnx"], check=True, capture_output=True)
+    assert trainyard.load(folder, program="/no/program").predict(rows) == expected
+    assert trainyard.load(str(folder / "model.onnx")).predict(rows) == expected
+
+
+def test_load_refuses_what_is_no_export(client, tmp_path, monkeypatch):
+    refused(trainyard.NotFoundError, lambda: trainyard.load(tmp_path / "none"), "there is no such file", "model export")
+    refused(trainyard.NotFoundError, lambda: trainyard.load(tmp_path), "neither model.onnx nor model.json", "model export")
+    (tmp_path / "model.onnx").write_bytes(b"something else")
+    refused(trainyard.InvalidArgumentError, lambda: trainyard.load(tmp_path), "model.onnx", "onnxruntime cannot read it")
+    foreign = SOURCE / "examples/digits_0_to_4.onnx"
+    refused(trainyard.InvalidArgumentError, lambda: trainyard.load(foreign), "model export --format onnx")
+    real = builtins.__import__
+
+    def without(name, *arguments):
+        if name == "onnxruntime":
+            raise ImportError(name)
+        return real(name, *arguments)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="pip install onnxruntime"):
+        trainyard.load(tmp_path)
+
+
+def test_models_that_predict_no_rows_are_refused(client, tmp_path):
+    (tmp_path / "input.txt").write_text("abcdefg" * 50)
+    spec = {"dataset": {"path": "input.txt", "text": {}}, "model": {"gpt2": {"n_layer": 1, "n_head": 1, "n_embd": 8}},
+            "recipe": {**RECIPE, "steps": 2, "context_length": 4}}
+    client.download_model(client.wait(client.submit(spec, folder=tmp_path)), tmp_path / "model")
+    error = refused(trainyard.ConflictError, lambda: trainyard.load(tmp_path / "model", program=PROGRAM), "continues text")
+    assert error.reason == "PREDICT_UNSUPPORTED"
+
+
+def test_cells_are_read_strictly():
+    for text, value in (("1", 1), ("+1.5", 1.5), ("-.5e-2", -0.005), ("5.", 5), ("1E3", 1000), ("1e-400", 0)):
+        assert read_number(text) == value
+    for text in ("1_000", " 1", "0x10", "1,5", "٣", "e5", ".", "--1", "1e", "yes"):
+        with pytest.raises(ValueError, match="is not a number"):
+            read_number(text)
+    for text in ("inf", "-Infinity", "NAN", "1e39", "1e400"):
+        with pytest.raises(ValueError, match="finite"):
+            read_number(text)
+    for text in ("2024-02-30", "2023-02-29", "0000-01-01", "24-01-01", "2024-1-1", "2024-01-01T24:00", "2024-01-01T10",
+                 "2024-01-01T10:60", "2024-01-01T10:00:60", "2024-01-01T10:00:00.", "2024-01-01Z", "2024-01-01T10:00+24:00",
+                 "2024-01-01T10:00 +01:00", "2024-01-01T10:00:00+01:00x", "tomorrow"):
+        with pytest.raises(ValueError, match="ISO 8601"):
+            read_date(text, 5)
+
+
+def test_csv_that_this_package_writes_is_read_back():
+    rows = [["a", 'say "no", twice', " blanks "], ["", None, "two\nlines"], ["x", "y", ""]]
+    text = values_to_csv(rows, ["one", 2, "three,four"]).decode()
+    assert list(csv_records(text)) == [["one", "2", "three,four"], *([cell or "" for cell in row] for row in rows)]
+    # Lines that would be empty are rows, too.
+    assert list(csv_records(values_to_csv([[None], [1], [""]]).decode())) == [[""], ["1"], [""]]
+    assert list(csv_records(table_to_csv(np.array([[np.nan], [2.0]])).decode())) == [[""], ["2.0"]]
+    assert list(csv_records("a , b\n\n\t\n 1,\n")) == [["a", "b"], ["1", ""]]
+
+
+def test_dates_are_those_of_the_server():
+    for golden in json.loads((SOURCE / "tests/golden/dates.json").read_text()):
+        assert read_date(golden["text"], 7) == pytest.approx(golden["parts"], abs=1e-12), golden["text"]
+    # A zone may lead out of the years that Python knows.
+    assert read_date("0001-01-01T00:00+01:00", 1)[0] == pytest.approx(-719162 - 1 / 24)
+    assert read_date("9999-12-31T23:00-02:00", 3)[1] == pytest.approx(0)
