@@ -223,11 +223,6 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
                             curves ? &*curves : nullptr);
   const double begin = now_s();
   auto result = train(job, devices, local_files(), reporter, session.interrupted());
-  if (result.ok()) {  // the model's metrics: with keep_best they are not the last ones
-    for (const MetricPoint& point : result->final_metrics) {
-      progress.metric(point.key, point.step, point.value);
-    }
-  }
   progress.finish();
   if (!result.ok()) {
     if (result.error().code == ErrorCode::kCancelled) {

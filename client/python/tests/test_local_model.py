@@ -169,6 +169,17 @@ def test_texts_become_the_same_tokens(client, train, tokenizer, more):
     same(client, model, [[text] for text in texts])
 
 
+def test_several_columns_of_text_are_one_text_in_the_order_of_the_rows(client, train):
+    frame = pd.DataFrame([(topic, text.format(i, i)[:12], None if i % 5 == 0 else text.format(i, i)[12:])
+                          for i in range(40) for topic, text in NEWS], columns=["topic", "title", "body"])
+    data = client.upload_frame(frame, "topic", name="titles", text=["title", "body"], tokenizer="char", max_length=40)
+    model = train("titles", data, {"lstm_classifier": {"embedding_dim": 8, "hidden_size": 6, "pooling": "last"}})
+    rows = frame[["title", "body"]].iloc[:9]
+    same(client, model, rows)
+    same(client, model, rows[["body", "title"]])
+    refused(trainyard.InvalidArgumentError, lambda: model[1].predict([[1, 2, 3, 4]]), "4 values", "the columns title, body")
+
+
 def test_images_are_arrays(client, train, digits):
     pixels, labels = digits
     images = pixels.reshape(-1, 8, 8)
