@@ -2,6 +2,7 @@
 
 import builtins
 import json
+import random
 import subprocess
 
 import numpy as np
@@ -94,6 +95,42 @@ def test_rows_of_a_table_are_read_as_on_the_server(client, late):
     same(client, late, [row[:3] + ["a note"] + row[3:] + ["yes"] for row in lists])  # all of the file's columns
 
 
+NUMBERS = ["1", "-2.5", "+3", "5.", ".5", "1e3", "1E-400", "-0", "", "NA", "nan", "?", None, float("nan"), np.float32(0.1),
+           np.int64(3), "0.1234567890123456789", pd.NA]
+CATEGORIES = ["S", "C, north", 'the "Q"', " S", "s", "", "NA", "?", "new\nline", "ü" * 40, None, 1, 1.0, True]
+DATES = ["2024-02-29", "2024-01-01T10:20", "2024-01-01 10:20:30.5", "2024-01-01t10:20:30,25Z", "", "NA", None, pd.NaT,
+         "2024-01-01T10:20:30+01:00", "2024-01-01T10:20-0530", "2024-01-01T10:20+05", pd.Timestamp("2024-05-06 07:08:09.1")]
+NO_NUMBERS = [" 4 ", "\t7", True, "1_0", "0x1", "1,5", "inf", "１", "1e", "+", "--1", "1e39", "1 2", "-nan", "yes"]
+NO_DATES = ["2023-02-29", "2024-1-1", "2024-01-01T24:00", "2024-01-01T10", "2024-01-01Z", "20240101", "2024-01-01T10:20:60",
+            "2024-01-01T10:20 Z", "1.2.2024"]
+
+
+def test_random_cells_mean_the_same_here_and_there(client, late):
+    name, model = late
+    draw = random.Random(0)
+    refusals = 0
+    for trial in range(120):
+        odd = trial % 3 == 0  # a third has what must be refused
+        numbers, dates = (NUMBERS + NO_NUMBERS, DATES + NO_DATES) if odd else (NUMBERS, DATES)
+        rows = [{"year": draw.choice(numbers), "age": draw.choice(numbers), "port": draw.choice(CATEGORIES),
+                 "day": draw.choice(dates), "deck": draw.choice(CATEGORIES), "left_at": draw.choice(dates)}
+                for _ in range(draw.randint(1, 4))]
+        answers = []
+        for predict in (lambda: client.predict(name, rows), lambda: model.predict(rows)):
+            try:
+                answers.append(predict())
+            except trainyard.InvalidArgumentError as error:
+                answers.append(error)
+        there, here = answers
+        assert type(there) is type(here), (rows, there, here)
+        if isinstance(here, trainyard.InvalidArgumentError):
+            refusals += 1
+            assert odd and here.message.partition("column")[2] == there.message.partition("column")[2], (rows, there, here)
+        else:
+            assert here.unseen == there.unseen and np.abs(here.to_numpy() - there.to_numpy()).max() < 1e-5, rows
+    assert 10 < refusals < 40
+
+
 def test_a_regression_with_embedded_categories_is_in_the_targets_units(client, train):
     data = client.upload_frame(trips().drop(columns="late"), "price", name="prices", ignore=["note"])
     model = train("price", data, {"mlp": {"hidden": [8], "embedding": "auto"}})
@@ -130,6 +167,17 @@ def test_texts_become_the_same_tokens(client, train, tokenizer, more):
     same(client, model, texts)
     same(client, model, pd.DataFrame({"text": [*texts, None, 'two\nlines "quoted"']}))
     same(client, model, [[text] for text in texts])
+
+
+def test_several_columns_of_text_are_one_text_in_the_order_of_the_rows(client, train):
+    frame = pd.DataFrame([(topic, text.format(i, i)[:12], None if i % 5 == 0 else text.format(i, i)[12:])
+                          for i in range(40) for topic, text in NEWS], columns=["topic", "title", "body"])
+    data = client.upload_frame(frame, "topic", name="titles", text=["title", "body"], tokenizer="char", max_length=40)
+    model = train("titles", data, {"lstm_classifier": {"embedding_dim": 8, "hidden_size": 6, "pooling": "last"}})
+    rows = frame[["title", "body"]].iloc[:9]
+    same(client, model, rows)
+    same(client, model, rows[["body", "title"]])
+    refused(trainyard.InvalidArgumentError, lambda: model[1].predict([[1, 2, 3, 4]]), "4 values", "the columns title, body")
 
 
 def test_images_are_arrays(client, train, digits):
@@ -251,6 +299,7 @@ def test_csv_that_this_package_writes_is_read_back():
 def test_dates_are_those_of_the_server():
     for golden in json.loads((SOURCE / "tests/golden/dates.json").read_text()):
         assert read_date(golden["text"], 7) == pytest.approx(golden["parts"], abs=1e-12), golden["text"]
+    assert read_date("2024-01-01T00:00:59.9999999999999999999", 1)[0] == pytest.approx(19723 + 60 / 86400)  # not 60 s
     # A zone may lead out of the years that Python knows.
     assert read_date("0001-01-01T00:00+01:00", 1)[0] == pytest.approx(-719162 - 1 / 24)
     assert read_date("9999-12-31T23:00-02:00", 3)[1] == pytest.approx(0)

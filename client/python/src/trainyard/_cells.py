@@ -15,7 +15,7 @@ _FIELD = re.compile(r'[ \t]*(?:"((?:[^"]|"")*)"|([^,"\n]*))(,|\n|\Z)')
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-                   r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2}(?:[.,][0-9]+)?))?"
+                   r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
                    r"(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?")
 _EPOCH = date(1970, 1, 1).toordinal()
 _CALENDAR_DAYS = 146097  # in 400 years, after which the calendar repeats itself
@@ -69,12 +69,12 @@ def read_date(text: str, count: int) -> list[float]:
         days = date(*map(int, match.group(1, 2, 3))).toordinal() - _EPOCH
     except ValueError:
         raise problem from None
-    hour, minute, zone_hour, zone_minute = (int(part or 0) for part in match.group(4, 5, 8, 9))
-    second = float((match[6] or "0").replace(",", "."))
-    if hour > 23 or minute > 59 or second >= 60 or zone_hour > 23 or zone_minute > 59:
+    hour, minute, second, zone_hour, zone_minute = (int(part or 0) for part in match.group(4, 5, 6, 9, 10))
+    if hour > 23 or minute > 59 or second > 59 or zone_hour > 23 or zone_minute > 59:
         raise problem
-    ahead = (3600 * zone_hour + 60 * zone_minute) * (-1 if match[7] == "-" else 1)
-    shift, seconds = divmod(3600 * hour + 60 * minute + second - ahead, 86400)
+    fraction = float(f"0.{match[7] or 0}")
+    ahead = (3600 * zone_hour + 60 * zone_minute) * (-1 if match[8] == "-" else 1)
+    shift, seconds = divmod(3600 * hour + 60 * minute + second + fraction - ahead, 86400)
     days += int(shift)
     # The zone may have led out of the years that Python knows: the same day of a like year.
     day = date.fromordinal((days + _EPOCH) % _CALENDAR_DAYS + _CALENDAR_DAYS)

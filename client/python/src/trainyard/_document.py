@@ -271,6 +271,13 @@ def _decode(data: bytes, name: str) -> str:
     return text
 
 
+# By the type's name: pandas need not be there.
+_REMEDIES = {
+    "DataFrame": "; Client.upload_frame(frame, target) uploads a frame, and {'name': its name} is a spec's `dataset`",
+    "Dataset": "; {'name': dataset.name} is a spec's `dataset`",
+}
+
+
 def _read_python(value: object, tree: _Tree) -> None:
     if isinstance(value, Mapping):
         tree.open(Kind.MAP, "")
@@ -301,13 +308,6 @@ def _read_python(value: object, tree: _Tree) -> None:
         remedy = _REMEDIES.get(type(value).__name__, "")
         tree.stop("", "FIELD_TYPE", f"a value of type {type(value).__name__}, expected text, a number, True or False, None, "
                   f"a list or a dict{remedy}")
-
-
-# By the type's name: pandas need not be there.
-_REMEDIES = {
-    "DataFrame": "; Client.upload_frame(frame, target) uploads a frame, and {'name': its name} is a spec's `dataset`",
-    "Dataset": "; {'name': dataset.name} is a spec's `dataset`",
-}
 
 
 class _JsonReader:

@@ -295,5 +295,9 @@ class RowEncoder:
 
     def _encode_text_columns(self, cells: Sequence[tuple[str, Sequence[str]]], count: int, first_row: int,
                              problems: _Problems) -> EncodedRows:
-        columns = [column for _, column in cells]
-        return self._encode_texts([" ".join(cell for cell in row if cell not in self._missing) for row in zip(*columns)])
+        texts = [""] * count
+        for _, column in cells:
+            for row, cell in enumerate(column):
+                if cell not in self._missing:
+                    texts[row] += f" {cell}" if texts[row] else cell
+        return self._encode_texts(texts)
