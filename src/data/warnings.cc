@@ -140,17 +140,8 @@ void add_trapped(ColumnTrap trap, const std::vector<ColumnFacts>& columns, std::
 
 void add_columns(const DatasetSchema& schema, const DatasetStatistics& s, const TypedRows& train,
                  std::string_view options, std::vector<DataWarning>& warnings) {
-  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
   std::map<ColumnTrap, std::vector<ColumnFacts>> trapped;
-  size_t number = 0;
-  for (const ColumnSchema& column : schema.columns) {
-    if (column.kind == ColumnSchema::Kind::kText) continue;
-    const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
-    const size_t c = texts ? 0 : number++;
-    if (!column.date.empty()) continue;  // its parts: days rise as rows do
-    ColumnFacts facts = texts
-                            ? facts_of_texts(column, train.rows)
-                            : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows);
+  for (ColumnFacts& facts : find_column_facts(schema, s, train)) {
     if (const auto trap = find_column_trap(facts)) trapped[*trap].push_back(std::move(facts));
   }
   for (const auto& [trap, columns] : trapped) add_trapped(trap, columns, options, warnings);
@@ -218,6 +209,22 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
 }
 
 }  // namespace
+
+std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
+                                           const TypedRows& train) {
+  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
+  std::vector<ColumnFacts> facts;
+  size_t number = 0;
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind == ColumnSchema::Kind::kText) continue;
+    const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
+    const size_t c = texts ? 0 : number++;
+    if (!column.date.empty()) continue;  // its parts: days rise as rows do
+    facts.push_back(texts ? facts_of_texts(column, train.rows)
+                          : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows));
+  }
+  return facts;
+}
 
 std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const DatasetStatistics& s,
                                        const TypedRows& train, const TypedRows& test,

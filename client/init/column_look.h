@@ -1,0 +1,54 @@
+// client/init/column_look.h: one pass over the first rows of a table, before anybody has said which
+// column is the target: what each column would be read as, and which trap it is.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/data/dataset.h"
+#include "src/data/table/column_facts.h"
+#include "src/data/table/csv_columns.h"
+
+namespace trainyard::init {
+
+struct ColumnLook {
+  std::string name;
+  ColumnCounts counts;
+  std::set<std::string> values;           // the first kTargetValuesMax + 1 different ones
+  std::unordered_set<std::string> texts;  // different ones, kCategoriesMax + 1 at most
+  int64_t dates = 0;           // texts that are dates as src/data/table/date.h reads them
+  int64_t other_dates = 0;     // that look like dates in another order: 31.12.2026
+  int64_t other_numbers = 0;   // that look like numbers with units or separators: $1,200
+  int64_t decimal_commas = 0;  // 3,14
+  double words = 0;            // of all texts
+  std::string example;         // the first text
+
+  int64_t present() const { return counts.numbers + counts.not_finite + counts.texts; }
+  double words_mean() const { return counts.texts == 0 ? 0 : words / double(counts.texts); }
+  /// True where an ingest would read the column as numbers.
+  bool numeric() const { return counts.numbers + counts.not_finite >= counts.texts; }
+  /// Of a column of texts, as src/data/warnings.cc gathers them from a dataset.
+  ColumnFacts facts(int64_t rows) const;
+};
+
+struct TableLook {
+  std::vector<ColumnLook> columns;
+  int64_t rows = 0;
+};
+
+/// Rows with another number of fields are passed over: the ingest names them. Refusals: those of
+/// open_table() and of broken records.
+Result<TableLook> look_at_columns(const CsvOptions& options, const std::filesystem::path& path);
+
+/// Names that people give to what they want to predict, the likeliest first.
+bool is_target_name(std::string_view name);
+
+/// Which column to predict if nobody says it: one with such a name, else the last one that is fit
+/// for it; nothing if none is.
+std::optional<size_t> choose_target(const TableLook& table);
+
+}  // namespace trainyard::init

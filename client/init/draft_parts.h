@@ -1,0 +1,48 @@
+// client/init/draft_parts.h: the drafts of each kind of data, and what they share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "client/init/job_draft.h"
+#include "client/init/sniff.h"
+#include "src/data/schema.h"
+
+namespace trainyard::init {
+
+/// So much of a table is read; the rest has no say.
+inline constexpr int64_t kHeadBytesMax = int64_t{32} << 20;
+
+Result<JobDraft> draft_table(const std::filesystem::path& path, const Sniffed& sniffed,
+                             const DraftOptions& options);
+Result<JobDraft> draft_text(const std::filesystem::path& path);
+Result<JobDraft> draft_text_files(const std::filesystem::path& path);
+Result<JobDraft> draft_images(const std::filesystem::path& path);
+Result<JobDraft> draft_cifar(const std::filesystem::path& path);
+Result<JobDraft> draft_arrays(const std::filesystem::path& path, const std::string& target);
+Result<JobDraft> draft_npy(const std::filesystem::path& path);
+Result<JobDraft> draft_idx(const std::filesystem::path& path);
+Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
+
+/// A text as YAML reads it back: plain where that is safe, else in quotes.
+std::string yaml_text(std::string_view text);
+/// "[a, b]"
+std::string yaml_list(const std::vector<std::string>& texts);
+/// 5.735, 512.3, 18823
+std::string few_digits(double value);
+/// "1,797"
+std::string with_commas(int64_t count);
+/// "1 row", "2 rows"
+std::string count_of(int64_t count, const std::string& noun);
+
+/// "3 classes: setosa 50, versicolor 50, virginica 50". `rows` is empty where they are not counted.
+std::string classes_text(const std::vector<std::string>& classes, const std::vector<int64_t>& rows);
+/// The target's part of a draft, and notes on it, by the data's schema and statistics.
+void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
+                     JobDraft& draft);
+/// Draft fields of rows of text: how they become tokens.
+void add_token_fields(double words_mean, JobDraft& draft);
+
+}  // namespace trainyard::init

@@ -1,0 +1,540 @@
+// Tables: which column is the target, which ones are left out, and what the others are. Two looks:
+// column_look.h decides what can be read at all, then the ingest's own reader and its search for
+// traps see the rest, so that what is written here is what an ingest accepts.
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "client/init/column_look.h"
+#include "client/init/draft_parts.h"
+#include "src/base/join.h"
+#include "src/base/text.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/limits.h"
+#include "src/data/statistics.h"
+#include "src/data/table/csv_schema.h"
+#include "src/data/table/record_blocks.h"
+#include "src/data/target_leak.h"
+#include "src/data/typed_dataset.h"
+#include "src/data/warnings.h"
+
+namespace trainyard::init {
+namespace {
+
+namespace fs = std::filesystem;
+using Use = ColumnNote::Use;
+
+constexpr double kNearlyAll = 0.9;          // texts of one look
+constexpr size_t kMixedCategoriesMax = 50;  // of a column of numbers and text
+constexpr size_t kUnitsMin = 20;            // fewer are categories, such as "18-25"
+constexpr double kLongTextWords = 8;        // worth more than a few other columns
+constexpr size_t kOthersOfTextMax = 3;
+constexpr int64_t kPixelsMin = 64;
+
+// --- the beginning of the file -----------------------------------------------------------------
+
+struct Head {
+  fs::path path;
+  bool whole = true;
+  int64_t bytes = 0;  // of all, of which `path` holds the first ones; 0: not known
+};
+
+/// The file itself, or a copy of its first records.
+Result<Head> take_head(const fs::path& path, bool quotes, const fs::path& scratch) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
+  if (source->bytes_max() <= kHeadBytesMax) return Head{path};
+  RecordBlocks blocks(*source, 0, quotes, size_t{1} << 20);
+  const fs::path copy = scratch / "head";
+  std::ofstream out(copy, std::ios::binary);
+  RecordBlock block;
+  int64_t taken = 0;
+  while (taken < kHeadBytesMax) {
+    ASSIGN_OR_RETURN(const bool more, blocks.next(block));
+    if (!more) return Head{path};
+    out.write(block.bytes.data(), static_cast<std::streamsize>(block.size));
+    taken += static_cast<int64_t>(block.size);
+  }
+  out.close();
+  if (!out) {
+    return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL",
+                      "cannot write " + copy.string());
+  }
+  return Head{copy, false, source->compressed() ? 0 : source->bytes_max()};
+}
+
+/// By the share of the file that was read.
+int64_t estimate_rows(const Head& head, int64_t rows) {
+  if (head.whole || head.bytes == 0) return rows;
+  std::error_code ec;
+  const auto read = static_cast<double>(fs::file_size(head.path, ec));
+  return std::llround(static_cast<double>(rows) * static_cast<double>(head.bytes) / read);
+}
+
+// --- columns -----------------------------------------------------------------------------------
+
+struct Decision {
+  enum class Fate : uint8_t { kNumber, kCategory, kMixed, kDate, kText, kLeftOut };
+  Fate fate = Fate::kNumber;
+  std::string why;  // left out
+};
+using Fate = Decision::Fate;
+
+std::string differ_text(const ColumnFacts& c) {
+  return with_commas(c.distinct.value_or(0)) + " of " + with_commas(c.present()) +
+         " values differ" + (c.example.empty() ? "" : ", such as " + quoted_value(c.example));
+}
+
+std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
+  switch (trap) {
+    case ColumnTrap::kEmpty:
+      return "no value in any row";
+    case ColumnTrap::kConstant:
+      return "the same value in all rows" +
+             (c.example.empty() ? "" : ", " + quoted_value(c.example));
+    case ColumnTrap::kIdentifier:
+      return (c.kind == ColumnFacts::Kind::kNumeric ? "looks like an ID or a count of the rows: "
+                                                    : "looks like an ID: ") +
+             differ_text(c);
+    case ColumnTrap::kManyCategories:
+      return "hardly a category occurs twice: " + differ_text(c);
+    case ColumnTrap::kFreeText:
+      return "free text: " + differ_text(c);
+    case ColumnTrap::kDates:
+      return "dates";
+  }
+  return "";
+}
+
+bool nearly_all(int64_t part, const ColumnLook& c) {
+  return static_cast<double>(part) >= kNearlyAll * static_cast<double>(c.counts.texts);
+}
+
+Decision decide_texts(const ColumnLook& c, int64_t rows) {
+  const std::string example = quoted_value(c.example);
+  if (nearly_all(c.other_dates, c) && c.texts.size() > kUnitsMin) {
+    return {Fate::kLeftOut, "dates in an order that is not read, such as " + example +
+                                "; written as 2026-01-31 they can be used"};
+  }
+  if (nearly_all(c.other_numbers + c.decimal_commas, c) && c.texts.size() > kUnitsMin) {
+    return {Fate::kLeftOut, "numbers with units or separators, such as " + example +
+                                "; written as plain numbers they can be used"};
+  }
+  const ColumnFacts facts = c.facts(rows);
+  const std::optional<ColumnTrap> trap = find_column_trap(facts);
+  if (trap == ColumnTrap::kDates) return {Fate::kDate, ""};
+  if (trap == ColumnTrap::kFreeText || c.words_mean() >= kLongTextWords) {
+    return {Fate::kText, trap_text(ColumnTrap::kFreeText, facts)};
+  }
+  if (trap) return {Fate::kLeftOut, trap_text(*trap, facts)};
+  if (std::ssize(c.texts) > kCategoriesMax) {
+    return {Fate::kLeftOut, "more than " + with_commas(kCategoriesMax) + " different texts"};
+  }
+  return {Fate::kCategory, ""};
+}
+
+Decision decide(const ColumnLook& c, int64_t rows) {
+  if (c.present() == 0) return {Fate::kLeftOut, "no value in any row"};
+  if (!c.numeric()) return decide_texts(c, rows);
+  if (c.counts.texts > 0) {
+    if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
+    return {Fate::kLeftOut, "numbers, and text such as " + quoted_value(c.example) +
+                                "; with such cells empty it can be used"};
+  }
+  if (c.counts.not_finite > 0) {
+    return {Fate::kLeftOut, "infinite values; with such cells empty it can be used"};
+  }
+  return {Fate::kNumber, ""};
+}
+
+/// "pixel12", "c5", "1x1", "12"
+bool is_pixel_name(std::string_view name) {
+  const size_t digits = name.find_first_of("0123456789");
+  return digits != name.npos && digits <= 6 &&
+         name.find_first_not_of("0123456789x", digits) == name.npos;
+}
+
+/// The side of the square images whose pixels the columns are; 0 if they are not.
+int64_t pixel_side(const TableLook& table, size_t target) {
+  const auto pixels = std::ssize(table.columns) - 1;
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));
+  if (pixels < kPixelsMin || side * side != pixels) return 0;
+  bool shades = false;  // more than a few: bytes, not switches
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const ColumnLook& c = table.columns[i];
+    if (i == target) continue;
+    if (c.counts.numbers != table.rows || !c.counts.bytes || !is_pixel_name(c.name)) return 0;
+    shades |= c.values.size() > 10;
+  }
+  return shades ? side : 0;
+}
+
+// --- the target --------------------------------------------------------------------------------
+
+std::string list_columns(const TableLook& table) {
+  constexpr size_t kShownMax = 30;
+  std::vector<std::string> names;
+  for (const ColumnLook& c : table.columns) {
+    if (names.size() == kShownMax) break;
+    names.push_back(quoted_value(c.name));
+  }
+  return joined(names, ", ") + (table.columns.size() > kShownMax ? ", ..." : "");
+}
+
+Result<size_t> find_target(const TableLook& table, const std::string& wish) {
+  std::vector<std::string> names;
+  for (const ColumnLook& c : table.columns) names.push_back(c.name);
+  if (!wish.empty()) {
+    const auto at = std::ranges::find(names, wish);
+    if (at != names.end()) return static_cast<size_t>(at - names.begin());
+    const std::optional<std::string> near =
+        wish.size() < 3 ? std::nullopt : nearest_name(wish, names);
+    return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+                      "--target: " + quoted_value(wish) + " is not a column" +
+                          (near ? "; did you mean " + quoted_value(*near) + "?" : ";") +
+                          " The columns are " + list_columns(table));
+  }
+  if (const std::optional<size_t> chosen = choose_target(table)) return *chosen;
+  return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+                    "no column looks like one to predict: each is the same or different in all "
+                    "rows, or text; name one with --target. The columns are " +
+                        list_columns(table));
+}
+
+// --- the draft ---------------------------------------------------------------------------------
+
+class TableDraft {
+ public:
+  TableDraft(CsvOptions options, TableLook table, size_t target)
+      : options_(std::move(options)), table_(std::move(table)), target_(target) {
+    const ColumnLook& c = table_.columns[target_];
+    options_.target = c.name;
+    options_.target_kind = infer_target("", c.counts, c.values.size()) == TargetSchema::Kind::kClass
+                               ? "class"
+                               : "numeric";
+    if (c.counts.missing > 0) options_.missing_target = "skip";
+    for (size_t i = 0; i < table_.columns.size(); ++i) {
+      decisions_.push_back(i == target_ ? Decision() : decide(table_.columns[i], table_.rows));
+    }
+  }
+
+  /// Reads the rows as an ingest would, and leaves out what turns out to be a trap.
+  Status read(const Head& head) {
+    side_ = pixel_side(table_, target_);
+    if (side_ > 0) options_.image = {1, side_, side_};
+    if (side_ == 0 && learns_from_text()) options_.text = names_of(Fate::kText);
+    if (options_.text.empty() && side_ == 0) {
+      leave_out_texts();
+      options_.ignore = names_of(Fate::kLeftOut);
+      options_.categorical = names_of(Fate::kMixed);
+      options_.date = names_of(Fate::kDate);
+      if (std::ssize(options_.ignore) + 1 == std::ssize(table_.columns)) return nothing_left();
+    }
+    ASSIGN_OR_RETURN(data_, read_csv_dataset(options_, head.path, {}));
+    statistics_ = measure(data_.schema, data_.train);
+    if (data_.schema.kind == DatasetSchema::Kind::kTabular) return leave_out_traps();
+    return {};
+  }
+
+  JobDraft finish(const Head& head) {
+    const DatasetSchema& schema = data_.schema;
+    describe_target(schema, statistics_, draft_);
+    draft_.format = options_.json_lines ? "jsonl" : "csv";
+    draft_.target = options_.target;
+    draft_.facts.rows = estimate_rows(head, schema.train_rows);
+    draft_.facts.kind = schema.kind == DatasetSchema::Kind::kText    ? DataFacts::Kind::kTextRows
+                        : schema.kind == DatasetSchema::Kind::kImage ? DataFacts::Kind::kImages
+                                                                     : DataFacts::Kind::kTable;
+    draft_.facts.image = schema.image;
+    describe_columns();
+    add_fields();
+    draft_.found = (options_.json_lines ? "JSON lines with " : table_name()) + rows_text(head) +
+                   " and " + count_of(std::ssize(table_.columns), "column");
+    if (side_ > 0) draft_.found += ", the pixels of images";
+    if (table_.columns[target_].counts.missing > 0) {
+      draft_.notes.push_back(count_of(table_.columns[target_].counts.missing, "row") +
+                             " without a target: left out.");
+    }
+    return std::move(draft_);
+  }
+
+ private:
+  std::vector<std::string> names_of(Fate fate) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      if (i != target_ && decisions_[i].fate == fate) names.push_back(table_.columns[i].name);
+    }
+    return names;
+  }
+
+  /// Text alone is read, or columns alone: the longer the text and the fewer the others, the more
+  /// it is the text that counts.
+  bool learns_from_text() const {
+    size_t others = 0;
+    double words = 0;
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      if (i == target_) continue;
+      const ColumnLook& c = table_.columns[i];
+      if (decisions_[i].fate == Fate::kText) {
+        words = std::max(words, c.words_mean());
+      } else if (decisions_[i].fate != Fate::kLeftOut && !is_identifier_name(c.name)) {
+        ++others;
+      }
+    }
+    return words > 0 && (others == 0 || (words >= kLongTextWords && others <= kOthersOfTextMax));
+  }
+
+  void leave_out_texts() {
+    for (Decision& d : decisions_) {
+      if (d.fate != Fate::kText) continue;
+      d.fate = Fate::kLeftOut;
+      d.why += "; listed in `text`, it would be learned from in place of the columns";
+    }
+  }
+
+  Error nothing_left() const {
+    std::string reasons;
+    for (size_t i = 0; i < decisions_.size() && reasons.size() < 1000; ++i) {
+      if (i == target_) continue;
+      reasons += "; " + quoted_value(table_.columns[i].name) + ": " + decisions_[i].why;
+    }
+    return unsupported("besides the target " + quoted_value(options_.target) +
+                       " no column can be learned from" + reasons);
+  }
+
+  Decision& decision_of(const std::string& name) {
+    const auto at = std::ranges::find(table_.columns, name, &ColumnLook::name);
+    return decisions_[static_cast<size_t>(at - table_.columns.begin())];
+  }
+
+  size_t features_left() const {
+    return static_cast<size_t>(std::ranges::count_if(
+               decisions_, [](const Decision& d) { return d.fate != Fate::kLeftOut; })) -
+           1;
+  }
+
+  /// Traps that only show in the numbers themselves. What would leave nothing is told and stays.
+  Status leave_out_traps() {
+    const auto leave_out = [&](const std::string& name, const std::string& why) {
+      Decision& d = decision_of(name);
+      if (d.fate == Fate::kLeftOut) return;
+      if (features_left() > 1) {
+        d = {Fate::kLeftOut, why};
+      } else {
+        draft_.notes.push_back("column " + quoted_value(name) + ": " + why +
+                               ". It is the only one to learn from.");
+      }
+    };
+    for (const ColumnFacts& facts : find_column_facts(data_.schema, statistics_, data_.train)) {
+      const std::optional<ColumnTrap> trap = find_column_trap(facts);
+      if (trap) leave_out(facts.name, trap_text(*trap, facts));
+    }
+    for (const TargetLeak& leak :
+         find_target_leaks(data_.schema, statistics_, data_.train.view())) {
+      leave_out(leak.column, leak.finding);
+    }
+    return {};
+  }
+
+  std::string number_text(const ColumnSchema& column, const NumberStatistics& s) {
+    std::string text = "number, " + few_digits(s.min) + " to " + few_digits(s.max);
+    const auto& look = *std::ranges::find(table_.columns, column.name, &ColumnLook::name);
+    if (look.counts.whole && look.values.size() > 2 && look.values.size() <= 10) {
+      text += ", " + std::to_string(look.values.size()) + " different ones";
+    }
+    return text;
+  }
+
+  std::string category_text(const ColumnSchema& column) {
+    constexpr int64_t kListedMax = 4;
+    std::string text = count_of(std::ssize(column.categories), "category");
+    if (std::ssize(column.categories) > kListedMax) return text;
+    for (size_t i = 0; i < column.categories.size(); ++i) {
+      text += (i > 0 ? ", " : ": ") + column.categories[i].substr(0, 30);
+    }
+    return text;
+  }
+
+  /// By name, what the columns that are learned from hold; and how many inputs they are.
+  void describe_columns() {
+    std::map<std::string, std::string> says;
+    size_t number = 0;
+    for (const ColumnSchema& column : data_.schema.columns) {
+      const std::string& name = column.date.empty() ? column.name : column.date;
+      std::string text;
+      int64_t inputs = 1;
+      if (column.kind == ColumnSchema::Kind::kCategorical) {
+        text = category_text(column);
+        inputs = std::ssize(column.categories);
+      } else if (column.kind == ColumnSchema::Kind::kText) {
+        text =
+            "text, " + short_number(std::round(look_of(name).words_mean())) + " words on average";
+      } else {
+        const auto& s = statistics_.numeric[number++];
+        text = !column.date.empty() ? "dates" : s ? number_text(column, *s) : "number";
+      }
+      if (column.missing_count > 0) text += ", " + with_commas(column.missing_count) + " missing";
+      says[name] = text;
+      if (decision_of(name).fate != Fate::kLeftOut) draft_.facts.inputs += inputs;
+    }
+    for (size_t i = 0; i < table_.columns.size(); ++i) {
+      const std::string& name = table_.columns[i].name;
+      if (i == target_) {
+        draft_.columns.push_back({Use::kTarget, name, draft_.target_says});
+      } else if (side_ > 0) {
+        draft_.columns.push_back({Use::kLearnedFrom, name, "pixel"});
+      } else if (!options_.text.empty() && decisions_[i].fate != Fate::kText) {
+        draft_.columns.push_back({Use::kLeftOut, name, "a model of text reads text alone"});
+      } else if (decisions_[i].fate == Fate::kLeftOut) {
+        draft_.columns.push_back({Use::kLeftOut, name, decisions_[i].why});
+      } else {
+        draft_.columns.push_back({Use::kLearnedFrom, name, says[name]});
+      }
+    }
+  }
+
+  const ColumnLook& look_of(const std::string& name) const {
+    return *std::ranges::find(table_.columns, name, &ColumnLook::name);
+  }
+
+  void add_fields() {
+    auto& fields = draft_.fields;
+    if (!options_.header) fields.push_back({"header", "false", "columns are c0, c1, ..."});
+    if (options_.delimiter != ',') {
+      fields.push_back({"delimiter", options_.delimiter == '\t'
+                                         ? "\"\\t\""
+                                         : "\"" + std::string(1, options_.delimiter) + "\""});
+    }
+    fields.push_back({"target", yaml_text(options_.target), draft_.target_says});
+    const bool numbers = look_of(options_.target).counts.texts == 0;
+    fields.push_back({"target_kind", options_.target_kind,
+                      !numbers                          ? ""
+                      : options_.target_kind == "class" ? "numeric predicts it as a number"
+                                                        : "class takes each number for a class"});
+    if (options_.skips_rows()) {
+      fields.push_back({"missing_target", "skip",
+                        "leaves out " + count_of(look_of(options_.target).counts.missing, "row")});
+    }
+    if (side_ > 0) {
+      const std::string side = std::to_string(side_);
+      fields.push_back(
+          {"image", "[1, " + side + ", " + side + "]", "the columns are the pixels of an image"});
+    }
+    if (!options_.text.empty()) {
+      fields.push_back({"text", yaml_list(options_.text), "the model learns from its words"});
+      double words = 0;
+      for (const std::string& name : options_.text) words += look_of(name).words_mean();
+      add_token_fields(words, draft_);
+      return;
+    }
+    if (side_ > 0) return;
+    add_list("date", Fate::kDate, "become numbers: days, and the place in the year and the week");
+    add_list("categorical", Fate::kMixed, "numbers that stand for categories, and text");
+    add_list("ignore", Fate::kLeftOut, "left out; take a line away to use the column");
+  }
+
+  void add_list(const std::string& field, Fate fate, const std::string& says) {
+    DraftField list{field, "", says};
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      if (i == target_ || decisions_[i].fate != fate) continue;
+      list.items.push_back({Use::kLeftOut, table_.columns[i].name, decisions_[i].why});
+    }
+    if (!list.items.empty()) draft_.fields.push_back(std::move(list));
+  }
+
+  std::string table_name() const {
+    switch (options_.delimiter) {
+      case '\t':
+        return "a table separated by tabs, with ";
+      case ';':
+        return "a table separated by semicolons, with ";
+      case '|':
+        return "a table separated by |, with ";
+      default:
+        return "a CSV file with ";
+    }
+  }
+
+  std::string rows_text(const Head& head) const {
+    const int64_t rows = table_.rows;
+    if (head.whole) return count_of(rows, "row");
+    return (head.bytes > 0 ? "some " + with_commas(estimate_rows(head, rows)) + " rows"
+                           : "more than " + with_commas(rows) + " rows") +
+           " (init looked at the first " + with_commas(rows) + ")";
+  }
+
+  CsvOptions options_;
+  TableLook table_;
+  size_t target_;
+  std::vector<Decision> decisions_;  // by column
+  int64_t side_ = 0;                 // of images in the columns
+  TypedDataset data_;
+  DatasetStatistics statistics_;
+  JobDraft draft_;
+};
+
+Status check_decimal_commas(const TableLook& table, const fs::path& path, char delimiter) {
+  for (const ColumnLook& c : table.columns) {
+    if (c.counts.texts == 0 || !nearly_all(c.decimal_commas, c)) continue;
+    return unsupported(
+        path.string() + ": column " + quoted_value(c.name) + " has numbers with a decimal comma (" +
+        quoted_value(c.example) + "), and Trainyard reads a decimal point. Convert the file: " +
+        by_pandas(path, std::string("read_csv('{}', sep='") + delimiter + "', decimal=',')",
+                  "to_csv('{}-point.csv', index=False)"));
+  }
+  return {};
+}
+
+/// JSON lines of one member that is text: a text to go on with.
+JobDraft draft_text_member(const fs::path& path, const ColumnLook& column, const TableLook& table) {
+  JobDraft draft;
+  draft.format = "text";
+  draft.sources = {{"path", path}};
+  draft.found = "JSON lines with " + count_of(table.rows, "text");
+  draft.fields = {{"field", yaml_text(column.name), "the member with the text"},
+                  {"tokenizer", "char", "tokens are characters"}};
+  draft.target_says = "each next character";
+  draft.facts.kind = DataFacts::Kind::kText;
+  std::error_code ec;
+  draft.facts.rows = static_cast<int64_t>(fs::file_size(path, ec));
+  draft.guess = first_guess(draft.facts);
+  return draft;
+}
+
+}  // namespace
+
+Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
+                             const DraftOptions& options) {
+  CsvOptions csv;
+  csv.json_lines = sniffed.kind == DataKind::kJsonLines;
+  csv.header = sniffed.header;
+  csv.delimiter = sniffed.delimiter;
+  ASSIGN_OR_RETURN(const Head head, take_head(path, !csv.json_lines, options.scratch));
+  ASSIGN_OR_RETURN(TableLook table, look_at_columns(csv, head.path));
+  if (table.rows == 0) return unsupported(path.string() + " has a header, and no rows below it.");
+  if (Status s = check_decimal_commas(table, path, csv.delimiter); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (table.columns.size() == 1) {
+    if (csv.json_lines && table.columns[0].counts.texts > 0 && options.target.empty()) {
+      return draft_text_member(path, table.columns[0], table);
+    }
+    return unsupported(path.string() +
+                       " has a single column; a table needs one to predict, and at least one to "
+                       "learn from.");
+  }
+  ASSIGN_OR_RETURN(const size_t target, find_target(table, options.target));
+  const std::string name = table.columns[target].name;
+  TableDraft drafting(csv, std::move(table), target);
+  if (Status s = drafting.read(head); !s.ok()) return std::move(s).error();
+  JobDraft draft = drafting.finish(head);
+  draft.sources = {{"path", path}};
+  if (options.target.empty()) {
+    draft.target_why = is_target_name(name) ? "by its name" : "the last column that is fit for it";
+  }
+  draft.guess = first_guess(draft.facts);
+  return draft;
+}
+
+}  // namespace trainyard::init

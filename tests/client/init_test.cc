@@ -1,0 +1,305 @@
+// What init makes of data: which column it predicts, what it leaves out and why, what it refuses
+// and how it helps. Catches a job file that a submit would refuse, a trap that is trained on, and a
+// foreign file that is answered with a parser's complaint.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "client/init/column_look.h"
+#include "client/init/draft_parts.h"
+#include "client/init/job_draft.h"
+#include "client/init/job_yaml.h"
+#include "client/init/sniff.h"
+#include "client/lib/spec_file.h"
+#include "tests/support/golden.h"
+#include "tests/support/source_path.h"
+
+namespace trainyard::init {
+namespace {
+
+namespace fs = std::filesystem;
+using Use = ColumnNote::Use;
+
+class Init : public ::testing::Test {
+ protected:
+  Init() {
+    folder_ =
+        fs::path(::testing::TempDir()) /
+        ("init-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "scratch");
+  }
+  ~Init() override { fs::remove_all(folder_); }
+
+  fs::path write(const std::string& name, std::string_view text) {
+    const fs::path path = folder_ / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  Result<JobDraft> draft(const fs::path& path, const std::string& target = "") {
+    return draft_job(path, {target, folder_ / "scratch"});
+  }
+  /// The draft's file as `submit` reads it.
+  Result<client::SpecFile> spec(const JobDraft& draft, const fs::path& data) {
+    const fs::path file = folder_ / "job.yaml";
+    const std::string text = job_yaml(draft, {data, file, ""});
+    return client::parse_spec_file(text, file.string(), folder_, {});
+  }
+  v1::DatasetFile dataset(const fs::path& path, const std::string& target = "") {
+    const Result<JobDraft> made = draft(path, target);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    if (!made.ok()) return {};
+    const Result<client::SpecFile> read = spec(*made, path);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    return read.ok() ? read->file.dataset() : v1::DatasetFile();
+  }
+  std::string refusal(const fs::path& path, const std::string& target = "") {
+    const Result<JobDraft> made = draft(path, target);
+    EXPECT_FALSE(made.ok()) << path;
+    return made.ok() ? "" : made.error().message;
+  }
+
+  fs::path folder_;
+};
+
+/// Passengers with every trap that a table may have.
+std::string people(int count) {
+  std::string text = "PassengerId,name,age,port,joined,ship,ticket,fate,survived\n";
+  for (int i = 0; i < count; ++i) {
+    const bool survived = i * 7919 % 1009 < 400 + 200 * (i % 3 == 0);
+    const int day = i * 11 % 28 + 1;
+    text += std::to_string(1000 + i) + ",\"Doe, Mr. John the " + std::to_string(i) + "th\"," +
+            (i % 10 == 3 ? "" : std::to_string(i * 31 % 80)) + "," + "CQS"[i % 3] + ",1912-0" +
+            std::to_string(i % 9 + 1) + "-" + (day < 10 ? "0" : "") + std::to_string(day) +
+            ",Titanic,A" + std::to_string(i * 7) + "," + (survived ? "boat" : "sea") + "," +
+            (i % 50 == 7 ? ""
+             : survived  ? "1"
+                         : "0") +
+            "\n";
+  }
+  return text;
+}
+
+TEST_F(Init, LeavesOutTheTrapsOfATableAndSaysWhy) {
+  const fs::path path = write("people.csv", people(300));
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->target, "survived");
+  EXPECT_EQ(made->target_why, "by its name");
+  const v1::CsvFormat csv = dataset(path).csv();
+  EXPECT_EQ(csv.target_kind(), v1::CsvFormat::CLASS);
+  EXPECT_EQ(csv.missing_target(), v1::CsvFormat::SKIP);
+  EXPECT_EQ(std::vector<std::string>(csv.date().begin(), csv.date().end()),
+            std::vector<std::string>{"joined"});
+  EXPECT_EQ(std::vector<std::string>(csv.ignore().begin(), csv.ignore().end()),
+            (std::vector<std::string>{"PassengerId", "name", "ship", "ticket", "fate"}));
+  std::map<std::string, std::string> why;
+  for (const ColumnNote& c : made->columns) why[c.name] = c.says;
+  EXPECT_NE(why["PassengerId"].find("looks like an ID"), std::string::npos);
+  EXPECT_NE(why["name"].find("free text"), std::string::npos);
+  EXPECT_NE(why["ship"].find("the same value in all rows, 'Titanic'"), std::string::npos);
+  EXPECT_NE(why["fate"].find("alone tells the target"), std::string::npos);
+  EXPECT_NE(why["age"].find("missing"), std::string::npos);
+  EXPECT_EQ(why["port"], "3 categories: C, Q, S");
+}
+
+TEST_F(Init, WritesAJobFileThatPeopleCanRead) {
+  const fs::path path = write("people.csv", people(300));
+  Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  made->sources = {{"path", "people.csv"}};
+  testing::expect_golden("init_people.yaml",
+                         job_yaml(*made, {"people.csv", "people.yaml", "first-try"}));
+}
+
+TEST_F(Init, PredictsTheColumnThatIsNamedLikeATarget) {
+  const fs::path path = write(
+      "flowers.csv", "Species,length\n" + [] {
+        std::string rows;
+        for (int i = 0; i < 60; ++i)
+          rows += std::string(1, "abc"[i % 3]) + "," + std::to_string(i * 7 % 10) + "\n";
+        return rows;
+      }());
+  EXPECT_EQ(dataset(path).csv().target(), "Species");
+  EXPECT_EQ(dataset(path, "length").csv().target(), "length");
+  const std::string typo = refusal(path, "Specis");
+  EXPECT_NE(typo.find("did you mean 'Species'?"), std::string::npos) << typo;
+  EXPECT_NE(typo.find("The columns are 'Species', 'length'"), std::string::npos) << typo;
+}
+
+TEST_F(Init, TakesTheLastColumnThatIsFitWhereNoNameTells) {
+  std::string rows = "weight,width,code\n";
+  for (int i = 0; i < 60; ++i) {
+    rows += std::to_string(i % 7) + ".5," + std::to_string(i * i % 37) + ".25,x" +
+            std::to_string(i) + "\n";
+  }
+  const fs::path path = write("things.csv", rows);
+  EXPECT_EQ(dataset(path).csv().target(), "width");
+  EXPECT_EQ(dataset(path).csv().target_kind(), v1::CsvFormat::NUMERIC);
+}
+
+TEST_F(Init, KnowsDelimitersHeadersAndPixels) {
+  const std::string semicolons = "a;b;label\n1;2;x\n3;4;y\n5;7;x\n";
+  EXPECT_EQ(dataset(write("s.csv", semicolons)).csv().delimiter(), ";");
+  EXPECT_EQ(dataset(write("t.tsv", "a\tb\tlabel\n1\t2\tx\n3\t4\ty\n")).csv().delimiter(), "\t");
+  EXPECT_EQ(find_table_shape("a,b\n\"x;y\",2\n").delimiter, ',');
+  EXPECT_FALSE(find_table_shape("1,2,x\n3,4,y\n").header);
+  EXPECT_FALSE(find_table_shape("x,x,y\nx,y,y\n").header);
+  EXPECT_TRUE(find_table_shape(",a,b\n0,1,2\n").header) << "pandas writes its index like this";
+  const v1::CsvFormat digits = dataset(testing::source_path("examples/digits.csv.gz")).csv();
+  EXPECT_FALSE(digits.header());
+  EXPECT_EQ(digits.target(), "c64");
+  EXPECT_EQ(std::vector<int64_t>(digits.image().begin(), digits.image().end()),
+            (std::vector<int64_t>{1, 8, 8}));
+}
+
+TEST_F(Init, ReadsTextWhereTextIsWhatThereIs) {
+  std::string rows;
+  for (int i = 0; i < 60; ++i) {
+    rows += std::to_string(i % 4) + ",\"Headline number " + std::to_string(i) +
+            " of the day\",\"It was a long and winding story that began at " + std::to_string(i) +
+            " o'clock in the morning\"\n";
+  }
+  const v1::CsvFormat news = dataset(write("news.csv", rows)).csv();
+  EXPECT_EQ(news.target(), "c0");
+  EXPECT_EQ(std::vector<std::string>(news.text().begin(), news.text().end()),
+            (std::vector<std::string>{"c1", "c2"}));
+  EXPECT_EQ(news.ignore_size(), 0) << "has no effect beside text, and is refused";
+  std::string lines;
+  for (int i = 0; i < 40; ++i)
+    lines += R"({"body": "some text of a page"})"
+             "\n";
+  EXPECT_EQ(dataset(write("pages.jsonl", lines)).text().field(), "body");
+}
+
+TEST_F(Init, KeepsNamesThatYamlWouldTakeForOtherThings) {
+  std::string rows = "\"yes\",\"a: b # c\",\"1e3x\",\"line\nbreak\",\"größe\",y\n";
+  for (int i = 0; i < 60; ++i) {
+    rows += "1,k" + std::to_string(i) + ",2," + std::to_string(i * 17 % 19) + ".5," +
+            std::to_string(i % 5) + ".1," + (i % 2 ? "on" : "off") + "\n";
+  }
+  const v1::CsvFormat csv = dataset(write("odd \"names\" #1.csv", rows)).csv();
+  EXPECT_EQ(csv.target(), "y");
+  EXPECT_EQ(std::vector<std::string>(csv.ignore().begin(), csv.ignore().end()),
+            (std::vector<std::string>{"yes", "a: b # c", "1e3x"}));
+}
+
+TEST_F(Init, ColumnsThatNoIngestReadsAreLeftOut) {
+  std::string rows = "id,amount,born,mixed,level,price\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += std::to_string(i) + ",\"$" + std::to_string(i + 1) + ",000\"," +
+            std::to_string(i % 28 + 1) + ".0" + std::to_string(i % 9 + 1) + ".19" +
+            std::to_string(50 + i % 50) + "," + (i % 20 == 0 ? "unknown" : std::to_string(i * 3)) +
+            "," + (i % 4 == 0 ? "none" : std::to_string(i % 4)) + "," + std::to_string(i * 7 % 31) +
+            ".5\n";
+  }
+  const fs::path path = write("raw.csv", rows);
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  std::map<std::string, std::string> why;
+  for (const ColumnNote& c : made->columns) {
+    if (c.use == Use::kLeftOut) why[c.name] = c.says;
+  }
+  EXPECT_NE(why["amount"].find("numbers with units or separators"), std::string::npos);
+  EXPECT_NE(why["born"].find("dates in an order that is not read"), std::string::npos);
+  EXPECT_NE(why["mixed"].find("numbers, and text such as 'unknown'"), std::string::npos);
+  EXPECT_EQ(dataset(path).csv().categorical(0), "level");
+}
+
+TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
+  struct Case {
+    const char* name;
+    std::string bytes;
+    std::vector<const char*> says;
+  };
+  const std::vector<Case> cases = {
+      {"t.parquet", std::string("PAR1\0\x15", 6), {"Parquet", "pandas.read_parquet", "to_csv"}},
+      {"t.csv", "", {"is empty (0 bytes)"}},
+      {"blank.csv", "\n\n  \n", {"nothing but blanks"}},
+      {"t.pkl", std::string("\x80\x04\x95\0", 4), {"pickle", "pandas.read_pickle"}},
+      {"t.xls", std::string("\xd0\xcf\x11\xe0\0", 5), {"Excel", "pandas.read_excel"}},
+      {"u16.csv",
+       std::string("\xff\xfe"
+                   "a\0,\0",
+                   6),
+       {"UTF-16", "iconv"}},
+      {"latin.csv", "name,y\nM\xfcller,1\n", {"not UTF-8", "byte 8", "iconv -f WINDOWS-1252"}},
+      {"page.csv", "<!DOCTYPE html><html></html>\n", {"HTML", "page was stored"}},
+      {"doc.json",
+       "[{\"a\": 1},\n {\"a\": 2}]\n",
+       {"one JSON document", "orient='records', lines=True"}},
+      {"tree.jsonl",
+       "{\"a\": {\"b\": 1}, \"y\": 2}\n",
+       {"objects or lists in them", "json_normalize"}},
+      {"one.csv", "a\n1\n2\n", {"single column"}},
+      {"head.csv", "a,b\n", {"a header, and no rows"}},
+      {"comma.csv", "a;price\n1,5;2,5\n2,5;3,5\n", {"decimal comma", "decimal=','"}},
+      {"blanks.data", "1  2   3\n4  5   6\n7  8   9\n", {"several blanks", "sep=r'\\s+'"}},
+      {"short.txt", "hello\n", {"too short"}},
+      {"job.yaml", "model: {}\n", {"looks like a job file", "trainyard submit"}},
+      {"bytes.bin", std::string("ab\0cd", 5), {"binary file of an unknown kind"}},
+      {"one.npy", std::string("\x93NUMPY\x01\0", 8), {"one array", "numpy.savez"}},
+  };
+  for (const Case& c : cases) {
+    const std::string message = refusal(write(c.name, c.bytes));
+    for (const char* word : c.says) {
+      EXPECT_NE(message.find(word), std::string::npos) << c.name << ": " << message;
+    }
+  }
+  fs::create_directories(folder_ / "empty");
+  EXPECT_NE(refusal(folder_ / "empty").find("is an empty folder"), std::string::npos);
+  write("tables/train.csv", "a,y\n1,2\n");
+  EXPECT_NE(refusal(folder_ / "tables").find("tables/train.csv"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "nothing.csv").find("no such file or folder"), std::string::npos);
+}
+
+TEST_F(Init, LooksAtTheBeginningOfALargeTable) {
+  std::string rows = "x,y\n";
+  const int64_t count = kHeadBytesMax / 8;
+  rows.reserve(static_cast<size_t>(count * 10));
+  for (int64_t i = 0; i < count; ++i)
+    rows += std::to_string(100000 + i % 1000) + "," + "ab"[i % 2] + "\n";
+  const Result<JobDraft> made = draft(write("large.csv", rows));
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_NEAR(static_cast<double>(made->facts.rows), static_cast<double>(count),
+              static_cast<double>(count) / 1000);
+  EXPECT_NE(made->found.find("init looked at the first"), std::string::npos) << made->found;
+}
+
+TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
+  using Kind = DataFacts::Kind;
+  for (const Kind kind : {Kind::kTable, Kind::kImages, Kind::kTextRows, Kind::kText}) {
+    for (const int64_t rows : {1, 2, 5, 30, 150, 999, 1797, 20'000, 54'000, 3'000'000}) {
+      for (const Shape& image :
+           {Shape{1, 4, 4}, Shape{1, 28, 28}, Shape{3, 32, 32}, Shape{3, 64, 64}}) {
+        const FirstGuess g = first_guess({kind, rows, 3, 10, image});
+        const std::string what =
+            std::to_string(static_cast<int>(kind)) + "/" + std::to_string(rows) + image.to_string();
+        EXPECT_NE(g.epochs > 0, g.steps > 0) << what;
+        EXPECT_GE(g.batch_size, 1) << what;
+        const double trained = static_cast<double>(rows) * (1 - g.validation_split);
+        if (kind != Kind::kText) {
+          EXPECT_LE(static_cast<double>(g.batch_size), std::max(1.0, trained)) << what;
+        }
+        EXPECT_GT(g.learning_rate, 0) << what;
+        EXPECT_GT(g.validation_split, 0) << what;
+        EXPECT_GT(g.patience, 0) << what;
+        EXPECT_FALSE(g.model.empty() || g.model_words.empty() || g.metric.empty()) << what;
+        EXPECT_EQ(kind == Kind::kText, g.context_length > 0) << what;
+      }
+    }
+  }
+}
+
+TEST(FirstGuess, MoreRowsGetALargerNetworkAndFewerEpochs) {
+  const FirstGuess few = first_guess({DataFacts::Kind::kTable, 150, 3, 4, {}});
+  const FirstGuess many = first_guess({DataFacts::Kind::kTable, 100'000, 3, 4, {}});
+  EXPECT_GT(few.epochs, many.epochs);
+  EXPECT_LT(few.batch_size, many.batch_size);
+  EXPECT_NE(few.model, many.model);
+}
+
+}  // namespace
+}  // namespace trainyard::init
