@@ -112,12 +112,10 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
   }
   std::vector<std::pair<std::string, Cell>> fields = {{"predicts", target},
                                                       {"learns from", learned_from(draft)}};
-  std::string title = "leaves out";
   for (std::string& line : left_out_lines(draft)) {
-    fields.emplace_back(title, std::move(line));
-    title = "";
+    fields.emplace_back("leaves out", std::move(line));
   }
-  fields.emplace_back("begins with", draft.guess.model_words);
+  fields.emplace_back("model", draft.guess.model_words);
   for (const std::string& note : draft.notes) fields.emplace_back("note", note);
   fields.emplace_back("job file", file.string());
   out.write(render_fields(fields, out.colour()));

@@ -14,6 +14,12 @@
 namespace trainyard::init {
 namespace {
 
+constexpr size_t kCodesMax = 20;  // different texts that may be names of ranges
+
+bool is_nearly_all(int64_t part, int64_t all) {
+  return all > 0 && static_cast<double>(part) >= 0.9 * static_cast<double>(all);
+}
+
 // Different numbers that are kept in case the column turns out to hold text.
 constexpr size_t kNumbersKeptMax = 64;
 
@@ -96,8 +102,8 @@ void note_cell(const CellReader& cells, std::string_view text, ColumnLook& colum
   if (cell.kind == Cell::Kind::kMissing) return;
   note_target_value(cell, text, column.values);
   if (cell.kind == Cell::Kind::kText) note_text(text, column);
-  const size_t kept_max =
-      column.counts.texts > 0 ? static_cast<size_t>(kCategoriesMax) + 1 : kNumbersKeptMax;
+  const bool all = column.counts.texts > 0 || is_identifier_name(column.name);
+  const size_t kept_max = all ? static_cast<size_t>(kCategoriesMax) + 1 : kNumbersKeptMax;
   if (column.texts.size() < kept_max) column.texts.emplace(text);
 }
 
@@ -121,6 +127,26 @@ ColumnFacts ColumnLook::facts(int64_t rows) const {
   facts.dates = dates > 0 && dates == present();
   facts.words_mean = words_mean();
   return facts;
+}
+
+bool ColumnLook::has_other_dates() const {
+  return texts.size() > kCodesMax && is_nearly_all(other_dates, counts.texts);
+}
+
+bool ColumnLook::has_other_numbers() const {
+  return texts.size() > kCodesMax && is_nearly_all(other_numbers + decimal_commas, counts.texts);
+}
+
+bool ColumnLook::has_decimal_commas() const {
+  return is_nearly_all(decimal_commas, counts.texts);
+}
+
+bool ColumnLook::counts_rows() const {
+  constexpr double kNearlyAll = 0.99;
+  if (!is_identifier_name(name) || counts.numbers != present() || !counts.whole) return false;
+  if (present() < kRowsToJudge) return false;
+  const auto most = static_cast<double>(std::min(present(), kCategoriesMax));
+  return static_cast<double>(texts.size()) >= kNearlyAll * most;
 }
 
 Result<TableLook> look_at_columns(const CsvOptions& options, const std::filesystem::path& path) {

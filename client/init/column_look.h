@@ -15,6 +15,9 @@
 
 namespace trainyard::init {
 
+/// Text that is worth more than a few columns of other kinds, by its mean number of words.
+inline constexpr double kLongTextWords = 8;
+
 struct ColumnLook {
   std::string name;
   ColumnCounts counts;
@@ -29,6 +32,14 @@ struct ColumnLook {
 
   int64_t present() const { return counts.numbers + counts.not_finite + counts.texts; }
   double words_mean() const { return counts.texts == 0 ? 0 : words / double(counts.texts); }
+  /// What nearly all texts are: dates in another order; numbers with units, separators or a decimal
+  /// comma, unless they are few, such as "18-25"; numbers with a decimal comma.
+  bool has_other_dates() const;
+  bool has_other_numbers() const;
+  bool has_decimal_commas() const;
+  /// Whole numbers that nearly all differ, in a column that is named as identifiers are. Told by
+  /// the cells: an ingest's numbers have 32 bits, in which large ones become equal.
+  bool counts_rows() const;
   /// True where an ingest would read the column as numbers.
   bool numeric() const { return counts.numbers + counts.not_finite >= counts.texts; }
   /// Of a column of texts, as src/data/warnings.cc gathers them from a dataset.

@@ -102,8 +102,8 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
     const int64_t rare = std::ranges::count_if(rows, [](int64_t n) { return n < kClassRowsMin; });
     if (rare > 0 && all >= kRowsToJudge) {
       draft.notes.push_back(std::to_string(rare) + " of " + count_of(std::ssize(rows), "class") +
-                            " have fewer than " + std::to_string(kClassRowsMin) +
-                            " rows: a model hardly learns them.");
+                            (rare == 1 ? " has" : " have") + " fewer than " +
+                            std::to_string(kClassRowsMin) + " rows: a model hardly learns them.");
     }
   }
   if (schema.train_rows < kFewRows) {

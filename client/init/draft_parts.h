@@ -12,9 +12,6 @@
 
 namespace trainyard::init {
 
-/// So much of a table is read; the rest has no say.
-inline constexpr int64_t kHeadBytesMax = int64_t{32} << 20;
-
 Result<JobDraft> draft_table(const std::filesystem::path& path, const Sniffed& sniffed,
                              const DraftOptions& options);
 Result<JobDraft> draft_text(const std::filesystem::path& path);

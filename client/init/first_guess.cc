@@ -65,21 +65,17 @@ void guess_images(const DataFacts& facts, FirstGuess& guess) {
   guess.learning_rate = 0.001;
   guess.weight_decay = 0.05;
   guess.validation_split = facts.rows < 10'000 ? 0.2 : 0.1;
-  if (facts.image[0] == 1 && side <= 32) {
+  set_batch(facts, 32, 64, guess);
+  guess.epochs = facts.rows < 10'000 ? 30 : 15;
+  if (side < 8) {
+    guess.model = "mlp: {hidden: [128, 64], dropout: 0.1}";
+    guess.model_words = "two hidden layers; the images are too small for convolutions";
+  } else if (facts.image[0] == 1 && side <= 32) {
     guess.model = "lenet5:";
     guess.model_words = "LeNet-5, a small network of convolutions";
-    set_batch(facts, 32, 64, guess);
-    guess.epochs = facts.rows < 10'000 ? 30 : 12;
-  } else if (side < 8) {
-    guess.model = "mlp: {hidden: [128, 64], activation: gelu, dropout: 0.1}";
-    guess.model_words = "two hidden layers; the images are too small for convolutions";
-    set_batch(facts, 32, 64, guess);
-    guess.epochs = 30;
   } else {
     guess.model = "resnet18: {width: 16}";
     guess.model_words = "a ResNet-18 of a quarter of its width, for a start that a CPU can train";
-    set_batch(facts, 32, 64, guess);
-    guess.epochs = facts.rows < 10'000 ? 30 : 15;
     if (side >= 16) {
       guess.augmentation = {"random_crop: {padding: " + std::to_string(side / 8) + "}",
                             "random_horizontal_flip:"};

@@ -5,14 +5,10 @@
 
 namespace trainyard::init {
 
-Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions& options) {
-  ASSIGN_OR_RETURN(const Sniffed sniffed, sniff(data));
-  const bool has_columns = sniffed.kind == DataKind::kTable || sniffed.kind == DataKind::kJsonLines;
-  if (!options.target.empty() && !has_columns && sniffed.kind != DataKind::kArrays) {
-    return make_error(
-        ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
-        "--target: names a column of a table, and " + data.string() + " is none; remove it");
-  }
+namespace {
+
+Result<JobDraft> draft_sniffed(const std::filesystem::path& data, const Sniffed& sniffed,
+                               const DraftOptions& options) {
   switch (sniffed.kind) {
     case DataKind::kTable:
     case DataKind::kJsonLines:
@@ -35,6 +31,27 @@ Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions
       return draft_idx(data);
   }
   return unsupported(data.string() + " is not data that Trainyard reads.");
+}
+
+}  // namespace
+
+Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions& options) {
+  ASSIGN_OR_RETURN(const Sniffed sniffed, sniff(data));
+  const bool has_columns = sniffed.kind == DataKind::kTable || sniffed.kind == DataKind::kJsonLines;
+  if (!options.target.empty() && !has_columns && sniffed.kind != DataKind::kArrays) {
+    return make_error(
+        ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+        "--target: names a column of a table, and " + data.string() + " is none; remove it");
+  }
+  Result<JobDraft> draft = draft_sniffed(data, sniffed, options);
+  if (draft.ok() || draft.error().reason != "DATASET_INVALID") return draft;
+  // The readers call the file by its role.
+  Error error = draft.error();
+  const std::string role = "data:";
+  if (error.message.starts_with(role)) {
+    error.message = data.string() + error.message.substr(role.size() - 1);
+  }
+  return error;
 }
 
 }  // namespace trainyard::init

@@ -111,23 +111,32 @@ TableShape shape_by(char delimiter, std::string_view text) {
   return shape;
 }
 
-/// A first record of names: none of its fields is a number, or missing, or there twice.
+/// Whether the first record holds names: text above a number tells it for certain. Else a number
+/// or a text that is there twice speaks against it.
 bool has_header(const TableShape& shape, std::string_view text) {
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   CsvReader reader(*source, shape.delimiter, "data");
-  std::vector<std::string_view> fields;
-  const Result<bool> more = reader.next(fields);
-  if (!more.ok() || !*more) return true;
   const CellReader cells(DatasetSchema{}.missing_values);
-  std::set<std::string_view> seen;
-  for (size_t i = 0; i < fields.size(); ++i) {
+  std::vector<std::string_view> fields;
+  const auto next = [&] {
+    const Result<bool> more = reader.next(fields);
+    return more.ok() && *more;
+  };
+  if (!next()) return true;
+  std::set<std::string> seen;
+  std::vector<Cell::Kind> first;
+  bool names = true;
+  for (const std::string_view field : fields) {
+    first.push_back(cells.read(field).kind);
     // pandas writes its index without a name.
-    if (fields[i].empty() && i == 0 && fields.size() > 1) continue;
-    if (cells.read(fields[i]).kind != Cell::Kind::kText || !seen.insert(fields[i]).second) {
-      return false;
-    }
+    const bool index = field.empty() && first.size() == 1 && fields.size() > 1;
+    names &= index || (first.back() == Cell::Kind::kText && seen.emplace(field).second);
   }
-  return true;
+  if (!next()) return names;
+  for (size_t i = 0; i < std::min(first.size(), fields.size()); ++i) {
+    if (first[i] == Cell::Kind::kText && cells.read(fields[i]).is_number()) return true;
+  }
+  return names;
 }
 
 /// Columns of numbers that blanks separate, as many as it takes.
@@ -184,7 +193,17 @@ Error json_document(const fs::path& path) {
           by_pandas(path, "read_json('{}')", "to_json('{}.jsonl', orient='records', lines=True)"));
 }
 
+Error job_file(const std::string& name) {
+  return unsupported(name +
+                     " looks like a job file, and init makes one from data. Submit it: "
+                     "trainyard submit '" +
+                     name + "' --watch");
+}
+
 Result<Sniffed> sniff_json(const fs::path& path, std::string_view text) {
+  if (text.find("\"recipe\"") != text.npos && text.find("\"model\"") != text.npos) {
+    return job_file(path.string());
+  }
   const std::string_view line = text.substr(0, text.find('\n'));
   bool nested = false;
   const Status read = visit_json_object(line, "line 1", [&](const std::string&, const auto& m) {
@@ -217,12 +236,11 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
   if (!whole && last != text.npos) text = text.substr(0, last + 1);
   if (const std::optional<size_t> bad = find_invalid_utf8(text);
       bad && (whole || *bad + 4 < text.size())) {
-    return unsupported(path.string() + " is not UTF-8 (byte " + std::to_string(*bad) + " is " +
-                       quoted_value(text.substr(*bad, 1)) +
-                       "). Convert it, from the code page of Western Windows as a rule: iconv -f "
-                       "WINDOWS-1252 -t UTF-8 '" +
-                       path.string() + "' > '" + path.stem().string() + ".utf8" +
-                       path.extension().string() + "'");
+    return unsupported(
+        path.string() + " is not UTF-8 (byte " + std::to_string(*bad) + " is " +
+        quoted_value(text.substr(*bad, 1)) +
+        "), but WINDOWS-1252 as a rule. Convert it: iconv -f WINDOWS-1252 -t UTF-8 '" +
+        path.string() + "' > '" + path.stem().string() + ".utf8" + path.extension().string() + "'");
   }
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const size_t begin = text.find_first_not_of(" \t\r\n");
@@ -327,7 +345,9 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
   if (folder && std::ranges::any_of(names.all, is_idx)) return Sniffed{DataKind::kIdx};
   if (folder && names.arrays > 1) return Sniffed{DataKind::kNpy};
   if (!names.tables.empty()) {
-    const std::string first = names.tables.front();
+    const auto train = std::ranges::find_if(
+        names.tables, [](const std::string& name) { return name.find("train") != name.npos; });
+    const std::string first = train == names.tables.end() ? names.tables.front() : *train;
     return unsupported(
         shown + (folder ? " is a folder with " : " is an archive with ") +
         (names.tables.size() == 1 ? "a table" : std::to_string(names.tables.size()) + " tables") +
@@ -417,10 +437,7 @@ Result<Sniffed> sniff(const fs::path& path) {
     return Sniffed{DataKind::kIdx};
   }
   if (has_ending(name, std::array<std::string_view, 2>{".yaml", ".yml"})) {
-    return unsupported(name +
-                       " looks like a job file, and init makes one from data. Submit it: "
-                       "trainyard submit '" +
-                       name + "' --watch");
+    return job_file(name);
   }
   return sniff_text(path, text, size < kStartBytes);
 }

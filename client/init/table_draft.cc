@@ -3,19 +3,18 @@
 // traps see the rest, so that what is written here is what an ingest accepts.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <map>
 #include <optional>
 #include <utility>
 
+#include "client/init/column_fate.h"
 #include "client/init/column_look.h"
 #include "client/init/draft_parts.h"
+#include "client/init/table_head.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
-#include "src/data/files/byte_source.h"
-#include "src/data/limits.h"
 #include "src/data/statistics.h"
 #include "src/data/table/csv_schema.h"
-#include "src/data/table/record_blocks.h"
 #include "src/data/target_leak.h"
 #include "src/data/typed_dataset.h"
 #include "src/data/warnings.h"
@@ -25,152 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Use = ColumnNote::Use;
-
-constexpr double kNearlyAll = 0.9;          // texts of one look
-constexpr size_t kMixedCategoriesMax = 50;  // of a column of numbers and text
-constexpr size_t kUnitsMin = 20;            // fewer are categories, such as "18-25"
-constexpr double kLongTextWords = 8;        // worth more than a few other columns
-constexpr size_t kOthersOfTextMax = 3;
-constexpr int64_t kPixelsMin = 64;
-
-// --- the beginning of the file -----------------------------------------------------------------
-
-struct Head {
-  fs::path path;
-  bool whole = true;
-  int64_t bytes = 0;  // of all, of which `path` holds the first ones; 0: not known
-};
-
-/// The file itself, or a copy of its first records.
-Result<Head> take_head(const fs::path& path, bool quotes, const fs::path& scratch) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
-  if (source->bytes_max() <= kHeadBytesMax) return Head{path};
-  RecordBlocks blocks(*source, 0, quotes, size_t{1} << 20);
-  const fs::path copy = scratch / "head";
-  std::ofstream out(copy, std::ios::binary);
-  RecordBlock block;
-  int64_t taken = 0;
-  while (taken < kHeadBytesMax) {
-    ASSIGN_OR_RETURN(const bool more, blocks.next(block));
-    if (!more) return Head{path};
-    out.write(block.bytes.data(), static_cast<std::streamsize>(block.size));
-    taken += static_cast<int64_t>(block.size);
-  }
-  out.close();
-  if (!out) {
-    return make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL",
-                      "cannot write " + copy.string());
-  }
-  return Head{copy, false, source->compressed() ? 0 : source->bytes_max()};
-}
-
-/// By the share of the file that was read.
-int64_t estimate_rows(const Head& head, int64_t rows) {
-  if (head.whole || head.bytes == 0) return rows;
-  std::error_code ec;
-  const auto read = static_cast<double>(fs::file_size(head.path, ec));
-  return std::llround(static_cast<double>(rows) * static_cast<double>(head.bytes) / read);
-}
-
-// --- columns -----------------------------------------------------------------------------------
-
-struct Decision {
-  enum class Fate : uint8_t { kNumber, kCategory, kMixed, kDate, kText, kLeftOut };
-  Fate fate = Fate::kNumber;
-  std::string why;  // left out
-};
 using Fate = Decision::Fate;
 
-std::string differ_text(const ColumnFacts& c) {
-  return with_commas(c.distinct.value_or(0)) + " of " + with_commas(c.present()) +
-         " values differ" + (c.example.empty() ? "" : ", such as " + quoted_value(c.example));
-}
-
-std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
-  switch (trap) {
-    case ColumnTrap::kEmpty:
-      return "no value in any row";
-    case ColumnTrap::kConstant:
-      return "the same value in all rows" +
-             (c.example.empty() ? "" : ", " + quoted_value(c.example));
-    case ColumnTrap::kIdentifier:
-      return (c.kind == ColumnFacts::Kind::kNumeric ? "looks like an ID or a count of the rows: "
-                                                    : "looks like an ID: ") +
-             differ_text(c);
-    case ColumnTrap::kManyCategories:
-      return "hardly a category occurs twice: " + differ_text(c);
-    case ColumnTrap::kFreeText:
-      return "free text: " + differ_text(c);
-    case ColumnTrap::kDates:
-      return "dates";
-  }
-  return "";
-}
-
-bool nearly_all(int64_t part, const ColumnLook& c) {
-  return static_cast<double>(part) >= kNearlyAll * static_cast<double>(c.counts.texts);
-}
-
-Decision decide_texts(const ColumnLook& c, int64_t rows) {
-  const std::string example = quoted_value(c.example);
-  if (nearly_all(c.other_dates, c) && c.texts.size() > kUnitsMin) {
-    return {Fate::kLeftOut, "dates in an order that is not read, such as " + example +
-                                "; written as 2026-01-31 they can be used"};
-  }
-  if (nearly_all(c.other_numbers + c.decimal_commas, c) && c.texts.size() > kUnitsMin) {
-    return {Fate::kLeftOut, "numbers with units or separators, such as " + example +
-                                "; written as plain numbers they can be used"};
-  }
-  const ColumnFacts facts = c.facts(rows);
-  const std::optional<ColumnTrap> trap = find_column_trap(facts);
-  if (trap == ColumnTrap::kDates) return {Fate::kDate, ""};
-  if (trap == ColumnTrap::kFreeText || c.words_mean() >= kLongTextWords) {
-    return {Fate::kText, trap_text(ColumnTrap::kFreeText, facts)};
-  }
-  if (trap) return {Fate::kLeftOut, trap_text(*trap, facts)};
-  if (std::ssize(c.texts) > kCategoriesMax) {
-    return {Fate::kLeftOut, "more than " + with_commas(kCategoriesMax) + " different texts"};
-  }
-  return {Fate::kCategory, ""};
-}
-
-Decision decide(const ColumnLook& c, int64_t rows) {
-  if (c.present() == 0) return {Fate::kLeftOut, "no value in any row"};
-  if (!c.numeric()) return decide_texts(c, rows);
-  if (c.counts.texts > 0) {
-    if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
-    return {Fate::kLeftOut, "numbers, and text such as " + quoted_value(c.example) +
-                                "; with such cells empty it can be used"};
-  }
-  if (c.counts.not_finite > 0) {
-    return {Fate::kLeftOut, "infinite values; with such cells empty it can be used"};
-  }
-  return {Fate::kNumber, ""};
-}
-
-/// "pixel12", "c5", "1x1", "12"
-bool is_pixel_name(std::string_view name) {
-  const size_t digits = name.find_first_of("0123456789");
-  return digits != name.npos && digits <= 6 &&
-         name.find_first_not_of("0123456789x", digits) == name.npos;
-}
-
-/// The side of the square images whose pixels the columns are; 0 if they are not.
-int64_t pixel_side(const TableLook& table, size_t target) {
-  const auto pixels = std::ssize(table.columns) - 1;
-  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));
-  if (pixels < kPixelsMin || side * side != pixels) return 0;
-  bool shades = false;  // more than a few: bytes, not switches
-  for (size_t i = 0; i < table.columns.size(); ++i) {
-    const ColumnLook& c = table.columns[i];
-    if (i == target) continue;
-    if (c.counts.numbers != table.rows || !c.counts.bytes || !is_pixel_name(c.name)) return 0;
-    shades |= c.values.size() > 10;
-  }
-  return shades ? side : 0;
-}
-
-// --- the target --------------------------------------------------------------------------------
+constexpr size_t kOthersOfTextMax = 3;  // which long text outweighs
 
 std::string list_columns(const TableLook& table) {
   constexpr size_t kShownMax = 30;
@@ -197,12 +53,10 @@ Result<size_t> find_target(const TableLook& table, const std::string& wish) {
   }
   if (const std::optional<size_t> chosen = choose_target(table)) return *chosen;
   return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
-                    "no column looks like one to predict: each is the same or different in all "
-                    "rows, or text; name one with --target. The columns are " +
+                    "no column looks like one to predict: each has one value, or another one in "
+                    "each row, or free text; name one with --target. The columns are " +
                         list_columns(table));
 }
-
-// --- the draft ---------------------------------------------------------------------------------
 
 class TableDraft {
  public:
@@ -251,7 +105,10 @@ class TableDraft {
     add_fields();
     draft_.found = (options_.json_lines ? "JSON lines with " : table_name()) + rows_text(head) +
                    " and " + count_of(std::ssize(table_.columns), "column");
-    if (side_ > 0) draft_.found += ", the pixels of images";
+    if (side_ > 0) {
+      draft_.found +=
+          ", the pixels of images of " + std::to_string(side_) + " x " + std::to_string(side_);
+    }
     if (table_.columns[target_].counts.missing > 0) {
       draft_.notes.push_back(count_of(table_.columns[target_].counts.missing, "row") +
                              " without a target: left out.");
@@ -322,13 +179,19 @@ class TableDraft {
       if (features_left() > 1) {
         d = {Fate::kLeftOut, why};
       } else {
-        draft_.notes.push_back("column " + quoted_value(name) + ": " + why +
-                               ". It is the only one to learn from.");
+        draft_.notes.push_back("column " + quoted_value(name) + " " + why +
+                               ". It stays, as the only one to learn from.");
       }
     };
     for (const ColumnFacts& facts : find_column_facts(data_.schema, statistics_, data_.train)) {
       const std::optional<ColumnTrap> trap = find_column_trap(facts);
-      if (trap) leave_out(facts.name, trap_text(*trap, facts));
+      if (!trap) continue;
+      const bool says_nothing = trap == ColumnTrap::kConstant || trap == ColumnTrap::kEmpty;
+      if (says_nothing && features_left() == 1) {
+        decision_of(facts.name) = {Fate::kLeftOut, trap_text(*trap, facts)};
+        return nothing_left();
+      }
+      leave_out(facts.name, trap_text(*trap, facts));
     }
     for (const TargetLeak& leak :
          find_target_leaks(data_.schema, statistics_, data_.train.view())) {
@@ -383,7 +246,7 @@ class TableDraft {
       if (i == target_) {
         draft_.columns.push_back({Use::kTarget, name, draft_.target_says});
       } else if (side_ > 0) {
-        draft_.columns.push_back({Use::kLearnedFrom, name, "pixel"});
+        continue;  // pixels: hundreds that are alike
       } else if (!options_.text.empty() && decisions_[i].fate != Fate::kText) {
         draft_.columns.push_back({Use::kLeftOut, name, "a model of text reads text alone"});
       } else if (decisions_[i].fate == Fate::kLeftOut) {
@@ -474,9 +337,25 @@ class TableDraft {
   JobDraft draft_;
 };
 
+/// "$1,200" in the very column that is to be predicted.
+Status check_target_numbers(const TableLook& table, const fs::path& path, const std::string& wish) {
+  for (const ColumnLook& c : table.columns) {
+    const bool is_meant = wish.empty() ? is_target_name(c.name) : c.name == wish;
+    if (!is_meant || !c.has_other_numbers()) continue;
+    return unsupported(path.string() + ": column " + quoted_value(c.name) +
+                       " has numbers with units or separators, such as " + quoted_value(c.example) +
+                       ". Write them as plain numbers: python3 -c \"import pandas; t = "
+                       "pandas.read_csv('" +
+                       path.string() + "'); t['" + c.name + "'] = t['" + c.name +
+                       "'].str.replace(r'[^0-9.-]', '', regex=True); t.to_csv('" +
+                       path.stem().string() + "-plain.csv', index=False)\"");
+  }
+  return {};
+}
+
 Status check_decimal_commas(const TableLook& table, const fs::path& path, char delimiter) {
   for (const ColumnLook& c : table.columns) {
-    if (c.counts.texts == 0 || !nearly_all(c.decimal_commas, c)) continue;
+    if (!c.has_decimal_commas()) continue;
     return unsupported(
         path.string() + ": column " + quoted_value(c.name) + " has numbers with a decimal comma (" +
         quoted_value(c.example) + "), and Trainyard reads a decimal point. Convert the file: " +
@@ -516,6 +395,9 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
   if (Status s = check_decimal_commas(table, path, csv.delimiter); !s.ok()) {
     return std::move(s).error();
   }
+  if (Status s = check_target_numbers(table, path, options.target); !s.ok()) {
+    return std::move(s).error();
+  }
   if (table.columns.size() == 1) {
     if (csv.json_lines && table.columns[0].counts.texts > 0 && options.target.empty()) {
       return draft_text_member(path, table.columns[0], table);
@@ -531,7 +413,8 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
   JobDraft draft = drafting.finish(head);
   draft.sources = {{"path", path}};
   if (options.target.empty()) {
-    draft.target_why = is_target_name(name) ? "by its name" : "the last column that is fit for it";
+    draft.target_why =
+        is_target_name(name) ? "by its name" : "as the last column that is fit for it";
   }
   draft.guess = first_guess(draft.facts);
   return draft;

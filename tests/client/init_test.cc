@@ -11,6 +11,7 @@
 #include "client/init/job_draft.h"
 #include "client/init/job_yaml.h"
 #include "client/init/sniff.h"
+#include "client/init/table_head.h"
 #include "client/lib/spec_file.h"
 #include "tests/support/golden.h"
 #include "tests/support/source_path.h"
