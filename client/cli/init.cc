@@ -126,6 +126,7 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
 }
 
 Result<int> run_init(Session& session, const InitOptions& o) {
+  if (o.data.empty() || o.data == "-") return usage_error("DATA: expected a file or a folder");
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
   if (Status s = check_out(file, o.overwrite); !s.ok()) return std::move(s).error();
   const TemporaryFolder scratch;

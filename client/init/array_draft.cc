@@ -41,7 +41,7 @@ void describe(const TypedDataset& data, const std::string& what, JobDraft& draft
   draft.facts.kind = images ? DataFacts::Kind::kImages : DataFacts::Kind::kTable;
   draft.facts.image = schema.image;
   draft.facts.inputs = std::ssize(schema.columns);
-  describe_target(schema, measure(schema, data.train), draft);
+  describe_target(schema, measure(schema, data.train), images ? "image" : "row", draft);
   draft.guess = first_guess(draft.facts);
 }
 
@@ -87,14 +87,19 @@ Result<JobDraft> draft_arrays(const fs::path& path, const std::string& target) {
     std::vector<std::string> names;
     for (const std::string& name : file.all_names()) names.push_back(quoted_value(name));
     return unsupported(path.string() + " has the arrays " + joined(names, " and ") +
-                       ", and it takes a guess too far which are the inputs and the targets. Name "
-                       "them inputs and targets: numpy.savez('data.npz', inputs=x, targets=y)");
+                       ", and their names do not tell the inputs from the targets. Call them so: "
+                       "numpy.savez('data.npz', inputs=x, targets=y)");
   }
   ASSIGN_OR_RETURN(const TypedDataset data, read_arrays_dataset(options, {.data = path}));
   JobDraft draft;
   draft.format = "arrays";
   draft.sources = {{"path", path}};
   describe(data, "arrays", draft);
+  if (has("x_test") || has("test_x") || has("X_test") || has("test_images")) {
+    draft.notes.emplace_back(
+        "The arrays of a test set are not used: they would have to be called test_inputs and "
+        "test_targets.");
+  }
   draft.fields = {{"inputs", yaml_text(options.inputs)},
                   {"targets", yaml_text(options.targets), draft.target_says},
                   {"target_kind", kind_of(data.schema)}};

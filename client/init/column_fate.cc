@@ -76,7 +76,8 @@ std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
 Decision decide(const ColumnLook& c, int64_t rows) {
   if (c.present() == 0) return {Fate::kLeftOut, "no value in any row"};
   if (!c.numeric()) return decide_texts(c, rows);
-  if (c.counts_rows()) return {Fate::kLeftOut, "looks like an ID: nearly all of its numbers differ"};
+  if (c.counts_rows())
+    return {Fate::kLeftOut, "looks like an ID: nearly all of its numbers differ"};
   if (c.counts.texts > 0) {
     if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
     return {Fate::kLeftOut, "numbers, and text such as " + quoted_value(c.example) +

@@ -137,9 +137,7 @@ bool ColumnLook::has_other_numbers() const {
   return texts.size() > kCodesMax && is_nearly_all(other_numbers + decimal_commas, counts.texts);
 }
 
-bool ColumnLook::has_decimal_commas() const {
-  return is_nearly_all(decimal_commas, counts.texts);
-}
+bool ColumnLook::has_decimal_commas() const { return is_nearly_all(decimal_commas, counts.texts); }
 
 bool ColumnLook::counts_rows() const {
   constexpr double kNearlyAll = 0.99;

@@ -77,7 +77,7 @@ std::string classes_text(const std::vector<std::string>& classes,
 }
 
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
-                     JobDraft& draft) {
+                     const std::string& noun, JobDraft& draft) {
   draft.facts.rows = schema.train_rows;
   if (schema.target.kind == TargetSchema::Kind::kNumeric) {
     draft.target_says = "a number";
@@ -94,20 +94,21 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
     if (largest != rows.end() &&
         static_cast<double>(*largest) > kLargestClassMax * static_cast<double>(all)) {
       draft.notes.push_back(
-          with_commas(*largest) + " of " + with_commas(all) + " rows are of the class " +
+          with_commas(*largest) + " of " + count_of(all, noun) + " are of the class " +
           quoted_value(schema.target.classes[static_cast<size_t>(largest - rows.begin())]) +
           ": accuracy says little about the others. Look at f1_macro, and consider "
           "model.loss: {softmax_cross_entropy: {class_weights: balanced}}.");
     }
     const int64_t rare = std::ranges::count_if(rows, [](int64_t n) { return n < kClassRowsMin; });
-    if (rare > 0 && all >= kRowsToJudge) {
+    if (rare > 0 && all >= kFewRows) {
       draft.notes.push_back(std::to_string(rare) + " of " + count_of(std::ssize(rows), "class") +
                             (rare == 1 ? " has" : " have") + " fewer than " +
-                            std::to_string(kClassRowsMin) + " rows: a model hardly learns them.");
+                            std::to_string(kClassRowsMin) + " " + noun +
+                            "s: a model hardly learns them.");
     }
   }
   if (schema.train_rows < kFewRows) {
-    draft.notes.push_back("Only " + count_of(schema.train_rows, "row") +
+    draft.notes.push_back("Only " + count_of(schema.train_rows, noun) +
                           ": the result depends on which of them happen to be held out.");
   }
 }

@@ -36,9 +36,10 @@ std::string count_of(int64_t count, const std::string& noun);
 
 /// "3 classes: setosa 50, versicolor 50, virginica 50". `rows` is empty where they are not counted.
 std::string classes_text(const std::vector<std::string>& classes, const std::vector<int64_t>& rows);
-/// The target's part of a draft, and notes on it, by the data's schema and statistics.
+/// The target's part of a draft, and notes on it, by the data's schema and statistics. `noun` is
+/// what a row is called.
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
-                     JobDraft& draft);
+                     const std::string& noun, JobDraft& draft);
 /// Draft fields of rows of text: how they become tokens.
 void add_token_fields(double words_mean, JobDraft& draft);
 

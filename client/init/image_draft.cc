@@ -1,6 +1,7 @@
 // Images: a folder or an archive of files, CIFAR's and MNIST's own formats.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "client/init/draft_parts.h"
@@ -56,26 +57,44 @@ void set_size(const std::vector<const ListedImage*>& images, JobDraft& draft) {
   draft.fields.push_back({"resize", "crop", "keeps the middle; pad keeps all, stretch distorts"});
 }
 
-Result<ImageListing> list(const fs::path& path, std::string& labels) {
-  auto by_folders = list_images({}, path, "data", /*partitioned=*/true);
-  if (by_folders.ok()) return by_folders;
-  // Without a folder for each class, a CSV among the files may say what each image is.
+int64_t count_classes(const ImageListing& listing) {
+  std::set<std::string_view> labels;
+  for (const ListedImage& image : listing.images) {
+    if (image.part == ListedFile::Part::kTrain) labels.insert(image.label);
+  }
+  return std::ssize(labels);
+}
+
+/// By the CSV among the files that says what each image is, if there is one.
+std::optional<ImageListing> list_by_labels(const fs::path& path, std::string& labels) {
   std::error_code ec;
-  if (!fs::is_directory(path, ec)) return by_folders;
-  ASSIGN_OR_RETURN(const std::vector<std::string> files, list_folder_files(path, "data"));
-  for (const std::string& file : files) {
+  if (!fs::is_directory(path, ec)) return std::nullopt;
+  const auto files = list_folder_files(path, "data");
+  if (!files.ok()) return std::nullopt;
+  for (const std::string& file : *files) {
     if (!lower(file).ends_with(".csv")) continue;
     ImagesOptions options;
     options.labels = file;
-    auto by_labels = list_images(options, path, "data", /*partitioned=*/true);
-    if (!by_labels.ok()) continue;
+    auto listing = list_images(options, path, "data", /*partitioned=*/true);
+    if (!listing.ok()) continue;
     labels = file;
-    return by_labels;
+    return std::move(*listing);
   }
-  const Error& error = by_folders.error();
-  return unsupported(path.string() + ": " + error.message +
-                     ". Trainyard reads cats/1.jpg, dogs/2.jpg, or a labels.csv beside the images "
-                     "with the columns `file` and `class` (or `number`).");
+  return std::nullopt;
+}
+
+Result<ImageListing> list(const fs::path& path, std::string& labels) {
+  auto by_folders = list_images({}, path, "data", /*partitioned=*/true);
+  if (by_folders.ok() && count_classes(*by_folders) > 1) return by_folders;
+  if (auto by_labels = list_by_labels(path, labels)) return std::move(*by_labels);
+  const std::string& message = by_folders.ok() ? "" : by_folders.error().message;
+  if (!by_folders.ok() && message.find("is not in a class's folder") == message.npos) {
+    return by_folders;
+  }
+  return unsupported(path.string() + " has images that are " +
+                     (by_folders.ok() ? "all of one class" : "not in a folder for each class") +
+                     ". Trainyard reads cats/1.jpg and dogs/2.jpg, or a labels.csv beside the "
+                     "images with the columns file, and class or number.");
 }
 
 }  // namespace
@@ -92,11 +111,7 @@ Result<JobDraft> draft_images(const fs::path& path) {
     train.push_back(&image);
     ++counts[image.label];
   }
-  if (train.empty() || (!listing.numeric && counts.size() < 2)) {
-    return unsupported(path.string() + " has images of " + count_of(std::ssize(counts), "class") +
-                       " to train on; expected at least 2, with a folder for each: cats/1.jpg, "
-                       "dogs/2.jpg.");
-  }
+  if (train.empty()) return unsupported(path.string() + " has no images to train on.");
   JobDraft draft;
   draft.format = "images";
   draft.sources = {{"path", path}};
@@ -111,7 +126,7 @@ Result<JobDraft> draft_images(const fs::path& path) {
     schema.target.classes.push_back(label);
     statistics.classes.push_back(count);
   }
-  describe_target(schema, statistics, draft);
+  describe_target(schema, statistics, "image", draft);
   if (!labels.empty()) draft.fields.push_back({"labels", yaml_text(labels)});
   set_size(train, draft);
   if (listing.skipped > 0) {
@@ -174,7 +189,7 @@ Result<JobDraft> draft_idx(const fs::path& path) {
   draft.found += ", of " + side_text(data.schema.image[1], data.schema.image[2]) + " pixels (IDX)";
   draft.facts.kind = DataFacts::Kind::kImages;
   draft.facts.image = data.schema.image;
-  describe_target(data.schema, measure(data.schema, data.train), draft);
+  describe_target(data.schema, measure(data.schema, data.train), "image", draft);
   draft.guess = first_guess(draft.facts);
   return draft;
 }

@@ -280,8 +280,15 @@ struct Names {
   std::vector<std::string> all;
   int64_t images = 0, texts = 0, arrays = 0;
   std::vector<std::string> tables;
+  std::string other_images;  // the first image of a format that is not read
   std::map<std::string, int64_t> endings;
 };
+
+bool is_other_image(std::string_view ending) {
+  static constexpr std::array<std::string_view, 6> kEndings = {".webp", ".gif",  ".bmp",
+                                                               ".tif",  ".tiff", ".heic"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
 
 Result<Names> read_names(const fs::path& path) {
   Names names;
@@ -296,6 +303,7 @@ Result<Names> read_names(const fs::path& path) {
     names.images += is_image_path(name) ? 1 : 0;
     names.texts += is_text_path(name) ? 1 : 0;
     names.arrays += ending == ".npy" ? 1 : 0;
+    if (names.other_images.empty() && is_other_image(ending)) names.other_images = name;
     if (is_table_path(name) || ending == ".jsonl" || ending == ".parquet" || ending == ".xlsx") {
       names.tables.push_back(name);
     }
@@ -334,6 +342,11 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
     return foreign(path, "an Excel file",
                    "Store the sheet as CSV, or: " + by_pandas(path, "read_excel('{}')"));
   }
+  if (!folder && holds("/data.pkl")) {
+    return foreign(path, "a PyTorch file",
+                   "Store its tensors as NPZ: numpy.savez('data.npz', inputs=x.numpy(), "
+                   "targets=y.numpy()).");
+  }
   if (!folder && names.arrays > 0) return Sniffed{DataKind::kArrays};
   if (names.images > 0 && names.images >= names.texts) return Sniffed{DataKind::kImages};
   if (holds("data_batch_1.bin") || (holds("train.bin") && holds("fine_label_names.txt"))) {
@@ -367,7 +380,11 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
   return unsupported(shown + (folder ? " is a folder" : " is an archive") +
                      " without data that Trainyard reads. Expected JPEG or PNG images, or .txt "
                      "files, in a folder for each class; it has " +
-                     joined(endings, " and ") + ".");
+                     joined(endings, " and ") + "." +
+                     (names.other_images.empty()
+                          ? ""
+                          : " ImageMagick converts images: mogrify -format png '" +
+                                (path / names.other_images).string() + "'"));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ class TableDraft {
 
   JobDraft finish(const Head& head) {
     const DatasetSchema& schema = data_.schema;
-    describe_target(schema, statistics_, draft_);
+    describe_target(schema, statistics_, "row", draft_);
     draft_.format = options_.json_lines ? "jsonl" : "csv";
     draft_.target = options_.target;
     draft_.facts.rows = estimate_rows(head, schema.train_rows);

@@ -99,7 +99,7 @@ Result<JobDraft> draft_text_files(const fs::path& path) {
   if (data.schema.test_rows > 0) {
     draft.found += " and " + with_commas(data.schema.test_rows) + " to test";
   }
-  describe_target(data.schema, statistics, draft);
+  describe_target(data.schema, statistics, "text", draft);
   draft.facts.kind = DataFacts::Kind::kTextRows;
   add_token_fields(statistics.tokens_per_row ? statistics.tokens_per_row->mean : 0, draft);
   draft.guess = first_guess(draft.facts);
