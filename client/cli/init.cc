@@ -1,4 +1,5 @@
 // trainyard init: looks at data and writes a job file to begin with.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -37,6 +38,14 @@ fs::path default_file(const fs::path& data) {
     if (!name.stem().empty()) name = name.stem();
   }
   return name.string() + ".yaml";
+}
+
+/// What the server takes for a job's ID.
+bool is_job_name(std::string_view name) {
+  const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return name.size() >= 4 && name.size() <= 63 && letter(name[0]) &&
+         std::ranges::all_of(
+             name, [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-'; });
 }
 
 Status check_out(const fs::path& file, bool overwrite) {
@@ -127,6 +136,10 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
 
 Result<int> run_init(Session& session, const InitOptions& o) {
   if (o.data.empty() || o.data == "-") return usage_error("DATA: expected a file or a folder");
+  if (!o.name.empty() && !is_job_name(o.name)) {
+    return usage_error("--name: " + quoted_value(o.name) +
+                       ", expected 4 to 63 characters a-z, 0-9 and -, beginning with a letter");
+  }
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
   if (Status s = check_out(file, o.overwrite); !s.ok()) return std::move(s).error();
   const TemporaryFolder scratch;
@@ -139,7 +152,7 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   if (session.format() == Format::kName) {
     session.out().line(file.string());
   } else if (session.machine()) {
-    session.out().write(text_of(json_of_draft(draft, file), session.format()));
+    session.out().line(text_of(json_of_draft(draft, file), session.format()));
   } else {
     show_draft(session, draft, o, file);
   }

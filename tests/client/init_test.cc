@@ -149,6 +149,8 @@ TEST_F(Init, KnowsDelimitersHeadersAndPixels) {
   EXPECT_FALSE(find_table_shape("1,2,x\n3,4,y\n").header);
   EXPECT_FALSE(find_table_shape("x,x,y\nx,y,y\n").header);
   EXPECT_TRUE(find_table_shape(",a,b\n0,1,2\n").header) << "pandas writes its index like this";
+  EXPECT_TRUE(find_table_shape("land,2019,2020,y\nx,1.5,2,3\n").header) << "text above a number";
+  EXPECT_TRUE(find_table_shape("a,a,y\n1,2,3\n").header) << "the ingest names what is there twice";
   const v1::CsvFormat digits = dataset(testing::source_path("examples/digits.csv.gz")).csv();
   EXPECT_FALSE(digits.header());
   EXPECT_EQ(digits.target(), "c64");
@@ -209,12 +211,42 @@ TEST_F(Init, ColumnsThatNoIngestReadsAreLeftOut) {
   EXPECT_EQ(dataset(path).csv().categorical(0), "level");
 }
 
+TEST_F(Init, IdentifiersBeyond32BitsAreLeftOut) {
+  std::string rows = "id,size,price\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += std::to_string(7'129'300'520 + i * 37 % 100) + "," + std::to_string(i % 9) + "," +
+            std::to_string(i * 7 % 31) + ".5\n";
+  }
+  EXPECT_EQ(dataset(write("ids.csv", rows)).csv().ignore(0), "id");
+}
+
+TEST_F(Init, AColumnThatIsTheOnlyOneStaysAndIsTold) {
+  std::string rows = "x,y\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += std::to_string(i) + ".5," + std::to_string(2 * i) + ".25\n";
+  }
+  const fs::path path = write("line.csv", rows);
+  EXPECT_EQ(dataset(path).csv().ignore_size(), 0);
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_FALSE(made->notes.empty());
+  EXPECT_NE(made->notes[0].find("alone tells the target"), std::string::npos) << made->notes[0];
+  std::string constant = "x,y\n";
+  for (int i = 0; i < 50; ++i) constant += "3," + std::to_string(i % 2) + "\n";
+  EXPECT_NE(refusal(write("constant.csv", constant)).find("no column can be learned from"),
+            std::string::npos);
+}
+
 TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
   struct Case {
     const char* name;
     std::string bytes;
     std::vector<const char*> says;
   };
+  std::string money = "item,price\n";
+  for (int i = 1; i < 60; ++i) {
+    money += std::string("ab").substr(i % 2, 1) + ",\"$" + std::to_string(i) + ",000\"\n";
+  }
   const std::vector<Case> cases = {
       {"t.parquet", std::string("PAR1\0\x15", 6), {"Parquet", "pandas.read_parquet", "to_csv"}},
       {"t.csv", "", {"is empty (0 bytes)"}},
@@ -237,6 +269,8 @@ TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
       {"one.csv", "a\n1\n2\n", {"single column"}},
       {"head.csv", "a,b\n", {"a header, and no rows"}},
       {"comma.csv", "a;price\n1,5;2,5\n2,5;3,5\n", {"decimal comma", "decimal=','"}},
+      {"money.csv", money, {"'price' has numbers with units", "'$1,000'", "str.replace"}},
+      {"dup.csv", "a,a,y\n1,2,3\n", {"dup.csv: header, column 2", "'a' appears twice"}},
       {"blanks.data", "1  2   3\n4  5   6\n7  8   9\n", {"several blanks", "sep=r'\\s+'"}},
       {"short.txt", "hello\n", {"too short"}},
       {"job.yaml", "model: {}\n", {"looks like a job file", "trainyard submit"}},
