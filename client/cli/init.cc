@@ -143,7 +143,8 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
   if (Status s = check_out(file, o.overwrite); !s.ok()) return std::move(s).error();
   const TemporaryFolder scratch;
-  ASSIGN_OR_RETURN(const JobDraft draft, init::draft_job(o.data, {o.target, scratch.path()}));
+  ASSIGN_OR_RETURN(const JobDraft draft,
+                   init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
   const std::string text = init::job_yaml(draft, {o.data, file, o.name});
   // What would not be read again is not worth a file.
   ASSIGN_OR_RETURN(const client::SpecFile spec,

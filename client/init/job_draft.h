@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/init/first_guess.h"
+#include "client/init/table_head.h"
 #include "src/base/result.h"
 
 namespace trainyard::init {
@@ -47,6 +48,7 @@ struct JobDraft {
 struct DraftOptions {
   std::string target;             // a column; empty: chosen
   std::filesystem::path scratch;  // an empty folder that lives as long as the call
+  int64_t head_bytes = kHeadBytesMax;
 };
 
 /// Looks at a file or a folder. Of a large table only the beginning is read (kHeadBytesMax).

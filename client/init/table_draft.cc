@@ -389,7 +389,8 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
   csv.json_lines = sniffed.kind == DataKind::kJsonLines;
   csv.header = sniffed.header;
   csv.delimiter = sniffed.delimiter;
-  ASSIGN_OR_RETURN(const Head head, take_head(path, !csv.json_lines, options.scratch));
+  ASSIGN_OR_RETURN(const Head head,
+                   take_head(path, !csv.json_lines, options.head_bytes, options.scratch));
   ASSIGN_OR_RETURN(TableLook table, look_at_columns(csv, head.path));
   if (table.rows == 0) return unsupported(path.string() + " has a header, and no rows below it.");
   if (Status s = check_decimal_commas(table, path, csv.delimiter); !s.ok()) {

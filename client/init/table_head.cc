@@ -11,15 +11,17 @@ namespace trainyard::init {
 
 namespace fs = std::filesystem;
 
-Result<Head> take_head(const fs::path& path, bool quotes, const fs::path& scratch) {
+constexpr size_t kBlockBytes = size_t{64} << 10;
+
+Result<Head> take_head(const fs::path& path, bool quotes, int64_t bytes, const fs::path& scratch) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
-  if (source->bytes_max() <= kHeadBytesMax) return Head{path};
-  RecordBlocks blocks(*source, 0, quotes, size_t{1} << 20);
+  if (source->bytes_max() <= bytes) return Head{path};
+  RecordBlocks blocks(*source, 0, quotes, kBlockBytes);
   const fs::path copy = scratch / "head";
   std::ofstream out(copy, std::ios::binary);
   RecordBlock block;
   int64_t taken = 0;
-  while (taken < kHeadBytesMax) {
+  while (taken < bytes) {
     ASSIGN_OR_RETURN(const bool more, blocks.next(block));
     if (!more) return Head{path};
     out.write(block.bytes.data(), static_cast<std::streamsize>(block.size));

@@ -17,8 +17,9 @@ struct Head {
   int64_t bytes = 0;  // of all, of which `path` holds the first ones; 0: not known
 };
 
-/// The file itself, or a copy of its first records in `scratch`. `quotes`: as of RecordBlocks.
-Result<Head> take_head(const std::filesystem::path& path, bool quotes,
+/// The file itself, or a copy in `scratch` of its first records, `bytes` and the rest of a block.
+/// `quotes`: as of RecordBlocks.
+Result<Head> take_head(const std::filesystem::path& path, bool quotes, int64_t bytes,
                        const std::filesystem::path& scratch);
 
 /// Of the whole file, by the share of it that was read; `rows` are those of the head.

@@ -11,7 +11,6 @@
 #include "client/init/job_draft.h"
 #include "client/init/job_yaml.h"
 #include "client/init/sniff.h"
-#include "client/init/table_head.h"
 #include "client/lib/spec_file.h"
 #include "tests/support/golden.h"
 #include "tests/support/source_path.h"
@@ -40,7 +39,7 @@ class Init : public ::testing::Test {
     return path;
   }
   Result<JobDraft> draft(const fs::path& path, const std::string& target = "") {
-    return draft_job(path, {target, folder_ / "scratch"});
+    return draft_job(path, {.target = target, .scratch = folder_ / "scratch"});
   }
   /// The draft's file as `submit` reads it.
   Result<client::SpecFile> spec(const JobDraft& draft, const fs::path& data) {
@@ -292,14 +291,15 @@ TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
 
 TEST_F(Init, LooksAtTheBeginningOfALargeTable) {
   std::string rows = "x,y\n";
-  const int64_t count = kHeadBytesMax / 8;
-  rows.reserve(static_cast<size_t>(count * 10));
-  for (int64_t i = 0; i < count; ++i)
-    rows += std::to_string(100000 + i % 1000) + "," + "ab"[i % 2] + "\n";
-  const Result<JobDraft> made = draft(write("large.csv", rows));
+  constexpr int kRows = 100'000;
+  for (int i = 0; i < kRows; ++i) {
+    rows += std::to_string(100'000 + i % 1000) + (i % 2 == 0 ? ",a\n" : ",b\n");
+  }
+  const fs::path path = write("large.csv", rows);
+  const auto made =
+      draft_job(path, {.target = "", .scratch = folder_ / "scratch", .head_bytes = 100'000});
   ASSERT_TRUE(made.ok()) << made.error().message;
-  EXPECT_NEAR(static_cast<double>(made->facts.rows), static_cast<double>(count),
-              static_cast<double>(count) / 1000);
+  EXPECT_NEAR(static_cast<double>(made->facts.rows), kRows, kRows / 100.0);
   EXPECT_NE(made->found.find("init looked at the first"), std::string::npos) << made->found;
 }
 
