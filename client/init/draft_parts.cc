@@ -39,6 +39,13 @@ std::string yaml_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string shortened(std::string_view text) {
+  constexpr size_t kBytesMax = 30;
+  if (text.size() <= kBytesMax) return std::string(text);
+  text = text.substr(0, kBytesMax);
+  return std::string(text.substr(0, find_invalid_utf8(text).value_or(kBytesMax))) + "...";
+}
+
 std::string yaml_list(const std::vector<std::string>& texts) {
   std::string out = "[";
   for (const std::string& text : texts) out += (out.size() > 1 ? ", " : "") + yaml_text(text);
@@ -70,7 +77,7 @@ std::string classes_text(const std::vector<std::string>& classes,
                          const std::vector<int64_t>& rows) {
   std::string text = count_of(std::ssize(classes), "class") + ": ";
   for (size_t k = 0; k < std::min(classes.size(), kClassesShown); ++k) {
-    text += (k > 0 ? ", " : "") + classes[k].substr(0, 40);
+    text += (k > 0 ? ", " : "") + shortened(classes[k]);
     if (!rows.empty()) text += " (" + with_commas(rows[k]) + ")";
   }
   return text + (classes.size() > kClassesShown ? ", ..." : "");

@@ -25,6 +25,8 @@ Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
 
 /// A text as YAML reads it back: plain where that is safe, else in quotes.
 std::string yaml_text(std::string_view text);
+/// The beginning of a long name, between two characters.
+std::string shortened(std::string_view text);
 /// "[a, b]"
 std::string yaml_list(const std::vector<std::string>& texts);
 /// 5.735, 512.3, 18823

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "client/init/column_fate.h"
@@ -69,6 +70,7 @@ class TableDraft {
                                : "numeric";
     if (c.counts.missing > 0) options_.missing_target = "skip";
     for (size_t i = 0; i < table_.columns.size(); ++i) {
+      index_.emplace(table_.columns[i].name, i);
       decisions_.push_back(i == target_ ? Decision() : decide(table_.columns[i], table_.rows));
     }
   }
@@ -160,24 +162,23 @@ class TableDraft {
                        " no column can be learned from" + reasons);
   }
 
-  Decision& decision_of(const std::string& name) {
-    const auto at = std::ranges::find(table_.columns, name, &ColumnLook::name);
-    return decisions_[static_cast<size_t>(at - table_.columns.begin())];
-  }
+  Decision& decision_of(const std::string& name) { return decisions_[index_.at(name)]; }
 
-  size_t features_left() const {
-    return static_cast<size_t>(std::ranges::count_if(
-               decisions_, [](const Decision& d) { return d.fate != Fate::kLeftOut; })) -
-           1;
+  int64_t count_features() const {
+    return std::ranges::count_if(decisions_,
+                                 [](const Decision& d) { return d.fate != Fate::kLeftOut; }) -
+           1;  // the target
   }
 
   /// Traps that only show in the numbers themselves. What would leave nothing is told and stays.
   Status leave_out_traps() {
+    int64_t features = count_features();
     const auto leave_out = [&](const std::string& name, const std::string& why) {
       Decision& d = decision_of(name);
       if (d.fate == Fate::kLeftOut) return;
-      if (features_left() > 1) {
+      if (features > 1) {
         d = {Fate::kLeftOut, why};
+        --features;
       } else {
         draft_.notes.push_back("column " + quoted_value(name) + " " + why +
                                ". It stays, as the only one to learn from.");
@@ -187,7 +188,7 @@ class TableDraft {
       const std::optional<ColumnTrap> trap = find_column_trap(facts);
       if (!trap) continue;
       const bool says_nothing = trap == ColumnTrap::kConstant || trap == ColumnTrap::kEmpty;
-      if (says_nothing && features_left() == 1) {
+      if (says_nothing && features == 1) {
         decision_of(facts.name) = {Fate::kLeftOut, trap_text(*trap, facts)};
         return nothing_left();
       }
@@ -202,7 +203,7 @@ class TableDraft {
 
   std::string number_text(const ColumnSchema& column, const NumberStatistics& s) {
     std::string text = "number, " + few_digits(s.min) + " to " + few_digits(s.max);
-    const auto& look = *std::ranges::find(table_.columns, column.name, &ColumnLook::name);
+    const ColumnLook& look = look_of(column.name);
     if (look.counts.whole && look.values.size() > 2 && look.values.size() <= 10) {
       text += ", " + std::to_string(look.values.size()) + " different ones";
     }
@@ -214,7 +215,7 @@ class TableDraft {
     std::string text = count_of(std::ssize(column.categories), "category");
     if (std::ssize(column.categories) > kListedMax) return text;
     for (size_t i = 0; i < column.categories.size(); ++i) {
-      text += (i > 0 ? ", " : ": ") + column.categories[i].substr(0, 30);
+      text += (i > 0 ? ", " : ": ") + shortened(column.categories[i]);
     }
     return text;
   }
@@ -258,7 +259,7 @@ class TableDraft {
   }
 
   const ColumnLook& look_of(const std::string& name) const {
-    return *std::ranges::find(table_.columns, name, &ColumnLook::name);
+    return table_.columns[index_.at(name)];
   }
 
   void add_fields() {
@@ -329,6 +330,7 @@ class TableDraft {
 
   CsvOptions options_;
   TableLook table_;
+  std::unordered_map<std::string, size_t> index_;  // of the columns, by name
   size_t target_;
   std::vector<Decision> decisions_;  // by column
   int64_t side_ = 0;                 // of images in the columns
@@ -337,30 +339,33 @@ class TableDraft {
   JobDraft draft_;
 };
 
-/// "$1,200" in the very column that is to be predicted.
-Status check_target_numbers(const TableLook& table, const fs::path& path, const std::string& wish) {
-  for (const ColumnLook& c : table.columns) {
-    const bool is_meant = wish.empty() ? is_target_name(c.name) : c.name == wish;
-    if (!is_meant || !c.has_other_numbers()) continue;
-    return unsupported(path.string() + ": column " + quoted_value(c.name) +
-                       " has numbers with units or separators, such as " + quoted_value(c.example) +
-                       ". Write them as plain numbers: python3 -c \"import pandas; t = "
-                       "pandas.read_csv('" +
-                       path.string() + "'); t['" + c.name + "'] = t['" + c.name +
-                       "'].str.replace(r'[^0-9.-]', '', regex=True); t.to_csv('" +
-                       path.stem().string() + "-plain.csv', index=False)\"");
-  }
-  return {};
+/// "pandas.read_csv('t.csv', sep=';')"
+std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const std::string& more) {
+  if (csv.json_lines) return "pandas.read_json('" + path.string() + "', lines=True)";
+  const std::string sep = csv.delimiter == '\t' ? "\\t" : std::string(1, csv.delimiter);
+  return "pandas.read_csv('" + path.string() + "'" +
+         (csv.delimiter == ',' ? "" : ", sep='" + sep + "'") + more + ")";
 }
 
-Status check_decimal_commas(const TableLook& table, const fs::path& path, char delimiter) {
+/// Numbers in a form that is not read, which one command changes: a decimal comma anywhere, and
+/// "$1,200" in the very column that is to be predicted.
+Status check_numbers(const TableLook& table, const fs::path& path, const CsvOptions& csv,
+                     const std::string& wish) {
+  const std::string plain = path.stem().string() + "-plain.csv', index=False)\"";
   for (const ColumnLook& c : table.columns) {
-    if (!c.has_decimal_commas()) continue;
-    return unsupported(
-        path.string() + ": column " + quoted_value(c.name) + " has numbers with a decimal comma (" +
-        quoted_value(c.example) + "), and Trainyard reads a decimal point. Convert the file: " +
-        by_pandas(path, std::string("read_csv('{}', sep='") + delimiter + "', decimal=',')",
-                  "to_csv('{}-point.csv', index=False)"));
+    const std::string begin = path.string() + ": column " + quoted_value(c.name) + " has numbers ";
+    if (c.has_decimal_commas() && !csv.json_lines) {
+      return unsupported(begin + "with a decimal comma (" + quoted_value(c.example) +
+                         "), and Trainyard reads a decimal point. Convert the file: python3 -c "
+                         "\"import pandas; " +
+                         read_by_pandas(path, csv, ", decimal=','") + ".to_csv('" + plain);
+    }
+    const bool is_meant = wish.empty() ? is_target_name(c.name) : c.name == wish;
+    if (!is_meant || !c.has_other_numbers()) continue;
+    return unsupported(begin + "with units or separators, such as " + quoted_value(c.example) +
+                       ". Write them as plain numbers: python3 -c \"import pandas; t = " +
+                       read_by_pandas(path, csv, "") + "; t['" + c.name + "'] = t['" + c.name +
+                       "'].str.replace(r'[^0-9.-]', '', regex=True); t.to_csv('" + plain);
   }
   return {};
 }
@@ -393,10 +398,7 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
                    take_head(path, !csv.json_lines, options.head_bytes, options.scratch));
   ASSIGN_OR_RETURN(TableLook table, look_at_columns(csv, head.path));
   if (table.rows == 0) return unsupported(path.string() + " has a header, and no rows below it.");
-  if (Status s = check_decimal_commas(table, path, csv.delimiter); !s.ok()) {
-    return std::move(s).error();
-  }
-  if (Status s = check_target_numbers(table, path, options.target); !s.ok()) {
+  if (Status s = check_numbers(table, path, csv, options.target); !s.ok()) {
     return std::move(s).error();
   }
   if (table.columns.size() == 1) {
