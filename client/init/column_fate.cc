@@ -1,5 +1,7 @@
 #include "client/init/column_fate.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -43,11 +45,15 @@ Decision decide_texts(const ColumnLook& c, int64_t rows) {
   return {Fate::kCategory, ""};
 }
 
-/// "pixel12", "c5", "1x1", "12"
+/// "pixel12", "pixel_0_7", "1x1", "12"; "c5" where there is no header.
 bool is_pixel_name(std::string_view name) {
-  const size_t digits = name.find_first_of("0123456789");
-  return digits != name.npos && digits <= 6 &&
-         name.find_first_not_of("0123456789x", digits) == name.npos;
+  static constexpr std::array<std::string_view, 8> kNames = {"",      "p",     "px",  "pix",
+                                                             "pixel", "image", "img", "c"};
+  const size_t digits = std::min(name.find_first_of("0123456789"), name.size());
+  std::string_view word = name.substr(0, digits);
+  if (word.ends_with('_')) word.remove_suffix(1);
+  return digits < name.size() && std::ranges::find(kNames, lower(word)) != kNames.end() &&
+         name.find_first_not_of("0123456789x_", digits) == name.npos;
 }
 
 }  // namespace

@@ -121,8 +121,8 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
 }
 
 void add_token_fields(double words_mean, JobDraft& draft) {
-  const auto wanted = static_cast<int64_t>(words_mean * 1.5);
-  const int64_t length = std::clamp<int64_t>((wanted + 31) / 32 * 32, 32, 256);
+  constexpr double kLongRows = 100;
+  const int64_t length = words_mean > kLongRows ? 256 : 128;
   draft.fields.push_back({"tokenizer", "word"});
   draft.fields.push_back({"vocabulary_size", "20000", "the most frequent words"});
   draft.fields.push_back({"max_length", std::to_string(length),

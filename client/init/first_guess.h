@@ -1,5 +1,5 @@
 // client/init/first_guess.h: which network and recipe to begin with, by what is known of the data
-// before anything is trained. Pure: docs/decisions/0090 says what it was measured on.
+// before anything is trained. Pure.
 #pragma once
 
 #include <cstdint>

@@ -25,10 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStartBytes = size_t{256} << 10;  // that tell what a file is
+constexpr size_t kStartBytes = size_t{1} << 20;  // that tell what a file is
 constexpr size_t kRecordsLookedAt = 200;
-constexpr size_t kNamesMax = 10'000;  // of a folder or an archive
-constexpr double kAgreeingMin = 0.9;  // of the records have as many fields as most
+constexpr size_t kNamesMax = 1'000'000;  // of a folder or an archive
+constexpr double kAgreeingMin = 0.9;     // of the records have as many fields as most
 
 // --- files that are no dataset -----------------------------------------------------------------
 
@@ -126,6 +126,7 @@ bool has_header(const TableShape& shape, std::string_view text) {
   std::set<std::string> seen;
   std::vector<Cell::Kind> first;
   bool names = true;
+  if (!text.ends_with('\n') && fields.size() > 1) fields.pop_back();  // may be cut
   for (const std::string_view field : fields) {
     first.push_back(cells.read(field).kind);
     // pandas writes its index without a name.
@@ -239,7 +240,7 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
     return unsupported(
         path.string() + " is not UTF-8 (byte " + std::to_string(*bad) + " is " +
         quoted_value(text.substr(*bad, 1)) +
-        "), but WINDOWS-1252 as a rule. Convert it: iconv -f WINDOWS-1252 -t UTF-8 '" +
+        "). Such files mostly are WINDOWS-1252; convert it: iconv -f WINDOWS-1252 -t UTF-8 '" +
         path.string() + "' > '" + path.stem().string() + ".utf8" + path.extension().string() + "'");
   }
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
