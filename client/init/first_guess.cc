@@ -12,10 +12,17 @@ int64_t power_of_two_below(int64_t value) {
   return power;
 }
 
-/// Rows that are left to train on.
+/// The share that is held out: of few rows more, so that some ten of them tell how good a model is.
+double split_of(int64_t rows, double usual) {
+  constexpr double kHeldOutMin = 10, kShareMax = 0.3;
+  const double share = kHeldOutMin / static_cast<double>(std::max<int64_t>(1, rows));
+  return std::max(usual, std::min(std::round(share * 100) / 100, kShareMax));
+}
+
+/// Rows that are left to train on, as a job splits them.
 int64_t training_rows(const DataFacts& facts, const FirstGuess& guess) {
-  const double kept = static_cast<double>(facts.rows) * (1 - guess.validation_split);
-  return std::max<int64_t>(1, static_cast<int64_t>(kept));
+  const double held_out = static_cast<double>(facts.rows) * guess.validation_split;
+  return std::max<int64_t>(1, facts.rows - std::llround(held_out));
 }
 
 /// Some hundred batches an epoch where there are rows for them, and never more rows than there are.
@@ -51,7 +58,7 @@ void guess_table(const DataFacts& facts, FirstGuess& guess) {
   guess.weight_decay = 0.2;
   guess.decays_matrices = true;
   guess.ema_decay = 0.99;
-  guess.validation_split = facts.rows < 200 ? 0.1 : 0.15;
+  guess.validation_split = split_of(facts.rows, facts.rows < 200 ? 0.1 : 0.15);
   const int64_t rows = training_rows(facts, guess);
   guess.batch_size = 16;
   while (guess.batch_size < 256 && guess.batch_size * 40 < rows) guess.batch_size *= 2;
@@ -65,7 +72,7 @@ void guess_images(const DataFacts& facts, FirstGuess& guess) {
   guess.weight_decay = 0.05;
   guess.epochs = facts.rows < 10'000 ? 30 : 15;
   guess.patience = std::max<int64_t>(5, guess.epochs / 4);
-  guess.validation_split = facts.rows < 10'000 ? 0.15 : 0.1;
+  guess.validation_split = split_of(facts.rows, facts.rows < 10'000 ? 0.15 : 0.1);
   set_batch(facts, 32, 64, guess);
   if (side < 8) {
     guess.model = "mlp: {hidden: [128, 64], dropout: 0.1}";
@@ -94,7 +101,7 @@ void guess_text_rows(const DataFacts& facts, FirstGuess& guess) {
   guess.model_words = "a bag of words: the mean of their learned vectors";
   guess.learning_rate = 0.02;
   guess.weight_decay = 0.7;
-  guess.validation_split = 0.1;
+  guess.validation_split = split_of(facts.rows, 0.1);
   guess.batch_size = std::min<int64_t>(32, training_rows(facts, guess));
   guess.epochs = facts.rows < 3000 ? 25 : 12;
   guess.patience = 5;

@@ -314,9 +314,11 @@ TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
             std::to_string(static_cast<int>(kind)) + "/" + std::to_string(rows) + image.to_string();
         EXPECT_NE(g.epochs > 0, g.steps > 0) << what;
         EXPECT_GE(g.batch_size, 1) << what;
-        const double trained = static_cast<double>(rows) * (1 - g.validation_split);
-        if (kind != Kind::kText) {
-          EXPECT_LE(static_cast<double>(g.batch_size), std::max(1.0, trained)) << what;
+        const int64_t held_out =
+            std::llround(static_cast<double>(rows) * g.validation_split);  // as a job splits them
+        if (kind != Kind::kText && rows > 1) {
+          EXPECT_GE(held_out, 1) << what;
+          EXPECT_LE(g.batch_size, rows - held_out) << what;
         }
         EXPECT_GT(g.learning_rate, 0) << what;
         EXPECT_GT(g.validation_split, 0) << what;
@@ -328,12 +330,32 @@ TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
   }
 }
 
-TEST(FirstGuess, MoreRowsGetALargerNetworkAndFewerEpochs) {
+// The numbers are those that were measured: another number is another measurement.
+TEST(FirstGuess, IsTheRuleThatWasMeasured) {
   const FirstGuess few = first_guess({DataFacts::Kind::kTable, 150, 3, 4, {}});
-  const FirstGuess many = first_guess({DataFacts::Kind::kTable, 100'000, 3, 4, {}});
-  EXPECT_GT(few.epochs, many.epochs);
-  EXPECT_LT(few.batch_size, many.batch_size);
-  EXPECT_NE(few.model, many.model);
+  EXPECT_EQ(few.model, "mlp: {hidden: [128], dropout: 0.2}");
+  EXPECT_EQ(few.validation_split, 0.1);
+  EXPECT_EQ(few.batch_size, 16);
+  EXPECT_EQ(few.epochs, 188);  // 1500 steps of 8 an epoch
+  EXPECT_EQ(few.patience, 37);
+  EXPECT_EQ(few.learning_rate, 0.005);
+  const FirstGuess many = first_guess({DataFacts::Kind::kTable, 53'940, 0, 26, {}});
+  EXPECT_EQ(many.model, "mlp: {hidden: [256, 256], dropout: 0.1}");
+  EXPECT_EQ(many.validation_split, 0.15);
+  EXPECT_EQ(many.batch_size, 256);
+  EXPECT_EQ(many.epochs, 34);  // 6000 steps of 179 an epoch
+  EXPECT_EQ(many.learning_rate, 0.002);
+  for (const FirstGuess& g : {few, many}) {
+    EXPECT_EQ(g.weight_decay, 0.2);
+    EXPECT_TRUE(g.decays_matrices);
+    EXPECT_EQ(g.ema_decay, 0.99);
+    EXPECT_EQ(g.metric, "val/loss");
+  }
+  const FirstGuess text = first_guess({DataFacts::Kind::kTextRows, 720, 4, 0, {}});
+  EXPECT_EQ(text.learning_rate, 0.02);
+  EXPECT_EQ(text.weight_decay, 0.7);
+  EXPECT_FALSE(text.decays_matrices);
+  EXPECT_EQ(text.epochs, 25);
 }
 
 }  // namespace
