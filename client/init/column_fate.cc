@@ -18,12 +18,12 @@ constexpr size_t kMixedCategoriesMax = 50;  // of a column of numbers and text
 constexpr int64_t kPixelsMin = 64;
 
 std::string differ_text(const ColumnFacts& c) {
-  return with_commas(c.distinct.value_or(0)) + " of " + with_commas(c.present()) +
-         " values differ" + (c.example.empty() ? "" : ", such as " + quoted_value(c.example));
+  return grouped(c.distinct.value_or(0)) + " of " + grouped(c.present()) + " values differ" +
+         (c.example.empty() ? "" : ", such as " + in_quotes(c.example));
 }
 
 Decision decide_texts(const ColumnLook& c, int64_t rows) {
-  const std::string example = quoted_value(c.example);
+  const std::string example = in_quotes(c.example);
   if (c.has_other_dates()) {
     return {Fate::kLeftOut, "dates in an order that is not read, such as " + example +
                                 "; written as 2026-01-31 they can be used"};
@@ -40,7 +40,7 @@ Decision decide_texts(const ColumnLook& c, int64_t rows) {
   }
   if (trap) return {Fate::kLeftOut, trap_text(*trap, facts)};
   if (std::ssize(c.texts) > kCategoriesMax) {
-    return {Fate::kLeftOut, "more than " + with_commas(kCategoriesMax) + " different texts"};
+    return {Fate::kLeftOut, "more than " + grouped(kCategoriesMax) + " different texts"};
   }
   return {Fate::kCategory, ""};
 }
@@ -63,8 +63,7 @@ std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
     case ColumnTrap::kEmpty:
       return "no value in any row";
     case ColumnTrap::kConstant:
-      return "the same value in all rows" +
-             (c.example.empty() ? "" : ", " + quoted_value(c.example));
+      return "the same value in all rows" + (c.example.empty() ? "" : ", " + in_quotes(c.example));
     case ColumnTrap::kIdentifier:
       return (c.kind == ColumnFacts::Kind::kNumeric ? "looks like an ID or a count of the rows: "
                                                     : "looks like an ID: ") +
@@ -86,7 +85,7 @@ Decision decide(const ColumnLook& c, int64_t rows) {
     return {Fate::kLeftOut, "looks like an ID: nearly all of its numbers differ"};
   if (c.counts.texts > 0) {
     if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
-    return {Fate::kLeftOut, "numbers, and text such as " + quoted_value(c.example) +
+    return {Fate::kLeftOut, "numbers, and text such as " + in_quotes(c.example) +
                                 "; with such cells empty it can be used"};
   }
   if (c.counts.not_finite > 0) {

@@ -23,17 +23,18 @@ bool is_nearly_all(int64_t part, int64_t all) {
 // Different numbers that are kept in case the column turns out to hold text.
 constexpr size_t kNumbersKeptMax = 64;
 
-// The likeliest first.
+// The likeliest first, without marks: "Sale Price", "sale_price" and "SalePrice" are one name.
 constexpr std::array<std::string_view, 34> kTargetNames = {
-    "target",    "label",     "labels",    "outcome", "survived",    "species",
-    "diagnosis", "churn",     "churned",   "default", "fraud",       "is_fraud",
-    "price",     "saleprice", "sentiment", "spam",    "returned",    "converted",
-    "class",     "variety",   "quality",   "mpg",     "medv",        "median_house_value",
-    "charges",   "income",    "salary",    "rings",   "progression", "category",
-    "response",  "result",    "output",    "y"};
+    "target",      "label",    "labels",           "outcome",   "survived", "species", "diagnosis",
+    "churn",       "churned",  "default",          "fraud",     "isfraud",  "price",   "saleprice",
+    "sentiment",   "spam",     "returned",         "converted", "class",    "variety", "quality",
+    "mpg",         "medv",     "medianhousevalue", "charges",   "income",   "salary",  "rings",
+    "progression", "category", "response",         "result",    "output",   "y"};
 
 size_t target_rank(std::string_view name) {
-  return static_cast<size_t>(std::ranges::find(kTargetNames, lower(name)) - kTargetNames.begin());
+  std::string letters = lower(name);
+  std::erase_if(letters, [](unsigned char c) { return std::isalnum(c) == 0; });
+  return static_cast<size_t>(std::ranges::find(kTargetNames, letters) - kTargetNames.begin());
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -53,13 +54,14 @@ bool is_other_date(std::string_view text) {
   return marks == 2 && digits >= 4 && digits <= 8 && is_digit(text.front());
 }
 
-/// "3,14", and nothing else.
+/// "3,14", and nothing else. "3,141" may be three thousand.
 bool has_decimal_comma(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   const size_t comma = text.find(',');
   if (comma == text.npos || comma == 0 || comma + 1 == text.size()) return false;
   const auto digits = [](std::string_view part) { return std::ranges::all_of(part, is_digit); };
-  return digits(text.substr(0, comma)) && digits(text.substr(comma + 1));
+  const std::string_view fraction = text.substr(comma + 1);
+  return fraction.size() != 3 && digits(text.substr(0, comma)) && digits(fraction);
 }
 
 /// "$1,200", "12 %", "1'000.50", "5.2 kg": digits, separators, a sign of a currency before them or
@@ -73,18 +75,9 @@ bool is_other_number(std::string_view text) {
          text.substr(first, last - first + 1).find_first_not_of("0123456789.,' ") == text.npos;
 }
 
-double words_of(std::string_view text) {
-  double words = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto blank = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-    words += !blank(text[i]) && (i == 0 || blank(text[i - 1])) ? 1 : 0;
-  }
-  return words;
-}
-
 void note_text(std::string_view text, ColumnLook& column) {
   if (column.example.empty()) column.example = text;
-  column.words += words_of(text);
+  column.words += count_words(text);
   if (parse_date(text)) {
     ++column.dates;
   } else if (is_other_date(text)) {

@@ -46,6 +46,8 @@ std::string shortened(std::string_view text) {
   return std::string(text.substr(0, find_invalid_utf8(text).value_or(kBytesMax))) + "...";
 }
 
+std::string in_quotes(std::string_view text) { return "'" + shortened(text) + "'"; }
+
 std::string yaml_list(const std::vector<std::string>& texts) {
   std::string out = "[";
   for (const std::string& text : texts) out += (out.size() > 1 ? ", " : "") + yaml_text(text);
@@ -60,16 +62,10 @@ std::string few_digits(double value) {
   return short_number(std::round(value * scale) / scale);
 }
 
-std::string with_commas(int64_t count) {
-  std::string digits = std::to_string(count);
-  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return digits;
-}
-
 std::string count_of(int64_t count, const std::string& noun) {
   if (count == 1) return "1 " + noun;
   const bool y = noun.ends_with("y");
-  return with_commas(count) + " " +
+  return grouped(count) + " " +
          (y ? noun.substr(0, noun.size() - 1) + "ies" : noun + (noun.ends_with("s") ? "es" : "s"));
 }
 
@@ -78,7 +74,7 @@ std::string classes_text(const std::vector<std::string>& classes,
   std::string text = count_of(std::ssize(classes), "class") + ": ";
   for (size_t k = 0; k < std::min(classes.size(), kClassesShown); ++k) {
     text += (k > 0 ? ", " : "") + shortened(classes[k]);
-    if (!rows.empty()) text += " (" + with_commas(rows[k]) + ")";
+    if (!rows.empty()) text += " (" + grouped(rows[k]) + ")";
   }
   return text + (classes.size() > kClassesShown ? ", ..." : "");
 }
@@ -101,8 +97,8 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
     if (largest != rows.end() &&
         static_cast<double>(*largest) > kLargestClassMax * static_cast<double>(all)) {
       draft.notes.push_back(
-          with_commas(*largest) + " of " + count_of(all, noun) + " are of the class " +
-          quoted_value(schema.target.classes[static_cast<size_t>(largest - rows.begin())]) +
+          grouped(*largest) + " of " + count_of(all, noun) + " are of the class " +
+          in_quotes(schema.target.classes[static_cast<size_t>(largest - rows.begin())]) +
           ": accuracy says little about the others. Look at f1_macro, and consider "
           "model.loss: {softmax_cross_entropy: {class_weights: balanced}}.");
     }

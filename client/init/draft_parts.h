@@ -8,6 +8,7 @@
 
 #include "client/init/job_draft.h"
 #include "client/init/sniff.h"
+#include "src/base/grouped.h"
 #include "src/data/schema.h"
 
 namespace trainyard::init {
@@ -31,8 +32,8 @@ std::string shortened(std::string_view text);
 std::string yaml_list(const std::vector<std::string>& texts);
 /// 5.735, 512.3, 18823
 std::string few_digits(double value);
-/// "1,797"
-std::string with_commas(int64_t count);
+/// A text from the data in a sentence: 'Müller'. Whoever shows it makes it safe.
+std::string in_quotes(std::string_view text);
 /// "1 row", "2 rows"
 std::string count_of(int64_t count, const std::string& noun);
 

@@ -47,7 +47,7 @@ void set_size(const std::vector<const ListedImage*>& images, JobDraft& draft) {
     draft.found += " of " + side_text(height, width) + " pixels" + channels;
     if (usual <= side) return;
   } else {
-    draft.found += " of " + with_commas(std::ssize(sizes)) + " sizes" + channels;
+    draft.found += " of " + grouped(std::ssize(sizes)) + " sizes" + channels;
   }
   const std::string text = std::to_string(side);
   draft.facts.image = {colour ? 3 : 1, side, side};
@@ -116,7 +116,7 @@ Result<JobDraft> draft_images(const fs::path& path) {
   draft.format = "images";
   draft.sources = {{"path", path}};
   draft.found = count_of(std::ssize(train), "image");
-  if (tests > 0) draft.found += " to train and " + with_commas(tests) + " to test";
+  if (tests > 0) draft.found += " to train and " + grouped(tests) + " to test";
   draft.facts.kind = DataFacts::Kind::kImages;
   DatasetSchema schema;
   DatasetStatistics statistics;
@@ -184,7 +184,7 @@ Result<JobDraft> draft_idx(const fs::path& path) {
   ASSIGN_OR_RETURN(const TypedDataset data, read_idx_dataset(paths));
   draft.found = count_of(data.schema.train_rows, "image") + " to train";
   if (data.schema.test_rows > 0) {
-    draft.found += " and " + with_commas(data.schema.test_rows) + " to test";
+    draft.found += " and " + grouped(data.schema.test_rows) + " to test";
   }
   draft.found += ", of " + side_text(data.schema.image[1], data.schema.image[2]) + " pixels (IDX)";
   draft.facts.kind = DataFacts::Kind::kImages;

@@ -110,7 +110,7 @@ void write_columns(const JobDraft& draft, size_t indent, Writer& out) {
     if (c.use != Use::kLearnedFrom) continue;
     if (shown++ == kColumnsListed) {
       out.comment(indent,
-                  "  ... and " + with_commas(learned - static_cast<int64_t>(shown) + 1) + " more");
+                  "  ... and " + grouped(learned - static_cast<int64_t>(shown) + 1) + " more");
       break;
     }
     const size_t gap = width > c.name.size() ? width - c.name.size() : 0;

@@ -180,7 +180,7 @@ class TableDraft {
         d = {Fate::kLeftOut, why};
         --features;
       } else {
-        draft_.notes.push_back("column " + quoted_value(name) + " " + why +
+        draft_.notes.push_back("column " + in_quotes(name) + " " + why +
                                ". It stays, as the only one to learn from.");
       }
     };
@@ -238,7 +238,7 @@ class TableDraft {
         const auto& s = statistics_.numeric[number++];
         text = !column.date.empty() ? "dates" : s ? number_text(column, *s) : "number";
       }
-      if (column.missing_count > 0) text += ", " + with_commas(column.missing_count) + " missing";
+      if (column.missing_count > 0) text += ", " + grouped(column.missing_count) + " missing";
       says[name] = text;
       if (decision_of(name).fate != Fate::kLeftOut) draft_.facts.inputs += inputs;
     }
@@ -323,9 +323,9 @@ class TableDraft {
   std::string rows_text(const Head& head) const {
     const int64_t rows = table_.rows;
     if (head.whole) return count_of(rows, "row");
-    return (head.bytes > 0 ? "some " + with_commas(estimate_rows(head, rows)) + " rows"
-                           : "more than " + with_commas(rows) + " rows") +
-           " (init looked at the first " + with_commas(rows) + ")";
+    return (head.bytes > 0 ? "some " + grouped(estimate_rows(head, rows)) + " rows"
+                           : "more than " + grouped(rows) + " rows") +
+           " (init looked at the first " + grouped(rows) + ")";
   }
 
   CsvOptions options_;

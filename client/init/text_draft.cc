@@ -63,8 +63,8 @@ Result<JobDraft> draft_text(const fs::path& path) {
   ASSIGN_OR_RETURN(const Text text, read_start(path));
   if (text.bytes < kTextMin) {
     return unsupported(path.string() + " is a text of " + std::to_string(text.bytes) +
-                       " bytes, too short to learn from; expected at least " +
-                       with_commas(kTextMin) + ". If it is a table, its fields are separated by " +
+                       " bytes, too short to learn from; expected at least " + grouped(kTextMin) +
+                       ". If it is a table, its fields are separated by " +
                        "nothing that was recognized (a comma, a semicolon, a tab, a |).");
   }
   const size_t characters = count_characters(text.start);
@@ -97,7 +97,7 @@ Result<JobDraft> draft_text_files(const fs::path& path) {
   draft.sources = {{"path", path}};
   draft.found = count_of(data.schema.train_rows, "text file") + " to train";
   if (data.schema.test_rows > 0) {
-    draft.found += " and " + with_commas(data.schema.test_rows) + " to test";
+    draft.found += " and " + grouped(data.schema.test_rows) + " to test";
   }
   describe_target(data.schema, statistics, "text", draft);
   draft.facts.kind = DataFacts::Kind::kTextRows;

@@ -21,15 +21,6 @@ namespace {
 constexpr size_t kColumnsListedMax = 16;
 constexpr size_t kColumnsEachMax = 3;  // more of one kind are told together
 
-double words_of(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
-  int64_t words = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    words += !is_space(text[i]) && (i == 0 || is_space(text[i - 1])) ? 1 : 0;
-  }
-  return static_cast<double>(words);
-}
-
 ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   ColumnFacts facts;
   facts.kind = ColumnFacts::Kind::kCategorical;
@@ -41,7 +32,7 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   facts.example = column.categories.front();
   facts.dates = std::ranges::all_of(column.categories,
                                     [](const auto& text) { return parse_date(text).has_value(); });
-  for (const std::string& text : column.categories) facts.words_mean += words_of(text);
+  for (const std::string& text : column.categories) facts.words_mean += count_words(text);
   facts.words_mean /= static_cast<double>(column.categories.size());
   return facts;
 }
