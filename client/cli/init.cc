@@ -177,7 +177,7 @@ Command init_command() {
             options.positional("DATA", o->data, "a file or a folder");
             options.text("--target", "COLUMN", o->target,
                          "the column to predict; default: one with a name such as target, label or "
-                         "price, else the last");
+                         "price, else the last that is fit");
             options.text("--out", "FILE", o->out,
                          "the job file, default DATA's name with .yaml in this folder");
             options.text("--name", "NAME", o->name, "the job's name, for the file");
