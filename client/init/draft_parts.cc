@@ -69,6 +69,10 @@ std::string count_of(int64_t count, const std::string& noun) {
          (y ? noun.substr(0, noun.size() - 1) + "ies" : noun + (noun.ends_with("s") ? "es" : "s"));
 }
 
+namespace {
+
+/// "3 classes: setosa (50), versicolor (50), virginica (50)". `rows` is empty where they are not
+/// counted.
 std::string classes_text(const std::vector<std::string>& classes,
                          const std::vector<int64_t>& rows) {
   std::string text = count_of(std::ssize(classes), "class") + ": ";
@@ -78,6 +82,8 @@ std::string classes_text(const std::vector<std::string>& classes,
   }
   return text + (classes.size() > kClassesShown ? ", ..." : "");
 }
+
+}  // namespace
 
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
                      const std::string& noun, JobDraft& draft) {

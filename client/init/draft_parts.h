@@ -37,8 +37,6 @@ std::string in_quotes(std::string_view text);
 /// "1 row", "2 rows"
 std::string count_of(int64_t count, const std::string& noun);
 
-/// "3 classes: setosa 50, versicolor 50, virginica 50". `rows` is empty where they are not counted.
-std::string classes_text(const std::vector<std::string>& classes, const std::vector<int64_t>& rows);
 /// The target's part of a draft, and notes on it, by the data's schema and statistics. `noun` is
 /// what a row is called.
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,

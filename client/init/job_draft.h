@@ -38,7 +38,7 @@ struct JobDraft {
   std::vector<DraftField> fields;   // of the format
   std::vector<ColumnNote> columns;  // of a table, in the file's order
   std::string target;               // a column's name; empty where there are no columns
-  std::string target_says;          // "3 classes: setosa 50, versicolor 50, virginica 50"
+  std::string target_says;          // "3 classes: setosa (50), versicolor (50), virginica (50)"
   std::string target_why;           // why this column, where nobody named it
   std::vector<std::string> notes;   // what else a person should know
   DataFacts facts;
