@@ -10,6 +10,7 @@
 namespace trainyard::cli {
 
 // Each is made in a file of its own. commands() lists them as help does.
+Command init_command();
 Command submit_command();
 Command plan_command();
 Command list_command();
@@ -191,15 +192,19 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {
-        submit_command(),     plan_command(),         list_command(),
-        queue_command(),      get_command(),          watch_command(),
-        wait_command(),       logs_command(),         explain_command(),
-        pause_command(),      resume_command(),       cancel_command(),
-        retry_command(),      fork_command(),         checkpoint_list_command(),
-        prioritize_command(), delete_command(),       metrics_export_command(),
-        plot_command(),       predict_command(),      generate_command(),
-        local_run_command(),  local_export_command(), local_check_command()};
+    std::vector<Command> list = {init_command(),           submit_command(),
+                                 plan_command(),           list_command(),
+                                 queue_command(),          get_command(),
+                                 watch_command(),          wait_command(),
+                                 logs_command(),           explain_command(),
+                                 pause_command(),          resume_command(),
+                                 cancel_command(),         retry_command(),
+                                 fork_command(),           checkpoint_list_command(),
+                                 prioritize_command(),     delete_command(),
+                                 metrics_export_command(), plot_command(),
+                                 predict_command(),        generate_command(),
+                                 local_run_command(),      local_export_command(),
+                                 local_check_command()};
     for (Command& c : array_commands()) list.push_back(std::move(c));
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
@@ -266,6 +271,8 @@ std::string general_help() {
   std::string out =
       "Trainyard trains neural networks that are described as data.\n\n"
       "Examples:\n"
+      "  trainyard init iris.csv                              look at your data and write a job "
+      "file\n"
       "  trainyard submit examples/digits_cnn.yaml --watch    train and follow the progress\n  "
       "trainyard plan examples/digits_cnn.yaml              layers, memory and device, before "
       "anything runs\n  trainyard list                                       jobs and what they "

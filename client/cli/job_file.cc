@@ -1,7 +1,10 @@
 #include "client/cli/job_file.h"
 
+#include <array>
+
 #include "client/lib/spec_message.h"
 #include "src/base/files.h"
+#include "src/base/folder_files.h"
 #include "src/base/glob.h"
 #include "src/base/text.h"
 #include "src/onnx/import_model.h"
@@ -54,12 +57,34 @@ void freeze(const std::vector<onnx::FreezeRule>& rules, v1::Recipe& recipe) {
   recipe.mutable_parameter_groups()->MergeFrom(given.parameter_groups());
 }
 
+/// A folder, or a file whose ending is one of data.
+bool is_data(const fs::path& path) {
+  static constexpr std::array<std::string_view, 20> kEndings = {
+      ".csv", ".tsv", ".tab",     ".psv",     ".jsonl", ".ndjson",     ".txt",
+      ".gz",  ".npz", ".npy",     ".parquet", ".xlsx",  ".xls",        ".pkl",
+      ".tar", ".zip", ".feather", ".arrow",   ".xz",    ".safetensors"};
+  std::error_code ec;
+  const std::string name = path.string();
+  return fs::is_directory(path, ec) ||
+         (fs::exists(path, ec) && (is_image_path(name) || has_ending(name, kEndings)));
+}
+
+/// Data in place of a job file is a newcomer's first try.
+Result<client::SpecFile> read_spec(const fs::path& path, std::span<const std::string> sets,
+                                   std::span<const std::string> grids) {
+  auto spec = client::read_spec_file(path, sets, grids);
+  if (spec.ok() || !is_data(path)) return spec;
+  return make_error(ErrorCode::kInvalidArgument, "SPEC_IS_DATA",
+                    path.string() + " is data, expected a job file; 'trainyard init " +
+                        path.string() + "' writes one");
+}
+
 }  // namespace
 
 Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
                                        std::span<const std::string> sets, const fs::path& scratch,
                                        std::span<const std::string> grids) {
-  ASSIGN_OR_RETURN(client::SpecFile spec, client::read_spec_file(path, sets, grids));
+  ASSIGN_OR_RETURN(client::SpecFile spec, read_spec(path, sets, grids));
   v1::ModelSpec& model = *spec.file.mutable_model();
   if (model.onnx().empty()) return spec;
   const std::string file = model.onnx();

@@ -257,14 +257,4 @@ std::string human_number(double value, bool short_form) {
   return text;
 }
 
-std::string grouped(int64_t value) {
-  std::string digits = std::to_string(value);
-  const size_t begin = digits[0] == '-' ? 1 : 0;
-  for (size_t i = digits.size(); i > begin + 3;) {
-    i -= 3;
-    digits.insert(i, ",");
-  }
-  return digits;
-}
-
 }  // namespace trainyard::cli

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/grouped.h"
 #include "src/base/result.h"
 
 namespace trainyard::cli {
@@ -36,7 +37,5 @@ double seconds_of(const google::protobuf::Timestamp& time);
 std::string local_time(const google::protobuf::Timestamp& time);
 /// Four significant digits; "31.2k" from 10,000 on where `short_form`.
 std::string human_number(double value, bool short_form = false);
-/// 1797 -> "1,797".
-std::string grouped(int64_t value);
 
 }  // namespace trainyard::cli

@@ -21,15 +21,6 @@ namespace {
 constexpr size_t kColumnsListedMax = 16;
 constexpr size_t kColumnsEachMax = 3;  // more of one kind are told together
 
-double words_of(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
-  int64_t words = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    words += !is_space(text[i]) && (i == 0 || is_space(text[i - 1])) ? 1 : 0;
-  }
-  return static_cast<double>(words);
-}
-
 ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   ColumnFacts facts;
   facts.kind = ColumnFacts::Kind::kCategorical;
@@ -41,7 +32,7 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   facts.example = column.categories.front();
   facts.dates = std::ranges::all_of(column.categories,
                                     [](const auto& text) { return parse_date(text).has_value(); });
-  for (const std::string& text : column.categories) facts.words_mean += words_of(text);
+  for (const std::string& text : column.categories) facts.words_mean += count_words(text);
   facts.words_mean /= static_cast<double>(column.categories.size());
   return facts;
 }
@@ -140,17 +131,8 @@ void add_trapped(ColumnTrap trap, const std::vector<ColumnFacts>& columns, std::
 
 void add_columns(const DatasetSchema& schema, const DatasetStatistics& s, const TypedRows& train,
                  std::string_view options, std::vector<DataWarning>& warnings) {
-  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
   std::map<ColumnTrap, std::vector<ColumnFacts>> trapped;
-  size_t number = 0;
-  for (const ColumnSchema& column : schema.columns) {
-    if (column.kind == ColumnSchema::Kind::kText) continue;
-    const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
-    const size_t c = texts ? 0 : number++;
-    if (!column.date.empty()) continue;  // its parts: days rise as rows do
-    ColumnFacts facts = texts
-                            ? facts_of_texts(column, train.rows)
-                            : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows);
+  for (ColumnFacts& facts : find_column_facts(schema, s, train)) {
     if (const auto trap = find_column_trap(facts)) trapped[*trap].push_back(std::move(facts));
   }
   for (const auto& [trap, columns] : trapped) add_trapped(trap, columns, options, warnings);
@@ -218,6 +200,22 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
 }
 
 }  // namespace
+
+std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
+                                           const TypedRows& train) {
+  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
+  std::vector<ColumnFacts> facts;
+  size_t number = 0;
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind == ColumnSchema::Kind::kText) continue;
+    const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
+    const size_t c = texts ? 0 : number++;
+    if (!column.date.empty()) continue;  // its parts: days rise as rows do
+    facts.push_back(texts ? facts_of_texts(column, train.rows)
+                          : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows));
+  }
+  return facts;
+}
 
 std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const DatasetStatistics& s,
                                        const TypedRows& train, const TypedRows& test,

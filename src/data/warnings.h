@@ -6,12 +6,17 @@
 #include <vector>
 
 #include "src/data/schema.h"
+#include "src/data/table/column_facts.h"
 #include "src/data/typed_rows.h"
 
 namespace trainyard {
 
 /// A class with fewer training rows is told.
 inline constexpr int64_t kClassRowsMin = 10;
+
+/// Of a table: its feature columns, without those of text and the parts of dates.
+std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
+                                           const TypedRows& train);
 
 /// Of all formats, by the typed rows: numbers are those of 32 bits. One pass over them, which most
 /// columns leave early, and beside it the hashes of all rows where there is a test set. Streamed

@@ -84,6 +84,8 @@ class ArrayFile {
   /// safetensors, and an array by its name.
   static Result<ArrayFile> read(const std::filesystem::path& path, const std::string& what,
                                 std::span<const std::string> names);
+  /// Of all arrays of the file, read or not, in its order.
+  const std::vector<std::string>& all_names() const { return all_names_; }
   bool has(const std::string& name) const { return arrays_.contains(name); }
   /// Refuses, with the names that there are, one that is not there.
   Result<Array> take(const std::string& name);

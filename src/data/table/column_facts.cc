@@ -56,6 +56,15 @@ bool may_count_rows(const ColumnFacts& c) {
   return c.monotonic || *c.range + 1 <= kGapsMax * present || is_identifier_name(c.name);
 }
 
+double count_words(std::string_view text) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
+  int64_t words = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    words += !is_space(text[i]) && (i == 0 || is_space(text[i - 1])) ? 1 : 0;
+  }
+  return static_cast<double>(words);
+}
+
 bool is_identifier_name(std::string_view name) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });

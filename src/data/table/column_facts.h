@@ -60,6 +60,9 @@ std::string leave_out(std::string_view options);
 /// "csv" or "jsonl", whose `ignore`, `date` and `text` are named; empty for formats without them.
 std::string describe(ColumnTrap trap, const ColumnFacts& column, std::string_view options);
 
+/// Words of a text, for `words_mean`.
+double count_words(std::string_view text);
+
 /// "id", "PassengerId", "order_id", "Unnamed: 0", "uuid": names that people give to identifiers.
 bool is_identifier_name(std::string_view name);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "src/base/text.h"
 #include "src/data/limits.h"
@@ -14,9 +15,10 @@ namespace {
 
 using RoleKind = ColumnRole::Kind;
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+/// A file may have hundreds of thousands of columns, and its options may list most of them.
+using NameSet = std::unordered_set<std::string_view>;
+
+NameSet set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
   // Any letter is one change away from any other: typos in short names cannot be recognized.
@@ -35,9 +37,9 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 }
 
 /// At least half numbers: a numeric column, whose texts are mistakes to be named.
-ColumnSchema::Kind infer_column(const CsvOptions& options, const std::string& name,
+ColumnSchema::Kind infer_column(const NameSet& categorical, const std::string& name,
                                 const ColumnCounts& counts) {
-  if (contains(options.categorical, name)) return ColumnSchema::Kind::kCategorical;
+  if (categorical.contains(name)) return ColumnSchema::Kind::kCategorical;
   return counts.numbers + counts.not_finite >= counts.texts ? ColumnSchema::Kind::kNumeric
                                                             : ColumnSchema::Kind::kCategorical;
 }
@@ -88,7 +90,9 @@ TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& cou
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
   if (options.target.empty())
     return dataset_error(options.field("target"), "required: the column to predict");
-  if (!contains(columns, options.target)) {
+  const NameSet known = set_of(columns), ignored = set_of(options.ignore),
+                categorical = set_of(options.categorical);
+  if (!known.contains(options.target)) {
     return dataset_error(
         options.field("target"),
         quoted_value(options.target) + " is not a column" + did_you_mean(options.target, columns));
@@ -96,7 +100,7 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
   const auto check_list = [&](const char* option, const std::vector<std::string>& names) -> Status {
     const std::string field = options.field(option);
     for (const std::string& name : names) {
-      if (!contains(columns, name)) {
+      if (!known.contains(name)) {
         return dataset_error(field,
                              quoted_value(name) + " is not a column" + did_you_mean(name, columns));
       }
@@ -109,7 +113,7 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
   if (Status s = check_list("ignore", options.ignore); !s.ok()) return s;
   if (Status s = check_list("categorical", options.categorical); !s.ok()) return s;
   for (const std::string& name : options.categorical) {
-    if (contains(options.ignore, name)) {
+    if (ignored.contains(name)) {
       return dataset_error(options.field("categorical"),
                            quoted_value(name) + " is in " + options.field("ignore") + " too");
     }
@@ -123,13 +127,13 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
     const auto refuse = [&](const std::string& why) {
       return dataset_error(options.field("date"), quoted_value(name) + why);
     };
-    if (contains(options.ignore, name)) return refuse(" is in " + options.field("ignore") + " too");
-    if (contains(options.categorical, name)) {
+    if (ignored.contains(name)) return refuse(" is in " + options.field("ignore") + " too");
+    if (categorical.contains(name)) {
       return refuse(" is in " + options.field("categorical") + " too");
     }
     if (!options.image.empty()) return refuse(" cannot be a pixel of the image");
     for (const std::string& part : date_column_names(name, true)) {
-      if (contains(columns, part)) {
+      if (known.contains(part)) {
         return refuse(" makes a column " + quoted_value(part) + ", which already exists");
       }
     }
@@ -168,13 +172,15 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
   schema.delimiter = options.delimiter;
   schema.missing_values = options.missing;
   schema.target.name = options.target;
+  const NameSet ignored = set_of(options.ignore), texts = set_of(options.text),
+                dates = set_of(options.date), categorical = set_of(options.categorical);
   int64_t features = 0;
   for (size_t i = 0; i < scan.names.size(); ++i) {
     const std::string& name = scan.names[i];
     if (name == options.target) {
       schema.target.kind =
           infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
-    } else if (contains(options.ignore, name) || (text && !contains(options.text, name))) {
+    } else if (ignored.contains(name) || (text && !texts.contains(name))) {
       schema.ignored_columns.push_back(name);
     } else {
       ++features;
@@ -183,13 +189,13 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
         schema.columns.push_back({ColumnSchema::Kind::kText, name, {}, 0});
         continue;
       }
-      if (contains(options.date, name)) {
+      if (dates.contains(name)) {
         for (const std::string& part : date_column_names(name, scan.counts[i].times)) {
           schema.columns.push_back({ColumnSchema::Kind::kNumeric, part, {}, 0, name});
         }
         continue;
       }
-      schema.columns.push_back({infer_column(options, name, scan.counts[i]), name, {}, 0});
+      schema.columns.push_back({infer_column(categorical, name, scan.counts[i]), name, {}, 0});
     }
   }
   if (features == 0) {

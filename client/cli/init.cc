@@ -1,0 +1,189 @@
+// trainyard init: looks at data and writes a job file to begin with.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/cli/local_job.h"
+#include "client/cli/output_json.h"
+#include "client/init/job_draft.h"
+#include "client/init/job_yaml.h"
+#include "client/lib/spec_file.h"
+#include "src/base/files.h"
+#include "src/base/join.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using init::ColumnNote;
+using init::JobDraft;
+
+struct InitOptions {
+  std::string data;
+  std::string target, out, name;
+  bool overwrite = false;
+};
+
+/// "iris.yaml" for iris.csv.gz, "photos.yaml" for photos/.
+fs::path default_file(const fs::path& data) {
+  const fs::path whole = fs::absolute(data).lexically_normal();
+  fs::path name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  std::error_code ec;
+  if (!fs::is_directory(data, ec)) {
+    for (const char* compressed : {".gz", ".xz", ".zst"}) {
+      if (name.extension() == compressed) name = name.stem();
+    }
+    if (!name.stem().empty()) name = name.stem();
+  }
+  return name.string() + ".yaml";
+}
+
+/// What the server takes for a job's ID.
+bool is_job_name(std::string_view name) {
+  const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return name.size() >= 4 && name.size() <= 63 && letter(name[0]) &&
+         std::ranges::all_of(
+             name, [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-'; });
+}
+
+Status check_out(const fs::path& file, bool overwrite) {
+  std::error_code ec;
+  if (fs::is_directory(file, ec)) {
+    return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
+                      "--out: " + file.string() + " is a folder, expected the name of a file");
+  }
+  if (overwrite || !fs::exists(fs::symlink_status(file, ec))) return {};
+  return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
+                    file.string() + " exists; --overwrite replaces it, --out names another file");
+}
+
+nlohmann::ordered_json json_of_draft(const JobDraft& draft, const fs::path& file) {
+  nlohmann::ordered_json columns = nlohmann::ordered_json::array();
+  for (const ColumnNote& c : draft.columns) {
+    const char* use = c.use == ColumnNote::Use::kTarget    ? "target"
+                      : c.use == ColumnNote::Use::kLeftOut ? "left_out"
+                                                           : "learned_from";
+    columns.push_back({{"name", c.name}, {"use", use}, {"says", c.says}});
+  }
+  nlohmann::ordered_json json = {{"file", file.string()},
+                                 {"found", draft.found},
+                                 {"format", draft.format},
+                                 {"rows", draft.facts.rows},
+                                 {"columns", std::move(columns)}};
+  if (!draft.target.empty()) json["target"] = draft.target;
+  json["target_says"] = draft.target_says;
+  if (!draft.target_why.empty()) json["target_why"] = draft.target_why;
+  json["model"] = draft.guess.model;
+  json["notes"] = draft.notes;
+  return json;
+}
+
+/// A line for each column that is left out, but for those beyond the first.
+std::vector<std::string> left_out_lines(const JobDraft& draft) {
+  constexpr size_t kShownMax = 8;
+  std::vector<std::string> lines;
+  size_t more = 0;
+  for (const ColumnNote& c : draft.columns) {
+    if (c.use != ColumnNote::Use::kLeftOut) continue;
+    if (lines.size() == kShownMax) {
+      ++more;
+    } else {
+      lines.push_back(c.name + ": " + c.says);
+    }
+  }
+  if (more > 0) lines.push_back("and " + std::to_string(more) + " more; the file names them");
+  return lines;
+}
+
+std::string learned_from(const JobDraft& draft) {
+  constexpr size_t kShownMax = 8;
+  std::vector<std::string> names;
+  size_t all = 0;
+  for (const ColumnNote& c : draft.columns) {
+    if (c.use != ColumnNote::Use::kLearnedFrom) continue;
+    if (++all <= kShownMax) names.push_back(c.name);
+  }
+  if (all == 0) return "";
+  return grouped(static_cast<int64_t>(all)) + (all == 1 ? " column: " : " columns: ") +
+         joined(names, ", ") + (all > names.size() ? ", ..." : "");
+}
+
+void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
+                const fs::path& file) {
+  Terminal& out = session.out();
+  out.line(safe_text(o.data + ": " + draft.found));
+  std::string target = draft.target.empty() ? "" : draft.target + ", ";
+  target += draft.target_says;
+  if (!draft.target_why.empty()) {
+    target += "; chosen " + draft.target_why + ", --target names another";
+  }
+  std::vector<std::pair<std::string, Cell>> fields = {{"predicts", target},
+                                                      {"learns from", learned_from(draft)}};
+  for (std::string& line : left_out_lines(draft)) {
+    fields.emplace_back("leaves out", std::move(line));
+  }
+  fields.emplace_back("model", draft.guess.model_words);
+  for (const std::string& note : draft.notes) fields.emplace_back("note", note);
+  fields.emplace_back("job file", file.string());
+  out.write(render_fields(fields, out.colour()));
+  const std::string shown = safe_text(file.string());
+  out.line("\nNext:\n  trainyard submit " + shown +
+           " --watch    train it on the server\n  trainyard local run " + shown +
+           "         train it here, without a server");
+}
+
+Result<int> run_init(Session& session, const InitOptions& o) {
+  if (o.data.empty() || o.data == "-") return usage_error("DATA: expected a file or a folder");
+  if (!o.name.empty() && !is_job_name(o.name)) {
+    return usage_error("--name: " + quoted_value(o.name) +
+                       ", expected 4 to 63 characters a-z, 0-9 and -, beginning with a letter");
+  }
+  const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
+  if (Status s = check_out(file, o.overwrite); !s.ok()) return std::move(s).error();
+  const TemporaryFolder scratch;
+  ASSIGN_OR_RETURN(const JobDraft draft,
+                   init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
+  const std::string text = init::job_yaml(draft, {o.data, file, o.name});
+  // What would not be read again is not worth a file.
+  ASSIGN_OR_RETURN(const client::SpecFile spec,
+                   client::parse_spec_file(text, file.string(), file.parent_path(), {}));
+  if (Status s = replace_file(user_files(), file, text); !s.ok()) return std::move(s).error();
+  if (session.format() == Format::kName) {
+    session.out().line(file.string());
+  } else if (session.machine()) {
+    session.out().line(text_of(json_of_draft(draft, file), session.format()));
+  } else {
+    show_draft(session, draft, o, file);
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command init_command() {
+  auto o = std::make_shared<InitOptions>();
+  return {"init",
+          "Look at data and write a job file to begin with",
+          {"trainyard init iris.csv", "trainyard init houses.csv --target price",
+           "trainyard init photos/ --out pets.yaml"},
+          "DATA is a table (CSV, separated by commas, semicolons, tabs or |; JSON lines), a folder "
+          "or an archive of\nimages with a folder for each class, a text or .txt files, or arrays "
+          "(NPZ, NPY, safetensors, IDX). Nothing is\nuploaded, and no server is asked. The file "
+          "says in comments what each column is, which ones are left out and\nwhy, and what to "
+          "begin with: change what you know better. Of a large table the first 32 MiB are read.",
+          [o](OptionSet& options) {
+            options.positional("DATA", o->data, "a file or a folder");
+            options.text("--target", "COLUMN", o->target,
+                         "the column to predict; default: one with a name such as target, label or "
+                         "price, else the last that is fit");
+            options.text("--out", "FILE", o->out,
+                         "the job file, default DATA's name with .yaml in this folder");
+            options.text("--name", "NAME", o->name, "the job's name, for the file");
+            options.flag("--overwrite", o->overwrite, "replace a file that is there");
+          },
+          [o](Session& session) { return run_init(session, *o); }};
+}
+
+}  // namespace trainyard::cli

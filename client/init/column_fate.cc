@@ -1,0 +1,111 @@
+#include "client/init/column_fate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "client/init/draft_parts.h"
+#include "src/base/text.h"
+#include "src/data/limits.h"
+
+namespace trainyard::init {
+namespace {
+
+using Fate = Decision::Fate;
+
+constexpr size_t kMixedCategoriesMax = 50;  // of a column of numbers and text
+constexpr int64_t kPixelsMin = 64;
+
+std::string differ_text(const ColumnFacts& c) {
+  return grouped(c.distinct.value_or(0)) + " of " + grouped(c.present()) + " values differ" +
+         (c.example.empty() ? "" : ", such as " + in_quotes(c.example));
+}
+
+Decision decide_texts(const ColumnLook& c, int64_t rows) {
+  const std::string example = in_quotes(c.example);
+  if (c.has_other_dates()) {
+    return {Fate::kLeftOut, "dates in an order that is not read, such as " + example +
+                                "; written as 2026-01-31 they can be used"};
+  }
+  if (c.has_other_numbers()) {
+    return {Fate::kLeftOut, "numbers with units or separators, such as " + example +
+                                "; written as plain numbers they can be used"};
+  }
+  const ColumnFacts facts = c.facts(rows);
+  const std::optional<ColumnTrap> trap = find_column_trap(facts);
+  if (trap == ColumnTrap::kDates) return {Fate::kDate, ""};
+  if (trap == ColumnTrap::kFreeText || c.words_mean() >= kLongTextWords) {
+    return {Fate::kText, trap_text(ColumnTrap::kFreeText, facts)};
+  }
+  if (trap) return {Fate::kLeftOut, trap_text(*trap, facts)};
+  if (std::ssize(c.texts) > kCategoriesMax) {
+    return {Fate::kLeftOut, "more than " + grouped(kCategoriesMax) + " different texts"};
+  }
+  return {Fate::kCategory, ""};
+}
+
+/// "pixel12", "pixel_0_7", "1x1", "12"; "c5" where there is no header.
+bool is_pixel_name(std::string_view name) {
+  static constexpr std::array<std::string_view, 8> kNames = {"",      "p",     "px",  "pix",
+                                                             "pixel", "image", "img", "c"};
+  const size_t digits = std::min(name.find_first_of("0123456789"), name.size());
+  std::string_view word = name.substr(0, digits);
+  if (word.ends_with('_')) word.remove_suffix(1);
+  return digits < name.size() && std::ranges::find(kNames, lower(word)) != kNames.end() &&
+         name.find_first_not_of("0123456789x_", digits) == name.npos;
+}
+
+}  // namespace
+
+std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
+  switch (trap) {
+    case ColumnTrap::kEmpty:
+      return "no value in any row";
+    case ColumnTrap::kConstant:
+      return "the same value in all rows" + (c.example.empty() ? "" : ", " + in_quotes(c.example));
+    case ColumnTrap::kIdentifier:
+      return (c.kind == ColumnFacts::Kind::kNumeric ? "looks like an ID or a count of the rows: "
+                                                    : "looks like an ID: ") +
+             differ_text(c);
+    case ColumnTrap::kManyCategories:
+      return "hardly a category occurs twice: " + differ_text(c);
+    case ColumnTrap::kFreeText:
+      return "free text: " + differ_text(c);
+    case ColumnTrap::kDates:
+      return "dates";
+  }
+  return "";
+}
+
+Decision decide(const ColumnLook& c, int64_t rows) {
+  if (c.present() == 0) return {Fate::kLeftOut, "no value in any row"};
+  if (!c.numeric()) return decide_texts(c, rows);
+  if (c.counts_rows())
+    return {Fate::kLeftOut, "looks like an ID: nearly all of its numbers differ"};
+  if (c.counts.texts > 0) {
+    if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
+    return {Fate::kLeftOut, "numbers, and text such as " + in_quotes(c.example) +
+                                "; with such cells empty it can be used"};
+  }
+  if (c.counts.not_finite > 0) {
+    return {Fate::kLeftOut, "infinite values; with such cells empty it can be used"};
+  }
+  return {Fate::kNumber, ""};
+}
+
+int64_t pixel_side(const TableLook& table, size_t target) {
+  const auto pixels = std::ssize(table.columns) - 1;
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));
+  if (pixels < kPixelsMin || side * side != pixels) return 0;
+  bool shades = false;  // more than a few: bytes, not switches
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const ColumnLook& c = table.columns[i];
+    if (i == target) continue;
+    if (c.counts.numbers != table.rows || !c.counts.bytes || !is_pixel_name(c.name)) return 0;
+    shades |= c.values.size() > 10;
+  }
+  return shades ? side : 0;
+}
+
+}  // namespace trainyard::init

@@ -1,0 +1,180 @@
+#include "client/init/column_look.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <memory>
+
+#include "src/base/text.h"
+#include "src/data/limits.h"
+#include "src/data/table/csv_cell.h"
+#include "src/data/table/date.h"
+#include "src/data/table/table_reader.h"
+
+namespace trainyard::init {
+namespace {
+
+constexpr size_t kCodesMax = 20;  // different texts that may be names of ranges
+
+bool is_nearly_all(int64_t part, int64_t all) {
+  return all > 0 && static_cast<double>(part) >= 0.9 * static_cast<double>(all);
+}
+
+// Different numbers that are kept in case the column turns out to hold text.
+constexpr size_t kNumbersKeptMax = 64;
+
+// The likeliest first, without marks: "Sale Price", "sale_price" and "SalePrice" are one name.
+constexpr std::array<std::string_view, 34> kTargetNames = {
+    "target",      "label",    "labels",           "outcome",   "survived", "species", "diagnosis",
+    "churn",       "churned",  "default",          "fraud",     "isfraud",  "price",   "saleprice",
+    "sentiment",   "spam",     "returned",         "converted", "class",    "variety", "quality",
+    "mpg",         "medv",     "medianhousevalue", "charges",   "income",   "salary",  "rings",
+    "progression", "category", "response",         "result",    "output",   "y"};
+
+size_t target_rank(std::string_view name) {
+  std::string letters = lower(name);
+  std::erase_if(letters, [](unsigned char c) { return std::isalnum(c) == 0; });
+  return static_cast<size_t>(std::ranges::find(kTargetNames, letters) - kTargetNames.begin());
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// "31.12.2026", "12/31/26": numbers and one kind of mark between them.
+bool is_other_date(std::string_view text) {
+  size_t marks = 0, digits = 0;
+  for (const char c : text.substr(0, text.find(' '))) {
+    if (is_digit(c)) {
+      ++digits;
+    } else if (c == '.' || c == '/' || c == '-') {
+      ++marks;
+    } else {
+      return false;
+    }
+  }
+  return marks == 2 && digits >= 4 && digits <= 8 && is_digit(text.front());
+}
+
+/// "3,14", and nothing else. "3,141" may be three thousand.
+bool has_decimal_comma(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  const size_t comma = text.find(',');
+  if (comma == text.npos || comma == 0 || comma + 1 == text.size()) return false;
+  const auto digits = [](std::string_view part) { return std::ranges::all_of(part, is_digit); };
+  const std::string_view fraction = text.substr(comma + 1);
+  return fraction.size() != 3 && digits(text.substr(0, comma)) && digits(fraction);
+}
+
+/// "$1,200", "12 %", "1'000.50", "5.2 kg": digits, separators, a sign of a currency before them or
+/// a short unit behind them. "A12" is a name.
+bool is_other_number(std::string_view text) {
+  const size_t first = text.find_first_of("0123456789");
+  const size_t last = text.find_last_of("0123456789");
+  if (first == text.npos || first > 4 || text.size() - last > 5) return false;
+  const auto no_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) == 0; };
+  return std::ranges::all_of(text.substr(0, first), no_letter) &&
+         text.substr(first, last - first + 1).find_first_not_of("0123456789.,' ") == text.npos;
+}
+
+void note_text(std::string_view text, ColumnLook& column) {
+  if (column.example.empty()) column.example = text;
+  column.words += count_words(text);
+  if (parse_date(text)) {
+    ++column.dates;
+  } else if (is_other_date(text)) {
+    ++column.other_dates;
+  } else if (has_decimal_comma(text)) {
+    ++column.decimal_commas;
+  } else if (is_other_number(text)) {
+    ++column.other_numbers;
+  }
+}
+
+void note_cell(const CellReader& cells, std::string_view text, ColumnLook& column) {
+  const Cell cell = cells.read(text);
+  count_cell(cell, column.counts);
+  if (cell.kind == Cell::Kind::kMissing) return;
+  note_target_value(cell, text, column.values);
+  if (cell.kind == Cell::Kind::kText) note_text(text, column);
+  const bool all = column.counts.texts > 0 || is_identifier_name(column.name);
+  const size_t kept_max = all ? static_cast<size_t>(kCategoriesMax) + 1 : kNumbersKeptMax;
+  if (column.texts.size() < kept_max) column.texts.emplace(text);
+}
+
+/// Whether a column can be what is asked for: neither the same in all rows nor another in each.
+bool is_fit_for_target(const ColumnLook& column, int64_t rows) {
+  if (column.values.size() < 2 || is_identifier_name(column.name)) return false;
+  if (column.numeric()) return true;
+  return !find_column_trap(column.facts(rows));
+}
+
+}  // namespace
+
+ColumnFacts ColumnLook::facts(int64_t rows) const {
+  ColumnFacts facts;
+  facts.kind = ColumnFacts::Kind::kCategorical;
+  facts.name = name;
+  facts.rows = rows;
+  facts.missing = rows - present();
+  facts.distinct = std::ssize(texts);
+  facts.example = example;
+  facts.dates = dates > 0 && dates == present();
+  facts.words_mean = words_mean();
+  return facts;
+}
+
+bool ColumnLook::has_other_dates() const {
+  return texts.size() > kCodesMax && is_nearly_all(other_dates, counts.texts);
+}
+
+bool ColumnLook::has_other_numbers() const {
+  return texts.size() > kCodesMax && is_nearly_all(other_numbers + decimal_commas, counts.texts);
+}
+
+bool ColumnLook::has_decimal_commas() const { return is_nearly_all(decimal_commas, counts.texts); }
+
+bool ColumnLook::counts_rows() const {
+  constexpr double kNearlyAll = 0.99;
+  if (!is_identifier_name(name) || counts.numbers != present() || !counts.whole) return false;
+  if (present() < kRowsToJudge) return false;
+  const auto most = static_cast<double>(std::min(present(), kCategoriesMax));
+  return static_cast<double>(texts.size()) >= kNearlyAll * most;
+}
+
+Result<TableLook> look_at_columns(const CsvOptions& options, const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> rows, open_table(options, *source, "data"));
+  const CellReader cells(options.missing);
+  TableLook table;
+  std::vector<std::string_view> fields;
+  for (;;) {
+    const std::vector<std::string>& names = rows->names();
+    for (size_t i = table.columns.size(); i < names.size(); ++i) {
+      table.columns.emplace_back().name = names[i];
+    }
+    ASSIGN_OR_RETURN(const bool more, rows->next(fields));
+    if (!more) break;
+    for (size_t i = table.columns.size(); i < rows->names().size(); ++i) {
+      table.columns.emplace_back().name = rows->names()[i];
+    }
+    if (fields.size() != table.columns.size()) continue;
+    ++table.rows;
+    for (size_t i = 0; i < fields.size(); ++i) note_cell(cells, fields[i], table.columns[i]);
+  }
+  for (ColumnLook& column : table.columns) column.counts.missing = table.rows - column.present();
+  return table;
+}
+
+bool is_target_name(std::string_view name) { return target_rank(name) < kTargetNames.size(); }
+
+std::optional<size_t> choose_target(const TableLook& table) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const ColumnLook& column = table.columns[i];
+    if (!is_fit_for_target(column, table.rows)) continue;
+    // Of two with equal rank, which are two without such a name, the last.
+    if (!best || target_rank(column.name) <= target_rank(table.columns[*best].name)) best = i;
+  }
+  return best;
+}
+
+}  // namespace trainyard::init

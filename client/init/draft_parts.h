@@ -1,0 +1,47 @@
+// client/init/draft_parts.h: the drafts of each kind of data, and what they share.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "client/init/job_draft.h"
+#include "client/init/sniff.h"
+#include "src/base/grouped.h"
+#include "src/data/schema.h"
+
+namespace trainyard::init {
+
+Result<JobDraft> draft_table(const std::filesystem::path& path, const Sniffed& sniffed,
+                             const DraftOptions& options);
+Result<JobDraft> draft_text(const std::filesystem::path& path);
+Result<JobDraft> draft_text_files(const std::filesystem::path& path);
+Result<JobDraft> draft_images(const std::filesystem::path& path);
+Result<JobDraft> draft_cifar(const std::filesystem::path& path);
+Result<JobDraft> draft_arrays(const std::filesystem::path& path, const std::string& target);
+Result<JobDraft> draft_npy(const std::filesystem::path& path);
+Result<JobDraft> draft_idx(const std::filesystem::path& path);
+Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
+
+/// A text as YAML reads it back: plain where that is safe, else in quotes.
+std::string yaml_text(std::string_view text);
+/// The beginning of a long name, between two characters.
+std::string shortened(std::string_view text);
+/// "[a, b]"
+std::string yaml_list(const std::vector<std::string>& texts);
+/// 5.735, 512.3, 18823
+std::string few_digits(double value);
+/// A text from the data in a sentence: 'Müller'. Whoever shows it makes it safe.
+std::string in_quotes(std::string_view text);
+/// "1 row", "2 rows"
+std::string count_of(int64_t count, const std::string& noun);
+
+/// The target's part of a draft, and notes on it, by the data's schema and statistics. `noun` is
+/// what a row is called.
+void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
+                     const std::string& noun, JobDraft& draft);
+/// Draft fields of rows of text: how they become tokens.
+void add_token_fields(double words_mean, JobDraft& draft);
+
+}  // namespace trainyard::init

@@ -1,0 +1,57 @@
+#include "client/init/job_draft.h"
+
+#include "client/init/draft_parts.h"
+#include "client/init/sniff.h"
+
+namespace trainyard::init {
+
+namespace {
+
+Result<JobDraft> draft_sniffed(const std::filesystem::path& data, const Sniffed& sniffed,
+                               const DraftOptions& options) {
+  switch (sniffed.kind) {
+    case DataKind::kTable:
+    case DataKind::kJsonLines:
+      return draft_table(data, sniffed, options);
+    case DataKind::kLibsvm:
+      return draft_libsvm(data);
+    case DataKind::kText:
+      return draft_text(data);
+    case DataKind::kTextFiles:
+      return draft_text_files(data);
+    case DataKind::kImages:
+      return draft_images(data);
+    case DataKind::kCifar:
+      return draft_cifar(data);
+    case DataKind::kArrays:
+      return draft_arrays(data, options.target);
+    case DataKind::kNpy:
+      return draft_npy(data);
+    case DataKind::kIdx:
+      return draft_idx(data);
+  }
+  return unsupported(data.string() + " is not data that Trainyard reads.");
+}
+
+}  // namespace
+
+Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions& options) {
+  ASSIGN_OR_RETURN(const Sniffed sniffed, sniff(data));
+  const bool has_columns = sniffed.kind == DataKind::kTable || sniffed.kind == DataKind::kJsonLines;
+  if (!options.target.empty() && !has_columns && sniffed.kind != DataKind::kArrays) {
+    return make_error(
+        ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+        "--target: names a column of a table, and " + data.string() + " is none; remove it");
+  }
+  Result<JobDraft> draft = draft_sniffed(data, sniffed, options);
+  if (draft.ok() || draft.error().reason != "DATASET_INVALID") return draft;
+  // The readers call the file by its role.
+  Error error = draft.error();
+  const std::string role = "data:";
+  if (error.message.starts_with(role)) {
+    error.message = data.string() + error.message.substr(role.size() - 1);
+  }
+  return error;
+}
+
+}  // namespace trainyard::init

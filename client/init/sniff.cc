@@ -1,0 +1,463 @@
+#include "client/init/sniff.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "src/base/folder_files.h"
+#include "src/base/join.h"
+#include "src/base/text.h"
+#include "src/data/dataset.h"
+#include "src/data/files/byte_source.h"
+#include "src/data/files/class_folders.h"
+#include "src/data/files/file_tree.h"
+#include "src/data/files/text_files.h"
+#include "src/data/table/csv_cell.h"
+#include "src/data/table/csv_reader.h"
+#include "src/data/table/json_lines.h"
+
+namespace trainyard::init {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kStartBytes = size_t{1} << 20;  // that tell what a file is
+constexpr size_t kRecordsLookedAt = 200;
+constexpr size_t kNamesMax = 1'000'000;  // of a folder or an archive
+constexpr double kAgreeingMin = 0.9;     // of the records have as many fields as most
+
+// --- files that are no dataset -----------------------------------------------------------------
+
+struct Foreign {
+  std::string_view magic;
+  std::string_view what;
+  std::string_view reader;  // of pandas; empty: `remedy`
+  std::string_view remedy = {};
+};
+
+constexpr std::string_view kUnpack = "Decompress it, and run this command on what comes out.";
+constexpr std::array<Foreign, 22> kForeign = {{
+    {"PAR1", "a Parquet file", "read_parquet('{}')"},
+    {"ARROW1", "a Feather (Arrow) file", "read_feather('{}')"},
+    {"ORC", "an ORC file", "read_orc('{}')"},
+    {"\x89HDF", "an HDF5 file", "read_hdf('{}')"},
+    {"\xd0\xcf\x11\xe0", "an old Excel file (.xls)", "read_excel('{}')"},
+    {"SQLite format 3", "an SQLite database", "",
+     "Export the table that you mean as CSV: "
+     "sqlite3 -header -csv FILE 'select * from TABLE' > TABLE.csv"},
+    {"\x80\x02", "a Python pickle", "read_pickle('{}')"},
+    {"\x80\x03", "a Python pickle", "read_pickle('{}')"},
+    {"\x80\x04", "a Python pickle", "read_pickle('{}')"},
+    {"\x80\x05", "a Python pickle", "read_pickle('{}')"},
+    {"Obj\x01", "an Avro file", "", "Convert it to CSV or JSON lines."},
+    {"MATLAB 5.0", "a MATLAB file", "",
+     "Store its arrays as NPZ: numpy.savez('data.npz', inputs=x, targets=y)."},
+    {"%PDF", "a PDF document", "", "Expected a table, images, text or arrays."},
+    {"\xff\xd8\xff", "a single JPEG image", "",
+     "To train on images, name a folder that has a folder of them for each class."},
+    {"\x89PNG", "a single PNG image", "",
+     "To train on images, name a folder that has a folder of them for each class."},
+    {"GIF8", "a GIF image", "", "Expected a folder of JPEG or PNG files for each class."},
+    {"BZh", "a bzip2 file", "", kUnpack},
+    {"\xfd"
+     "7zXZ",
+     "an xz file that is no archive of files", "", kUnpack},
+    {"\x28\xb5\x2f\xfd", "a zstd file that is no archive of files", "", kUnpack},
+    {"7z\xbc\xaf", "a 7-Zip archive", "", kUnpack},
+    {"Rar!", "a RAR archive", "", kUnpack},
+    {"RIFF", "a media file (RIFF)", "", "Expected a table, JPEG or PNG images, text or arrays."},
+}};
+
+Error foreign(const fs::path& path, std::string_view what, std::string_view remedy) {
+  return unsupported(path.string() + " is " + std::string(what) +
+                     ", which Trainyard does not read. " + std::string(remedy));
+}
+
+Error foreign(const fs::path& path, const Foreign& kind) {
+  if (kind.reader.empty()) return foreign(path, kind.what, kind.remedy);
+  return foreign(path, kind.what, "Convert it to CSV: " + by_pandas(path, kind.reader));
+}
+
+// --- text --------------------------------------------------------------------------------------
+
+bool starts_with_tag(std::string_view text) {
+  const std::string start = lower(text.substr(0, 256));
+  return start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<?xml");
+}
+
+/// The file's records as one delimiter separates them.
+TableShape shape_by(char delimiter, std::string_view text) {
+  const std::unique_ptr<ByteSource> source = open_plain_source(text);
+  CsvReader reader(*source, delimiter, "data");
+  std::vector<std::string_view> fields;
+  std::map<size_t, size_t> sizes;
+  TableShape shape;
+  shape.delimiter = delimiter;
+  while (shape.records < kRecordsLookedAt) {
+    const Result<bool> more = reader.next(fields);
+    if (more.ok() && !*more) break;
+    ++shape.records;
+    if (!more.ok()) break;  // a quote that only another delimiter makes sense of
+    ++sizes[fields.size()];
+  }
+  const auto most = std::ranges::max_element(sizes, {}, [](const auto& s) { return s.second; });
+  if (most == sizes.end()) return shape;
+  shape.fields = most->first;
+  shape.agreeing = static_cast<double>(most->second) / static_cast<double>(shape.records);
+  return shape;
+}
+
+/// Whether the first record holds names: text above a number tells it for certain. Else a number
+/// or a text that is there twice speaks against it.
+bool has_header(const TableShape& shape, std::string_view text) {
+  const std::unique_ptr<ByteSource> source = open_plain_source(text);
+  CsvReader reader(*source, shape.delimiter, "data");
+  const CellReader cells(DatasetSchema{}.missing_values);
+  std::vector<std::string_view> fields;
+  const auto next = [&] {
+    const Result<bool> more = reader.next(fields);
+    return more.ok() && *more;
+  };
+  if (!next()) return true;
+  std::set<std::string> seen;
+  std::vector<Cell::Kind> first;
+  bool names = true;
+  if (!text.ends_with('\n') && fields.size() > 1) fields.pop_back();  // may be cut
+  for (const std::string_view field : fields) {
+    first.push_back(cells.read(field).kind);
+    // pandas writes its index without a name.
+    const bool index = field.empty() && first.size() == 1 && fields.size() > 1;
+    names &= index || (first.back() == Cell::Kind::kText && seen.emplace(field).second);
+  }
+  if (!next()) return names;
+  for (size_t i = 0; i < std::min(first.size(), fields.size()); ++i) {
+    if (first[i] == Cell::Kind::kText && cells.read(fields[i]).is_number()) return true;
+  }
+  return names;
+}
+
+/// Columns of numbers that blanks separate, as many as it takes.
+bool is_aligned_by_blanks(std::string_view text) {
+  std::optional<size_t> words;
+  size_t lines = 0;
+  for (; lines < 20 && !text.empty(); ++lines) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    size_t count = 0;
+    for (size_t i = 0; i < line.size(); ++i) {
+      const bool blank = line[i] == ' ' || line[i] == '\t';
+      count += !blank && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t') ? 1 : 0;
+    }
+    if (count < 3 || (words && *words != count)) return false;
+    words = count;
+  }
+  return lines >= 3;
+}
+
+/// "1 3:0.5 17:1"
+bool is_libsvm(std::string_view line) {
+  size_t pairs = 0;
+  bool first = true;
+  while (!line.empty()) {
+    const size_t end = std::min(line.find(' '), line.size());
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(std::min(line.size(), end + 1));
+    if (word.empty()) continue;
+    const size_t colon = word.find(':');
+    if (first ? colon != word.npos
+              : colon == word.npos || colon == 0 ||
+                    !std::ranges::all_of(word.substr(0, colon),
+                                         [](char c) { return c >= '0' && c <= '9'; })) {
+      return false;
+    }
+    pairs += first ? 0 : 1;
+    first = false;
+  }
+  return pairs > 0;
+}
+
+bool is_table_path(const fs::path& path) {
+  static constexpr std::array<std::string_view, 12> kEndings = {
+      ".csv", ".csv.gz", ".tsv",  ".tsv.gz",  ".tab", ".tab.gz",
+      ".psv", ".psv.gz", ".data", ".data.gz", ".dat", ".dat.gz"};
+  return has_ending(path.string(), kEndings);
+}
+
+Error json_document(const fs::path& path) {
+  return foreign(
+      path, "one JSON document",
+      "Store an object on each line (JSON lines): " +
+          by_pandas(path, "read_json('{}')", "to_json('{}.jsonl', orient='records', lines=True)"));
+}
+
+Error job_file(const std::string& name) {
+  return unsupported(name +
+                     " looks like a job file, and init makes one from data. Submit it: "
+                     "trainyard submit '" +
+                     name + "' --watch");
+}
+
+Result<Sniffed> sniff_json(const fs::path& path, std::string_view text) {
+  if (text.find("\"recipe\"") != text.npos && text.find("\"model\"") != text.npos) {
+    return job_file(path.string());
+  }
+  const std::string_view line = text.substr(0, text.find('\n'));
+  bool nested = false;
+  const Status read = visit_json_object(line, "line 1", [&](const std::string&, const auto& m) {
+    nested |= m.kind == JsonMember::Kind::kNested;
+    return Status();
+  });
+  if (!read.ok()) return json_document(path);
+  if (nested) {
+    return foreign(path, "JSON lines with objects or lists in them",
+                   "Bring them into members of their own: python3 -c \"import json, pandas; "
+                   "pandas.json_normalize([json.loads(l) for l in open('" +
+                       path.string() + "')]).to_csv('" + path.stem().string() +
+                       ".csv', index=False)\"");
+  }
+  return Sniffed{DataKind::kJsonLines};
+}
+
+Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool whole) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    return foreign(path, "text in UTF-16",
+                   "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 '" + path.string() + "' > '" +
+                       path.stem().string() + ".utf8" + path.extension().string() + "'");
+  }
+  if (text.find('\0') != text.npos) {
+    return foreign(path, "a binary file of an unknown kind",
+                   "Expected CSV, JSON lines, text, a folder of images, NPY, NPZ, safetensors or "
+                   "IDX files.");
+  }
+  const size_t last = text.rfind('\n');
+  if (!whole && last != text.npos) text = text.substr(0, last + 1);
+  if (const std::optional<size_t> bad = find_invalid_utf8(text);
+      bad && (whole || *bad + 4 < text.size())) {
+    return unsupported(
+        path.string() + " is not UTF-8 (byte " + std::to_string(*bad) + " is " +
+        quoted_value(text.substr(*bad, 1)) +
+        "). Such files mostly are WINDOWS-1252; convert it: iconv -f WINDOWS-1252 -t UTF-8 '" +
+        path.string() + "' > '" + path.stem().string() + ".utf8" + path.extension().string() + "'");
+  }
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos) return unsupported(path.string() + " holds nothing but blanks.");
+  const std::string_view content = text.substr(begin);
+  if (starts_with_tag(content)) {
+    return foreign(path, "a page in HTML or XML",
+                   "If it was downloaded, the page was stored in place of the file: look for the "
+                   "link to the data itself.");
+  }
+  if (content.starts_with('{')) return sniff_json(path, content);
+  if (content.starts_with('[') && !is_table_path(path)) return json_document(path);
+  if (is_libsvm(content.substr(0, content.find_first_of("\r\n"))))
+    return Sniffed{DataKind::kLibsvm};
+
+  const TableShape shape = find_table_shape(text);
+  const bool table = is_table_path(path);
+  const bool fits = shape.fields > 1 && shape.agreeing >= kAgreeingMin;
+  const bool obvious =
+      shape.fields > (shape.delimiter == ',' ? 2 : 1) && shape.records >= 3 && shape.agreeing == 1;
+  if (table ? fits : obvious) return Sniffed{DataKind::kTable, shape.delimiter, shape.header};
+  if (is_aligned_by_blanks(text)) {
+    return foreign(path, "a table whose columns are separated by several blanks",
+                   "Convert it to CSV: " + by_pandas(path, "read_csv('{}', sep=r'\\s+')"));
+  }
+  if (!table) return Sniffed{DataKind::kText};
+  if (shape.fields > 1) return Sniffed{DataKind::kTable, shape.delimiter, shape.header};
+  return unsupported(path.string() +
+                     " has a single column, or its fields are not separated by a comma, a "
+                     "semicolon, a tab or a |. A table needs a column to predict, and at least one "
+                     "to learn from.");
+}
+
+// --- folders and archives ----------------------------------------------------------------------
+
+struct Names {
+  std::vector<std::string> all;
+  int64_t images = 0, texts = 0, arrays = 0;
+  std::vector<std::string> tables;
+  std::string other_images;  // the first image of a format that is not read
+  std::map<std::string, int64_t> endings;
+};
+
+bool is_other_image(std::string_view ending) {
+  static constexpr std::array<std::string_view, 6> kEndings = {".webp", ".gif",  ".bmp",
+                                                               ".tif",  ".tiff", ".heic"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+Result<Names> read_names(const fs::path& path) {
+  Names names;
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, path.string()));
+  while (names.all.size() < kNamesMax) {
+    ASSIGN_OR_RETURN(const bool more, tree->next());
+    if (!more) break;
+    const std::string& name = tree->path();
+    names.all.push_back(name);
+    const std::string ending = lower(fs::path(name).extension().string());
+    ++names.endings[ending];
+    names.images += is_image_path(name) ? 1 : 0;
+    names.texts += is_text_path(name) ? 1 : 0;
+    names.arrays += ending == ".npy" ? 1 : 0;
+    if (names.other_images.empty() && is_other_image(ending)) names.other_images = name;
+    if (is_table_path(name) || ending == ".jsonl" || ending == ".parquet" || ending == ".xlsx") {
+      names.tables.push_back(name);
+    }
+  }
+  return names;
+}
+
+/// Whether the .txt files are in a folder for each class.
+bool in_class_folders(const Names& names) {
+  std::vector<ListedFile> files;
+  for (const std::string& name : names.all) {
+    if (is_text_path(name)) files.emplace_back().path = name;
+  }
+  ListedFiles pointers;
+  for (ListedFile& file : files) pointers.push_back(&file);
+  const size_t root = root_of(pointers, /*partitioned=*/true, /*in_folders=*/true);
+  ShortPaths paths;
+  for (const ListedFile* file : pointers)
+    paths.push_back(std::string_view(file->path).substr(root));
+  if (!split_parts(pointers, paths, "data").ok()) return false;
+  if (!label_by_folder(pointers, paths, "data", "").ok()) return false;
+  return find_classes(files_of(pointers, ListedFile::Part::kTrain), "text").ok();
+}
+
+Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
+  ASSIGN_OR_RETURN(const Names names, read_names(path));
+  const std::string& shown = path.string();
+  const auto holds = [&](std::string_view ending) {
+    return std::ranges::any_of(names.all,
+                               [&](const std::string& name) { return name.ends_with(ending); });
+  };
+  if (names.all.empty()) {
+    return unsupported(shown + (folder ? " is an empty folder." : " is an archive without files."));
+  }
+  if (!folder && holds("xl/workbook.xml")) {
+    return foreign(path, "an Excel file",
+                   "Store the sheet as CSV, or: " + by_pandas(path, "read_excel('{}')"));
+  }
+  if (!folder && holds("/data.pkl")) {
+    return foreign(path, "a PyTorch file",
+                   "Store its tensors as NPZ: numpy.savez('data.npz', inputs=x.numpy(), "
+                   "targets=y.numpy()).");
+  }
+  if (!folder && names.arrays > 0) return Sniffed{DataKind::kArrays};
+  if (names.images > 0 && names.images >= names.texts) return Sniffed{DataKind::kImages};
+  if (holds("data_batch_1.bin") || (holds("train.bin") && holds("fine_label_names.txt"))) {
+    return Sniffed{DataKind::kCifar};
+  }
+  const auto is_idx = [](const std::string& name) {
+    return name.find("-idx") != name.npos || name.find(".idx") != name.npos;
+  };
+  if (folder && std::ranges::any_of(names.all, is_idx)) return Sniffed{DataKind::kIdx};
+  if (folder && names.arrays > 1) return Sniffed{DataKind::kNpy};
+  if (!names.tables.empty()) {
+    const auto train = std::ranges::find_if(
+        names.tables, [](const std::string& name) { return name.find("train") != name.npos; });
+    const std::string first = train == names.tables.end() ? names.tables.front() : *train;
+    return unsupported(
+        shown + (folder ? " is a folder with " : " is an archive with ") +
+        (names.tables.size() == 1 ? "a table" : std::to_string(names.tables.size()) + " tables") +
+        ". " +
+        (folder ? "Name one of its files: trainyard init '" + (path / first).string() + "'"
+                : "Unpack it, and name the file: trainyard init '" + first + "'"));
+  }
+  if (names.texts > 0) {
+    return Sniffed{in_class_folders(names) ? DataKind::kTextFiles : DataKind::kText};
+  }
+  std::vector<std::string> endings;
+  for (const auto& [ending, count] : names.endings) {
+    endings.push_back(std::to_string(count) + " " +
+                      (ending.empty() ? "without an ending" : ending));
+    if (endings.size() == 5) break;
+  }
+  return unsupported(shown + (folder ? " is a folder" : " is an archive") +
+                     " without data that Trainyard reads. Expected JPEG or PNG images, or .txt "
+                     "files, in a folder for each class; it has " +
+                     joined(endings, " and ") + "." +
+                     (names.other_images.empty()
+                          ? ""
+                          : " ImageMagick converts images: mogrify -format png '" +
+                                (path / names.other_images).string() + "'"));
+}
+
+}  // namespace
+
+Error unsupported(std::string message) {
+  return make_error(ErrorCode::kInvalidArgument, "DATA_UNSUPPORTED", std::move(message));
+}
+
+std::string by_pandas(const fs::path& path, std::string_view read, std::string_view write) {
+  const auto filled = [](std::string_view text, const std::string& name) {
+    std::string out(text);
+    if (const size_t at = out.find("{}"); at != out.npos) out.replace(at, 2, name);
+    return out;
+  };
+  return "python3 -c \"import pandas; pandas." + filled(read, path.string()) + "." +
+         filled(write, path.stem().string()) + "\"";
+}
+
+TableShape find_table_shape(std::string_view text) {
+  TableShape best;
+  for (const char delimiter : {'\t', ';', ',', '|'}) {
+    const TableShape shape = shape_by(delimiter, text);
+    const auto rank = [](const TableShape& s) {
+      return std::pair(s.fields > 1 ? s.agreeing : -1, s.fields);
+    };
+    if (best.records == 0 || rank(shape) > rank(best)) best = shape;
+  }
+  best.header = has_header(best, text);
+  return best;
+}
+
+Result<Sniffed> sniff(const fs::path& path) {
+  std::error_code ec;
+  const fs::file_status status = fs::status(path, ec);
+  if (!fs::exists(status)) {
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                      path.string() + ": there is no such file or folder");
+  }
+  if (fs::is_directory(status)) return sniff_names(path, /*folder=*/true);
+  const std::string name = path.string();
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, name));
+  std::string start(kStartBytes, '\0');
+  ASSIGN_OR_RETURN(const size_t size, read_full(*source, start));
+  start.resize(size);
+  if (start.empty()) return unsupported(name + " is empty (0 bytes).");
+  ASSIGN_OR_RETURN(const bool archive, holds_files(path, name));
+  if (archive) {
+    const Result<Sniffed> found = sniff_names(path, /*folder=*/false);
+    // xz and zstd may compress a single file.
+    if (found.ok() || found.error().reason == "DATA_UNSUPPORTED" || start.starts_with("PK")) {
+      return found;
+    }
+  }
+  // Text may begin like any of them.
+  if (start.find('\0') != start.npos || !is_utf8(start.substr(0, start.rfind('\n')))) {
+    for (const Foreign& kind : kForeign) {
+      if (start.starts_with(kind.magic)) return foreign(path, kind);
+    }
+  }
+  if (start.starts_with("\x93NUMPY")) return Sniffed{DataKind::kNpy};
+  if (has_ending(name, std::array<std::string_view, 1>{".safetensors"})) {
+    return Sniffed{DataKind::kArrays};
+  }
+  const std::string_view text = start;
+  if (text.size() > 4 && text[0] == 0 && text[1] == 0 && text[2] >= 8 && text[2] <= 14 &&
+      text[3] >= 1 && text[3] <= 4) {
+    return Sniffed{DataKind::kIdx};
+  }
+  if (has_ending(name, std::array<std::string_view, 2>{".yaml", ".yml"})) {
+    return job_file(name);
+  }
+  return sniff_text(path, text, size < kStartBytes);
+}
+
+}  // namespace trainyard::init

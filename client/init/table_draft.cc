@@ -1,0 +1,426 @@
+// Tables: which column is the target, which ones are left out, and what the others are. Two looks:
+// column_look.h decides what can be read at all, then the ingest's own reader and its search for
+// traps see the rest, so that what is written here is what an ingest accepts.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "client/init/column_fate.h"
+#include "client/init/column_look.h"
+#include "client/init/draft_parts.h"
+#include "client/init/table_head.h"
+#include "src/base/join.h"
+#include "src/base/text.h"
+#include "src/data/statistics.h"
+#include "src/data/table/csv_schema.h"
+#include "src/data/target_leak.h"
+#include "src/data/typed_dataset.h"
+#include "src/data/warnings.h"
+
+namespace trainyard::init {
+namespace {
+
+namespace fs = std::filesystem;
+using Use = ColumnNote::Use;
+using Fate = Decision::Fate;
+
+constexpr size_t kOthersOfTextMax = 3;  // which long text outweighs
+
+std::string list_columns(const TableLook& table) {
+  constexpr size_t kShownMax = 30;
+  std::vector<std::string> names;
+  for (const ColumnLook& c : table.columns) {
+    if (names.size() == kShownMax) break;
+    names.push_back(quoted_value(c.name));
+  }
+  return joined(names, ", ") + (table.columns.size() > kShownMax ? ", ..." : "");
+}
+
+Result<size_t> find_target(const TableLook& table, const std::string& wish) {
+  std::vector<std::string> names;
+  for (const ColumnLook& c : table.columns) names.push_back(c.name);
+  if (!wish.empty()) {
+    const auto at = std::ranges::find(names, wish);
+    if (at != names.end()) return static_cast<size_t>(at - names.begin());
+    const std::optional<std::string> near =
+        wish.size() < 3 ? std::nullopt : nearest_name(wish, names);
+    return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+                      "--target: " + quoted_value(wish) + " is not a column" +
+                          (near ? "; did you mean " + quoted_value(*near) + "?" : ";") +
+                          " The columns are " + list_columns(table));
+  }
+  if (const std::optional<size_t> chosen = choose_target(table)) return *chosen;
+  return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+                    "no column looks like one to predict: each has one value, or another one in "
+                    "each row, or free text; name one with --target. The columns are " +
+                        list_columns(table));
+}
+
+class TableDraft {
+ public:
+  TableDraft(CsvOptions options, TableLook table, size_t target)
+      : options_(std::move(options)), table_(std::move(table)), target_(target) {
+    const ColumnLook& c = table_.columns[target_];
+    options_.target = c.name;
+    options_.target_kind = infer_target("", c.counts, c.values.size()) == TargetSchema::Kind::kClass
+                               ? "class"
+                               : "numeric";
+    if (c.counts.missing > 0) options_.missing_target = "skip";
+    for (size_t i = 0; i < table_.columns.size(); ++i) {
+      index_.emplace(table_.columns[i].name, i);
+      decisions_.push_back(i == target_ ? Decision() : decide(table_.columns[i], table_.rows));
+    }
+  }
+
+  /// Reads the rows as an ingest would, and leaves out what turns out to be a trap.
+  Status read(const Head& head) {
+    side_ = pixel_side(table_, target_);
+    if (side_ > 0) options_.image = {1, side_, side_};
+    if (side_ == 0 && learns_from_text()) options_.text = names_of(Fate::kText);
+    if (options_.text.empty() && side_ == 0) {
+      leave_out_texts();
+      options_.ignore = names_of(Fate::kLeftOut);
+      options_.categorical = names_of(Fate::kMixed);
+      options_.date = names_of(Fate::kDate);
+      if (std::ssize(options_.ignore) + 1 == std::ssize(table_.columns)) return nothing_left();
+    }
+    ASSIGN_OR_RETURN(data_, read_csv_dataset(options_, head.path, {}));
+    statistics_ = measure(data_.schema, data_.train);
+    if (data_.schema.kind == DatasetSchema::Kind::kTabular) return leave_out_traps();
+    return {};
+  }
+
+  JobDraft finish(const Head& head) {
+    const DatasetSchema& schema = data_.schema;
+    describe_target(schema, statistics_, "row", draft_);
+    draft_.format = options_.json_lines ? "jsonl" : "csv";
+    draft_.target = options_.target;
+    draft_.facts.rows = estimate_rows(head, schema.train_rows);
+    draft_.facts.kind = schema.kind == DatasetSchema::Kind::kText    ? DataFacts::Kind::kTextRows
+                        : schema.kind == DatasetSchema::Kind::kImage ? DataFacts::Kind::kImages
+                                                                     : DataFacts::Kind::kTable;
+    draft_.facts.image = schema.image;
+    describe_columns();
+    add_fields();
+    draft_.found = (options_.json_lines ? "JSON lines with " : table_name()) + rows_text(head) +
+                   " and " + count_of(std::ssize(table_.columns), "column");
+    if (side_ > 0) {
+      draft_.found +=
+          ", the pixels of images of " + std::to_string(side_) + " x " + std::to_string(side_);
+    }
+    if (table_.columns[target_].counts.missing > 0) {
+      draft_.notes.push_back(count_of(table_.columns[target_].counts.missing, "row") +
+                             " without a target: left out.");
+    }
+    return std::move(draft_);
+  }
+
+ private:
+  std::vector<std::string> names_of(Fate fate) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      if (i != target_ && decisions_[i].fate == fate) names.push_back(table_.columns[i].name);
+    }
+    return names;
+  }
+
+  /// Text alone is read, or columns alone: the longer the text and the fewer the others, the more
+  /// it is the text that counts.
+  bool learns_from_text() const {
+    size_t others = 0;
+    double words = 0;
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      if (i == target_) continue;
+      const ColumnLook& c = table_.columns[i];
+      if (decisions_[i].fate == Fate::kText) {
+        words = std::max(words, c.words_mean());
+      } else if (decisions_[i].fate != Fate::kLeftOut && !is_identifier_name(c.name)) {
+        ++others;
+      }
+    }
+    return words > 0 && (others == 0 || (words >= kLongTextWords && others <= kOthersOfTextMax));
+  }
+
+  void leave_out_texts() {
+    for (Decision& d : decisions_) {
+      if (d.fate != Fate::kText) continue;
+      d.fate = Fate::kLeftOut;
+      d.why += "; listed in `text`, it would be learned from in place of the columns";
+    }
+  }
+
+  Error nothing_left() const {
+    std::string reasons;
+    for (size_t i = 0; i < decisions_.size() && reasons.size() < 1000; ++i) {
+      if (i == target_) continue;
+      reasons += "; " + quoted_value(table_.columns[i].name) + ": " + decisions_[i].why;
+    }
+    return unsupported("besides the target " + quoted_value(options_.target) +
+                       " no column can be learned from" + reasons);
+  }
+
+  Decision& decision_of(const std::string& name) { return decisions_[index_.at(name)]; }
+
+  int64_t count_features() const {
+    return std::ranges::count_if(decisions_,
+                                 [](const Decision& d) { return d.fate != Fate::kLeftOut; }) -
+           1;  // the target
+  }
+
+  /// Traps that only show in the numbers themselves. What would leave nothing is told and stays.
+  Status leave_out_traps() {
+    int64_t features = count_features();
+    const auto leave_out = [&](const std::string& name, const std::string& why) {
+      Decision& d = decision_of(name);
+      if (d.fate == Fate::kLeftOut) return;
+      if (features > 1) {
+        d = {Fate::kLeftOut, why};
+        --features;
+      } else {
+        draft_.notes.push_back("column " + in_quotes(name) + " " + why +
+                               ". It stays, as the only one to learn from.");
+      }
+    };
+    for (const ColumnFacts& facts : find_column_facts(data_.schema, statistics_, data_.train)) {
+      const std::optional<ColumnTrap> trap = find_column_trap(facts);
+      if (!trap) continue;
+      const bool says_nothing = trap == ColumnTrap::kConstant || trap == ColumnTrap::kEmpty;
+      if (says_nothing && features == 1) {
+        decision_of(facts.name) = {Fate::kLeftOut, trap_text(*trap, facts)};
+        return nothing_left();
+      }
+      leave_out(facts.name, trap_text(*trap, facts));
+    }
+    for (const TargetLeak& leak :
+         find_target_leaks(data_.schema, statistics_, data_.train.view())) {
+      leave_out(leak.column, leak.finding);
+    }
+    return {};
+  }
+
+  std::string number_text(const ColumnSchema& column, const NumberStatistics& s) {
+    std::string text = "number, " + few_digits(s.min) + " to " + few_digits(s.max);
+    const ColumnLook& look = look_of(column.name);
+    if (look.counts.whole && look.values.size() > 2 && look.values.size() <= 10) {
+      text += ", " + std::to_string(look.values.size()) + " different ones";
+    }
+    return text;
+  }
+
+  std::string category_text(const ColumnSchema& column) {
+    constexpr int64_t kListedMax = 4;
+    std::string text = count_of(std::ssize(column.categories), "category");
+    if (std::ssize(column.categories) > kListedMax) return text;
+    for (size_t i = 0; i < column.categories.size(); ++i) {
+      text += (i > 0 ? ", " : ": ") + shortened(column.categories[i]);
+    }
+    return text;
+  }
+
+  /// By name, what the columns that are learned from hold; and how many inputs they are.
+  void describe_columns() {
+    std::map<std::string, std::string> says;
+    size_t number = 0;
+    for (const ColumnSchema& column : data_.schema.columns) {
+      const std::string& name = column.date.empty() ? column.name : column.date;
+      std::string text;
+      int64_t inputs = 1;
+      if (column.kind == ColumnSchema::Kind::kCategorical) {
+        text = category_text(column);
+        inputs = std::ssize(column.categories);
+      } else if (column.kind == ColumnSchema::Kind::kText) {
+        text =
+            "text, " + short_number(std::round(look_of(name).words_mean())) + " words on average";
+      } else {
+        const auto& s = statistics_.numeric[number++];
+        text = !column.date.empty() ? "dates" : s ? number_text(column, *s) : "number";
+      }
+      if (column.missing_count > 0) text += ", " + grouped(column.missing_count) + " missing";
+      says[name] = text;
+      if (decision_of(name).fate != Fate::kLeftOut) draft_.facts.inputs += inputs;
+    }
+    for (size_t i = 0; i < table_.columns.size(); ++i) {
+      const std::string& name = table_.columns[i].name;
+      if (i == target_) {
+        draft_.columns.push_back({Use::kTarget, name, draft_.target_says});
+      } else if (side_ > 0) {
+        continue;  // pixels: hundreds that are alike
+      } else if (!options_.text.empty() && decisions_[i].fate != Fate::kText) {
+        draft_.columns.push_back({Use::kLeftOut, name, "a model of text reads text alone"});
+      } else if (decisions_[i].fate == Fate::kLeftOut) {
+        draft_.columns.push_back({Use::kLeftOut, name, decisions_[i].why});
+      } else {
+        draft_.columns.push_back({Use::kLearnedFrom, name, says[name]});
+      }
+    }
+  }
+
+  const ColumnLook& look_of(const std::string& name) const {
+    return table_.columns[index_.at(name)];
+  }
+
+  void add_fields() {
+    auto& fields = draft_.fields;
+    if (!options_.header) fields.push_back({"header", "false", "columns are c0, c1, ..."});
+    if (options_.delimiter != ',') {
+      fields.push_back({"delimiter", options_.delimiter == '\t'
+                                         ? "\"\\t\""
+                                         : "\"" + std::string(1, options_.delimiter) + "\""});
+    }
+    fields.push_back({"target", yaml_text(options_.target), draft_.target_says});
+    const bool numbers = look_of(options_.target).counts.texts == 0;
+    fields.push_back({"target_kind", options_.target_kind,
+                      !numbers                          ? ""
+                      : options_.target_kind == "class" ? "numeric predicts it as a number"
+                                                        : "class takes each number for a class"});
+    if (options_.skips_rows()) {
+      fields.push_back({"missing_target", "skip",
+                        "leaves out " + count_of(look_of(options_.target).counts.missing, "row")});
+    }
+    if (side_ > 0) {
+      const std::string side = std::to_string(side_);
+      fields.push_back(
+          {"image", "[1, " + side + ", " + side + "]", "the columns are the pixels of an image"});
+    }
+    if (!options_.text.empty()) {
+      fields.push_back({"text", yaml_list(options_.text), "the model learns from its words"});
+      double words = 0;
+      for (const std::string& name : options_.text) words += look_of(name).words_mean();
+      add_token_fields(words, draft_);
+      return;
+    }
+    if (side_ > 0) return;
+    add_list("date", Fate::kDate, "become numbers: days, and the place in the year and the week");
+    add_list("categorical", Fate::kMixed, "numbers that stand for categories, and text");
+    add_list("ignore", Fate::kLeftOut, "left out; take a line away to use the column");
+  }
+
+  void add_list(const std::string& field, Fate fate, const std::string& says) {
+    DraftField list{field, "", says};
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      if (i == target_ || decisions_[i].fate != fate) continue;
+      list.items.push_back({Use::kLeftOut, table_.columns[i].name, decisions_[i].why});
+    }
+    if (!list.items.empty()) draft_.fields.push_back(std::move(list));
+  }
+
+  std::string table_name() const {
+    switch (options_.delimiter) {
+      case '\t':
+        return "a table separated by tabs, with ";
+      case ';':
+        return "a table separated by semicolons, with ";
+      case '|':
+        return "a table separated by |, with ";
+      default:
+        return "a CSV file with ";
+    }
+  }
+
+  std::string rows_text(const Head& head) const {
+    const int64_t rows = table_.rows;
+    if (head.whole) return count_of(rows, "row");
+    return (head.bytes > 0 ? "some " + grouped(estimate_rows(head, rows)) + " rows"
+                           : "more than " + grouped(rows) + " rows") +
+           " (init looked at the first " + grouped(rows) + ")";
+  }
+
+  CsvOptions options_;
+  TableLook table_;
+  std::unordered_map<std::string, size_t> index_;  // of the columns, by name
+  size_t target_;
+  std::vector<Decision> decisions_;  // by column
+  int64_t side_ = 0;                 // of images in the columns
+  TypedDataset data_;
+  DatasetStatistics statistics_;
+  JobDraft draft_;
+};
+
+/// "pandas.read_csv('t.csv', sep=';')"
+std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const std::string& more) {
+  if (csv.json_lines) return "pandas.read_json('" + path.string() + "', lines=True)";
+  const std::string sep = csv.delimiter == '\t' ? "\\t" : std::string(1, csv.delimiter);
+  return "pandas.read_csv('" + path.string() + "'" +
+         (csv.delimiter == ',' ? "" : ", sep='" + sep + "'") + more + ")";
+}
+
+/// Numbers in a form that is not read, which one command changes: a decimal comma anywhere, and
+/// "$1,200" in the very column that is to be predicted.
+Status check_numbers(const TableLook& table, const fs::path& path, const CsvOptions& csv,
+                     const std::string& wish) {
+  const std::string plain = path.stem().string() + "-plain.csv', index=False)\"";
+  for (const ColumnLook& c : table.columns) {
+    const std::string begin = path.string() + ": column " + quoted_value(c.name) + " has numbers ";
+    if (c.has_decimal_commas() && !csv.json_lines) {
+      return unsupported(begin + "with a decimal comma (" + quoted_value(c.example) +
+                         "), and Trainyard reads a decimal point. Convert the file: python3 -c "
+                         "\"import pandas; " +
+                         read_by_pandas(path, csv, ", decimal=','") + ".to_csv('" + plain);
+    }
+    const bool is_meant = wish.empty() ? is_target_name(c.name) : c.name == wish;
+    if (!is_meant || !c.has_other_numbers()) continue;
+    return unsupported(begin + "with units or separators, such as " + quoted_value(c.example) +
+                       ". Write them as plain numbers: python3 -c \"import pandas; t = " +
+                       read_by_pandas(path, csv, "") + "; t['" + c.name + "'] = t['" + c.name +
+                       "'].str.replace(r'[^0-9.-]', '', regex=True); t.to_csv('" + plain);
+  }
+  return {};
+}
+
+/// JSON lines of one member that is text: a text to go on with.
+JobDraft draft_text_member(const fs::path& path, const ColumnLook& column, const TableLook& table) {
+  JobDraft draft;
+  draft.format = "text";
+  draft.sources = {{"path", path}};
+  draft.found = "JSON lines with " + count_of(table.rows, "text");
+  draft.fields = {{"field", yaml_text(column.name), "the member with the text"},
+                  {"tokenizer", "char", "tokens are characters"}};
+  draft.target_says = "each next character";
+  draft.facts.kind = DataFacts::Kind::kText;
+  std::error_code ec;
+  draft.facts.rows = static_cast<int64_t>(fs::file_size(path, ec));
+  draft.guess = first_guess(draft.facts);
+  return draft;
+}
+
+}  // namespace
+
+Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
+                             const DraftOptions& options) {
+  CsvOptions csv;
+  csv.json_lines = sniffed.kind == DataKind::kJsonLines;
+  csv.header = sniffed.header;
+  csv.delimiter = sniffed.delimiter;
+  ASSIGN_OR_RETURN(const Head head,
+                   take_head(path, !csv.json_lines, options.head_bytes, options.scratch));
+  ASSIGN_OR_RETURN(TableLook table, look_at_columns(csv, head.path));
+  if (table.rows == 0) return unsupported(path.string() + " has a header, and no rows below it.");
+  if (Status s = check_numbers(table, path, csv, options.target); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (table.columns.size() == 1) {
+    if (csv.json_lines && table.columns[0].counts.texts > 0 && options.target.empty()) {
+      return draft_text_member(path, table.columns[0], table);
+    }
+    return unsupported(path.string() +
+                       " has a single column; a table needs one to predict, and at least one to "
+                       "learn from.");
+  }
+  ASSIGN_OR_RETURN(const size_t target, find_target(table, options.target));
+  const std::string name = table.columns[target].name;
+  TableDraft drafting(csv, std::move(table), target);
+  if (Status s = drafting.read(head); !s.ok()) return std::move(s).error();
+  JobDraft draft = drafting.finish(head);
+  draft.sources = {{"path", path}};
+  if (options.target.empty()) {
+    draft.target_why =
+        is_target_name(name) ? "by its name" : "as the last column that is fit for it";
+  }
+  draft.guess = first_guess(draft.facts);
+  return draft;
+}
+
+}  // namespace trainyard::init

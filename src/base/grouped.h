@@ -1,0 +1,20 @@
+// src/base/grouped.h: large counts as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trainyard {
+
+/// 1797 -> "1,797".
+inline std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  const size_t begin = digits[0] == '-' ? 1 : 0;
+  for (size_t i = digits.size(); i > begin + 3;) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,362 @@
+// What init makes of data: which column it predicts, what it leaves out and why, what it refuses
+// and how it helps. Catches a job file that a submit would refuse, a trap that is trained on, and a
+// foreign file that is answered with a parser's complaint.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "client/init/column_look.h"
+#include "client/init/draft_parts.h"
+#include "client/init/job_draft.h"
+#include "client/init/job_yaml.h"
+#include "client/init/sniff.h"
+#include "client/lib/spec_file.h"
+#include "tests/support/golden.h"
+#include "tests/support/source_path.h"
+
+namespace trainyard::init {
+namespace {
+
+namespace fs = std::filesystem;
+using Use = ColumnNote::Use;
+
+class Init : public ::testing::Test {
+ protected:
+  Init() {
+    folder_ =
+        fs::path(::testing::TempDir()) /
+        ("init-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "scratch");
+  }
+  ~Init() override { fs::remove_all(folder_); }
+
+  fs::path write(const std::string& name, std::string_view text) {
+    const fs::path path = folder_ / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  Result<JobDraft> draft(const fs::path& path, const std::string& target = "") {
+    return draft_job(path, {.target = target, .scratch = folder_ / "scratch"});
+  }
+  /// The draft's file as `submit` reads it.
+  Result<client::SpecFile> spec(const JobDraft& draft, const fs::path& data) {
+    const fs::path file = folder_ / "job.yaml";
+    const std::string text = job_yaml(draft, {data, file, ""});
+    return client::parse_spec_file(text, file.string(), folder_, {});
+  }
+  v1::DatasetFile dataset(const fs::path& path, const std::string& target = "") {
+    const Result<JobDraft> made = draft(path, target);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    if (!made.ok()) return {};
+    const Result<client::SpecFile> read = spec(*made, path);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    return read.ok() ? read->file.dataset() : v1::DatasetFile();
+  }
+  std::string refusal(const fs::path& path, const std::string& target = "") {
+    const Result<JobDraft> made = draft(path, target);
+    EXPECT_FALSE(made.ok()) << path;
+    return made.ok() ? "" : made.error().message;
+  }
+
+  fs::path folder_;
+};
+
+/// Passengers with every trap that a table may have.
+std::string people(int count) {
+  std::string text = "PassengerId,name,age,port,joined,ship,ticket,fate,survived\n";
+  for (int i = 0; i < count; ++i) {
+    const bool survived = i * 7919 % 1009 < 400 + 200 * (i % 3 == 0);
+    const int day = i * 11 % 28 + 1;
+    text += std::to_string(1000 + i) + ",\"Doe, Mr. John the " + std::to_string(i) + "th\"," +
+            (i % 10 == 3 ? "" : std::to_string(i * 31 % 80)) + "," + "CQS"[i % 3] + ",1912-0" +
+            std::to_string(i % 9 + 1) + "-" + (day < 10 ? "0" : "") + std::to_string(day) +
+            ",Titanic,A" + std::to_string(i * 7) + "," + (survived ? "boat" : "sea") + "," +
+            (i % 50 == 7 ? ""
+             : survived  ? "1"
+                         : "0") +
+            "\n";
+  }
+  return text;
+}
+
+TEST_F(Init, LeavesOutTheTrapsOfATableAndSaysWhy) {
+  const fs::path path = write("people.csv", people(300));
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->target, "survived");
+  EXPECT_EQ(made->target_why, "by its name");
+  const v1::CsvFormat csv = dataset(path).csv();
+  EXPECT_EQ(csv.target_kind(), v1::CsvFormat::CLASS);
+  EXPECT_EQ(csv.missing_target(), v1::CsvFormat::SKIP);
+  EXPECT_EQ(std::vector<std::string>(csv.date().begin(), csv.date().end()),
+            std::vector<std::string>{"joined"});
+  EXPECT_EQ(std::vector<std::string>(csv.ignore().begin(), csv.ignore().end()),
+            (std::vector<std::string>{"PassengerId", "name", "ship", "ticket", "fate"}));
+  std::map<std::string, std::string> why;
+  for (const ColumnNote& c : made->columns) why[c.name] = c.says;
+  EXPECT_NE(why["PassengerId"].find("looks like an ID"), std::string::npos);
+  EXPECT_NE(why["name"].find("free text"), std::string::npos);
+  EXPECT_NE(why["ship"].find("the same value in all rows, 'Titanic'"), std::string::npos);
+  EXPECT_NE(why["fate"].find("alone tells the target"), std::string::npos);
+  EXPECT_NE(why["age"].find("missing"), std::string::npos);
+  EXPECT_EQ(why["port"], "3 categories: C, Q, S");
+}
+
+TEST_F(Init, WritesAJobFileThatPeopleCanRead) {
+  const fs::path path = write("people.csv", people(300));
+  Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  made->sources = {{"path", "people.csv"}};
+  testing::expect_golden("init_people.yaml",
+                         job_yaml(*made, {"people.csv", "people.yaml", "first-try"}));
+}
+
+TEST_F(Init, PredictsTheColumnThatIsNamedLikeATarget) {
+  const fs::path path = write(
+      "flowers.csv", "Species,length\n" + [] {
+        std::string rows;
+        for (int i = 0; i < 60; ++i)
+          rows += std::string(1, "abc"[i % 3]) + "," + std::to_string(i * 7 % 10) + "\n";
+        return rows;
+      }());
+  EXPECT_EQ(dataset(path).csv().target(), "Species");
+  EXPECT_EQ(dataset(path, "length").csv().target(), "length");
+  const std::string typo = refusal(path, "Specis");
+  EXPECT_NE(typo.find("did you mean 'Species'?"), std::string::npos) << typo;
+  EXPECT_NE(typo.find("The columns are 'Species', 'length'"), std::string::npos) << typo;
+}
+
+TEST_F(Init, TakesTheLastColumnThatIsFitWhereNoNameTells) {
+  std::string rows = "weight,width,code\n";
+  for (int i = 0; i < 60; ++i) {
+    rows += std::to_string(i % 7) + ".5," + std::to_string(i * i % 37) + ".25,x" +
+            std::to_string(i) + "\n";
+  }
+  const fs::path path = write("things.csv", rows);
+  EXPECT_EQ(dataset(path).csv().target(), "width");
+  EXPECT_EQ(dataset(path).csv().target_kind(), v1::CsvFormat::NUMERIC);
+}
+
+TEST_F(Init, KnowsDelimitersHeadersAndPixels) {
+  const std::string semicolons = "a;b;label\n1;2;x\n3;4;y\n5;7;x\n";
+  EXPECT_EQ(dataset(write("s.csv", semicolons)).csv().delimiter(), ";");
+  EXPECT_EQ(dataset(write("t.tsv", "a\tb\tlabel\n1\t2\tx\n3\t4\ty\n")).csv().delimiter(), "\t");
+  EXPECT_EQ(find_table_shape("a,b\n\"x;y\",2\n").delimiter, ',');
+  EXPECT_FALSE(find_table_shape("1,2,x\n3,4,y\n").header);
+  EXPECT_FALSE(find_table_shape("x,x,y\nx,y,y\n").header);
+  EXPECT_TRUE(find_table_shape(",a,b\n0,1,2\n").header) << "pandas writes its index like this";
+  EXPECT_TRUE(find_table_shape("land,2019,2020,y\nx,1.5,2,3\n").header) << "text above a number";
+  EXPECT_TRUE(find_table_shape("a,a,y\n1,2,3\n").header) << "the ingest names what is there twice";
+  const v1::CsvFormat digits = dataset(testing::source_path("examples/digits.csv.gz")).csv();
+  EXPECT_FALSE(digits.header());
+  EXPECT_EQ(digits.target(), "c64");
+  EXPECT_EQ(std::vector<int64_t>(digits.image().begin(), digits.image().end()),
+            (std::vector<int64_t>{1, 8, 8}));
+}
+
+TEST_F(Init, ReadsTextWhereTextIsWhatThereIs) {
+  std::string rows;
+  for (int i = 0; i < 60; ++i) {
+    rows += std::to_string(i % 4) + ",\"Headline number " + std::to_string(i) +
+            " of the day\",\"It was a long and winding story that began at " + std::to_string(i) +
+            " o'clock in the morning\"\n";
+  }
+  const v1::CsvFormat news = dataset(write("news.csv", rows)).csv();
+  EXPECT_EQ(news.target(), "c0");
+  EXPECT_EQ(std::vector<std::string>(news.text().begin(), news.text().end()),
+            (std::vector<std::string>{"c1", "c2"}));
+  EXPECT_EQ(news.ignore_size(), 0) << "has no effect beside text, and is refused";
+  std::string lines;
+  for (int i = 0; i < 40; ++i)
+    lines += R"({"body": "some text of a page"})"
+             "\n";
+  EXPECT_EQ(dataset(write("pages.jsonl", lines)).text().field(), "body");
+}
+
+TEST_F(Init, KeepsNamesThatYamlWouldTakeForOtherThings) {
+  std::string rows = "\"yes\",\"a: b # c\",\"1e3x\",\"line\nbreak\",\"größe\",y\n";
+  for (int i = 0; i < 60; ++i) {
+    rows += "1,k" + std::to_string(i) + ",2," + std::to_string(i * 17 % 19) + ".5," +
+            std::to_string(i % 5) + ".1," + (i % 2 ? "on" : "off") + "\n";
+  }
+  const v1::CsvFormat csv = dataset(write("odd \"names\" #1.csv", rows)).csv();
+  EXPECT_EQ(csv.target(), "y");
+  EXPECT_EQ(std::vector<std::string>(csv.ignore().begin(), csv.ignore().end()),
+            (std::vector<std::string>{"yes", "a: b # c", "1e3x"}));
+}
+
+TEST_F(Init, ColumnsThatNoIngestReadsAreLeftOut) {
+  std::string rows = "id,amount,born,mixed,level,price\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += std::to_string(i) + ",\"$" + std::to_string(i + 1) + ",000\"," +
+            std::to_string(i % 28 + 1) + ".0" + std::to_string(i % 9 + 1) + ".19" +
+            std::to_string(50 + i % 50) + "," + (i % 20 == 0 ? "unknown" : std::to_string(i * 3)) +
+            "," + (i % 4 == 0 ? "none" : std::to_string(i % 4)) + "," + std::to_string(i * 7 % 31) +
+            ".5\n";
+  }
+  const fs::path path = write("raw.csv", rows);
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  std::map<std::string, std::string> why;
+  for (const ColumnNote& c : made->columns) {
+    if (c.use == Use::kLeftOut) why[c.name] = c.says;
+  }
+  EXPECT_NE(why["amount"].find("numbers with units or separators"), std::string::npos);
+  EXPECT_NE(why["born"].find("dates in an order that is not read"), std::string::npos);
+  EXPECT_NE(why["mixed"].find("numbers, and text such as 'unknown'"), std::string::npos);
+  EXPECT_EQ(dataset(path).csv().categorical(0), "level");
+}
+
+TEST_F(Init, IdentifiersBeyond32BitsAreLeftOut) {
+  std::string rows = "id,size,price\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += std::to_string(7'129'300'520 + i * 37 % 100) + "," + std::to_string(i % 9) + "," +
+            std::to_string(i * 7 % 31) + ".5\n";
+  }
+  EXPECT_EQ(dataset(write("ids.csv", rows)).csv().ignore(0), "id");
+}
+
+TEST_F(Init, AColumnThatIsTheOnlyOneStaysAndIsTold) {
+  std::string rows = "x,y\n";
+  for (int i = 0; i < 100; ++i) {
+    rows += std::to_string(i) + ".5," + std::to_string(2 * i) + ".25\n";
+  }
+  const fs::path path = write("line.csv", rows);
+  EXPECT_EQ(dataset(path).csv().ignore_size(), 0);
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_FALSE(made->notes.empty());
+  EXPECT_NE(made->notes[0].find("alone tells the target"), std::string::npos) << made->notes[0];
+  std::string constant = "x,y\n";
+  for (int i = 0; i < 50; ++i) constant += "3," + std::to_string(i % 2) + "\n";
+  EXPECT_NE(refusal(write("constant.csv", constant)).find("no column can be learned from"),
+            std::string::npos);
+}
+
+TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
+  struct Case {
+    const char* name;
+    std::string bytes;
+    std::vector<const char*> says;
+  };
+  std::string money = "item,price\n";
+  for (int i = 1; i < 60; ++i) {
+    money += std::string("ab").substr(i % 2, 1) + ",\"$" + std::to_string(i) + ",000\"\n";
+  }
+  const std::vector<Case> cases = {
+      {"t.parquet", std::string("PAR1\0\x15", 6), {"Parquet", "pandas.read_parquet", "to_csv"}},
+      {"t.csv", "", {"is empty (0 bytes)"}},
+      {"blank.csv", "\n\n  \n", {"nothing but blanks"}},
+      {"t.pkl", std::string("\x80\x04\x95\0", 4), {"pickle", "pandas.read_pickle"}},
+      {"t.xls", std::string("\xd0\xcf\x11\xe0\0", 5), {"Excel", "pandas.read_excel"}},
+      {"u16.csv",
+       std::string("\xff\xfe"
+                   "a\0,\0",
+                   6),
+       {"UTF-16", "iconv"}},
+      {"latin.csv", "name,y\nM\xfcller,1\n", {"not UTF-8", "byte 8", "iconv -f WINDOWS-1252"}},
+      {"page.csv", "<!DOCTYPE html><html></html>\n", {"HTML", "page was stored"}},
+      {"doc.json",
+       "[{\"a\": 1},\n {\"a\": 2}]\n",
+       {"one JSON document", "orient='records', lines=True"}},
+      {"tree.jsonl",
+       "{\"a\": {\"b\": 1}, \"y\": 2}\n",
+       {"objects or lists in them", "json_normalize"}},
+      {"one.csv", "a\n1\n2\n", {"single column"}},
+      {"head.csv", "a,b\n", {"a header, and no rows"}},
+      {"comma.csv", "a;price\n1,5;2,5\n2,5;3,5\n", {"decimal comma", "decimal=','"}},
+      {"money.csv", money, {"'price' has numbers with units", "'$1,000'", "str.replace"}},
+      {"dup.csv", "a,a,y\n1,2,3\n", {"dup.csv: header, column 2", "'a' appears twice"}},
+      {"blanks.data", "1  2   3\n4  5   6\n7  8   9\n", {"several blanks", "sep=r'\\s+'"}},
+      {"short.txt", "hello\n", {"too short"}},
+      {"job.yaml", "model: {}\n", {"looks like a job file", "trainyard submit"}},
+      {"bytes.bin", std::string("ab\0cd", 5), {"binary file of an unknown kind"}},
+      {"one.npy", std::string("\x93NUMPY\x01\0", 8), {"one array", "numpy.savez"}},
+  };
+  for (const Case& c : cases) {
+    const std::string message = refusal(write(c.name, c.bytes));
+    for (const char* word : c.says) {
+      EXPECT_NE(message.find(word), std::string::npos) << c.name << ": " << message;
+    }
+  }
+  fs::create_directories(folder_ / "empty");
+  EXPECT_NE(refusal(folder_ / "empty").find("is an empty folder"), std::string::npos);
+  write("tables/train.csv", "a,y\n1,2\n");
+  EXPECT_NE(refusal(folder_ / "tables").find("tables/train.csv"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "nothing.csv").find("no such file or folder"), std::string::npos);
+}
+
+TEST_F(Init, LooksAtTheBeginningOfALargeTable) {
+  std::string rows = "x,y\n";
+  constexpr int kRows = 100'000;
+  for (int i = 0; i < kRows; ++i) {
+    rows += std::to_string(100'000 + i % 1000) + (i % 2 == 0 ? ",a\n" : ",b\n");
+  }
+  const fs::path path = write("large.csv", rows);
+  const auto made =
+      draft_job(path, {.target = "", .scratch = folder_ / "scratch", .head_bytes = 100'000});
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_NEAR(static_cast<double>(made->facts.rows), kRows, kRows / 100.0);
+  EXPECT_NE(made->found.find("init looked at the first"), std::string::npos) << made->found;
+}
+
+TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
+  using Kind = DataFacts::Kind;
+  for (const Kind kind : {Kind::kTable, Kind::kImages, Kind::kTextRows, Kind::kText}) {
+    for (const int64_t rows : {1, 2, 5, 30, 150, 999, 1797, 20'000, 54'000, 3'000'000}) {
+      for (const Shape& image :
+           {Shape{1, 4, 4}, Shape{1, 28, 28}, Shape{3, 32, 32}, Shape{3, 64, 64}}) {
+        const FirstGuess g = first_guess({kind, rows, 3, 10, image});
+        const std::string what =
+            std::to_string(static_cast<int>(kind)) + "/" + std::to_string(rows) + image.to_string();
+        EXPECT_NE(g.epochs > 0, g.steps > 0) << what;
+        EXPECT_GE(g.batch_size, 1) << what;
+        const int64_t held_out =
+            std::llround(static_cast<double>(rows) * g.validation_split);  // as a job splits them
+        if (kind != Kind::kText && rows > 1) {
+          EXPECT_GE(held_out, 1) << what;
+          EXPECT_LE(g.batch_size, rows - held_out) << what;
+        }
+        EXPECT_GT(g.learning_rate, 0) << what;
+        EXPECT_GT(g.validation_split, 0) << what;
+        EXPECT_GT(g.patience, 0) << what;
+        EXPECT_FALSE(g.model.empty() || g.model_words.empty() || g.metric.empty()) << what;
+        EXPECT_EQ(kind == Kind::kText, g.context_length > 0) << what;
+      }
+    }
+  }
+}
+
+// The numbers are those that were measured: another number is another measurement.
+TEST(FirstGuess, IsTheRuleThatWasMeasured) {
+  const FirstGuess few = first_guess({DataFacts::Kind::kTable, 150, 3, 4, {}});
+  EXPECT_EQ(few.model, "mlp: {hidden: [128], dropout: 0.2}");
+  EXPECT_EQ(few.validation_split, 0.1);
+  EXPECT_EQ(few.batch_size, 16);
+  EXPECT_EQ(few.epochs, 188);  // 1500 steps of 8 an epoch
+  EXPECT_EQ(few.patience, 37);
+  EXPECT_EQ(few.learning_rate, 0.005);
+  const FirstGuess many = first_guess({DataFacts::Kind::kTable, 53'940, 0, 26, {}});
+  EXPECT_EQ(many.model, "mlp: {hidden: [256, 256], dropout: 0.1}");
+  EXPECT_EQ(many.validation_split, 0.15);
+  EXPECT_EQ(many.batch_size, 256);
+  EXPECT_EQ(many.epochs, 34);  // 6000 steps of 179 an epoch
+  EXPECT_EQ(many.learning_rate, 0.002);
+  for (const FirstGuess& g : {few, many}) {
+    EXPECT_EQ(g.weight_decay, 0.2);
+    EXPECT_TRUE(g.decays_matrices);
+    EXPECT_EQ(g.ema_decay, 0.99);
+    EXPECT_EQ(g.metric, "val/loss");
+  }
+  const FirstGuess text = first_guess({DataFacts::Kind::kTextRows, 720, 4, 0, {}});
+  EXPECT_EQ(text.learning_rate, 0.02);
+  EXPECT_EQ(text.weight_decay, 0.7);
+  EXPECT_FALSE(text.decays_matrices);
+  EXPECT_EQ(text.epochs, 25);
+}
+
+}  // namespace
+}  // namespace trainyard::init
