@@ -189,8 +189,7 @@ Command list_command() {
        "trainyard list --owner me", "trainyard list --array sweep",
        "trainyard list --label team=vision", "trainyard list -o name"},
       "An array of jobs is one line, with the states of its members. Its members are listed with "
-      "--members, where\n--array, --state, --owner or --label asks for jobs, and in the formats "
-      "for "
+      "--members, where\n--array, --state, --owner or --label asks for jobs, and in formats for "
       "programs. With --label, jobs are read\nfrom the newest on until --limit of them have the "
       "label.",
       [o](OptionSet& options) {
