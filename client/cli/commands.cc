@@ -114,7 +114,7 @@ std::string group_help(const std::string& group) {
 
 /// What other tools call a command.
 std::optional<std::string> other_verb(const std::string& word) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kOtherVerbs = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kOtherVerbs = {{
       {"train", "submit"},      {"run", "submit"},
       {"start", "submit"},      {"create", "submit"},
       {"apply", "submit"},      {"fit", "submit"},
@@ -128,6 +128,7 @@ std::optional<std::string> other_verb(const std::string& word) {
       {"follow", "watch"},      {"suspend", "pause"},
       {"why", "explain"},       {"eval", "model evaluate"},
       {"inference", "predict"}, {"upload", "dataset upload"},
+      {"gpus", "device list"},
   }};
   for (const auto& [other, ours] : kOtherVerbs) {
     if (other == word) return std::string(ours);
@@ -140,7 +141,12 @@ Error unknown_command(const std::vector<std::string>& words) {
   for (const Command& c : commands()) names.push_back(c.name);
   const std::string whole = words.size() > 1 ? words[0] + " " + words[1] : words[0];
   std::optional<std::string> near;
-  if (words.size() > 1 && is_group(words[0])) {  // 'dataset ls'
+  const std::string singular =
+      words[0].ends_with('s') ? words[0].substr(0, words[0].size() - 1) : "";
+  if (is_group(singular)) {  // 'models', 'models export'
+    const std::string meant = words.size() > 1 ? singular + " " + words[1] : "";
+    near = find_command(meant) != nullptr ? meant : singular + " list";
+  } else if (words.size() > 1 && is_group(words[0])) {  // 'dataset ls'
     if (const auto verb = other_verb(words[1]);
         verb && std::ranges::count(names, words[0] + " " + *verb) > 0) {
       near = words[0] + " " + *verb;

@@ -34,7 +34,8 @@ Command daemon_status_command() {
   return {"daemon status",
           "Show the server: version, jobs, warnings",
           {"trainyard daemon status", "trainyard daemon status -o json"},
-          "",
+          "Needs a token where the server asks for one. 'trainyard health' is the short answer for "
+          "probes, by its exit code.",
           [](OptionSet&) {},
           run_daemon};
 }

@@ -187,7 +187,8 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
                                                     : "";
     if (!other.empty()) {
       return usage_error("a spec file and " + other +
-                         ": expected only one of them; --set changes a field of the file");
+                         ": expected only one of them; data goes by an option, such as --csv " +
+                         safe_text(o.file) + ", and --set changes a field of a spec file");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);
@@ -255,7 +256,7 @@ Result<int> run_dataset_list(Session& session, bool all_versions) {
         if (names.empty()) return std::string();
         std::vector<Column> columns = {{"NAME"},   {"STATE"},  {"ROWS", true}, {"TEST", true},
                                        {"INPUTS"}, {"TARGET"}, {"SIZE", true}, {"AGE", true}};
-        if (any_failed) columns.push_back({"REASON"});
+        if (any_failed) columns.push_back({.title = "REASON", .shortens = true});
         Table table(std::move(columns));
         for (const v1::Dataset& d : all.datasets()) {
           std::vector<Cell> cells = {std::string(short_name(d.name())),
@@ -269,7 +270,7 @@ Result<int> run_dataset_list(Session& session, bool all_versions) {
           if (any_failed) cells.emplace_back(d.message());
           table.add(std::move(cells));
         }
-        return table.render(session.out().colour());
+        return table.render(session.out());
       },
       names);
   if (any_failed) session.hint("'trainyard dataset delete --failed' removes those that failed.");

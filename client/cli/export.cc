@@ -144,7 +144,9 @@ Result<int> follow_into(Session& session, client::Client& server, const std::str
 Status check(const ExportOptions& options) {
   const int targets = !options.tensorboard.empty() + !options.csv.empty() + !options.json.empty();
   if (targets == 0) {
-    return usage_error("expected an output: --tensorboard FOLDER, --csv FILE or --json FILE");
+    return usage_error(
+        "expected an output for the metrics: --tensorboard FOLDER, --csv FILE or --json FILE; "
+        "'trainyard model export' exports models");
   }
   if (options.csv == "-" && options.json == "-") {
     return usage_error("--csv and --json cannot both go to standard output");

@@ -9,6 +9,25 @@
 #include "src/base/wait_for_stop.h"
 
 namespace trainyard::cli {
+namespace {
+
+/// The exit code of a job that has ended; whoever waited without watching is told why it did not
+/// succeed, and what was noticed.
+int told_end(Session& session, const v1::Job& job) {
+  if (!session.machine()) {
+    if (job.state() != v1::SUCCEEDED) {
+      session.err().line(safe_text(client::short_name(job.name())) + " is " +
+                         state_name(job.state()) + ": " + safe_text(job.message()) + " [" +
+                         safe_text(job.reason()) + "]");
+    }
+    for (const std::string& warning : job.progress().warnings()) {
+      session.err().line("warning: " + safe_text(warning));
+    }
+  }
+  return exit_code_of_job(job.state());
+}
+
+}  // namespace
 
 Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t after,
                              Terminal& terminal) {
@@ -58,7 +77,7 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
 Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::Job job, server->get_job(name));
-  if (client::is_terminal(job.state())) return exit_code_of_job(job.state());
+  if (client::is_terminal(job.state())) return told_end(session, job);
 
   std::stop_source over;
   const std::stop_token interrupted = session.interrupted();
@@ -93,7 +112,10 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
       client::follow_job(*server, name, job.newest_seq(), over.get_token(), handler);
   timer.request_stop();
   if (!followed.ok()) return followed.error();
-  if (client::is_terminal(state)) return exit_code_of_job(state);
+  if (client::is_terminal(state)) {
+    ASSIGN_OR_RETURN(const v1::Job ended, server->get_job(name));
+    return told_end(session, ended);
+  }
   if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);
   return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",
                     std::string(client::short_name(name)) + " has not ended within " +

@@ -13,7 +13,8 @@ namespace trainyard::cli {
 Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t after,
                              Terminal& terminal);
 
-/// Waits without showing anything. `timeout_s` 0: no limit; else 124 when it has passed.
+/// Waits without showing anything but, at the end, why the job did not succeed, and its warnings.
+/// `timeout_s` 0: no limit; else 124 when it has passed.
 Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s);
 
 }  // namespace trainyard::cli

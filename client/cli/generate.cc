@@ -92,7 +92,9 @@ Result<int> run_generate(Session& session, const GenerateOptions& options) {
     }
     return session.out().write(terminal ? shown.add(piece.text()) : piece.text());
   });
-  if (!session.machine()) session.out().write((terminal ? shown.rest() : "") + "\n");
+  if (!session.machine() && (done.ok() || count > 0)) {  // of a refusal there is no text to end
+    session.out().write((terminal ? shown.rest() : "") + "\n");
+  }
   if (!done.ok()) return done.error();
   if (whole) {
     const nlohmann::ordered_json object = {{"text", text}, {"token_count", std::to_string(count)}};

@@ -11,6 +11,7 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr int64_t kPageMax = 1000;
 constexpr const char* kMe = "me";
 constexpr const char* kUnimplemented = "UNIMPLEMENTED";  // a reason
 
@@ -18,12 +19,29 @@ struct ListOptions {
   std::vector<std::string> states;
   std::string owner;
   std::string array;
+  std::vector<std::string> labels;  // KEY=VALUE
   bool members = false;
   int64_t limit = 50;
 
   /// Whether what is asked for are jobs of some kind, wherever they belong.
-  bool filters() const { return !states.empty() || !owner.empty() || !array.empty(); }
+  bool filters() const {
+    return !states.empty() || !owner.empty() || !array.empty() || !labels.empty();
+  }
 };
+
+Status check_label(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals != 0 && equals != std::string::npos) return {};
+  return usage_error("--label: " + quoted_value(text) + ", expected KEY=VALUE");
+}
+
+bool has_labels(const v1::Job& job, const std::vector<std::string>& labels) {
+  return std::ranges::all_of(labels, [&](const std::string& label) {
+    const size_t equals = label.find('=');
+    const auto found = job.spec().labels().find(label.substr(0, equals));
+    return found != job.spec().labels().end() && found->second == label.substr(equals + 1);
+  });
+}
 
 Result<v1::JobState> parse_state(const std::string& text) {
   std::string upper = text;
@@ -41,13 +59,17 @@ bool owners_differ(const v1::ListJobsResponse& jobs) {
       jobs.jobs(), [&](const v1::Job& job) { return job.owner() != jobs.jobs(0).owner(); });
 }
 
-std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
+std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& out) {
   const bool owners = wide || owners_differ(jobs);
-  std::vector<Column> columns = {{"NAME"},    {"STATE"},     {"DONE", true},
-                                 {"METRICS"}, {"AGE", true}, {"REASON"}};
+  std::vector<Column> columns = {{"NAME"},       {"STATE"},
+                                 {"DONE", true}, {.title = "METRICS", .shortens = true},
+                                 {"AGE", true},  {.title = "REASON", .shortens = true}};
   if (wide) {
-    columns.insert(columns.end() - 1,
-                   {{"DEVICE"}, {"DATASET"}, {"LABELS"}, {"PRIORITY", true}, {"ATTEMPT", true}});
+    columns.insert(columns.end() - 1, {{"DEVICE"},
+                                       {"DATASET"},
+                                       {.title = "LABELS", .shortens = true},
+                                       {"PRIORITY", true},
+                                       {"ATTEMPT", true}});
   }
   if (owners) columns.insert(columns.begin() + 1, {"OWNER"});
   Table table(columns);
@@ -70,14 +92,14 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, bool colour) {
     if (owners) cells.insert(cells.begin() + 1, owner_text(job));
     table.add(std::move(cells));
   }
-  return table.render(colour);
+  return table.render(out);
 }
 
 /// One line for each array, in place of its members. Nothing for a server that has none.
 Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit) {
   v1::ListArraysRequest request;
   request.set_parent(server.parent());
-  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, 1000)));
+  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kPageMax)));
   Result<v1::ListArraysResponse> arrays = server.list_arrays(request);
   if (!arrays.ok() && arrays.error().reason == kUnimplemented) {  // an older server
     return v1::ListArraysResponse();
@@ -96,7 +118,12 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   } else {
     request.set_owner(options.owner);
   }
-  if (options.limit < 1) return usage_error("--limit: expected at least 1");
+  if (options.limit < 1) {
+    return usage_error("--limit: " + std::to_string(options.limit) + ", expected at least 1");
+  }
+  for (const std::string& label : options.labels) {
+    if (Status s = check_label(label); !s.ok()) return std::move(s).error();
+  }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_parent(server->parent());
   request.set_array(options.array);
@@ -107,15 +134,24 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   }
   v1::ListJobsResponse all;
   bool more = false;
+  // The server does not look at labels, so pages are read until enough jobs have them.
+  const bool picks = !options.labels.empty();
   do {
-    request.set_page_size(
-        static_cast<int32_t>(std::min<int64_t>(options.limit - all.jobs_size(), 1000)));
+    const int64_t wanted = picks ? kPageMax : options.limit - all.jobs_size();
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
     ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->list_jobs(request));
-    for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
-    request.set_page_token(page.next_page_token());
     more = !page.next_page_token().empty();
+    for (v1::Job& job : *page.mutable_jobs()) {
+      if (!has_labels(job, options.labels)) continue;
+      if (all.jobs_size() == options.limit) {
+        more = true;
+        break;
+      }
+      *all.add_jobs() = std::move(job);
+    }
+    request.set_page_token(page.next_page_token());
   } while (more && all.jobs_size() < options.limit);
-  if (more) all.set_next_page_token(request.page_token());
+  if (more && !picks) all.set_next_page_token(request.page_token());
 
   std::vector<std::string> names;
   for (const v1::Job& job : all.jobs()) names.push_back(job.name());
@@ -126,7 +162,7 @@ Result<int> run_list(Session& session, const ListOptions& options) {
         const bool colour = session.out().colour();
         std::string text = arrays.arrays_size() > 0 ? render_arrays(arrays, colour) : "";
         if (!text.empty() && !empty) text += "\n";
-        return empty ? text : text + render(all, session.format() == Format::kWide, colour);
+        return empty ? text : text + render(all, session.format() == Format::kWide, session.out());
       },
       names);
   if (empty && arrays.arrays_size() == 0)
@@ -135,7 +171,10 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   if (!arrays.next_page_token().empty()) {
     session.hint("There are more arrays; 'trainyard array list' shows them.");
   }
-  if (more) session.hint("There are more; raise --limit to see them.");
+  if (more) {
+    session.hint(picks ? "There may be more; raise --limit to see them."
+                       : "There are more; raise --limit to see them.");
+  }
   return static_cast<int>(client::kExitOk);
 }
 
@@ -147,10 +186,12 @@ Command list_command() {
       "list",
       "List jobs, newest first, and what they are waiting for",
       {"trainyard list", "trainyard list --state running --state queued",
-       "trainyard list --owner me", "trainyard list --array sweep", "trainyard list -o name"},
+       "trainyard list --owner me", "trainyard list --array sweep",
+       "trainyard list --label team=vision", "trainyard list -o name"},
       "An array of jobs is one line, with the states of its members. Its members are listed with "
-      "--members, where\n--array, --state or --owner asks for jobs, and in the formats for "
-      "programs.",
+      "--members, where\n--array, --state, --owner or --label asks for jobs, and in formats for "
+      "programs. With --label, jobs are read\nfrom the newest on until --limit of them have the "
+      "label.",
       [o](OptionSet& options) {
         options.texts(
             "--state", "STATE", o->states, "only jobs in this state; may be given several times",
@@ -158,6 +199,8 @@ Command list_command() {
         options.text("--owner", "NAME", o->owner,
                      "only jobs of this owner; me: your own, as the server knows you");
         options.text("--array", "NAME", o->array, "only the members of this array");
+        options.texts("--label", "KEY=VALUE", o->labels,
+                      "only jobs with this label; several times: with all of them");
         options.flag("--members", o->members, "also the members of arrays");
         options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
       },

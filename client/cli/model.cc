@@ -99,14 +99,18 @@ Result<int> run_model_list(Session& session) {
       all,
       [&] {
         if (names.empty()) return std::string();
-        Table table({{"NAME"}, {"PARAMETERS", true}, {"SIZE", true}, {"METRICS"}, {"AGE", true}});
+        Table table({{"NAME"},
+                     {"PARAMETERS", true},
+                     {"SIZE", true},
+                     {.title = "METRICS", .shortens = true},
+                     {"AGE", true}});
         for (const v1::Model& m : all.models()) {
           table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
                      human_bytes(m.size_bytes()),
                      m.job().empty() ? "weights only" : metric_summary(m.metrics()),
                      age_of(m.create_time())});
         }
-        return table.render(session.out().colour());
+        return table.render(session.out());
       },
       names);
   if (names.empty()) session.hint("No models yet. A job has a model once it has SUCCEEDED.");
@@ -163,7 +167,7 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
 // The server sends the model's folder, and the engine in this program writes the other format.
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
                         const std::string& file, const onnx::ExportOptions& options) {
-  if (Status s = onnx::check_target(file, options.overwrite); !s.ok()) return std::move(s).error();
+  if (Status s = check_onnx_target(file, options.overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Model model, server.get_model(name));
   if (model.job().empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",

@@ -14,6 +14,9 @@ namespace trainyard::cli {
 /// Refuses a value of --format that is not one of `formats`: "onnx", "safetensors or onnx".
 Status unknown_format(const std::string& format, const std::string& formats);
 
+/// onnx::check_target, which cannot know how a file is replaced here.
+Status check_onnx_target(const std::string& file, bool overwrite);
+
 /// Writes the model of `folder` as the ONNX file `file` and prints its name. Returns the exit code.
 Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,
                             const std::string& file, const onnx::ExportOptions& options);

@@ -27,6 +27,23 @@ struct OptionSet::Impl {
   }
 };
 
+namespace {
+
+/// The option whose name is near without the dashes, which all have in common.
+std::optional<std::string> nearest_option(const std::string& name,
+                                          const std::vector<std::string>& known) {
+  const auto bare = [](const std::string& option) {
+    return option.substr(std::min(option.size(), option.find_first_not_of('-')));
+  };
+  std::vector<std::string> names;
+  for (const std::string& option : known) names.push_back(bare(option));
+  const std::optional<std::string> near = nearest_name(bare(name), names);
+  if (!near) return std::nullopt;
+  return known[static_cast<size_t>(std::ranges::find(names, *near) - names.begin())];
+}
+
+}  // namespace
+
 OptionSet::OptionSet() : impl_(std::make_unique<Impl>()) {
   impl_->app.set_help_flag();  // help is ours: examples first
 }
@@ -110,7 +127,12 @@ Status OptionSet::parse(std::vector<std::string> arguments) {
     const std::string first = extra.empty() ? "" : extra.front();
     if (!first.starts_with('-')) return refuse("unexpected argument " + quoted_value(first));
     const std::string name = first.substr(0, first.find('='));
-    const auto near = nearest_name(name, known);
+    std::optional<std::string> near = nearest_option(name, known);
+    if (!near && std::ranges::count(known, "--set") > 0) {  // 'submit SPEC --epochs 5'
+      return refuse("unknown option " + quoted_value(name) +
+                    "; --set PATH=VALUE changes a field of the file, for example "
+                    "--set recipe.epochs=5 or --set resources.gpus=2");
+    }
     return refuse("unknown option " + quoted_value(name) +
                   (near ? ", did you mean '" + *near + "'?" : ""));
   } catch (const CLI::RequiredError& e) {

@@ -10,6 +10,7 @@
 #include "client/lib/names.h"
 #include "src/base/files.h"
 #include "src/base/glob.h"
+#include "src/base/join.h"
 
 namespace trainyard::cli {
 namespace {
@@ -120,8 +121,9 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
       }
     }
     return make_error(ErrorCode::kNotFound, "METRIC_NOT_FOUND",
-                      keys.empty() ? "nothing to plot yet: the job has reported no metrics"
-                                   : "no such metric; there are " + keys);
+                      keys.empty()
+                          ? "nothing to plot yet: the job has reported no metrics"
+                          : "no metric matches " + joined(options.metrics) + "; there are " + keys);
   }
   if (!options.svg.empty()) return write_picture(session, options.svg, draw_svg(charts));
   if (!options.png.empty()) {

@@ -15,7 +15,7 @@ struct QueueOptions {
   int64_t limit = 100;
 };
 
-std::string render(const v1::ListQueueResponse& queue, bool colour) {
+std::string render(const v1::ListQueueResponse& queue, const Terminal& out) {
   Table table({{"POSITION", true},
                {"NAME"},
                {"OWNER"},
@@ -23,7 +23,7 @@ std::string render(const v1::ListQueueResponse& queue, bool colour) {
                {"STARTS"},
                {"ENDS"},
                {"DEVICE"},
-               {"WAITS FOR"}});
+               {.title = "WAITS FOR", .shortens = true}});
   const int64_t now_s = std::time(nullptr);
   for (const v1::QueuedJob& job : queue.jobs()) {
     table.add({job.position() > 0 ? std::to_string(job.position()) : "",
@@ -33,7 +33,7 @@ std::string render(const v1::ListQueueResponse& queue, bool colour) {
                std::string(client::short_name(job.device())),
                job.message().empty() ? "the next look at the queue" : job.message()});
   }
-  return table.render(colour);
+  return table.render(out);
 }
 
 Result<int> run_queue(Session& session, const QueueOptions& options) {
@@ -52,7 +52,7 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   for (const v1::QueuedJob& job : queue.jobs()) names.push_back(job.name());
   const bool empty = names.empty();
   session.show(
-      queue, [&] { return empty ? std::string() : render(queue, session.out().colour()); }, names);
+      queue, [&] { return empty ? std::string() : render(queue, session.out()); }, names);
   if (empty) {
     session.hint(options.job.empty() ? "No job waits for a device."
                                      : options.job + " does not wait: 'trainyard get " +

@@ -5,6 +5,23 @@
 #include "src/base/check.h"
 
 namespace trainyard::cli {
+namespace {
+
+/// The beginning of a sentence in at most `width` columns, with dots for the rest.
+std::string cut_end(const std::string& text, int width) {
+  constexpr std::string_view kDots = "...";
+  size_t end = text.size();
+  while (end > 0 && display_width(std::string_view(text).substr(0, end)) >
+                        width - static_cast<int>(kDots.size())) {
+    do {
+      --end;
+    } while (end > 0 &&
+             (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);  // whole characters
+  }
+  return text.substr(0, end) + std::string(kDots);
+}
+
+}  // namespace
 
 void Table::add(std::vector<Cell> cells) {
   TRAINYARD_CHECK(cells.size() == columns_.size(), "a row has as many cells as the table columns");
@@ -12,13 +29,38 @@ void Table::add(std::vector<Cell> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::render(bool colour) const {
+std::string Table::render(bool colour) const { return render(colour, 0); }
+
+std::string Table::render(const Terminal& out) const {
+  return render(out.colour(), out.is_terminal() ? out.width() : 0);
+}
+
+std::vector<int> Table::column_widths(int width) const {
+  constexpr int kShortest = 12;
   std::vector<int> widths;
+  int total = 2 * (static_cast<int>(columns_.size()) - 1);
   for (size_t c = 0; c < columns_.size(); ++c) {
-    int width = display_width(columns_[c].title);
-    for (const auto& row : rows_) width = std::max(width, display_width(row[c].text));
-    widths.push_back(width);
+    widths.push_back(display_width(columns_[c].title));
+    for (const auto& row : rows_) {
+      widths.back() = std::max(widths.back(), display_width(row[c].text));
+    }
+    total += widths.back();
   }
+  for (; width > 0 && total > width; --total) {  // the widest one gives a column
+    int* widest = nullptr;
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      if (columns_[c].shortens && widths[c] > std::max(kShortest, widest ? *widest : 0)) {
+        widest = &widths[c];
+      }
+    }
+    if (widest == nullptr) break;
+    --*widest;
+  }
+  return widths;
+}
+
+std::string Table::render(bool colour, int width) const {
+  const std::vector<int> widths = column_widths(width);
   std::string out;
   const auto add_line = [&](const auto& text_of, const auto& style_of) {
     std::string line;
@@ -36,9 +78,14 @@ std::string Table::render(bool colour) const {
   };
   add_line([&](size_t c) -> const std::string& { return columns_[c].title; },
            [](size_t) { return Style::kBold; });
+  std::string cut;
   for (const auto& row : rows_) {
-    add_line([&](size_t c) -> const std::string& { return row[c].text; },
-             [&](size_t c) { return row[c].style; });
+    add_line(
+        [&](size_t c) -> const std::string& {
+          if (display_width(row[c].text) <= widths[c]) return row[c].text;
+          return cut = cut_end(row[c].text, widths[c]);
+        },
+        [&](size_t c) { return row[c].style; });
   }
   return out;
 }

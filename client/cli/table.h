@@ -18,7 +18,8 @@ struct Cell {
 
 struct Column {
   std::string title;
-  bool right = false;  // numbers
+  bool right = false;     // numbers
+  bool shortens = false;  // sentences: cut at their end where the table is wider than its terminal
 };
 
 class Table {
@@ -28,8 +29,15 @@ class Table {
   bool empty() const { return rows_.empty(); }
   /// A header line and one line per row, two spaces between columns, no trailing spaces.
   std::string render(bool colour) const;
+  /// The same for `out`: as wide as it has to be in a file or pipe; on a terminal, columns that
+  /// shorten make it as wide as that, if they can.
+  std::string render(const Terminal& out) const;
+  /// For a terminal of this many columns; 0: without a bound.
+  std::string render(bool colour, int width) const;
 
  private:
+  std::vector<int> column_widths(int width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };

@@ -124,6 +124,9 @@ Status check_server(Connection& connection) {
     }
     return {};
   }
+  if (connection.server.find("://") != std::string::npos) {
+    return refuse("host:port without a scheme; TLS is used unless --plaintext is given");
+  }
   const size_t colon = connection.server.rfind(':');
   int port = 0;
   const char* end = connection.server.data() + connection.server.size();

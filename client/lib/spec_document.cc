@@ -104,6 +104,11 @@ Result<SpecDocument> SpecDocument::read(const std::filesystem::path& path) {
     }
     return parse(text, "standard input");
   }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return make_error(ErrorCode::kInvalidArgument, "SPEC_MALFORMED",
+                      path.string() + " is a folder, expected a spec file");
+  }
   auto text = read_file(path, kSpecBytesMax);
   if (!text.ok()) return std::move(text).error();
   return parse(*text, path.string());

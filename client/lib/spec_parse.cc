@@ -359,6 +359,18 @@ std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
   return std::nullopt;
 }
 
+/// Whether a tab is among the blanks that `line` (from 1) begins with.
+bool tab_indents(std::string_view text, int line) {
+  size_t begin = 0;
+  for (int i = 1; i < line && begin != text.npos; ++i) {
+    begin = text.find('\n', begin);
+    if (begin != text.npos) ++begin;
+  }
+  if (begin == text.npos) return false;
+  const std::string_view rest = text.substr(begin);
+  return rest.substr(0, rest.find_first_not_of(" \t")).find('\t') != rest.npos;
+}
+
 SpecProblem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlReader& reader,
                            const TreeBuilder& tree, int source) {
   SpecPosition at = reader.position(e.mark);
@@ -367,9 +379,15 @@ SpecProblem malformed_yaml(const YAML::Exception& e, std::string_view text, Yaml
   }
   const SpecPosition end = position_of_byte(text, text.size(), source);
   if (at.line > end.line) at = end;  // our "..." lies behind the text
-  const bool open_quote = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR;
-  return {at, kMalformed, "",
-          "not valid YAML: " + (open_quote ? "a quote is never closed" : e.msg)};
+  std::string why = e.msg;
+  if (e.msg == YAML::ErrorMsg::DOC_IN_SCALAR) why = "a quote is never closed";
+  if (e.msg == YAML::ErrorMsg::MAP_VALUE) {
+    why = tab_indents(text, at.line)
+              ? "a tab indents this line, expected spaces"
+              : "no name can stand before this colon; is the line indented as those around it, and "
+                "is there a space after the colon of the line above?";
+  }
+  return {at, kMalformed, "", "not valid YAML: " + why};
 }
 
 }  // namespace

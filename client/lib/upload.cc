@@ -240,9 +240,10 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
                                 const UploadObserver& observer, std::stop_token stop) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) {
-    const bool there = std::filesystem::exists(path, failed);
-    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
-                      path.string() + (there ? ": not a regular file" : ": no such file"));
+    const char* why = std::filesystem::is_directory(path, failed) ? ": a folder, expected a file"
+                      : std::filesystem::exists(path, failed)     ? ": not a regular file"
+                                                                  : ": no such file";
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + why);
   }
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
   MappedContent content(std::move(file));

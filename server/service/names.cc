@@ -85,10 +85,11 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
     parts[i] = rest.substr(0, slash);
     rest = rest.substr(std::min(rest.size(), slash + 1));
   }
-  if (parts[0] != "tenants" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural ||
-      !is_id(collection, parts[3])) {
+  if (parts[0] != "tenants" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural) {
     return refuse();
   }
+  // Whoever gave the ID alone is told of the ID alone: the rest came of the client.
+  if (Status s = check_id(collection, field, parts[3]); !s.ok()) return s.error();
   if (parts[1] != kTenant) return access_denied();
   return std::string(parts[3]);
 }

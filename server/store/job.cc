@@ -5,6 +5,7 @@
 
 #include "server/store/array.h"
 #include "server/store/proto_time.h"
+#include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
@@ -120,9 +121,9 @@ v1::Job to_proto(Job job) {
 }
 
 Error state_conflict(const Job& job, const std::string& why) {
-  Error e =
-      make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                 "name: " + job.name() + " is " + std::string(name_of(job.state)) + ": " + why);
+  Error e = make_error(
+      ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
+      "name: job " + quoted_value(job.id) + " is " + std::string(name_of(job.state)) + ": " + why);
   e.metadata["state"] = name_of(job.state);
   return e;
 }

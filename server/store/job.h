@@ -111,7 +111,7 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 
 v1::Job to_proto(Job job);
 
-/// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: tenants/.../jobs/x is RUNNING: `why`".
+/// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: job 'x' is RUNNING: `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
 /// The reason of a job that was CANCELLED because one that it waited for ended otherwise.

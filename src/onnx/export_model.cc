@@ -161,7 +161,7 @@ Status check_target(const fs::path& file, bool overwrite) {
   if (fs::exists(there) && !(overwrite && fs::is_regular_file(there))) {
     return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
                       file.string() + " exists; expected the name of a new file" +
-                          (overwrite ? ", or of a regular one" : ", or leave to overwrite it"));
+                          (overwrite ? ", or of a regular one" : ""));
   }
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, ignored)) {

@@ -352,13 +352,37 @@ TEST_F(Cli, ListTurnsPages) {
             std::string::npos);
 }
 
+TEST_F(Cli, ListByLabelCountsTheJobsThatHaveIt) {
+  for (int i = 0; i < 6; ++i) {
+    const std::string id = "digits-" + std::to_string(i);
+    add_job(server_.state(), id, v1::SUCCEEDED, 5);
+    v1::JobSpec& spec = *server_.state().jobs["tenants/default/jobs/" + id].mutable_spec();
+    (*spec.mutable_labels())["team"] = i % 2 == 0 ? "vision" : "speech";
+  }
+  const auto list = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"list", "-o", "name", "--label", "team=vision"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  EXPECT_EQ(list({}).out, "digits-0\ndigits-2\ndigits-4\n");
+  EXPECT_EQ(list({"--label", "team=speech"}).out, "");
+  const Done two = list({"--limit", "2"});
+  EXPECT_EQ(two.out, "digits-0\ndigits-2\n");
+  EXPECT_EQ(run({"list", "--label", "team"}).code, 2);
+}
+
 TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
   add_job(server_.state(), "good-1", v1::SUCCEEDED, 5);
   add_job(server_.state(), "bad-1", v1::FAILED, 5);
   add_job(server_.state(), "gone-1", v1::CANCELLED, 5);
   add_job(server_.state(), "busy-1", v1::RUNNING, 5);
   EXPECT_EQ(run({"wait", "good-1"}).code, 0);
-  EXPECT_EQ(run({"wait", "bad-1"}).code, 1);
+  v1::Job& bad_job = server_.state().jobs["tenants/default/jobs/bad-1"];
+  bad_job.set_reason("LOSS_NOT_FINITE");
+  bad_job.set_message("the loss of step 3 is inf");
+  const Done bad = run({"wait", "bad-1"});
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_EQ(bad.err, "bad-1 is FAILED: the loss of step 3 is inf [LOSS_NOT_FINITE]\n");
   EXPECT_EQ(run({"wait", "tenants/default/jobs/gone-1"}).code, 8);
   const Done slow = run({"wait", "busy-1", "--timeout", "0.3"});
   EXPECT_EQ(slow.code, 124);
@@ -672,6 +696,13 @@ TEST_F(Cli, UsageErrorsAreTwoAndSuggestTheNearest) {
   says({"sumbit", "x.yaml"}, "did you mean 'trainyard submit'?");
   says({"dataset", "uplod"}, "did you mean 'trainyard dataset upload'?");
   says({"list", "--stat", "queued"}, "did you mean '--state'?");
+  says({"models"}, "did you mean 'trainyard model list'?");
+  says({"models", "export"}, "did you mean 'trainyard model export'?");
+  says({"submit", "x.yaml", "--gpus", "2"}, "--set resources.gpus=2");
+  says({"submit", "x.yaml", "--epochs", "2"}, "--set recipe.epochs=5");
+  says({"dataset", "upload", "rows.csv", "--target", "y"}, "--csv rows.csv");
+  says({"list", "--limit", "-5"}, "--limit: -5");
+  says({"export", "x"}, "trainyard model export");
   says({"get"}, "JOB is required");
   says({"get", "a", "b"}, "unexpected argument 'b'");
   says({"list", "--limit", "many"}, "--limit");

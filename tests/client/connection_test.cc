@@ -81,6 +81,11 @@ TEST_F(ConnectionTest, WrongSettingsAreNamed) {
   ConnectionFlags flags;
   flags.server = "nonsense";
   EXPECT_EQ(refusal(flags), "server 'nonsense': expected unix:/path or host:port");
+  flags.server = "http://localhost:7070";
+  EXPECT_EQ(
+      refusal(flags),
+      "server 'http://localhost:7070': expected host:port without a scheme; TLS is used unless "
+      "--plaintext is given");
   flags.server = "host:99999";
   EXPECT_NE(refusal(flags), "accepted");
   flags.server = "unix:" + std::string(200, 'x');

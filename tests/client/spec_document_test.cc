@@ -26,6 +26,20 @@ TEST(SpecDocument, RefusesDeepNestingAndLargeFiles) {
   EXPECT_NE(refusal(wide + "1]").find("more than 100000 values"), std::string::npos);
 }
 
+TEST(SpecDocument, BrokenYamlIsExplained) {
+  const auto message = [](std::string_view text) {
+    const auto document = SpecDocument::parse(text, "job.yaml");
+    return document.ok() ? "accepted" : document.error().message;
+  };
+  EXPECT_EQ(message("name: a\ndataset:\n\tpath: x.csv\n"),
+            "job.yaml:3:6: not valid YAML: a tab indents this line, expected spaces");
+  const std::string colon =
+      "not valid YAML: no name can stand before this colon; is the line indented as those around "
+      "it, and is there a space after the colon of the line above?";
+  EXPECT_EQ(message("recipe:\n  epochs: 2\n   seed: 8\n"), "job.yaml:3:8: " + colon);
+  EXPECT_EQ(message("recipe:\n  epochs:2\n  seed: 8\n"), "job.yaml:3:7: " + colon);
+}
+
 TEST(SpecDocument, SetEditsTheTree) {
   auto document = SpecDocument::parse("a: {b: 1, list: [{c: 2}]}\n", "f.yaml");
   ASSERT_TRUE(document.ok());

@@ -26,6 +26,22 @@ TEST(Table, CountsColumnsAndNotBytes) {
   EXPECT_EQ(table.render(false), "NAME  X\näöü   1\n日本  2\n");
 }
 
+TEST(Table, OnANarrowTerminalSentencesAreCutAndNamesAreWhole) {
+  Table table(
+      {{"NAME"}, {.title = "METRICS", .shortens = true}, {.title = "WHY", .shortens = true}});
+  table.add({"a-name-of-some-length", "loss 0.25", "waits for a device that is taken by äöü"});
+  const std::string whole = table.render(false);
+  EXPECT_NE(whole.find("taken by äöü\n"), std::string::npos) << whole;
+  EXPECT_EQ(table.render(false, 200), whole);
+  EXPECT_EQ(table.render(false, 50),
+            "NAME                   METRICS    WHY\n"
+            "a-name-of-some-length  loss 0.25  waits for a d...\n");
+  // Less than it takes: the terminal wraps the line, and no name is cut.
+  EXPECT_EQ(table.render(false, 10),
+            "NAME                   METRICS    WHY\n"
+            "a-name-of-some-length  loss 0.25  waits for...\n");
+}
+
 TEST(Table, ControlBytesAreShownAndNotObeyed) {
   EXPECT_EQ(safe_text("a\x1b[31mred\n\t\x7f"), "a\\x1b[31mred\\x0a\\x09\\u{7f}");
   EXPECT_EQ(safe_text("bad \xff\xc3 utf8"), "bad \\xff\\xc3 utf8");

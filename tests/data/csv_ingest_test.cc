@@ -228,6 +228,16 @@ TEST(CsvIngestB39, AColumnThatIsNotThereNamesTheNearest) {
   EXPECT_EQ(IngestedCsv(options, text).message(), "csv.categorical: 'size' is in csv.ignore too");
 }
 
+TEST(CsvIngestB39, AHeaderWithAnotherSeparatorOrNoneIsToldAsSuch) {
+  EXPECT_EQ(IngestedCsv(csv_options("y"), "x;y\n1;a\n2;b\n").message(),
+            "csv.delimiter: the header is separated by semicolons, expected delimiter: ';'");
+  EXPECT_EQ(IngestedCsv(csv_options("y"), "x\ty\n1\ta\n2\tb\n").message(),
+            "csv.delimiter: the header is separated by tabs, expected delimiter: \"\\t\"");
+  EXPECT_EQ(IngestedCsv(csv_options("y"), "1,a\n2,b\n").message(),
+            "csv.target: 'y' is not a column; the columns are '1', 'a'; if the file has no header, "
+            "set header: false and name its columns c0, c1 and so on");
+}
+
 TEST(CsvIngestB39, TheFirst16ProblemsAreNamed) {
   std::string text = "x,z,y\n";
   for (int i = 1; i <= 40; ++i) text += "1,1," + std::string(i % 2 == 0 ? "a" : "b") + "\n";

@@ -65,7 +65,13 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
       {std::string("\xff\xfe"
                    "a\0,\0",
                    6),
-       "data: the file is UTF-16, expected UTF-8"},
+       "data: the file is UTF-16, expected UTF-8; 'iconv -f UTF-16 -t UTF-8' converts it"},
+      {"PAR1\x15\x04",
+       "data: the file is Parquet, expected text; in Python, "
+       "pandas.read_parquet(FILE).to_csv(NEW_FILE, index=False) converts it"},
+      {"PK\x03\x04\x14",
+       "data: the file is a ZIP archive, as Excel's are, expected text; unpack it, or save the "
+       "sheet as CSV"},
   };
   for (const Case& c : cases) {
     const auto records = read(c.text);

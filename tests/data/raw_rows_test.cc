@@ -81,6 +81,9 @@ TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
             "rows: row 2 (line 3), column 'size': 'x' is not a number");
   EXPECT_EQ(table.message("1,red\n1\n1,red,b\n"),
             "rows: row 2 (line 2): 1 fields, expected 2 (the first of 2 problems)");
+  EXPECT_EQ(table.message("size;colour\n1;red\n"),
+            "rows: the fields are separated by semicolons, expected commas");
+  EXPECT_EQ(table.message("1\tred\n"), "rows: the fields are separated by tabs, expected commas");
   EXPECT_EQ(table.message("1\n"),
             "rows: 1 fields in the first row, which is not a header; expected the 2 feature "
             "columns, with or without the target");

@@ -65,7 +65,8 @@ bool is_header(std::span<const std::string_view> fields, const std::vector<std::
 /// The columns of rows without a header, by how many there are.
 Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
                                                    const std::vector<std::string>& features,
-                                                   size_t count) {
+                                                   std::span<const std::string_view> fields) {
+  const size_t count = fields.size();
   if (count == features.size()) return features;
   if (!schema.source_columns.empty()) {
     if (count == schema.source_columns.size()) return schema.source_columns;
@@ -77,6 +78,14 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
       }
     }
     if (count == with_target.size()) return with_target;
+  }
+  if (count == 1 && fields[0].find_first_of(";\t") != std::string_view::npos) {
+    const bool tab = fields[0].find('\t') != std::string_view::npos;
+    return dataset_error(kWhat, std::string("the fields are separated by ") +
+                                    (tab ? "tabs" : "semicolons") + ", expected " +
+                                    (schema.delimiter == ',' ? "commas"
+                                                             : "commas, or the separator of the "
+                                                               "training data"));
   }
   return dataset_error(
       kWhat, std::to_string(count) +
@@ -129,7 +138,7 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
     ASSIGN_OR_RETURN(more, reader.next(fields));
     if (!more) return dataset_error(kWhat, "there is a header, but no rows");
   } else {
-    ASSIGN_OR_RETURN(names, names_by_position(named, features, fields.size()));
+    ASSIGN_OR_RETURN(names, names_by_position(named, features, fields));
   }
   ASSIGN_OR_RETURN(const RowFiller::Layout layout,
                    build_layout(named, names, kWhat, TargetUse::kIgnored));

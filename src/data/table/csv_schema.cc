@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 
 namespace trainyard {
@@ -87,16 +88,46 @@ TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& cou
   return few || counts.numbers < counts.texts ? kClass : kNumeric;
 }
 
+namespace {
+
+/// Why the target is not among the columns of a CSV file, where the header tells.
+Error no_such_target(const CsvOptions& options, const std::vector<std::string>& columns) {
+  struct Separator {
+    char character;
+    const char* plural;
+    const char* yaml;
+  };
+  static constexpr Separator kSeparators[] = {
+      {';', "semicolons", "';'"}, {'\t', "tabs", "\"\\t\""}, {'|', "bars", "'|'"}};
+  for (const Separator& s : kSeparators) {
+    if (options.json_lines || columns.size() != 1 ||
+        columns[0].find(s.character) == std::string::npos) {
+      continue;
+    }
+    return dataset_error(
+        options.field("delimiter"),
+        "the header is separated by " + std::string(s.plural) + ", expected delimiter: " + s.yaml);
+  }
+  const CellReader cells({});
+  const bool any_number = std::ranges::any_of(
+      columns, [&](const std::string& name) { return cells.read(name).is_number(); });
+  return dataset_error(
+      options.field("target"),
+      quoted_value(options.target) + " is not a column" + did_you_mean(options.target, columns) +
+          (any_number && options.header && !options.json_lines
+               ? "; if the file has no header, set header: false and name its columns c0, c1 and "
+                 "so on"
+               : ""));
+}
+
+}  // namespace
+
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
   if (options.target.empty())
     return dataset_error(options.field("target"), "required: the column to predict");
   const NameSet known = set_of(columns), ignored = set_of(options.ignore),
                 categorical = set_of(options.categorical);
-  if (!known.contains(options.target)) {
-    return dataset_error(
-        options.field("target"),
-        quoted_value(options.target) + " is not a column" + did_you_mean(options.target, columns));
-  }
+  if (!known.contains(options.target)) return no_such_target(options, columns);
   const auto check_list = [&](const char* option, const std::vector<std::string>& names) -> Status {
     const std::string field = options.field(option);
     for (const std::string& name : names) {
