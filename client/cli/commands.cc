@@ -44,6 +44,7 @@ Command server_restore_command();
 Command server_gc_command();
 Command health_command();
 Command completion_command();
+Command man_command();
 Command version_command();
 
 namespace {
@@ -210,6 +211,7 @@ const std::vector<Command>& commands() {
     list.push_back(server_gc_command());
     list.push_back(health_command());
     list.push_back(completion_command());
+    list.push_back(man_command());
     list.push_back(version_command());
     return list;
   }();
