@@ -58,8 +58,12 @@ std::string manual_of(const CLI::App& app) {
   page.heading("OPTIONS");
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
-    std::vector<ManualPage::Word> term = {{option->get_name(false, true), ManualPage::Word::kBold}};
-    if (option->get_type_size() > 0) {
+    std::string names = option->get_name(false, true);  // "-h,--help"
+    if (const size_t comma = names.find(','); comma != std::string::npos) {
+      names.insert(comma + 1, " ");
+    }
+    std::vector<ManualPage::Word> term = {{names, ManualPage::Word::kBold}};
+    if (option->get_expected_max() > 0) {  // no switch
       term.insert(term.end(), {{" "}, {"VALUE", ManualPage::Word::kItalic}});
     }
     page.item(term, option->get_description());
