@@ -618,8 +618,7 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   add_job(server_.state(), "digits-2", v1::RUNNING, 5);
   Done done = run({"plot", "digits-1", "digits-2", "--rows", "5"});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train   o digits-2 train\n"))
-      << done.out;
+  EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train   o digits-2 train\n")) << done.out;
   done = run({"plot", "digits-1", "--png", "-"});
   EXPECT_TRUE(done.out.starts_with("\x89PNG\r\n"));
   done = run({"plot", "digits-1", "--png", "a.png", "--svg", "a.svg"});
