@@ -32,12 +32,49 @@
 #include "server/config/config.h"
 #include "server/config/log.h"
 #include "server/service/daemon.h"
+#include "src/base/manual_page.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr const char* kDefaultConfigFile = "/etc/trainyard/trainyardd.yaml";
 constexpr int64_t kConfigBytesMax = 1 << 20;
+
+/// A page of section 8, of the options that --help shows.
+std::string manual_of(const CLI::App& app) {
+  ManualPage page("trainyardd", 8, "accept, store and run training jobs");
+  page.heading("SYNOPSIS");
+  page.line({{"trainyardd", ManualPage::Word::kBold},
+             {" ["},
+             {"options", ManualPage::Word::kItalic},
+             {"]"}});
+  page.heading("DESCRIPTION");
+  page.paragraph(
+      "The daemon accepts training jobs by gRPC, stores them and runs them in worker processes. "
+      "Its "
+      "settings are those of the configuration file, and each is an option too, which wins over "
+      "the file. SIGTERM lets jobs write a checkpoint before it ends; SIGUSR2 replaces the daemon "
+      "in place, with the program that is installed by then.");
+  page.heading("OPTIONS");
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    std::string names = option->get_name(false, true);  // "-h,--help"
+    if (const size_t comma = names.find(','); comma != std::string::npos) {
+      names.insert(comma + 1, " ");
+    }
+    std::vector<ManualPage::Word> term = {{names, ManualPage::Word::kBold}};
+    if (option->get_expected_max() > 0) {  // no switch
+      term.insert(term.end(), {{" "}, {"VALUE", ManualPage::Word::kItalic}});
+    }
+    page.item(term, option->get_description());
+  }
+  page.heading("FILES");
+  page.item({{kDefaultConfigFile, ManualPage::Word::kItalic}},
+            "the settings, in YAML, unless --config names another file");
+  page.heading("SEE ALSO");
+  page.line({{"trainyard", ManualPage::Word::kBold}, {"(1)"}});
+  return page.source();
+}
 
 struct Arguments {
   std::string config_file;
@@ -67,6 +104,8 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
                "then exit; what was stored since is set aside")
       ->excludes("--check");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
+  bool print_manual = false;
+  app.add_flag("--print-manual", print_manual, "Print this text as a manual page")->group("");
   struct Flag {
     std::string name;
     std::string text;
@@ -89,6 +128,10 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (print_manual) {
+    std::fputs(manual_of(app).c_str(), stdout);
+    return 0;
   }
   for (const Flag& flag : flags) {
     if (flag.option->count() == 0) continue;

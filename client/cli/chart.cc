@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 
 #include "client/cli/chart_scale.h"
 
@@ -103,6 +104,13 @@ ChartScales scales_of(const Chart& chart) {
   return {Scale(x_low, x_high, false), Scale(y_low, y_high, chart.logarithmic)};
 }
 
+std::vector<size_t> drawing_order(const Chart& chart) {
+  std::vector<size_t> order(chart.curves.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return chart.curves[i].stroke; });
+  return order;
+}
+
 std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& curve,
                                                                  const ChartScales& scales,
                                                                  int columns) {
@@ -127,6 +135,11 @@ std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& cu
     piece.clear();
     column_at = -1;
   };
+  if (curve.level) {
+    const auto y = curve.points.empty() ? std::nullopt : scales.y.at(curve.points.back().second);
+    if (y) pieces = {{{0, *y}, {1, *y}}};
+    return pieces;
+  }
   for (const auto& [x, y] : curve.points) {
     const auto px = scales.x.at(x), py = scales.y.at(y);
     if (!px || !py) {

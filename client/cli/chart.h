@@ -10,10 +10,16 @@
 
 namespace trainyard::cli {
 
+enum class Stroke { kSolid, kDashed, kDotted };
+
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points;  // (x, y) with ascending x; values that are not
                                                   // finite leave a gap
+  size_t colour = 0;                              // curves of one number have one color
+  Stroke stroke = Stroke::kSolid;
+  bool faint = false;  // behind another curve that matters more; in pictures alone
+  bool level = false;  // a line of one value over the whole width
 };
 
 struct Chart {

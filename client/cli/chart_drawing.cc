@@ -19,7 +19,15 @@ constexpr std::array<Colour, 7> kColours = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79
 constexpr Colour kGrid = 0xdddddd, kAxis = 0x444444;
 constexpr TextStyle kTitle{16, true, 0x000000};
 
-Colour colour_of(size_t curve) { return kColours[curve % kColours.size()]; }
+Colour colour_of(const Curve& curve) {
+  const Colour full = kColours[curve.colour % kColours.size()];
+  if (!curve.faint) return full;
+  Colour mixed = 0;  // with white
+  for (const int shift : {0, 8, 16}) {
+    mixed |= (0xff - (0xff - (full >> shift & 0xff)) * 2 / 5) << shift;
+  }
+  return mixed;
+}
 
 void draw_axes(const ChartScales& scales, double top, Drawing& out) {
   const double bottom = top + kTop + kPlotHeight;
@@ -37,8 +45,8 @@ void draw_axes(const ChartScales& scales, double top, Drawing& out) {
   out.text({kLeft + kPlotWidth / 2, bottom + 38}, Anchor::kMiddle, {}, "step");
 }
 
-void draw_curve(const Curve& curve, const ChartScales& scales, double top, Colour colour,
-                Drawing& out) {
+void draw_curve(const Curve& curve, const ChartScales& scales, double top, Drawing& out) {
+  const Colour colour = colour_of(curve);
   std::vector<std::vector<Point>> pieces;
   for (const auto& piece : curve_pieces(curve, scales, static_cast<int>(kPlotWidth))) {
     std::vector<Point>& points = pieces.emplace_back();
@@ -47,7 +55,7 @@ void draw_curve(const Curve& curve, const ChartScales& scales, double top, Colou
     }
   }
   if (pieces.empty()) return;
-  out.curve(pieces, colour);
+  out.curve(pieces, colour, curve.stroke);
   for (const std::vector<Point>& piece : pieces) {  // a line of one point is invisible
     if (piece.size() == 1) out.dot(piece[0], 2.5, colour);
   }
@@ -78,14 +86,12 @@ void draw_chart(const Chart& chart, double top, Drawing& out) {
   const std::vector<Point> places = legend_places(chart);
   for (size_t i = 0; i < chart.curves.size(); ++i) {
     const double x = kLeft + places[i].x, y = top + 45 + places[i].y;
-    out.bar({x, y - 6}, 18, 3, colour_of(i));
+    out.curve({{{x, y - 4}, {x + 18, y - 4}}}, colour_of(chart.curves[i]), chart.curves[i].stroke);
     out.text({x + 24, y}, Anchor::kStart, {}, chart.curves[i].name);
   }
   const double plot_top = top + chart_height(chart) - kHeight;
   draw_axes(scales, plot_top, out);
-  for (size_t i = 0; i < chart.curves.size(); ++i) {
-    draw_curve(chart.curves[i], scales, plot_top, colour_of(i), out);
-  }
+  for (const size_t i : drawing_order(chart)) draw_curve(chart.curves[i], scales, plot_top, out);
 }
 
 }  // namespace

@@ -31,10 +31,10 @@ class Drawing {
  public:
   virtual ~Drawing() = default;
   virtual void line(Point from, Point to, Colour colour) = 0;
-  virtual void bar(Point corner, double width, double height, Colour colour) = 0;
   virtual void text(Point at, Anchor anchor, const TextStyle& style, std::string_view text) = 0;
   /// Points joined one by one; each list is a piece by itself.
-  virtual void curve(const std::vector<std::vector<Point>>& pieces, Colour colour) = 0;
+  virtual void curve(const std::vector<std::vector<Point>>& pieces, Colour colour,
+                     Stroke stroke) = 0;
   virtual void dot(Point centre, double radius, Colour colour) = 0;
 };
 
@@ -43,5 +43,9 @@ Point charts_size(const std::vector<Chart>& charts);
 void draw_charts(const std::vector<Chart>& charts, Drawing& drawing);
 
 inline constexpr double kCurveWidth = 1.6;
+/// Lengths of a line and of the gap behind it.
+constexpr std::pair<double, double> dashes_of(Stroke stroke) {
+  return stroke == Stroke::kDashed ? std::pair(7.0, 3.5) : std::pair(1.6, 3.2);
+}
 
 }  // namespace trainyard::cli

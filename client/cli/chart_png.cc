@@ -2,6 +2,7 @@
 // that they stay sharp in documents.
 #include <cairo.h>
 
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -28,11 +29,7 @@ class PngDrawing final : public Drawing {
 
   void line(Point from, Point to, Colour colour) override {
     curve_path({from, to});
-    stroke(1, colour);
-  }
-  void bar(Point corner, double width, double height, Colour colour) override {
-    cairo_rectangle(context_.get(), corner.x, corner.y, width, height);
-    fill(colour);
+    draw_path(1, colour);
   }
   void text(Point at, Anchor anchor, const TextStyle& style, std::string_view text) override {
     const std::string shown = safe_text(text);
@@ -48,9 +45,15 @@ class PngDrawing final : public Drawing {
     cairo_show_text(c, shown.c_str());
     cairo_new_path(c);
   }
-  void curve(const std::vector<std::vector<Point>>& pieces, Colour colour) override {
+  void curve(const std::vector<std::vector<Point>>& pieces, Colour colour, Stroke stroke) override {
     for (const std::vector<Point>& piece : pieces) curve_path(piece);
-    stroke(kCurveWidth, colour);
+    if (stroke != Stroke::kSolid) {
+      const auto [line, gap] = dashes_of(stroke);
+      const std::array<double, 2> lengths = {line, gap};
+      cairo_set_dash(context_.get(), lengths.data(), 2, 0);
+    }
+    draw_path(kCurveWidth, colour);
+    cairo_set_dash(context_.get(), nullptr, 0, 0);
   }
   void dot(Point centre, double radius, Colour colour) override {
     cairo_new_sub_path(context_.get());
@@ -87,7 +90,7 @@ class PngDrawing final : public Drawing {
     const auto share = [&](int shift) { return (colour >> shift & 0xff) / 255.0; };
     cairo_set_source_rgb(context_.get(), share(16), share(8), share(0));
   }
-  void stroke(double width, Colour colour) {
+  void draw_path(double width, Colour colour) {
     set_colour(colour);
     cairo_set_line_width(context_.get(), width);
     cairo_stroke(context_.get());

@@ -27,6 +27,9 @@ struct ChartScales {
 /// Ranges of all values that can be shown, never empty: a single value gets a margin.
 ChartScales scales_of(const Chart& chart);
 
+/// Solid curves first, so that what is noisy lies below.
+std::vector<size_t> drawing_order(const Chart& chart);
+
 /// A curve in [0, 1] x [0, 1], in pieces between its gaps, with at most two points (the lowest and
 /// the highest) for each of `columns` places on the x axis.
 std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& curve,

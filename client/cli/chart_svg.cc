@@ -46,26 +46,27 @@ class SvgDrawing final : public Drawing {
     body_ += "<line x1=\"" + number(from.x) + "\" y1=\"" + number(from.y) + "\" x2=\"" +
              number(to.x) + "\" y2=\"" + number(to.y) + "\" stroke=\"" + name_of(colour) + "\"/>\n";
   }
-  void bar(Point corner, double width, double height, Colour colour) override {
-    body_ += "<rect x=\"" + number(corner.x) + "\" y=\"" + number(corner.y) + "\" width=\"" +
-             number(width) + "\" height=\"" + number(height) + "\" fill=\"" + name_of(colour) +
-             "\"/>\n";
-  }
   void text(Point at, Anchor anchor, const TextStyle& style, std::string_view text) override {
     body_ += "<text x=\"" + number(at.x) + "\" y=\"" + number(at.y) + "\" text-anchor=\"" +
              name_of(anchor) + "\" font-size=\"" + number(style.size) + "\"" +
              (style.bold ? " font-weight=\"bold\"" : "") + " fill=\"" + name_of(style.colour) +
              "\">" + escaped(text) + "</text>\n";
   }
-  void curve(const std::vector<std::vector<Point>>& pieces, Colour colour) override {
+  void curve(const std::vector<std::vector<Point>>& pieces, Colour colour, Stroke stroke) override {
     std::string path;
     for (const std::vector<Point>& piece : pieces) {
       for (const Point& p : piece) {
         path += (&p == piece.data() ? "M" : "L") + number(p.x) + " " + number(p.y);
       }
     }
+    std::string dashes;
+    if (stroke != Stroke::kSolid) {
+      const auto [line, gap] = dashes_of(stroke);
+      dashes = "\" stroke-dasharray=\"" + number(line) + " " + number(gap);
+    }
     body_ += "<path d=\"" + path + "\" fill=\"none\" stroke=\"" + name_of(colour) +
-             "\" stroke-width=\"" + number(kCurveWidth) + "\" stroke-linejoin=\"round\"/>\n";
+             "\" stroke-width=\"" + number(kCurveWidth) + dashes +
+             "\" stroke-linejoin=\"round\"/>\n";
   }
   void dot(Point centre, double radius, Colour colour) override {
     body_ += "<circle cx=\"" + number(centre.x) + "\" cy=\"" + number(centre.y) + "\" r=\"" +

@@ -16,7 +16,7 @@ constexpr std::string_view kLetters = "*ox+#@%&";
 constexpr int kRowsPerTick = 3;
 constexpr int kColumnsPerTick = 10;
 
-Style style_of(size_t curve) { return kStyles[curve % kStyles.size()]; }
+Style style_of(const Curve& curve) { return kStyles[curve.colour % kStyles.size()]; }
 
 std::string utf8_of(uint32_t code) {  // U+0800 .. U+FFFF
   return {static_cast<char>(0xe0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3f)),
@@ -52,16 +52,20 @@ class Grid {
     cell.curve = curve;
   }
 
-  void line(int x0, int y0, int x1, int y1, int curve) {
+  /// `length` is what was drawn of the curve before, for its gaps. Lines of letters have none.
+  void line(int x0, int y0, int x1, int y1, int curve, Stroke stroke, int& length) {
     const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
     for (int i = 0; i <= steps; ++i) {
+      if (i > 0) ++length;
+      if (braille_ && stroke == Stroke::kDashed && length % 8 >= 5) continue;
+      if (braille_ && stroke == Stroke::kDotted && length % 4 != 0) continue;
       const double t = static_cast<double>(i) / steps;
       dot(static_cast<int>(std::lround(x0 + t * (x1 - x0))),
           static_cast<int>(std::lround(y0 + t * (y1 - y0))), curve);
     }
   }
 
-  std::string row(int r, bool colour) {
+  std::string row(int r, const Chart& chart, bool colour) {
     std::string out;
     for (int c = 0; c < columns_; ++c) {
       const Glyph& cell = at(c, r);
@@ -72,7 +76,7 @@ class Grid {
       const auto curve = static_cast<size_t>(cell.curve);
       const std::string mark = braille_ ? utf8_of(0x2800u + cell.dots)
                                         : std::string(1, kLetters[curve % kLetters.size()]);
-      out += paint(colour, style_of(curve), mark);
+      out += paint(colour, style_of(chart.curves[curve]), mark);
     }
     while (!out.empty() && out.back() == ' ') out.pop_back();
     return out;
@@ -93,18 +97,30 @@ void draw(Grid& grid, const Chart& chart, const ChartScales& scales) {
   const auto place = [](double share, int size) {
     return static_cast<int>(std::lround(share * (size - 1)));
   };
-  for (size_t i = 0; i < chart.curves.size(); ++i) {
+  for (const size_t i : drawing_order(chart)) {
     const int curve = static_cast<int>(i);
     for (const auto& piece : curve_pieces(chart.curves[i], scales, grid.width())) {
       int last_x = place(piece[0].first, grid.width());
       int last_y = place(piece[0].second, grid.height());
+      int length = 0;
       grid.dot(last_x, last_y, curve);
       for (const auto& [px, py] : piece) {
         const int x = place(px, grid.width()), y = place(py, grid.height());
-        grid.line(last_x, last_y, x, y, curve);
+        grid.line(last_x, last_y, x, y, curve, chart.curves[i].stroke, length);
         last_x = x, last_y = y;
       }
     }
+  }
+}
+
+std::string braille_mark(Stroke stroke) {  // two cells
+  switch (stroke) {
+    case Stroke::kDashed:
+      return utf8_of(0x2812) + utf8_of(0x2802);
+    case Stroke::kDotted:
+      return utf8_of(0x2802) + utf8_of(0x2802);
+    default:
+      return utf8_of(0x2812) + utf8_of(0x2812);
   }
 }
 
@@ -112,8 +128,8 @@ std::string legend(const Chart& chart, const TerminalCanvas& canvas, bool braill
   std::string line, out;
   int columns = 0;
   for (size_t i = 0; i < chart.curves.size(); ++i) {
-    const std::string mark =
-        braille ? utf8_of(0x2812) + utf8_of(0x2812) : std::string(1, kLetters[i % kLetters.size()]);
+    const std::string mark = braille ? braille_mark(chart.curves[i].stroke)
+                                     : std::string(1, kLetters[i % kLetters.size()]);
     std::string name = safe_text(chart.curves[i].name);
     const int width = (braille ? 2 : 1) + 1 + display_width(name);
     if (columns > 0 && columns + 3 + width > canvas.columns) {
@@ -122,7 +138,7 @@ std::string legend(const Chart& chart, const TerminalCanvas& canvas, bool braill
       columns = 0;
     }
     if (columns > 0) line += "   ";
-    line += paint(canvas.colour, style_of(i), mark) + " " + name;
+    line += paint(canvas.colour, style_of(chart.curves[i]), mark) + " " + name;
     columns += (columns > 0 ? 3 : 0) + width;
   }
   return line.empty() ? out : out + line + "\n";
@@ -156,7 +172,7 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas) {
     const std::string axis = label.empty() ? (canvas.utf8 ? "│" : "|") : (canvas.utf8 ? "┤" : "+");
     out += paint(canvas.colour, Style::kDim,
                  std::string(label_width - label.size(), ' ') + label + " " + axis);
-    out += grid.row(r, canvas.colour) + "\n";
+    out += grid.row(r, chart, canvas.colour) + "\n";
   }
   // The x axis: a line with marks, and the labels centered below them.
   std::string numbers(static_cast<size_t>(columns), ' ');

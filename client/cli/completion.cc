@@ -1,176 +1,149 @@
 // trainyard completion bash|zsh|fish: scripts generated from the list of commands, so that they
-// cannot become outdated.
+// cannot become outdated. Names come from the server when they are asked for.
+#include <map>
 #include <memory>
-#include <set>
 
-#include "client/cli/command.h"
+#include "client/cli/completion_table.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
 namespace {
 
-std::vector<OptionRow> rows_of(const Command& command) {
-  OptionSet options;
-  command.options(options);
-  GlobalOptions global;
-  add_global_options(options, global);
-  return options.rows();
+/// What the script's function _trainyard_fill takes.
+std::string bash_kind(const OptionRow& row) {
+  using With = Completion::With;
+  const Completion completion = completion_of(row);
+  switch (completion.with) {
+    case With::kNothing:
+      return "nothing";
+    case With::kWords:
+      return "words " + spaced(completion.words);
+    case With::kFiles:
+      return "files";
+    case With::kFolders:
+      return "folders";
+    default:
+      return "names " + listing_of(completion.with);
+  }
 }
 
-std::string joined(const std::vector<std::string>& words) {
+/// All names of options, or of those that take a value.
+std::string bash_options(const std::vector<OptionRow>& rows, bool with_value_only) {
+  std::vector<std::string> names;
+  for (const OptionRow& row : rows) {
+    if (row.positional || (with_value_only && row.value.empty())) continue;
+    names.insert(names.end(), row.names.begin(), row.names.end());
+  }
+  return spaced(names);
+}
+
+/// Arms of a case over $option: what completes its value.
+std::string bash_values(const std::vector<OptionRow>& rows, const std::string& indent) {
   std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
-  return out;
-}
-
-std::string option_words(const Command& command) {
-  std::vector<std::string> words;
-  for (const OptionRow& row : rows_of(command)) {
-    if (!row.positional) words.push_back(row.names.back());
-  }
-  return joined(words);
-}
-
-/// What completes a command's first positional argument: "jobs", "models", "datasets", "devices",
-/// "files" or "".
-std::string completed_with(const Command& command) {
-  for (const OptionRow& row : rows_of(command)) {
-    if (!row.positional) continue;
-    if (row.names[0] == "JOB") return "jobs";
-    if (row.names[0] == "MODEL") return "models";
-    if (row.names[0] == "DATASET") return "datasets";
-    if (row.names[0] == "DEVICE") return "devices";
-    if (row.names[0] == "SHELL") return "shells";
-    return "files";
-  }
-  return "";
-}
-
-std::string groups_case() {
-  std::string out;
-  std::set<std::string> seen;
-  for (const Command& c : commands()) {
-    const size_t space = c.name.find(' ');
-    if (space == std::string::npos || !seen.insert(c.name.substr(0, space)).second) continue;
-    std::vector<std::string> verbs;
-    for (const Command& other : commands()) {
-      if (other.name.starts_with(c.name.substr(0, space + 1)))
-        verbs.push_back(other.name.substr(space + 1));
-    }
-    out += "    " + c.name.substr(0, space) + ") COMPREPLY=($(compgen -W \"" + joined(verbs) +
-           "\" -- \"$cur\")) ;;\n";
+  for (const OptionRow& row : rows) {
+    if (row.value.empty()) continue;
+    out +=
+        indent + spaced(row.names, "|") + ") _trainyard_fill " + bash_kind(row) + "; return ;;\n";
   }
   return out;
 }
 
-std::string first_words() {
-  std::vector<std::string> words = {"help"};
-  std::set<std::string> seen;
-  for (const Command& c : commands()) {
-    const std::string word = c.name.substr(0, c.name.find(' '));
-    if (seen.insert(word).second) words.push_back(word);
+std::string bash_command(const Command& command) {
+  const CommandRows rows = rows_of(command);
+  std::string out = "  '" + command.name + "')\n    options='" + bash_options(rows.own, false) +
+                    "'\n    valued+=' " + bash_options(rows.own, true) + " '\n";
+  if (const std::string values = bash_values(rows.own, "      "); !values.empty()) {
+    out += "    case $option in\n" + values + "    esac\n";
   }
-  return joined(words);
-}
-
-std::string bash_script() {
-  std::string out =
-      "# bash completion of trainyard:  source <(trainyard completion bash)\n"
-      "_trainyard_names() { COMPREPLY=($(compgen -W \"$(trainyard \"$@\" -o name 2>/dev/null)\" -- "
-      "\"$cur\")); }\n"
-      "_trainyard() {\n"
-      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
-      "command=${COMP_WORDS[1]}\n"
-      "  COMPREPLY=()\n"
-      "  if ((COMP_CWORD == 1)); then\n"
-      "    COMPREPLY=($(compgen -W \"" +
-      first_words() +
-      "\" -- \"$cur\"))\n"
-      "    return\n"
-      "  fi\n"
-      "  if ((COMP_CWORD == 2)); then\n"
-      "    case $command in\n" +
-      groups_case() +
-      "    esac\n"
-      "    ((${#COMPREPLY[@]})) && return\n"
-      "  fi\n"
-      "  case $command in dataset|model|device|daemon|local) command=\"$command ${COMP_WORDS[2]}\" "
-      ";; esac\n"
-      "  case $prev in -o|--output) COMPREPLY=($(compgen -W \"" +
-      joined(format_names()) +
-      "\" -- \"$cur\")); return ;; esac\n"
-      "  if [[ $cur == -* ]]; then\n"
-      "    case $command in\n";
-  for (const Command& c : commands()) {
-    out += "    \"" + c.name + "\") COMPREPLY=($(compgen -W \"" + option_words(c) +
-           "\" -- \"$cur\")) ;;\n";
+  std::string arguments;
+  for (const OptionRow& row : rows.own) {
+    if (row.positional) arguments += (arguments.empty() ? "'" : " '") + bash_kind(row) + "'";
   }
-  out += "    esac\n    return\n  fi\n  case $command in\n";
-  for (const Command& c : commands()) {
-    const std::string kind = completed_with(c);
-    if (kind == "jobs") out += "  \"" + c.name + "\") _trainyard_names list ;;\n";
-    if (kind == "models") out += "  \"" + c.name + "\") _trainyard_names model list ;;\n";
-    if (kind == "datasets") out += "  \"" + c.name + "\") _trainyard_names dataset list ;;\n";
-    if (kind == "devices") out += "  \"" + c.name + "\") _trainyard_names device list ;;\n";
-    if (kind == "shells") {
-      out += "  \"" + c.name + "\") COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\")) ;;\n";
-    }
-  }
-  return out + "  esac\n}\ncomplete -o default -F _trainyard trainyard\n";
-}
-
-std::string zsh_script() {
-  return "#compdef trainyard\n# zsh completion of trainyard:  source <(trainyard completion zsh)\n"
-         "autoload -U +X bashcompinit && bashcompinit\n" +
-         bash_script();
-}
-
-std::string fish_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("\\'") : std::string(1, c);
-  return out + "'";
-}
-
-std::string fish_script() {
-  std::string out =
-      "# fish completion of trainyard:  trainyard completion fish | source\ncomplete -c trainyard "
-      "-f\n";
-  for (const Command& c : commands()) {
-    const size_t space = c.name.find(' ');
-    const std::string first = c.name.substr(0, space);
-    std::string seen = "__fish_seen_subcommand_from " + first;
-    if (space == std::string::npos) {
-      out += "complete -c trainyard -n __fish_use_subcommand -a " + first + " -d " +
-             fish_quoted(c.summary) + "\n";
-    } else {
-      const std::string verb = c.name.substr(space + 1);
-      out += "complete -c trainyard -n __fish_use_subcommand -a " + first + "\n";
-      out += "complete -c trainyard -n " +
-             fish_quoted(seen + "; and not __fish_seen_subcommand_from " + verb) + " -a " + verb +
-             " -d " + fish_quoted(c.summary) + "\n";
-      seen += "; and __fish_seen_subcommand_from " + verb;
-    }
-    for (const OptionRow& row : rows_of(c)) {
-      if (row.positional) continue;
-      out += "complete -c trainyard -n " + fish_quoted(seen) + " -l " + row.names.back().substr(2);
-      if (row.names.size() > 1) out += " -s " + row.names[0].substr(1);
-      if (!row.value.empty())
-        out += row.choices.empty() ? " -r -F" : " -x -a " + fish_quoted(joined(row.choices));
-      out += " -d " + fish_quoted(row.help) + "\n";
-    }
-    const std::string kind = completed_with(c);
-    const std::string when = "complete -c trainyard -n " + fish_quoted(seen);
-    if (kind == "jobs") out += when + " -a '(trainyard list -o name 2>/dev/null)'\n";
-    if (kind == "models") out += when + " -a '(trainyard model list -o name 2>/dev/null)'\n";
-    if (kind == "datasets") out += when + " -a '(trainyard dataset list -o name 2>/dev/null)'\n";
-    if (kind == "devices") out += when + " -a '(trainyard device list -o name 2>/dev/null)'\n";
-    if (kind == "shells") out += when + " -a 'bash zsh fish'\n";
-    if (kind == "files") out += when + " -F\n";
-  }
-  return out;
+  if (!arguments.empty()) out += "    arguments=(" + arguments + ")\n";
+  return out + "    ;;\n";
 }
 
 }  // namespace
+
+std::string bash_completion() {
+  std::vector<std::string> words;
+  std::string verbs, groups;
+  for (const FirstWord& first : first_words()) {
+    words.push_back(first.word);
+    if (first.verbs.empty()) continue;
+    groups += (groups.empty() ? "" : "|") + first.word;
+    verbs += "    " + first.word + ") _trainyard_fill words " + spaced(first.verbs) + " ;;\n";
+  }
+  const CommandRows any = rows_of(commands().front());
+  const std::string frame =
+      R"sh(# bash completion of trainyard:  source <(trainyard completion bash)
+_trainyard_fill() {  # KIND [WORD...]: sets COMPREPLY
+  local kind=$1
+  shift
+  case $kind in
+  words) mapfile -t COMPREPLY < <(compgen -W "$*" -- "$cur") ;;
+  names) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" "$@" -o name 2>/dev/null)" -- "$cur") ;;
+  files)
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    ;;
+  folders)
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+    ;;
+  esac
+}
+_trainyard() {
+  local cur=${COMP_WORDS[COMP_CWORD]} option=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}
+  local valued=' @VALUED@ ' options= first=2 at=0 i
+  local -a arguments=()
+  COMPREPLY=()
+  # bash takes --option=value as three words.
+  if [[ $option == = ]]; then option=${COMP_WORDS[COMP_CWORD-2]}; fi
+  if [[ $cur == = ]]; then cur=; fi
+  if ((COMP_CWORD == 1)) || [[ $command == help && $COMP_CWORD == 2 ]]; then
+    _trainyard_fill words @WORDS@
+    return
+  fi
+  case $command in
+  @GROUPS@)
+    if ((COMP_CWORD == 2)); then
+      case $command in
+@VERBS@      esac
+      return
+    fi
+    command+=" ${COMP_WORDS[2]}"
+    first=3
+    ;;
+  esac
+  case $option in
+@VALUES@  esac
+  case $command in
+@COMMANDS@  *) return ;;
+  esac
+  if [[ $cur == -* ]]; then
+    _trainyard_fill words "$options" @EVERY@
+    return
+  fi
+  for ((i = first; i < COMP_CWORD; ++i)); do
+    [[ ${COMP_WORDS[i]} != -* && $valued != *" ${COMP_WORDS[i-1]} "* ]] && ((++at))
+  done
+  # The last argument may be given several times.
+  ((at >= ${#arguments[@]})) && at=$((${#arguments[@]} - 1))
+  ((at >= 0)) && _trainyard_fill ${arguments[at]}
+}
+complete -F _trainyard trainyard
+)sh";
+  std::string cases;
+  for (const Command& c : commands()) cases += bash_command(c);
+  return filled(frame, {{"@VALUED@", bash_options(any.global, true)},
+                        {"@WORDS@", spaced(words)},
+                        {"@GROUPS@", groups},
+                        {"@VERBS@", verbs},
+                        {"@VALUES@", bash_values(any.global, "  ")},
+                        {"@COMMANDS@", cases},
+                        {"@EVERY@", bash_options(any.global, false)}});
+}
 
 Command completion_command() {
   auto shell = std::make_shared<std::string>();
@@ -182,15 +155,13 @@ Command completion_command() {
       "",
       [shell](OptionSet& options) { options.positional("SHELL", *shell, "bash, zsh or fish"); },
       [shell](Session& session) -> Result<int> {
-        if (*shell == "bash") {
-          session.out().write(bash_script());
-        } else if (*shell == "zsh") {
-          session.out().write(zsh_script());
-        } else if (*shell == "fish") {
-          session.out().write(fish_script());
-        } else {
+        static const std::map<std::string, std::string (*)()> scripts = {
+            {"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}};
+        const auto script = scripts.find(*shell);
+        if (script == scripts.end()) {
           return usage_error(quoted_value(*shell) + " is not known, expected bash, zsh or fish");
         }
+        session.out().write(script->second());
         return static_cast<int>(client::kExitOk);
       }};
 }

@@ -32,7 +32,7 @@ std::string render(const Explanation& e, const v1::Job& job, bool colour) {
   return out;
 }
 
-std::string to_json(const Explanation& e, const v1::Job& job) {
+std::string explanation_json(const Explanation& e, const v1::Job& job) {
   nlohmann::ordered_json story = nlohmann::ordered_json::array();
   for (const Explanation::Chapter& chapter : e.story) {
     story.push_back({{"time_seconds", chapter.time.seconds()}, {"text", chapter.text}});
@@ -82,7 +82,7 @@ Result<int> run_explain(Session& session, const std::string& text) {
   if (session.format() == Format::kName) {
     session.out().line(job.name());
   } else if (session.machine()) {
-    session.out().line(to_json(explanation, job));
+    session.out().line(explanation_json(explanation, job));
   } else {
     session.out().write(render(explanation, job, session.out().colour()));
   }

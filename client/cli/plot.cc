@@ -52,20 +52,42 @@ std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOption
   return measures;
 }
 
+/// With several jobs, each has one color; the curves of a single job have one each.
+Curve make_curve(const std::string& job, size_t number, const std::string& key,
+                 const std::vector<client::MetricSample>& samples, const PlotOptions& options,
+                 bool several) {
+  Curve curve{several ? job + " " + key.substr(0, key.rfind('/')) : key, {}};
+  curve.colour = number;
+  if (key.starts_with("val/")) curve.stroke = Stroke::kDashed;
+  for (const client::MetricSample& s : samples) {
+    curve.points.emplace_back(static_cast<double>(s.step), s.value);
+  }
+  if (key.starts_with("test/") && samples.size() == 1) {
+    curve.level = true;
+    curve.stroke = Stroke::kDotted;
+    curve.name += " " + tick_text(samples[0].value);
+  } else if (options.smoothing > 0) {
+    curve = smooth(std::move(curve), options.smoothing);
+  }
+  return curve;
+}
+
 std::vector<Chart> make_charts(const Histories& jobs, const PlotOptions& options) {
   std::vector<Chart> charts;
   for (const std::string& measure : chosen_measures(jobs, options)) {
     Chart chart{measure, {}, options.logarithmic};
-    for (const auto& [name, history] : jobs) {
-      for (const auto& [key, samples] : history.series()) {
+    const bool several = jobs.size() > 1;
+    bool validates = false;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      for (const auto& [key, samples] : jobs[i].second.series()) {
         if (measure_of(key) != measure || !is_wanted(key, options)) continue;
-        Curve curve{jobs.size() > 1 ? name + " " + key : key, {}};
-        for (const client::MetricSample& s : samples) {
-          curve.points.emplace_back(static_cast<double>(s.step), s.value);
-        }
-        chart.curves.push_back(options.smoothing > 0 ? smooth(std::move(curve), options.smoothing)
-                                                     : std::move(curve));
+        const size_t number = several ? i : chart.curves.size();
+        chart.curves.push_back(make_curve(jobs[i].first, number, key, samples, options, several));
+        validates = validates || chart.curves.back().stroke == Stroke::kDashed;
       }
+    }
+    for (Curve& curve : chart.curves) {
+      curve.faint = several && validates && curve.stroke == Stroke::kSolid;
     }
     charts.push_back(std::move(chart));
   }

@@ -40,6 +40,8 @@ class Session {
   /// True if the answer goes to a program: then stdout must contain nothing else.
   bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
   bool verbose() const { return options_.verbose; }
+  /// As the command line named the server.
+  const client::ConnectionFlags& connection() const { return options_.connection; }
   /// How long to wait for a job; 0: no limit.
   double wait_s() const { return options_.wait_s; }
 

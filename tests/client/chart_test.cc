@@ -115,8 +115,25 @@ TEST(DrawSvg, OnePathForEachPieceAndTextIsEscaped) {
                 {"second", {{"y", {{0, 1}, {9, 2}}}}}});
   EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
-  EXPECT_EQ(count(svg, "<path"), 2);
-  EXPECT_EQ(count(svg, "M"), 3) << "a gap is no line";
+  EXPECT_EQ(count(svg, "<path"), 2 + 2) << "and one beside each name";
+  EXPECT_EQ(count(svg, "M"), 3 + 2) << "a gap is no line";
+}
+
+TEST(DrawSvg, AJobHasOneColourValidationIsDashedAndATestIsALine) {
+  Curve train{"a train", {{0, 1}, {10, 0}}}, val{"a val", {{0, 2}, {10, 1}}},
+      test{"a test 0.5", {{10, 0.5}}};
+  val.stroke = Stroke::kDashed;
+  test.stroke = Stroke::kDotted;
+  test.level = true;
+  const std::string svg = draw_svg({{"loss", {val, train, test}}});
+  EXPECT_EQ(count(svg, "stroke=\"#0072b2\""), 3 + 3) << "curves and the lines beside their names";
+  EXPECT_EQ(count(svg, "stroke-dasharray=\"7.0 3.5\""), 2);
+  EXPECT_EQ(count(svg, "<circle"), 0) << "a test is no dot";
+  EXPECT_NE(svg.find("M70.0 236.5L740.0 236.5"), std::string::npos) << "over the whole width\n"
+                                                                    << svg;
+  const std::string text = draw_terminal({"loss", {val, train, test}}, {60, 8, true, true});
+  EXPECT_EQ(count(text, "\x1b[36m") > 0, true) << text;
+  EXPECT_EQ(count(text, "\x1b[33m") + count(text, "\x1b[32m"), 0) << "one color";
 }
 
 TEST(DrawSvg, ALongCurveIsThinnedToWhatCanBeSeen) {
@@ -157,8 +174,9 @@ struct Picture {
 };
 
 TEST(DrawPng, HasInkWhereLinesAndTextAre) {
-  const auto drawn = draw_png({{"loss", {{"up", {{0, 0}, {100, 1}}}, {"down", {{0, 1}, {100, 0}}}}},
-                               {"one", {{"point", {{5, 5}}}}}});
+  const auto drawn =
+      draw_png({{"loss", {{"up", {{0, 0}, {100, 1}}}, {"down", {{0, 1}, {100, 0}}, 1}}},
+                {"one", {{"point", {{5, 5}}}}}});
   ASSERT_TRUE(drawn.ok()) << drawn.error().message;
   const Picture picture(*drawn);
   ASSERT_EQ(picture.width, 1520u);

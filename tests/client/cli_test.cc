@@ -642,8 +642,7 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   add_job(server_.state(), "digits-2", v1::RUNNING, 5);
   Done done = run({"plot", "digits-1", "digits-2", "--rows", "5"});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train/loss   o digits-2 train/loss\n"))
-      << done.out;
+  EXPECT_TRUE(done.out.starts_with("loss\n* digits-1 train   o digits-2 train\n")) << done.out;
   done = run({"plot", "digits-1", "--png", "-"});
   EXPECT_TRUE(done.out.starts_with("\x89PNG\r\n"));
   done = run({"plot", "digits-1", "--png", "a.png", "--svg", "a.svg"});
@@ -723,19 +722,141 @@ TEST_F(Cli, HelpBeginsWithExamples) {
       << "global options may stand first";
 }
 
-TEST_F(Cli, CompletionScriptsParse) {
-  for (const char* shell : {"bash", "zsh", "fish"}) {
-    const Done done = run({"completion", shell});
-    EXPECT_EQ(done.code, 0);
-    EXPECT_NE(done.out.find("dataset"), std::string::npos);
+/// Whether a program of this name is installed; tests of what only it can tell are skipped without.
+bool is_installed(const std::string& program) {
+  return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// What a shell command prints.
+std::string printed_by(const std::string& command) {
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  std::string out;
+  std::array<char, 4096> part;
+  for (size_t n; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
+    out.append(part.data(), n);
   }
-  const fs::path script = server_.folder() / "completion.bash";
-  std::ofstream(script) << run({"completion", "bash"}).out;
-  EXPECT_EQ(std::system(("bash -n " + script.string()).c_str()), 0);
-  const std::string command = "bash -c 'source " + script.string() +
-                              "; COMP_WORDS=(trainyard data); COMP_CWORD=1; _trainyard; test "
-                              "\"${COMPREPLY[0]}\" = dataset'";
-  EXPECT_EQ(std::system(command.c_str()), 0);
+  return ::pclose(pipe) == 0 ? out : out + "[failed]";
+}
+
+class Completion : public Cli {
+ protected:
+  void SetUp() override {
+    Cli::SetUp();
+    add_job(server_.state(), "digits-1", v1::QUEUED, 0);
+    add_job(server_.state(), "digits-2", v1::QUEUED, 0);
+    add_job(server_.state(), "other", v1::QUEUED, 0);
+    fs::create_directory(server_.folder() / "here");
+    fs::create_directory(server_.folder() / "here/runs");
+    std::ofstream(server_.folder() / "here/spec one.yaml") << "name: one\n";
+  }
+
+  fs::path script(const std::string& shell) {
+    const fs::path path = server_.folder() / ("completion." + shell);
+    std::ofstream(path) << run({"completion", shell}).out;
+    return path;
+  }
+
+  /// Runs `text` as a script of `shell` in the folder with the files.
+  std::string ask(const std::string& shell, const std::string& text) {
+    const fs::path path = server_.folder() / ("ask." + shell);
+    std::ofstream(path) << text;
+    return printed_by("cd '" + (server_.folder() / "here").string() + "' && HOME='" +
+                      server_.folder().string() +
+                      "' TERM=xterm TRAINYARD_SERVER=" + server_.address() + " " + shell +
+                      (shell == "zsh" ? " -f " : " ") + path.string() + " 2>&1");
+  }
+};
+
+TEST_F(Completion, BashCompletesCommandsOptionsValuesFilesAndNames) {
+  const std::string program = TRAINYARD_PROGRAM;
+  const auto complete = [&](const std::string& words) {  // with a last word that is begun
+    return ask("bash", "source " + script("bash").string() + "\nCOMP_WORDS=(" + program + " " +
+                           words +
+                           ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_trainyard\n"
+                           "printf '%s;' \"${COMPREPLY[@]}\"\n");
+  };
+  EXPECT_EQ(complete("data"), "dataset;");
+  EXPECT_EQ(complete("dataset up"), "upload;");
+  EXPECT_EQ(complete("help wat"), "watch;");
+  EXPECT_EQ(complete("list --memb"), "--members;");
+  EXPECT_EQ(complete("list --plain"), "--plaintext;");
+  EXPECT_EQ(complete("list --state ru"), "running;");
+  EXPECT_EQ(complete("list --state = ru"), "running;") << "as bash splits --state=ru";
+  EXPECT_EQ(complete("list --state queued -o js"), "json;jsonl;");
+  EXPECT_EQ(complete("completion z"), "zsh;");
+  EXPECT_EQ(complete("get dig"), "digits-1;digits-2;");
+  EXPECT_EQ(complete("get digits-1 oth"), "other;");
+  EXPECT_EQ(complete("cancel digits-1 other dig"), "digits-1;digits-2;");
+  EXPECT_EQ(complete("submit sp"), "spec one.yaml;");
+  EXPECT_EQ(complete("local run x.yaml --out r"), "runs;");
+  EXPECT_EQ(complete("nonsense x"), ";");
+}
+
+TEST_F(Completion, ZshCompletesCommandsOptionsValuesFilesAndNames) {
+  if (!is_installed("zsh")) GTEST_SKIP() << "zsh is not installed";
+  // zsh completes only in its line editor, so that one runs in a terminal of its own.
+  const auto complete = [&](const std::string& words) {
+    return ask("zsh",
+               "zmodload zsh/zpty\nzpty z zsh -f -i\n"
+               "zpty -w z 'autoload -Uz compinit; compinit -u -D; source " +
+                   script("zsh").string() +
+                   "; compdef _trainyard " TRAINYARD_PROGRAM
+                   "; bindkey \"^I\" complete-word; PROMPT=\"rea\"\"dy> \"'\n"
+                   "zpty -r -m z line '*ready> *'\n"
+                   "zpty -n -w z $'" TRAINYARD_PROGRAM " " +
+                   words +
+                   "\\t#end\\n'\n"
+                   "zpty -r -m z line '*#end*'\nprint -r -- \"$line\"\nzpty -d z\n");
+  };
+  const auto offers = [&](const std::string& words, const std::string& completed) {
+    const std::string shown = complete(words);
+    EXPECT_NE(shown.find(completed), std::string::npos) << words << "\n" << shown;
+  };
+  offers("expl", "explain");
+  offers("dataset up", "dataset upload");
+  offers("list --memb", "--members");
+  offers("list --state ru", "--state running");
+  offers("get oth", "get other");
+  offers("submit sp", "spec\\ one.yaml");
+}
+
+TEST_F(Completion, FishCompletesCommandsOptionsValuesFilesAndNames) {
+  if (!is_installed("fish")) GTEST_SKIP() << "fish is not installed";
+  const auto complete = [&](const std::string& words) {
+    const std::string program = fs::path(TRAINYARD_PROGRAM).parent_path();
+    return ask("fish", "set -x PATH " + program + " $PATH\nsource " + script("fish").string() +
+                           "\ncomplete -C 'trainyard " + words +
+                           "' | string replace -r '\\t.*' ''; true\n");
+  };
+  EXPECT_EQ(complete("expl"), "explain\n");
+  EXPECT_EQ(complete("dataset up"), "upload\n");
+  EXPECT_EQ(complete("help wat"), "watch\n");
+  EXPECT_EQ(complete("list --memb"), "--members\n");
+  EXPECT_EQ(complete("list --state ru"), "running\n");
+  EXPECT_EQ(complete("get dig"), "digits-1\ndigits-2\n");
+  EXPECT_EQ(complete("submit sp"), "spec one.yaml\n");
+  EXPECT_EQ(complete("local run x.yaml --out ru"), "runs/\n");
+}
+
+TEST_F(Cli, ManualPagesHaveNoWarnings) {
+  const fs::path pages = server_.folder() / "man";
+  EXPECT_EQ(run({"man", "--out", pages}).code, 0);
+  EXPECT_TRUE(fs::exists(pages / "trainyard.1"));
+  EXPECT_EQ(run({"man"}).out, slurp(pages / "trainyard.1"));
+  EXPECT_EQ(run({"man", "dataset upload"}).out, slurp(pages / "trainyard-dataset-upload.1"));
+  EXPECT_NE(slurp(pages / "trainyard-list.1").find("\\fB\\-\\-state\\fR"), std::string::npos);
+  const Done unknown = run({"man", "nonsense"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("expected a command"), std::string::npos) << unknown.err;
+  for (const fs::directory_entry& page : fs::directory_iterator(pages)) {
+    const std::string path = page.path();
+    if (is_installed("groff")) {
+      EXPECT_EQ(printed_by("groff -ww -man -Tutf8 " + path + " 2>&1 >/dev/null"), "");
+    }
+    if (is_installed("mandoc")) {
+      EXPECT_EQ(printed_by("mandoc -Tlint " + path + " 2>&1"), "");
+    }
+  }
 }
 
 TEST_F(Cli, ATokenFromAFileIsSent) {

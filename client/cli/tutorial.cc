@@ -1,0 +1,318 @@
+// trainyard tutorial: a first job, command by command, with a sentence about each. It runs this
+// program for every command, so that what people see is what they get when they type it.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "client/cli/command.h"
+#include "client/cli/confirm.h"
+#include "client/cli/local_job.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+
+namespace trainyard::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSpec =  // behind the dataset's name
+    "  path: animals.csv\n"
+    "  csv: {target: animal}\n"
+    "model:\n"
+    "  mlp: {hidden: [16]}\n"
+    "recipe:\n"
+    "  epochs: 20\n"
+    "  batch_size: 16\n"
+    "  optimizer: {type: adam, learning_rate: 0.01}\n"
+    "  validation_split: 0.2   # a fifth of the rows is for measuring alone\n"
+    "  seed: 1\n";
+constexpr std::string_view kNewRows =
+    "weight_kg,ear_cm,tail_cm\n"
+    "3.9,4.2,28\n"
+    "14,8.8,35\n"
+    "2.4,10.1,5\n";
+
+struct TutorialOptions {
+  std::string folder;
+  bool yes = false;
+};
+
+/// 300 animals of three kinds that overlap a little, the same for everyone.
+std::string animals() {
+  struct Kind {
+    const char* name;
+    double weight, ear, tail;
+  };
+  constexpr std::array<Kind, 3> kinds = {Kind{"cat", 4, 4.5, 30}, Kind{"dog", 12, 8, 40},
+                                         Kind{"rabbit", 2.2, 9.5, 5}};
+  std::string out = "weight_kg,ear_cm,tail_cm,animal\n";
+  std::mt19937 random(1);
+  const auto about = [&](double middle) {
+    double normal = -6;  // nearly: the standard library's distributions differ between systems
+    for (int i = 0; i < 12; ++i) normal += random() / 4294967296.0;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f,", middle * std::exp(0.35 * normal));
+    return std::string(text);
+  };
+  for (size_t i = 0; i < 300; ++i) {
+    const Kind& kind = kinds[i % kinds.size()];
+    out += about(kind.weight) + about(kind.ear) + about(kind.tail) + kind.name + "\n";
+  }
+  return out;
+}
+
+/// The name is the dataset's on a server, where it is one of the things to remove.
+std::string spec_text(const std::string& name) {
+  return "# Which animal is it? \"animal\" is the column that the model learns to tell.\n"
+         "dataset:\n  name: " +
+         name + "\n" + std::string(kSpec);
+}
+
+/// An argument as a shell takes it.
+std::string shell_word(const std::string& word) {
+  return word.find_first_of(" '\"$*()[]{}&;|<>\\") == std::string::npos ? word : "'" + word + "'";
+}
+
+/// The options with which the server was named, for the commands that ask it.
+std::vector<std::string> server_options(const client::ConnectionFlags& flags) {
+  std::vector<std::string> words;
+  const std::array<std::pair<const char*, std::string>, 5> values = {
+      std::pair{"--server", flags.server}, std::pair{"--context", flags.context},
+      std::pair{"--config", flags.config_file}, std::pair{"--token-file", flags.token_file},
+      std::pair{"--ca-file", flags.ca_file}};
+  for (const auto& [name, value] : values) {
+    if (!value.empty()) words.insert(words.end(), {name, value});
+  }
+  if (flags.plaintext) words.emplace_back("--plaintext");
+  return words;
+}
+
+class Tutorial {
+ public:
+  Tutorial(Session& session, bool asks)
+      : session_(session), asks_(asks), server_(server_options(session.connection())) {}
+
+  /// Where none answers, commands that ask none do not name it.
+  void forget_server() { server_.clear(); }
+
+  void say(const std::string& text) { session_.out().write("\n" + text + "\n"); }
+
+  /// Shows a command, waits for Enter and runs it in the current folder. Refusal: what it ended
+  /// with; CANCELLED if somebody interrupts it or has enough.
+  Status run(const std::vector<std::string>& arguments) {
+    std::string line = "$ trainyard";
+    for (const std::string& a : arguments) line += " " + shell_word(a);
+    for (const std::string& a : server_) line += " " + shell_word(a);
+    session_.out().write("\n" + session_.out().styled(Style::kBold, line) + "\n");
+    if (asks_) {
+      session_.out().write(session_.out().styled(Style::kDim, "  Enter runs it, q ends. "));
+      std::string answer;
+      if (!read_line(answer) || answer.starts_with('q')) return stopped();
+    }
+    const int code = run_quietly(arguments, false);
+    if (session_.interrupted().stop_requested() || code == client::kExitInterrupted) {
+      return stopped();
+    }
+    if (code == client::kExitOk) return {};
+    return make_error(ErrorCode::kInternal, "TUTORIAL_FAILED",
+                      "the command above ended with exit code " + std::to_string(code));
+  }
+
+  /// The exit code; `quiet` hides what the command prints.
+  int run_quietly(const std::vector<std::string>& arguments, bool quiet = true) {
+    std::vector<std::string> words = {"trainyard"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    words.insert(words.end(), server_.begin(), server_.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    if (quiet) {
+      for (const int fd : {1, 2}) {
+        ::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
+      }
+    }
+    pid_t pid = 0;
+    const int failed =
+        ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) return client::kExitFailed;
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : client::kExitInterrupted;
+  }
+
+ private:
+  static Status stopped() {
+    return make_error(ErrorCode::kCancelled, "INTERRUPTED", "the tutorial was stopped");
+  }
+
+  /// Up to a newline; false at the end of input or after Ctrl-C.
+  bool read_line(std::string& out) {
+    for (char c = 0;;) {
+      const ssize_t n = ::read(STDIN_FILENO, &c, 1);
+      if (n <= 0) return false;
+      if (c == '\n') return true;
+      out += c;
+    }
+  }
+
+  Session& session_;
+  bool asks_;
+  std::vector<std::string> server_;
+};
+
+/// Without a server: plan, train and export in this process.
+Status walk_locally(Tutorial& t) {
+  t.forget_server();
+  t.say(
+      "No server was found, so that everything runs in this terminal.\n"
+      "First the plan: layers, memory and steps, before anything runs. --local asks no server.");
+  if (Status s = t.run({"plan", "animals.yaml", "--local"}); !s.ok()) return s;
+  t.say(
+      "Now train. The line shows the loss (lower is better) and how many of the rows that the\n"
+      "model never trains on it tells right (val acc). --out keeps the model.");
+  if (Status s = t.run({"local", "run", "animals.yaml", "--out", "run"}); !s.ok()) return s;
+  t.say("The model can be taken elsewhere: as an ONNX file it runs without Trainyard.");
+  if (Status s = t.run({"local", "export", "run/model", "--out", "animals.onnx"}); !s.ok()) {
+    return s;
+  }
+  t.say(
+      "A daemon, trainyardd, keeps jobs and models, and lets you watch, plot and predict. Start "
+      "one\n"
+      "with 'trainyardd --state-dir FOLDER', name it with "
+      "TRAINYARD_SERVER=unix:FOLDER/trainyard.sock,"
+      "\nand run this tutorial again.");
+  return {};
+}
+
+/// What is made on a server goes again, whatever ends the tutorial.
+struct ServerTraces {
+  Tutorial& tutorial;
+  std::string name;
+  bool submitted = false;
+  ~ServerTraces() {
+    if (!submitted) return;
+    tutorial.run_quietly({"cancel", name});
+    tutorial.run_quietly({"wait", name});
+    tutorial.run_quietly({"model", "delete", name, "--yes"});
+    tutorial.run_quietly({"delete", name, "--yes"});
+    tutorial.run_quietly({"dataset", "delete", name, "--yes"});
+  }
+};
+
+Status walk_with_server(Tutorial& t, const std::string& name) {
+  t.say("First the plan: layers, memory, device and time, before anything runs.");
+  if (Status s = t.run({"plan", "animals.yaml"}); !s.ok()) return s;
+  t.say(
+      "Now submit the job. The server takes the data, and keeps the job even if you go away;\n"
+      "--name is what you call it.");
+  ServerTraces traces{t, name, true};
+  if (Status s = t.run({"submit", "animals.yaml", "--name", name}); !s.ok()) return s;
+  t.say(
+      "Watch it: the loss (lower is better), and how many of the rows that the model never trains\n"
+      "on it tells right (val acc). Ctrl-C would stop watching, not the job.");
+  if (Status s = t.run({"watch", name}); !s.ok()) return s;
+  t.say("How it learned, step by step:");
+  if (Status s = t.run({"plot", name, "--metric", "loss"}); !s.ok()) return s;
+  t.say("What does the model say about animals that it has never seen? They are in new.csv.");
+  if (Status s = t.run({"predict", name, "--csv", "new.csv"}); !s.ok()) return s;
+  t.say("The model can be taken elsewhere: as an ONNX file it runs without Trainyard.");
+  return t.run({"model", "export", name, "--format", "onnx", "--out", "animals.onnx"});
+}
+
+Status write_files(const fs::path& folder, const std::string& spec) {
+  if (Status s = user_files().create_directories(folder); !s.ok()) return s;
+  const std::array<std::pair<const char*, std::string>, 3> files = {
+      std::pair{"animals.csv", animals()}, std::pair{"animals.yaml", spec},
+      std::pair{"new.csv", std::string(kNewRows)}};
+  for (const auto& [name, text] : files) {
+    if (Status s = replace_file(user_files(), folder / name, text); !s.ok()) return s;
+  }
+  return {};
+}
+
+Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
+  std::error_code ec;
+  if (!options.folder.empty() && fs::exists(options.folder, ec) &&
+      !fs::is_empty(options.folder, ec)) {
+    return usage_error("--folder: " + quoted_value(options.folder) +
+                       " exists, expected a new or an empty folder");
+  }
+  session.interrupted();  // Ctrl-C must not leave files behind
+  std::optional<TemporaryFolder> temporary;
+  if (options.folder.empty()) temporary.emplace();
+  const fs::path folder = fs::absolute(temporary ? temporary->path() : fs::path(options.folder));
+  const std::string name = "tutorial-" + std::to_string(::getpid());
+  const std::string spec = spec_text(name);
+  if (Status s = write_files(folder, spec); !s.ok()) return std::move(s).error();
+  fs::current_path(folder, ec);
+  if (ec) {
+    return make_error(ErrorCode::kInternal, "TUTORIAL_FAILED",
+                      folder.string() + " cannot be entered: " + ec.message());
+  }
+
+  Tutorial t(session, can_ask() && session.out().is_terminal() && !options.yes);
+  t.say(
+      "Three minutes with Trainyard: from a table of animals to a model that tells them apart.\n"
+      "The files of this tutorial are in " +
+      folder.string() +
+      ":\nanimals.csv has 300 animals (weight, ears, tail, and which animal it is); animals.yaml "
+      "is\n"
+      "the job, which says what to learn from it, with which model and how:\n\n" +
+      spec);
+  Status walked;
+  if (t.run_quietly({"health"}) == client::kExitOk) {
+    walked = walk_with_server(t, name);
+  } else {
+    walked = walk_locally(t);
+  }
+  fs::current_path("/", ec);  // so that the folder can go
+  const std::string left = temporary
+                               ? "Everything that the tutorial made is gone again; with --folder "
+                                 "FOLDER its files stay."
+                               : "Its files stay in " + folder.string() + ".";
+  if (!walked.ok() && walked.error().code == ErrorCode::kCancelled) {
+    t.say("Stopped. " + left);
+    return static_cast<int>(client::kExitInterrupted);
+  }
+  if (!walked.ok()) return std::move(walked).error();
+  t.say("That was a whole job. " + left +
+        "\n\nNext:\n"
+        "  trainyard help              all commands; 'trainyard COMMAND --help' describes one\n"
+        "  docs/job_spec.md            what a job can say: models, recipes, data\n"
+        "  docs/datasets.md            tables, images, text and arrays\n"
+        "  examples/                   jobs to begin with");
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command tutorial_command() {
+  auto o = std::make_shared<TutorialOptions>();
+  return {"tutorial",
+          "Walk through a first job in three minutes",
+          {"trainyard tutorial", "trainyard tutorial --folder animals"},
+          "Uses a server if one is found, and else trains in the terminal. Shows each command and "
+          "waits for Enter\nbefore it runs it. What it makes goes again at the end, but for the "
+          "files in --folder.",
+          [o](OptionSet& options) {
+            options.text("--folder", "FOLDER", o->folder,
+                         "keep the files here, a new or an empty folder");
+            options.flag("-y,--yes", o->yes, "do not wait for Enter");
+          },
+          [o](Session& session) { return run_tutorial(session, *o); }};
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,32 @@
+# Manual pages and completion scripts, printed by the programs themselves and installed where man and the shells look.
+if(NOT TARGET trainyard)
+  return()
+endif()
+set(share ${PROJECT_BINARY_DIR}/share)
+add_custom_command(OUTPUT ${share}/man/man1/trainyard.1
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${share}/man/man1  # a page of a command that is gone
+  COMMAND trainyard man --out ${share}/man/man1
+  DEPENDS trainyard VERBATIM)
+add_custom_command(OUTPUT ${share}/man/man8/trainyardd.8
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${share}/man/man8
+  COMMAND trainyardd --print-manual > ${share}/man/man8/trainyardd.8
+  DEPENDS trainyardd VERBATIM)
+set(scripts)
+foreach(script IN ITEMS bash=bash-completion/completions/trainyard zsh=zsh/site-functions/_trainyard
+                        fish=fish/vendor_completions.d/trainyard.fish)
+  string(REGEX MATCH "^[^=]*" shell ${script})
+  string(REGEX REPLACE "^[^=]*=" "${share}/" file ${script})
+  cmake_path(GET file PARENT_PATH folder)
+  add_custom_command(OUTPUT ${file}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+    COMMAND trainyard completion ${shell} > ${file}
+    DEPENDS trainyard VERBATIM)
+  list(APPEND scripts ${file})
+endforeach()
+add_custom_target(trainyard_manual ALL
+  DEPENDS ${share}/man/man1/trainyard.1 ${share}/man/man8/trainyardd.8 ${scripts})
+
+install(DIRECTORY ${share}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+foreach(folder IN ITEMS bash-completion zsh fish)
+  install(DIRECTORY ${share}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR})
+endforeach()

@@ -1,0 +1,56 @@
+"""The tutorial, as a newcomer follows it: with a server and without one. It leaves nothing behind but what it names."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from harness import BIN, DaemonTest, wait_until
+
+
+class Tutorial(DaemonTest):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="tutorial-test-")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def names(self):
+        return [self.daemon.cli(*listing, "-o", "name").stdout.split()
+                for listing in (["list"], ["model", "list"], ["dataset", "list"])]
+
+    def test_a_job_is_followed_from_plan_to_export_on_a_server(self):
+        said = self.daemon.cli("tutorial", "--yes", env={"TMPDIR": str(self.scratch)}).stdout
+        commands = [line.split()[2:4] for line in said.splitlines() if line.startswith("$ trainyard")]
+        self.assertEqual([c[0] for c in commands], ["plan", "submit", "watch", "plot", "predict", "model"])
+        for word in ("SUCCEEDED", "train/loss", "rabbit", "docs/job_spec.md", "is gone again"):
+            self.assertIn(word, said)
+        self.assertEqual(self.names(), [[], [], []])
+        self.assertEqual(list(self.scratch.iterdir()), [])
+
+    def test_without_a_server_it_trains_in_the_terminal_and_keeps_a_named_folder(self):
+        folder = self.scratch / "animals"
+        said = self.daemon.cli("tutorial", "--yes", "--folder", folder,
+                               "--server", f"unix:{self.scratch}/none.sock").stdout
+        for word in ("No server was found", "local run", "trainyardd", f"stay in {folder}"):
+            self.assertIn(word, said)
+        self.assertIn("animals.onnx", [path.name for path in folder.iterdir()])
+        again = self.daemon.cli("tutorial", "--yes", "--folder", folder, check=False)
+        self.assertEqual(again.returncode, 2)
+        self.assertIn("expected a new or an empty folder", again.stderr)
+
+    def test_ctrl_c_ends_it_and_leaves_nothing(self):
+        process = subprocess.Popen(
+            [BIN / "trainyard", "tutorial", "--yes"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", TMPDIR=str(self.scratch)))
+        wait_until(lambda: self.names()[0], "the tutorial's job is there", interval_s=0.005)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+        self.assertEqual(self.names(), [[], [], []], said)
+        self.assertEqual(list(self.scratch.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
