@@ -4,7 +4,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <charconv>
 #include <sstream>
+#include <system_error>
 
 #include "src/base/text.h"
 
@@ -40,6 +42,18 @@ std::optional<std::string> nearest_option(const std::string& name,
   const std::optional<std::string> near = nearest_name(bare(name), names);
   if (!near) return std::nullopt;
   return known[static_cast<size_t>(std::ranges::find(names, *near) - names.begin())];
+}
+
+/// Refuses a value that is no T, in words that say what is.
+template <typename T>
+auto expect(const std::string& what) {
+  return [what](const std::string& value) {
+    T parsed{};
+    const char* end = value.data() + value.size();
+    const auto [read, error] = std::from_chars(value.data(), end, parsed);
+    const bool good = error == std::errc() && read == end;
+    return good ? std::string() : quoted_value(value) + ", expected " + what;
+  };
 }
 
 }  // namespace
@@ -87,13 +101,13 @@ void OptionSet::paths(const std::string& names, const std::string& value,
 
 void OptionSet::number(const std::string& names, const std::string& value, double& target,
                        const std::string& help) {
-  impl_->app.add_option(names, target, help);
+  impl_->app.add_option(names, target, help)->check(expect<double>("a number"));
   impl_->add_row(names, value, help);
 }
 
 void OptionSet::integer(const std::string& names, const std::string& value, int64_t& target,
                         const std::string& help) {
-  impl_->app.add_option(names, target, help);
+  impl_->app.add_option(names, target, help)->check(expect<int64_t>("a whole number"));
   impl_->add_row(names, value, help);
 }
 
