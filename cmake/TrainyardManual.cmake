@@ -12,7 +12,7 @@ add_custom_command(OUTPUT ${share}/man/man8/trainyardd.8
   COMMAND trainyardd --print-manual > ${share}/man/man8/trainyardd.8
   DEPENDS trainyardd VERBATIM)
 set(scripts)
-foreach(script IN ITEMS bash=bash-completion/completions/trainyard zsh=zsh/site-functions/_trainyard
+foreach(script IN ITEMS bash=bash-completion/completions/trainyard zsh=zsh/vendor-completions/_trainyard
                         fish=fish/vendor_completions.d/trainyard.fish)
   string(REGEX MATCH "^[^=]*" shell ${script})
   string(REGEX REPLACE "^[^=]*=" "${share}/" file ${script})
@@ -26,7 +26,7 @@ endforeach()
 add_custom_target(trainyard_manual ALL
   DEPENDS ${share}/man/man1/trainyard.1 ${share}/man/man8/trainyardd.8 ${scripts})
 
-install(DIRECTORY ${share}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+install(DIRECTORY ${share}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT programs)
 foreach(folder IN ITEMS bash-completion zsh fish)
-  install(DIRECTORY ${share}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR})
+  install(DIRECTORY ${share}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT programs)
 endforeach()

@@ -3,6 +3,7 @@
 import importlib.metadata
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import setup
@@ -40,4 +41,8 @@ def dependencies() -> list[str]:
     return [*runtime, "google-crc32c>=1.5", "googleapis-common-protos>=1.60", "pyyaml>=6.0"]
 
 
-setup(cmdclass={"build_py": BuildWithMessages, "sdist": SourceWithProtos}, install_requires=dependencies())
+# setuptools builds beside the sources, which here may be a read-only checkout, and should stay as they are in any case.
+scratch = tempfile.TemporaryDirectory(prefix="trainyard-build-")
+setup(options={"build": {"build_base": scratch.name}, "egg_info": {"egg_base": scratch.name}},
+      cmdclass={"build_py": BuildWithMessages, "sdist": SourceWithProtos},
+      install_requires=dependencies())

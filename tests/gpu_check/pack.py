@@ -40,13 +40,13 @@ def compile_programs(build, emulated):
     run("cmake", "--build", build, "--target", *targets)
 
 
-def libraries_of(files):
-    """What `ldd` finds for them, path by name, less the host's own."""
+def libraries_of(files, left_out=HOSTS_OWN):
+    """What `ldd` finds for them, path by name, less what is left out, by default the host's own."""
     found = {}
     for file in files:
         for line in run("ldd", file, capture_output=True).stdout.splitlines():
             name, _, path = line.strip().partition(" => ")
-            if not path or HOSTS_OWN.match(name):
+            if not path or left_out.match(name):
                 continue
             if path.startswith("not found"):
                 raise Refused(f"{file} needs {name}, which is not on this machine")
