@@ -1,5 +1,6 @@
 // trainyard dataset upload|list|get|delete.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <utility>
