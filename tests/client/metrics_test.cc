@@ -109,6 +109,20 @@ TEST(TensorBoard, EachFlushIsInTheFile) {
   EXPECT_EQ(record, tensorboard_record(parsed.SerializeAsString()));
 }
 
+TEST(TensorBoard, AZeroIsAValue) {
+  FakeServer server;
+  auto file = TensorBoardFile::create(server.folder() / "runs", 5, "x");
+  ASSERT_TRUE(file.ok());
+  const size_t head = slurp(file->path()).size();
+  file->add("val/accuracy", {12, 0.0, 6.5});
+  ASSERT_TRUE(file->flush().ok());
+  const std::string record = slurp(file->path()).substr(head);
+  tensorboard::Event parsed;
+  ASSERT_TRUE(parsed.ParseFromString(record.substr(12, record.size() - 16)));
+  ASSERT_EQ(parsed.summary().value_size(), 1);
+  EXPECT_TRUE(parsed.summary().value(0).has_simple_value()) << "readers skip a value without it";
+}
+
 TEST(TensorBoard, AFolderThatCannotBeIsRefused) {
   FakeServer server;
   std::ofstream(server.folder() / "file") << "x";
