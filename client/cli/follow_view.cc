@@ -113,8 +113,9 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   timer.request_stop();
   if (!followed.ok()) return followed.error();
   if (client::is_terminal(state)) {
-    ASSIGN_OR_RETURN(const v1::Job ended, server->get_job(name));
-    return told_end(session, ended);
+    // The end is known: a server that went away since, or a job that was deleted, is no failure.
+    const Result<v1::Job> ended = server->get_job(name);
+    return ended.ok() ? told_end(session, *ended) : exit_code_of_job(state);
   }
   if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);
   return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",

@@ -16,6 +16,7 @@
 #include "src/data/files/class_folders.h"
 #include "src/data/files/file_tree.h"
 #include "src/data/files/text_files.h"
+#include "src/data/table/column_facts.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/csv_reader.h"
 #include "src/data/table/json_lines.h"
@@ -147,11 +148,7 @@ bool is_aligned_by_blanks(std::string_view text) {
   for (; lines < 20 && !text.empty(); ++lines) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    size_t count = 0;
-    for (size_t i = 0; i < line.size(); ++i) {
-      const bool blank = line[i] == ' ' || line[i] == '\t';
-      count += !blank && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t') ? 1 : 0;
-    }
+    const auto count = static_cast<size_t>(count_words(line));
     if (count < 3 || (words && *words != count)) return false;
     words = count;
   }

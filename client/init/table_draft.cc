@@ -49,8 +49,8 @@ Result<size_t> find_target(const TableLook& table, const std::string& wish) {
         wish.size() < 3 ? std::nullopt : nearest_name(wish, names);
     return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
                       "--target: " + quoted_value(wish) + " is not a column" +
-                          (near ? "; did you mean " + quoted_value(*near) + "?" : ";") +
-                          " The columns are " + list_columns(table));
+                          (near ? "; did you mean " + quoted_value(*near) + "? The" : "; the") +
+                          " columns are " + list_columns(table));
   }
   if (const std::optional<size_t> chosen = choose_target(table)) return *chosen;
   return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",

@@ -389,6 +389,17 @@ TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
   EXPECT_NE(slow.err.find("WAIT_TIMEOUT"), std::string::npos) << slow.err;
 }
 
+TEST_F(Cli, WaitKnowsTheEndOfAJobThatIsGoneByThen) {
+  add_job(server_.state(), "bad-1", v1::FAILED, 5);
+  v1::Job& job = server_.state().jobs["tenants/default/jobs/bad-1"];
+  job.set_state(v1::RUNNING);  // when the wait begins
+  job.set_newest_seq(4);
+  server_.state().gets_max = 1;
+  const Done done = run({"wait", "bad-1"});
+  EXPECT_EQ(done.code, 1) << done.err;
+  EXPECT_EQ(done.err, "");
+}
+
 TEST_F(Cli, WatchWritesLinesIntoAPipe) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
   const Done done = run({"watch", "digits-1"});

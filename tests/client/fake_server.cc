@@ -111,6 +111,10 @@ class Jobs final : public v1::JobService::CallbackService {
     s_.authorizations.push_back(auth == context->client_metadata().end()
                                     ? ""
                                     : std::string(auth->second.data(), auth->second.size()));
+    if (s_.gets_max == 0) {
+      return answer(context, refuse(ErrorCode::kNotFound, "JOB_NOT_FOUND", "it is gone"));
+    }
+    if (s_.gets_max > 0) --s_.gets_max;
     return answer(context, find(request->name(), job));
   }
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,

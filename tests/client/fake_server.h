@@ -44,6 +44,7 @@ struct FakeState {
   Error dataset_failure;         // then FAILED with this reason
   int32_t dataset_version = 0;   // newest; 0: there is no dataset
   bool dataset_changes = false;  // each CreateDataset makes a version
+  int gets_max = -1;             // >= 0: so many jobs are told, then none is found
   bool serving = true;
   std::string backup_fault;  // "digest", "early", "path"
   std::vector<v1::CollectGarbageRequest> collections;

@@ -250,7 +250,7 @@ TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemory
   EXPECT_EQ(together, 4u);
   EXPECT_GT(gangs, 100u);
   EXPECT_GT(others_came_, 10);
-  EXPECT_GT(first_waited_, 0);  // how often depends on the machine's speed
+  EXPECT_GT(first_waited_, 0) << "no first job waited, which shows nothing";
   EXPECT_GT(workers_->attempts(), kJobs) << "no worker was lost";
 }
 
