@@ -29,18 +29,15 @@ struct ListOptions {
   }
 };
 
-Status check_label(const std::string& text) {
+Status add_label(const std::string& text, v1::ListJobsRequest& request) {
   const size_t equals = text.find('=');
-  if (equals != 0 && equals != std::string::npos) return {};
-  return usage_error("--label: " + quoted_value(text) + ", expected KEY=VALUE");
-}
-
-bool has_labels(const v1::Job& job, const std::vector<std::string>& labels) {
-  return std::ranges::all_of(labels, [&](const std::string& label) {
-    const size_t equals = label.find('=');
-    const auto found = job.spec().labels().find(label.substr(0, equals));
-    return found != job.spec().labels().end() && found->second == label.substr(equals + 1);
-  });
+  if (equals == 0 || equals == std::string::npos) {
+    return usage_error("--label: " + quoted_value(text) + ", expected KEY=VALUE");
+  }
+  const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+  const auto [asked, is_new] = request.mutable_labels()->insert({key, value});
+  if (is_new || asked->second == value) return {};
+  return usage_error("--label: " + quoted_value(key) + " is given twice, expected one value");
 }
 
 Result<v1::JobState> parse_state(const std::string& text) {
@@ -122,7 +119,7 @@ Result<int> run_list(Session& session, const ListOptions& options) {
     return usage_error("--limit: " + std::to_string(options.limit) + ", expected at least 1");
   }
   for (const std::string& label : options.labels) {
-    if (Status s = check_label(label); !s.ok()) return std::move(s).error();
+    if (Status s = add_label(label, request); !s.ok()) return std::move(s).error();
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_parent(server->parent());
@@ -133,25 +130,15 @@ Result<int> run_list(Session& session, const ListOptions& options) {
     request.set_no_members(arrays.arrays_size() > 0);
   }
   v1::ListJobsResponse all;
-  bool more = false;
-  // The server does not look at labels, so pages are read until enough jobs have them.
-  const bool picks = !options.labels.empty();
   do {
-    const int64_t wanted = picks ? kPageMax : options.limit - all.jobs_size();
+    const int64_t wanted = options.limit - all.jobs_size();
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
     ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->list_jobs(request));
-    more = !page.next_page_token().empty();
-    for (v1::Job& job : *page.mutable_jobs()) {
-      if (!has_labels(job, options.labels)) continue;
-      if (all.jobs_size() == options.limit) {
-        more = true;
-        break;
-      }
-      *all.add_jobs() = std::move(job);
-    }
+    for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
     request.set_page_token(page.next_page_token());
-  } while (more && all.jobs_size() < options.limit);
-  if (more && !picks) all.set_next_page_token(request.page_token());
+  } while (!request.page_token().empty() && all.jobs_size() < options.limit);
+  const bool more = !request.page_token().empty();
+  all.set_next_page_token(request.page_token());
 
   std::vector<std::string> names;
   for (const v1::Job& job : all.jobs()) names.push_back(job.name());
@@ -171,10 +158,7 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   if (!arrays.next_page_token().empty()) {
     session.hint("There are more arrays; 'trainyard array list' shows them.");
   }
-  if (more) {
-    session.hint(picks ? "There may be more; raise --limit to see them."
-                       : "There are more; raise --limit to see them.");
-  }
+  if (more) session.hint("There are more; raise --limit to see them.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -190,8 +174,7 @@ Command list_command() {
        "trainyard list --label team=vision", "trainyard list -o name"},
       "An array of jobs is one line, with the states of its members. Its members are listed with "
       "--members, where\n--array, --state, --owner or --label asks for jobs, and in formats for "
-      "programs. With --label, jobs are read\nfrom the newest on until --limit of them have the "
-      "label.",
+      "programs.",
       [o](OptionSet& options) {
         options.texts(
             "--state", "STATE", o->states, "only jobs in this state; may be given several times",

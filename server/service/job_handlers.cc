@@ -205,6 +205,7 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
     ASSIGN_OR_RETURN(query.array, parse_id_or_name(Collection::kArrays, "array", request.array()));
   }
   query.no_members = request.no_members();
+  query.labels = {request.labels().begin(), request.labels().end()};
   ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -230,6 +231,8 @@ struct AttemptUpdate {
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report);
 
+using Labels = std::map<std::string, std::string>;  // JobSpec.labels
+
 struct JobQuery {
   std::string tenant = "default";
   int32_t page_size = 50;
@@ -238,6 +241,7 @@ struct JobQuery {
   std::optional<std::string> owner;  // only jobs of this owner
   std::optional<std::string> array;  // only members of this array, by its ID
   bool no_members = false;           // only jobs that belong to no array
+  Labels labels;                     // only jobs that have all of these
 };
 struct JobPage {
   std::vector<Job> jobs;  // newest first

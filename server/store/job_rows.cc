@@ -195,13 +195,40 @@ Job get_job_numbered(Connection& db, int64_t order) {
   return read_job(query);
 }
 
+namespace {
+
+/// Labels have no index: people ask for them, and programs by name. A spec without the bytes of
+/// every value is not worth parsing.
+bool has_labels(Connection& db, int64_t number, const Labels& labels) {
+  if (labels.empty()) return true;
+  Query query(db, "SELECT spec FROM jobs WHERE number = ?");
+  query.bind(number);
+  if (!query.step()) return false;
+  const std::string_view bytes = query.bytes(0);
+  for (const auto& [key, value] : labels) {
+    if (bytes.find(value) == bytes.npos) return false;
+  }
+  const auto spec = parse<v1::JobSpec>(bytes);
+  return std::ranges::all_of(labels, [&](const auto& label) {
+    const auto found = spec.labels().find(label.first);
+    return found != spec.labels().end() && found->second == label.second;
+  });
+}
+
+}  // namespace
+
 std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
   // An index has the jobs of one state in order, members of arrays and others apart: the newest of
   // all are among the newest of each.
   std::vector<int64_t> numbers;
   const auto take = [&](Query& query) {
-    query.bind(range.before).bind(range.count_max);
-    while (query.step()) numbers.push_back(query.integer(0));
+    constexpr int64_t kNoLimit = -1;
+    query.bind(range.before).bind(range.labels.empty() ? range.count_max : kNoLimit);
+    for (int64_t found = 0; found < range.count_max && query.step();) {
+      if (!has_labels(db, query.integer(0), range.labels)) continue;
+      numbers.push_back(query.integer(0));
+      ++found;
+    }
   };
   for (const JobState state : range.states) {
     if (range.array > 0) {

@@ -33,6 +33,7 @@ struct JobRange {
   std::span<const JobState> states;  // each at most once
   int64_t before = 0;                // `order` below it
   int64_t count_max = 0;
+  const Labels& labels;  // only jobs that have all of these: every spec in the range is looked at
 };
 /// Newest first.
 std::vector<Job> read_jobs(Connection& db, const JobRange& range);

@@ -36,13 +36,17 @@ Result<JobPage> JobStore::list(const JobQuery& query) const {
   if (query.owner) signed_query.append(" of ").append(*query.owner);
   if (query.array) signed_query.append(" in ").append(*query.array);
   if (query.no_members) signed_query.append(" in none");
+  for (const auto& [key, value] : query.labels) {
+    signed_query.append("\n").append(key).append("\t").append(value);
+  }
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!query.page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, query.page_token));
   }
   return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
     JobPage page;
-    JobRange range{query.tenant, query.owner, 0, query.no_members, states, before, page_size + 1};
+    JobRange range{query.tenant, query.owner,   0,           query.no_members, states,
+                   before,       page_size + 1, query.labels};
     if (query.array) {
       ASSIGN_OR_RETURN(const ArrayKey array, get_array_key(db, query.tenant, *query.array));
       // All members have the owner of their array.

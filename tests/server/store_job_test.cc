@@ -630,6 +630,45 @@ TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
   EXPECT_EQ(read.at(paused.uid).state, JobState::kPaused);
 }
 
+TEST_F(StoreJob, ListByLabelsPagesOverAllJobsThatHaveThem) {
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 12; ++i) {
+    NewJob asked = new_job("job-" + std::to_string(i));
+    (*asked.spec.mutable_labels())["team"] = i % 3 == 0 ? "vision" : "speech";
+    if (i % 2 == 0) (*asked.spec.mutable_labels())["vision"] = "team";
+    const Job job = jobs().submit(asked).value();
+    if (i % 3 != 0) continue;
+    wanted.insert(wanted.begin(), job.id);
+    if (i % 2 == 0) ASSERT_TRUE(jobs().request_cancel("default", job.id).ok());
+  }
+  const auto read = [&](JobQuery query) {
+    std::vector<std::string> seen;
+    do {
+      const JobPage page = jobs().list(query).value();
+      EXPECT_LE(std::ssize(page.jobs), query.page_size);
+      for (const Job& j : page.jobs) seen.push_back(j.id);
+      query.page_token = page.next_page_token;
+    } while (!query.page_token.empty());
+    return seen;
+  };
+  JobQuery query;
+  query.page_size = 3;
+  query.labels = {{"team", "vision"}};
+  EXPECT_EQ(read(query), wanted);
+  query.labels["vision"] = "team";
+  EXPECT_EQ(read(query), (std::vector<std::string>{"job-6", "job-0"}));
+  query.states = {JobState::kQueued};
+  EXPECT_EQ(read(query), std::vector<std::string>());
+  query = {};
+  query.labels = {{"team", "visio"}};
+  EXPECT_EQ(read(query), std::vector<std::string>());
+  query.labels = {{"team", "vision"}};
+  query.page_size = 1;
+  query.page_token = jobs().list(query).value().next_page_token;
+  query.labels["vision"] = "team";
+  EXPECT_EQ(jobs().list(query).error().reason, "PAGE_TOKEN_INVALID");
+}
+
 TEST_F(StoreJob, PageTokenIsRefusedWhenChangedOrUsedElsewhere) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(jobs().submit(new_job()).ok());
   JobQuery query;

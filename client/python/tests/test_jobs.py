@@ -129,7 +129,7 @@ def test_watch_refuses_what_cannot_be(client, trained):
 
 
 def test_leaving_a_watch_ends_the_stream_and_not_the_job(client):
-    job = client.submit(digits_spec(**ENDLESS))
+    job = client.submit(dict(digits_spec(**ENDLESS), labels={"watch": "left"}))
     for event in client.watch(job):
         if isinstance(event, trainyard.MetricsEvent):
             break
@@ -141,6 +141,8 @@ def test_leaving_a_watch_ends_the_stream_and_not_the_job(client):
         client.wait(job, timeout_s=0.1)
     assert refused(trainyard.ConflictError, lambda: client.delete(job)).reason == "JOB_STATE_CONFLICT"
     assert job.name in [j.name for j in client.jobs(states=["running"])]
+    assert [j.name for j in client.jobs(labels={"watch": "left"})] == [job.name]
+    assert not client.jobs(labels={"watch": "kept"})
     assert client.set_priority(job, -3).priority == -3 and client.job(job).priority == -3
     assert refused(trainyard.InvalidArgumentError, lambda: client.set_priority(job, 101)).reason == "FIELD_OUT_OF_RANGE"
     client.cancel(job)

@@ -146,9 +146,11 @@ class Client(ArrayCalls):
         return self._channel.call(rpc.GET_JOB, v1.GetJobRequest(name=self._name("jobs", job)))
 
     def jobs(self, *, states: Iterable[JobState | str] = (), owner: str | None = None, mine: bool = False,
-             array: str | v1.JobArray | None = None, members: bool = True, limit: int | None = None) -> list[v1.Job]:
+             array: str | v1.JobArray | None = None, members: bool = True,
+             labels: Mapping[str, str] | None = None, limit: int | None = None) -> list[v1.Job]:
         """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), of `owner` or, with `mine`, of the
-        caller as the server knows it; of one `array`, or without `members` of none; at most `limit`."""
+        caller as the server knows it; of one `array`, or without `members` of none; with all of these `labels`; at
+        most `limit`."""
         wanted: list[JobState | str] = []
         for state in states:
             if isinstance(state, str) and state.upper() not in JobState.keys()[1:]:
@@ -159,7 +161,8 @@ class Client(ArrayCalls):
         def page(token: str, size: int) -> tuple[Iterable[v1.Job], str]:
             answer = self._channel.call(rpc.LIST_JOBS, v1.ListJobsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token, states=wanted, owner=owner or "",
-                mine=mine, array="" if array is None else self._name("arrays", array), no_members=not members))
+                mine=mine, array="" if array is None else self._name("arrays", array), no_members=not members,
+                labels=labels))
             return answer.jobs, answer.next_page_token
         return pages(page, limit)
 
