@@ -26,8 +26,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// What other tools call it. Several of one word: the first that is among the candidates.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kOtherWords = {{
+// What other tools call it.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kOtherWords = {{
     {"mse", "mean_squared_error"},
     {"l2", "mean_squared_error"},
     {"mae", "mean_absolute_error"},
@@ -43,7 +43,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kOtherWo
     {"kl_div", "kl_divergence"},
     {"cuda", "gpu"},
     {"silu", "swish"},
-    {"silu", "gelu"},
 }};
 
 }  // namespace

@@ -39,7 +39,8 @@ LayerSpec preset_layer(std::string name, std::string_view op, Attributes attribu
                        std::vector<std::string> inputs = {});
 /// SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
 Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min);
-/// The op of an activation as a preset's parameter names it: "relu" -> "Relu".
+/// The parameter `activation`, and the op that one of its values names: "relu" -> "Relu".
+AttributeRule activation_rule();
 std::string_view activation_op(std::string_view field);
 
 }  // namespace trainyard

@@ -44,6 +44,10 @@ Status need_images(const ModelInterface& interface, const std::string& preset, i
   return field_error("SHAPE_MISMATCH", "model." + preset, std::move(description));
 }
 
+AttributeRule activation_rule() {
+  return choice_rule("activation", {"relu", "sigmoid", "tanh", "gelu", "swish"});
+}
+
 std::string_view activation_op(std::string_view field) {
   const auto it = std::ranges::find(layer_kinds(), field, &LayerKind::field);
   TRAINYARD_CHECK(it != layer_kinds().end(), "no activation " + std::string(field));

@@ -83,15 +83,17 @@ TEST(ModelBuild, LeNetTakesSmallImagesWithPaddedConvolutions) {
 }
 
 TEST(ModelBuild, PresetEqualsItsWrittenOutLayers) {
-  const ModelSpec spec = preset("mlp", {{"hidden", std::vector<int64_t>{20}},
-                                        {"activation", std::string("gelu")},
-                                        {"dropout", 0.25}});
-  const auto expanded = expand_preset(spec, kDigits28).value();
-  const Model a = build_model(spec, kDigits28, {.batch_size = 3}).value();
-  const Model b = build_model(layers(expanded), kDigits28, {.batch_size = 3}).value();
-  EXPECT_EQ(a.graph.dump(), b.graph.dump());
-  EXPECT_NE(a.graph.dump().find("Dropout"), std::string::npos);
-  EXPECT_NE(a.graph.dump().find("Gelu"), std::string::npos);
+  for (const auto& [activation, op] : {std::pair{"gelu", "Gelu"}, std::pair{"swish", "Swish"}}) {
+    const ModelSpec spec = preset("mlp", {{"hidden", std::vector<int64_t>{20}},
+                                          {"activation", std::string(activation)},
+                                          {"dropout", 0.25}});
+    const auto expanded = expand_preset(spec, kDigits28).value();
+    const Model a = build_model(spec, kDigits28, {.batch_size = 3}).value();
+    const Model b = build_model(layers(expanded), kDigits28, {.batch_size = 3}).value();
+    EXPECT_EQ(a.graph.dump(), b.graph.dump());
+    EXPECT_NE(a.graph.dump().find("Dropout"), std::string::npos);
+    EXPECT_NE(a.graph.dump().find(op), std::string::npos);
+  }
 }
 
 // What the gradient needs of a pool is a byte for each window, if its cells have such numbers.

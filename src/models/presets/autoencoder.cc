@@ -110,8 +110,7 @@ std::vector<PresetKind> autoencoder_presets() {
   return {{.name = "autoencoder",
            .parameters = {choice_rule("type", {"dense", "conv"}), hidden,
                           dims_rule("channels", false, 1, 4096),
-                          integer_rule("latent", false, 1, 65536),
-                          choice_rule("activation", {"relu", "sigmoid", "tanh", "gelu"}),
+                          integer_rule("latent", false, 1, 65536), activation_rule(),
                           real_rule("dropout", false, {.max = 1, .max_excluded = true})},
            .expand = expand_autoencoder,
            .reconstructs = true}};

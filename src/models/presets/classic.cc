@@ -134,7 +134,7 @@ std::vector<PresetKind> classic_presets() {
   embedding.max = kChannelsMax;
   embedding.choices = {"auto"};
   return {{"mlp",
-           {hidden, choice_rule("activation", {"relu", "sigmoid", "tanh", "gelu"}),
+           {hidden, activation_rule(),
             real_rule("dropout", false, {.max = 1, .max_excluded = true}), embedding},
            expand_mlp},
           {"lenet5", {}, expand_lenet5}};

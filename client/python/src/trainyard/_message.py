@@ -36,7 +36,7 @@ def joined(names: Sequence[str]) -> str:
     return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-# What other tools call it. Several of one word: the first that is among the names.
+# What other tools call it.
 _OTHER_WORDS = (
     ("mse", "mean_squared_error"),
     ("l2", "mean_squared_error"),
@@ -53,7 +53,6 @@ _OTHER_WORDS = (
     ("kl_div", "kl_divergence"),
     ("cuda", "gpu"),
     ("silu", "swish"),
-    ("silu", "gelu"),
 )
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # ASCII's alone
 
