@@ -114,53 +114,80 @@ std::string group_help(const std::string& group) {
   return out + "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
 }
 
-/// What other tools call a command.
-std::optional<std::string> other_verb(const std::string& word) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 27> kOtherVerbs = {{
-      {"train", "submit"},      {"run", "submit"},
-      {"start", "submit"},      {"create", "submit"},
-      {"apply", "submit"},      {"fit", "submit"},
-      {"status", "get"},        {"show", "get"},
-      {"describe", "get"},      {"info", "get"},
-      {"inspect", "get"},       {"ls", "list"},
-      {"ps", "list"},           {"jobs", "list"},
-      {"stop", "cancel"},       {"kill", "cancel"},
-      {"abort", "cancel"},      {"rm", "delete"},
-      {"remove", "delete"},     {"tail", "watch"},
-      {"follow", "watch"},      {"suspend", "pause"},
-      {"why", "explain"},       {"eval", "model evaluate"},
-      {"inference", "predict"}, {"upload", "dataset upload"},
+/// The commands that others call so, or that the word may stand for.
+std::vector<std::string> other_verbs(const std::string& word) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kOtherVerbs = {{
+      {"train", "submit"},
+      {"run", "submit"},
+      {"start", "submit"},
+      {"create", "submit"},
+      {"apply", "submit"},
+      {"fit", "submit"},
+      {"status", "get"},
+      {"show", "get"},
+      {"describe", "get"},
+      {"info", "get"},
+      {"inspect", "get"},
+      {"ls", "list"},
+      {"ps", "list"},
+      {"jobs", "list"},
+      {"stop", "cancel"},
+      {"kill", "cancel"},
+      {"abort", "cancel"},
+      {"rm", "delete"},
+      {"remove", "delete"},
+      {"tail", "watch"},
+      {"follow", "watch"},
+      {"suspend", "pause"},
+      {"why", "explain"},
+      {"eval", "model evaluate"},
+      {"inference", "predict"},
+      {"upload", "dataset upload"},
       {"gpus", "device list"},
+      {"export", "model export"},
+      {"export", "metrics export"},
+      {"download", "model export"},
   }};
+  std::vector<std::string> meant;
   for (const auto& [other, ours] : kOtherVerbs) {
-    if (other == word) return std::string(ours);
+    if (other == word) meant.emplace_back(ours);
   }
-  return std::nullopt;
+  return meant;
 }
 
 Error unknown_command(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const Command& c : commands()) names.push_back(c.name);
   const std::string whole = words.size() > 1 ? words[0] + " " + words[1] : words[0];
-  std::optional<std::string> near;
+  std::vector<std::string> near;
   const std::string singular =
       words[0].ends_with('s') ? words[0].substr(0, words[0].size() - 1) : "";
   if (is_group(singular)) {  // 'models', 'models export'
     const std::string meant = words.size() > 1 ? singular + " " + words[1] : "";
-    near = find_command(meant) != nullptr ? meant : singular + " list";
+    near = {find_command(meant) != nullptr ? meant : singular + " list"};
   } else if (words.size() > 1 && is_group(words[0])) {  // 'dataset ls'
-    if (const auto verb = other_verb(words[1]);
-        verb && std::ranges::count(names, words[0] + " " + *verb) > 0) {
-      near = words[0] + " " + *verb;
+    for (const std::string& verb : other_verbs(words[1])) {
+      const std::string meant = words[0] + " " + verb;
+      if (find_command(meant) != nullptr) near = {meant};
     }
   } else {
-    near = other_verb(words[0]);
+    near = other_verbs(words[0]);
   }
-  if (!near) near = nearest_name(words.size() > 1 && is_group(words[0]) ? whole : words[0], names);
-  if (!near && words.size() > 1) near = nearest_name(whole, names);
-  return usage_error(
-      "unknown command " + quoted_value(is_group(words[0]) ? whole : words[0]) +
-      (near ? ", did you mean 'trainyard " + *near + "'?" : "; 'trainyard help' lists them"));
+  const auto look_for = [&](const std::string& typed) {
+    if (const auto found = nearest_name(typed, names); found && near.empty()) near = {*found};
+  };
+  look_for(words.size() > 1 && is_group(words[0]) ? whole : words[0]);
+  if (words.size() > 1) look_for(whole);
+  std::string hint;
+  for (const std::string& name : near) {
+    hint += (hint.empty() ? ", did you mean" : " or") + std::string(" 'trainyard ") + name + "'";
+  }
+  const bool in_group = is_group(words[0]);
+  if (hint.empty())
+    hint = "; 'trainyard " + (in_group ? words[0] : "help") + "' lists them";
+  else
+    hint += "?";
+  return usage_error("unknown command " + quoted_value(in_group ? whole : words[0]) + hint);
 }
 
 int run_found(const Command& command, std::vector<std::string> arguments, bool help,

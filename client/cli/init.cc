@@ -5,6 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/local_job.h"
+#include "client/cli/output_file.h"
 #include "client/cli/output_json.h"
 #include "client/init/job_draft.h"
 #include "client/init/job_yaml.h"
@@ -46,17 +47,6 @@ bool is_job_name(std::string_view name) {
   return name.size() >= 4 && name.size() <= 63 && letter(name[0]) &&
          std::ranges::all_of(
              name, [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-'; });
-}
-
-Status check_out(const fs::path& file, bool overwrite) {
-  std::error_code ec;
-  if (fs::is_directory(file, ec)) {
-    return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
-                      "--out: " + file.string() + " is a folder, expected the name of a file");
-  }
-  if (overwrite || !fs::exists(fs::symlink_status(file, ec))) return {};
-  return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
-                    file.string() + " exists; --overwrite replaces it, --out names another file");
 }
 
 nlohmann::ordered_json json_of_draft(const JobDraft& draft, const fs::path& file) {
@@ -141,7 +131,7 @@ Result<int> run_init(Session& session, const InitOptions& o) {
                        ", expected 4 to 63 characters a-z, 0-9 and -, beginning with a letter");
   }
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
-  if (Status s = check_out(file, o.overwrite); !s.ok()) return std::move(s).error();
+  if (Status s = check_output_file(file, o.overwrite); !s.ok()) return std::move(s).error();
   const TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
@@ -181,7 +171,7 @@ Command init_command() {
             options.text("--out", "FILE", o->out,
                          "the job file, default DATA's name with .yaml in this folder");
             options.text("--name", "NAME", o->name, "the job's name, for the file");
-            options.flag("--overwrite", o->overwrite, "replace a file that is there");
+            add_overwrite_option(options, o->overwrite);
           },
           [o](Session& session) { return run_init(session, *o); }};
 }

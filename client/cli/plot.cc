@@ -6,9 +6,9 @@
 #include "client/cli/chart.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/output_file.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
-#include "src/base/files.h"
 #include "src/base/glob.h"
 #include "src/base/join.h"
 
@@ -23,7 +23,10 @@ struct PlotOptions {
   double smoothing = 0;
   bool logarithmic = false;
   std::string svg, png;
+  bool overwrite = false;
   int64_t rows = kDefaultRows;
+
+  const std::string& picture() const { return svg.empty() ? png : svg; }
 };
 
 /// One chart per metric: "train/loss" and "val/loss" share the one of "loss".
@@ -103,18 +106,9 @@ Status check(const PlotOptions& options) {
     return refuse("--svg and --png exclude each other");
   }
   if (options.rows < 3 || options.rows > 200) return refuse("--rows: expected 3 to 200");
-  return {};
-}
-
-/// "-" is standard output.
-Result<int> write_picture(Session& session, const std::string& file, const std::string& bytes) {
-  if (file == "-") {
-    session.out().write(bytes);
-    return static_cast<int>(client::kExitOk);
-  }
-  if (Status s = replace_file(user_files(), file, bytes); !s.ok()) return std::move(s).error();
-  session.out().line(file);
-  return static_cast<int>(client::kExitOk);
+  if (options.picture().empty()) return {};
+  return check_output_file(options.picture(), options.overwrite,
+                           options.svg.empty() ? "--png" : "--svg");
 }
 
 Result<int> run_plot(Session& session, const PlotOptions& options) {
@@ -147,10 +141,12 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
                           ? "nothing to plot yet: the job has reported no metrics"
                           : "no metric matches " + joined(options.metrics) + "; there are " + keys);
   }
-  if (!options.svg.empty()) return write_picture(session, options.svg, draw_svg(charts));
-  if (!options.png.empty()) {
-    ASSIGN_OR_RETURN(const std::string picture, draw_png(charts));
-    return write_picture(session, options.png, picture);
+  if (const std::string file = options.picture(); !file.empty()) {
+    ASSIGN_OR_RETURN(const std::string picture, options.svg.empty()
+                                                    ? draw_png(charts)
+                                                    : Result<std::string>(draw_svg(charts)));
+    if (Status s = write_output_file(session, file, picture); !s.ok()) return std::move(s).error();
+    return static_cast<int>(client::kExitOk);
   }
   const Terminal& out = session.out();
   const TerminalCanvas canvas{out.width(), static_cast<int>(options.rows), out.utf8(),
@@ -181,6 +177,7 @@ Command plot_command() {
             options.flag("--log", o->logarithmic, "use a logarithmic y axis");
             options.text("--svg", "FILE", o->svg, "write an SVG file; - is standard output");
             options.text("--png", "FILE", o->png, "write a PNG file; - is standard output");
+            add_overwrite_option(options, o->overwrite);
             options.integer("--rows", "N", o->rows,
                             "height of a chart in the terminal, default 14");
           },

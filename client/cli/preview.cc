@@ -5,6 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/job_file.h"
 #include "client/cli/local_job.h"
+#include "client/cli/output_file.h"
 #include "src/base/files.h"
 #include "src/data/load/contact_sheet.h"
 #include "src/data/load/loader.h"
@@ -17,10 +18,14 @@ struct PreviewOptions {
   std::string spec;
   std::vector<std::string> sets;
   std::string out = "preview.png";
+  bool overwrite = false;
   SheetOptions sheet;
 };
 
 Result<int> run_preview(Session& session, const PreviewOptions& options) {
+  if (Status s = check_output_file(options.out, options.overwrite); !s.ok()) {
+    return std::move(s).error();
+  }
   const TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary.path()));
@@ -86,6 +91,7 @@ Command dataset_preview_command() {
             options.texts("--set", "PATH=VALUE", o->sets,
                           "change a field of the spec; may be given several times");
             options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
+            add_overwrite_option(options, o->overwrite);
             options.integer("--images", "N", o->sheet.images,
                             "number of images, spread evenly over the training rows; default 8");
             options.integer("--versions", "N", o->sheet.versions,

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "client/lib/spec_hint.h"
 #include "client/lib/spec_place.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
@@ -143,6 +144,11 @@ std::string not_known(const std::string& text, const std::vector<std::string>& n
          (near ? "; did you mean '" + *near + "'?" : "");
 }
 
+/// Where a list may stand, for one that is written as a tuple.
+std::string hint_for(const SpecValue& value, const Field& field) {
+  return field.is_repeated() && !value.quoted ? list_hint(value.text) : "";
+}
+
 /// A number as it is written, for a message.
 std::string cut(const std::string& number) {
   return number.size() > 64 ? number.substr(0, 64) + "..." : number;
@@ -158,7 +164,7 @@ class Reader {
     const pb::Descriptor& type = *message.GetDescriptor();
     std::vector<const Field*> given;
     const size_t problems = problems_.size();
-    for (const SpecEntry& entry : value.entries) {
+    for (const SpecEntry& entry : rejoined(value.entries)) {
       const Field* field = type.FindFieldByName(entry.key);
       if (field == nullptr || field->options().deprecated()) {  // what only stored specs hold
         add(entry.key_at, "FIELD_UNKNOWN", child(path, entry.key),
@@ -409,7 +415,7 @@ class Reader {
                    pb::Message& message) {
     const pb::Reflection& reflect = *message.GetReflection();
     const auto refuse = [&](const std::string& expected) {
-      add(value.at, kType, path, shown(value) + ", expected " + expected);
+      add(value.at, kType, path, shown(value) + ", expected " + expected + hint_for(value, field));
     };
     if (value.kind != SpecValue::Kind::kScalar) return refuse(expected_type(field));
     const bool repeated = field.is_repeated();
@@ -494,12 +500,9 @@ class Reader {
       }
     }
     if (value.quoted || !is_whole_number(value.text)) {
-      std::string expected = expected_type(field);
-      if (!value.quoted && value.text.size() > 1 && value.text[0] == '0' &&
-          value.text.find_first_not_of("0123456789") == std::string::npos) {
-        expected += " without leading zeros";
-      }
-      return add(value.at, kType, path, shown(value) + ", expected " + expected);
+      return add(value.at, kType, path,
+                 shown(value) + ", expected " + expected_type(field) +
+                     (value.quoted ? "" : whole_number_hint(value.text)) + hint_for(value, field));
     }
     read_number(value, path, field, assign);
   }
@@ -518,16 +521,6 @@ class Reader {
                                    [&](int32_t v) { assign(&R::SetInt32, &R::AddInt32, v); });
     }
     read_integer<int64_t>(value, path, [&](int64_t v) { assign(&R::SetInt64, &R::AddInt64, v); });
-  }
-
-  static std::string number_expected(const std::string& text) {
-    if (text.starts_with('.') && is_number("0" + text)) return "a number such as 0" + text;
-    const std::string word = lower(text);
-    if (word == ".nan" || word == ".inf" || word == "-.inf" || word == "nan" || word == "inf" ||
-        word == "infinity") {
-      return "a finite number";
-    }
-    return "a number";
   }
 
   std::vector<SpecProblem>& problems_;

@@ -114,6 +114,12 @@ class TreeBuilder {
     if (!may_be_key && awaits_key()) stop(at, kMalformed, "a key must be plain text");
   }
 
+  /// Between braces the commas of `(1, 1, 1)` end values, and its numbers become keys.
+  static bool in_tuple(const SpecValue& map) {
+    return std::ranges::any_of(
+        map.entries, [](const SpecEntry& entry) { return entry.value.text.starts_with('('); });
+  }
+
   void start_entry(const SpecPosition& at, const std::string& key) {
     Open& top = open_.back();
     top.key = key;
@@ -121,9 +127,10 @@ class TreeBuilder {
     top.has_key = true;
     top.duplicate = !top.keys.insert(key).second;
     if (top.duplicate && problems_.size() < kSpecProblemsMax) {
-      problems_.push_back(
-          {at, "FIELD_DUPLICATE", next_path(),
-           "given twice, first in line " + std::to_string(top.value.find(key)->key_at.line)});
+      problems_.push_back({at, "FIELD_DUPLICATE", next_path(),
+                           "given twice, first in line " +
+                               std::to_string(top.value.find(key)->key_at.line) +
+                               (in_tuple(top.value) ? "; a list has square brackets" : "")});
     }
   }
 

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace trainyard::server {
+namespace {
+
+bool has_gpu(const Devices& devices) {
+  return std::ranges::any_of(devices.devices,
+                             [](const Device& d) { return d.kind == DeviceKind::kGpu; });
+}
+
+}  // namespace
 
 DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
                            const Devices& devices) {
@@ -27,8 +35,9 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
   }
   DeviceChoice cpu{std::string(kCpuDevice), "The CPU, as asked.", ""};
   if (wish != DeviceWish::kCpu) {
+    // Why stands once in the list of devices, not with each job.
     cpu.advice =
-        devices.note.empty() ? "The CPU: this server has no GPU." : "The CPU: " + devices.note;
+        has_gpu(devices) ? "The CPU: no GPU can be used now." : "The CPU: this server has no GPU.";
   }
   if (wish == DeviceWish::kGpu) {  // they exist, but are not usable now
     cpu.advice = "No " + (gpus > 1 ? std::to_string(gpus) + " GPUs of one model" : "GPU") +
@@ -38,9 +47,7 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
 }
 
 bool may_get_gpu(DeviceWish wish, const Devices& devices) {
-  return wish != DeviceWish::kCpu && std::ranges::any_of(devices.devices, [](const Device& d) {
-           return d.kind == DeviceKind::kGpu;
-         });
+  return wish != DeviceWish::kCpu && has_gpu(devices);
 }
 
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices) {

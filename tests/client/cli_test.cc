@@ -613,7 +613,7 @@ TEST_F(Cli, ExportWritesMetricsForOtherTools) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 6);
   add_job(server_.state(), "digits-2", v1::RUNNING, 5);
   const std::string runs = server_.folder() / "runs";
-  Done done = run({"export", "digits-1", "digits-2", "--csv", "-"});
+  Done done = run({"metrics", "export", "digits-1", "digits-2", "--csv", "-"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out,
             "job,key,step,time,value\n"
@@ -623,7 +623,7 @@ TEST_F(Cli, ExportWritesMetricsForOtherTools) {
             "digits-2,train/loss,2,1700000002,0.5\n"
             "digits-2,train/loss,4,1700000004,0.25\n"
             "digits-2,train/loss,5,1700000005,0.2\n");
-  done = run({"export", "digits-1", "--json", "-", "--tensorboard", runs});
+  done = run({"metrics", "export", "digits-1", "--json", "-", "--tensorboard", runs});
   EXPECT_EQ(done.out, runs + "/digits-1\n" +
                           R"({"jobs":[{"job":"digits-1","metrics":{"train/loss":{"steps":[2,4,5],)"
                           R"("times":[1700000002.0,1700000004.0,1700000005.0],)"
@@ -631,15 +631,26 @@ TEST_F(Cli, ExportWritesMetricsForOtherTools) {
                           "\n");
   const std::string first = slurp(runs + "/digits-1/events.out.tfevents.0.trainyard");
   EXPECT_GT(first.size(), 40u + 3 * 30u);
-  done = run({"export", "digits-1", "--follow", "--tensorboard", runs});  // it has ended: no wait
+  done = run({"metrics", "export", "digits-1", "--follow", "--tensorboard",
+              runs});  // it has ended: no wait
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(slurp(runs + "/digits-1/events.out.tfevents.0.trainyard"), first);
-  done = run({"export", "digits-1", "--csv", "-", "--key", "val/*"});
+  done = run({"metrics", "export", "digits-1", "--csv", "-", "--key", "val/*"});
   EXPECT_EQ(done.out, "job,key,step,time,value\n");
   EXPECT_EQ(done.err, "warning: digits-1 has no metrics with these keys\n");
-  EXPECT_EQ(run({"export", "digits-1"}).code, 2);
-  EXPECT_EQ(run({"export", "digits-1", "digits-2", "--follow", "--tensorboard", runs}).code, 2);
-  EXPECT_EQ(run({"export", "nobody-1", "--csv", "-"}).code, 4);
+  EXPECT_EQ(run({"metrics", "export", "digits-1"}).code, 2);
+  const std::string file = server_.folder() / "metrics.csv";
+  EXPECT_EQ(run({"metrics", "export", "digits-1", "--csv", file}).out, file + "\n");
+  done = run({"metrics", "export", "digits-1", "--csv", file});
+  EXPECT_EQ(done.code, 5);
+  EXPECT_NE(done.err.find("metrics.csv exists; --overwrite replaces it, --csv names another file"),
+            std::string::npos)
+      << done.err;
+  EXPECT_EQ(run({"metrics", "export", "digits-1", "--csv", file, "--overwrite"}).code, 0);
+  EXPECT_EQ(
+      run({"metrics", "export", "digits-1", "digits-2", "--follow", "--tensorboard", runs}).code,
+      2);
+  EXPECT_EQ(run({"metrics", "export", "nobody-1", "--csv", "-"}).code, 4);
 }
 
 TEST_F(Cli, PlotDrawsJobsTogether) {
@@ -654,6 +665,13 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   EXPECT_EQ(done.code, 2) << "one picture";
   done = run({"plot", "digits-1", "--svg", "-"});
   EXPECT_TRUE(done.out.starts_with("<svg ")) << done.out;
+  const std::string file = server_.folder() / "curves.svg";
+  EXPECT_EQ(run({"plot", "digits-1", "--svg", file}).out, file + "\n");
+  done = run({"plot", "digits-1", "--svg", file});
+  EXPECT_EQ(done.code, 5);
+  EXPECT_NE(done.err.find("--overwrite replaces it, --svg names another file"), std::string::npos)
+      << done.err;
+  EXPECT_EQ(run({"plot", "digits-1", "--svg", file, "--overwrite"}).code, 0);
   done = run({"plot", "digits-1", "--metric", "val/*"});
   EXPECT_EQ(done.code, 4);
   EXPECT_NE(done.err.find("there are train/loss [METRIC_NOT_FOUND]"), std::string::npos);
@@ -706,7 +724,7 @@ TEST_F(Cli, UsageErrorsAreTwoAndSuggestTheNearest) {
   says({"submit", "x.yaml", "--epochs", "2"}, "--set recipe.epochs=5");
   says({"dataset", "upload", "rows.csv", "--target", "y"}, "--csv rows.csv");
   says({"list", "--limit", "-5"}, "--limit: -5");
-  says({"export", "x"}, "trainyard model export");
+  says({"export", "x"}, "did you mean 'trainyard model export' or 'trainyard metrics export'?");
   says({"get"}, "JOB is required");
   says({"get", "a", "b"}, "unexpected argument 'b'");
   says({"list", "--limit", "many"}, "--limit");
@@ -969,7 +987,8 @@ TEST_F(Cli, PreviewWritesAPngWithoutAServer) {
       ", csv: {header: false, target: c64, image: [1, 8, 8]}}\n"
       "model: {lenet5: }\nrecipe:\n  epochs: 1\n  optimizer: {learning_rate: 0.1}\n"
       "  augmentation:\n    - random_crop: {padding: 9}\n";
-  done = run({"dataset", "preview", spec(text), "--out", sheet});
+  EXPECT_EQ(run({"dataset", "preview", spec(text), "--out", sheet}).code, 5);  // it is there
+  done = run({"dataset", "preview", spec(text), "--out", sheet, "--overwrite"});
   EXPECT_EQ(done.code, 2);
   EXPECT_NE(done.err.find("job.yaml:7:"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("expected 1..8"), std::string::npos) << done.err;

@@ -46,7 +46,7 @@ class Backup(DaemonTest):
         return daemon
 
     def losses(self, daemon, name):
-        text = daemon.cli("export", name, "--json", "-").stdout
+        text = daemon.cli("metrics", "export", name, "--json", "-").stdout
         return json.loads(text)["jobs"][0]["metrics"]["train/loss"]
 
     def test_a_job_that_ran_goes_on_elsewhere_with_the_same_result(self):

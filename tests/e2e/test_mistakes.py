@@ -205,7 +205,7 @@ class Mistakes(DaemonTest):
         self.write("here/shop.yaml", JOB.replace("  loss: softmax_cross_entropy\n", ""))
         (cls.here / "folder").mkdir()
         cls.daemon.cli("submit", "shop.yaml", "--wait", cwd=cls.here)
-        cls.daemon.cli("export", "shop", "--csv", "metrics.csv", cwd=cls.here)
+        cls.daemon.cli("metrics", "export", "shop", "--csv", "metrics.csv", cwd=cls.here)
 
     def normalised(self, text):
         text = text.replace(str(self.folder), "FOLDER")

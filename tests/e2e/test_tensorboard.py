@@ -35,9 +35,9 @@ class TensorBoard(DaemonTest):
     def test_an_exported_job_is_read_whole(self):
         job = self.daemon.submit(digits_spec(self.folder, "curves", recipe=RECIPE), "--wait")
         runs = self.folder / "runs"
-        self.daemon.cli("export", job, "--tensorboard", runs)
+        self.daemon.cli("metrics", "export", job, "--tensorboard", runs)
         read = scalars_of(runs / job)
-        told = json.loads(self.daemon.cli("export", job, "--json", "-").stdout)["jobs"][0]["metrics"]
+        told = json.loads(self.daemon.cli("metrics", "export", job, "--json", "-").stdout)["jobs"][0]["metrics"]
         self.assertEqual(set(read), set(told))
         self.assertIn("val/accuracy", read)
         for key, series in told.items():

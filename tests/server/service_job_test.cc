@@ -523,7 +523,8 @@ TEST_F(ServiceJob, ValidateOnlyPlansAndStoresNothing) {
   EXPECT_EQ(job.plan().steps_total(), 24);
   EXPECT_GT(job.plan().memory().parameter_bytes(), 0);
   EXPECT_EQ(job.plan().memory().dataset_bytes(), 0) << "the CPU holds none of it";
-  EXPECT_FALSE(job.plan().device_advice().empty());
+  EXPECT_TRUE(job.plan().device_advice().starts_with("The CPU: this server has no GPU."))
+      << job.plan().device_advice() << ", and why stands in the list of devices alone";
   v1::GetJobRequest get;
   get.set_name("tenants/default/jobs/dry-run");
   EXPECT_EQ(reason_of(jobs_->GetJob(context().get(), get, &job)), "JOB_NOT_FOUND");

@@ -225,8 +225,11 @@ class _Tree:
         top.repeated = first is not None
         if first is not None and len(self.problems) < PROBLEMS_MAX:
             line = first.key_at.rsplit(":", 2)[-2]
+            # Between braces the commas of `(1, 1, 1)` end values, and its numbers become keys.
+            in_tuple = any(entry.value.text.startswith("(") for entry in top.value.entries.values())
+            hint = "; a list has square brackets" if in_tuple else ""
             self.problems.append(Problem("FIELD_DUPLICATE", FieldViolation(
-                self.next_path(), f"given twice, first in line {line}", at)))
+                self.next_path(), f"given twice, first in line {line}{hint}", at)))
 
     def _add(self, value: Value) -> None:
         if not self._stack:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -25,6 +26,8 @@ from trainyard.errors import FieldViolation
 Descriptor: TypeAlias = Any
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
+_DIGITS = re.compile(r"[0-9]+", re.ASCII)
+_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2}(,[0-9]{3})+", re.ASCII)
 _WHOLE_RANGES = {
     FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),
     FieldDescriptor.CPPTYPE_INT64: (-(1 << 63), (1 << 63) - 1),
@@ -122,6 +125,54 @@ def _shown(value: Value) -> str:
 
 def _cut(number: str) -> str:
     return number[:64] + ("..." if len(number) > 64 else "")
+
+
+def _rejoined(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Between braces a comma ends a value: `{learning_rate: 0,01}` has a key `01`, `{hidden: (8, 8)}` a key `8)`. Puts
+    such keys back into the value before them, for messages that show what was written."""
+    out: dict[str, Entry] = {}
+    last: Value | None = None
+    for key, entry in entries.items():
+        begun = last.text if last is not None and last.kind is Kind.SCALAR and not last.quoted else ""
+        is_tuple = begun.startswith("(") and not begun.endswith(")")
+        is_number = _WHOLE.fullmatch(begun) or _THOUSANDS.fullmatch(begun)
+        if last is not None and entry.value.kind is Kind.NULL and (is_tuple or (_DIGITS.fullmatch(key) and is_number)):
+            last.text = begun + (", " if is_tuple else ",") + key
+        else:
+            last = replace(entry.value)
+            out[key] = Entry(entry.key_at, last)
+    return out
+
+
+def _number_expected(text: str) -> str:
+    """In place of a text that is no number: "a number with a decimal point: 0.5" for "0,5"."""
+    if text.startswith(".") and NUMBER.fullmatch("0" + text):
+        return f"a number such as 0{text}"
+    if text.lower().lstrip("-.") in ("nan", "inf", "infinity"):
+        return "a finite number"
+    whole = _without_separators(text)
+    point = text.replace(",", ".")
+    if text.count(",") != 1 or not NUMBER.fullmatch(point):
+        return f"a number{whole}"
+    return f"a number{whole}{', or' if whole else ''} with a decimal point: {point}"
+
+
+def _without_separators(text: str) -> str:
+    return f" without separators: {text.replace(',', '')}" if _THOUSANDS.fullmatch(text) else ""
+
+
+def _whole_number_hint(text: str) -> str:
+    """Behind "a whole number": " without separators: 1000" for "1,000"; else empty."""
+    leading = " without leading zeros" if re.fullmatch("0[0-9]+", text) else ""
+    return _without_separators(text) or leading
+
+
+def _list_hint(text: str) -> str:
+    """"; a list has square brackets: [3, 3]" for "(3, 3)"; else empty."""
+    if not text.startswith("("):
+        return ""
+    whole = re.fullmatch(r"\(([^()]*)\)", text)
+    return "; a list has square brackets" + (f": [{whole[1]}]" if whole else "")
 
 
 def _not_known(text: str, names: Sequence[str]) -> str:
@@ -244,7 +295,7 @@ class Reader:
         fields: Mapping[str, Descriptor] = message.DESCRIPTOR.fields_by_name
         given: list[Descriptor] = []
         problems = len(self.problems)
-        for key, entry in value.entries.items():
+        for key, entry in _rejoined(value.entries).items():
             field = fields.get(key)
             if field is None or field.GetOptions().deprecated:  # what only stored specs hold
                 self.add(entry.key_at, "FIELD_UNKNOWN", _child(path, key), self._unknown(message.DESCRIPTOR, path, key))
@@ -411,7 +462,8 @@ class Reader:
     def _scalar(self, value: Value, path: str, field: Descriptor) -> bool | int | float | str | None:
         """The value in the field's type, or None after reporting what is wrong with it."""
         def refuse(expected: str) -> None:
-            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {expected}")
+            tuple_hint = _list_hint(text) if _is_repeated(field) and not value.quoted else ""
+            self.add(value.at, "FIELD_TYPE", path, f"{_shown(value)}, expected {expected}{tuple_hint}")
 
         text = value.text
         kind = field.cpp_type
@@ -430,19 +482,14 @@ class Reader:
                 self.add(value.at, "FIELD_OUT_OF_RANGE", path,
                          f"{text} is out of range, expected a whole number of at least 1 or {word}")
             elif value.quoted or not _WHOLE.fullmatch(text):
-                leading = not value.quoted and re.fullmatch("0[0-9]+", text)
-                refuse(_expected(field) + (" without leading zeros" if leading else ""))
+                refuse(_expected(field) + ("" if value.quoted else _whole_number_hint(text)))
             elif len(text) > 20 or not low <= int(text) <= high:
                 self.add(value.at, "FIELD_OUT_OF_RANGE", path, f"{_cut(text)} is out of range, expected {low}..{high}")
             else:
                 return int(text)
         elif kind == FieldDescriptor.CPPTYPE_DOUBLE:
             if value.quoted or not NUMBER.fullmatch(text):
-                if not value.quoted and text.startswith(".") and NUMBER.fullmatch("0" + text):
-                    refuse(f"a number such as 0{text}")
-                else:
-                    unbounded = text.lower().lstrip("-.") in ("nan", "inf", "infinity")
-                    refuse("a finite number" if unbounded and not value.quoted else "a number")
+                refuse("a number" if value.quoted else _number_expected(text))
             elif not math.isfinite(float(text)) or (float(text) == 0 and re.search("[1-9]", text.lower().split("e")[0])):
                 self.add(value.at, "FIELD_OUT_OF_RANGE", path, f"{_cut(text)} does not fit in a 64-bit number")
             else:

@@ -1,4 +1,4 @@
-// trainyard export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
+// trainyard metrics export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -7,10 +7,10 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/output_file.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "client/lib/tensorboard.h"
-#include "src/base/files.h"
 #include "src/base/glob.h"
 #include "src/base/text.h"
 
@@ -28,6 +28,7 @@ struct ExportOptions {
   std::string json;
   std::vector<std::string> keys;
   bool follow = false;
+  bool overwrite = false;
 };
 
 struct JobMetrics {
@@ -87,17 +88,6 @@ std::string json_text(const std::vector<JobMetrics>& jobs) {
   return nlohmann::ordered_json({{"jobs", std::move(list)}}).dump() + "\n";
 }
 
-/// To a file, completely or not at all, or to standard output for "-".
-Status write_text(Session& session, const std::string& path, const std::string& text) {
-  if (path == "-") {
-    session.out().write(text);
-    return {};
-  }
-  if (Status s = replace_file(user_files(), path, text); !s.ok()) return s;
-  session.out().line(path);
-  return {};
-}
-
 /// The whole history as an event file; the returned path is its folder.
 Result<fs::path> write_tensorboard(const fs::path& folder, const v1::Job& job,
                                    const JobMetrics& metrics) {
@@ -154,7 +144,11 @@ Status check(const ExportOptions& options) {
   if (options.follow && (options.jobs.size() != 1 || options.tensorboard.empty() || targets != 1)) {
     return usage_error("--follow works with one job and --tensorboard only");
   }
-  return {};
+  if (!options.csv.empty()) {
+    if (Status s = check_output_file(options.csv, options.overwrite, "--csv"); !s.ok()) return s;
+  }
+  if (options.json.empty()) return {};
+  return check_output_file(options.json, options.overwrite, "--json");
 }
 
 Result<int> run_export(Session& session, const ExportOptions& options) {
@@ -192,12 +186,12 @@ Result<int> run_export(Session& session, const ExportOptions& options) {
     session.hint("  tensorboard --logdir " + options.tensorboard);
   }
   if (!options.csv.empty()) {
-    if (Status s = write_text(session, options.csv, csv_text(jobs)); !s.ok()) {
+    if (Status s = write_output_file(session, options.csv, csv_text(jobs)); !s.ok()) {
       return std::move(s).error();
     }
   }
   if (!options.json.empty()) {
-    if (Status s = write_text(session, options.json, json_text(jobs)); !s.ok()) {
+    if (Status s = write_output_file(session, options.json, json_text(jobs)); !s.ok()) {
       return std::move(s).error();
     }
   }
@@ -208,28 +202,29 @@ Result<int> run_export(Session& session, const ExportOptions& options) {
 
 Command metrics_export_command() {
   auto o = std::make_shared<ExportOptions>();
-  return {
-      "export",
-      "Write jobs' metrics for TensorBoard, spreadsheets and scripts",
-      {"trainyard export digits-1 digits-2 --tensorboard runs", "trainyard export digits-1 --csv -",
-       "trainyard export digits-1 --tensorboard runs --follow"},
-      "TensorBoard files go to FOLDER/JOB; 'tensorboard --logdir FOLDER' shows each job as one "
-      "run. Exporting a job\nagain replaces its file. The CSV columns are job, key, step, time "
-      "(seconds since 1970) and value.\n- is standard output. 'trainyard model export' exports "
-      "models.",
-      [o](OptionSet& options) {
-        options.positionals("JOB", o->jobs, "the jobs' names");
-        options.text("--tensorboard", "FOLDER", o->tensorboard,
-                     "write event files, one folder per job");
-        options.text("--csv", "FILE", o->csv, "write a row for each value");
-        options.text("--json", "FILE", o->json, "write steps, times and values by job and key");
-        options.texts(
-            "--key", "PATTERN", o->keys,
-            "only these metrics, such as train/loss or 'val/*'; may be given several times");
-        options.flag("-f,--follow", o->follow,
-                     "with --tensorboard: keep writing until the job ends");
-      },
-      [o](Session& session) { return run_export(session, *o); }};
+  return {"metrics export",
+          "Write jobs' metrics for TensorBoard, spreadsheets and scripts",
+          {"trainyard metrics export digits-1 digits-2 --tensorboard runs",
+           "trainyard metrics export digits-1 --csv -",
+           "trainyard metrics export digits-1 --tensorboard runs --follow"},
+          "TensorBoard files go to FOLDER/JOB; 'tensorboard --logdir FOLDER' shows each job as one "
+          "run. Exporting a job\nagain replaces its file. The CSV columns are job, key, step, time "
+          "(seconds since 1970) and value.\n- is standard output. 'trainyard model export' exports "
+          "models.",
+          [o](OptionSet& options) {
+            options.positionals("JOB", o->jobs, "the jobs' names");
+            options.text("--tensorboard", "FOLDER", o->tensorboard,
+                         "write event files, one folder per job");
+            options.text("--csv", "FILE", o->csv, "write a row for each value");
+            options.text("--json", "FILE", o->json, "write steps, times and values by job and key");
+            options.texts(
+                "--key", "PATTERN", o->keys,
+                "only these metrics, such as train/loss or 'val/*'; may be given several times");
+            options.flag("-f,--follow", o->follow,
+                         "with --tensorboard: keep writing until the job ends");
+            add_overwrite_option(options, o->overwrite);
+          },
+          [o](Session& session) { return run_export(session, *o); }};
 }
 
 }  // namespace trainyard::cli
