@@ -386,8 +386,8 @@ Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
   if (!violations.empty()) return violations.to_error();
   for (int i = 0; i < spec.sources_size(); ++i) {
     const v1::DatasetSource& source = spec.sources(i);
-    request.sources.push_back(
-        {to_role(source.role()), paths[static_cast<size_t>(i)], source.sha256()});
+    request.sources.push_back({to_role(source.role()), paths[static_cast<size_t>(i)],
+                               source.sha256(), source.filename()});
   }
   return request;
 }

@@ -187,6 +187,7 @@ struct IngestSource {
   std::string role;  // "data", "test", "train_images", ...: src/data/ingest/formats.cc
   std::filesystem::path path;
   std::string sha256 = {};  // of the file; empty: not known, ingest() finds it
+  std::string name = {};    // what people call the file: refusals begin with it, else with the role
 };
 
 /// How tables are parsed: in blocks of about `block_bytes`, by `count` threads. Every choice gives

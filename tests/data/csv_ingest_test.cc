@@ -49,6 +49,23 @@ TEST(CsvIngest, ColumnsGetTheirKindsAndValuesTheirPlaces) {
   EXPECT_EQ(p.numeric[5], 0.5f);
 }
 
+TEST(CsvIngest, RefusalsBeginWithTheNameOfTheFile) {
+  const TemporaryFolder folder;
+  const auto refused = [&](std::string train_name, std::string test_name, std::string_view test) {
+    const IngestRequest request{"csv",
+                                {{"data", folder.write("1", "a,y\n1,x\n2,z\n"), "", train_name},
+                                 {"test", folder.write("2", test), "", test_name}},
+                                csv_options("y")};
+    return ingest(request, folder / "typed", local_files()).error();
+  };
+  const Error named = refused("cats.csv", "dogs.csv", "a,y\n1\n");
+  EXPECT_EQ(named.message, "dogs.csv: row 1 (line 2): 1 fields, expected 2 as in the header");
+  EXPECT_TRUE(named.violations[0].field.starts_with("dogs.csv: row 1"))
+      << named.violations[0].field;
+  EXPECT_TRUE(refused("cats.csv", "cats.csv", "a,y\n1\n").message.starts_with("cats.csv (test): "));
+  EXPECT_TRUE(refused("cats.csv", "", "a,y\n1\n").message.starts_with("test: row 1"));
+}
+
 TEST(CsvIngest, TargetKindFollowsItsValues) {
   const auto kind = [](const std::string& column, const char* target_kind = "") {
     CsvOptions options = csv_options("y");

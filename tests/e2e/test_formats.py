@@ -84,7 +84,7 @@ dataset: {inputs: x.npy, targets: y.npy}
         (self.folder / "cut.npz").write_bytes(npz(inputs=x[:-1], targets=y))
         done = self.daemon.cli("dataset", "upload", "--arrays", self.folder / "cut.npz", check=False)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("data: array 'inputs': the header promises [120, 2], 960 bytes, but there are only 959", done.stderr)
+        self.assertIn("cut.npz: array 'inputs': the header promises [120, 2], 960 bytes, but there are only 959", done.stderr)
 
     def test_images_of_bytes_are_predicted_as_an_array(self):
         shades = bytes(v for i in range(40) for v in [20 + i if i % 2 else 200 + i] * 4)
@@ -133,7 +133,7 @@ dataset:
         bad = self.write("bad.jsonl", '{"a": 1, "y": 2}\n{"a": {}, "y": 3}\n')
         done = self.daemon.cli("dataset", "upload", "--jsonl", bad, "--target", "y", check=False)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("data: line 2, member 'a': an object or a list", done.stderr)
+        self.assertIn("bad.jsonl: line 2, member 'a': an object or a list", done.stderr)
 
     def test_a_tsv_is_separated_by_tabs(self):
         table = self.write("t.tsv", "a\tb\ty\n" + "".join(f"{i}\tx, y\t{i % 2}\n" for i in range(20)))

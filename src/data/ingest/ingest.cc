@@ -1,4 +1,5 @@
 // Ingest: sources in, a dataset's folder out, complete or not at all.
+#include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
 
@@ -84,6 +85,20 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
   return files.sync_directory(folder);
 }
 
+/// What readers refuse begins with the role of the file, "data: line 3".
+Error with_file_names(Error error, const std::vector<IngestSource>& sources) {
+  const auto name_file = [&](std::string& text) {
+    const std::string role = text.substr(0, text.find(':'));
+    const auto source = std::ranges::find(sources, role, &IngestSource::role);
+    if (source == sources.end() || source->name.empty()) return;
+    const bool shared = std::ranges::count(sources, source->name, &IngestSource::name) > 1;
+    text.replace(0, role.size(), source->name + (shared ? " (" + role + ")" : ""));
+  };
+  name_file(error.message);
+  for (FieldViolation& violation : error.violations) name_file(violation.field);
+  return error;
+}
+
 }  // namespace
 
 Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folder, Files& files) {
@@ -95,7 +110,9 @@ Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folde
   ASSIGN_OR_RETURN(const SourceFormat* format, find_format(request.format));
   ASSIGN_OR_RETURN(const SourcePaths paths, check_sources(*format, request.sources));
   SourceDigests digests = std::async(std::launch::async, digest_sources, request.sources);
-  ASSIGN_OR_RETURN(TypedDataset data, format->read(request, paths));
+  Result<TypedDataset> read = format->read(request, paths);
+  if (!read.ok()) return with_file_names(std::move(read).error(), request.sources);
+  TypedDataset data = *std::move(read);
   fs::path temporary = folder;
   temporary += ".tmp";
   const auto write = [&]() -> Status {
