@@ -15,11 +15,13 @@
 #include "src/data/files/byte_source.h"
 #include "src/data/files/class_folders.h"
 #include "src/data/files/file_tree.h"
+#include "src/data/files/foreign_kind.h"
 #include "src/data/files/text_files.h"
 #include "src/data/table/column_facts.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/csv_reader.h"
 #include "src/data/table/json_lines.h"
+#include "src/data/table/separators.h"
 
 namespace trainyard::init {
 namespace {
@@ -33,54 +35,13 @@ constexpr double kAgreeingMin = 0.9;     // of the records have as many fields a
 
 // --- files that are no dataset -----------------------------------------------------------------
 
-struct Foreign {
-  std::string_view magic;
-  std::string_view what;
-  std::string_view reader;  // of pandas; empty: `remedy`
-  std::string_view remedy = {};
-};
-
-constexpr std::string_view kUnpack = "Decompress it, and run this command on what comes out.";
-constexpr std::array<Foreign, 22> kForeign = {{
-    {"PAR1", "a Parquet file", "read_parquet('{}')"},
-    {"ARROW1", "a Feather (Arrow) file", "read_feather('{}')"},
-    {"ORC", "an ORC file", "read_orc('{}')"},
-    {"\x89HDF", "an HDF5 file", "read_hdf('{}')"},
-    {"\xd0\xcf\x11\xe0", "an old Excel file (.xls)", "read_excel('{}')"},
-    {"SQLite format 3", "an SQLite database", "",
-     "Export the table that you mean as CSV: "
-     "sqlite3 -header -csv FILE 'select * from TABLE' > TABLE.csv"},
-    {"\x80\x02", "a Python pickle", "read_pickle('{}')"},
-    {"\x80\x03", "a Python pickle", "read_pickle('{}')"},
-    {"\x80\x04", "a Python pickle", "read_pickle('{}')"},
-    {"\x80\x05", "a Python pickle", "read_pickle('{}')"},
-    {"Obj\x01", "an Avro file", "", "Convert it to CSV or JSON lines."},
-    {"MATLAB 5.0", "a MATLAB file", "",
-     "Store its arrays as NPZ: numpy.savez('data.npz', inputs=x, targets=y)."},
-    {"%PDF", "a PDF document", "", "Expected a table, images, text or arrays."},
-    {"\xff\xd8\xff", "a single JPEG image", "",
-     "To train on images, name a folder that has a folder of them for each class."},
-    {"\x89PNG", "a single PNG image", "",
-     "To train on images, name a folder that has a folder of them for each class."},
-    {"GIF8", "a GIF image", "", "Expected a folder of JPEG or PNG files for each class."},
-    {"BZh", "a bzip2 file", "", kUnpack},
-    {"\xfd"
-     "7zXZ",
-     "an xz file that is no archive of files", "", kUnpack},
-    {"\x28\xb5\x2f\xfd", "a zstd file that is no archive of files", "", kUnpack},
-    {"7z\xbc\xaf", "a 7-Zip archive", "", kUnpack},
-    {"Rar!", "a RAR archive", "", kUnpack},
-    {"RIFF", "a media file (RIFF)", "", "Expected a table, JPEG or PNG images, text or arrays."},
-}};
-
 Error foreign(const fs::path& path, std::string_view what, std::string_view remedy) {
   return unsupported(path.string() + " is " + std::string(what) +
                      ", which Trainyard does not read. " + std::string(remedy));
 }
 
-Error foreign(const fs::path& path, const Foreign& kind) {
-  if (kind.reader.empty()) return foreign(path, kind.what, kind.remedy);
-  return foreign(path, kind.what, "Convert it to CSV: " + by_pandas(path, kind.reader));
+Error foreign(const fs::path& path, const ForeignKind& kind) {
+  return foreign(path, kind.what, remedy_of(kind, path.string()));
 }
 
 // --- text --------------------------------------------------------------------------------------
@@ -185,10 +146,10 @@ bool is_table_path(const fs::path& path) {
 }
 
 Error json_document(const fs::path& path) {
-  return foreign(
-      path, "one JSON document",
-      "Store an object on each line (JSON lines): " +
-          by_pandas(path, "read_json('{}')", "to_json('{}.jsonl', orient='records', lines=True)"));
+  return foreign(path, "one JSON document",
+                 "Store an object on each line (JSON lines): " +
+                     by_pandas(path.string(), "read_json('{file}')",
+                               "to_json('{stem}.jsonl', orient='records', lines=True)"));
 }
 
 Error job_file(const std::string& name) {
@@ -220,11 +181,6 @@ Result<Sniffed> sniff_json(const fs::path& path, std::string_view text) {
 }
 
 Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool whole) {
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
-    return foreign(path, "text in UTF-16",
-                   "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 '" + path.string() + "' > '" +
-                       path.stem().string() + ".utf8" + path.extension().string() + "'");
-  }
   if (text.find('\0') != text.npos) {
     return foreign(path, "a binary file of an unknown kind",
                    "Expected CSV, JSON lines, text, a folder of images, NPY, NPZ, safetensors or "
@@ -261,8 +217,9 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
       shape.fields > (shape.delimiter == ',' ? 2 : 1) && shape.records >= 3 && shape.agreeing == 1;
   if (table ? fits : obvious) return Sniffed{DataKind::kTable, shape.delimiter, shape.header};
   if (is_aligned_by_blanks(text)) {
-    return foreign(path, "a table whose columns are separated by several blanks",
-                   "Convert it to CSV: " + by_pandas(path, "read_csv('{}', sep=r'\\s+')"));
+    return foreign(
+        path, "a table whose columns are separated by several blanks",
+        "Convert it to CSV: " + by_pandas(path.string(), "read_csv('{file}', sep=r'\\s+')"));
   }
   if (!table) return Sniffed{DataKind::kText};
   if (shape.fields > 1) return Sniffed{DataKind::kTable, shape.delimiter, shape.header};
@@ -337,8 +294,9 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
     return unsupported(shown + (folder ? " is an empty folder." : " is an archive without files."));
   }
   if (!folder && holds("xl/workbook.xml")) {
-    return foreign(path, "an Excel file",
-                   "Store the sheet as CSV, or: " + by_pandas(path, "read_excel('{}')"));
+    return foreign(
+        path, "an Excel file",
+        "Store the sheet as CSV, or: " + by_pandas(path.string(), "read_excel('{file}')"));
   }
   if (!folder && holds("/data.pkl")) {
     return foreign(path, "a PyTorch file",
@@ -391,20 +349,10 @@ Error unsupported(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "DATA_UNSUPPORTED", std::move(message));
 }
 
-std::string by_pandas(const fs::path& path, std::string_view read, std::string_view write) {
-  const auto filled = [](std::string_view text, const std::string& name) {
-    std::string out(text);
-    if (const size_t at = out.find("{}"); at != out.npos) out.replace(at, 2, name);
-    return out;
-  };
-  return "python3 -c \"import pandas; pandas." + filled(read, path.string()) + "." +
-         filled(write, path.stem().string()) + "\"";
-}
-
 TableShape find_table_shape(std::string_view text) {
   TableShape best;
-  for (const char delimiter : {'\t', ';', ',', '|'}) {
-    const TableShape shape = shape_by(delimiter, text);
+  for (const Separator& separator : kSeparators) {
+    const TableShape shape = shape_by(separator.character, text);
     const auto rank = [](const TableShape& s) {
       return std::pair(s.fields > 1 ? s.agreeing : -1, s.fields);
     };
@@ -436,12 +384,7 @@ Result<Sniffed> sniff(const fs::path& path) {
       return found;
     }
   }
-  // Text may begin like any of them.
-  if (start.find('\0') != start.npos || !is_utf8(start.substr(0, start.rfind('\n')))) {
-    for (const Foreign& kind : kForeign) {
-      if (start.starts_with(kind.magic)) return foreign(path, kind);
-    }
-  }
+  if (const ForeignKind* kind = find_foreign_kind(start)) return foreign(path, *kind);
   if (start.starts_with("\x93NUMPY")) return Sniffed{DataKind::kNpy};
   if (has_ending(name, std::array<std::string_view, 1>{".safetensors"})) {
     return Sniffed{DataKind::kArrays};

@@ -45,8 +45,5 @@ struct TableShape {
 TableShape find_table_shape(std::string_view text);
 
 Error unsupported(std::string message);
-/// A command that makes `to` of `path` by pandas: "python3 -c \"...\"".
-std::string by_pandas(const std::filesystem::path& path, std::string_view read,
-                      std::string_view write = "to_csv('{}.csv', index=False)");
 
 }  // namespace trainyard::init

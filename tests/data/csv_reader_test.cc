@@ -65,13 +65,14 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
       {std::string("\xff\xfe"
                    "a\0,\0",
                    6),
-       "data: the file is UTF-16, expected UTF-8; 'iconv -f UTF-16 -t UTF-8' converts it"},
-      {"PAR1\x15\x04",
-       "data: the file is Parquet, expected text; in Python, "
-       "pandas.read_parquet(FILE).to_csv(NEW_FILE, index=False) converts it"},
-      {"PK\x03\x04\x14",
-       "data: the file is a ZIP archive, as Excel's are, expected text; unpack it, or save the "
-       "sheet as CSV"},
+       "data: this is text in UTF-16, expected text in UTF-8. Convert it to UTF-8: "
+       "iconv -f UTF-16 -t UTF-8 'FILE' > 'FILE.utf8'"},
+      {std::string("PAR1\x15\0", 6),
+       "data: this is a Parquet file, expected text in UTF-8. Convert it to CSV: python3 -c "
+       "\"import pandas; pandas.read_parquet('FILE').to_csv('FILE.csv', index=False)\""},
+      {std::string("PK\x03\x04\x14\0", 6),
+       "data: this is a ZIP archive, as Excel's files are, expected text in UTF-8. Unpack it, or "
+       "save the sheet as CSV."},
   };
   for (const Case& c : cases) {
     const auto records = read(c.text);
@@ -79,6 +80,10 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
     EXPECT_EQ(records.error().message, c.message);
     EXPECT_EQ(records.error().reason, "DATASET_INVALID");
   }
+}
+
+TEST(CsvReader, TextThatBeginsLikeAnotherKindOfFileIsRead) {
+  EXPECT_EQ(read("PAR1,ORC\n1,2\n").value(), (Records{{"PAR1", "ORC"}, {"1", "2"}}));
 }
 
 TEST(CsvReader, LineNumbersCountBreaksInsideQuotes) {

@@ -11,6 +11,7 @@
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_reader.h"
 #include "src/data/table/csv_schema.h"
+#include "src/data/table/separators.h"
 
 namespace trainyard {
 namespace {
@@ -79,10 +80,9 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
     }
     if (count == with_target.size()) return with_target;
   }
-  if (count == 1 && fields[0].find_first_of(";\t") != std::string_view::npos) {
-    const bool tab = fields[0].find('\t') != std::string_view::npos;
-    return dataset_error(kWhat, std::string("the fields are separated by ") +
-                                    (tab ? "tabs" : "semicolons") + ", expected " +
+  if (const Separator* found = count == 1 ? find_separator(fields[0]) : nullptr) {
+    return dataset_error(kWhat, "the fields are separated by " + std::string(found->plural) +
+                                    ", expected " +
                                     (schema.delimiter == ',' ? "commas"
                                                              : "commas, or the separator of the "
                                                                "training data"));

@@ -9,6 +9,8 @@
 #endif
 
 #include "src/base/text.h"
+#include "src/data/files/foreign_kind.h"
+#include "src/data/files/text_files.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
 
@@ -101,22 +103,12 @@ Status CsvReader::start() {
   started_ = true;
   if (Status s = fill(); !s.ok()) return s;
   const std::string_view text(buffer_.data(), end_);
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
-    return dataset_error(
-        what_, "the file is UTF-16, expected UTF-8; 'iconv -f UTF-16 -t UTF-8' converts it");
+  if (const ForeignKind* kind = find_foreign_kind(text)) {
+    return dataset_error(what_, "this is " + std::string(kind->what) +
+                                    ", expected text in UTF-8. " + remedy_of(*kind, "FILE"));
   }
-  if (text.starts_with("PAR1")) {
-    return dataset_error(what_,
-                         "the file is Parquet, expected text; in Python, "
-                         "pandas.read_parquet(FILE).to_csv(NEW_FILE, index=False) converts it");
-  }
-  if (text.starts_with("PK\x03\x04")) {
-    return dataset_error(what_,
-                         "the file is a ZIP archive, as Excel's are, expected text; unpack it, or "
-                         "save the sheet as CSV");
-  }
-  if (text.starts_with("\xef\xbb\xbf")) {
-    begin_ = 3;
+  if (text.starts_with(kByteOrderMark)) {
+    begin_ = kByteOrderMark.size();
     mark_from(begin_);
   }
   return {};

@@ -10,6 +10,7 @@
 #include "src/data/problems.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
+#include "src/data/table/separators.h"
 
 namespace trainyard {
 namespace {
@@ -92,21 +93,12 @@ namespace {
 
 /// Why the target is not among the columns of a CSV file, where the header tells.
 Error no_such_target(const CsvOptions& options, const std::vector<std::string>& columns) {
-  struct Separator {
-    char character;
-    const char* plural;
-    const char* yaml;
-  };
-  static constexpr Separator kSeparators[] = {
-      {';', "semicolons", "';'"}, {'\t', "tabs", "\"\\t\""}, {'|', "bars", "'|'"}};
-  for (const Separator& s : kSeparators) {
-    if (options.json_lines || columns.size() != 1 ||
-        columns[0].find(s.character) == std::string::npos) {
-      continue;
-    }
-    return dataset_error(
-        options.field("delimiter"),
-        "the header is separated by " + std::string(s.plural) + ", expected delimiter: " + s.yaml);
+  const Separator* separator =
+      options.json_lines || columns.size() != 1 ? nullptr : find_separator(columns[0]);
+  if (separator != nullptr) {
+    return dataset_error(options.field("delimiter"),
+                         "the header is separated by " + std::string(separator->plural) +
+                             ", expected delimiter: " + std::string(separator->yaml));
   }
   const CellReader cells({});
   const bool any_number = std::ranges::any_of(
