@@ -30,6 +30,16 @@ def test_every_example_is_read(path):
     assert job.dataset.folder == path.parent and job.has_data()
 
 
+@pytest.mark.parametrize("name, content", [("rows.csv", "a,b\n1,2\n"), ("row.jsonl", '{"a": 1}\n'), ("photos", None)])
+def test_data_in_place_of_a_spec_is_sent_to_init(tmp_path, name, content):
+    path = tmp_path / name
+    path.mkdir() if content is None else path.write_text(content)
+    for spec in (path, str(path)):
+        with pytest.raises(InvalidArgumentError, match=f"{name} is data.*trainyard init .*{name}' writes one") as refused:
+            read_job(spec)
+        assert refused.value.reason == "SPEC_IS_DATA"
+
+
 def test_a_dict_reads_as_its_yaml_does():
     text = "dataset: {name: x}\nmodel:\n  layers:\n    - conv: {out_channels: 4, kernel_shape: 3}\n    - relu:\n" \
            "    - gemm: {units: 3}\nrecipe: {steps: 7, optimizer: {type: lion, learning_rate: 1e-4}}\n" \

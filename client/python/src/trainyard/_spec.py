@@ -24,6 +24,10 @@ from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardErro
 
 Spec: TypeAlias = "str | os.PathLike[str] | Mapping[str, object]"
 
+# As the command line knows data (client/cli/job_file.cc).
+_DATA_ENDINGS = (".csv", ".tsv", ".tab", ".psv", ".jsonl", ".ndjson", ".txt", ".gz", ".npz", ".npy", ".parquet", ".xlsx",
+                 ".xls", ".pkl", ".tar", ".zip", ".feather", ".arrow", ".xz", ".safetensors", ".jpg", ".jpeg", ".png")
+
 # The formats of datasets, in the order of the wire's message: what they read, and how specs write it, are options of its
 # fields there.
 _FORMATS: Mapping[str, v1.DatasetFormat] = {
@@ -259,8 +263,27 @@ def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader
         add("FIELD_REQUIRED", "", f"is empty, expected {', '.join(kinds)}")
 
 
+def _is_data(spec: Spec) -> bool:
+    """A folder, or a file whose ending is one of data."""
+    if not isinstance(spec, (str, os.PathLike)):
+        return False
+    return os.path.isdir(spec) or (os.path.exists(spec) and os.fspath(spec).lower().endswith(_DATA_ENDINGS))
+
+
 def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:
     """A whole spec. All problems are told at once, up to 16."""
+    try:
+        return _read_job(spec, folder)
+    except TrainyardError:
+        if not _is_data(spec):
+            raise
+    # Data in place of a job file is a newcomer's first try.
+    name = os.fspath(cast(str, spec))
+    raise InvalidArgumentError(f"{name} is data, expected a job file; in a shell, 'trainyard init {name}' writes one",
+                               reason="SPEC_IS_DATA")
+
+
+def _read_job(spec: Spec, folder: str | os.PathLike[str] | None) -> JobDocument:
     document, base = open_document(spec, folder)
     file = v1.JobFile()
     reader = Reader(file.DESCRIPTOR)

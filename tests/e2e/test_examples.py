@@ -1,0 +1,67 @@
+"""Examples whose data is not part of the project: one command brings it. Made-up data, for here is no network, has the
+form that their specs expect; what is downloaded is the data that was meant, or nothing is written."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from harness import BIN, EXAMPLES
+
+sys.path.insert(0, str(EXAMPLES))
+import get_data  # noqa: E402
+
+
+def data_of(spec):
+    """The files and folders that a spec of a dataset names."""
+    text = re.sub(r"#.*", "", spec.read_text())
+    return re.findall(r"^  (?:path|\w+_(?:images|labels)): (\S+)", text, re.MULTILINE)
+
+
+class Examples(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="examples-test-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def test_every_spec_has_its_data_or_a_command_that_brings_it(self):
+        brought = {path: name for name, (_, files) in get_data.SETS.items() for path in files}
+        for spec in sorted(EXAMPLES.glob("*.yaml")):
+            self.assertTrue(data_of(spec), spec)
+            for path in data_of(spec):
+                if path in brought:
+                    first = spec.read_text().partition("\ndataset:")[0]
+                    self.assertTrue(f"get_data.py {brought[path]} " in first or "Data as in" in first, spec)
+                else:
+                    self.assertTrue((EXAMPLES / path).is_file(), f"{spec}: {path}")
+
+    def test_made_up_data_has_the_form_that_the_specs_expect(self):
+        subprocess.run([sys.executable, EXAMPLES / "get_data.py", "--made", "--into", self.folder, *get_data.SETS], check=True,
+                       stdout=subprocess.DEVNULL)
+        for spec in sorted(EXAMPLES.glob("*.yaml")):
+            if spec.name.startswith(("digits", "shakespeare_bpe")):  # shipped; minutes for a tokenizer
+                continue
+            copied = shutil.copy(spec, self.folder)
+            done = subprocess.run([BIN / "trainyard", "plan", copied, "--local"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, f"{spec.name}: {done.stderr}")
+
+    def test_what_is_downloaded_is_what_was_meant_or_is_not_written(self):
+        source = self.folder / "rows.csv"
+        source.write_text("a,b\n1,2\n")
+        with self.assertRaises(SystemExit) as refused:
+            get_data.download("tabular/rows.csv", source.as_uri(), "0" * 64)
+        self.assertIn("expected " + "0" * 64, str(refused.exception))
+        digest = "492d5ea496056f1a6a6592241032fab764c321596317930b4fa0e1e8bc3b7470"
+        self.assertEqual(get_data.download("tabular/rows.csv", source.as_uri(), digest), source.read_bytes())
+
+    def test_a_word_that_is_no_data_is_answered_with_those_that_are(self):
+        done = subprocess.run([sys.executable, EXAMPLES / "get_data.py", "titanik"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'titanik' is not known, expected titanic", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
