@@ -861,7 +861,7 @@ TEST_F(Completion, FishCompletesCommandsOptionsValuesFilesAndNames) {
   EXPECT_EQ(complete("local run x.yaml --out ru"), "runs/\n");
 }
 
-TEST_F(Cli, ManualPagesHaveNoWarnings) {
+TEST_F(Cli, ManualPagesAreWrittenForEachCommand) {
   const fs::path pages = server_.folder() / "man";
   EXPECT_EQ(run({"man", "--out", pages}).code, 0);
   EXPECT_TRUE(fs::exists(pages / "trainyard.1"));
@@ -871,14 +871,24 @@ TEST_F(Cli, ManualPagesHaveNoWarnings) {
   const Done unknown = run({"man", "nonsense"});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_NE(unknown.err.find("expected a command"), std::string::npos) << unknown.err;
-  for (const fs::directory_entry& page : fs::directory_iterator(pages)) {
-    const std::string path = page.path();
-    if (is_installed("groff")) {
-      EXPECT_EQ(printed_by("groff -ww -man -Tutf8 " + path + " 2>&1 >/dev/null"), "");
+}
+
+TEST_F(Cli, ManualPagesHaveNoWarnings) {
+  const fs::path pages = server_.folder() / "man";
+  EXPECT_EQ(run({"man", "--out", pages}).code, 0);
+  const auto check = [&](const std::string& program, const std::string& options,
+                         const std::string& warnings) {
+    if (!is_installed(program)) return false;
+    for (const fs::directory_entry& page : fs::directory_iterator(pages)) {
+      EXPECT_EQ(printed_by(program + options + page.path().string() + warnings), "");
     }
-    if (is_installed("mandoc")) {
-      EXPECT_EQ(printed_by("mandoc -Tlint " + path + " 2>&1"), "");
-    }
+    return true;
+  };
+  const bool by_groff = check("groff", " -ww -man -Tutf8 ", " 2>&1 >/dev/null");
+  const bool by_mandoc = check("mandoc", " -Tlint ", " 2>&1");
+  if (!by_groff || !by_mandoc) {
+    GTEST_SKIP() << (by_groff ? "" : "groff is not installed. ")
+                 << (by_mandoc ? "" : "mandoc is not installed.");
   }
 }
 
