@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -82,18 +84,50 @@ std::string shell_word(const std::string& word) {
   return word.find_first_of(" '\"$*()[]{}&;|<>\\") == std::string::npos ? word : "'" + word + "'";
 }
 
+/// Paths that were given from here, for commands that run in the tutorial's folder.
+std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : fs::absolute(path).string();
+}
+std::string absolute_server(const std::string& server) {
+  constexpr std::string_view kUnix = "unix:";
+  if (!server.starts_with(kUnix)) return server;
+  return std::string(kUnix) + absolute_path(server.substr(kUnix.size()));
+}
+
+/// The variables by which all commands find the server.
+void make_variables_absolute() {
+  if (const char* server = std::getenv("TRAINYARD_SERVER")) {
+    ::setenv("TRAINYARD_SERVER", absolute_server(server).c_str(), 1);
+  }
+  if (const char* config = std::getenv("TRAINYARD_CONFIG")) {
+    ::setenv("TRAINYARD_CONFIG", absolute_path(config).c_str(), 1);
+  }
+}
+
 /// The options with which the server was named, for the commands that ask it.
 std::vector<std::string> server_options(const client::ConnectionFlags& flags) {
   std::vector<std::string> words;
   const std::array<std::pair<const char*, std::string>, 5> values = {
-      std::pair{"--server", flags.server}, std::pair{"--context", flags.context},
-      std::pair{"--config", flags.config_file}, std::pair{"--token-file", flags.token_file},
-      std::pair{"--ca-file", flags.ca_file}};
+      std::pair{"--server", absolute_server(flags.server)}, std::pair{"--context", flags.context},
+      std::pair{"--config", absolute_path(flags.config_file)},
+      std::pair{"--token-file", absolute_path(flags.token_file)},
+      std::pair{"--ca-file", absolute_path(flags.ca_file)}};
   for (const auto& [name, value] : values) {
     if (!value.empty()) words.insert(words.end(), {name, value});
   }
   if (flags.plaintext) words.emplace_back("--plaintext");
   return words;
+}
+
+volatile std::sig_atomic_t g_interrupted = 0;
+extern "C" void on_tutorial_interrupt(int) { g_interrupted = 1; }
+
+/// Whoever presses Ctrl-C twice wants to leave, and not to leave a job behind: no number of them
+/// ends this program before it has cleaned up.
+void outlive_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_tutorial_interrupt;  // and ends a wait for Enter
+  ::sigaction(SIGINT, &action, nullptr);
 }
 
 class Tutorial {
@@ -109,6 +143,7 @@ class Tutorial {
   /// Shows a command, waits for Enter and runs it in the current folder. Refusal: what it ended
   /// with; CANCELLED if somebody interrupts it or has enough.
   Status run(const std::vector<std::string>& arguments) {
+    if (g_interrupted != 0) return stopped();
     std::string line = "$ trainyard";
     for (const std::string& a : arguments) line += " " + shell_word(a);
     for (const std::string& a : server_) line += " " + shell_word(a);
@@ -118,17 +153,20 @@ class Tutorial {
       std::string answer;
       if (!read_line(answer) || answer.starts_with('q')) return stopped();
     }
-    const int code = run_quietly(arguments, false);
-    if (session_.interrupted().stop_requested() || code == client::kExitInterrupted) {
-      return stopped();
-    }
+    const int code = spawn(arguments, /*quiet=*/false);
+    if (g_interrupted != 0 || code == client::kExitInterrupted) return stopped();
     if (code == client::kExitOk) return {};
     return make_error(ErrorCode::kInternal, "TUTORIAL_FAILED",
                       "the command above ended with exit code " + std::to_string(code));
   }
 
-  /// The exit code; `quiet` hides what the command prints.
-  int run_quietly(const std::vector<std::string>& arguments, bool quiet = true) {
+  /// The exit code of a command that nobody sees, and that Ctrl-C does not reach.
+  int run_quietly(const std::vector<std::string>& arguments) {
+    return spawn(arguments, /*quiet=*/true);
+  }
+
+ private:
+  int spawn(const std::vector<std::string>& arguments, bool quiet) {
     std::vector<std::string> words = {"trainyard"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     words.insert(words.end(), server_.begin(), server_.end());
@@ -137,14 +175,19 @@ class Tutorial {
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
     if (quiet) {
+      ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+      ::posix_spawnattr_setpgroup(&attributes, 0);
       for (const int fd : {1, 2}) {
         ::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
       }
     }
     pid_t pid = 0;
     const int failed =
-        ::posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+        ::posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), environ);
+    ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) return client::kExitFailed;
     int status = 0;
@@ -153,7 +196,6 @@ class Tutorial {
     return WIFEXITED(status) ? WEXITSTATUS(status) : client::kExitInterrupted;
   }
 
- private:
   static Status stopped() {
     return make_error(ErrorCode::kCancelled, "INTERRUPTED", "the tutorial was stopped");
   }
@@ -205,7 +247,7 @@ struct ServerTraces {
   ~ServerTraces() {
     if (!submitted) return;
     tutorial.run_quietly({"cancel", name});
-    tutorial.run_quietly({"wait", name});
+    tutorial.run_quietly({"wait", name, "--timeout", "30"});
     tutorial.run_quietly({"model", "delete", name, "--yes"});
     tutorial.run_quietly({"delete", name, "--yes"});
     tutorial.run_quietly({"dataset", "delete", name, "--yes"});
@@ -250,20 +292,20 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
     return usage_error("--folder: " + quoted_value(options.folder) +
                        " exists, expected a new or an empty folder");
   }
-  session.interrupted();  // Ctrl-C must not leave files behind
+  outlive_interrupts();
+  make_variables_absolute();
   std::optional<TemporaryFolder> temporary;
   if (options.folder.empty()) temporary.emplace();
   const fs::path folder = fs::absolute(temporary ? temporary->path() : fs::path(options.folder));
   const std::string name = "tutorial-" + std::to_string(::getpid());
   const std::string spec = spec_text(name);
   if (Status s = write_files(folder, spec); !s.ok()) return std::move(s).error();
+  Tutorial t(session, can_ask() && session.out().is_terminal() && !options.yes);
   fs::current_path(folder, ec);
   if (ec) {
     return make_error(ErrorCode::kInternal, "TUTORIAL_FAILED",
                       folder.string() + " cannot be entered: " + ec.message());
   }
-
-  Tutorial t(session, can_ask() && session.out().is_terminal() && !options.yes);
   t.say(
       "Three minutes with Trainyard: from a table of animals to a model that tells them apart.\n"
       "The files of this tutorial are in " +

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from harness import BIN, DaemonTest, wait_until
@@ -40,13 +41,29 @@ class Tutorial(DaemonTest):
         self.assertEqual(again.returncode, 2)
         self.assertIn("expected a new or an empty folder", again.stderr)
 
-    def test_ctrl_c_ends_it_and_leaves_nothing(self):
+    def test_a_server_that_is_named_from_here_is_found_from_the_tutorials_folder(self):
+        (self.scratch / "client.yaml").write_text("context: here\ncontexts:\n  here: {server: 'unix:" + str(self.daemon.socket) + "'}\n")
+        (self.scratch / "there.sock").symlink_to(self.daemon.socket)
+        (self.scratch / "token").write_text("a-token-that-the-socket-does-not-need\n")
+        (self.scratch / "token").chmod(0o600)
+        for named in (["--server", "unix:there.sock", "--token-file", "token"], ["--config", "client.yaml"]):
+            done = subprocess.run([BIN / "trainyard", "tutorial", "--yes", *named], cwd=self.scratch, capture_output=True,
+                                  text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("SUCCEEDED", done.stdout + done.stderr)
+        self.assertEqual(self.names(), [[], [], []])
+
+    def test_any_number_of_ctrl_c_ends_it_and_leaves_nothing(self):
         process = subprocess.Popen(
             [BIN / "trainyard", "tutorial", "--yes"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", TMPDIR=str(self.scratch)))
         wait_until(lambda: self.names()[0], "the tutorial's job is there", interval_s=0.005)
-        os.killpg(process.pid, signal.SIGINT)
+        for _ in range(4):  # as whoever has no patience does
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.05)
+            if process.poll() is not None:
+                break
         said, _ = process.communicate(timeout=60)
         self.assertEqual(self.names(), [[], [], []], said)
         self.assertEqual(list(self.scratch.iterdir()), [])
