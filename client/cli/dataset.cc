@@ -132,7 +132,8 @@ Style style_of(v1::Dataset::State state) {
 
 constexpr size_t kClassesShown = 200, kNamesShown = 60;  // characters, about
 
-std::string render_dataset(const v1::Dataset& d, bool colour) {
+std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
+  const bool colour = terminal.colour();
   const v1::DatasetSchema& s = d.schema();
   std::string sources;
   for (const v1::DatasetSource& source : d.spec().sources()) {
@@ -166,7 +167,7 @@ std::string render_dataset(const v1::Dataset& d, bool colour) {
   for (const v1::DataWarning& warning : s.warnings()) {
     fields.emplace_back("warning", Cell(warning.message(), Style::kNotice));
   }
-  std::string out = render_fields(fields, colour);
+  std::string out = render_fields(fields, colour, terminal.line_width());
   if (s.columns_size() == 0) return out;
   Table table({{"COLUMN"}, {"KIND"}, {"MISSING", true}, {"VALUES"}});
   for (const v1::DatasetSchema::Column& c : s.columns()) {
@@ -255,8 +256,14 @@ Result<int> run_dataset_list(Session& session, bool all_versions) {
       all,
       [&] {
         if (names.empty()) return std::string();
-        std::vector<Column> columns = {{"NAME"},   {"STATE"},  {"ROWS", true}, {"TEST", true},
-                                       {"INPUTS"}, {"TARGET"}, {"SIZE", true}, {"AGE", true}};
+        std::vector<Column> columns = {{.title = "NAME", .is_name = true},
+                                       {"STATE"},
+                                       {"ROWS", true},
+                                       {"TEST", true},
+                                       {"INPUTS"},
+                                       {"TARGET"},
+                                       {"SIZE", true},
+                                       {"AGE", true}};
         if (any_failed) columns.push_back({.title = "REASON", .shortens = true});
         Table table(std::move(columns));
         for (const v1::Dataset& d : all.datasets()) {
@@ -306,7 +313,7 @@ Command get_dataset_command() {
             ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             ASSIGN_OR_RETURN(const v1::Dataset dataset, server->get_dataset(full));
-            session.show(dataset, [&] { return render_dataset(dataset, session.out().colour()); },
+            session.show(dataset, [&] { return render_dataset(dataset, session.out()); },
                          {dataset.name()});
             return static_cast<int>(client::kExitOk);
           }};

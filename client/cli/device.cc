@@ -102,6 +102,55 @@ std::string jobs_text(const v1::Device& d) {
   return text;
 }
 
+/// Jobs, and what a device's health is about, are in the table, or where that is too wide for the
+/// terminal stand below.
+std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out) {
+  const int width = out.line_width();
+  const auto table_of = [&](bool sentences) {
+    std::vector<Column> columns = {{"NAME"},
+                                   {"KIND"},
+                                   {"MODEL"},
+                                   {"HEALTH"},
+                                   {"MEMORY", true},
+                                   {"USED", true},
+                                   {"BY OTHERS", true},
+                                   {.title = "LOAD", .shortens = width > 0},
+                                   {"SLOTS", true}};
+    if (sentences) columns.push_back({"JOBS"});
+    Table table(std::move(columns));
+    for (const v1::Device& d : list.devices()) {
+      std::vector<Cell> cells = {
+          std::string(client::short_name(d.name())),
+          v1::Device::Kind_Name(d.kind()),
+          d.model(),
+          Cell(sentences ? health_text(d) : v1::Device::Health_Name(d.health()),
+               d.health() == v1::Device::HEALTHY ? Style::kGood : Style::kNotice),
+          d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
+          d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
+          d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "",
+          load_text(d),
+          std::to_string(d.slots())};
+      if (sentences) cells.emplace_back(jobs_text(d));
+      table.add(std::move(cells));
+    }
+    return table;
+  };
+  const Table whole = table_of(true);
+  const bool below = width > 0 && whole.least_width() > width;
+  std::string text = (below ? table_of(false) : whole).render(out);
+  const auto add_sentence = [&](const v1::Device& d, const std::string& sentence) {
+    text += wrapped(safe_text(std::string(client::short_name(d.name())) + ": " + sentence), width,
+                    /*indent=*/2) +
+            "\n";
+  };
+  for (const v1::Device& d : list.devices()) {
+    if (below && (!d.reason().empty() || d.faults() > 0)) add_sentence(d, health_text(d));
+    if (below && d.uses_size() > 0) add_sentence(d, jobs_text(d));
+  }
+  if (!list.note().empty()) text += wrapped(safe_text(list.note()), width) + "\n";
+  return text;
+}
+
 Result<int> run_device(Session& session, bool forecasts) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices(forecasts));
@@ -111,28 +160,7 @@ Result<int> run_device(Session& session, bool forecasts) {
       list,
       [&] {
         if (forecasts) return render_device_forecasts(list, session.out().colour());
-        Table table({{"NAME"},
-                     {"KIND"},
-                     {"MODEL"},
-                     {"HEALTH"},
-                     {"MEMORY", true},
-                     {"USED", true},
-                     {"BY OTHERS", true},
-                     {"LOAD"},
-                     {"SLOTS", true},
-                     {"JOBS"}});
-        for (const v1::Device& d : list.devices()) {
-          table.add({std::string(client::short_name(d.name())), v1::Device::Kind_Name(d.kind()),
-                     d.model(),
-                     Cell(health_text(d),
-                          d.health() == v1::Device::HEALTHY ? Style::kGood : Style::kNotice),
-                     d.memory_bytes() > 0 ? human_bytes(d.memory_bytes()) : "",
-                     d.memory_bytes() > 0 ? human_bytes(d.memory_used_bytes()) : "",
-                     d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "", load_text(d),
-                     std::to_string(d.slots()), jobs_text(d)});
-        }
-        return table.render(session.out().colour()) +
-               (list.note().empty() ? "" : safe_text(list.note()) + "\n");
+        return render_devices(list, session.out());
       },
       names);
   return static_cast<int>(client::kExitOk);

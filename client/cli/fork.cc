@@ -93,7 +93,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
   }
   ASSIGN_OR_RETURN(const v1::Job job, server->fork_job(request));
   if (options.dry_run) {
-    session.show(job, [&] { return render_plan(job, session.out().colour()); }, {job.name()});
+    session.show(job, [&] { return render_plan(job, session.out()); }, {job.name()});
     session.hint("The fork is possible, from step " + grouped(job.origin().step()) +
                  "; nothing was submitted.");
     return static_cast<int>(client::kExitOk);

@@ -117,7 +117,7 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
   fields.emplace_back("model", draft.guess.model_words);
   for (const std::string& note : draft.notes) fields.emplace_back("note", note);
   fields.emplace_back("job file", file.string());
-  out.write(render_fields(fields, out.colour()));
+  out.write(render_fields(fields, out.colour(), out.line_width()));
   const std::string shown = safe_text(file.string());
   out.line("\nNext:\n  trainyard submit " + shown +
            " --watch    train it on the server\n  trainyard local run " + shown +

@@ -237,7 +237,8 @@ void note_thinned(Session& session, const v1::Job& job) {
                      thinned_text(job));
 }
 
-std::string render_job(const v1::Job& job, bool colour) {
+std::string render_job(const v1::Job& job, const Terminal& terminal) {
+  const bool colour = terminal.colour();
   std::vector<std::pair<std::string, Cell>> fields;
   fields.emplace_back("job", std::string(short_name(job.name())));
   fields.emplace_back("state", Cell(state_name(job.state()), state_style(job.state())));
@@ -304,7 +305,7 @@ std::string render_job(const v1::Job& job, bool colour) {
     fields.emplace_back("first weights", initial_weights_text(job.plan().initial_weights()));
   }
   add_warnings(p.warnings(), fields);
-  std::string out = render_fields(fields, colour);
+  std::string out = render_fields(fields, colour, terminal.line_width());
   if (!p.metrics().empty()) {
     std::map<std::string, double> sorted(p.metrics().begin(), p.metrics().end());
     std::map<std::string, double> baselines;
@@ -317,12 +318,12 @@ std::string render_job(const v1::Job& job, bool colour) {
   return out;
 }
 
-std::string render_plan(const v1::Job& job, bool colour) {
+std::string render_plan(const v1::Job& job, const Terminal& out) {
   std::vector<std::pair<std::string, Cell>> fields;
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   add_plan_fields(job.plan(), fields);
-  return render_fields(fields, colour);
+  return render_fields(fields, out.colour(), out.line_width());
 }
 
 JobView::JobView(Session& session, Terminal& terminal, const std::string& name)

@@ -46,9 +46,9 @@ std::string thinned_text(const v1::Job& job);
 /// Says so on standard error, for a command that shows events.
 void note_thinned(Session& session, const v1::Job& job);
 /// Everything about one job.
-std::string render_job(const v1::Job& job, bool colour);
+std::string render_job(const v1::Job& job, const Terminal& terminal);
 /// What is known before the first step: `submit --dry-run`.
-std::string render_plan(const v1::Job& job, bool colour);
+std::string render_plan(const v1::Job& job, const Terminal& out);
 
 /// Shows a job's events on a terminal or in a pipe. Feed it by follow_job().
 class JobView {

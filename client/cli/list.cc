@@ -58,9 +58,13 @@ bool owners_differ(const v1::ListJobsResponse& jobs) {
 
 std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& out) {
   const bool owners = wide || owners_differ(jobs);
-  std::vector<Column> columns = {{"NAME"},       {"STATE"},
-                                 {"DONE", true}, {.title = "METRICS", .shortens = true},
-                                 {"AGE", true},  {.title = "REASON", .shortens = true}};
+  constexpr int kOneMetric = 19;  // "val/accuracy 0.8439"
+  std::vector<Column> columns = {{.title = "NAME", .is_name = true},
+                                 {"STATE"},
+                                 {"DONE", true},
+                                 {.title = "METRICS", .shortens = true, .shortest = kOneMetric},
+                                 {"AGE", true},
+                                 {.title = "REASON", .shortens = true}};
   if (wide) {
     columns.insert(columns.end() - 1, {{"DEVICE"},
                                        {"DATASET"},

@@ -99,7 +99,7 @@ Result<int> run_model_list(Session& session) {
       all,
       [&] {
         if (names.empty()) return std::string();
-        Table table({{"NAME"},
+        Table table({{.title = "NAME", .is_name = true},
                      {"PARAMETERS", true},
                      {"SIZE", true},
                      {.title = "METRICS", .shortens = true},

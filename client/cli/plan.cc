@@ -167,7 +167,7 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
     session.out().write(plan.dump());
   } else {
     const PlanViewOptions view{layers_max, session.out().width(), session.out().utf8(),
-                               session.out().colour()};
+                               session.out().colour(), session.out().line_width()};
     session.show(plan, [&] { return render_job_plan(plan, view); }, {plan.device()});
   }
   if (spec.file.has_array()) {

@@ -229,7 +229,7 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
-std::string fields(const v1::JobPlan& plan, bool colour) {
+std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const v1::RunPlan& run = plan.run();
   std::string rows = grouped(run.train_rows()) + " to train";
   if (run.validation_rows() > 0) rows += ", " + grouped(run.validation_rows()) + " to validate";
@@ -280,7 +280,7 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
     list.emplace_back("warning", Cell(warning, Style::kNotice));
   }
   if (!fit.fits()) list.emplace_back("does not fit", Cell(fit.message(), Style::kBad));
-  return render_fields(list, colour);
+  return render_fields(list, options.colour, options.line_width);
 }
 
 }  // namespace
@@ -288,7 +288,7 @@ std::string fields(const v1::JobPlan& plan, bool colour) {
 std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const std::string forecasts = render_forecasts(plan.run(), options.colour);
   return LayerTable(plan, options).render() + "\n" + memory_table(plan, options) + "\n" +
-         fields(plan, options.colour) + (forecasts.empty() ? "" : "\n" + forecasts);
+         fields(plan, options) + (forecasts.empty() ? "" : "\n" + forecasts);
 }
 
 }  // namespace trainyard::cli

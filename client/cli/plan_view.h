@@ -14,6 +14,7 @@ struct PlanViewOptions {
   int width = 80;           // columns
   bool utf8 = true;
   bool colour = false;
+  int line_width = 0;  // of sentences; 0: without a bound
 };
 
 /// The layers, with repetitions of a block shown once, then memory, then everything else.

@@ -1,7 +1,9 @@
 // trainyard queue: the jobs that wait, when each is expected to start and to end, and what it waits
 // for.
+#include <algorithm>
 #include <ctime>
 #include <memory>
+#include <vector>
 
 #include "client/cli/command.h"
 #include "client/cli/time_range.h"
@@ -15,23 +17,31 @@ struct QueueOptions {
   int64_t limit = 100;
 };
 
-std::string render(const v1::ListQueueResponse& queue, const Terminal& out) {
-  Table table({{"POSITION", true},
-               {"NAME"},
-               {"OWNER"},
-               {"PRIORITY", true},
-               {"STARTS"},
-               {"ENDS"},
-               {"DEVICE"},
-               {.title = "WAITS FOR", .shortens = true}});
+std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal& out) {
+  const bool owners = wide || std::ranges::any_of(queue.jobs(), [&](const v1::QueuedJob& job) {
+                        return job.owner() != queue.jobs(0).owner();
+                      });
+  std::vector<Column> columns = {{"POSITION", true},
+                                 {.title = "NAME", .is_name = true},
+                                 {"PRIORITY", true},
+                                 {.title = "STARTS", .shortens = true},
+                                 {.title = "ENDS", .shortens = true},
+                                 {"DEVICE"},
+                                 {.title = "WAITS FOR", .shortens = true}};
+  if (owners) columns.insert(columns.begin() + 2, {"OWNER"});
+  Table table(std::move(columns));
   const int64_t now_s = std::time(nullptr);
   for (const v1::QueuedJob& job : queue.jobs()) {
-    table.add({job.position() > 0 ? std::to_string(job.position()) : "",
-               std::string(client::short_name(job.name())), job.owner(),
-               std::to_string(job.priority()), job.has_start() ? when(job.start(), now_s) : "",
-               job.has_end() ? when(job.end(), now_s) : "",
-               std::string(client::short_name(job.device())),
-               job.message().empty() ? "the next look at the queue" : job.message()});
+    std::vector<Cell> cells = {
+        job.position() > 0 ? std::to_string(job.position()) : "",
+        std::string(client::short_name(job.name())),
+        std::to_string(job.priority()),
+        job.has_start() ? when(job.start(), now_s) : "",
+        job.has_end() ? when(job.end(), now_s) : "",
+        std::string(client::short_name(job.device())),
+        job.message().empty() ? "the next look at the queue" : job.message()};
+    if (owners) cells.insert(cells.begin() + 2, job.owner());
+    table.add(std::move(cells));
   }
   return table.render(out);
 }
@@ -52,7 +62,12 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   for (const v1::QueuedJob& job : queue.jobs()) names.push_back(job.name());
   const bool empty = names.empty();
   session.show(
-      queue, [&] { return empty ? std::string() : render(queue, session.out()); }, names);
+      queue,
+      [&] {
+        return empty ? std::string()
+                     : render(queue, session.format() == Format::kWide, session.out());
+      },
+      names);
   if (empty) {
     session.hint(options.job.empty() ? "No job waits for a device."
                                      : options.job + " does not wait: 'trainyard get " +

@@ -151,7 +151,9 @@ void Session::show(const google::protobuf::Message& message,
 }
 
 void Session::hint(std::string_view text) {
-  if (err_.is_terminal()) err_.line(err_.styled(Style::kDim, text));
+  if (!err_.is_terminal()) return;
+  const bool is_one_line = text.find('\n') == std::string_view::npos;
+  err_.line(err_.styled(Style::kDim, wrapped(text, is_one_line ? err_.width() : 0)));
 }
 
 Progress Session::progress(const std::string& title, Terminal& terminal) const {

@@ -73,7 +73,7 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::Job& job = *submitted;
   if (options.dry_run) {
-    session.show(job, [&] { return render_plan(job, session.out().colour()); }, {job.name()});
+    session.show(job, [&] { return render_plan(job, session.out()); }, {job.name()});
     session.hint("The spec is valid; nothing was submitted.");
     return static_cast<int>(client::kExitOk);
   }

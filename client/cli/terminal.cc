@@ -118,6 +118,30 @@ std::string safe_text(std::string_view text) {
   return out;
 }
 
+std::string wrapped(std::string_view text, int width, int indent, int used) {
+  constexpr int kLeastText = 20;
+  if (width - indent < kLeastText) return std::string(text);
+  std::string out;
+  int column = used;
+  bool begins = true;  // of a line
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(text.size(), end + 1));
+    const int word_width = display_width(word);
+    if (!begins && column + 1 + word_width > width) {
+      out += "\n" + std::string(static_cast<size_t>(indent), ' ');
+      column = indent;
+      begins = true;
+    }
+    if (!begins) out += ' ';
+    out += word;
+    column += word_width + (begins ? 0 : 1);
+    begins = false;
+  }
+  return out;
+}
+
 int display_width(std::string_view text) {
   int width = 0;
   for (size_t i = 0; i < text.size();) {

@@ -42,6 +42,32 @@ TEST(Table, OnANarrowTerminalSentencesAreCutAndNamesAreWhole) {
             "a-name-of-some-length  loss 0.25  waits for...\n");
 }
 
+TEST(Table, OnATerminalNamesAreCutInTheMiddleWhereNothingElseHelps) {
+  Table table({{.title = "NAME", .is_name = true},
+               {"STATE"},
+               {.title = "METRICS", .shortens = true, .shortest = 9},
+               {.title = "WHY", .shortens = true}});
+  table.add({"a-name-that-is-as-long-as-a-name-may-be", "RUNNING", "loss 0.25, mae 0.5", ""});
+  table.add({"short", "QUEUED", "", ""});
+  EXPECT_EQ(table.render(false, 44, true),
+            "NAME                      STATE    METRICS\n"
+            "a-name-that…-name-may-be  RUNNING  loss 0.2…\n"
+            "short                     QUEUED\n");
+  EXPECT_EQ(table.least_width(), 20 + 2 + 7 + 2 + 9);
+  EXPECT_NE(table.render(false).find("a-name-that-is-as-long-as-a-name-may-be"), std::string::npos)
+      << "in a pipe it is whole";
+}
+
+TEST(Table, FieldsGoOnBelowWhereLinesAreTooShort) {
+  EXPECT_EQ(
+      render_fields({{"job", "a"}, {"warning", "one two three four five six seven"}}, false, 34),
+      "job:      a\n"
+      "warning:  one two three four five\n"
+      "          six seven\n");
+  EXPECT_EQ(wrapped("  a word-that-is-longer-than-the-line-itself b", 24),
+            "  a\nword-that-is-longer-than-the-line-itself\nb");
+}
+
 TEST(Table, ControlBytesAreShownAndNotObeyed) {
   EXPECT_EQ(safe_text("a\x1b[31mred\n\t\x7f"), "a\\x1b[31mred\\x0a\\x09\\u{7f}");
   EXPECT_EQ(safe_text("bad \xff\xc3 utf8"), "bad \\xff\\xc3 utf8");
