@@ -32,7 +32,7 @@ void set_batch(const DataFacts& facts, int64_t least, int64_t most, FirstGuess& 
                               power_of_two_below(rows));
 }
 
-int64_t steps_per_epoch(const DataFacts& facts, const FirstGuess& guess) {
+int64_t whole_batches(const DataFacts& facts, const FirstGuess& guess) {
   return std::max<int64_t>(1, training_rows(facts, guess) / guess.batch_size);
 }
 
@@ -43,7 +43,7 @@ struct Bounds {
 /// As many as make so many steps.
 void set_epochs(const DataFacts& facts, int64_t steps, Bounds bounds, FirstGuess& guess) {
   const auto epochs =
-      std::llround(static_cast<double>(steps) / static_cast<double>(steps_per_epoch(facts, guess)));
+      std::llround(static_cast<double>(steps) / static_cast<double>(whole_batches(facts, guess)));
   guess.epochs = std::clamp<int64_t>(epochs, bounds.least, bounds.most);
 }
 
@@ -125,6 +125,15 @@ void guess_text(const DataFacts& facts, FirstGuess& guess) {
   guess.patience = 5;
 }
 
+/// Every row in every epoch where more than a few per cent of them would be left out.
+bool drops_last(const DataFacts& facts, const FirstGuess& guess) {
+  constexpr double kLeftOutMax = 0.03;
+  const int64_t length = std::max<int64_t>(1, guess.context_length);
+  const int64_t rows = std::max<int64_t>(1, training_rows(facts, guess) / length);
+  const int64_t left_out = rows % guess.batch_size;
+  return static_cast<double>(left_out) <= kLeftOutMax * static_cast<double>(rows);
+}
+
 }  // namespace
 
 int64_t guess_image_side(int64_t side) {
@@ -149,6 +158,7 @@ FirstGuess first_guess(const DataFacts& facts) {
       guess_text(facts, guess);
       break;
   }
+  guess.drop_last = drops_last(facts, guess);
   return guess;
 }
 

@@ -24,6 +24,7 @@ struct FirstGuess {
   int64_t epochs = 0;       // one of these two, the other is 0
   int64_t steps = 0;
   int64_t batch_size = 0;
+  bool drop_last = true;     // as the recipe's
   double learning_rate = 0;  // of adamw
   double weight_decay = 0;
   bool decays_matrices = false;  // alone: not biases, normalization and embeddings

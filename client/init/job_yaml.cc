@@ -152,6 +152,10 @@ void write_recipe(const FirstGuess& g, Writer& out) {
              "batches, at most: early_stopping ends it sooner");
   }
   out.line(2, "batch_size: " + std::to_string(g.batch_size));
+  if (!g.drop_last) {
+    out.line(2, "drop_last: false",
+             "each epoch has every row: its first rows complete the last batch");
+  }
   if (g.context_length > 0) {
     out.line(2, "context_length: " + std::to_string(g.context_length), "tokens that it looks back");
   }

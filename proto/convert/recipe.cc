@@ -268,6 +268,7 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
   out.schedule = to_schedule(r.schedule(), violations);
   out.seed = r.seed();
   if (r.has_shuffle()) out.shuffle = r.shuffle();
+  if (r.has_drop_last()) out.drop_last = r.drop_last();
   out.validation_split = r.validation_split();
   if (r.recompute() != v1::Recipe::RECOMPUTE_UNSPECIFIED) {
     const std::optional<Recompute> recompute = find_recompute(enum_name(r.recompute()));

@@ -157,7 +157,10 @@ RunRecord record_of(const CheckpointState& state) {
 
 RunIdentity::RunIdentity(const ModelSpec& model, const Recipe& recipe,
                          const std::string& dataset_digest)
-    : digest_by_rule_1_(trainyard::digest_by_rule_1(model, recipe, dataset_digest)) {
+    // Of the runs of then, none kept its last rows.
+    : digest_by_rule_1_(recipe.drop_last
+                            ? trainyard::digest_by_rule_1(model, recipe, dataset_digest)
+                            : std::string()) {
   record_.description = to_text({{"dataset", dataset_digest},
                                  {"model", describe(model)},
                                  {"recipe", fields_to_json(recipe)}});

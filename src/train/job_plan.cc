@@ -23,17 +23,30 @@ int64_t row_of(const std::map<std::string, int64_t, std::less<>>& rows, std::str
   }
 }
 
+/// What an epoch leaves out, or has more than once.
+void warn_of_last_batch(const Recipe& recipe, const RunShape& shape,
+                        std::vector<std::string>& warnings) {
+  const std::string rows = std::to_string(shape.train_rows) + " rows";
+  const int64_t left = recipe.drop_last ? shape.train_rows % recipe.batch_size : 0;
+  if (left * 10 >= shape.train_rows) {
+    warnings.push_back(
+        "each epoch leaves out " + std::to_string(left) + " of " + rows +
+        ", which do not fill a batch of " + std::to_string(recipe.batch_size) +
+        (recipe.shuffle ? "; different rows each time" : "; the same rows each time") +
+        "; recipe.drop_last: false trains on every row");
+  }
+  if (shape.train_rows <= recipe.batch_size / 2) {
+    warnings.push_back("each batch of " + std::to_string(recipe.batch_size) + " has each of the " +
+                       rows + " at least " + std::to_string(recipe.batch_size / shape.train_rows) +
+                       " times; a recipe.batch_size of " + std::to_string(shape.train_rows) +
+                       " computes them once");
+  }
+}
+
 std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape,
                                      const Graph& graph) {
   std::vector<std::string> warnings;
-  const int64_t used = shape.steps_per_epoch * recipe.batch_size;
-  if (const int64_t left = shape.train_rows - used; left * 10 >= shape.train_rows) {
-    warnings.push_back(
-        "each epoch leaves out " + std::to_string(left) + " of " +
-        std::to_string(shape.train_rows) + " rows, which do not fill a batch of " +
-        std::to_string(recipe.batch_size) +
-        (recipe.shuffle ? "; different rows each time" : "; the same rows each time"));
-  }
+  warn_of_last_batch(recipe, shape, warnings);
   if (shape.validation_rows == 0 && shape.test_rows == 0) {
     warnings.push_back(
         "no rows are held out to measure the model on unseen data; set recipe.validation_split");

@@ -31,6 +31,7 @@ Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema
   options.batch_size = recipe.batch_size;
   options.seed = recipe.seed;
   options.shuffle = recipe.shuffle;
+  options.drop_last = recipe.drop_last;
   options.shift_max = split.shift_max;
   options.first_step = first_step;
   options.augmenter = make_augmenter(recipe.augmentation, schema, preprocessing);

@@ -256,7 +256,9 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
             ", expected a share that leaves both");
     return;
   }
-  if (r.batch_size > shape.train_rows) {
+  if (!r.drop_last) {
+    check_range(violations, "recipe.batch_size", r.batch_size, 1, kRowsMax);
+  } else if (r.batch_size > shape.train_rows) {
     std::string rows = "the " + std::to_string(shape.train_rows) +
                        (schema.stream() ? " training windows" : " training rows");
     if (held_out > 0) {
@@ -264,7 +266,8 @@ void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
     }
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is larger than " + rows + ", expected 1.." +
-                       std::to_string(shape.train_rows));
+                       std::to_string(shape.train_rows) +
+                       ", or recipe.drop_last: false, which repeats rows");
   }
 }
 
@@ -340,7 +343,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   shape.ranks = ranks;
   shape.rank_batch = r.micro_batch() / ranks;
   shape.traits = traits;
-  shape.steps_per_epoch = shape.train_rows / r.batch_size;
+  shape.steps_per_epoch = batches_per_epoch(shape.train_rows, r.batch_size, r.drop_last);
   shape.steps_total = r.steps > 0 ? r.steps : r.epochs * shape.steps_per_epoch;
   if (r.schedule.warmup_steps > shape.steps_total) {
     return field_error("FIELD_OUT_OF_RANGE", "recipe.schedule.warmup_steps",

@@ -84,6 +84,7 @@ struct Recipe {
   ScheduleSpec schedule;
   uint64_t seed = 0;
   bool shuffle = true;
+  bool drop_last = true;               // of an epoch, the rows that do not fill a batch
   double validation_split = 0;         // share of the training rows held out, [0, 0.9]
   int64_t context_length = 0;          // tokens of a sample of a text; 0: kContextLengthDefault
   int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
@@ -113,7 +114,7 @@ struct Recipe {
 /// default stays as it is for ever: checkpoints from before a field existed mean it.
 template <FieldsOf<Recipe> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, validation_split,
+  auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, drop_last, validation_split,
          context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints,
          keep_checkpoints_every_steps, keep_best_checkpoint, recompute, precision, accumulate_steps,
          clip_norm, clip_value, ema_decay, parameter_groups, keep_best, early_stopping,
@@ -125,6 +126,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("schedule", schedule);
   visit("seed", seed);
   visit("shuffle", shuffle);
+  visit("drop_last", drop_last);
   visit("validation_split", validation_split);
   visit("context_length", context_length);
   visit("precision", precision);

@@ -330,20 +330,31 @@ TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
   }
 }
 
+TEST(FirstGuess, LeavesOutNoMoreThanAFewPerCentOfAnEpoch) {
+  for (int64_t rows = 2; rows < 12'000; rows += rows < 400 ? 1 : 97) {
+    const FirstGuess g = first_guess({DataFacts::Kind::kTable, rows, 3, 10, {}});
+    const int64_t train = rows - std::llround(static_cast<double>(rows) * g.validation_split);
+    EXPECT_EQ(g.drop_last, train % g.batch_size * 100 <= 3 * train) << rows;
+  }
+  EXPECT_FALSE(first_guess({DataFacts::Kind::kText, 120, 0, 0, {}}).drop_last) << "few windows";
+}
+
 // The numbers are those that were measured: another number is another measurement.
 TEST(FirstGuess, IsTheRuleThatWasMeasured) {
   const FirstGuess few = first_guess({DataFacts::Kind::kTable, 150, 3, 4, {}});
   EXPECT_EQ(few.model, "mlp: {hidden: [128], dropout: 0.2}");
   EXPECT_EQ(few.validation_split, 0.1);
   EXPECT_EQ(few.batch_size, 16);
-  EXPECT_EQ(few.epochs, 188);  // 1500 steps of 8 an epoch
+  EXPECT_FALSE(few.drop_last);  // 7 of 135
+  EXPECT_EQ(few.epochs, 188);   // 1500 steps of 8 whole batches an epoch
   EXPECT_EQ(few.patience, 37);
   EXPECT_EQ(few.learning_rate, 0.005);
   const FirstGuess many = first_guess({DataFacts::Kind::kTable, 53'940, 0, 26, {}});
   EXPECT_EQ(many.model, "mlp: {hidden: [256, 256], dropout: 0.1}");
   EXPECT_EQ(many.validation_split, 0.15);
   EXPECT_EQ(many.batch_size, 256);
-  EXPECT_EQ(many.epochs, 34);  // 6000 steps of 179 an epoch
+  EXPECT_TRUE(many.drop_last);  // 25 of 45,849
+  EXPECT_EQ(many.epochs, 34);   // 6000 steps of 179 an epoch
   EXPECT_EQ(many.learning_rate, 0.002);
   for (const FirstGuess& g : {few, many}) {
     EXPECT_EQ(g.weight_decay, 0.2);

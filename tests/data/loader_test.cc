@@ -71,6 +71,47 @@ TEST(Loader, BatchesFollowTheEpochsPermutation) {
   EXPECT_EQ(epochs.size(), 3u);
 }
 
+// What PyTorch's DistributedSampler does with drop_last=False: the order, and its beginning again
+// until the last batch is whole.
+std::vector<float> completed_order(int64_t rows, const Loader::Options& options, uint64_t epoch) {
+  std::vector<int64_t> order(static_cast<size_t>(rows));
+  std::iota(order.begin(), order.end(), 0);
+  if (options.shuffle) order = permutation(rows, options.seed, stream_of("shuffle"), epoch);
+  std::vector<float> places(order.begin(), order.end());
+  while (std::ssize(places) % options.batch_size != 0) {
+    const auto missing = options.batch_size - std::ssize(places) % options.batch_size;
+    places.insert(places.end(), order.begin(), order.begin() + std::min(missing, rows));
+  }
+  return places;
+}
+
+TEST(Loader, WithoutDropLastTheFirstRowsOfTheOrderCompleteTheLastBatch) {
+  const Sample sample;
+  for (const int64_t batch : {1, 5, 18, 36, 37, 38, 64, 100}) {
+    for (const bool shuffle : {false, true}) {
+      SCOPED_TRACE(std::to_string(batch) + (shuffle ? " shuffled" : ""));
+      Loader::Options options;
+      options.batch_size = batch;
+      options.seed = 11;
+      options.shuffle = shuffle;
+      options.drop_last = false;
+      const int64_t per_epoch = (37 + batch - 1) / batch;
+      EXPECT_EQ(batches_per_epoch(37, batch, false), per_epoch);
+      const auto steps = sample.steps(options, static_cast<int>(3 * per_epoch));
+      for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+        std::vector<float> seen;
+        for (int64_t s = 0; s < per_epoch; ++s) {
+          const auto& ids = steps[epoch * static_cast<size_t>(per_epoch) + static_cast<size_t>(s)];
+          EXPECT_EQ(std::ssize(ids), batch);
+          seen.insert(seen.end(), ids.begin(), ids.end());
+        }
+        EXPECT_EQ(seen, completed_order(37, options, epoch));
+        EXPECT_EQ(std::set<float>(seen.begin(), seen.end()).size(), 37u) << "each row";
+      }
+    }
+  }
+}
+
 TEST(Loader, InputsAreTheTransformedRows) {
   const Sample sample;
   Loader::Options options;
@@ -132,14 +173,17 @@ TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
 
 TEST(Loader, ResumeGoesOnWithTheSameBatches) {
   const Sample sample;
-  Loader::Options options;
-  options.batch_size = 5;
-  options.seed = 3;
-  const auto whole = sample.steps(options, 40);
-  for (int first = 0; first < 40; ++first) {
-    options.first_step = first;
-    const auto rest = sample.steps(options, 40 - first);
-    EXPECT_EQ(rest, (std::vector<std::vector<float>>(whole.begin() + first, whole.end())));
+  for (const bool drop_last : {true, false}) {
+    Loader::Options options;
+    options.batch_size = 5;
+    options.seed = 3;
+    options.drop_last = drop_last;
+    const auto whole = sample.steps(options, 40);
+    for (int first = 0; first < 40; ++first) {
+      options.first_step = first;
+      const auto rest = sample.steps(options, 40 - first);
+      EXPECT_EQ(rest, (std::vector<std::vector<float>>(whole.begin() + first, whole.end())));
+    }
   }
 }
 
@@ -180,6 +224,8 @@ TEST(Loader, ImpossibleOptionsAreFaults) {
   options.batch_size = 38;
   EXPECT_THROW(make(options, sample.rows), InvariantError);
   options.batch_size = 1;
+  EXPECT_THROW(make(options, {}), InvariantError);
+  options.drop_last = false;
   EXPECT_THROW(make(options, {}), InvariantError);
   EXPECT_THROW(make(options, {37}), InvariantError);
   EXPECT_THROW(make(options, {-1}), InvariantError);

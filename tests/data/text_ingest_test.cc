@@ -275,8 +275,10 @@ TEST(Windows, BatchesAreTokensAndTheOnesAfterThem) {
   options.batch_size = 2;
   options.seed = 3;
   options.shift_max = split.shift_max;
+  options.drop_last = false;  // 9 windows
   ASSERT_EQ(split.shift_max, 3);
   Loader loader(d->schema(), p, d->train(), split.train, options);
+  ASSERT_EQ(loader.steps_per_epoch(), 5);
   std::vector<int64_t> shifts;
   for (uint64_t epoch = 0; epoch < 8; ++epoch) {
     const int64_t shift =
@@ -289,7 +291,8 @@ TEST(Windows, BatchesAreTokensAndTheOnesAfterThem) {
       EXPECT_TRUE(batch.input.empty() && batch.target_numeric.empty());
       for (size_t i = 0; i < 8; ++i) {
         const auto place = static_cast<size_t>(s) * 2 + i / 4;
-        const int64_t first = split.train[static_cast<size_t>(order[place])] + shift;
+        const int64_t window = order[place % order.size()];
+        const int64_t first = split.train[static_cast<size_t>(window)] + shift;
         EXPECT_EQ(batch.tokens[i], first + static_cast<int64_t>(i % 4) + 1);
         EXPECT_EQ(batch.target_class[i], batch.tokens[i] + 1);
         EXPECT_LT(batch.target_class[i], split.validation.front() + 1);

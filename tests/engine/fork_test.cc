@@ -182,6 +182,7 @@ TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
       {"spec.recipe.seed", [](TrainJob& j) { j.recipe.seed = 6; }},
       {"spec.recipe.batch_size", [](TrainJob& j) { j.recipe.batch_size = 8; }},
       {"spec.recipe.shuffle", [](TrainJob& j) { j.recipe.shuffle = false; }},
+      {"spec.recipe.drop_last", [](TrainJob& j) { j.recipe.drop_last = false; }},
       {"spec.recipe.validation_split", [](TrainJob& j) { j.recipe.validation_split = 0.3; }},
       {"spec.recipe.precision", [](TrainJob& j) { j.recipe.precision = Precision::kBf16; }},
       {"spec.recipe.accumulate_steps", [](TrainJob& j) { j.recipe.accumulate_steps = 2; }},

@@ -119,6 +119,13 @@ TEST(Ranks, FollowItWithMicroBatchesClippingAndAverage) {
     job.recipe.metrics = {"gradient_norm"};
   });
 }
+TEST(Ranks, FollowItWhereTheFirstRowsCompleteTheLastBatch) {
+  expect_one_curve([](TrainJob& job) {
+    job.recipe.batch_size = 24;  // of 80 rows
+    job.recipe.accumulate_steps = 2;
+    job.recipe.drop_last = false;
+  });
+}
 TEST(Ranks, FollowItWithAdamClippingAndFrozenLayers) {
   expect_one_curve(
       [](TrainJob& job) {

@@ -175,6 +175,7 @@ TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
   recipe.batch_size = 12;
   recipe.seed = 41;
   recipe.shuffle = false;
+  recipe.drop_last = false;
   Split split;
   split.shift_max = 3;
   const Loader::Options options =
@@ -183,8 +184,51 @@ TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
   EXPECT_EQ(options.batch_size, 12);
   EXPECT_EQ(options.seed, 41u);
   EXPECT_FALSE(options.shuffle);
+  EXPECT_FALSE(options.drop_last);
   EXPECT_EQ(options.shift_max, 3);
   EXPECT_EQ(options.first_step, 9);
+}
+
+TEST(Training, WithoutDropLastAnEpochEndsBehindItsCompletedBatch) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");  // 80 training rows: 3 batches of 24, and 8 rows
+  job.recipe.batch_size = 24;
+  job.recipe.drop_last = false;
+  Recorder r;
+  const auto result = run(job, r);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(r.plan.steps_per_epoch, 4);
+  EXPECT_EQ(result->steps_done, 12);
+  std::vector<int64_t> evaluated;
+  for (const auto& [step, loss] : r.series["val/loss"]) evaluated.push_back(step);
+  EXPECT_EQ(evaluated, (std::vector<int64_t>{4, 8, 12}));
+  EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
+}
+
+// A batch that has each row twice has the mean gradient of one that has each once.
+TEST(Training, ABatchOfRepeatedRowsTrainsAsItsRowsDo) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 8);
+  TrainJob once = image_job(w, "once");
+  once.model = {};
+  once.model.preset = "mlp";
+  once.recipe.epochs = 20;
+  once.recipe.batch_size = 8;
+  once.recipe.validation_split = 0;
+  TrainJob twice = once;
+  twice.recipe.batch_size = 16;
+  twice.recipe.drop_last = false;
+  twice.checkpoints = w / "twice-checkpoints";
+  twice.model_output = w / "twice-model";
+  Recorder ro, rt;
+  ASSERT_TRUE(run(once, ro).ok());
+  const auto result = run(twice, rt);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(result->steps_done, 20);
+  for (const auto& [step, loss] : ro.series["train/loss"]) {
+    EXPECT_NEAR(rt.series["train/loss"][step], loss, 1e-4 * loss) << step;
+  }
 }
 
 TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
@@ -221,11 +265,11 @@ TEST(Training, TheLastStepIsEvaluatedAndSavedWhateverIsDue) {
 
 // Stopped in the middle of an epoch; the resumed run must not notice, dropout, running statistics
 // and optimizer state included.
-void expect_resumed_like_whole(Precision precision) {
+void expect_resumed_like_whole(const std::function<void(Recipe&)>& change) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob whole = image_job(w, "whole");
-  whole.recipe.precision = precision;
+  change(whole.recipe);
   Recorder rw;
   ASSERT_TRUE(run(whole, rw).ok());
 
@@ -281,15 +325,26 @@ TEST(Training, AStopBetweenCheckpointsLosesNoStep) {
   EXPECT_EQ(second.plan.first_step, last);
 }
 
-TEST(Training, StopAndResumeEqualsNeverStopped) { expect_resumed_like_whole(Precision::kFp32); }
+TEST(Training, StopAndResumeEqualsNeverStopped) {
+  expect_resumed_like_whole([](Recipe&) {});
+}
 TEST(Training, StopAndResumeEqualsNeverStoppedInTf32) {
-  expect_resumed_like_whole(Precision::kTf32);
+  expect_resumed_like_whole([](Recipe& r) { r.precision = Precision::kTf32; });
 }
 TEST(Training, StopAndResumeEqualsNeverStoppedInBf16) {
-  expect_resumed_like_whole(Precision::kBf16);
+  expect_resumed_like_whole([](Recipe& r) { r.precision = Precision::kBf16; });
 }
 TEST(Training, StopAndResumeEqualsNeverStoppedInFp16) {
-  expect_resumed_like_whole(Precision::kFp16);
+  expect_resumed_like_whole([](Recipe& r) { r.precision = Precision::kFp16; });
+}
+TEST(Training, StopAndResumeBeforeACompletedBatchEqualsNeverStopped) {
+  expect_resumed_like_whole([](Recipe& r) {
+    r.batch_size = 24;  // of 80 rows: every fourth batch has 16 rows from the order's beginning
+    r.accumulate_steps = 2;
+    r.drop_last = false;
+    r.epochs = 0;
+    r.steps = 15;
+  });
 }
 
 // The weights between steps are F32: a checkpoint has the tensors of an fp32 job's, and steps that

@@ -168,6 +168,25 @@ TEST(PlanRun, CountsStepsParametersAndBytes) {
   EXPECT_GE(plan.flops_per_step, 3 * 2 * 10 * (64 * 12 + 12 * 3) - 2 * 10 * 64 * 12);
 }
 
+TEST(PlanRun, CountsTheLastBatchOfAnEpochThatDropsNoRows) {
+  Recipe r = good_recipe();
+  r.drop_last = false;
+  r.validation_split = 0.25;
+  const RunPlan plan = plan_run(mlp(), r, digits_schema(103)).value();
+  EXPECT_EQ(plan.train_rows, 77);
+  EXPECT_EQ(plan.steps_per_epoch, 8);
+  EXPECT_EQ(plan.steps_total, 16);
+  EXPECT_EQ(plan.work.steps, 16);
+  EXPECT_EQ(plan.work.evaluations, 2) << "one for each epoch";
+  r.batch_size = 100;
+  EXPECT_EQ(plan_run(mlp(), r, digits_schema(103)).value().steps_per_epoch, 1) << "rows repeat";
+  r.batch_size = 11;
+  EXPECT_EQ(plan_run(mlp(), r, digits_schema(103)).value().steps_per_epoch, 7) << "no row is left";
+  r.batch_size = (int64_t{1} << 31) + 1;
+  EXPECT_EQ(plan_run(mlp(), r, digits_schema(103)).error().message,
+            "recipe.batch_size: 2147483649 is out of range, expected 1..2147483648");
+}
+
 // Of a step on a GPU that holds the rows: numbers in a multiple of 64 bytes, 64 for each sample;
 // a loss and the scores of each micro-batch, the gradient norm, what loss scaling made of it.
 constexpr int64_t kStepOfTen = 64 + 640 + 64 + 128 + 3 * 64;
@@ -261,7 +280,8 @@ TEST(PlanRun, CountsWhatAGpuHoldsAsItIsStored) {
 TEST(PlanRun, NamesTheFieldTheValueAndWhatIsAccepted) {
   const Error batch = refusal_after([](Recipe& r) { r.batch_size = 101; });
   EXPECT_EQ(batch.message,
-            "recipe.batch_size: 101 is larger than the 100 training rows, expected 1..100");
+            "recipe.batch_size: 101 is larger than the 100 training rows, expected 1..100, or "
+            "recipe.drop_last: false, which repeats rows");
   EXPECT_EQ(batch.violations[0].field, "recipe.batch_size");
   EXPECT_EQ(refusal_after([](Recipe& r) { r.batch_size = 0; }).violations[0].field,
             "recipe.batch_size");
@@ -379,7 +399,25 @@ TEST(JobPlan, WarnsOfRowsThatAreLeftOut) {
   Recipe r = good_recipe();
   r.batch_size = 60;
   const JobPlan plan = plan_job(mlp(), r, digits_schema(100), PlanDump::kNone).value();
-  EXPECT_NE(plan.warnings[0].find("leaves out 40 of 100 rows"), std::string::npos);
+  EXPECT_EQ(plan.warnings[0],
+            "each epoch leaves out 40 of 100 rows, which do not fill a batch of 60; different rows "
+            "each time; recipe.drop_last: false trains on every row");
+}
+
+TEST(JobPlan, WarnsOfRowsThatEachBatchRepeats) {
+  Recipe r = good_recipe();
+  r.drop_last = false;
+  const auto warning = [&](int64_t batch_size) {
+    r.batch_size = batch_size;
+    return plan_job(mlp(), r, digits_schema(100), PlanDump::kNone).value().warnings[0];
+  };
+  EXPECT_EQ(warning(350),
+            "each batch of 350 has each of the 100 rows at least 3 times; a recipe.batch_size of "
+            "100 computes them once");
+  for (const int64_t batch_size : {60, 199}) {
+    EXPECT_NE(warning(batch_size).find("recipe.validation_split"), std::string::npos)
+        << "the only one";
+  }
 }
 
 TEST(JobPlan, FindsTheLargestBatchThatFits) {

@@ -53,8 +53,8 @@ KINDS = {  # each some tenths of a second with a dozen checkpoints, so that kill
     "cnn": ("digits.csv.gz", CSV,
             "layers: [{conv: {out_channels: 8, kernel_shape: [3], pads: [1]}}, {batch_normalization: {}}, {relu: {}}, "
             "{max_pool: {kernel_shape: [2]}}, {dropout: {ratio: 0.2}}, {gemm: {}}]",
-            "{epochs: 6, batch_size: 50, seed: 7, checkpoint_every_steps: 20, augmentation: [{random_crop: {padding: 1}}], "
-            "optimizer: {type: sgd, learning_rate: 0.05, momentum: 0.9}}"),
+            "{epochs: 6, batch_size: 50, drop_last: false, seed: 7, checkpoint_every_steps: 20, "
+            "augmentation: [{random_crop: {padding: 1}}], optimizer: {type: sgd, learning_rate: 0.05, momentum: 0.9}}"),
     "gpt": ("words.txt.gz", "text: {tokenizer: char}", "gpt2: {n_layer: 1, n_head: 2, n_embd: 32, dropout: 0.1}",
             "{steps: 150, batch_size: 8, context_length: 16, seed: 7, checkpoint_every_steps: 15, "
             "optimizer: {type: adamw, learning_rate: 0.003}}"),

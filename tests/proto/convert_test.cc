@@ -46,6 +46,16 @@ TEST(ConvertSpec, PresetAndDefaults) {
   EXPECT_EQ(spec->recipe.batch_size, 64);
   EXPECT_EQ(spec->recipe.optimizer.type, "sgd");
   EXPECT_TRUE(spec->recipe.shuffle);
+  EXPECT_TRUE(spec->recipe.drop_last);
+}
+
+TEST(ConvertSpec, FalseIsNotLeftOut) {
+  const auto spec = to_engine(
+      parse_spec("model { mlp { hidden: 4 } } recipe { epochs: 2 shuffle: false drop_last: false "
+                 "optimizer { learning_rate: 0.1 } }"));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_FALSE(spec->recipe.shuffle);
+  EXPECT_FALSE(spec->recipe.drop_last);
 }
 
 TEST(ConvertSpec, LayersKeepOnnxNamesAndAttributes) {

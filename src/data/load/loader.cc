@@ -57,6 +57,11 @@ std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_leng
   return window_starts(0, plan_windows(schema, context_length, 0).test, context_length);
 }
 
+int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last) {
+  const int64_t whole = rows / batch_size;
+  return drop_last || rows % batch_size == 0 ? whole : whole + 1;
+}
+
 void fill_batch(const RowTransform& transform, const Partition& partition,
                 std::span<const int64_t> rows, Batch& batch, const ImageEdit& edit) {
   const auto count = rows.size();
@@ -123,7 +128,8 @@ struct Loader::Impl {
         partition(part),
         rows(std::move(row_indices)),
         options(o),
-        steps_per_epoch(o.batch_size > 0 ? std::ssize(rows) / o.batch_size : 0),
+        steps_per_epoch(
+            o.batch_size > 0 ? batches_per_epoch(std::ssize(rows), o.batch_size, o.drop_last) : 0),
         next_step(o.first_step),
         claim_step(o.first_step) {
     TRAINYARD_CHECK(o.batch_size > 0 && steps_per_epoch > 0,
@@ -191,14 +197,14 @@ struct Loader::Impl {
 
   void fill(int64_t step, int64_t oldest_epoch, Batch& batch) {
     const int64_t epoch = step / steps_per_epoch;
-    const int64_t first = step % steps_per_epoch * options.batch_size;
-    std::vector<int64_t> selected(rows.begin() + first, rows.begin() + first + options.batch_size);
-    if (options.shuffle) {
-      const auto order = order_of(epoch, oldest_epoch);
-      for (int64_t i = 0; i < options.batch_size; ++i) {
-        selected[static_cast<size_t>(i)] =
-            rows[static_cast<size_t>((*order)[static_cast<size_t>(first + i)])];
-      }
+    const std::shared_ptr<const std::vector<int64_t>> order =
+        options.shuffle ? order_of(epoch, oldest_epoch) : nullptr;
+    std::vector<int64_t> selected(static_cast<size_t>(options.batch_size));
+    // Behind the last row of the order comes its first one, which only completes a last batch.
+    auto place = static_cast<size_t>(step % steps_per_epoch * options.batch_size);
+    for (int64_t& row : selected) {
+      row = rows[order ? static_cast<size_t>((*order)[place]) : place];
+      if (++place == rows.size()) place = 0;
     }
     if (options.shuffle && options.shift_max > 0) {
       const uint32_t draw =

@@ -2,8 +2,9 @@
 //
 // Epoch e visits the training rows in a Philox permutation keyed by (seed, "shuffle", e); step s of
 // the job is batch s % steps_per_epoch of epoch s / steps_per_epoch. The last rows of an epoch that
-// do not fill a batch are left out (other rows each epoch). The rows of a stream are the tokens at
-// which its windows begin (src/data/load/windows.h). Threads prepare the next batches ahead.
+// do not fill a batch are left out (other rows each epoch), or the first rows of the same order
+// complete their batch. The rows of a stream are the tokens at which its windows begin
+// (src/data/load/windows.h). Threads prepare the next batches ahead.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,9 @@ Split split_dataset(const DatasetSchema& schema, int64_t context_length, double 
                     uint64_t seed);
 /// All rows, or windows, of its test set.
 std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length);
+
+/// Of an epoch over so many rows. Planning asks it without the data.
+int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last);
 
 struct Batch {
   int64_t rows = 0;
@@ -70,6 +74,7 @@ class Loader {
     int64_t batch_size = 1;
     uint64_t seed = 0;
     bool shuffle = true;
+    bool drop_last = true;         // false: each row is in each epoch, the first ones again
     int64_t shift_max = 0;         // with shuffle: rows of an epoch are moved by 0 .. shift_max
     int64_t first_step = 0;        // resume: start here
     int64_t prefetch_batches = 4;  // bound of the queue between the threads and next()
@@ -80,7 +85,7 @@ class Loader {
     // With samples: Batch::stored, and samples count from the first of each so many rows.
     int64_t stored_rows = 0;
   };
-  /// `partition` must outlive the loader; `rows` are indices into it, at least batch_size of them.
+  /// `partition` must outlive the loader; `rows` are indices into it, enough of them for a batch.
   Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,
          const Partition& partition, std::vector<int64_t> rows, const Options& options);
   ~Loader();
