@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <sstream>
 #include <vector>
 
 #include "client/cli/output.h"
@@ -199,13 +200,16 @@ void Progress::update(double time_s) {
 }
 
 void Progress::note(double time_s, Style style, std::string_view text) {
-  const std::string shown = paint(sink_.colour, style, safe_text(text));
   if (!sink_.live) {
-    sink_.write(clock_time(time_s) + "  " + shown + "\n");
+    sink_.write(clock_time(time_s) + "  " + paint(sink_.colour, style, safe_text(text)) + "\n");
     return;
   }
-  // One write: the line replaces the bar, and the bar appears below it, without flicker.
-  std::string out = "\r" + shown + "\x1b[K\n";
+  // One write: the lines replace the bar, and the bar appears below them, without flicker.
+  std::string out = "\r";
+  std::istringstream lines(wrapped(safe_text(text), sink_.width()));
+  for (std::string line; std::getline(lines, line);) {
+    out += paint(sink_.colour, style, line) + "\x1b[K\n";
+  }
   if (drawn_) {
     out += render_bar(state_, std::max(1, sink_.width() - 1), sink_.utf8, sink_.colour) + "\x1b[K";
   }
