@@ -6,6 +6,7 @@
 #include "client/cli/chart.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/local_work.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
 #include "src/base/files.h"
@@ -119,6 +120,10 @@ Result<int> write_picture(Session& session, const std::string& file, const std::
 
 Result<int> run_plot(Session& session, const PlotOptions& options) {
   if (Status s = check(options); !s.ok()) return std::move(s).error();
+  const LocalWork* local = nullptr;
+  if (!options.png.empty()) {
+    ASSIGN_OR_RETURN(local, session.local("--svg writes the same picture as SVG"));
+  }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   Histories jobs;
@@ -148,8 +153,8 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
                           : "no metric matches " + joined(options.metrics) + "; there are " + keys);
   }
   if (!options.svg.empty()) return write_picture(session, options.svg, draw_svg(charts));
-  if (!options.png.empty()) {
-    ASSIGN_OR_RETURN(const std::string picture, draw_png(charts));
+  if (local != nullptr) {
+    ASSIGN_OR_RETURN(const std::string picture, local->draw_png(charts));
     return write_picture(session, options.png, picture);
   }
   const Terminal& out = session.out();

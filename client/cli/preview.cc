@@ -4,7 +4,8 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_file.h"
-#include "client/cli/local_job.h"
+#include "client/cli/local_spec.h"
+#include "client/cli/temporary_folder.h"
 #include "src/base/files.h"
 #include "src/data/load/contact_sheet.h"
 #include "src/data/load/loader.h"
