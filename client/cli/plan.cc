@@ -1,6 +1,5 @@
 // trainyard plan: what a spec would become, before anything runs: each layer, the memory to the
-// byte, steps, the device and why. Asks the server; trainyard-local plans on
-// this machine.
+// byte, steps, the device and why. Asks the server, or has trainyard-local plan on this machine.
 #include <unistd.h>
 
 #include <charconv>
