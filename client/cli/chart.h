@@ -1,12 +1,10 @@
-// client/cli/chart.h: curves over steps, drawn in a terminal, as SVG or as PNG.
+// client/cli/chart.h: curves over steps, drawn in a terminal or as SVG.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "src/base/result.h"
 
 namespace trainyard::cli {
 
@@ -48,9 +46,7 @@ struct TerminalCanvas {
 /// otherwise a letter for each curve. No line is longer than `columns`.
 std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas);
 
-/// One SVG document, the charts below each other.
+/// One SVG document, the charts below each other. client/local draws the same as a PNG file.
 std::string draw_svg(const std::vector<Chart>& charts);
-/// The same as a PNG file's bytes, 1520 pixels wide. Refuses heights above 32767.
-Result<std::string> draw_png(const std::vector<Chart>& charts);
 
 }  // namespace trainyard::cli

@@ -33,8 +33,8 @@ std::string command_help(const Command& command, const OptionSet& options);
 /// All commands, one per line.
 std::string general_help();
 
-/// main() without the program's name.
-int run_command_line(const std::vector<std::string>& arguments, const client::Environment& env);
+/// main() of both programs; `local` is null in trainyard.
+int run_program(int argc, char** argv, const LocalWork* local);
 
 // Commands that dataset.cc and model.cc list among theirs.
 Command dataset_preview_command();

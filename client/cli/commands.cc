@@ -1,10 +1,15 @@
 #include <algorithm>
 #include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "client/cli/command.h"
+#include "client/cli/local_program.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -32,9 +37,7 @@ Command metrics_export_command();
 Command plot_command();
 Command predict_command();
 Command generate_command();
-Command local_run_command();
-Command local_export_command();
-Command local_check_command();
+std::vector<Command> local_commands();
 std::vector<Command> array_commands();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
@@ -191,7 +194,7 @@ Error unknown_command(const std::vector<std::string>& words) {
 }
 
 int run_found(const Command& command, std::vector<std::string> arguments, bool help,
-              const client::Environment& env) {
+              const Program& program) {
   OptionSet options;
   command.options(options);
   GlobalOptions global;
@@ -200,9 +203,9 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
     help = std::find(arguments.begin(), arguments.end(), "--help") != arguments.end() ||
            std::find(arguments.begin(), arguments.end(), "-h") != arguments.end();
   }
-  Terminal err(stderr, false, env);
+  Terminal err(stderr, false, program.env);
   if (help) {
-    Terminal(stdout, false, env).write(command_help(command, options));
+    Terminal(stdout, false, program.env).write(command_help(command, options));
     return client::kExitOk;
   }
   if (const Status parsed = options.parse(std::move(arguments)); !parsed.ok()) {
@@ -212,7 +215,7 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
     return code;
   }
   if (command.waits) std::swap(global.wait_s, global.connection.timeout_s);
-  const auto session = Session::open(global, env);
+  const auto session = Session::open(global, program);
   if (!session.ok()) return report_error(session.error(), err, Format::kTable, false);
   if ((*session)->format() == Format::kCsv && command.name != "predict") {
     return report_error(usage_error("--output: only 'trainyard predict' writes csv"), err,
@@ -237,9 +240,8 @@ const std::vector<Command>& commands() {
                                  fork_command(),           checkpoint_list_command(),
                                  prioritize_command(),     delete_command(),
                                  metrics_export_command(), plot_command(),
-                                 predict_command(),        generate_command(),
-                                 local_run_command(),      local_export_command(),
-                                 local_check_command()};
+                                 predict_command(),        generate_command()};
+    for (Command& c : local_commands()) list.push_back(std::move(c));
     for (Command& c : array_commands()) list.push_back(std::move(c));
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
@@ -326,10 +328,12 @@ std::string general_help() {
          "configuration file name\nthe server; without them, a daemon on this machine is used.\n";
 }
 
-int run_command_line(const std::vector<std::string>& arguments, const client::Environment& env) {
-  Terminal out(stdout, false, env);
-  Terminal err(stderr, false, env);
-  std::vector<std::string> rest = arguments;
+namespace {
+
+int run_command_line(const Program& program) {
+  Terminal out(stdout, false, program.env);
+  Terminal err(stderr, false, program.env);
+  std::vector<std::string> rest = program.arguments;
   const bool ask_help = !rest.empty() && rest[0] == "help";
   if (ask_help) rest.erase(rest.begin());
   if (rest.size() == 1 && rest[0] == "--version") rest[0] = "version";
@@ -347,7 +351,7 @@ int run_command_line(const std::vector<std::string>& arguments, const client::En
   const std::string& first = found.words[0];
   if (const Command* command = find_command(first)) {
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[0]));
-    return run_found(*command, std::move(rest), ask_help, env);
+    return run_found(*command, std::move(rest), ask_help, program);
   }
   if (is_group(first)) {
     if (found.words.size() < 2) {
@@ -358,10 +362,32 @@ int run_command_line(const std::vector<std::string>& arguments, const client::En
     if (const Command* command = find_command(first + " " + found.words[1])) {
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[1]));
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[0]));
-      return run_found(*command, std::move(rest), ask_help, env);
+      return run_found(*command, std::move(rest), ask_help, program);
     }
   }
   return report_error(unknown_command(found.words), err, Format::kTable, false);
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const LocalWork* local) {
+  ::signal(SIGPIPE, SIG_IGN);  // `trainyard list | head -1` must not crash: writes fail instead
+  const Program program = {{argv + 1, argv + argc},
+                           [](const char* name) -> std::string {
+                             const char* value = std::getenv(name);
+                             return value == nullptr ? "" : value;
+                           },
+                           local};
+  if (const Status checked = check_caller(program.env); local != nullptr && !checked.ok()) {
+    Terminal err(stderr, false, program.env);
+    return report_error(checked.error(), err, Format::kTable, false);
+  }
+  try {
+    return run_command_line(program);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "trainyard: %s [INTERNAL]\n", e.what());
+    return client::kExitFailed;
+  }
 }
 
 }  // namespace trainyard::cli

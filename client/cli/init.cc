@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "client/cli/command.h"
-#include "client/cli/local_job.h"
 #include "client/cli/output_file.h"
 #include "client/cli/output_json.h"
+#include "client/cli/temporary_folder.h"
 #include "client/init/job_draft.h"
 #include "client/init/job_yaml.h"
 #include "client/lib/spec_file.h"

@@ -69,24 +69,21 @@ bool is_data(const fs::path& path) {
          (fs::exists(path, ec) && (is_image_path(name) || has_ending(name, kEndings)));
 }
 
-/// Data in place of a job file is a newcomer's first try.
-Result<client::SpecFile> read_spec(const fs::path& path, std::span<const std::string> sets,
-                                   std::span<const std::string> grids) {
+}  // namespace
+
+Result<client::SpecFile> read_job_spec(const fs::path& path, std::span<const std::string> sets,
+                                       std::span<const std::string> grids) {
   auto spec = client::read_spec_file(path, sets, grids);
   if (spec.ok() || !is_data(path)) return spec;
+  // A newcomer's first try.
   return make_error(ErrorCode::kInvalidArgument, "SPEC_IS_DATA",
                     path.string() + " is data, expected a job file; 'trainyard init " +
                         path.string() + "' writes one");
 }
 
-}  // namespace
-
-Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
-                                       std::span<const std::string> sets, const fs::path& scratch,
-                                       std::span<const std::string> grids) {
-  ASSIGN_OR_RETURN(client::SpecFile spec, read_spec(path, sets, grids));
+Status import_onnx(Session& session, const fs::path& scratch, client::SpecFile& spec) {
   v1::ModelSpec& model = *spec.file.mutable_model();
-  if (model.onnx().empty()) return spec;
+  if (model.onnx().empty()) return {};
   const std::string file = model.onnx();
   const auto imported = onnx::import_model(spec.folder / file, {});
   if (!imported.ok()) return refused(spec, imported.error());
@@ -111,6 +108,14 @@ Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
   if (!imported->freezes.empty()) {
     session.hint("  What the file does not train is frozen, by recipe.parameter_groups.");
   }
+  return {};
+}
+
+Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
+                                       std::span<const std::string> sets, const fs::path& scratch,
+                                       std::span<const std::string> grids) {
+  ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(path, sets, grids));
+  if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
   return spec;
 }
 

@@ -11,9 +11,17 @@
 
 namespace trainyard::cli {
 
-/// read_spec_file(), with model.onnx imported: its layers are the model's, and its weights the
-/// initial ones, unless the recipe names others; those go into a file in `scratch`, which must
-/// outlive the spec. Notes about the import go to stderr.
+/// client::read_spec_file(), which also tells a data file from a job file.
+Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
+                                       std::span<const std::string> sets,
+                                       std::span<const std::string> grids = {});
+
+/// Imports model.onnx: its layers are the model's, and its weights the initial ones, unless the
+/// recipe names others; those go into a file in `scratch`, which must outlive the spec. Notes about
+/// the import go to stderr.
+Status import_onnx(Session& session, const std::filesystem::path& scratch, client::SpecFile& spec);
+
+/// Both.
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets,
                                        const std::filesystem::path& scratch,

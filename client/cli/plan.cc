@@ -1,5 +1,5 @@
 // trainyard plan: what a spec would become, before anything runs: each layer, the memory to the
-// byte, steps, the device and why. Asks the server, or plans in this process.
+// byte, steps, the device and why. Asks the server, or has trainyard-local plan on this machine.
 #include <unistd.h>
 
 #include <charconv>
@@ -7,17 +7,14 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_file.h"
-#include "client/cli/local_job.h"
+#include "client/cli/local_program.h"
+#include "client/cli/local_work.h"
 #include "client/cli/plan_view.h"
+#include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
-#include "proto/convert/run.h"
 #include "src/base/text.h"
-#include "src/runtime/open_backend.h"
-#include "src/train/fit.h"
 #include "src/train/job_plan.h"
-#include "src/train/session.h"
-#include "src/train/weight_match.h"
 
 namespace trainyard::cli {
 namespace {
@@ -44,74 +41,6 @@ Result<int64_t> read_layers(const std::string& text) {
                        ", expected all or a number of at least 4");
   }
   return count;
-}
-
-int64_t machine_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
-}
-
-/// Plans as the server does, except for the device: this machine's CPU unless a GPU is requested.
-Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const PlanOptions& options,
-                              PlanDump dump) {
-  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "plan --local"));
-  ASSIGN_OR_RETURN(const std::vector<std::string> devices,
-                   pick_devices(spec.file.resources(), options.device));
-  const std::string& device = devices.front();
-  const auto ranks = std::ssize(devices);
-  ASSIGN_OR_RETURN(const int threads, pick_threads(spec.file.resources(), options.threads));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, threads));
-  ASSIGN_OR_RETURN(const std::filesystem::path algorithms, local_algorithms_folder());
-  backend->use_algorithms(
-      std::make_shared<Algorithms>(Algorithms::Options{algorithms, /*times=*/false}));
-  const TemporaryFolder temporary;
-  ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
-  auto planned = plan_job(engine.model, engine.recipe, schema, dump, ranks, backend->traits());
-  if (!planned.ok()) return spec.with_positions(std::move(planned).error());
-
-  if (spec.has_weights()) {
-    ASSIGN_OR_RETURN(const WeightsFile weights,
-                     WeightsFile::open(local_weights(spec, engine.recipe)));
-    auto report = plan_initial_weights(engine.model, engine.recipe, schema, weights.tensors());
-    if (!report.ok()) return spec.with_positions(std::move(report).error());
-    planned->run.initial_weights = std::move(*report);
-  }
-
-  ASSIGN_OR_RETURN(const RunShape shape,
-                   check_recipe(engine.recipe, engine.model, schema, ranks, backend->traits()));
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_run(engine.model, engine.recipe, schema, shape));
-  if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
-  planned->run.memory.workspace_bytes = measure_workspace(std::move(programs), *backend);
-  if (!backend->holds_rows()) planned->run.dataset_bytes = 0;
-
-  v1::JobPlan plan = to_proto(*planned);
-  *plan.mutable_spec() = spec.job_spec();
-  plan.mutable_spec()->mutable_recipe()->set_precision(to_proto(engine.recipe.precision));
-  plan.set_workspace_measured(true);
-  plan.set_device(device);
-  plan.set_threads(threads);
-  plan.mutable_run()->set_device_advice("of this machine");
-  v1::MemoryFit& fit = *plan.mutable_fit();
-  const bool on_cpu = device == "devices/cpu";
-  const int64_t besides = on_cpu ? planned->run.host_bytes : planned->run.dataset_bytes;
-  const int64_t needed = planned->run.memory.total() + besides;
-  const int64_t available = on_cpu ? machine_bytes() : 0;
-  fit.set_bytes_needed(needed);
-  fit.set_bytes_available(available);
-  fit.set_fits(available == 0 || needed <= available);
-  if (!fit.fits()) {
-    const FitAdvice advice =
-        advise_fit(engine.model, engine.recipe, schema,
-                   available - planned->run.memory.workspace_bytes - planned->run.dataset_bytes,
-                   ranks, backend->traits());
-    fit.set_bytes_short(needed - available);
-    set_advice(advice, fit);
-    fit.set_message("the job needs " + human_bytes(needed) + " of memory" +
-                    (ranks > 1 ? " on each device, " : ", ") + human_bytes(needed - available) +
-                    " more than this machine has (" + human_bytes(available) + "); " +
-                    describe(advice));
-  }
-  return plan;
 }
 
 Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
@@ -153,16 +82,26 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   }
   if (options.local && options.upload)
     return usage_error("--local and --upload exclude each other");
-  const TemporaryFolder scratch;
-  ASSIGN_OR_RETURN(const client::SpecFile spec,
-                   read_job_file(session, options.spec, options.sets, scratch.path()));
+  const bool from_stdin = options.spec == "-";
+  if (from_stdin) {
+    if (Status s = keep_standard_input(client::kSpecBytesMax); !s.ok()) return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(options.spec, options.sets));
   const bool here = options.local || (spec.has_data() && !options.upload);
   if (!here && (!options.device.empty() || options.threads != 0)) {
     return usage_error(
         "--device and --threads apply to plans made here; set resources in the spec");
   }
-  ASSIGN_OR_RETURN(const v1::JobPlan plan, here ? plan_here(spec, options, dump)
-                                                : plan_there(session, spec, to_wire(dump)));
+  const LocalWork* local = nullptr;
+  if (here) {
+    if (from_stdin) ::lseek(STDIN_FILENO, 0, SEEK_SET);  // for trainyard-local
+    ASSIGN_OR_RETURN(local, session.local("with --upload, the server plans"));
+  }
+  const TemporaryFolder scratch;
+  if (Status s = import_onnx(session, scratch.path(), spec); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(const v1::JobPlan plan,
+                   here ? local->plan(spec, {dump, options.device, options.threads})
+                        : plan_there(session, spec, to_wire(dump)));
   if (dump != PlanDump::kNone && !session.machine()) {
     session.out().write(plan.dump());
   } else {

@@ -6,6 +6,7 @@
 #include "client/cli/chart.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/local_work.h"
 #include "client/cli/output_file.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
@@ -113,6 +114,10 @@ Status check(const PlotOptions& options) {
 
 Result<int> run_plot(Session& session, const PlotOptions& options) {
   if (Status s = check(options); !s.ok()) return std::move(s).error();
+  const LocalWork* local = nullptr;
+  if (!options.png.empty()) {
+    ASSIGN_OR_RETURN(local, session.local("--svg writes the same picture as SVG"));
+  }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   Histories jobs;
@@ -142,9 +147,12 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
                           : "no metric matches " + joined(options.metrics) + "; there are " + keys);
   }
   if (const std::string file = options.picture(); !file.empty()) {
-    ASSIGN_OR_RETURN(const std::string picture, options.svg.empty()
-                                                    ? draw_png(charts)
-                                                    : Result<std::string>(draw_svg(charts)));
+    std::string picture;
+    if (options.svg.empty()) {
+      ASSIGN_OR_RETURN(picture, local->draw_png(charts));
+    } else {
+      picture = draw_svg(charts);
+    }
     if (Status s = write_output_file(session, file, picture); !s.ok()) return std::move(s).error();
     return static_cast<int>(client::kExitOk);
   }

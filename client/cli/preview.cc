@@ -4,8 +4,9 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_file.h"
-#include "client/cli/local_job.h"
+#include "client/cli/local_spec.h"
 #include "client/cli/output_file.h"
+#include "client/cli/temporary_folder.h"
 #include "src/base/files.h"
 #include "src/data/load/contact_sheet.h"
 #include "src/data/load/loader.h"

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "client/cli/local_program.h"
 #include "client/cli/options.h"
 #include "client/lib/names.h"
 #include "src/base/handle.h"
@@ -85,17 +86,18 @@ struct Session::Interrupts {
   }
 };
 
-Session::Session(const GlobalOptions& options, const client::Environment& env)
+Session::Session(const GlobalOptions& options, const Program& program)
     : options_(options),
-      env_(env),
-      out_(stdout, options.no_colour, env),
-      err_(stderr, options.no_colour, env) {}
+      program_(program),
+      out_(stdout, options.no_colour, program.env),
+      err_(stderr, options.no_colour, program.env) {}
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::open(const GlobalOptions& options,
-                                               const client::Environment& env) {
-  std::unique_ptr<Session> session(new Session(options, env));
-  const std::string text = options.output.empty() ? env("TRAINYARD_OUTPUT") : options.output;
+                                               const Program& program) {
+  std::unique_ptr<Session> session(new Session(options, program));
+  const std::string text =
+      options.output.empty() ? program.env("TRAINYARD_OUTPUT") : options.output;
   if (text.empty()) return session;
   const auto format = find_format(text);
   if (!format) {
@@ -110,7 +112,7 @@ Result<std::unique_ptr<Session>> Session::open(const GlobalOptions& options,
 Result<client::Client*> Session::client(client::Client::NoServer no_server) {
   if (client_ == nullptr) {
     ASSIGN_OR_RETURN(const client::Connection connection,
-                     client::resolve_connection(options_.connection, env_));
+                     client::resolve_connection(options_.connection, program_.env));
     ASSIGN_OR_RETURN(client_, client::Client::connect(connection, no_server));
     if (err_.is_terminal()) {
       client_->on_slow_call([this](bool waiting) {
@@ -119,6 +121,11 @@ Result<client::Client*> Session::client(client::Client::NoServer no_server) {
     }
   }
   return client_.get();
+}
+
+Result<const LocalWork*> Session::local(std::string_view instead) {
+  if (program_.local != nullptr) return program_.local;
+  return become_local_program(program_.arguments, instead, program_.env);
 }
 
 std::stop_token Session::interrupted() {

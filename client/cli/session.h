@@ -7,6 +7,8 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "client/cli/output.h"
 #include "client/cli/progress.h"
@@ -27,11 +29,20 @@ struct GlobalOptions {
   double wait_s = 0;  // --timeout of a command that waits for a job
 };
 
+struct LocalWork;  // client/cli/local_work.h
+
+/// The program that runs a command: trainyard or trainyard-local.
+struct Program {
+  std::vector<std::string> arguments;  // as it was called, without its name
+  client::Environment env;
+  const LocalWork* local = nullptr;  // null in trainyard
+};
+
 class Session {
  public:
-  /// Refuses an unknown output format.
+  /// Refuses an unknown output format. `program` must outlive the session.
   static Result<std::unique_ptr<Session>> open(const GlobalOptions& options,
-                                               const client::Environment& env);
+                                               const Program& program);
   ~Session();
 
   Terminal& out() { return out_; }
@@ -49,6 +60,11 @@ class Session {
   Result<client::Client*> client(
       client::Client::NoServer no_server = client::Client::NoServer::kRefuse);
 
+  /// What takes the engine. In trainyard this call becomes trainyard-local with the same arguments,
+  /// so nothing may be printed before it; it is refused where there is no such program, with
+  /// `instead`, another way to the same end.
+  Result<const LocalWork*> local(std::string_view instead = "");
+
   /// Requested by the first Ctrl-C; the second one ends the program at once.
   std::stop_token interrupted();
 
@@ -61,9 +77,9 @@ class Session {
   Progress progress(const std::string& title, Terminal& terminal) const;
 
  private:
-  Session(const GlobalOptions& options, const client::Environment& env);
+  Session(const GlobalOptions& options, const Program& program);
   GlobalOptions options_;
-  client::Environment env_;
+  const Program& program_;
   Terminal out_;
   Terminal err_;
   Format format_ = Format::kTable;

@@ -6,7 +6,7 @@
 #include "client/cli/follow_view.h"
 #include "client/cli/job_file.h"
 #include "client/cli/job_view.h"
-#include "client/cli/local_job.h"
+#include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
 

@@ -17,7 +17,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
-#include "client/cli/local_job.h"
+#include "client/cli/temporary_folder.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "client/cli/terminal.h"
+#include "client/local/work.h"
 
 namespace trainyard::cli {
 namespace {

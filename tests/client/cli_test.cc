@@ -39,15 +39,17 @@ class Cli : public ::testing::Test {
   /// Starts `trainyard arguments...` with stdout and stderr in files and stdin from `input`.
   pid_t start(const std::vector<std::string>& arguments, const std::string& input = "") {
     std::ofstream(server_.folder() / "in", std::ios::binary) << input;
-    std::vector<std::string> words = {TRAINYARD_PROGRAM};
+    std::vector<std::string> words = {program_};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    std::vector<std::string> variables = {"TRAINYARD_SERVER=" + server_.address(),
-                                          "HOME=" + server_.folder().string(), "TZ=UTC",
-                                          "PATH=/usr/bin:/bin"};
-    for (const std::string& extra : environment_) variables.push_back(extra);
+    std::vector<std::string> variables = environment_;  // of two values the first counts
+    for (const std::string& usual :
+         {"TRAINYARD_SERVER=" + server_.address(), "HOME=" + server_.folder().string(),
+          std::string("TZ=UTC"), std::string("PATH=/usr/bin:/bin")}) {
+      variables.push_back(usual);
+    }
     std::vector<char*> envp;
     for (std::string& variable : variables) envp.push_back(variable.data());
     envp.push_back(nullptr);
@@ -81,8 +83,15 @@ class Cli : public ::testing::Test {
     std::ofstream(path) << text;
     return path;
   }
+  /// From here on the program is a copy in a folder of its own.
+  void move_away() {
+    program_ = server_.folder() / "bin/trainyard";
+    fs::create_directory(fs::path(program_).parent_path());
+    fs::copy_file(TRAINYARD_PROGRAM, program_);
+  }
   FakeServer server_;
   std::vector<std::string> environment_;
+  std::string program_ = TRAINYARD_PROGRAM;
 };
 
 TEST_F(Cli, SubmitPrintsTheNameAlone) {
@@ -937,6 +946,57 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
   EXPECT_NE(shapes.err.find("--set model.layers[0].conv.kernel_shape: model.layers[0]"),
             std::string::npos)
       << shapes.err;
+}
+
+TEST_F(Cli, WithoutTheEngineACommandSaysWhatIsMissingWhoNeedsItAndWhereItIs) {
+  server_.stop();
+  move_away();
+  const std::string spec_path = testing::source_path("examples/digits_cnn.yaml");
+  const std::string missing = "trainyard: trainyard-local is neither in " +
+                              fs::path(program_).parent_path().string() +
+                              " nor in PATH. 'local run', 'local check', plans made here and PNG "
+                              "files of curves need this program; the Debian package trainyard and "
+                              "the tarball have it";
+  const std::string reason = " [LOCAL_PROGRAM_MISSING]\n";
+  for (const char* verb : {"run", "check"}) {
+    std::vector<std::string> words = {"local", verb};
+    if (verb == std::string("run")) words.push_back(spec_path);
+    const Done done = run(words);
+    EXPECT_EQ(done.code, 5);
+    EXPECT_EQ(done.err, missing + reason);
+  }
+  EXPECT_EQ(run({"plan", spec_path}).err, missing + "; with --upload, the server plans" + reason);
+  EXPECT_EQ(run({"plot", "digits-1", "--png", "x.png"}).err,
+            missing + "; --svg writes the same picture as SVG" + reason);
+  // What needs no engine works, and help and usage errors are those of one program.
+  EXPECT_EQ(run({"init", testing::source_path("examples/digits.csv.gz"), "--target", "c64", "--out",
+                 server_.folder() / "digits.yaml", "-o", "name"})
+                .err,
+            "");
+  EXPECT_NE(run({"local", "run", "--help"}).out.find("--tensorboard"), std::string::npos);
+  EXPECT_EQ(run({"local", "run", spec_path, "--epochs", "2"}).code, 2);
+}
+
+TEST_F(Cli, TheEngineIsFoundInThePathAndReadsStandardInputFromItsBeginning) {
+  server_.stop();
+  move_away();
+  environment_ = {"PATH=/nowhere:" + fs::path(TRAINYARD_PROGRAM).parent_path().string()};
+  const std::string data = testing::source_path("examples/digits.csv.gz");
+  std::string text = slurp(testing::source_path("examples/digits_cnn.yaml"));
+  const std::string name = "path: digits.csv.gz";
+  text.replace(text.find(name), name.size(), "path: " + data);
+  const Done done = run({"plan", "-", "--threads", "1", "-o", "json"}, text);
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("\"device\": \"devices/cpu\""), std::string::npos) << done.out;
+}
+
+TEST_F(Cli, TheEngineRefusesTheCommandLineOfAnotherVersion) {
+  program_ = TRAINYARD_PROGRAM "-local";
+  environment_ = {"TRAINYARD_CALLER_VERSION=0.0.1"};
+  const Done done = run({"local", "check"});
+  EXPECT_EQ(done.code, 5);
+  EXPECT_TRUE(done.err.starts_with("trainyard: trainyard 0.0.1 found trainyard-local "))
+      << done.err;
 }
 
 TEST_F(Cli, LocalRunShowsWhereTheTimeOfAStepGoes) {

@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout or the archive
 MANIFEST = "gpu_check.json"  # at the root of an archive
-PROGRAMS = ("trainyard", "trainyardd", "trainyard-worker", "train_bench")
+PROGRAMS = ("trainyard", "trainyard-local", "trainyardd", "trainyard-worker", "train_bench")
 OPTIONAL_PROGRAMS = ("trainyard-tokenizer",)
 TESTS = {"cuda_parity_test": "cuda", "cuda_device_test": "cuda", "train_test": "engine", "recipe_test": "engine"}
 EMULATED_MODULE, EMULATED_NVML = "libtrainyard_cuda_emulated.so", "libfake_nvml.so"

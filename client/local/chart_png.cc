@@ -8,6 +8,7 @@
 
 #include "client/cli/chart_drawing.h"
 #include "client/cli/terminal.h"
+#include "client/local/work.h"
 #include "src/base/handle.h"
 
 namespace trainyard::cli {

@@ -1,4 +1,4 @@
-// client/cli/profile_view.h: where a step's time goes, on a terminal.
+// client/local/profile_view.h: where a step's time goes, on a terminal.
 #pragma once
 
 #include <string>

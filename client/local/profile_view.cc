@@ -1,4 +1,4 @@
-#include "client/cli/profile_view.h"
+#include "client/local/profile_view.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,10 +1,13 @@
-// trainyard local check: checks that a device computes correctly by training small networks on it.
+// `trainyard local check`: checks that a device computes correctly by training small networks on
+// it.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "client/cli/command.h"
-#include "client/cli/local_job.h"
+#include "client/cli/session.h"
+#include "client/cli/table.h"
+#include "client/local/devices.h"
+#include "client/local/work.h"
 #include "src/base/cores.h"
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/open_backend.h"
@@ -12,10 +15,6 @@
 
 namespace trainyard::cli {
 namespace {
-
-struct LocalCheckOptions {
-  std::string device = "cpu";
-};
 
 std::string scientific(double value) {
   char text[32];
@@ -52,8 +51,10 @@ void show(Session& session, const DeviceCheck& check) {
   session.out().write(table.render(session.out().colour()));
 }
 
-Result<int> run_local_check(Session& session, const LocalCheckOptions& options) {
-  ASSIGN_OR_RETURN(const std::string device, pick_device(options.device));
+}  // namespace
+
+Result<int> run_local_check(Session& session, const std::string& wish) {
+  ASSIGN_OR_RETURN(const std::string device, pick_device(wish));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, usable_cores()));
   // A GPU is compared with the CPU, and the CPU with plain loops.
   const bool is_cpu = backend->name() == "cpu";
@@ -79,22 +80,6 @@ Result<int> run_local_check(Session& session, const LocalCheckOptions& options) 
                        " is right.");
   }
   return static_cast<int>(client::kExitOk);
-}
-
-}  // namespace
-
-Command local_check_command() {
-  auto o = std::make_shared<LocalCheckOptions>();
-  return {
-      "local check",
-      "Check that a device computes correctly, without a server",
-      {"trainyard local check --device gpu-0"},
-      "Trains small networks of each kind for a few steps and compares their losses and weights "
-      "with the CPU's.\nThe daemon does the same before it starts the first job on a GPU.",
-      [o](OptionSet& options) {
-        options.text("--device", "DEVICE", o->device, "cpu, the default, or gpu-N");
-      },
-      [o](Session& session) { return run_local_check(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// trainyard local run: a spec trained in this process, with no daemon: the shortest way to debug
+// `trainyard local run`: a spec trained in this process, with no daemon: the shortest way to debug
 // the engine. Reads the data, builds, trains and writes as the worker does, by the same engine
 // calls.
 #include <chrono>
@@ -6,12 +6,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "client/cli/command.h"
 #include "client/cli/job_file.h"
 #include "client/cli/job_view.h"
-#include "client/cli/local_job.h"
-#include "client/cli/profile_view.h"
+#include "client/cli/local_spec.h"
+#include "client/cli/options.h"
+#include "client/cli/session.h"
+#include "client/cli/temporary_folder.h"
 #include "client/lib/tensorboard.h"
+#include "client/local/devices.h"
+#include "client/local/profile_view.h"
+#include "client/local/work.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/runtime/open_backend.h"
@@ -23,17 +27,6 @@ namespace trainyard::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct LocalRunOptions {
-  std::string spec;
-  std::vector<std::string> sets;
-  std::string device;
-  std::string out;
-  std::string tensorboard;
-  std::string trace;
-  bool profile = false;
-  int64_t threads = 0;
-};
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -158,6 +151,8 @@ Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& 
   return {};
 }
 
+}  // namespace
+
 Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   const bool profiles = options.profile || !options.trace.empty();
   if (profiles && (!options.out.empty() || !options.tensorboard.empty())) {
@@ -241,40 +236,6 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   show_result(session, *result, now_s() - begin,
               options.out.empty() ? "" : job.model_output.string());
   return static_cast<int>(client::kExitOk);
-}
-
-}  // namespace
-
-Command local_run_command() {
-  auto o = std::make_shared<LocalRunOptions>();
-  return {
-      "local run",
-      "Train here, in this process, without a server",
-      {"trainyard local run examples/digits_cnn.yaml", "trainyard local run spec.yaml --out runs/1",
-       "trainyard local run spec.yaml --set recipe.steps=10 --threads 1",
-       "trainyard local run spec.yaml --profile --trace step.json"},
-      "With --out the model goes to FOLDER/model and checkpoints to FOLDER/checkpoints; after "
-      "Ctrl-C, the same\ncommand resumes from the last checkpoint. Without --out nothing is "
-      "kept.\nWith --profile it runs and times some steps, node by node, and does nothing else.",
-      [o](OptionSet& options) {
-        options.positional("SPEC", o->spec, "the job's spec file; its dataset needs a path");
-        options.texts("--set", "PATH=VALUE", o->sets,
-                      "change a field of the spec; may be given several times");
-        options.text("--out", "FOLDER", o->out, "keep the model and checkpoints here");
-        options.text("--tensorboard", "FOLDER", o->tensorboard,
-                     "write the metrics there as TensorBoard event files while training");
-        options.flag("--profile", o->profile,
-                     "show where a step's time goes, node by node, instead of training");
-        options.text(
-            "--trace", "FILE.json", o->trace,
-            "the same, and write some steps to this file for Perfetto or chrome://tracing");
-        options.text("--device", "DEVICE", o->device,
-                     "cpu, gpu, gpu-N, or several as gpu-0,gpu-1; default: the spec's, auto is cpu",
-                     {"cpu", "gpu"});
-        options.integer("--threads", "N", o->threads,
-                        "CPU threads; default: the spec's, then all cores");
-      },
-      [o](Session& session) { return run_local_run(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -1,0 +1,24 @@
+// client/local/devices.h: where a command works, by its options and the spec.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "trainyard/v1/job_spec.pb.h"
+
+namespace trainyard::cli {
+
+/// "cpu", "gpu" (the first that is visible) or "gpu-N" as the engine's name.
+Result<std::string> pick_device(const std::string& wish);
+
+/// The spec's devices by the engine's names, or those of `flag`: one, or several GPUs
+/// ("gpu-0,gpu-1"). `auto` is the CPU: nothing here compares devices.
+Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
+                                              const std::string& flag);
+
+/// `flag`, else the spec's, else all cores.
+Result<int> pick_threads(const v1::Resources& resources, int64_t flag);
+
+}  // namespace trainyard::cli

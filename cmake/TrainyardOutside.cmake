@@ -1,0 +1,55 @@
+# Libraries of others that programs link in two ways. outside::NAME is the distribution's shared library, but in a target of
+# trainyard_alone() the archive, of which the linker takes what is used: one file that needs glibc alone (decision 93).
+find_package(JPEG REQUIRED)
+find_package(LibArchive REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(PNG REQUIRED)
+find_package(ZLIB REQUIRED)
+set(outside crypto=OpenSSL::Crypto jpeg=JPEG::JPEG archive=LibArchive::LibArchive png=PNG::PNG z=ZLIB::ZLIB)
+if(TRAINYARD_SERVICE)
+  find_package(Protobuf REQUIRED)  # before gRPC
+  find_package(gRPC CONFIG REQUIRED)
+  find_package(yaml-cpp REQUIRED)
+  list(APPEND outside grpc=gRPC::grpc++ protobuf=protobuf::libprotobuf yaml=yaml-cpp)
+endif()
+foreach(pair IN LISTS outside)
+  string(REGEX MATCH "^([^=]+)=(.+)$" pair ${pair})
+  add_library(outside::${CMAKE_MATCH_1} INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(outside::${CMAKE_MATCH_1} INTERFACE
+    $<IF:$<BOOL:$<TARGET_PROPERTY:TRAINYARD_ALONE>>,outside::archives,${CMAKE_MATCH_2}>)
+endforeach()
+
+# The archives refer to each other, so the linker looks through them until nothing new is found. acl, lz4 and libxml2, which
+# libarchive has too, are for formats that are not read here.
+function(trainyard_find_archives)
+  set(archives)
+  foreach(name IN ITEMS grpc++ grpc gpr address_sorting upb protobuf re2 cares ssl crypto yaml-cpp
+                        archive bz2 lzma nettle zstd jpeg png16 z)
+    find_library(TRAINYARD_ARCHIVE_${name} lib${name}.a)
+    mark_as_advanced(TRAINYARD_ARCHIVE_${name})
+    if(NOT TRAINYARD_ARCHIVE_${name})
+      message(FATAL_ERROR "lib${name}.a was not found; on Debian, scripts/setup installs it")
+    endif()
+    list(APPEND archives ${TRAINYARD_ARCHIVE_${name}})
+  endforeach()
+  cmake_path(GET TRAINYARD_ARCHIVE_gpr PARENT_PATH folder)
+  file(GLOB abseil ${folder}/libabsl_*.a)
+  list(APPEND archives ${abseil})
+  list(JOIN archives "\n" listed)
+  file(WRITE ${PROJECT_BINARY_DIR}/alone_archives.txt "${listed}\n")  # scripts/package gives their licenses
+  list(JOIN archives "," archives)
+  add_library(outside::archives INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(outside::archives INTERFACE "$<LINK_GROUP:RESCAN,${archives}>")
+endfunction()
+
+# The program is linked as one file. Not with a sanitizer, whose runtime wants the shared C++ library.
+function(trainyard_alone target)
+  if(TRAINYARD_SANITIZE)
+    return()
+  endif()
+  if(NOT TARGET outside::archives)
+    trainyard_find_archives()
+  endif()
+  set_target_properties(${target} PROPERTIES TRAINYARD_ALONE ON)
+  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:--gc-sections)
+endfunction()
