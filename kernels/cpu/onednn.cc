@@ -1,5 +1,7 @@
 #include "kernels/cpu/onednn.h"
 
+#include <utility>
+
 namespace trainyard::kernels::cpu {
 
 const dnnl::engine& onednn_engine() {
@@ -7,9 +9,9 @@ const dnnl::engine& onednn_engine() {
   return engine;
 }
 
-PreparedPrimitive::PreparedPrimitive(const dnnl::primitive& primitive,
+PreparedPrimitive::PreparedPrimitive(dnnl::primitive_desc_base desc,
                                      std::initializer_list<Arg> args)
-    : primitive_(primitive), stream_(onednn_engine()) {
+    : desc_(std::move(desc)), stream_(onednn_engine()) {
   for (const Arg& arg : args) {
     // nullptr is DNNL_MEMORY_NONE: run() binds the data.
     memories_.emplace_back(arg.desc, onednn_engine(), nullptr);
@@ -20,6 +22,7 @@ PreparedPrimitive::PreparedPrimitive(const dnnl::primitive& primitive,
 
 void PreparedPrimitive::run(std::initializer_list<const void*> data) {
   const SingleThreadScope scope;
+  if (!primitive_.get(true)) primitive_ = dnnl::primitive(desc_.get());
   size_t i = 0;
   for (const void* pointer : data) {
     if (pointer != bound_[i]) {
@@ -39,7 +42,7 @@ PreparedPrimitive prepare_reorder(const dnnl::memory::desc& from, const dnnl::me
   const dnnl::reorder::primitive_desc desc(onednn_engine(), from, onednn_engine(), to,
                                            user_scratchpad());
   // Reorders of f32 to f32 need no scratchpad; one that did would fail loudly when it runs.
-  return PreparedPrimitive(dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  return PreparedPrimitive(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 dnnl::primitive_attr user_scratchpad() {

@@ -204,6 +204,37 @@ class ServiceTrace : public ServiceDispatcher {
     }
   }
 
+  /// The trace on 24 GPUs of three models; `load` is the work that comes by what they can do.
+  void run(double load, const Policy& policy) {
+    sim::ClusterOptions options;
+    options.gpus = 24;
+    options.gpus_per_host = 4;
+    options.cores_per_host = 4;
+    options.memory_per_host = 64 * kGiB;
+    const sim::Cluster cluster = sim::make_cluster(options);
+    sim::TraceOptions trace;
+    trace.jobs = kJobs;
+    trace.owners = 10;
+    trace.load = load;
+    trace.urgent_share = 0.05;
+    make(cluster, trace);
+
+    std::vector<Device> devices;
+    for (const sim::Machine& machine : cluster.machines) devices.push_back(machine.device);
+    start(std::move(devices), policy, [this] { note(); });
+    submit_all();
+    for (int i = 0; i < 4 && store_->jobs().count().value().queued > 0; ++i) {
+      (void)eventually([&] { return store_->jobs().count().value().queued == 0; });
+    }
+    wait_until_idle();
+    dispatcher_->halt();
+    decisions_.back().holders = devices_->last_holders();
+
+    const std::vector<Moment> moments = read_moments();
+    check(moments);
+    check_decisions(moments);
+  }
+
   sim::Random random_{17, 1};
   std::map<std::string, ScriptedJob> trace_;
   std::map<std::string, double> arrive_ms_;
@@ -212,34 +243,7 @@ class ServiceTrace : public ServiceDispatcher {
 };
 
 TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemoryChanges) {
-  sim::ClusterOptions options;
-  options.gpus = 24;
-  options.gpus_per_host = 4;  // of three models
-  options.cores_per_host = 4;
-  options.memory_per_host = 64 * kGiB;
-  const sim::Cluster cluster = sim::make_cluster(options);
-  sim::TraceOptions trace;
-  trace.jobs = kJobs;
-  trace.owners = 10;
-  trace.load = 1.5;
-  trace.urgent_share = 0.05;
-  make(cluster, trace);
-
-  std::vector<Device> devices;
-  for (const sim::Machine& machine : cluster.machines) devices.push_back(machine.device);
-  start(std::move(devices), {}, [this] { note(); });
-  submit_all();
-  for (int i = 0; i < 4 && store_->jobs().count().value().queued > 0; ++i) {
-    (void)eventually([&] { return store_->jobs().count().value().queued == 0; });
-  }
-  wait_until_idle();
-  dispatcher_->halt();
-  decisions_.back().holders = devices_->last_holders();
-
-  const std::vector<Moment> moments = read_moments();
-  check(moments);
-  check_decisions(moments);
-  // All of it has happened.
+  run(1.5, {});
   size_t together = 0, gangs = 0;
   for (const Before& before : decisions_) {
     for (const auto& [name, jobs] : before.on) {
@@ -252,6 +256,24 @@ TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemory
   EXPECT_GT(others_came_, 10);
   EXPECT_GT(first_waited_, 0) << "no first job waited, which shows nothing";
   EXPECT_GT(workers_->attempts(), kJobs) << "no worker was lost";
+}
+
+TEST_F(ServiceTrace, JobsThatArePreemptedGoOnWhereTheyWereAndAllEnd) {
+  Policy policy;
+  policy.preemption = Preemption::kPriority;
+  policy.preempt_after_us = 50'000;
+  run(4, policy);
+  int32_t most_urgent = 0;
+  for (const auto& [id, job] : trace_) most_urgent = std::max(most_urgent, job.priority);
+  std::set<std::string> preempted;
+  for (const Moment& m : read_moments()) {
+    if (m.reason == "PREEMPTED") preempted.insert(m.id);
+  }
+  EXPECT_GT(preempted.size(), 3u) << "hardly a job was preempted, which shows nothing";
+  for (const std::string& id : preempted) {
+    EXPECT_LT(trace_.at(id).priority, most_urgent) << id;
+    EXPECT_EQ(get(id).progress.step(), trace_.at(id).ms) << id;
+  }
 }
 
 }  // namespace
