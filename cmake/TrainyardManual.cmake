@@ -2,14 +2,17 @@
 if(NOT TARGET trainyard)
   return()
 endif()
+find_program(GZIP gzip REQUIRED)  # Debian wants pages compressed; man reads either
 set(share ${PROJECT_BINARY_DIR}/share)
-add_custom_command(OUTPUT ${share}/man/man1/trainyard.1
+add_custom_command(OUTPUT ${share}/man/man1/trainyard.1.gz
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${share}/man/man1  # a page of a command that is gone
   COMMAND trainyard man --out ${share}/man/man1
+  COMMAND sh -c "${GZIP} -9n ${share}/man/man1/*"
   DEPENDS trainyard VERBATIM)
-add_custom_command(OUTPUT ${share}/man/man8/trainyardd.8
+add_custom_command(OUTPUT ${share}/man/man8/trainyardd.8.gz
   COMMAND ${CMAKE_COMMAND} -E make_directory ${share}/man/man8
   COMMAND trainyardd --print-manual > ${share}/man/man8/trainyardd.8
+  COMMAND ${GZIP} -9nf ${share}/man/man8/trainyardd.8
   DEPENDS trainyardd VERBATIM)
 set(scripts)
 foreach(script IN ITEMS bash=bash-completion/completions/trainyard zsh=zsh/vendor-completions/_trainyard
@@ -24,7 +27,7 @@ foreach(script IN ITEMS bash=bash-completion/completions/trainyard zsh=zsh/vendo
   list(APPEND scripts ${file})
 endforeach()
 add_custom_target(trainyard_manual ALL
-  DEPENDS ${share}/man/man1/trainyard.1 ${share}/man/man8/trainyardd.8 ${scripts})
+  DEPENDS ${share}/man/man1/trainyard.1.gz ${share}/man/man8/trainyardd.8.gz ${scripts})
 
 install(DIRECTORY ${share}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT programs)
 foreach(folder IN ITEMS bash-completion zsh fish)
