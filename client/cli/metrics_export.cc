@@ -1,7 +1,6 @@
 // trainyard metrics export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
