@@ -1,6 +1,8 @@
 // trainyard metrics export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
