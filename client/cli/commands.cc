@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "client/cli/command.h"
@@ -186,10 +185,8 @@ Error unknown_command(const std::vector<std::string>& words) {
     hint += (hint.empty() ? ", did you mean" : " or") + std::string(" 'trainyard ") + name + "'";
   }
   const bool in_group = is_group(words[0]);
-  if (hint.empty())
-    hint = "; 'trainyard " + (in_group ? words[0] : "help") + "' lists them";
-  else
-    hint += "?";
+  hint =
+      hint.empty() ? "; 'trainyard " + (in_group ? words[0] : "help") + "' lists them" : hint + "?";
   return usage_error("unknown command " + quoted_value(in_group ? whole : words[0]) + hint);
 }
 

@@ -1,7 +1,8 @@
 // trainyard metrics export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
