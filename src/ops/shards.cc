@@ -63,12 +63,9 @@ class ReduceScatterDone final : public Op {
     return types;
   }
   Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
-  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
-    static const auto pairs = [] {
-      std::vector<std::pair<int64_t, int64_t>> all;
-      for (int64_t i = 0; i < kBucketTensorsMax; ++i) all.emplace_back(i, 1 + i);
-      return all;
-    }();
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int64_t i = 0; i < std::ssize(node.outputs); ++i) pairs.emplace_back(i, 1 + i);
     return pairs;
   }
 };
@@ -134,11 +131,13 @@ TensorType shard_type(const TensorType& type, int64_t ranks) {
   return {{kernels::shard_elements(type.shape.elements(), ranks)}, type.dtype};
 }
 
+kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks) {
+  return kernels::shard_range(type.shape.elements(), rank, ranks);
+}
+
 kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
-  const int64_t elements = graph.tensor(node.inputs[0]).type.shape.elements();
-  const int64_t ranks = ranks_of(node.attributes);
-  if (ranks == 1) return {0, elements};
-  return kernels::shard_range(elements, node.attributes.get_int(kRank, 0), ranks);
+  return shard_range(graph.tensor(node.inputs[0]).type, node.attributes.get_int(kRank, 0),
+                     ranks_of(node.attributes));
 }
 
 void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs) {

@@ -34,8 +34,9 @@ const Op* reduce_scatter_done_op();   // "ReduceScatterDone"
 const Op* all_gather_start_op();      // "AllGatherStart"
 const Op* all_gather_done_op();       // "AllGatherDone"
 
-/// [c], for a tensor of `type` over that many ranks.
+/// Of a tensor of `type` over that many ranks: [c], and the elements of one rank's shard.
 TensorType shard_type(const TensorType& type, int64_t ranks);
+kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
 
 /// An element-wise update of a parameter, its input 0, has two more attributes where it updates a
 /// shard: `rank`, of `ranks`. Its gradient and its state are shards then.

@@ -161,9 +161,8 @@ TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& shards
   std::vector<TensorId> inputs;
   std::vector<int64_t> counts;
   for (const auto& [parameter, shard] : shards) {
-    const int64_t elements = graph.tensor(parameter).type.shape.elements();
     inputs.push_back(shard);
-    counts.push_back(kernels::shard_range(elements, updater.rank, updater.ranks).count);
+    counts.push_back(shard_range(graph.tensor(parameter).type, updater.rank, updater.ranks).count);
   }
   const auto add = [&](const char* name, const Op& op, Attributes attributes,
                        std::vector<TensorId> of) {

@@ -2,8 +2,8 @@
 // updates that part of every parameter (ZeRO stage 1: Rajbhandari et al., "ZeRO: Memory
 // Optimizations Toward Training Trillion Parameter Models", 2020).
 //
-//   gradients ── ReduceScatter ── this rank's shards ── clipping ── update of its shard ──
-//   AllGather
+//   gradients ── ReduceScatter ── shards of their mean ── clipping ── update of this rank's shard
+//   of each parameter ── AllGather ── parameters
 //
 // Bucket by bucket, as src/optim/all_reduce.h has it.
 #pragma once

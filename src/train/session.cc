@@ -6,6 +6,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/graph/op.h"
+#include "src/ops/shards.h"
 #include "src/train/initialize.h"
 
 namespace trainyard {
@@ -159,7 +160,7 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
 }
 
 kernels::ShardRange Session::shard_of(const TensorInfo& sharded) const {
-  return kernels::shard_range(sharded.whole_type().shape.elements(), rank_.index, rank_.count);
+  return shard_range(sharded.whole_type(), rank_.index, rank_.count);
 }
 
 Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {

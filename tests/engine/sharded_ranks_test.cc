@@ -74,7 +74,10 @@ void expect_the_same_bits(const Change& change, int64_t rows = 100) {
     const TrainResult result = run(sharded, ranks, of_sharded);
     EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
     EXPECT_GT(of_sharded.plan.shard_saved_bytes, 0);
-    EXPECT_EQ(of_sharded.series, of_whole.series);
+    for (const auto& [key, values] : of_whole.series) {
+      if (key == "train/samples_per_second" || key == "train/data_wait_share") continue;
+      EXPECT_EQ(of_sharded.series[key], values) << key;
+    }
     EXPECT_EQ(weights_of(sharded), weights_of(whole));
     for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
       EXPECT_EQ(bytes_of(sharded.checkpoints / "step-000000050" / file),
@@ -138,7 +141,7 @@ TEST(ShardedRanks, HaveTheBitsOfWholeStateIn16Bits) {
 TEST(ShardedRanks, HaveTheBitsOfWholeStateWithLowRankAdditions) {
   expect_the_same_bits([](Recipe& recipe) {
     optimizer("adamw", 0.01)(recipe);
-    recipe.lora.rank = 2;
+    recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   });
 }
 
@@ -281,16 +284,20 @@ TEST(ShardedRanks, HoldTheirPartOfTheStateAndNoMore) {
   }
 }
 
-TEST(ShardedRanks, NeedNoMoreForClippingThanTheirShards) {
+// Clipping has all gradients wait: whole ones need as much memory as the weights.
+TEST(ShardedRanks, ClipShardsWhoseWholeGradientsAreGone) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto gradient_bytes = [&](Shard shard) {
     TrainJob job = wide_job(w, "clipped", shard);
+    job.model = {};
+    job.model.preset = "mlp";
+    job.model.parameters.set("hidden", std::vector<int64_t>(40, 2000));
     job.recipe.clip_norm = 1;
     const DatasetSchema schema = read_schema(job.dataset).value();
     return plan_run(job.model, job.recipe, schema, 4).value().memory.gradient_bytes;
   };
-  EXPECT_LT(gradient_bytes(Shard::kOptimizer), gradient_bytes(Shard::kNone) * 3 / 4);
+  EXPECT_LT(gradient_bytes(Shard::kOptimizer), gradient_bytes(Shard::kNone) * 6 / 10);
 }
 
 /// A CPU that has no more memory than that.
@@ -367,15 +374,29 @@ TEST(ShardedRanks, AreChosenWhereNothingElseMakesAJobFit) {
   Recipe muon = job.recipe;
   muon.optimizer = default_optimizer("muon");
   EXPECT_NE(find(muon, all, 4).value_or(Fit{}).shard, Shard::kOptimizer);
-  // What is found without a shard is preferred: it needs no faster link.
-  const int64_t near = bytes(job.recipe) - 1;
-  const std::optional<Fit> other =
-      find_fit(job.model, job.recipe, schema, near, {true, true, true}, 4);
-  ASSERT_TRUE(other.has_value());
-  EXPECT_EQ(other->shard, Shard::kNone);
   const FitAdvice advice = advise_fit(job.model, job.recipe, schema, limit, 4);
   EXPECT_EQ(advice.shard, Shard::kOptimizer);
   EXPECT_NE(describe(advice).find("resources.shard: optimizer"), std::string::npos);
+}
+
+// Recompute gives the same bits, whatever the link between the devices is.
+TEST(ShardedRanks, AreNotChosenWhereRecomputeSuffices) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = wide_job(w, "job", Shard::kNone);
+  job.model = {};
+  job.model.preset = "mlp";
+  job.model.parameters.set("hidden", std::vector<int64_t>(16, 32));
+  job.recipe.batch_size = 2048;
+  DatasetSchema schema = read_schema(job.dataset).value();
+  schema.train_rows = 4096;
+  const RunPlan whole = plan_run(job.model, job.recipe, schema, 4).value();
+  const std::optional<Fit> fit =
+      find_fit(job.model, job.recipe, schema, whole.memory.total() + whole.host_bytes - 1,
+               {true, true, true}, 4);
+  ASSERT_TRUE(fit.has_value());
+  EXPECT_EQ(fit->shard, Shard::kNone);
+  EXPECT_NE(fit->recompute, Recompute::kNone);
 }
 
 TEST(ShardedRanks, PlanWhatTheyExchange) {

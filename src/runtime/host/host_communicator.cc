@@ -47,14 +47,14 @@ void HostCommunicator::run(Exchange exchange, std::span<const Part> parts) {
                           other[i].dtype == parts[i].dtype,
                       "the ranks exchange different tensors");
     }
-    with_float_type(parts[i].dtype, [&]<typename T>(T) { this->exchange<T>(exchange, i); });
+    with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
   }
   meet();
   ++ended_;
 }
 
 template <typename T>
-void HostCommunicator::exchange(Exchange exchange, size_t index) const {
+void HostCommunicator::take_part(Exchange exchange, size_t index) const {
   const auto ranks = static_cast<int64_t>(group_->parts.size());
   const auto me = static_cast<int64_t>(rank_);
   const Part& part = group_->parts[rank_][index];

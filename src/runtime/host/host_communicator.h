@@ -57,7 +57,7 @@ class HostCommunicator final : public Communicator {
   void reduce(size_t index, int64_t first, int64_t end, const F& take) const;
   /// This rank's part of the work.
   template <typename T>
-  void exchange(Exchange exchange, size_t index) const;
+  void take_part(Exchange exchange, size_t index) const;
   template <typename T>
   void gather(size_t index) const;
 
