@@ -1,6 +1,8 @@
 // kernels/gradient.h: what is done to parameter gradients between backward and the update.
 //
 //   norm   = sqrt(sum over all tensors of g^2)
+//            Of several ranks: squares is the sum over one rank's shards (kernels/shard.h), and
+//            norm = sqrt(ranks mean), mean = the sum of squares / ranks over the ranks in order.
 //   scale  = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_
 //            With a loss scale L the gradients are L times too large: norm is that of g / L, and
 //            scale divides by L too.
@@ -14,9 +16,11 @@
 /// Writes    what is not const. Updates sum and all of LossScale.
 /// Aliasing  clip: y may be g.
 /// Numerics  squares are summed in double, over fixed blocks in a fixed order: the same bits for a
-///           team of any size.
+///           team of any size. On a host gradient_norm with `ranks` gives those of gradient_squares
+///           on each rank and norm_of_squares; cuda sums everything at once.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -33,6 +37,17 @@ struct GradientNormParams {
   std::vector<int64_t> counts;  // by tensor
   double max_norm = 0;          // 0: nothing is clipped
   bool scaled = false;          // by a loss scale
+  int64_t ranks = 1;            // by whose shards squares are summed
+};
+
+/// Of one rank's shards.
+struct GradientSquaresParams {
+  std::vector<int64_t> counts;  // by tensor; 0: the rank has nothing of it
+};
+
+struct NormOfSquaresParams {
+  double max_norm = 0;  // 0: nothing is clipped
+  int64_t ranks = 1;
 };
 
 /// Kept from step to step.
@@ -80,6 +95,30 @@ struct GradientNormOperands {
 };
 
 template <typename T>
+struct GradientSquaresOperands {
+  std::span<const InOf<T>> g;  // [counts[k]] each
+  double* squares;
+};
+
+template <typename T>
+struct NormOfSquaresOperands {
+  const double* mean;
+  const NumberOf<T>* loss_scale;  // nullptr: 1
+  NumberOf<T>* norm;
+  NumberOf<T>* scale;  // or nullptr
+};
+
+/// norm and scale, of the mean over `ranks` of the sums of squares.
+template <typename T>
+TRAINYARD_HD inline void set_norm(double mean, int64_t ranks, double max_norm, const T* loss_scale,
+                                  T* norm, T* scale) {
+  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
+  const double root = std::sqrt(mean * static_cast<double>(ranks)) / by;
+  *norm = static_cast<T>(root);
+  if (scale != nullptr) *scale = static_cast<T>(math::clip_scale(root, max_norm) / by);
+}
+
+template <typename T>
 struct ClipGradientOperands {
   InOf<T> g;                 // [count]
   const NumberOf<T>* scale;  // nullptr: 1
@@ -101,6 +140,18 @@ void check(const GradientNormParams& s, const GradientNormOperands<T>& o) {
       .given("norm", o.norm);
   for (size_t k = 0; k < o.g.size(); ++k)
     contract.holds(s.counts[k] == 0 || o.g[k], "g", "is missing");
+}
+template <typename T>
+void check(const GradientSquaresParams& s, const GradientSquaresOperands<T>& o) {
+  const Contract contract("gradient_squares");
+  contract.holds(o.g.size() == s.counts.size(), "g", "are not as many as counts")
+      .given("squares", o.squares);
+  for (size_t k = 0; k < o.g.size(); ++k)
+    contract.holds(s.counts[k] == 0 || o.g[k], "g", "is missing");
+}
+template <typename T>
+void check(const NormOfSquaresParams& s, const NormOfSquaresOperands<T>& o) {
+  Contract("norm_of_squares").size("ranks", s.ranks).given("mean", o.mean).given("norm", o.norm);
 }
 template <typename T>
 void check(const ClipGradientParams& s, const ClipGradientOperands<T>& o) {
@@ -132,6 +183,12 @@ namespace reference {  // T is float or double
 template <typename T>
 void gradient_norm(const GradientNormParams& s, const GradientNormOperands<T>& o, Run<T> run = {});
 template <typename T>
+void gradient_squares(const GradientSquaresParams& s, const GradientSquaresOperands<T>& o,
+                      Run<T> run = {});
+template <typename T>
+void norm_of_squares(const NormOfSquaresParams& s, const NormOfSquaresOperands<T>& o,
+                     Run<T> run = {});
+template <typename T>
 void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<T>& o, Run<T> run = {});
 template <typename T>
 void accumulate_gradient(const AccumulateGradientParams& s, const AccumulateGradientOperands<T>& o,
@@ -144,6 +201,10 @@ void loss_scale_update(const math::LossScaling& s, const T* norm, const float* l
 namespace cpu {
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
 void gradient_norm(const GradientNormParams& s, const GradientNormOperands<float>& o, Run run);
+int64_t gradient_squares_workspace_bytes(const GradientSquaresParams& s);
+void gradient_squares(const GradientSquaresParams& s, const GradientSquaresOperands<float>& o,
+                      Run run);
+void norm_of_squares(const NormOfSquaresParams& s, const NormOfSquaresOperands<float>& o, Run run);
 void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<float>& o, Run run);
 void accumulate_gradient(const AccumulateGradientParams& s,
                          const AccumulateGradientOperands<float>& o, Run run);
@@ -155,6 +216,10 @@ void loss_scale_update(const math::LossScaling& s, const float* norm, const floa
 namespace cuda {
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
 void gradient_norm(const GradientNormParams& s, const GradientNormOperands<Views>& o, Run run);
+int64_t gradient_squares_workspace_bytes(const GradientSquaresParams& s);
+void gradient_squares(const GradientSquaresParams& s, const GradientSquaresOperands<Views>& o,
+                      Run run);
+void norm_of_squares(const NormOfSquaresParams& s, const NormOfSquaresOperands<Views>& o, Run run);
 void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,
                        LossScale<float> kept, LossScaleStep<float> step, Run run);
 }  // namespace cuda

@@ -229,6 +229,19 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
+/// "reduce_scatter of 96 MiB in 5, all_gather of 96 MiB in 5; each GPU sends at least 96 MiB a
+/// step".
+std::string exchanges_text(const v1::RunPlan& run) {
+  std::string text;
+  int64_t sent_bytes = 0;
+  for (const v1::Exchange& exchange : run.exchanges()) {
+    text += (text.empty() ? "" : ", ") + exchange.kind() + " of " + human_bytes(exchange.bytes()) +
+            " in " + grouped(exchange.count());
+    sent_bytes += exchange.sent_bytes();
+  }
+  return text + "; each GPU sends at least " + human_bytes(sent_bytes) + " a step";
+}
+
 std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const v1::RunPlan& run = plan.run();
   std::string rows = grouped(run.train_rows()) + " to train";
@@ -255,6 +268,11 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
                                 " FLOP in all");
   if (const std::string text = checkpoints_text(run.checkpoints()); !text.empty()) {
     list.emplace_back("checkpoints", text);
+  }
+  if (run.exchanges_size() > 0) list.emplace_back("exchanges", exchanges_text(run));
+  if (run.shard_saved_bytes() > 0) {
+    list.emplace_back("sharded", "the optimizer's state: each GPU holds " +
+                                     human_bytes(run.shard_saved_bytes()) + " less than all of it");
   }
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
     list.emplace_back(

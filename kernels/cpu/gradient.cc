@@ -1,11 +1,12 @@
 #include "kernels/gradient.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "kernels/cpu/simd/update.h"
 #include "kernels/cpu/team.h"
+#include "kernels/shard.h"
 
 namespace trainyard::kernels::cpu {
 namespace {
@@ -15,39 +16,65 @@ constexpr int64_t kBlock = 4096;
 
 int64_t blocks_of(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
+/// Bytes for a term for each block.
+int64_t bytes_of_terms(int64_t blocks) { return blocks * static_cast<int64_t>(sizeof(double)); }
+
+/// Writes a term for each block of `values`, and returns their number. One region of the team for
+/// a large tensor; small ones are not worth waking a thread.
+int64_t square_blocks(const float* values, int64_t count, double* terms, Team& team) {
+  team.parallel_for(blocks_of(count), kElementsPerThread / kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kBlock;
+      terms[block] = update_loops().square_sum(std::min(kBlock, count - first), values + first);
+    }
+  });
+  return blocks_of(count);
+}
+
 }  // namespace
 
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
-  int64_t blocks = 0;
-  for (const int64_t count : s.counts) blocks += blocks_of(count);
-  return blocks * static_cast<int64_t>(sizeof(double));
+  int64_t blocks = 0;  // of the first rank's shards, than which no other's are larger
+  for (const int64_t count : s.counts) blocks += blocks_of(shard_elements(count, s.ranks));
+  return bytes_of_terms(blocks);
 }
 
-// One region per large tensor; small ones are not worth waking a thread.
 void gradient_norm(const GradientNormParams& s, const GradientNormOperands<float>& o, Run run) {
   check(s, o);
-  double* terms = workspace_of<double>("gradient_norm", run);
+  double* const terms = workspace_of<double>("gradient_norm", run);
+  const double share = 1.0 / static_cast<double>(s.ranks);
+  double mean = 0;
+  for (int64_t rank = 0; rank < s.ranks; ++rank) {
+    int64_t used = 0;
+    for (size_t k = 0; k < s.counts.size(); ++k) {
+      const ShardRange shard = shard_range(s.counts[k], rank, s.ranks);
+      used += square_blocks(o.g[k] + shard.first, shard.count, terms + used, run.team);
+    }
+    mean += std::accumulate(terms, terms + used, 0.0) * share;
+  }
+  set_norm(mean, s.ranks, s.max_norm, o.loss_scale, o.norm, o.scale);
+}
+
+int64_t gradient_squares_workspace_bytes(const GradientSquaresParams& s) {
+  int64_t blocks = 0;
+  for (const int64_t count : s.counts) blocks += blocks_of(count);
+  return bytes_of_terms(blocks);
+}
+
+void gradient_squares(const GradientSquaresParams& s, const GradientSquaresOperands<float>& o,
+                      Run run) {
+  check(s, o);
+  double* const terms = workspace_of<double>("gradient_squares", run);
   int64_t used = 0;
   for (size_t k = 0; k < s.counts.size(); ++k) {
-    const float* values = o.g[k];
-    const int64_t count = s.counts[k];
-    double* mine = terms + used;
-    run.team.parallel_for(
-        blocks_of(count), kElementsPerThread / kBlock, [&](int64_t begin, int64_t end) {
-          for (int64_t block = begin; block < end; ++block) {
-            const int64_t first = block * kBlock;
-            mine[block] =
-                update_loops().square_sum(std::min(kBlock, count - first), values + first);
-          }
-        });
-    used += blocks_of(count);
+    used += square_blocks(o.g[k], s.counts[k], terms + used, run.team);
   }
-  double sum = 0;
-  for (int64_t i = 0; i < used; ++i) sum += terms[i];
-  const double by = o.loss_scale == nullptr ? 1 : static_cast<double>(*o.loss_scale);
-  const double root = std::sqrt(sum) / by;
-  *o.norm = static_cast<float>(root);
-  if (o.scale != nullptr) *o.scale = static_cast<float>(math::clip_scale(root, s.max_norm) / by);
+  *o.squares = std::accumulate(terms, terms + used, 0.0);
+}
+
+void norm_of_squares(const NormOfSquaresParams& s, const NormOfSquaresOperands<float>& o, Run) {
+  check(s, o);
+  set_norm(*o.mean, s.ranks, s.max_norm, o.loss_scale, o.norm, o.scale);
 }
 
 void clip_gradient(const ClipGradientParams& s, const ClipGradientOperands<float>& o, Run run) {

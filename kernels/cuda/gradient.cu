@@ -25,9 +25,9 @@ struct Tensors {
 static_assert(sizeof(Tensors) < 3900);
 
 int64_t chunks_of(int64_t elements) { return (elements + kChunk - 1) / kChunk; }
-int64_t chunks_of(const GradientNormParams& s) {
+int64_t chunks_of(std::span<const int64_t> counts) {
   int64_t chunks = 0;
-  for (const int64_t count : s.counts) chunks += chunks_of(count);
+  for (const int64_t count : counts) chunks += chunks_of(count);
   return chunks;
 }
 
@@ -59,15 +59,26 @@ TRAINYARD_KERNEL void square_chunks(Tensors t, double* sums) {
   if (threadIdx.x == 0) sums[chunk] = sum;
 }
 
-TRAINYARD_KERNEL void join_squares(int64_t chunks, const double* sums, double max_norm,
-                                   const float* loss_scale, float* norm, float* scale) {
+TRAINYARD_DEVICE double join_chunks(int64_t chunks, const double* sums) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < chunks; i += blockDim.x) sum += sums[i];
-  const double by = loss_scale == nullptr ? 1 : static_cast<double>(*loss_scale);
-  const double root = std::sqrt(block_sum(sum)) / by;
-  if (threadIdx.x != 0) return;
-  *norm = static_cast<float>(root);
-  if (scale != nullptr) *scale = static_cast<float>(math::clip_scale(root, max_norm) / by);
+  return block_sum(sum);
+}
+
+TRAINYARD_KERNEL void join_to_norm(int64_t chunks, const double* sums, double max_norm,
+                                   const float* loss_scale, float* norm, float* scale) {
+  const double sum = join_chunks(chunks, sums);
+  if (threadIdx.x == 0) set_norm(sum, 1, max_norm, loss_scale, norm, scale);
+}
+
+TRAINYARD_KERNEL void join_to_squares(int64_t chunks, const double* sums, double* squares) {
+  const double sum = join_chunks(chunks, sums);
+  if (threadIdx.x == 0) *squares = sum;
+}
+
+TRAINYARD_KERNEL void take_norm(const double* mean, NormOfSquaresParams s, const float* loss_scale,
+                                float* norm, float* scale) {
+  if (threadIdx.x == 0) set_norm(*mean, s.ranks, s.max_norm, loss_scale, norm, scale);
 }
 
 TRAINYARD_KERNEL void adapt(math::LossScaling s, const float* norm, const float* learning_rate,
@@ -75,32 +86,59 @@ TRAINYARD_KERNEL void adapt(math::LossScaling s, const float* norm, const float*
   if (threadIdx.x == 0) update_loss_scale(s, *norm, *learning_rate, kept, step);
 }
 
+/// A sum for each chunk of the tensors, one tensor's behind the other's.
+void square_tensors(std::span<const int64_t> counts, std::span<const In> g, double* sums,
+                    CUstream_st* stream) {
+  for (size_t begin = 0; begin < g.size(); begin += kTensors) {
+    Tensors t;
+    int64_t chunks = 0;
+    for (size_t k = begin; k < std::min(g.size(), begin + kTensors); ++k) {
+      if (counts[k] == 0) continue;
+      t.g[t.count] = g[k];
+      t.fours[t.count] = counts[k] % 4 == 0 && takes_four(g[k]);
+      t.elements[t.count] = counts[k];
+      t.first_chunk[t.count++] = chunks;
+      chunks += chunks_of(counts[k]);
+    }
+    if (chunks == 0) continue;  // of tensors of which this rank has nothing
+    launch({chunks}, stream, square_chunks, t, sums);
+    sums += chunks;
+  }
+}
+
+int64_t bytes_of_sums(std::span<const int64_t> counts) {
+  return chunks_of(counts) * static_cast<int64_t>(sizeof(double));
+}
+
 }  // namespace
 
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
-  return chunks_of(s) * static_cast<int64_t>(sizeof(double));
+  return bytes_of_sums(s.counts);
 }
 
 void gradient_norm(const GradientNormParams& s, const GradientNormOperands<Views>& o, Run run) {
   check(s, o);
-  auto* const workspace = workspace_of<double>("gradient_norm", run);
-  double* sums = workspace;
-  for (size_t begin = 0; begin < o.g.size(); begin += kTensors) {
-    Tensors t;
-    int64_t chunks = 0;
-    for (size_t k = begin; k < std::min(o.g.size(), begin + kTensors); ++k) {
-      if (s.counts[k] == 0) continue;
-      t.g[t.count] = o.g[k];
-      t.fours[t.count] = s.counts[k] % 4 == 0 && takes_four(o.g[k]);
-      t.elements[t.count] = s.counts[k];
-      t.first_chunk[t.count++] = chunks;
-      chunks += chunks_of(s.counts[k]);
-    }
-    launch({chunks}, run.stream, square_chunks, t, sums);
-    sums += chunks;
-  }
-  launch({1}, run.stream, join_squares, chunks_of(s), workspace, s.max_norm, o.loss_scale, o.norm,
+  auto* const sums = workspace_of<double>("gradient_norm", run);
+  square_tensors(s.counts, o.g, sums, run.stream);
+  launch({1}, run.stream, join_to_norm, chunks_of(s.counts), sums, s.max_norm, o.loss_scale, o.norm,
          o.scale);
+}
+
+int64_t gradient_squares_workspace_bytes(const GradientSquaresParams& s) {
+  return bytes_of_sums(s.counts);
+}
+
+void gradient_squares(const GradientSquaresParams& s, const GradientSquaresOperands<Views>& o,
+                      Run run) {
+  check(s, o);
+  auto* const sums = workspace_of<double>("gradient_squares", run);
+  square_tensors(s.counts, o.g, sums, run.stream);
+  launch({1}, run.stream, join_to_squares, chunks_of(s.counts), sums, o.squares);
+}
+
+void norm_of_squares(const NormOfSquaresParams& s, const NormOfSquaresOperands<Views>& o, Run run) {
+  check(s, o);
+  launch({1}, run.stream, take_norm, o.mean, s, o.loss_scale, o.norm, o.scale);
 }
 
 void loss_scale_update(const math::LossScaling& s, const float* norm, const float* learning_rate,

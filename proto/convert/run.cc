@@ -90,6 +90,14 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   memory->set_dataset_bytes(plan.dataset_bytes);
   memory->set_host_bytes(plan.host_bytes);
   for (const std::string& warning : plan.warnings) out.add_warnings(warning);
+  for (const PlannedExchange& exchange : plan.exchanges) {
+    v1::Exchange* to = out.add_exchanges();
+    to->set_kind(exchange.kind);
+    to->set_count(exchange.count);
+    to->set_bytes(exchange.bytes);
+    to->set_sent_bytes(exchange.sent_bytes);
+  }
+  out.set_shard_saved_bytes(plan.shard_saved_bytes);
   return out;
 }
 
@@ -140,10 +148,15 @@ v1::Recipe::Recompute to_proto(Recompute recompute) {
   return v1::Recipe::RECOMPUTE_UNSPECIFIED;
 }
 
+v1::Resources::Shard to_proto(Shard shard) {
+  return shard == Shard::kOptimizer ? v1::Resources::OPTIMIZER : v1::Resources::NONE;
+}
+
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
   fit.set_batch_size(advice.batch_size);
   fit.set_accumulate_steps(advice.accumulate_steps);
   if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
+  if (advice.shard != Shard::kNone) fit.set_shard(to_proto(advice.shard));
 }
 
 int64_t total_bytes(const v1::MemoryPlan& m) {

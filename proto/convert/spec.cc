@@ -74,6 +74,11 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
                        " is out of range, expected 1.." + std::to_string(kTimeLimitMax));
   }
   check_gpus(resources, out.recipe, violations);
+  if (!v1::Resources::Shard_IsValid(resources.shard())) {
+    violations.add("FIELD_UNSUPPORTED", "resources.shard",
+                   std::to_string(resources.shard()) + " is not known, expected none or optimizer");
+  }
+  if (resources.shard() == v1::Resources::OPTIMIZER) out.recipe.shard = Shard::kOptimizer;
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",
                    std::to_string(spec.priority()) + " is out of range, expected -100..100");

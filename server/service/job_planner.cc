@@ -44,7 +44,8 @@ void add_batch_choice(const std::optional<v1::FitChoice>& batch, v1::RunPlan& pl
 /// What a plan depends on. The spec's precision is part of its recipe, given or not.
 std::string plan_key(const v1::JobSpec& spec, const Dataset& dataset, DeviceTraits traits) {
   return dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
-         std::to_string(gpus_of(spec.resources())) + "/" + std::to_string(traits.alignment) +
+         std::to_string(gpus_of(spec.resources())) + "/" +
+         std::to_string(spec.resources().shard()) + "/" + std::to_string(traits.alignment) +
          (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
 }
 
@@ -344,7 +345,8 @@ Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
                 {"bytes_short", std::to_string(needed_bytes - room.plan_bytes_max())},
                 {"batch_size_that_fits", std::to_string(advice.batch_size)},
                 {"accumulate_steps_that_fit", std::to_string(advice.accumulate_steps)},
-                {"recompute_that_fits", std::string(name_of(advice.recompute))}};
+                {"recompute_that_fits", std::string(name_of(advice.recompute))},
+                {"shard_that_fits", std::string(name_of(advice.shard))}};
   return e;
 }
 

@@ -72,7 +72,8 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                                         const std::stop_token& stop) {
   v1::Recipe& recipe = *spec.mutable_recipe();
   const FitFreedom free{recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
-                        !recipe.has_accumulate_steps()};
+                        !recipe.has_accumulate_steps(),
+                        spec.resources().shard() == v1::Resources::SHARD_UNSPECIFIED};
   const std::optional<Fit> fit =
       find_fit(engine.model, engine.recipe, schema, room.plan_bytes_max(), free,
                gpus_of(spec.resources()), traits, stop);
@@ -92,13 +93,20 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
     recipe.set_accumulate_steps(fit->accumulate_steps);
     chosen.push_back("recipe.accumulate_steps: " + std::to_string(fit->accumulate_steps));
   }
+  if (fit->shard != engine.recipe.shard) {
+    choice.set_shard(to_proto(fit->shard));
+    spec.mutable_resources()->set_shard(choice.shard());
+    chosen.push_back("resources.shard: " + std::string(name_of(fit->shard)));
+  }
   engine.recipe.recompute = fit->recompute;
   engine.recipe.accumulate_steps = fit->accumulate_steps;
+  engine.recipe.shard = fit->shard;
 
-  choice.set_message(joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") +
-                     " chosen: as written, " + shortage_text(bytes_as_written, room) +
-                     ". The result is the same" +
-                     (choice.accumulate_steps() > 0 ? " but for roundings" : " to the bit"));
+  choice.set_message(
+      joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen: as written, " +
+      shortage_text(bytes_as_written, room) + ". The result is the same" +
+      (choice.accumulate_steps() > 0 || fit->shard != Shard::kNone ? " but for roundings"
+                                                                   : " to the bit"));
   return choice;
 }
 

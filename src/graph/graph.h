@@ -6,8 +6,8 @@
 // list.
 //
 // In-place effects are limited and declared: an op may name inputs that it updates
-// (Op::mutated_inputs); those must be parameters or state, and no later node may expect the old
-// value.
+// (Op::mutated_inputs); those must be parameters or state, and no later node may read them but to
+// update them again.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,11 @@ struct TensorInfo {
   NodeId producer = kNoNode;
   Initializer initializer;  // parameters and state
   Storage storage = Storage::kAsTyped;
+  // Of a tensor of which each rank holds a shard (kernels/shard.h): the whole one's shape. Files
+  // hold that.
+  std::optional<Shape> shard_of = {};
 
+  TensorType whole_type() const { return {shard_of.value_or(type.shape), type.dtype}; }
   bool is_bf16() const { return storage == Storage::kBf16; }
   bool is_f16() const { return storage == Storage::kF16; }
   bool is_half() const { return storage != Storage::kAsTyped; }  // in two bytes
@@ -108,6 +112,9 @@ class Graph {
   }
   void set_storage(TensorId id, Storage storage) {
     tensors_.at(static_cast<size_t>(id)).storage = storage;
+  }
+  void set_shard_of(TensorId id, const Shape& whole) {
+    tensors_.at(static_cast<size_t>(id)).shard_of = whole;
   }
   /// Nodes define activations; differentiate() marks the gradients of parameters.
   void set_role(TensorId id, Role role) { tensors_.at(static_cast<size_t>(id)).role = role; }

@@ -90,10 +90,13 @@ class Op {
   virtual void differentiate(GradientContext& c) const;
   virtual Cost cost(const Graph& graph, const Node& node) const;  // default: 0 FLOPs, all bytes
   /// Indices of inputs that a run updates in place (running statistics, parameters).
-  virtual std::vector<int64_t> mutated_inputs() const { return {}; }
+  virtual std::vector<int64_t> mutated_inputs(const Node&) const { return {}; }
   /// Pairs (output, input): the kernel may be given the same memory for both. The plan uses it
   /// where the input has no later reader and both have one size and one layout.
   virtual std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const { return {}; }
+  /// Other work goes on behind it (an exchange between devices): an update node of it never waits
+  /// for company.
+  virtual bool starts_other_work() const { return false; }
   virtual LayoutRule layout_rule() const { return LayoutRule::kRowMajorOnly; }
   virtual PrecisionRule precision_rule() const { return {}; }
 };

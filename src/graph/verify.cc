@@ -37,17 +37,19 @@ void Graph::verify() const {
   for (size_t k = 0; k < nodes_.size(); ++k) {
     const Node& n = nodes_[k];
     TRAINYARD_CHECK(names.insert(n.name).second, "node name " + n.name + " is used twice");
-    for (const TensorId id : n.inputs) {
+    const std::vector<int64_t> updated = n.op->mutated_inputs(n);
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      const TensorId id = n.inputs[i];
       if (id == kNoTensor) continue;
       const auto index = static_cast<size_t>(id);
       TRAINYARD_CHECK(defined.at(index),
                       n.name + " reads " + tensor(id).name + " before it is defined");
       TRAINYARD_CHECK(tensor(id).role != Role::kRemoved,
                       n.name + " reads " + tensor(id).name + ", which was removed");
-      TRAINYARD_CHECK(!mutated[index],
+      TRAINYARD_CHECK(!mutated[index] || std::ranges::count(updated, static_cast<int64_t>(i)) > 0,
                       n.name + " reads " + tensor(id).name + " after it was updated in place");
     }
-    for (const int64_t i : n.op->mutated_inputs()) {
+    for (const int64_t i : updated) {
       const TensorId id = n.inputs.at(static_cast<size_t>(i));
       if (id == kNoTensor) continue;
       TRAINYARD_CHECK(is_persistent(tensor(id).role), n.name + " updates " + tensor(id).name +

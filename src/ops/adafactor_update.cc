@@ -30,7 +30,7 @@ class AdafactorUpdate final : public Op {
     cost.flops = 20 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0, 4, 5}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 4, 5}; }
 };
 
 }  // namespace

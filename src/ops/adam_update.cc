@@ -1,6 +1,7 @@
 #include "src/ops/adam_update.h"
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/shards.h"
 
 namespace trainyard {
 namespace {
@@ -12,19 +13,18 @@ class AdamUpdate final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"p", "g", "learning_rate", "step", "m", "v"}, 6,
-                   {"beta1", "beta2", "epsilon", "weight_decay", "rate_factor"});
+                   {"beta1", "beta2", "epsilon", "weight_decay", "rate_factor", kRank, kRanks});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1}).dtype(3, DType::kI64).shape(3, {1});
-    for (const int64_t i : {1, 4, 5}) check.same_dtype(i, 0).same_shape(i, 0);
+    if (!check.ok()) return check.error();
+    check_updated(check, c, {1, 4, 5});
     if (!check.ok()) return check.error();
     return std::vector<TensorType>{};
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    Cost cost = Op::cost(graph, node);
-    cost.flops = 14 * graph.tensor(node.inputs[0]).type.shape.elements();
-    return cost;
+    return update_cost(*this, graph, node, 14);
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0, 4, 5}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 4, 5}; }
 
  private:
   std::string_view type_;

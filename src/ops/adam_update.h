@@ -1,8 +1,10 @@
 // src/ops/adam_update.h: one step of Adam, in place. Two ops: AdamUpdate adds the weight decay to
-// the gradient, AdamWUpdate shrinks the parameter. Inputs      p, updated; g, as p; learning_rate
-// F32 [1]; step I64 [1], from 0; m and v, the moments,
+// the gradient, AdamWUpdate shrinks the parameter.
+// Inputs      p, updated; g, as p; learning_rate F32 [1]; step I64 [1], from 0; m and v, the
+// moments,
 //             as p, updated.
 // Attributes  beta1, beta2, epsilon, weight_decay, rate_factor; defaults 0.9, 0.999, 1e-8, 0, 1.
+//             rank, ranks: of a shard (shards.h), default 0 of 1.
 // Kernels     adam (kernels/optimizer.h)
 #pragma once
 

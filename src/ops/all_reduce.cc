@@ -43,6 +43,7 @@ class AllReduceStart final : public Op {
     static const auto pairs = in_place(0);
     return pairs;
   }
+  bool starts_other_work() const override { return true; }
 };
 
 class AllReduceDone final : public Op {

@@ -47,7 +47,7 @@ class BatchNormalizationRelu final : public Op {
     return cost;
   }
 
-  std::vector<int64_t> mutated_inputs() const override { return {3, 4}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {3, 4}; }
   LayoutRule layout_rule() const override { return LayoutRule::kChannelsLastToo; }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1, 2}}; }
 };

@@ -1,6 +1,7 @@
 #include "src/ops/lion_update.h"
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/shards.h"
 
 namespace trainyard {
 namespace {
@@ -11,19 +12,18 @@ class LionUpdate final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"p", "g", "learning_rate", "m"}, 4,
-                   {"beta1", "beta2", "weight_decay", "rate_factor"});
+                   {"beta1", "beta2", "weight_decay", "rate_factor", kRank, kRanks});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1});
-    for (const int64_t i : {1, 3}) check.same_dtype(i, 0).same_shape(i, 0);
+    if (!check.ok()) return check.error();
+    check_updated(check, c, {1, 3});
     if (!check.ok()) return check.error();
     return std::vector<TensorType>{};
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    Cost cost = Op::cost(graph, node);
-    cost.flops = 9 * graph.tensor(node.inputs[0]).type.shape.elements();
-    return cost;
+    return update_cost(*this, graph, node, 9);
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0, 3}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 3}; }
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ class LossScaleUpdate final : public Op {
     if (!check.ok()) return check.error();
     return std::vector{TensorType{{1}, DType::kF32}, TensorType{{1}, DType::kI64}, c.input(0)};
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0, 1, 2}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 1, 2}; }
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ class MovingAverageUpdate final : public Op {
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0}; }
 };
 
 }  // namespace

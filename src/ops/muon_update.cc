@@ -30,7 +30,7 @@ class MuonUpdate final : public Op {
     cost.flops = node.attributes.get_int("iterations", 5) * iteration + 10 * side * length;
     return cost;
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0, 3}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 3}; }
 };
 
 }  // namespace

@@ -51,6 +51,7 @@
 #include "src/ops/rmsprop_update.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/sgd_update.h"
+#include "src/ops/shards.h"
 #include "src/ops/sigmoid.h"
 #include "src/ops/slice.h"
 #include "src/ops/softmax.h"
@@ -140,6 +141,12 @@ const std::vector<const Op*>& registry() {
         accumulate_gradient_op(),
         all_reduce_start_op(),
         all_reduce_done_op(),
+        reduce_scatter_start_op(),
+        reduce_scatter_done_op(),
+        all_gather_start_op(),
+        all_gather_done_op(),
+        gradient_squares_op(),
+        norm_of_squares_op(),
         moving_average_update_op(),
         conv_transpose_op(),
         conv_transpose_grad_op(),

@@ -2,6 +2,7 @@
 // Inputs      p, updated; g, as p; learning_rate F32 [1]; square, as p, updated; grad_avg, as p,
 //             updated: only when centered; momentum_buffer, as p, updated: only with momentum.
 // Attributes  alpha, epsilon, momentum, weight_decay, rate_factor; defaults 0.99, 1e-8, 0, 0, 1.
+//             rank, ranks: of a shard (shards.h), default 0 of 1.
 // Refuses     momentum without its buffer and the buffer without momentum.
 // Kernels     rmsprop (kernels/optimizer.h)
 #pragma once

@@ -1,6 +1,7 @@
 #include "src/ops/sgd_update.h"
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/shards.h"
 
 namespace trainyard {
 namespace {
@@ -11,9 +12,10 @@ class SgdUpdate final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"p", "g", "learning_rate", "v"}, 3,
-                   {"momentum", "nesterov", "weight_decay", "rate_factor"});
-    check.float_type(0).same_dtype(1, 0).same_shape(1, 0).dtype(2, DType::kF32).shape(2, {1});
-    check.same_dtype(3, 0).same_shape(3, 0).int_in("nesterov", 0, 0, 1);
+                   {"momentum", "nesterov", "weight_decay", "rate_factor", kRank, kRanks});
+    check.float_type(0).dtype(2, DType::kF32).shape(2, {1}).int_in("nesterov", 0, 0, 1);
+    if (!check.ok()) return check.error();
+    check_updated(check, c, {1, 3});
     if (!check.ok()) return check.error();
     check.require((c.attributes().get_float("momentum", 0) != 0) == c.has_input(3),
                   "ATTRIBUTE_OUT_OF_RANGE", "momentum", "needs the input v, and v needs it");
@@ -22,11 +24,9 @@ class SgdUpdate final : public Op {
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {
-    Cost cost = Op::cost(graph, node);
-    cost.flops = 6 * graph.tensor(node.inputs[0]).type.shape.elements();
-    return cost;
+    return update_cost(*this, graph, node, 6);
   }
-  std::vector<int64_t> mutated_inputs() const override { return {0, 3}; }
+  std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 3}; }
 };
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace trainyard {
 namespace {
 
-using Bucket = std::vector<TensorId>;
-
 /// Each tensor once, by when it is computed. Sums over micro-batches exist from the beginning: they
 /// keep the order of their ids.
 std::vector<TensorId> in_order_of_birth(const Graph& graph,
@@ -26,12 +24,14 @@ std::vector<TensorId> in_order_of_birth(const Graph& graph,
   return tensors;
 }
 
-std::vector<Bucket> fill_buckets(const Graph& graph, const std::vector<TensorId>& tensors,
+}  // namespace
+
+std::vector<Bucket> fill_buckets(const Graph& graph, const std::map<TensorId, TensorId>& gradients,
                                  const BucketSpec& spec) {
   std::vector<Bucket> buckets;
   int64_t bytes = 0;
   bool full = true;
-  for (const TensorId id : tensors) {
+  for (const TensorId id : in_order_of_birth(graph, gradients)) {
     if (full) {
       buckets.emplace_back();
       bytes = 0;
@@ -44,13 +44,14 @@ std::vector<Bucket> fill_buckets(const Graph& graph, const std::vector<TensorId>
   return buckets;
 }
 
-}  // namespace
+size_t begun_behind(size_t bucket, size_t buckets, const BucketSpec& spec) {
+  return std::min(bucket + static_cast<size_t>(spec.in_flight), buckets - 1);
+}
 
 std::map<TensorId, TensorId> append_all_reduce(Graph& graph,
                                                const std::map<TensorId, TensorId>& gradients,
                                                const BucketSpec& spec) {
-  const std::vector<Bucket> buckets =
-      fill_buckets(graph, in_order_of_birth(graph, gradients), spec);
+  const std::vector<Bucket> buckets = fill_buckets(graph, gradients, spec);
   const auto add = [&](size_t b, const Op& op, const char* part, const char* suffix,
                        std::vector<TensorId> inputs) {
     std::vector<std::string> names;
@@ -70,7 +71,7 @@ std::map<TensorId, TensorId> append_all_reduce(Graph& graph,
   std::map<TensorId, TensorId> mean;
   for (size_t b = 0; b < buckets.size(); ++b) {
     // An update waits for its bucket when `in_flight` more have begun, or when all have.
-    const size_t behind = std::min(b + static_cast<size_t>(spec.in_flight), buckets.size() - 1);
+    const size_t behind = begun_behind(b, buckets.size(), spec);
     std::vector<TensorId> inputs = {behind == b ? kNoTensor : started[behind].front()};
     inputs.insert(inputs.end(), started[b].begin(), started[b].end());
     const std::vector<TensorId> done =

@@ -1,10 +1,12 @@
 #include "src/optim/optimizer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "src/base/check.h"
 #include "src/ops/adafactor_update.h"
 #include "src/ops/adam_update.h"
+#include "src/ops/all_reduce.h"
 #include "src/ops/clip_gradient.h"
 #include "src/ops/gradient_norm.h"
 #include "src/ops/lion_update.h"
@@ -12,6 +14,7 @@
 #include "src/ops/muon_update.h"
 #include "src/ops/rmsprop_update.h"
 #include "src/ops/sgd_update.h"
+#include "src/ops/shards.h"
 
 namespace trainyard {
 namespace {
@@ -23,8 +26,8 @@ TensorId add_scalar_input(Graph& graph, const std::string& name, DType dtype) {
 /// Appends the updates of one job. One member per optimizer; each adds its state and its node.
 class Updates {
  public:
-  Updates(Graph& graph, const OptimizerSpec& spec, UpdateInputs inputs)
-      : graph_(graph), spec_(spec), inputs_(inputs) {}
+  Updates(Graph& graph, const OptimizerSpec& spec, UpdateInputs inputs, const Updater& updater)
+      : graph_(graph), spec_(spec), inputs_(inputs), updater_(updater) {}
 
   void add(TensorId parameter, TensorId gradient, const ParameterRule& rule) {
     p_ = parameter;
@@ -44,7 +47,13 @@ class Updates {
 
  private:
   /// Zero at first; of the parameter's type, and of its shape unless another is given.
-  TensorId state(const std::string& suffix) { return state(suffix, graph_.tensor(p_).type.shape); }
+  TensorId state(const std::string& suffix) {
+    const TensorType type = graph_.tensor(p_).type;
+    if (!updater_.is_sharded) return state(suffix, type.shape);
+    const TensorId id = state(suffix, shard_type(type, updater_.ranks).shape);
+    graph_.set_shard_of(id, type.shape);
+    return id;
+  }
   TensorId state(const std::string& suffix, const Shape& shape) {
     const TensorInfo& p = graph_.tensor(p_);
     return graph_.add_tensor({p.name + "." + suffix,
@@ -58,6 +67,10 @@ class Updates {
   void node(const Op& op, Attributes attributes, std::vector<TensorId> inputs) {
     attributes.set("weight_decay", rule_.weight_decay);
     if (rule_.rate_factor != 1) attributes.set("rate_factor", rule_.rate_factor);
+    if (updater_.is_sharded) {
+      attributes.set(kRank, updater_.rank);
+      attributes.set(kRanks, updater_.ranks);
+    }
     inputs.insert(inputs.begin(), {p_, g_, inputs_.learning_rate});
     graph_
         .add_node(graph_.tensor(p_).name + "/update", op, std::move(attributes), std::move(inputs),
@@ -111,6 +124,7 @@ class Updates {
   Graph& graph_;
   const OptimizerSpec& spec_;
   const UpdateInputs inputs_;
+  const Updater updater_;
   TensorId p_ = kNoTensor, g_ = kNoTensor;
   ParameterRule rule_;
 };
@@ -126,12 +140,11 @@ TensorId add_kept(Graph& graph, const std::string& name, DType dtype, double fir
                            {Initializer::Kind::kConstant, first}});
 }
 
-ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId norm,
-                             TensorId learning_rate) {
+ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId learning_rate) {
   const NodeId node =
       graph
           .add_node("loss_scale/update", *loss_scale_update_op(), {},
-                    {s.scale, s.good_steps, s.updates, norm, learning_rate},
+                    {s.scale, s.good_steps, s.updates, s.norm, learning_rate},
                     {"loss_scale/learning_rate", "loss_scale/step", "loss_scale/scale"},
                     Phase::kUpdate)
           .value();
@@ -142,11 +155,41 @@ ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId norm,
   return step;
 }
 
+/// The mean over all ranks of the sum of the squares of each one's shards.
+TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& shards,
+                        const Updater& updater) {
+  std::vector<TensorId> inputs;
+  std::vector<int64_t> counts;
+  for (const auto& [parameter, shard] : shards) {
+    inputs.push_back(shard);
+    counts.push_back(shard_range(graph.tensor(parameter).type, updater.rank, updater.ranks).count);
+  }
+  const auto add = [&](const char* name, const Op& op, Attributes attributes,
+                       std::vector<TensorId> of) {
+    const std::string whole = std::string("gradient_squares") + name;
+    const NodeId node =
+        graph.add_node(whole, op, std::move(attributes), std::move(of), {whole}, Phase::kUpdate)
+            .value();
+    return graph.node(node).outputs[0];
+  };
+  // The number of no bucket.
+  const Attributes exchange{{"bucket", int64_t{std::numeric_limits<int32_t>::max()}}};
+  const TensorId mine = add("", *gradient_squares_op(), {{"counts", counts}}, std::move(inputs));
+  const TensorId started = add("/start", *all_reduce_start_op(), exchange, {mine});
+  return add("/done", *all_reduce_done_op(), exchange, {kNoTensor, started});
+}
+
 bool counts_steps(const std::string& type) {
   return type == "adam" || type == "adamw" || type == "adafactor" || type == "muon";
 }
 
 }  // namespace
+
+bool can_shard(const OptimizerSpec& spec) {
+  if (spec.type == "sgd") return spec.momentum > 0;
+  return spec.type == "adam" || spec.type == "adamw" || spec.type == "lion" ||
+         spec.type == "rmsprop";
+}
 
 TensorId add_loss_scale(Graph& graph) {
   return add_kept(graph, "loss_scale.scale", DType::kF32, kLossScaleFirst);
@@ -154,19 +197,20 @@ TensorId add_loss_scale(Graph& graph) {
 
 LossScaling add_loss_scaling(Graph& graph, TensorId scale) {
   return {scale, add_kept(graph, "loss_scale.good_steps", DType::kI64, 0),
-          add_kept(graph, "loss_scale.updates", DType::kI64, 0)};
+          add_kept(graph, "loss_scale.updates", DType::kI64, 0), kNoTensor};
 }
 
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                               const std::map<TensorId, TensorId>& gradients, TensorId step,
                               const std::map<TensorId, ParameterRule>& rules,
-                              const LossScaling& scaling, TensorId norm) {
-  TRAINYARD_CHECK(std::ranges::count(optimizer_types(), spec.type) == 1,
+                              const LossScaling& scaling, const Updater& updater) {
+  TRAINYARD_CHECK(std::ranges::count(optimizer_types(), spec.type) == 1 &&
+                      (!updater.is_sharded || can_shard(spec)),
                   "optimizer " + spec.type + " was not checked");
   UpdateInputs inputs{add_scalar_input(graph, "learning_rate", DType::kF32), step, {}};
   UpdateInputs read;  // by the updates
   if (scaling.scale != kNoTensor) {
-    inputs.scaled = append_loss_scale(graph, scaling, norm, inputs.learning_rate);
+    inputs.scaled = append_loss_scale(graph, scaling, inputs.learning_rate);
     read = {inputs.scaled.learning_rate, inputs.scaled.step, {}};
   } else {
     if (counts_steps(spec.type) && step == kNoTensor) {
@@ -174,7 +218,7 @@ UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
     }
     read = inputs;
   }
-  Updates updates(graph, spec, read);
+  Updates updates(graph, spec, read, updater);
   for (const auto& [parameter, gradient] : gradients) {
     const auto rule = rules.find(parameter);
     updates.add(
@@ -186,22 +230,28 @@ UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
 
 PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
                                   const std::map<TensorId, TensorId>& gradients,
-                                  TensorId loss_scale) {
+                                  TensorId loss_scale, const Updater& updater) {
   PreparedGradients prepared{gradients, kNoTensor};
   TensorId scale = kNoTensor;
   const bool scaled = loss_scale != kNoTensor;
   const bool reported = spec.clip_norm > 0 || spec.measure_norm;
   if (reported || scaled) {
-    std::vector<TensorId> all;
-    for (const auto& [parameter, gradient] : gradients) all.push_back(gradient);
+    std::vector<TensorId> inputs;
+    if (updater.is_sharded) {
+      inputs.push_back(append_squares(graph, gradients, updater));
+    } else {
+      for (const auto& [parameter, gradient] : gradients) inputs.push_back(gradient);
+    }
     Attributes attributes{{"max_norm", spec.clip_norm}};
     if (scaled) {
-      all.push_back(loss_scale);
+      inputs.push_back(loss_scale);
       attributes.set("scaled", int64_t{1});
     }
+    if (updater.ranks > 1) attributes.set(kRanks, updater.ranks);
+    const Op& op = updater.is_sharded ? *norm_of_squares_op() : *gradient_norm_op();
     const NodeId node =
         graph
-            .add_node("gradient_norm", *gradient_norm_op(), std::move(attributes), std::move(all),
+            .add_node("gradient_norm", op, std::move(attributes), std::move(inputs),
                       {"gradient_norm", spec.clip_norm > 0 || scaled ? "gradient_norm/scale" : ""},
                       Phase::kUpdate)
             .value();

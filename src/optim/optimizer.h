@@ -11,6 +11,7 @@
 #include "src/base/fields.h"
 #include "src/base/result.h"
 #include "src/graph/graph.h"
+#include "src/optim/sharding.h"
 
 namespace trainyard {
 
@@ -128,6 +129,8 @@ struct LossScaling {
       kNoTensor;  // F32 [1]: what the loss is multiplied by before it is differentiated
   TensorId good_steps = kNoTensor;  // I64 [1]
   TensorId updates = kNoTensor;     // I64 [1]
+  TensorId norm = kNoTensor;        // [1]: of the step's gradients; where it is not finite, the
+                                    // step changes nothing but the scale
 };
 /// Adds the scale, which begins at 2^16, to the graph that differentiates.
 TensorId add_loss_scale(Graph& graph);
@@ -150,12 +153,12 @@ struct UpdateInputs {
 /// Appends one update node (Phase::kUpdate) per parameter, and its optimizer state
 /// ("<param>.momentum", "<param>.exp_avg", "<param>.exp_avg_sq"). `step` may exist already
 /// (dropout) and is then shared. A parameter without a rule gets the spec's weight decay.
-/// With loss scaling a step whose gradients' `norm` is not finite changes nothing but the scale,
-/// and the optimizer counts only the others.
+/// With loss scaling the optimizer counts only the steps that change something. A sharded
+/// `updater` has shards of the gradients; its state is as large.
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                               const std::map<TensorId, TensorId>& gradients, TensorId step,
                               const std::map<TensorId, ParameterRule>& rules = {},
-                              const LossScaling& scaling = {}, TensorId norm = kNoTensor);
+                              const LossScaling& scaling = {}, const Updater& updater = {});
 
 struct PreparedGradients {
   std::map<TensorId, TensorId> gradients;  // by parameter, as the optimizer reads them
@@ -163,9 +166,14 @@ struct PreparedGradients {
   TensorId norm = kNoTensor;
 };
 /// Appends the nodes (Phase::kUpdate) that measure and clip, and divide by the loss scale if there
-/// is one.
+/// is one. The norm is that of all ranks' gradients, with the same bits on a host whether they are
+/// sharded or not.
 PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
                                   const std::map<TensorId, TensorId>& gradients,
-                                  TensorId loss_scale = kNoTensor);
+                                  TensorId loss_scale = kNoTensor, const Updater& updater = {});
+
+/// True if the optimizer has state that can be sharded: it keeps some, and updates each element by
+/// itself.
+bool can_shard(const OptimizerSpec& spec);
 
 }  // namespace trainyard

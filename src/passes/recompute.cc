@@ -188,7 +188,7 @@ class Recomputation {
     const Node& n = node(producer);
     if (is_batch_norm(n))
       return id == n.outputs[0] && n.attributes.get_int("training_mode", 0) == 1;
-    return std::ranges::none_of(n.op->mutated_inputs(), [&](int64_t i) {
+    return std::ranges::none_of(n.op->mutated_inputs(n), [&](int64_t i) {
       return i < static_cast<int64_t>(n.inputs.size()) &&
              n.inputs[static_cast<size_t>(i)] != kNoTensor;
     });

@@ -61,7 +61,7 @@ void remove_dead_code(Graph& graph) {
   for (const TensorId id : graph.outputs()) needed[static_cast<size_t>(id)] = true;
   std::vector<Node> kept;
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
-    const bool updates = std::ranges::any_of(node->op->mutated_inputs(), [&](int64_t i) {
+    const bool updates = std::ranges::any_of(node->op->mutated_inputs(*node), [&](int64_t i) {
       return i < static_cast<int64_t>(node->inputs.size()) &&
              node->inputs[static_cast<size_t>(i)] != kNoTensor;
     });

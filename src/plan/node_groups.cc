@@ -16,7 +16,7 @@ class Touched {
     };
     for (const TensorId id : node.inputs) add(id, all_);
     for (const TensorId id : node.outputs) add(id, written_);
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : node.op->mutated_inputs(node)) {
       add(node.inputs.at(static_cast<size_t>(i)), written_);
     }
     all_.insert(all_.end(), written_.begin(), written_.end());

@@ -30,11 +30,11 @@ std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
         mine.insert(graph.tensor(id).producer);
       }
     }
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : node.op->mutated_inputs(node)) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
       if (id == kNoTensor) continue;
       for (const NodeId reader : readers[static_cast<size_t>(id)]) {
-        if (reader != k) mine.insert(reader);
+        if (reader < k) mine.insert(reader);  // those behind it update what it wrote
       }
     }
   }
@@ -96,7 +96,7 @@ class Scheduler {
     known_.insert(k);
     const Node& node = graph_.node(k);
     const int64_t bytes = held_bytes(graph_, node);
-    if (!node.outputs.empty() || bytes > kHeldEachMax) {
+    if (!node.outputs.empty() || bytes > kHeldEachMax || node.op->starts_other_work()) {
       ready_.push_back(k);
       return;
     }

@@ -58,22 +58,27 @@ void check_bounds(const Program& program) {
 
 void check_order(const Program& program) {
   std::vector<bool> ran(program.graph.nodes().size());
-  std::vector<bool> updated(program.graph.tensors().size());
+  std::vector<NodeId> updated(program.graph.tensors().size(), kNoNode);  // by which node last
   for (const NodeId k : program.order) {
     const Node& node = program.graph.node(k);
     TRAINYARD_CHECK(!ran.at(static_cast<size_t>(k)), node.name + " runs twice");
     ran[static_cast<size_t>(k)] = true;
-    for (const TensorId id : node.inputs) {
+    const std::vector<int64_t> updates = node.op->mutated_inputs(node);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const TensorId id = node.inputs[i];
       if (id == kNoTensor) continue;
       const NodeId producer = program.graph.tensor(id).producer;
       TRAINYARD_CHECK(producer == kNoNode || ran[static_cast<size_t>(producer)],
                       node.name + " runs before the producer of " + program.graph.tensor(id).name);
-      TRAINYARD_CHECK(!updated[static_cast<size_t>(id)],
+      // Updates of one tensor run in the graph's order, and nothing else reads it behind the first.
+      const NodeId last = updated[static_cast<size_t>(id)];
+      const bool updates_again = std::ranges::count(updates, static_cast<int64_t>(i)) > 0;
+      TRAINYARD_CHECK(last == kNoNode || (updates_again && last < k),
                       node.name + " reads " + program.graph.tensor(id).name + " after its update");
     }
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : updates) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
-      if (id != kNoTensor) updated[static_cast<size_t>(id)] = true;
+      if (id != kNoTensor) updated[static_cast<size_t>(id)] = k;
     }
   }
   TRAINYARD_CHECK(std::all_of(ran.begin(), ran.end(), [](bool b) { return b; }),

@@ -1,7 +1,7 @@
 // src/runtime/communicator.h: what connects the devices that train one job together ("ranks"): each
 // takes an equal part of every batch, and their gradients become one (src/ops/all_reduce.h).
 //
-// A backend makes it (Backend::connect) and its AllReduce kernels use it. Seen from outside it
+// A backend makes it (Backend::connect) and its kernels of exchanges use it. Seen from outside it
 // tells how far its rank has come, so that somebody who waits can name the rank that stopped first,
 // and it can be given up.
 #pragma once
@@ -24,9 +24,15 @@ struct RankDevice {
   std::shared_ptr<Backend> backend;
 };
 
-/// The ops that a communicator runs.
+/// The ops that a communicator runs (src/ops/all_reduce.h, src/ops/shards.h). Ranks meet in those
+/// that start an exchange.
+inline bool starts_exchange(std::string_view op_type) {
+  return op_type == "AllReduceStart" || op_type == "ReduceScatterStart" ||
+         op_type == "AllGatherStart";
+}
 inline bool is_exchange(std::string_view op_type) {
-  return op_type == "AllReduceStart" || op_type == "AllReduceDone";
+  return starts_exchange(op_type) || op_type == "AllReduceDone" || op_type == "ReduceScatterDone" ||
+         op_type == "AllGatherDone";
 }
 
 /// A rank waited for others that will not come: the exchange was given up (Communicator::abort).

@@ -137,7 +137,7 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
     KernelArgs& args = args_[kernel];
     for (const TensorId id : node.inputs) args.inputs.push_back(bind(id));
     for (const TensorId id : node.outputs) args.outputs.push_back(bind(id));
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : node.op->mutated_inputs(node)) {
       args.mutated.push_back(bind(node.inputs.at(static_cast<size_t>(i))));
     }
     const int64_t workspace_bytes =
@@ -266,7 +266,7 @@ void Executor::check_numerics(size_t step) const {
   const Graph& graph = program().graph;
   const Node& node = graph.node(program().order[step]);
   std::vector<TensorId> written = node.outputs;
-  for (const int64_t i : node.op->mutated_inputs()) {
+  for (const int64_t i : node.op->mutated_inputs(node)) {
     written.push_back(node.inputs.at(static_cast<size_t>(i)));
   }
   for (const TensorId id : written) {

@@ -24,6 +24,10 @@ int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
   return plan.memory.total() + (traits.processor == Processor::kCpu ? plan.host_bytes : 0);
 }
 
+bool may_shard(const Recipe& recipe, int64_t ranks) {
+  return ranks > 1 && recipe.shard == Shard::kNone && can_shard(recipe.optimizer);
+}
+
 /// The numbers of micro-batches that may replace `recipe`'s, ascending.
 std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks) {
   std::vector<int64_t> counts;
@@ -81,7 +85,12 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   };
   FitAdvice advice;
   const Result<RunPlan> whole = plan_with([](Recipe&) {});
-  if (!whole.ok() || lasting_bytes(whole->memory) > limit_bytes) return advice;
+  if (!whole.ok()) return advice;
+  if (may_shard(recipe, ranks) &&
+      needs([](Recipe& changed) { changed.shard = Shard::kOptimizer; }) <= limit_bytes) {
+    advice.shard = Shard::kOptimizer;
+  }
+  if (lasting_bytes(whole->memory) > limit_bytes) return advice;
   for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
     if (r <= recipe.recompute || advice.recompute != Recompute::kNone) continue;
     if (needs([&](Recipe& changed) { changed.recompute = r; }) <= limit_bytes) advice.recompute = r;
@@ -108,6 +117,9 @@ std::string describe(const FitAdvice& advice) {
   if (advice.recompute != Recompute::kNone) {
     ways.push_back("recipe.recompute: " + std::string(name_of(advice.recompute)));
   }
+  if (advice.shard != Shard::kNone) {
+    ways.push_back("resources.shard: " + std::string(name_of(advice.shard)));
+  }
   if (advice.accumulate_steps > 0) {
     ways.push_back("recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps));
   }
@@ -121,47 +133,59 @@ std::string describe(const FitAdvice& advice) {
 std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
                             const DatasetSchema& schema, int64_t limit_bytes, FitFreedom free,
                             int64_t ranks, DeviceTraits traits, const std::stop_token& stop) {
-  const auto plan_with = [&](Recompute recompute, int64_t accumulate_steps) {
+  const auto plan_with = [&](Shard shard, Recompute recompute, int64_t accumulate_steps) {
     Recipe changed = recipe;
+    changed.shard = shard;
     changed.recompute = recompute;
     changed.accumulate_steps = accumulate_steps;
     return plan_run(model, changed, schema, ranks, traits, stop);
   };
+  std::vector<Shard> shards = {recipe.shard};
+  if (free.shard && may_shard(recipe, ranks)) shards.push_back(Shard::kOptimizer);
+  if (!free.recompute && !free.accumulate_steps && shards.size() == 1) return std::nullopt;
+  const Result<RunPlan> whole = plan_with(recipe.shard, recipe.recompute, recipe.accumulate_steps);
+  if (!whole.ok() || bytes_on(traits, *whole) <= limit_bytes) return std::nullopt;
   std::optional<Fit> found;
-  const auto try_with = [&](Recompute recompute, int64_t accumulate_steps) {
-    Result<RunPlan> plan = plan_with(recompute, accumulate_steps);
+  const auto try_with = [&](Shard shard, Recompute recompute, int64_t accumulate_steps) {
+    Result<RunPlan> plan = plan_with(shard, recompute, accumulate_steps);
     const bool fits = plan.ok() && bytes_on(traits, *plan) <= limit_bytes;
-    if (fits) found = Fit{recompute, accumulate_steps, std::move(*plan)};
+    if (fits) found = Fit{recompute, accumulate_steps, shard, std::move(*plan)};
     return fits;
   };
-  if (!free.recompute && !free.accumulate_steps) return std::nullopt;
-  const Result<RunPlan> whole = plan_with(recipe.recompute, recipe.accumulate_steps);
-  if (!whole.ok() || bytes_on(traits, *whole) <= limit_bytes ||
-      lasting_bytes(whole->memory) > limit_bytes) {
-    return std::nullopt;
-  }
   std::vector<Recompute> ways = {recipe.recompute};
   for (const Recompute more : {Recompute::kBlocks, Recompute::kFull}) {
     if (free.recompute && more > recipe.recompute) ways.push_back(more);
   }
-  for (const Recompute way : ways) {
-    if (way != recipe.recompute && try_with(way, recipe.accumulate_steps)) break;
-  }
-  if (!found && free.accumulate_steps) {
+  std::optional<std::vector<int64_t>> counts;  // of micro-batches that may be chosen
+  const auto find_counts = [&]() -> const std::vector<int64_t>& {
+    if (counts.has_value()) return *counts;
+    counts.emplace();
+    if (!free.accumulate_steps) return *counts;
     const Result<RunShape> shape = check_recipe(recipe, model, schema, ranks, traits);
-    if (!shape.ok()) return std::nullopt;
+    if (!shape.ok()) return *counts;
     const Result<RunPrograms> programs = compile_run(model, recipe, schema, *shape, 0, stop);
-    if (!programs.ok() ||
-        !micro_batches_are_exact(programs->train.program.graph, model.loss.attributes)) {
-      return std::nullopt;
+    if (programs.ok() &&
+        micro_batches_are_exact(programs->train.program.graph, model.loss.attributes)) {
+      counts = more_micro_batches(recipe, ranks);
     }
-    const std::vector<int64_t> counts = more_micro_batches(recipe, ranks);
+    return *counts;
+  };
+  for (const Shard shard : shards) {
+    const bool is_written = shard == recipe.shard;
+    const Result<RunPlan> plan =
+        is_written ? whole : plan_with(shard, recipe.recompute, recipe.accumulate_steps);
+    if (!plan.ok() || lasting_bytes(plan->memory) > limit_bytes) continue;
     for (const Recompute way : ways) {
-      // The last one that fits is the one kept.
-      // Of those tried that fit, the fewest is tried last.
-      (void)std::ranges::partition_point(counts, [&](int64_t k) { return !try_with(way, k); });
-      if (found) break;
+      if (is_written && way == recipe.recompute) continue;
+      if (try_with(shard, way, recipe.accumulate_steps)) break;
     }
+    for (const Recompute way : ways) {
+      if (found) break;
+      // Of those tried that fit, the fewest is tried last.
+      (void)std::ranges::partition_point(find_counts(),
+                                         [&](int64_t k) { return !try_with(shard, way, k); });
+    }
+    if (found) break;
   }
   if (stop.stop_requested()) return std::nullopt;
   return found;

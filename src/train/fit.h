@@ -17,6 +17,7 @@ namespace trainyard {
 struct FitAdvice {
   // The least that fits of what gives the same result; kNone and 0 where nothing does.
   Recompute recompute = Recompute::kNone;
+  Shard shard = Shard::kNone;
   int64_t accumulate_steps = 0;
   int64_t batch_size = 0;  // the largest that fits; 0: none does
 };
@@ -34,17 +35,20 @@ std::string describe(const FitAdvice& advice);
 struct FitFreedom {
   bool recompute = false;
   bool accumulate_steps = false;  // where find_fit sees that only roundings change
+  bool shard = false;             // of several devices, where the optimizer has what to shard
 };
 /// A recipe that fits: as it was but for these.
 struct Fit {
   Recompute recompute = Recompute::kNone;
   int64_t accumulate_steps = 1;
+  Shard shard = Shard::kNone;
   RunPlan plan;
 };
 /// The first that fits, in the order of what it changes: recompute, to the same bits; the fewest
-/// micro-batches, to the same result but for roundings; both. Micro-batches are chosen only where
-/// the mean of their gradients is the whole batch's: not with batch normalization, class weights or
-/// an ignored label. Nothing if `recipe` as it is needs no more than `limit_bytes`, if nothing
+/// micro-batches, to the same result but for roundings; both; and then the same with sharded
+/// optimizer state, which the devices' link decides the price of. Micro-batches are chosen only
+/// where the mean of their gradients is the whole batch's: not with batch normalization, class
+/// weights or an ignored label. Nothing if `recipe` as it is needs no more than `limit_bytes`, if nothing
 /// fits, and once `stop` is requested. `limit_bytes` as for advise_fit.
 std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
                             const DatasetSchema& schema, int64_t limit_bytes, FitFreedom free,

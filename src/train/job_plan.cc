@@ -68,7 +68,7 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
   // By micro-batches a parameter is updated by another program, from its sum.
   std::set<std::string> updated;
   for (const Node& node : graph.nodes()) {
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : node.op->mutated_inputs(node)) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
       if (id != kNoTensor) updated.insert(graph.tensor(id).name);
     }

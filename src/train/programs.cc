@@ -1,15 +1,18 @@
 #include "src/train/programs.h"
 
 #include <algorithm>
+#include <string_view>
 
+#include "kernels/alignment.h"
 #include "src/autodiff/differentiate.h"
 #include "src/base/stop.h"
 #include "src/data/load/loader.h"
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
-#include "src/ops/all_reduce.h"
 #include "src/ops/moving_average_update.h"
 #include "src/optim/all_reduce.h"
+#include "src/optim/sharding.h"
+#include "src/runtime/communicator.h"
 #include "src/train/checkpoint_pace.h"
 #include "src/train/lora.h"
 #include "src/train/metrics.h"
@@ -56,13 +59,26 @@ struct UpdateSources {
 /// Exchanges, clips and updates, at the end of `bound`'s graph.
 void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
                    BoundProgram& bound) {
-  if (rank.count > 1) from.gradients = append_all_reduce(graph, from.gradients);
+  const Updater updater{rank.index, rank.count, recipe.shard == Shard::kOptimizer};
+  std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
+  if (updater.is_sharded) {
+    ScatteredGradients gradients = append_reduce_scatter(graph, from.gradients, rank.count);
+    from.gradients = std::move(gradients.shards);
+    scattered = std::move(gradients.buckets);
+  } else if (rank.count > 1) {
+    from.gradients = append_all_reduce(graph, from.gradients);
+  }
   const GradientSpec spec = gradient_spec(recipe);
-  const PreparedGradients prepared = append_clipping(graph, spec, from.gradients, from.loss_scale);
-  const LossScaling scaling =
-      from.loss_scale == kNoTensor ? LossScaling() : add_loss_scaling(graph, from.loss_scale);
+  const PreparedGradients prepared =
+      append_clipping(graph, spec, from.gradients, from.loss_scale, updater);
+  LossScaling scaling;
+  if (from.loss_scale != kNoTensor) {
+    scaling = add_loss_scaling(graph, from.loss_scale);
+    scaling.norm = prepared.norm;
+  }
   const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients,
-                                               from.step, from.rules, scaling, prepared.norm);
+                                               from.step, from.rules, scaling, updater);
+  if (updater.is_sharded) append_all_gather(graph, scattered, rank.count);
   if (spec.clip_norm > 0 || spec.measure_norm) bound.gradient_norm = prepared.norm;
   bound.learning_rate = inputs.learning_rate;
   bound.scaled = inputs.scaled;
@@ -141,6 +157,11 @@ const Program& last_of(const RunPrograms& programs) {
   if (programs.update.has_value()) last = &programs.update->program;
   if (programs.average.has_value()) last = &programs.average->program;
   return *last;
+}
+
+/// The program that updates: the one with the exchanges.
+const Program& updating(const RunPrograms& programs) {
+  return programs.update.has_value() ? programs.update->program : programs.train.program;
 }
 
 /// The layout of a program and of those before it.
@@ -271,23 +292,54 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
 }
 
 std::vector<std::string> exchanges_of(const RunPrograms& programs) {
-  const Program& program =
-      programs.update.has_value() ? programs.update->program : programs.train.program;
+  const Program& program = updating(programs);
   std::vector<std::string> names;
   for (const NodeId k : program.order) {
     const Node& node = program.graph.node(k);
-    if (node.op == all_reduce_start_op()) names.push_back(node.name);
+    if (starts_exchange(node.op->type())) names.push_back(node.name);
   }
   return names;
 }
 
 namespace {
 
+std::vector<PlannedExchange> plan_exchanges(const Program& program, int64_t ranks) {
+  std::vector<PlannedExchange> exchanges;
+  for (const NodeId k : program.order) {
+    const Node& node = program.graph.node(k);
+    const std::string_view type = node.op->type();
+    if (!starts_exchange(type)) continue;
+    const std::string kind = type.starts_with("AllReduce")       ? "all_reduce"
+                             : type.starts_with("ReduceScatter") ? "reduce_scatter"
+                                                                 : "all_gather";
+    auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
+    if (known == exchanges.end()) known = exchanges.insert(known, {kind, 0, 0, 0});
+    ++known->count;
+    for (const TensorId id : node.inputs) known->bytes += program.graph.tensor(id).type.bytes();
+  }
+  // Every device sends each element on its way to all others at least once, and an all-reduce is
+  // a reduce-scatter and an all-gather.
+  for (PlannedExchange& e : exchanges) {
+    e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
+  }
+  return exchanges;
+}
+
+int64_t bytes_saved_by_shards(const Program& program) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < program.placements.size(); ++i) {
+    const TensorInfo& t = program.graph.tensors()[i];
+    if (!t.shard_of.has_value()) continue;
+    bytes += round_up(t.whole_type().bytes(), program.alignment) - program.placements[i].size_bytes;
+  }
+  return bytes;
+}
+
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe) {
   CheckpointPlan plan;
   const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes;
-  plan.size_bytes =
-      weights + run.memory.optimizer_bytes + (recipe.keep_best.metric.empty() ? 0 : weights);
+  plan.size_bytes = weights + run.memory.optimizer_bytes + run.shard_saved_bytes +
+                    (recipe.keep_best.metric.empty() ? 0 : weights);
   if (recipe.checkpoint_every_steps > 0) {
     plan.lost_steps_max = std::min(recipe.checkpoint_every_steps, run.steps_total);
   } else {
@@ -334,6 +386,8 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.memory.activation_bytes += transient - train.transient_bytes;
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
+  plan.exchanges = plan_exchanges(updating(programs), shape.ranks);
+  plan.shard_saved_bytes = bytes_saved_by_shards(updating(programs));
   plan.checkpoints = plan_checkpoints(plan, recipe);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
   plan.host_bytes =

@@ -152,6 +152,22 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
+void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
+  if (r.shard == Shard::kNone) return;
+  if (ranks == 1) {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   "optimizer needs resources.gpus above 1, expected that or shard: none");
+  } else if (!can_shard(r.optimizer)) {
+    const std::string why = r.optimizer.type == "sgd"
+                                ? "sgd without momentum keeps no state that could be sharded"
+                                : r.optimizer.type + " updates tensors as a whole";
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   why +
+                       ", expected shard: none, or as recipe.optimizer one of adam, adamw, lion, "
+                       "rmsprop, and sgd with momentum");
+  }
+}
+
 // NaN fails every comparison.
 void check_gradients(const Recipe& r, Violations& violations) {
   for (const auto& [field, value] : {std::pair{"recipe.clip_gradients.norm", r.clip_norm},
@@ -311,6 +327,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   check_context(r, schema, shape, violations);
   check_accumulation(r, violations);
   check_ranks(r, ranks, violations);
+  check_shard(r, ranks, violations);
   check_gradients(r, violations);
   if (Status s = check_parameter_groups(r.parameter_groups); !s.ok()) {
     violations.add(std::move(s).error());

@@ -131,6 +131,12 @@ Status ReplicatedSession::load(const SafetensorsFile& weights, const Safetensors
   return {};
 }
 
+Snapshot ReplicatedSession::snapshot() const {
+  std::vector<const Session*> all;
+  for (const auto& session : replicas_->sessions) all.push_back(session.get());
+  return first().snapshot(all);
+}
+
 void ReplicatedSession::check_replicas(int64_t step) {
   run_all([](Replicas& all, size_t r) { all.checksums[r] = all.sessions[r]->checksums(); },
           limits_.first_s);

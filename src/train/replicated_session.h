@@ -1,7 +1,8 @@
 // src/train/replicated_session.h: one job on several devices ("data parallel"). Each rank holds all
 // weights and computes its part of every batch on a thread of its own; the gradients become one
 // before the update (src/optim/all_reduce.h), so that all ranks hold the same weights to the bit.
-// Rank 0 is the one that is stored. All of them evaluate, each its part of the rows.
+// Rank 0 is the one that is stored, with the parts of a sharded state (src/optim/sharding.h) that
+// the others hold. All of them evaluate, each its part of the rows.
 #pragma once
 
 #include <chrono>
@@ -50,7 +51,7 @@ class ReplicatedSession final : public TrainingSession {
 
   void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
-  Snapshot snapshot() const override { return first().snapshot(); }
+  Snapshot snapshot() const override;
   void check_replicas(int64_t step) override;
   Snapshot evaluated_weights() const override { return first().evaluated_weights(); }
   void set_evaluated_weights(const Snapshot& weights) override;

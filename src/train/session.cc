@@ -6,6 +6,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/graph/op.h"
+#include "src/ops/shards.h"
 #include "src/train/initialize.h"
 
 namespace trainyard {
@@ -61,7 +62,7 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
 }
 
 Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
-    : backend_(backend), slots_(plan_step_slots(programs, micro_batches, rank)) {
+    : backend_(backend), rank_(rank), slots_(plan_step_slots(programs, micro_batches, rank)) {
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
@@ -133,11 +134,21 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
     ++(s.is_weight() ? weight_count : optimizer_count);
     const TensorView* view = (s.is_weight() ? weights : optimizer).find(t.name);
     if (view == nullptr) return mismatch("tensor " + t.name + " is missing");
-    if (view->type != t.type) {
+    if (view->type != t.whole_type()) {
       return mismatch("tensor " + t.name + " has shape " + view->type.shape.to_string() +
-                      ", expected " + t.type.shape.to_string());
+                      ", expected " + t.whole_type().shape.to_string());
     }
-    s.executor->write(s.id, view->bytes);
+    if (!t.shard_of.has_value()) {
+      s.executor->write(s.id, view->bytes);
+      continue;
+    }
+    const kernels::ShardRange range = shard_of(t);
+    const size_t size = size_of(t.type.dtype);
+    std::vector<std::byte> shard(static_cast<size_t>(t.type.bytes()));
+    std::ranges::copy(view->bytes.subspan(static_cast<size_t>(range.first) * size,
+                                          static_cast<size_t>(range.count) * size),
+                      shard.begin());
+    s.executor->write(s.id, shard);
   }
   const auto kept = static_cast<size_t>(std::ranges::count_if(
       optimizer.tensors(), [](const TensorView& t) { return t.name.starts_with(kKeptPrefix); }));
@@ -148,15 +159,31 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
   return {};
 }
 
-Snapshot Session::snapshot() const {
+kernels::ShardRange Session::shard_of(const TensorInfo& sharded) const {
+  return shard_range(sharded.whole_type(), rank_.index, rank_.count);
+}
+
+Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
   Snapshot snapshot;
-  for (const Saved& s : saved_) {
-    const TensorInfo& t = s.info();
-    snapshot.storage.emplace_back(static_cast<size_t>(t.type.bytes()));
-    s.executor->read(s.id, snapshot.storage.back());
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    const TensorInfo& t = saved_[i].info();
+    const TensorType type = t.whole_type();
+    snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
+    std::vector<std::byte>& values = snapshot.storage.back();
+    if (!t.shard_of.has_value()) saved_[i].executor->read(saved_[i].id, values);
+    for (const Session* rank : ranks) {
+      if (!t.shard_of.has_value()) break;
+      const kernels::ShardRange range = rank->shard_of(t);
+      const size_t size = size_of(type.dtype);
+      const Saved& shard = rank->saved_[i];
+      shard.executor->read(shard.id,
+                           std::span(values).subspan(static_cast<size_t>(range.first) * size,
+                                                     static_cast<size_t>(range.count) * size),
+                           0);
+    }
     // A vector keeps its memory when the outer vector moves it, so the span stays good.
-    (s.is_weight() ? snapshot.weights : snapshot.optimizer)
-        .push_back({t.name, t.type, snapshot.storage.back()});
+    (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer)
+        .push_back({t.name, type, values});
   }
   return snapshot;
 }
@@ -204,7 +231,7 @@ std::map<std::string, uint32_t> Session::checksums() const {
   std::map<std::string, uint32_t> sums;
   std::vector<std::byte> values;
   for (const Saved& s : saved_) {
-    if (s.info().role == Role::kState) continue;
+    if (s.info().role == Role::kState || s.info().shard_of.has_value()) continue;
     values.resize(static_cast<size_t>(s.info().type.bytes()));
     s.executor->read(s.id, values);
     sums[s.info().name] = crc32c(values);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/shard.h"
 #include "src/base/result.h"
 #include "src/runtime/executor.h"
 #include "src/train/held_steps.h"
@@ -35,12 +36,16 @@ class Session final : public TrainingSession {
 
   void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
-  Snapshot snapshot() const override;
+  Snapshot snapshot() const override { return snapshot(std::vector{this}); }
+  /// What the sessions of all ranks, of which this is one, hold together: of what is sharded, each
+  /// has a part.
+  Snapshot snapshot(const std::vector<const Session*>& ranks) const;
   Snapshot evaluated_weights() const override;
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
-  /// A checksum of each tensor that all ranks hold alike, by name: not of running statistics.
+  /// A checksum of each tensor that all ranks hold alike, by name: not of running statistics, nor
+  /// of shards.
   std::map<std::string, uint32_t> checksums() const;
   /// What is neither trained nor the optimizer's, such as running statistics, becomes that of
   /// another session of the same job.
@@ -81,6 +86,8 @@ class Session final : public TrainingSession {
   bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   Executor& updater() { return update_.has_value() ? *update_ : *train_; }
   void find_saved();
+  /// This rank's part of a sharded tensor.
+  kernels::ShardRange shard_of(const TensorInfo& sharded) const;
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
   // Where batches come from the host: each copy by itself, each program recorded by itself.
@@ -98,6 +105,7 @@ class Session final : public TrainingSession {
   };
 
   Backend& backend_;
+  const Rank rank_;
   // Ids only; the programs live in the executors.
   ProgramIds train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;

@@ -19,6 +19,7 @@
 #include "src/forecast/forecast.h"
 #include "src/models/model_spec.h"
 #include "src/optim/parameter_groups.h"
+#include "src/optim/sharding.h"
 #include "src/plan/program.h"
 #include "src/runtime/backend.h"
 #include "src/train/augmentation.h"
@@ -97,9 +98,10 @@ struct Recipe {
   // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
   // their mean gradient updates: the large batch's result in the small one's memory.
   int64_t accumulate_steps = 1;
-  double clip_norm = 0;   // global norm of all gradients; 0: not clipped
-  double clip_value = 0;  // each gradient's elements; 0: not clipped
-  double ema_decay = 0;   // moving average of the weights, evaluated and exported; 0: none
+  Shard shard = Shard::kNone;  // resources.shard: of several devices; changes no bit on a host
+  double clip_norm = 0;        // global norm of all gradients; 0: not clipped
+  double clip_value = 0;       // each gradient's elements; 0: not clipped
+  double ema_decay = 0;        // moving average of the weights, evaluated and exported; 0: none
   std::vector<ParameterGroup> parameter_groups;
   KeepBest keep_best;
   EarlyStopping early_stopping;
@@ -117,7 +119,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, drop_last, validation_split,
          context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints,
          keep_checkpoints_every_steps, keep_best_checkpoint, recompute, precision, accumulate_steps,
-         clip_norm, clip_value, ema_decay, parameter_groups, keep_best, early_stopping,
+         shard, clip_norm, clip_value, ema_decay, parameter_groups, keep_best, early_stopping,
          initial_weights, augmentation, lora, metrics] = spec;
   visit("epochs", epochs);
   visit("steps", steps);
@@ -192,6 +194,14 @@ struct CheckpointPlan {
   double lost_seconds_max = 0;
 };
 
+/// Exchanges of one kind between the devices of a job, of one step.
+struct PlannedExchange {
+  std::string kind;  // "all_reduce", "reduce_scatter", "all_gather"
+  int64_t count = 0;
+  int64_t bytes = 0;       // of the tensors that are exchanged
+  int64_t sent_bytes = 0;  // by each device, at least
+};
+
 /// What is known before the first step.
 struct RunPlan {
   int64_t parameter_count = 0;          // of the resulting model
@@ -207,6 +217,9 @@ struct RunPlan {
   int64_t dataset_bytes = 0;
   // Beside that, of the host: the copy that a checkpoint is written from, and the loader's batches.
   int64_t host_bytes = 0;
+  std::vector<PlannedExchange> exchanges;  // in the order in which they begin; none of one device
+  // Bytes of optimizer state that each device would hold besides if nothing were sharded.
+  int64_t shard_saved_bytes = 0;
   int64_t flops_per_step = 0;
   CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;               // that it computes in

@@ -223,6 +223,28 @@ TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
             "3 MiB, by time, under 1% of the run: a kill costs at most 102 s of work");
 }
 
+TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
+  server_.state().plan = deep_plan(1);
+  v1::RunPlan& plan = *server_.state().plan.mutable_run();
+  EXPECT_EQ(run({"plan", spec()}).out.find("exchanges"), std::string::npos);
+  for (const char* kind : {"reduce_scatter", "all_gather"}) {
+    v1::Exchange& exchange = *plan.add_exchanges();
+    exchange.set_kind(kind);
+    exchange.set_count(3);
+    exchange.set_bytes(40 << 20);
+    exchange.set_sent_bytes(30 << 20);
+  }
+  plan.set_shard_saved_bytes(60 << 20);
+  const std::string out = run({"plan", spec()}).out;
+  EXPECT_NE(out.find("reduce_scatter of 40 MiB in 3, all_gather of 40 MiB in 3; each GPU sends at "
+                     "least 60 MiB a step"),
+            std::string::npos)
+      << out;
+  EXPECT_NE(out.find("the optimizer's state: each GPU holds 60 MiB less than all of it"),
+            std::string::npos)
+      << out;
+}
+
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   server_.state().plan = deep_plan(1);
   server_.state().plan.mutable_run()->set_precision(v1::Recipe::TF32);

@@ -33,6 +33,11 @@ std::vector<RankDevice> gpus(int ranks) {
 TEST(EmulatedRanks, TrainLikeTheCpus) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 1);
 }
+TEST(EmulatedRanks, TrainShardedLikeTheCpus) {
+  for (const int64_t accumulate_steps : {1, 2}) {
+    testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, Shard::kOptimizer);
+  }
+}
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }
@@ -84,10 +89,11 @@ TEST(EmulatedRanks, ShareTheirAlgorithms) {
 struct ManyBuckets {
   static constexpr int64_t kRows = 4, kColumns = 6;
 
-  explicit ManyBuckets(std::vector<RankDevice> devices, const StepLimits& limits = {}) {
+  explicit ManyBuckets(std::vector<RankDevice> devices, const StepLimits& limits = {},
+                       bool is_sharded = false) {
     const int64_t ranks = std::ssize(devices);
     std::vector<RunPrograms> programs;
-    for (int64_t r = 0; r < ranks; ++r) programs.push_back(build());
+    for (int64_t r = 0; r < ranks; ++r) programs.push_back(build({r, ranks, is_sharded}));
     session =
         std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1, limits);
     session->initialize(7);
@@ -97,7 +103,7 @@ struct ManyBuckets {
     for (int64_t i = 0; i < ranks * kRows; ++i) target.push_back(static_cast<int32_t>(i % 3));
   }
 
-  static RunPrograms build() {
+  static RunPrograms build(const Updater& updater = {0, 2, false}) {
     ModelSpec spec;
     for (int i = 0; i < 9; ++i) {
       spec.layers.push_back({"", "Gemm", {}, {{"units", int64_t{10 + i}}}});
@@ -110,11 +116,24 @@ struct ManyBuckets {
     BuildOptions options;
     options.batch_size = kRows;
     Model model = build_model(spec, interface, options).value();
-    const auto gradients = append_all_reduce(model.graph, differentiate(model.graph, model.loss),
-                                             {.first_bytes = 64, .bytes = 600, .in_flight = 2});
+    const BucketSpec spec{.first_bytes = 64, .bytes = 600, .in_flight = 2};
+    auto gradients = differentiate(model.graph, model.loss);
+    std::vector<std::vector<TensorId>> scattered;
+    if (updater.is_sharded) {
+      ScatteredGradients shards =
+          append_reduce_scatter(model.graph, gradients, updater.ranks, spec);
+      gradients = std::move(shards.shards);
+      scattered = std::move(shards.buckets);
+    } else {
+      gradients = append_all_reduce(model.graph, gradients, spec);
+    }
+    gradients =
+        append_clipping(model.graph, {.clip_norm = 0.1}, gradients, kNoTensor, updater).gradients;
     OptimizerSpec optimizer;
     optimizer.momentum = 0.9;
-    const UpdateInputs inputs = append_optimizer(model.graph, optimizer, gradients, model.step);
+    const UpdateInputs inputs =
+        append_optimizer(model.graph, optimizer, gradients, model.step, {}, {}, updater);
+    if (updater.is_sharded) append_all_gather(model.graph, scattered, updater.ranks);
     RunPrograms programs;
     BoundProgram& train = programs.train;
     train.input = model.input;
@@ -144,9 +163,14 @@ struct ManyBuckets {
   std::vector<int32_t> target;
 };
 
-TEST(EmulatedRanks, ManyBucketsUnderWay) {
-  ManyBuckets expected(testing::cpu_ranks(kDevices)), a(gpus(kDevices)), b(gpus(kDevices));
-  EXPECT_GT(exchanges_of(ManyBuckets::build()).size(), 6u);
+/// On emulated GPUs as on CPUs, and twice alike.
+void expect_many_buckets_under_way(bool is_sharded) {
+  const auto make = [&](std::vector<RankDevice> devices) {
+    return ManyBuckets(std::move(devices), {}, is_sharded);
+  };
+  ManyBuckets expected = make(testing::cpu_ranks(kDevices)), a = make(gpus(kDevices)),
+              b = make(gpus(kDevices));
+  EXPECT_GT(exchanges_of(ManyBuckets::build({0, kDevices, is_sharded})).size(), 6u);
   const std::vector<float> losses = expected.losses(8), of_a = a.losses(8);
   for (size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(of_a[s], losses[s], 1e-5) << s;
   EXPECT_EQ(of_a, b.losses(8));
@@ -159,6 +183,17 @@ TEST(EmulatedRanks, ManyBucketsUnderWay) {
     }
   }
   EXPECT_EQ(of_gpus.storage, b.session->snapshot().storage);
+}
+
+TEST(EmulatedRanks, ManyBucketsUnderWay) { expect_many_buckets_under_way(false); }
+TEST(EmulatedRanks, ManyBucketsOfShardsUnderWay) { expect_many_buckets_under_way(true); }
+
+// But for the norm, which whole state sums in another order.
+TEST(EmulatedRanks, ShardsFollowTheCurveOfWholeState) {
+  ManyBuckets whole(gpus(kDevices)), sharded(gpus(kDevices), {}, true);
+  const std::vector<float> losses = whole.losses(8);
+  const std::vector<float> of_shards = sharded.losses(8);
+  for (size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(of_shards[s], losses[s], 1e-6) << s;
 }
 
 constexpr StepLimits kSoon{.first_s = 2, .least_s = 2, .times = 1, .grace_s = 0.3};

@@ -1,10 +1,14 @@
-// NCCL between emulated devices, in place of src/runtime/cuda/nccl.cc. An all-reduce waits, in its
+// NCCL between emulated devices, in place of src/runtime/cuda/nccl.cc. A collective waits, in its
 // stream, for the other ranks, as the real one does on the GPUs.
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "src/runtime/cuda/nccl.h"
@@ -12,10 +16,19 @@
 
 namespace {
 
+enum class Kind : uint8_t { kAllReduce, kReduce, kReduceScatter, kBroadcast, kAllGather };
+
 struct Call {
-  void* data = nullptr;
-  size_t count = 0;
+  Kind kind = Kind::kAllReduce;
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t count = 0;  // as the function takes it
   ncclDataType_t type = ncclFloat32;
+  size_t root = 0;
+
+  bool is_like(const Call& other) const {
+    return kind == other.kind && count == other.count && type == other.type && root == other.root;
+  }
 };
 struct Group {
   std::mutex mutex;
@@ -60,13 +73,47 @@ bool meet(Group& group) {
   return group.meetings != meeting;
 }
 
+/// Element `i` of what all ranks send.
 template <typename T>
-void reduce(const Group& group) {
+T mean_of(const Group& group, size_t i) {
   const T share = T(1) / static_cast<T>(group.calls.size());
-  for (size_t i = 0; i < group.calls[0].count; ++i) {
-    T sum = 0;
-    for (const Call& call : group.calls) sum += static_cast<T*>(call.data)[i] * share;
-    for (const Call& call : group.calls) static_cast<T*>(call.data)[i] = sum;
+  T sum = 0;
+  for (const Call& call : group.calls) sum += static_cast<const T*>(call.from)[i] * share;
+  return sum;
+}
+
+/// What one call of all ranks does, all at once.
+template <typename T>
+void exchange_all(const Group& group) {
+  const Call& first = group.calls.front();
+  const size_t count = first.count, ranks = group.calls.size();
+  const auto to = [&](size_t rank) { return static_cast<T*>(group.calls[rank].to); };
+  const auto from = [&](size_t rank) { return static_cast<const T*>(group.calls[rank].from); };
+  switch (first.kind) {
+    case Kind::kAllReduce:
+      for (size_t i = 0; i < count; ++i) {
+        const T mean = mean_of<T>(group, i);
+        for (size_t r = 0; r < ranks; ++r) to(r)[i] = mean;
+      }
+      break;
+    case Kind::kReduce:
+      for (size_t i = 0; i < count; ++i) to(first.root)[i] = mean_of<T>(group, i);
+      break;
+    case Kind::kReduceScatter:
+      for (size_t i = 0; i < ranks * count; ++i) to(i / count)[i % count] = mean_of<T>(group, i);
+      break;
+    case Kind::kBroadcast:
+      for (size_t r = 0; r < ranks; ++r) {
+        if (to(r) != from(first.root)) std::copy_n(from(first.root), count, to(r));
+      }
+      break;
+    case Kind::kAllGather:
+      for (size_t r = 0; r < ranks; ++r) {
+        for (size_t q = 0; q < ranks; ++q) {
+          if (to(r) + q * count != from(q)) std::copy_n(from(q), count, to(r) + q * count);
+        }
+      }
+      break;
   }
 }
 
@@ -76,12 +123,12 @@ void exchange(const ncclComm& comm, const Call& call) {
   if (!meet(group)) return;
   if (comm.rank == 0) {
     for (const Call& other : group.calls) {
-      if (other.count == call.count && other.type == call.type) continue;
+      if (other.is_like(call)) continue;
       const std::scoped_lock lock(group.mutex);
       if (group.aborted) return;  // the other has gone on without this one
       std::abort();
     }
-    call.type == ncclFloat64 ? reduce<double>(group) : reduce<float>(group);
+    call.type == ncclFloat64 ? exchange_all<double>(group) : exchange_all<float>(group);
   }
   (void)meet(group);
 }
@@ -131,12 +178,50 @@ ncclResult_t group_end() {
   }
   return ncclSuccess;
 }
+ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRedOp_t op = ncclAvg) {
+  const bool known = call.type == ncclFloat32 || call.type == ncclFloat64;
+  const bool has_root = call.root < comm->group->calls.size();
+  if (!in_group || op != ncclAvg || !known || !has_root || call.count == 0 ||
+      call.from == nullptr || call.to == nullptr) {
+    return ncclInvalidArgument;
+  }
+  pending.push_back({comm, call, stream});
+  return ncclSuccess;
+}
+/// Whether the two begin within `elements` of each other, so that one would be written while it is
+/// read.
+bool overlap(const void* a, const void* b, size_t elements, ncclDataType_t type) {
+  const size_t bytes = elements * (type == ncclFloat64 ? sizeof(double) : sizeof(float));
+  const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
+  return x < y + bytes && y < x + bytes;
+}
+
 ncclResult_t all_reduce(const void* from, void* to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  const bool known = type == ncclFloat32 || type == ncclFloat64;
-  if (!in_group || from != to || op != ncclAvg || !known) return ncclInvalidArgument;
-  pending.push_back({comm, {to, count, type}, stream});
-  return ncclSuccess;
+  if (from != to) return ncclInvalidArgument;
+  return add({Kind::kAllReduce, from, to, count, type, 0}, comm, stream, op);
+}
+ncclResult_t reduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                    int root, ncclComm_t comm, cudaStream_t stream) {
+  if (from != to && overlap(from, to, count, type)) return ncclInvalidArgument;
+  return add({Kind::kReduce, from, to, count, type, static_cast<size_t>(root)}, comm, stream, op);
+}
+ncclResult_t reduce_scatter(const void* from, void* to, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  if (overlap(from, to, count * comm->group->calls.size(), type)) return ncclInvalidArgument;
+  return add({Kind::kReduceScatter, from, to, count, type, 0}, comm, stream, op);
+}
+ncclResult_t broadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                       ncclComm_t comm, cudaStream_t stream) {
+  if (from != to && overlap(from, to, count, type)) return ncclInvalidArgument;
+  return add({Kind::kBroadcast, from, to, count, type, static_cast<size_t>(root)}, comm, stream);
+}
+ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t type,
+                        ncclComm_t comm, cudaStream_t stream) {
+  // In place it begins with this rank's part of what it ends with.
+  const size_t size = type == ncclFloat64 ? sizeof(double) : sizeof(float);
+  if (from != static_cast<std::byte*>(to) + comm->rank * count * size) return ncclInvalidArgument;
+  return add({Kind::kAllGather, from, to, count, type, 0}, comm, stream);
 }
 
 }  // namespace
@@ -150,7 +235,8 @@ namespace trainyard::cuda {
 Result<const Nccl*> open_nccl() {
   static const Nccl nccl{
       get_version,      comm_init_all,  comm_destroy, comm_abort, comm_get_async_error,
-      get_error_string, get_last_error, group_start,  group_end,  all_reduce};
+      get_error_string, get_last_error, group_start,  group_end,  all_reduce,
+      reduce,           reduce_scatter, broadcast,    all_gather};
   return &nccl;
 }
 

@@ -25,6 +25,6 @@ void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Record
 
 /// Two GPUs train as two CPU devices do, and give the same bits twice.
 void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
-                          int64_t accumulate_steps);
+                          int64_t accumulate_steps, Shard shard = Shard::kNone);
 
 }  // namespace trainyard::testing

@@ -145,7 +145,7 @@ TEST(GraphCases, CoverEveryRegisteredOp) {
     for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
   }
   for (const Op* op : all_ops()) {
-    if (is_exchange(op->type())) continue;  // of several devices: ranks_test.cc
+    if (is_exchange(op->type())) continue;  // of several devices: *ranks_test.cc
     EXPECT_TRUE(covered.contains(std::string(op->type())))
         << op->type() << " has no row in tests/support/graph_cases.cc";
   }

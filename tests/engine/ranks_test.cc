@@ -13,68 +13,21 @@
 #include "src/runtime/open_backend.h"
 #include "src/train/evaluate_model.h"
 #include "src/train/replicated_session.h"
+#include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
 namespace {
 
-using testing::bytes_of;
+using testing::connected;
+using testing::cpu_devices;
 using testing::image_model;
 using testing::make_dataset;
+using testing::plain_job;
 using testing::Recorder;
+using testing::run;
+using testing::weights_of;
 using testing::Workspace;
-
-std::vector<RankDevice> connected(std::vector<std::shared_ptr<Backend>> backends) {
-  std::vector<RankDevice> devices;
-  std::vector<Backend*> all;
-  for (auto& backend : backends) {
-    all.push_back(backend.get());
-    devices.push_back({"devices/gpu-" + std::to_string(devices.size()), std::move(backend)});
-  }
-  if (all.size() > 1) all.front()->connect(all).value();
-  return devices;
-}
-
-std::vector<RankDevice> cpu_devices(int64_t ranks) {
-  std::vector<std::shared_ptr<Backend>> backends;
-  for (int64_t r = 0; r < ranks; ++r) backends.push_back(make_cpu_backend(1));
-  return connected(std::move(backends));
-}
-
-/// No batch normalization, whose statistics are each rank's own; everything else that draws or
-/// reduces over rows.
-ModelSpec plain_model() {
-  ModelSpec spec = image_model();
-  std::erase_if(spec.layers, [](const LayerSpec& l) { return l.op == "BatchNormalization"; });
-  return spec;
-}
-
-TrainJob plain_job(const Workspace& w, const std::string& name) {
-  TrainJob job;
-  job.model = plain_model();
-  job.recipe.steps = 30;
-  job.recipe.batch_size = 16;
-  job.recipe.optimizer.type = "sgd";
-  job.recipe.optimizer.momentum = 0.9;
-  job.recipe.optimizer.learning_rate = 0.02;
-  job.recipe.seed = 5;
-  job.recipe.validation_split = 0.2;
-  job.recipe.evaluate_every_steps = 10;
-  job.dataset = w / "dataset";
-  job.checkpoints = w / (name + "-checkpoints");
-  job.model_output = w / (name + "-model");
-  return job;
-}
-
-TrainResult run(const TrainJob& job, int64_t ranks, Recorder& recorder) {
-  auto result = train(job, cpu_devices(ranks), local_files(), recorder, {});
-  if (!result.ok()) ADD_FAILURE() << result.error().message;
-  return result.ok() ? std::move(*result) : TrainResult{};
-}
-
-std::string weights_of(const TrainJob& job) {
-  return bytes_of(job.model_output / "model.safetensors");
-}
 
 void expect_near(const std::map<int64_t, double>& expected, const std::map<int64_t, double>& got,
                  double tolerance, const std::string& what) {

@@ -801,6 +801,62 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   EXPECT_EQ(reason_of(submit(as_written("uneven", 2), &job)), "RESOURCES_IMPOSSIBLE");
 }
 
+TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
+  const auto request_of = [](const std::string& id, v1::Resources::Shard shard) {
+    v1::SubmitJobRequest request = gpu_request(id, "", 2);
+    v1::JobSpec& spec = *request.mutable_spec();
+    spec.mutable_model()->mutable_mlp()->clear_hidden();
+    spec.mutable_model()->mutable_mlp()->add_hidden(2048);
+    spec.mutable_recipe()->mutable_optimizer()->Clear();
+    spec.mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::ADAM);
+    spec.mutable_recipe()->mutable_optimizer()->set_learning_rate(0.001);
+    spec.mutable_recipe()->set_recompute(v1::Recipe::NONE);
+    spec.mutable_recipe()->set_accumulate_steps(1);
+    spec.mutable_resources()->set_shard(shard);
+    return request;
+  };
+  const auto plan_of = [&](v1::Resources::Shard shard) {
+    v1::PlanJobRequest request;
+    *request.mutable_spec() = request_of("", shard).spec();
+    v1::JobPlan plan;
+    const grpc::Status s = jobs_->PlanJob(context().get(), request, &plan);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return plan;
+  };
+  const v1::JobPlan whole = plan_of(v1::Resources::NONE);
+  const v1::JobPlan sharded = plan_of(v1::Resources::OPTIMIZER);
+  const v1::MemoryPlan &all = whole.run().memory(), &part = sharded.run().memory();
+  EXPECT_EQ(part.optimizer_bytes() + sharded.run().shard_saved_bytes(), all.optimizer_bytes());
+  EXPECT_LT(part.optimizer_bytes(), all.optimizer_bytes() * 6 / 10);
+  EXPECT_EQ(whole.run().exchanges(0).kind(), "all_reduce");
+  EXPECT_EQ(sharded.run().exchanges(0).kind(), "reduce_scatter");
+  EXPECT_EQ(sharded.run().exchanges(1).kind(), "all_gather");
+
+  for (Device& gpu : gpus_) {
+    gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 4;
+  }
+  restart();
+  v1::Job job;
+  const grpc::Status refused = submit(request_of("whole", v1::Resources::NONE), &job);
+  EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
+  EXPECT_NE(refused.error_message().find("resources.shard: optimizer"), std::string::npos)
+      << refused.error_message();
+  ASSERT_TRUE(submit(request_of("open", v1::Resources::SHARD_UNSPECIFIED), &job).ok());
+  EXPECT_EQ(job.spec().resources().shard(), v1::Resources::OPTIMIZER);
+  EXPECT_EQ(job.plan().fit_choice().shard(), v1::Resources::OPTIMIZER);
+  EXPECT_TRUE(
+      job.plan().fit_choice().message().starts_with("resources.shard: optimizer was chosen"))
+      << job.plan().fit_choice().message();
+  wait_for("open", v1::SUCCEEDED);
+
+  v1::SubmitJobRequest muon = request_of("muon", v1::Resources::OPTIMIZER);
+  muon.mutable_spec()->mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::MUON);
+  const grpc::Status unable = submit(muon, &job);
+  EXPECT_NE(unable.error_message().find("resources.shard: muon updates tensors as a whole"),
+            std::string::npos)
+      << unable.error_message();
+}
+
 TEST_F(ServiceGpus, WhatCannotBeIsRefusedByItsField) {
   v1::Job job;
   const grpc::Status three = submit(gpu_request("three", "", 3), &job);

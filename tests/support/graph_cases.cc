@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/shard.h"
 #include "src/base/philox.h"
 #include "src/graph/op.h"
+#include "src/ops/shards.h"
 #include "src/tensor/shape.h"
 
 namespace trainyard::testing {
@@ -273,12 +275,51 @@ CaseGraph muon_update(DType dtype, const Shape& shape, bool nesterov, bool match
   return b.finish_update();
 }
 
+// One rank's part of a parameter of 35 elements; of two ranks the last has 3, of four nothing.
+CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks) {
+  CaseBuilder b(dtype);
+  const TensorId p = b.parameter("p", {5, 7});
+  const Shape shard{kernels::shard_elements(35, ranks)};
+  const auto state = [&](const char* name) { return b.optimizer_state(name, shard); };
+  const std::string type = op;
+  Attributes attributes{{kRank, rank}, {kRanks, ranks}, {"weight_decay", 0.01}};
+  std::vector<TensorId> inputs = {p, b.input("g", shard), b.input_f32("learning_rate", 0.125)};
+  if (type == "SgdUpdate") {
+    attributes.set("momentum", 0.9);
+    inputs.push_back(state("v"));
+  } else if (type == "LionUpdate") {
+    inputs.push_back(state("m"));
+  } else if (type == "RmspropUpdate") {
+    inputs.insert(inputs.end(), {state("square"), state("average"), kNoTensor});
+  } else {
+    inputs.insert(inputs.end(), {b.step(2), state("m"), state("v")});
+  }
+  b.node("update", op, std::move(attributes), inputs, 0, Phase::kUpdate);
+  return b.finish_update();
+}
+
+// The norm of several ranks' gradients, of which this one has a part.
+CaseGraph norm_of_shards(DType dtype, bool scaled) {
+  CaseBuilder b(dtype);
+  const auto squares =
+      b.node("squares", "GradientSquares", {{"counts", std::vector<int64_t>{33, 0, 30}}},
+             {b.input("g1", {33}), b.input("g2", {16}), b.input("g3", {32})}, 1, Phase::kUpdate);
+  Attributes attributes{{kRanks, int64_t{4}}, {"max_norm", 0.5}};
+  std::vector<TensorId> inputs = squares;
+  if (scaled) {
+    attributes.set("scaled", int64_t{1});
+    inputs.push_back(b.input_f32("scale", 8));
+  }
+  b.node("norm", "NormOfSquares", std::move(attributes), inputs, 2, Phase::kUpdate);
+  return b.finish_update();
+}
+
 // Clipped to a norm, or not: the tensors' norm is a few units.
-CaseGraph clip(DType dtype, double max_norm, double bound) {
+CaseGraph clip(DType dtype, double max_norm, double bound, int64_t ranks = 1) {
   CaseBuilder b(dtype);
   const TensorId g1 = b.input("g1", {33}), g2 = b.input("g2", {5, 7}), g3 = b.input("g3", {1});
-  const auto norm =
-      b.node("norm", "GradientNorm", {{"max_norm", max_norm}}, {g1, g2, g3}, 2, Phase::kUpdate);
+  const auto norm = b.node("norm", "GradientNorm", {{"max_norm", max_norm}, {kRanks, ranks}},
+                           {g1, g2, g3}, 2, Phase::kUpdate);
   b.node("clipped", "ClipGradient", {{"bound", bound}}, {g1, norm[1]}, 1, Phase::kUpdate);
   b.node("unscaled", "ClipGradient", {{"bound", bound}}, {g2}, 1, Phase::kUpdate);
   return b.finish_update();
@@ -387,6 +428,13 @@ std::vector<GraphCase> all_cases() {
   row("LossScaleUpdate/grows", [](DType t) { return loss_scale(t, 4); });
   row("GradientNorm/clips", [](DType t) { return clip(t, 0.5, 0); });
   row("GradientNorm/measures", [](DType t) { return clip(t, 0, 0.3); });
+  row("GradientNorm/ranks", [](DType t) { return clip(t, 0.5, 0, 2); });
+  row("NormOfSquares", [](DType t) { return norm_of_shards(t, false); });
+  row("NormOfSquares/scaled", [](DType t) { return norm_of_shards(t, true); });
+  for (const char* op : {"SgdUpdate", "AdamUpdate", "AdamWUpdate", "RmspropUpdate", "LionUpdate"}) {
+    row(op + std::string("/shard"), [op](DType t) { return shard_update(t, op, 1, 2); });
+    row(op + std::string("/empty_shard"), [op](DType t) { return shard_update(t, op, 3, 4); });
+  }
   row("AccumulateGradient/first", [](DType t) { return accumulate(t, 0); });
   row("AccumulateGradient/later", [](DType t) { return accumulate(t, 3); });
   row("MovingAverageUpdate/first", [](DType t) { return moving_average(t, 0); });

@@ -28,7 +28,7 @@ void with_type(DType dtype, F f) {
 std::set<TensorId> updated_tensors(const Graph& graph) {
   std::set<TensorId> ids;
   for (const Node& node : graph.nodes()) {
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : node.op->mutated_inputs(node)) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
       if (id != kNoTensor) ids.insert(id);
     }

@@ -26,7 +26,7 @@ class WatchedKernel final : public Kernel {
     };
     for (const TensorId id : node.inputs) inputs_.push_back(bytes(id));
     for (const TensorId id : node.outputs) outputs_.push_back(bytes(id));
-    for (const int64_t i : node.op->mutated_inputs()) {
+    for (const int64_t i : node.op->mutated_inputs(node)) {
       mutated_.push_back(bytes(node.inputs.at(static_cast<size_t>(i))));
     }
   }

@@ -3,39 +3,78 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "src/runtime/backend.h"
 
 namespace trainyard {
 
-/// A tensor that an exchange reduces in place.
+enum class Exchange : uint8_t { kAllReduce, kReduceScatter, kAllGather };
+/// Of an op that is_exchange() (src/runtime/communicator.h).
+inline Exchange exchange_of(std::string_view op_type) {
+  return op_type.starts_with("AllReduce")       ? Exchange::kAllReduce
+         : op_type.starts_with("ReduceScatter") ? Exchange::kReduceScatter
+                                                : Exchange::kAllGather;
+}
+
+/// A tensor of an exchange. `data` is reduced in place; or read, and this rank's shard of the mean
+/// is written to `shard`; or has this rank's shard, and gets those of all others.
 struct ExchangePart {
-  void* data = nullptr;  // set by each run
+  void* data = nullptr;  // set by each run, as is ...
   int64_t count = 0;
   DType dtype = DType::kF32;  // or F64
+  void* shard = nullptr;      // ... this: by what scatters alone
 };
 
+/// Of a node that starts an exchange: by what it makes whole.
 inline std::vector<ExchangePart> exchange_parts(const Graph& graph, const Node& node) {
   std::vector<ExchangePart> parts;
-  for (const TensorId id : node.outputs) {
+  for (const TensorId id : node.inputs) {
     const TensorType& type = graph.tensor(id).type;
     parts.push_back({nullptr, type.shape.elements(), type.dtype});
   }
   return parts;
 }
 
-/// Points the parts to a run's outputs, and calls copy(to, from, bytes) where an input does not lie
-/// there already. The inputs of what `starts` an exchange are its tensors; of what ends one, the
-/// first is the exchange.
+/// Points the parts to a run's tensors; calls copy(to, from, bytes) where what is reduced does not
+/// lie in its place already.
 template <typename Copy>
-void bind_parts(std::vector<ExchangePart>& parts, bool starts, const KernelArgs& a, Copy copy) {
+void bind_parts(std::vector<ExchangePart>& parts, Exchange exchange, const KernelArgs& a,
+                Copy copy) {
   for (size_t i = 0; i < parts.size(); ++i) {
-    parts[i].data = a.outputs[i];
-    const void* from = a.inputs[starts ? i : i + 1];
-    if (from == parts[i].data) continue;
-    copy(parts[i].data, from, static_cast<size_t>(parts[i].count) * size_of(parts[i].dtype));
+    ExchangePart& part = parts[i];
+    switch (exchange) {
+      case Exchange::kAllReduce:
+        part.data = a.outputs[i];
+        if (a.inputs[i] != part.data) {
+          copy(part.data, a.inputs[i], static_cast<size_t>(part.count) * size_of(part.dtype));
+        }
+        break;
+      case Exchange::kReduceScatter:
+        part.data = const_cast<void*>(a.inputs[i]);  // nobody writes it
+        part.shard = a.outputs[i];
+        break;
+      case Exchange::kAllGather:
+        part.data = a.mutated[i];
+        break;
+    }
   }
+}
+
+/// Of a node that ends one: its outputs are inputs 1, 2, ..., which the plan may have left
+/// elsewhere. calls copy(to, from, bytes) then.
+template <typename Copy>
+void take_results(const std::vector<int64_t>& bytes, const KernelArgs& a, Copy copy) {
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    const void* from = a.inputs[i + 1];
+    if (from != a.outputs[i]) copy(a.outputs[i], from, static_cast<size_t>(bytes[i]));
+  }
+}
+inline std::vector<int64_t> result_bytes(const Graph& graph, const Node& node) {
+  std::vector<int64_t> bytes;
+  for (const TensorId id : node.outputs) bytes.push_back(graph.tensor(id).type.bytes());
+  return bytes;
 }
 
 }  // namespace trainyard

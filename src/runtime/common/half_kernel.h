@@ -59,7 +59,7 @@ class HalfKernel final : public Kernel {
     }
     args_.inputs.resize(n.inputs.size());
     args_.outputs.resize(n.outputs.size());
-    args_.mutated.resize(n.op->mutated_inputs().size());  // persistent, and so F32
+    args_.mutated.resize(n.op->mutated_inputs(n).size());  // persistent, and so F32
   }
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
@@ -140,7 +140,7 @@ class HalfPointwiseKernel final : public Kernel {
     for (const TensorId id : n.inputs) inputs_.push_back(storage(id));
     for (const TensorId id : n.outputs) outputs_.push_back(storage(id));
     TRAINYARD_CHECK(
-        n.inputs.size() + n.outputs.size() <= kTensorsMax && n.op->mutated_inputs().empty(),
+        n.inputs.size() + n.outputs.size() <= kTensorsMax && n.op->mutated_inputs(n).empty(),
         n.name + ": not a pointwise op");
     KernelArgs args;
     args.inputs.resize(n.inputs.size());

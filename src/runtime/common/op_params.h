@@ -10,6 +10,7 @@
 #include "kernels/softmax_xent.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/mat_mul.h"
+#include "src/ops/shards.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/window.h"  // image_dims
 #include "src/runtime/common/kernel_table.h"
@@ -55,34 +56,33 @@ inline kernels::SoftmaxXentParams head_loss_params(const Graph& g, const Node& n
 }
 
 inline kernels::SgdParams sgd_params(const Graph& g, const Node& n) {
-  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("momentum", 0),
+  return {updated_range(g, n).count, n.attributes.get_float("momentum", 0),
           n.attributes.get_float("weight_decay", 0), n.attributes.get_int("nesterov", 0) != 0,
           n.attributes.get_float("rate_factor", 1)};
 }
 
 /// AdamUpdate and AdamWUpdate.
 inline kernels::AdamParams adam_params(const Graph& g, const Node& n) {
-  return {input_info(g, n, 0).type.shape.elements(), n.attributes.get_float("beta1", 0.9),
-          n.attributes.get_float("beta2", 0.999),    n.attributes.get_float("epsilon", 1e-8),
-          n.attributes.get_float("weight_decay", 0), n.op->type() == adamw_update_op()->type(),
+  return {updated_range(g, n).count,
+          n.attributes.get_float("beta1", 0.9),
+          n.attributes.get_float("beta2", 0.999),
+          n.attributes.get_float("epsilon", 1e-8),
+          n.attributes.get_float("weight_decay", 0),
+          n.op->type() == adamw_update_op()->type(),
           n.attributes.get_float("rate_factor", 1)};
 }
 
 inline kernels::RmspropParams rmsprop_params(const Graph& g, const Node& n) {
   const Attributes& a = n.attributes;
-  return {input_info(g, n, 0).type.shape.elements(),
-          a.get_float("alpha", 0.99),
-          a.get_float("epsilon", 1e-8),
-          a.get_float("momentum", 0),
-          a.get_float("weight_decay", 0),
-          a.get_float("rate_factor", 1)};
+  return {updated_range(g, n).count,      a.get_float("alpha", 0.99),
+          a.get_float("epsilon", 1e-8),   a.get_float("momentum", 0),
+          a.get_float("weight_decay", 0), a.get_float("rate_factor", 1)};
 }
 
 inline kernels::LionParams lion_params(const Graph& g, const Node& n) {
   const Attributes& a = n.attributes;
-  return {input_info(g, n, 0).type.shape.elements(), a.get_float("beta1", 0.9),
-          a.get_float("beta2", 0.99), a.get_float("weight_decay", 0),
-          a.get_float("rate_factor", 1)};
+  return {updated_range(g, n).count, a.get_float("beta1", 0.9), a.get_float("beta2", 0.99),
+          a.get_float("weight_decay", 0), a.get_float("rate_factor", 1)};
 }
 
 inline kernels::AdafactorParams adafactor_params(const Graph& g, const Node& n) {
@@ -121,6 +121,7 @@ inline kernels::GradientNormParams gradient_norm_params(const Graph& g, const No
   p.max_norm = n.attributes.get_float("max_norm", 0);
   p.scaled = n.attributes.get_int("scaled", 0) != 0;
   if (p.scaled) p.counts.pop_back();
+  p.ranks = n.attributes.get_int(kRanks, 1);
   return p;
 }
 
@@ -128,6 +129,20 @@ inline math::LossScaling loss_scaling(const Node& n) {
   const math::LossScaling s;
   return {n.attributes.get_float("growth", s.growth), n.attributes.get_float("backoff", s.backoff),
           n.attributes.get_int("interval", s.interval)};
+}
+
+inline kernels::GradientSquaresParams gradient_squares_params(const Graph&, const Node& n) {
+  return {n.attributes.get_ints("counts", {})};
+}
+/// Of a rank that has all of its shards' memory, as the first one: its workspace is every rank's.
+inline kernels::GradientSquaresParams full_squares_params(const Graph& g, const Node& n) {
+  kernels::GradientSquaresParams p;
+  for (const TensorId id : n.inputs) p.counts.push_back(g.tensor(id).type.shape.elements());
+  return p;
+}
+
+inline kernels::NormOfSquaresParams norm_of_squares_params(const Graph&, const Node& n) {
+  return {n.attributes.get_float("max_norm", 0), n.attributes.get_int(kRanks, 1)};
 }
 
 inline kernels::ClipGradientParams clip_gradient_params(const Graph& g, const Node& n) {

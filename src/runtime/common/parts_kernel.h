@@ -17,7 +17,7 @@ class PartsKernel final : public Kernel {
  public:
   PartsKernel(Backend& backend, const Graph& graph, const Node& node) {
     for (const Node& part : parts_of(node)) {
-      TRAINYARD_CHECK(part.op->mutated_inputs().empty(), node.name + ": a part that updates");
+      TRAINYARD_CHECK(part.op->mutated_inputs(part).empty(), node.name + ": a part that updates");
       Part p{backend.prepare(graph, part), {}, {}, {}};
       for (const TensorId id : part.inputs) p.inputs.push_back(find(node, id));
       for (const TensorId id : part.outputs) p.outputs.push_back(find(node, id));

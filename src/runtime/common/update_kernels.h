@@ -12,6 +12,16 @@
 
 namespace trainyard {
 
+/// Of an update; 0 where it updates a shard of nothing.
+template <typename Params>
+int64_t elements_of(const Params& p) {
+  if constexpr (requires { p.count(); }) {
+    return p.count();
+  } else {
+    return p.count;
+  }
+}
+
 // A kind of update: its params off the node, its operands off the arguments, its kernel. Backends
 // that update many tensors at once read them by it too.
 
@@ -109,12 +119,28 @@ struct ClipGradient {
   static void run(const auto&... args) { clip_gradient(args...); }
 };
 
+/// Operands of a kind whose node may update a shard, from element `first` of the parameter on; the
+/// gradient and the state are shards already.
+template <typename Kind, typename O>
+auto operands_from(int64_t first, const O& o, const KernelArgs& a) {
+  auto operands = Kind::operands(o, a);
+  if constexpr (requires { *operands.p = 0; }) {
+    if (operands.p != nullptr) operands.p += first;
+  }
+  return operands;
+}
+inline int64_t first_updated(const Graph& g, const Node& n) {
+  return n.attributes.find(kRanks) == nullptr ? 0 : updated_range(g, n).first;
+}
+
 template <typename Kind, typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_update(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, input_info(g, n, 0), [&](auto o) {
     const auto p = Kind::params(g, n);
     return make_kernel(
-        [o, p](const KernelArgs& a) { Kind::run(p, Kind::operands(o, a), o.run(a)); },
+        [o, p, first = first_updated(g, n), count = elements_of(p)](const KernelArgs& a) {
+          if (count > 0) Kind::run(p, operands_from<Kind>(first, o, a), o.run(a));
+        },
         kWorkspaceBytes(p));
   });
 }
@@ -140,6 +166,36 @@ std::unique_ptr<Kernel> make_gradient_norm(Context& context, const Graph& g, con
   });
 }
 
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_gradient_squares(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    const kernels::GradientSquaresParams p = gradient_squares_params(g, n);
+    return make_kernel(
+        [o, p, gradients = std::vector<kernels::InOf<typename O::Type>>(p.counts.size())](
+            const KernelArgs& a) mutable {
+          for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = o.in(a, i);
+          const kernels::GradientSquaresOperands<typename O::Type> operands{
+              .g = gradients, .squares = a.out<double>(0)};
+          gradient_squares(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(full_squares_params(g, n)));
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_norm_of_squares(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, output_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return make_kernel([o, p = norm_of_squares_params(g, n)](const KernelArgs& a) {
+      const kernels::NormOfSquaresOperands<typename O::Type> operands{.mean = a.in<double>(0),
+                                                                      .loss_scale = o.number(a, 1),
+                                                                      .norm = a.out<T>(0),
+                                                                      .scale = a.out<T>(1)};
+      norm_of_squares(p, operands, o.run(a));
+    });
+  });
+}
+
 template <typename Context>
 std::unique_ptr<Kernel> make_loss_scale(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
@@ -156,7 +212,8 @@ std::unique_ptr<Kernel> make_loss_scale(Context& context, const Graph& g, const 
 
 /// The rows of a backend's table, with the bytes of workspace that its kernels ask for. Muon, whose
 /// products each backend makes by other means, is not among them.
-template <typename Context, auto kNormBytes = kNoWorkspace, auto kAdafactorBytes = kNoWorkspace>
+template <typename Context, auto kNormBytes = kNoWorkspace, auto kSquaresBytes = kNoWorkspace,
+          auto kAdafactorBytes = kNoWorkspace>
 std::span<const KernelEntry<Context>> update_kernels() {
   using C = Context;
   static constexpr KernelEntry<C> kEntries[] = {
@@ -170,6 +227,8 @@ std::span<const KernelEntry<Context>> update_kernels() {
       {"AccumulateGradient", make_update<AccumulateGradient, C>},
       {"ClipGradient", make_update<ClipGradient, C>},
       {"GradientNorm", make_gradient_norm<C, kNormBytes>},
+      {"GradientSquares", make_gradient_squares<C, kSquaresBytes>},
+      {"NormOfSquares", make_norm_of_squares<C>},
       {"LossScaleUpdate", make_loss_scale<C>},
   };
   return kEntries;

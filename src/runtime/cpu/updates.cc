@@ -21,6 +21,7 @@ class MuonKernel final : public Kernel {
 
 std::span<const CpuEntry> cpu_update_kernels() {
   return update_kernels<CpuContext, kernels::cpu::gradient_norm_workspace_bytes,
+                        kernels::cpu::gradient_squares_workspace_bytes,
                         kernels::cpu::adafactor_workspace_bytes>();
 }
 

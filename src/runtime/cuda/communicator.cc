@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kernels/cuda/count_up.h"
@@ -23,6 +24,13 @@ constexpr size_t kCounters = 2;
   throw CudaError(what + ": " + words + " (NCCL error " + std::to_string(status) + ")", status);
 }
 
+ncclDataType_t type_of(const ExchangePart& part) {
+  return part.dtype == DType::kF64 ? ncclFloat64 : ncclFloat32;
+}
+void* element(const ExchangePart& part, int64_t index) {
+  return static_cast<std::byte*>(part.data) + index * static_cast<int64_t>(size_of(part.dtype));
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<NcclCommunicator>> NcclCommunicator::make(
@@ -37,13 +45,15 @@ std::vector<std::unique_ptr<NcclCommunicator>> NcclCommunicator::make(
   }
   std::vector<std::unique_ptr<NcclCommunicator>> all;
   for (size_t r = 0; r < comms.size(); ++r) {
-    all.emplace_back(new NcclCommunicator(nccl, comms[r], *devices[r]));
+    all.emplace_back(new NcclCommunicator(nccl, comms[r], *devices[r], static_cast<int>(r),
+                                          static_cast<int>(comms.size())));
   }
   return all;
 }
 
-NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device)
-    : nccl_(nccl), comm_(comm), device_(device) {
+NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device,
+                                   int rank, int ranks)
+    : nccl_(nccl), comm_(comm), device_(device), rank_(rank), ranks_(ranks) {
   device_.make_current();
   stream_ = Device::make_stream();
   gradients_ = Device::make_event();
@@ -76,21 +86,82 @@ void NcclCommunicator::count_up(size_t i, cudaStream_t stream) const {
                           static_cast<int64_t*>(seen_.get()) + i, stream);
 }
 
-void NcclCommunicator::start(int64_t bucket, std::span<const Part> parts) {
+void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const Part> parts) {
   if (aborted_) throw ExchangeAborted("another device has stopped");
   count_up(0, device_.stream());
   cuda::check(cudaEventRecord(gradients_.get(), device_.stream()), "cudaEventRecord");
   cuda::check(cudaStreamWaitEvent(stream_.get(), gradients_.get(), 0), "cudaStreamWaitEvent");
+  if (exchange == Exchange::kReduceScatter) {
+    for (const Part& part : parts) clear_tail(part);
+  }
   check(nccl_.group_start(), "ncclGroupStart");
   for (const Part& part : parts) {
-    check(nccl_.all_reduce(part.data, part.data, static_cast<size_t>(part.count),
-                           part.dtype == DType::kF64 ? ncclFloat64 : ncclFloat32, ncclAvg, comm_,
-                           stream_.get()),
-          "ncclAllReduce");
+    switch (exchange) {
+      case Exchange::kAllReduce:
+        all_reduce(part);
+        break;
+      case Exchange::kReduceScatter:
+        reduce_scatter(part);
+        break;
+      case Exchange::kAllGather:
+        all_gather(part);
+        break;
+    }
   }
   check(nccl_.group_end(), "ncclGroupEnd");
   count_up(1, stream_.get());
   cuda::check(cudaEventRecord(ends_.at(bucket).get(), stream_.get()), "cudaEventRecord");
+}
+
+void NcclCommunicator::all_reduce(const Part& part) const {
+  check(nccl_.all_reduce(part.data, part.data, static_cast<size_t>(part.count), type_of(part),
+                         ncclAvg, comm_, stream_.get()),
+        "ncclAllReduce");
+}
+
+void NcclCommunicator::reduce_scatter(const Part& part) const {
+  if (kernels::shards_are_even(part.count, ranks_)) {
+    check(nccl_.reduce_scatter(part.data, part.shard,
+                               static_cast<size_t>(kernels::shard_elements(part.count, ranks_)),
+                               type_of(part), ncclAvg, comm_, stream_.get()),
+          "ncclReduceScatter");
+    return;
+  }
+  for (int root = 0; root < ranks_; ++root) {
+    const kernels::ShardRange range = shard_of(part, root);
+    if (range.count == 0) break;
+    check(nccl_.reduce(element(part, range.first), part.shard, static_cast<size_t>(range.count),
+                       type_of(part), ncclAvg, root, comm_, stream_.get()),
+          "ncclReduce");
+  }
+}
+
+void NcclCommunicator::clear_tail(const Part& part) const {
+  const int64_t count = shard_of(part, rank_).count;
+  const int64_t tail = kernels::shard_elements(part.count, ranks_) - count;
+  if (tail == 0) return;
+  const auto size = static_cast<int64_t>(size_of(part.dtype));
+  cuda::check(cudaMemsetAsync(static_cast<std::byte*>(part.shard) + count * size, 0,
+                              static_cast<size_t>(tail * size), stream_.get()),
+              "cudaMemsetAsync");
+}
+
+void NcclCommunicator::all_gather(const Part& part) const {
+  if (kernels::shards_are_even(part.count, ranks_)) {
+    const kernels::ShardRange mine = shard_of(part, rank_);
+    check(nccl_.all_gather(element(part, mine.first), part.data, static_cast<size_t>(mine.count),
+                           type_of(part), comm_, stream_.get()),
+          "ncclAllGather");
+    return;
+  }
+  for (int root = 0; root < ranks_; ++root) {
+    const kernels::ShardRange range = shard_of(part, root);
+    if (range.count == 0) break;
+    void* const at = element(part, range.first);
+    check(nccl_.broadcast(at, at, static_cast<size_t>(range.count), type_of(part), root, comm_,
+                          stream_.get()),
+          "ncclBroadcast");
+  }
 }
 
 void NcclCommunicator::done(int64_t bucket) {
@@ -111,18 +182,28 @@ void NcclCommunicator::abort() noexcept {
 
 std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* communicator,
                                       const Graph& graph, const Node& node) {
-  const int64_t bucket = node.attributes.get_int("bucket", 0);
-  const bool starts = node.op->type() == "AllReduceStart";
-  if (communicator != nullptr) communicator->prepare(bucket);
-  return make_kernel([=, parts = exchange_parts(graph, node),
-                      stream = device.stream()](const KernelArgs& a) mutable {
-    TRAINYARD_CHECK(communicator != nullptr, "the backend is connected to no other");
-    if (!starts) communicator->done(bucket);
-    bind_parts(parts, starts, a, [&](void* to, const void* from, size_t bytes) {
-      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
-            "copying a gradient");
+  const std::string_view type = node.op->type();
+  const std::vector<int64_t> buckets =
+      node.attributes.get_ints("buckets", {node.attributes.get_int("bucket", 0)});
+  if (communicator != nullptr) {
+    for (const int64_t bucket : buckets) communicator->prepare(bucket);
+  }
+  const auto copy = [stream = device.stream()](void* to, const void* from, size_t bytes) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copying a gradient");
+  };
+  const char* const alone = "the backend is connected to no other";
+  if (starts_exchange(type)) {
+    return make_kernel([=, exchange = exchange_of(type),
+                        parts = exchange_parts(graph, node)](const KernelArgs& a) mutable {
+      TRAINYARD_CHECK(communicator != nullptr, alone);
+      bind_parts(parts, exchange, a, copy);
+      communicator->start(buckets.front(), exchange, parts);
     });
-    if (starts) communicator->start(bucket, parts);
+  }
+  return make_kernel([=, bytes = result_bytes(graph, node)](const KernelArgs& a) {
+    TRAINYARD_CHECK(communicator != nullptr, alone);
+    for (const int64_t bucket : buckets) communicator->done(bucket);
+    take_results(bytes, a, copy);
   });
 }
 

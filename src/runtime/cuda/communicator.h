@@ -3,6 +3,10 @@
 //   main stream   ... gradients ── reached ─┬──── backward goes on ────┬─ updates ...
 //   its own                                 └─ ncclAllReduce ── ended ─┘
 //
+// or, where each rank updates its shard (src/ops/shards.h), the same with ncclReduceScatter, and
+// ncclAllGather behind the updates. Where a tensor's shards are not all whole (kernels/shard.h),
+// those are a ncclReduce or a ncclBroadcast for each.
+//
 // Events fork and join, so that a recorded step has the same shape. `reached` and `ended` are
 // numbers that the GPU counts up in the host's memory (kernels/cuda/count_up.h).
 #pragma once
@@ -13,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/shard.h"
 #include "src/runtime/backend.h"
 #include "src/runtime/common/exchange_kernel.h"
 #include "src/runtime/communicator.h"
@@ -31,9 +36,8 @@ class NcclCommunicator final : public Communicator {
   /// Before start() and done() of a bucket.
   void prepare(int64_t bucket);
   using Part = ExchangePart;
-  /// Begins to make the mean over all ranks of `parts`, in place, behind what the device's stream
-  /// has to do; and lets the stream wait for it.
-  void start(int64_t bucket, std::span<const Part> parts);
+  /// Begins an exchange behind what the device's stream has to do; and lets the stream wait for it.
+  void start(int64_t bucket, Exchange exchange, std::span<const Part> parts);
   void done(int64_t bucket);
 
   int64_t reached() const override { return read(0); }
@@ -42,7 +46,16 @@ class NcclCommunicator final : public Communicator {
   void abort() noexcept override;
 
  private:
-  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device);
+  /// Of rank `rank` of `ranks`.
+  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device, int rank, int ranks);
+  void all_reduce(const Part& part) const;
+  void reduce_scatter(const Part& part) const;
+  void all_gather(const Part& part) const;
+  /// Behind this rank's shard, where it is shorter than its memory.
+  void clear_tail(const Part& part) const;
+  kernels::ShardRange shard_of(const Part& part, int rank) const {
+    return kernels::shard_range(part.count, rank, ranks_);
+  }
   int64_t read(size_t i) const;
   void count_up(size_t i, cudaStream_t stream) const;
   void check(ncclResult_t status, const char* what) const;
@@ -50,6 +63,7 @@ class NcclCommunicator final : public Communicator {
   const Nccl& nccl_;
   const ncclComm_t comm_;
   const Device& device_;
+  const int rank_, ranks_;
   std::atomic<bool> aborted_ = false;
   Stream stream_;
   Event gradients_;                // are there
@@ -58,8 +72,7 @@ class NcclCommunicator final : public Communicator {
   PinnedMemory seen_;              // the same, as the host reads them
 };
 
-/// The kernel of AllReduceStart or AllReduceDone. Without a communicator it can be planned with and
-/// not run.
+/// The kernel of an exchange's op. Without a communicator it can be planned with and not run.
 std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* communicator,
                                       const Graph& graph, const Node& node);
 

@@ -43,6 +43,10 @@ Result<Nccl> load() {
   find(nccl.group_start, "ncclGroupStart");
   find(nccl.group_end, "ncclGroupEnd");
   find(nccl.all_reduce, "ncclAllReduce");
+  find(nccl.reduce, "ncclReduce");
+  find(nccl.reduce_scatter, "ncclReduceScatter");
+  find(nccl.broadcast, "ncclBroadcast");
+  find(nccl.all_gather, "ncclAllGather");
   int version = 0;
   if (!absent.empty() || nccl.get_version(&version) != ncclSuccess || version < kVersionMin) {
     return missing("the one that is there is older than 2.13");

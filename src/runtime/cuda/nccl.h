@@ -20,6 +20,10 @@ struct Nccl {
   decltype(&ncclGroupStart) group_start;
   decltype(&ncclGroupEnd) group_end;
   decltype(&ncclAllReduce) all_reduce;
+  decltype(&ncclReduce) reduce;
+  decltype(&ncclReduceScatter) reduce_scatter;
+  decltype(&ncclBroadcast) broadcast;
+  decltype(&ncclAllGather) all_gather;
 };
 
 /// Opens libnccl.so.2, once in a process. FAILED_PRECONDITION/NCCL_MISSING.

@@ -41,8 +41,9 @@ class GroupKernel final : public Kernel {
     KernelArgs unbound;
     for (const NodeId k : nodes) {
       const Node& n = g.node(k);
-      const Member m{Kind::params(g, n), StreamOperands(device, g, n), n.inputs.size(),
-                     n.outputs.size(), n.op->mutated_inputs().size()};
+      const Member m{Kind::params(g, n),  StreamOperands(device, g, n),
+                     first_updated(g, n), n.inputs.size(),
+                     n.outputs.size(),    n.op->mutated_inputs(n).size()};
       unbound.inputs.resize(unbound.inputs.size() + m.inputs);
       unbound.outputs.resize(unbound.outputs.size() + m.outputs);
       unbound.mutated.resize(unbound.mutated.size() + m.mutated);
@@ -52,21 +53,26 @@ class GroupKernel final : public Kernel {
   }
 
   void run(const KernelArgs& a) override {
-    if (chunks_ == 0) {
+    if (!is_bound_) {
       const gpu::UpdateTable table = table_of(a, true);
-      check(cudaMemcpyAsync(table_.get(), table.bytes.data(), table.bytes.size(),
-                            cudaMemcpyHostToDevice, device_.stream()),
-            "copying the table of a group");
-      device_.synchronize();
+      if (table.chunks > 0) {
+        check(cudaMemcpyAsync(table_.get(), table.bytes.data(), table.bytes.size(),
+                              cudaMemcpyHostToDevice, device_.stream()),
+              "copying the table of a group");
+        device_.synchronize();
+      }
       chunks_ = table.chunks;
+      is_bound_ = true;
     }
-    gpu::update_all<Update>(table_.get(), chunks_, device_.stream());
+    // A rank may have nothing of any of the parameters.
+    if (chunks_ > 0) gpu::update_all<Update>(table_.get(), chunks_, device_.stream());
   }
 
  private:
   struct Member {
     Params params;
     StreamOperands operands;
+    int64_t first;  // of the parameter's elements
     size_t inputs, outputs, mutated;
   };
 
@@ -85,17 +91,19 @@ class GroupKernel final : public Kernel {
       own.inputs = take(in, m.inputs);
       own.outputs = take(out, m.outputs);
       own.mutated = take(mutated, m.mutated);
-      const auto operands = Kind::operands(m.operands, own);
+      if (elements_of(m.params) == 0) continue;
+      const auto operands = operands_from<Kind>(m.first, m.operands, own);
       if (is_bound) check(m.params, operands);
       updates.push_back(gpu::update_of(m.params, operands));
     }
-    return gpu::update_table<Update>(updates);
+    return updates.empty() ? gpu::UpdateTable() : gpu::update_table<Update>(updates);
   }
 
   const Device& device_;
   std::vector<Member> members_;
   DeviceMemory table_;
-  int64_t chunks_ = 0;  // 0: not bound
+  int64_t chunks_ = 0;
+  bool is_bound_ = false;
 };
 
 template <typename Kind>
@@ -176,6 +184,7 @@ std::unique_ptr<Kernel> make_muon(const Device& device, const Graph& g, const No
 
 std::span<const CudaEntry> update_kernels() {
   return trainyard::update_kernels<const Device, gpu::gradient_norm_workspace_bytes,
+                                   gpu::gradient_squares_workspace_bytes,
                                    gpu::adafactor_workspace_bytes>();
 }
 

@@ -1,8 +1,12 @@
 #include "src/runtime/host/host_communicator.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
+#include "kernels/shard.h"
 #include "src/base/check.h"
 #include "src/base/mutex.h"
 #include "src/runtime/common/kernel_table.h"
@@ -33,7 +37,7 @@ void HostCommunicator::meet() {
   if (group_->meetings == meeting) throw ExchangeAborted("another device has stopped");
 }
 
-void HostCommunicator::all_reduce(std::span<const Part> parts) {
+void HostCommunicator::run(Exchange exchange, std::span<const Part> parts) {
   ++reached_;
   group_->parts[rank_] = parts;  // read by others between the two meetings alone
   meet();
@@ -43,25 +47,60 @@ void HostCommunicator::all_reduce(std::span<const Part> parts) {
                           other[i].dtype == parts[i].dtype,
                       "the ranks exchange different tensors");
     }
-    with_float_type(parts[i].dtype, [&]<typename T>(T) { reduce_share<T>(i); });
+    with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
   }
   meet();
   ++ended_;
 }
 
 template <typename T>
-void HostCommunicator::reduce_share(size_t index) const {
+void HostCommunicator::take_part(Exchange exchange, size_t index) const {
   const auto ranks = static_cast<int64_t>(group_->parts.size());
-  const auto data = [&](int64_t r) {
-    return static_cast<T*>(group_->parts[static_cast<size_t>(r)][index].data);
-  };
-  const int64_t count = group_->parts[rank_][index].count;
   const auto me = static_cast<int64_t>(rank_);
+  const Part& part = group_->parts[rank_][index];
+  switch (exchange) {
+    case Exchange::kAllReduce:
+      reduce<T>(index, part.count * me / ranks, part.count * (me + 1) / ranks,
+                [&](int64_t i, T mean) {
+                  for (size_t r = 0; r < group_->parts.size(); ++r) data_of<T>(r, index)[i] = mean;
+                });
+      break;
+    case Exchange::kReduceScatter: {
+      const kernels::ShardRange mine = kernels::shard_range(part.count, me, ranks);
+      T* const shard = static_cast<T*>(part.shard);
+      reduce<T>(index, mine.first, mine.first + mine.count,
+                [&](int64_t i, T mean) { shard[i - mine.first] = mean; });
+      std::fill(shard + mine.count, shard + kernels::shard_elements(part.count, ranks), T(0));
+      break;
+    }
+    case Exchange::kAllGather:
+      gather<T>(index);
+      break;
+  }
+}
+
+template <typename T, typename F>
+void HostCommunicator::reduce(size_t index, int64_t first, int64_t end, const F& take) const {
+  const size_t ranks = group_->parts.size();
   const T share = T(1) / static_cast<T>(ranks);
-  for (int64_t i = count * me / ranks; i < count * (me + 1) / ranks; ++i) {
+  std::array<const T*, kRanksMax> data{};
+  for (size_t r = 0; r < ranks; ++r) data.at(r) = data_of<T>(r, index);
+  for (int64_t i = first; i < end; ++i) {
     T sum = 0;
-    for (int64_t r = 0; r < ranks; ++r) sum += data(r)[i] * share;
-    for (int64_t r = 0; r < ranks; ++r) data(r)[i] = sum;
+    for (size_t r = 0; r < ranks; ++r) sum += data[r][i] * share;
+    take(i, sum);
+  }
+}
+
+template <typename T>
+void HostCommunicator::gather(size_t index) const {
+  const auto ranks = static_cast<int64_t>(group_->parts.size());
+  T* const mine = data_of<T>(rank_, index);
+  for (size_t r = 0; r < group_->parts.size(); ++r) {
+    if (r == rank_) continue;
+    const kernels::ShardRange shard =
+        kernels::shard_range(group_->parts[rank_][index].count, static_cast<int64_t>(r), ranks);
+    std::copy_n(data_of<T>(r, index) + shard.first, shard.count, mine + shard.first);
   }
 }
 
@@ -73,14 +112,19 @@ void HostCommunicator::abort() noexcept {
 
 std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
                                            const Node& node) {
-  if (!is_exchange(node.op->type())) return nullptr;
-  const bool starts = node.op->type() == "AllReduceStart";
-  return make_kernel(
-      [=, parts = exchange_parts(graph, node), name = node.name](const KernelArgs& a) mutable {
-        TRAINYARD_CHECK(communicator != nullptr, name + ": the backend is connected to no other");
-        bind_parts(parts, starts, a, std::memcpy);
-        if (starts) communicator->all_reduce(parts);
-      });
+  const std::string_view type = node.op->type();
+  if (!is_exchange(type)) return nullptr;
+  if (!starts_exchange(type)) {  // it has ended where it started
+    return make_kernel([bytes = result_bytes(graph, node)](const KernelArgs& a) {
+      take_results(bytes, a, std::memcpy);
+    });
+  }
+  return make_kernel([=, exchange = exchange_of(type), parts = exchange_parts(graph, node),
+                      name = node.name](const KernelArgs& a) mutable {
+    TRAINYARD_CHECK(communicator != nullptr, name + ": the backend is connected to no other");
+    bind_parts(parts, exchange, a, std::memcpy);
+    communicator->run(exchange, parts);
+  });
 }
 
 Status HostBackend::connect(std::span<Backend* const> ranks) {

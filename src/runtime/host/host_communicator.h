@@ -1,8 +1,9 @@
 // src/runtime/host/host_communicator.h: ranks that are threads of this process.
 //
 // A rank that comes to an exchange waits for all others; then each sums its share of the elements
-// over all ranks, in the order of the ranks, and writes the mean into everybody's memory. The
-// result depends on the number of ranks alone.
+// over all ranks, in the order of the ranks, and writes the mean into everybody's memory, or, where
+// gradients are scattered, its shard's into its own. The result depends on the number of ranks
+// alone, and is the same of both.
 #pragma once
 
 #include <atomic>
@@ -24,9 +25,8 @@ class HostCommunicator final : public Communicator {
   /// Connected communicators, by rank.
   static std::vector<std::unique_ptr<HostCommunicator>> make(size_t ranks);
 
-  /// Makes the mean over all ranks of `parts`, in place. Every rank gives parts of the same sizes.
-  /// Throws ExchangeAborted.
-  void all_reduce(std::span<const Part> parts);
+  /// Every rank gives parts of the same sizes. Throws ExchangeAborted.
+  void run(Exchange exchange, std::span<const Part> parts);
 
   int64_t reached() const override { return reached_; }
   int64_t ended() const override { return ended_; }
@@ -47,17 +47,27 @@ class HostCommunicator final : public Communicator {
       : group_(std::move(group)), rank_(rank) {}
   /// Waits until every rank is here.
   void meet();
-  /// Of part `index`, this rank's share of the elements.
+  // Of part `index`:
   template <typename T>
-  void reduce_share(size_t index) const;
+  T* data_of(size_t rank, size_t index) const {
+    return static_cast<T*>(group_->parts[rank][index].data);
+  }
+  /// Calls take(i, mean) for elements i of [first, end).
+  template <typename T, typename F>
+  void reduce(size_t index, int64_t first, int64_t end, const F& take) const;
+  /// This rank's part of the work.
+  template <typename T>
+  void take_part(Exchange exchange, size_t index) const;
+  template <typename T>
+  void gather(size_t index) const;
 
   const std::shared_ptr<Group> group_;
   const size_t rank_;
   std::atomic<int64_t> reached_ = 0, ended_ = 0;
 };
 
-/// The kernel of AllReduceStart or AllReduceDone, or nullptr for another op. Without a communicator
-/// it can be planned with and not run.
+/// The kernel of an exchange's op, or nullptr for another op. Without a communicator it can be
+/// planned with and not run.
 std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
                                            const Node& node);
 

@@ -1,0 +1,169 @@
+#include "src/ops/shards.h"
+
+#include <limits>
+#include <numeric>
+
+#include "src/ops/all_reduce.h"
+#include "src/ops/shape_helpers.h"
+
+namespace trainyard {
+namespace {
+
+constexpr int64_t kRanksAtMost = std::numeric_limits<int32_t>::max();
+
+/// `inputs` name what every tensor of the node is.
+OpChecks checks_of(const InferContext& c, std::string_view input, int64_t first,
+                   const std::vector<std::string_view>& attributes) {
+  std::vector<std::string_view> names(static_cast<size_t>(first), "after");
+  names.resize(static_cast<size_t>(c.input_count()), input);
+  return {c, std::move(names), 0, attributes};
+}
+
+/// Inputs from `first` on are there, and floats.
+void check_tensors(OpChecks& check, const InferContext& c, std::string_view input, int64_t first,
+                   int64_t count_max) {
+  const int64_t count = c.input_count() - first;
+  check.require(count >= 1 && count <= count_max, "INPUT_COUNT", input,
+                std::to_string(count) + " are given, expected 1.." + std::to_string(count_max));
+  for (int64_t i = first; i < c.input_count() && check.ok(); ++i) {
+    check.require(c.has_input(i), "INPUT_COUNT", input, "none may be left out");
+    check.float_type(i);
+  }
+}
+
+class ReduceScatterStart final : public Op {
+ public:
+  std::string_view type() const override { return "ReduceScatterStart"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = checks_of(c, "gradient", 0, {"bucket", kRanks});
+    check_tensors(check, c, "gradient", 0, kBucketTensorsMax);
+    check.int_in("bucket", -1, 0, kRanksAtMost).int_in(kRanks, 0, 2, kRanksAtMost);
+    if (!check.ok()) return check.error();
+    std::vector<TensorType> types;
+    for (int64_t i = 0; i < c.input_count(); ++i) {
+      types.push_back(shard_type(c.input(i), c.attributes().get_int(kRanks, 0)));
+    }
+    return types;
+  }
+  bool starts_other_work() const override { return true; }
+};
+
+class ReduceScatterDone final : public Op {
+ public:
+  std::string_view type() const override { return "ReduceScatterDone"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = checks_of(c, "shard", 1, {"bucket"});
+    check_tensors(check, c, "shard", 1, 2 * kBucketTensorsMax);
+    check.int_in("bucket", -1, 0, kRanksAtMost);
+    check.require(c.input_count() % 2 == 1, "INPUT_COUNT", "gradient",
+                  "expected as many as shards");
+    if (!check.ok()) return check.error();
+    std::vector<TensorType> types;
+    for (int64_t i = 1; i <= c.input_count() / 2; ++i) types.push_back(c.input(i));
+    return types;
+  }
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int64_t i = 0; i < std::ssize(node.outputs); ++i) pairs.emplace_back(i, 1 + i);
+    return pairs;
+  }
+};
+
+class AllGather : public Op {
+ public:
+  std::vector<int64_t> mutated_inputs(const Node& node) const override {
+    std::vector<int64_t> all(node.inputs.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    return all;
+  }
+};
+
+class AllGatherStart final : public AllGather {
+ public:
+  std::string_view type() const override { return "AllGatherStart"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = checks_of(c, "parameter", 0, {"bucket", kRanks});
+    check_tensors(check, c, "parameter", 0, kRanksAtMost);
+    check.int_in("bucket", -1, 0, kRanksAtMost).int_in(kRanks, 0, 2, kRanksAtMost);
+    if (!check.ok()) return check.error();
+    return std::vector<TensorType>{};
+  }
+  bool starts_other_work() const override { return true; }
+};
+
+class AllGatherDone final : public AllGather {
+ public:
+  std::string_view type() const override { return "AllGatherDone"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = checks_of(c, "parameter", 0, {"buckets"});
+    check_tensors(check, c, "parameter", 0, kRanksAtMost);
+    check.require(!c.attributes().get_ints("buckets", {}).empty(), "ATTRIBUTE_OUT_OF_RANGE",
+                  "buckets", "expected at least one");
+    if (!check.ok()) return check.error();
+    return std::vector<TensorType>{};
+  }
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+};
+
+int64_t ranks_of(const Attributes& attributes) { return attributes.get_int(kRanks, 1); }
+
+}  // namespace
+
+const Op* reduce_scatter_start_op() {
+  static const ReduceScatterStart op;
+  return &op;
+}
+const Op* reduce_scatter_done_op() {
+  static const ReduceScatterDone op;
+  return &op;
+}
+const Op* all_gather_start_op() {
+  static const AllGatherStart op;
+  return &op;
+}
+const Op* all_gather_done_op() {
+  static const AllGatherDone op;
+  return &op;
+}
+
+TensorType shard_type(const TensorType& type, int64_t ranks) {
+  return {{kernels::shard_elements(type.shape.elements(), ranks)}, type.dtype};
+}
+
+kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks) {
+  return kernels::shard_range(type.shape.elements(), rank, ranks);
+}
+
+kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
+  return shard_range(graph.tensor(node.inputs[0]).type, node.attributes.get_int(kRank, 0),
+                     ranks_of(node.attributes));
+}
+
+void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs) {
+  check.int_in(kRanks, 1, 1, kRanksAtMost);
+  if (!check.ok()) return;
+  const int64_t ranks = ranks_of(c.attributes());
+  check.int_in(kRank, 0, 0, ranks - 1);
+  for (const int64_t i : inputs) {
+    check.same_dtype(i, 0);
+    if (ranks == 1) {
+      check.same_shape(i, 0);
+    } else {
+      check.shape(i, shard_type(c.input(0), ranks).shape);
+    }
+  }
+}
+
+Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {
+  const TensorType& p = graph.tensor(node.inputs[0]).type;
+  const int64_t ranks = ranks_of(node.attributes);
+  // Of every rank as of the first: all have one plan.
+  const TensorType updated = ranks == 1 ? p : shard_type(p, ranks);
+  Cost cost = op.Op::cost(graph, node);
+  cost.bytes -= 2 * (p.bytes() - updated.bytes());  // read and written
+  cost.flops = flops_per_element * updated.shape.elements();
+  return cost;
+}
+
+}  // namespace trainyard

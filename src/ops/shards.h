@@ -1,0 +1,52 @@
+// src/ops/shards.h: exchanges over the ranks that train a job together, where each rank updates its
+// shard (kernels/shard.h) of every parameter. Two nodes each, as src/ops/all_reduce.h, so that what
+// stands between them runs while the devices exchange.
+//
+// ReduceScatterStart  Inputs g_0 .. g_n-1, F32 or F64. Outputs s_0 .. s_n-1: the shard of each,
+// [c];
+//                     nobody but ReduceScatterDone may read them. Attributes bucket; ranks.
+// ReduceScatterDone   Inputs after, optional, as AllReduceDone's; s_0 .. s_n-1; g_0 .. g_n-1, which
+//                     are read until then. Outputs y_0 .. y_n-1, [c]: of (1/N) sum over the N ranks
+//                     of g_i this rank's shard, with the bits of AllReduceDone on a host, and zeros
+//                     behind it where it is shorter than c. Attributes bucket.
+// AllGatherStart      Inputs p_0 .. p_n-1, updated: each rank's shard, on all ranks, becomes that
+// of
+//                     its own rank. Attributes bucket; ranks.
+// AllGatherDone       Inputs p_0 .. p_n-1 of any number of AllGatherStart, updated by then.
+//                     Attributes buckets: theirs.
+// Attributes          bucket: no two exchanges of a program have the same number, the two nodes of
+//                     one have.
+// Kernels             the backend's communicator (src/runtime/communicator.h)
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/shard.h"
+#include "src/graph/op.h"
+
+namespace trainyard {
+
+class OpChecks;
+
+const Op* reduce_scatter_start_op();  // "ReduceScatterStart"
+const Op* reduce_scatter_done_op();   // "ReduceScatterDone"
+const Op* all_gather_start_op();      // "AllGatherStart"
+const Op* all_gather_done_op();       // "AllGatherDone"
+
+/// Of a tensor of `type` over that many ranks: [c], and the elements of one rank's shard.
+TensorType shard_type(const TensorType& type, int64_t ranks);
+kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
+
+/// An element-wise update of a parameter, its input 0, has two more attributes where it updates a
+/// shard: `rank`, of `ranks`. Its gradient and its state are shards then.
+inline constexpr const char* kRank = "rank";
+inline constexpr const char* kRanks = "ranks";
+/// The elements of its parameter that it updates.
+kernels::ShardRange updated_range(const Graph& graph, const Node& node);
+/// For its infer(): `inputs` are gradient and state.
+void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs);
+/// For its cost().
+Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);
+
+}  // namespace trainyard

@@ -1,0 +1,78 @@
+#include "src/optim/sharding.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "src/graph/op.h"
+#include "src/ops/shards.h"
+
+namespace trainyard {
+
+std::string_view name_of(Shard shard) { return shard == Shard::kNone ? "none" : "optimizer"; }
+
+ScatteredGradients append_reduce_scatter(Graph& graph,
+                                         const std::map<TensorId, TensorId>& gradients,
+                                         int64_t ranks, const BucketSpec& spec) {
+  const std::vector<Bucket> buckets = fill_buckets(graph, gradients, spec);
+  const auto add = [&](size_t b, const Op& op, const char* part, Attributes attributes,
+                       const char* suffix, std::vector<TensorId> inputs) {
+    std::vector<std::string> names;
+    for (const TensorId id : buckets[b]) names.push_back(graph.tensor(id).name + suffix);
+    attributes.set("bucket", static_cast<int64_t>(b));
+    const NodeId node =
+        graph
+            .add_node("reduce_scatter_" + std::to_string(b) + "/" + part, op, std::move(attributes),
+                      std::move(inputs), names, Phase::kUpdate)
+            .value();
+    for (const TensorId id : graph.node(node).outputs) graph.set_role(id, Role::kGradient);
+    return graph.node(node).outputs;
+  };
+  std::vector<std::vector<TensorId>> started;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    started.push_back(
+        add(b, *reduce_scatter_start_op(), "start", {{kRanks, ranks}}, "/scattered", buckets[b]));
+  }
+  std::map<TensorId, TensorId> shard;  // by gradient
+  ScatteredGradients result;
+  result.buckets.resize(buckets.size());
+  std::map<TensorId, size_t> bucket_of;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    const size_t behind = begun_behind(b, buckets.size(), spec);
+    std::vector<TensorId> inputs = {behind == b ? kNoTensor : started[behind].front()};
+    inputs.insert(inputs.end(), started[b].begin(), started[b].end());
+    inputs.insert(inputs.end(), buckets[b].begin(), buckets[b].end());
+    const std::vector<TensorId> done =
+        add(b, *reduce_scatter_done_op(), "done", {}, "/shard", std::move(inputs));
+    for (size_t i = 0; i < done.size(); ++i) {
+      shard[buckets[b][i]] = done[i];
+      bucket_of[buckets[b][i]] = b;
+    }
+  }
+  for (const auto& [parameter, gradient] : gradients) {
+    result.shards[parameter] = shard.at(gradient);
+    result.buckets[bucket_of.at(gradient)].push_back(parameter);
+  }
+  return result;
+}
+
+void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& buckets,
+                       int64_t ranks) {
+  std::vector<int64_t> numbers;
+  std::vector<TensorId> all;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    numbers.push_back(static_cast<int64_t>(buckets.size() + b));  // behind the reductions
+    graph
+        .add_node("all_gather_" + std::to_string(b) + "/start", *all_gather_start_op(),
+                  {{"bucket", numbers.back()}, {kRanks, ranks}}, buckets[b], {}, Phase::kUpdate)
+        .value();
+    all.insert(all.end(), buckets[b].begin(), buckets[b].end());
+  }
+  // The exchanges work in the parameters' own memory, so that none needs an end before the last.
+  graph
+      .add_node("all_gather/done", *all_gather_done_op(), {{"buckets", numbers}}, std::move(all),
+                {}, Phase::kUpdate)
+      .value();
+}
+
+}  // namespace trainyard

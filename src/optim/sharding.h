@@ -1,0 +1,46 @@
+// src/optim/sharding.h: each of several devices ("ranks") keeps a part of the optimizer's state and
+// updates that part of every parameter (ZeRO stage 1: Rajbhandari et al., "ZeRO: Memory
+// Optimizations Toward Training Trillion Parameter Models", 2020).
+//
+//   gradients ── ReduceScatter ── shards of their mean ── clipping ── update of this rank's shard
+//   of each parameter ── AllGather ── parameters
+//
+// Bucket by bucket, as src/optim/all_reduce.h has it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "src/graph/graph.h"
+#include "src/optim/all_reduce.h"
+
+namespace trainyard {
+
+/// What each of several devices holds a part of. A spec names it in resources.shard.
+enum class Shard : uint8_t { kNone, kOptimizer };
+std::string_view name_of(Shard shard);
+
+/// Who updates: one of several ranks, each of which updates everything, or its shard of it.
+struct Updater {
+  int64_t rank = 0;
+  int64_t ranks = 1;
+  bool is_sharded = false;  // of several ranks alone
+};
+
+struct ScatteredGradients {
+  std::map<TensorId, TensorId> shards;         // by parameter: of its mean gradient over all ranks
+  std::vector<std::vector<TensorId>> buckets;  // parameters whose gradients were exchanged together
+};
+/// Appends the nodes that give each rank its shards of the mean of `gradients`, by parameter.
+ScatteredGradients append_reduce_scatter(Graph& graph,
+                                         const std::map<TensorId, TensorId>& gradients,
+                                         int64_t ranks, const BucketSpec& spec = {});
+
+/// Appends, behind the updates, the nodes that give all ranks the parameters whole. The exchange of
+/// a bucket begins when all of its parameters are updated.
+void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& buckets,
+                       int64_t ranks);
+
+}  // namespace trainyard

@@ -1,0 +1,133 @@
+// What a sharded optimizer's state saves, and what a step takes: plain data parallel and
+// resources.shard: optimizer, on ranks that are threads of this process with one core each.
+//
+//   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw]
+//
+// The model is an MLP of three layers of that width on 784 inputs. Rounds of the two alternate, so
+// that what else the machine does meets both; a step's time is the median over all rounds. One line
+// for each.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/runtime/open_backend.h"
+#include "src/train/programs.h"
+#include "src/train/replicated_session.h"
+
+namespace trainyard {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+constexpr int64_t kInputs = 784, kBatch = 64;
+
+struct Options {
+  int64_t hidden, steps, rounds, ranks;
+  std::string optimizer;
+};
+
+class Way {
+ public:
+  Way(const Options& options, Shard shard) {
+    ModelSpec model;
+    model.preset = "mlp";
+    model.parameters.set("hidden", std::vector<int64_t>(3, options.hidden));
+    Recipe recipe;
+    recipe.steps = 1000;
+    recipe.batch_size = kBatch;
+    recipe.optimizer = default_optimizer(options.optimizer);
+    recipe.optimizer.learning_rate = 1e-4;
+    if (options.optimizer == "sgd") recipe.optimizer.momentum = 0.9;
+    recipe.shard = shard;
+    DatasetSchema schema;
+    schema.kind = DatasetSchema::Kind::kImage;
+    schema.image = {1, 28, 28};
+    for (int i = 0; i < 10; ++i) schema.target.classes.push_back(std::to_string(i));
+    schema.train_rows = 60000;
+
+    std::vector<RankDevice> devices;
+    std::vector<Backend*> backends;
+    for (int64_t r = 0; r < options.ranks; ++r) {
+      devices.push_back({"rank-" + std::to_string(r), make_cpu_backend(1)});
+      backends.push_back(devices.back().backend.get());
+    }
+    backends.front()->connect(backends).value();
+    const DeviceTraits traits = backends.front()->traits();
+    const RunShape shape = check_recipe(recipe, model, schema, options.ranks, traits).value();
+    std::vector<RunPrograms> programs;
+    for (int64_t r = 0; r < options.ranks; ++r) {
+      programs.push_back(compile_run(model, recipe, schema, shape, r).value());
+    }
+    plan = describe_run(programs.front(), shape, recipe);
+    session_ = std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1);
+    session_->initialize(1);
+    for (int64_t i = 0; i < kBatch * kInputs; ++i) {
+      input_.push_back(static_cast<float>((i * 31) % 97) / 97.0F);
+    }
+    for (int32_t i = 0; i < kBatch; ++i) target_.push_back(i % 10);
+  }
+
+  void run(int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i) {
+      const auto start = Steady::now();
+      session_->run_step(
+          {std::as_bytes(std::span(input_)), std::as_bytes(std::span(target_)), step_++, 1e-4F});
+      ms.push_back(std::chrono::duration<double, std::milli>(Steady::now() - start).count());
+    }
+  }
+  double median_ms() {
+    std::ranges::sort(ms);
+    return ms[ms.size() / 2];
+  }
+  int64_t arena_bytes() const { return session_->arena_planned_bytes(); }
+
+  RunPlan plan;
+  std::vector<double> ms;
+
+ private:
+  std::unique_ptr<ReplicatedSession> session_;
+  std::vector<float> input_;
+  std::vector<int32_t> target_;
+  int64_t step_ = 0;
+};
+
+void report(const char* name, Way& way) {
+  const double mib = 1024.0 * 1024.0;
+  const auto of = [&](int64_t bytes) { return static_cast<double>(bytes) / mib; };
+  int64_t sent = 0;
+  for (const PlannedExchange& exchange : way.plan.exchanges) sent += exchange.sent_bytes;
+  std::printf(
+      "%-8s  optimizer %8.2f MiB  gradients %8.2f MiB  arena %8.2f MiB  sent %8.2f MiB a step  "
+      "step %8.2f ms\n",
+      name, of(way.plan.memory.optimizer_bytes), of(way.plan.memory.gradient_bytes),
+      of(way.arena_bytes()), of(sent), way.median_ms());
+}
+
+int bench(const Options& options) {
+  Way plain(options, Shard::kNone), sharded(options, Shard::kOptimizer);
+  for (Way* way : {&plain, &sharded}) {
+    way->run(3);  // sets up
+    way->ms.clear();
+  }
+  for (int64_t round = 0; round < options.rounds; ++round) {
+    for (Way* way : {&plain, &sharded}) way->run(options.steps);
+  }
+  report("plain", plain);
+  report("sharded", sharded);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) {
+  const auto number = [&](int i, int64_t otherwise) {
+    return argc > i ? std::strtoll(argv[i], nullptr, 10) : otherwise;
+  };
+  return trainyard::bench(
+      {number(1, 2048), number(2, 40), number(3, 5), number(4, 2), argc > 5 ? argv[5] : "adamw"});
+}
