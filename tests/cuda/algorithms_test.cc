@@ -133,7 +133,8 @@ TEST_F(CudaAlgorithms, EachPartOfAProblemMakesAnother) {
   problems[13].row_a = 32;
   problems[14].alignment = 4;
   for (const auto e : {cuda::Epilogue::kGelu, cuda::Epilogue::kGeluKept, cuda::Epilogue::kGeluGrad,
-                       cuda::Epilogue::kSumsOfA}) {
+                       cuda::Epilogue::kSumsOfA, cuda::Epilogue::kRelu, cuda::Epilogue::kReluKept,
+                       cuda::Epilogue::kReluGrad}) {
     problems.push_back(problems[0]);
     problems.back().epilogue = e;
   }
@@ -295,6 +296,24 @@ TEST_F(CudaAlgorithms, AnEarlierChoiceOfAFiltersGradientIsKept) {
     const auto resumed = in(w / result);
     resumed->prefer({{device_class, {{former, engine}}}});
     EXPECT_EQ(gradient_choice(resumed), result + " " + engine);
+    EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
+  }
+}
+
+// Checkpoints of a program in which ReLU was a kernel behind its product.
+TEST_F(CudaAlgorithms, AnEarlierChoiceOfAProductWithReluIsKept) {
+  const Workspace w;
+  testing::set_algorithm_cost(2, 1);
+  const auto then = in(w / "then");
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device_with(then), kProduct)), 2);
+  testing::set_algorithm_cost(2, 900);
+  for (const auto epilogue :
+       {cuda::Epilogue::kRelu, cuda::Epilogue::kReluKept, cuda::Epilogue::kReluGrad}) {
+    cuda::MatmulDims dims = kProduct;
+    dims.epilogue = epilogue;
+    const auto resumed = in(w / "now");
+    resumed->prefer(then->used());
+    EXPECT_EQ(algorithm_of(cuda::Matmul(*device_with(resumed), dims)), 2);
     EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
   }
 }
