@@ -318,6 +318,27 @@ TEST_F(CudaAlgorithms, AnEarlierChoiceOfAProductWithReluIsKept) {
   }
 }
 
+// Of a program in which a convolution in front of a pool had ReLU, which is the pool's since.
+TEST_F(CudaAlgorithms, AnEarlierChoiceOfAConvolutionWithReluIsKept) {
+  const Workspace w;
+  const auto engine_in = [&](std::shared_ptr<Algorithms> algorithms, bool relu) {
+    using enum cuda::Convolution::Epilogue;
+    const auto device = device_with(std::move(algorithms));
+    return engine_of(cuda::Convolution(*device, "conv", ConvolutionPass::kForward, dims(), true,
+                                       relu ? kBiasRelu : kBias,
+                                       {Format::kF32, Format::kF32, Format::kF32, false}));
+  };
+  testing::set_algorithm_cost(0, 1);
+  const auto then = in(w / "then");
+  const int64_t engine = engine_in(then, true);
+  testing::set_algorithm_cost(0, 900);
+  EXPECT_NE(engine_in(in(w / "other"), false), engine);
+  const auto resumed = in(w / "now");
+  resumed->prefer(then->used());
+  EXPECT_EQ(engine_in(resumed, false), engine);
+  EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
+}
+
 std::vector<float> numbers(int64_t count, float scale) {
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
