@@ -336,7 +336,7 @@ TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
           const CaseResult plain = testing::run_case(c, *cpu, options);
           EXPECT_GE(count_pools(fused.program.graph, "MaxPool", true), 2);
           EXPECT_EQ(count_of(fused.program.graph, "Relu"), 0);
-          EXPECT_EQ(count_of(plain.program.graph, "Relu"), 2);
+          EXPECT_GE(count_of(plain.program.graph, "Relu"), 2);
           expect_same_bits(fused, plain);
           // At a cut winners are kept beside what is pooled.
           if (recompute == Recompute::kNone) {
