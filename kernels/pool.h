@@ -3,6 +3,8 @@
 //   max      y[n,c,p,q] = max over the window's cells inside the image; NaN wins over every number
 //            dx = dy at the first maximum of each window in the order r, s (NaN counts as maximum,
 //            the last NaN of a window), 0 elsewhere; overlapping windows add up
+//            with ReLU  y = max(0, the same), NaN stays NaN; a window that this sets to 0 has no
+//            winner
 //   average  y[n,c,p,q] = (1/D) sum over the window's cells inside the image, D = R*S if
 //            count_include_pad, else the number of cells inside
 //   global   y[n,c] = (1/(H*W)) sum_{h,w} x[n,c,h,w]
@@ -16,13 +18,17 @@
 
 namespace trainyard::kernels {
 
+/// The winner of a window that ReLU has set to 0, so that its gradient goes nowhere.
+constexpr uint8_t kNoCell = 255;
+
 struct PoolDims {
   ImageDims x;  // [N, C, H, W]
   Window window;
   bool count_include_pad = false;  // average only
+  bool relu = false;               // max only: ReLU of the maximum
   ImageDims y() const { return {x.N, x.C, window.P(x.H), window.Q(x.W)}; }
   /// Whether a window's cells, numbered r * S + s, have numbers of one byte.
-  bool has_byte_cells() const { return window.R * window.S <= 256; }
+  bool has_byte_cells() const { return window.R * window.S <= (relu ? kNoCell : 256); }
 };
 
 /// How an image and its pooled one lie, and so their gradients.
@@ -61,6 +67,7 @@ void check(const PoolDims& d, const MaxPoolGradOperands<T>& o) {
       .holds(static_cast<bool>(o.x) != (o.winner != nullptr), "winner",
              "or x is given, and one alone")
       .holds(o.winner == nullptr || d.has_byte_cells(), "winner", "has no room for such windows")
+      .holds(o.winner != nullptr || !d.relu, "winner", "is missing behind ReLU")
       .given("dy", o.dy)
       .given("dx", o.dx);
 }

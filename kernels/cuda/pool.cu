@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/walk.h"
+#include "kernels/math/activations.h"
 #include "kernels/movement.h"
 #include "kernels/reduce.h"
 
@@ -139,7 +140,11 @@ template <typename Cell>
 TRAINYARD_KERNEL void max_forward(Pool pool, In x, Out y, Cell* winner) {
   for (int64_t i = thread_index(); i < pool.y.count; i += thread_count()) {
     float most;
-    const int32_t cell = pool.winner(pool.y.place(i), x, &most);
+    int32_t cell = pool.winner(pool.y.place(i), x, &most);
+    if (pool.d.relu) {
+      most = math::Relu::f(most);
+      if (most <= 0) cell = kNoCell;
+    }
     if (y) y.set(i, most);
     if (winner != nullptr) winner[i] = static_cast<Cell>(cell);
   }
@@ -163,6 +168,7 @@ struct EightsPool {
   int32_t x_count, y_count, groups, R, S;  // counts in packs; groups = C / 8
   int32_t stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, height, width;
   Divisor of_groups, W, H, Q, P, by_stride_h, by_stride_w, by_dilation_h, by_dilation_w;
+  bool relu;
 
   explicit EightsPool(const Pool& pool)
       : x_count(static_cast<int32_t>(pool.x.count / 8)),
@@ -186,7 +192,8 @@ struct EightsPool {
         by_stride_h(pool.stride_h),
         by_stride_w(pool.stride_w),
         by_dilation_h(pool.dilation_h),
-        by_dilation_w(pool.dilation_w) {}
+        by_dilation_w(pool.dilation_w),
+        relu(pool.d.relu) {}
 
   struct Place {
     int32_t n, h, w, group;
@@ -265,6 +272,13 @@ void max_eights(EightsPool pool, In x, Out y, EightCells* winner) {
           }
           found = true;
         }
+      }
+    }
+    if (pool.relu) {
+      TRAINYARD_UNROLL
+      for (int k = 0; k < 8; ++k) {
+        most[k] = math::Relu::f(most[k]);
+        if (most[k] <= 0) best.word[k / 4] |= uint32_t{kNoCell} << (8 * (k % 4));
       }
     }
     if (y) store8<kStored>(y, i, most);

@@ -1,5 +1,7 @@
 #include "kernels/pool.h"
 
+#include "kernels/math/activations.h"
+
 namespace trainyard::kernels::reference {
 namespace {
 
@@ -81,8 +83,11 @@ void max_pool_forward(const PoolDims& d, const PoolStrides& strides, const MaxPo
   check(d, o);
   for_each_output(d, [&](int64_t n, int64_t c, int64_t p, int64_t q) {
     const Winner w = argmax(d, cells_of(d, p, q), strides.x, n, c, o.x);
-    o.y[strides.y.at(n, c, p, q)] = o.x[w.at];
-    if (o.winner != nullptr) o.winner[strides.y.at(n, c, p, q)] = static_cast<uint8_t>(w.cell);
+    const T most = d.relu ? math::Relu::f(o.x[w.at]) : o.x[w.at];
+    const bool is_none = d.relu && most <= T(0);
+    const int64_t to = strides.y.at(n, c, p, q);
+    o.y[to] = most;
+    if (o.winner != nullptr) o.winner[to] = is_none ? kNoCell : static_cast<uint8_t>(w.cell);
   });
 }
 
@@ -97,6 +102,7 @@ void max_pool_backward(const PoolDims& d, const PoolStrides& strides,
     int64_t to;
     if (o.winner != nullptr) {
       const int64_t cell = o.winner[from];
+      if (d.relu && cell == kNoCell) return;
       to = strides.x.at(n, c, cells.h(cell / d.window.S), cells.w(cell % d.window.S));
     } else {
       to = argmax(d, cells, strides.x, n, c, o.x).at;

@@ -30,8 +30,8 @@ double ramp(double distance, double begins, double ends) {
 std::string_view family_of(std::string_view op) {
   if (op == "ConvRelu") return "Conv";
   if (op == "ReluConvGrad") return "ConvGrad";
-  if (op == "GemmGelu") return "Gemm";
-  if (op == "GeluGemmGrad") return "GemmGrad";
+  if (op == "GemmGelu" || op == "GemmRelu") return "Gemm";
+  if (op == "GeluGemmGrad" || op == "ReluGemmGrad") return "GemmGrad";
   return op;
 }
 

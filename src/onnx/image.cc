@@ -1,4 +1,5 @@
 // Convolutions, pools, normalization of channels, and the dense layer.
+#include "src/base/check.h"
 #include "src/onnx/op_table.h"
 #include "src/ops/window.h"
 
@@ -12,6 +13,7 @@ void write_conv(NodeWriter& w) { w.put(w.op(), w.inputs(), w.attributes()); }
 
 // `ceil_mode` is written out as padding: runtimes differ about windows that reach beyond it.
 void write_pool(NodeWriter& w) {
+  TRAINYARD_CHECK(w.attributes().get_int("relu", 0) == 0, "a graph is written before its passes");
   const kernels::Window window = pool_window(w.attributes(), w.shape(0));
   Attributes attributes = {
       {"kernel_shape", std::vector<int64_t>{window.R, window.S}},

@@ -18,6 +18,8 @@ void check_gemm(OpChecks& check, const InferContext& c) {
                     " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
 }
 
+TensorType mask_of(const Shape& y) { return {{y[0], relu_mask_bytes(y[1])}, DType::kU8}; }
+
 int64_t multiply_flops(const Graph& graph, const Node& node) {
   const Shape& x = graph.tensor(node.inputs[0]).type.shape;
   const Shape& w = graph.tensor(node.inputs[1]).type.shape;
@@ -72,6 +74,20 @@ class GemmGelu final : public Gemm {
   }
 };
 
+class GemmRelu final : public Gemm {
+ public:
+  std::string_view type() const override { return "GemmRelu"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    ASSIGN_OR_RETURN(const std::vector<TensorType> y, Gemm::infer(c));
+    return std::vector{y[0], mask_of(y[0].shape)};
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Gemm::cost(graph, node);
+    cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();
+    return cost;
+  }
+};
+
 class GemmGrad : public Op {
  public:
   std::string_view type() const override { return "GemmGrad"; }
@@ -84,7 +100,6 @@ class GemmGrad : public Op {
     check_gemm(check, c);
     if (check.ok()) {
       check.same_dtype(2, 0).shape(2, {c.input(0).shape[0], c.input(1).shape[0]});
-      check.same_dtype(3, 0).same_shape(3, 0);
     }
     if (!check.ok()) return check.error();
     return std::vector{c.input(0), c.input(1), TensorType{{c.input(1).shape[0]}, c.input(0).dtype}};
@@ -108,11 +123,31 @@ class GeluGemmGrad final : public GemmGrad {
   std::string_view type() const override { return "GeluGemmGrad"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "dy", "pre"}, 4, {"transB", kTf32Attribute});
-    return infer_gradients(check, c);
+    ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_gradients(check, c));
+    check.same_dtype(3, 0).same_shape(3, 0);
+    if (!check.ok()) return check.error();
+    return types;
   }
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = GemmGrad::cost(graph, node);
     cost.flops += 20 * graph.tensor(node.inputs[0]).type.shape.elements();
+    return cost;
+  }
+};
+
+class ReluGemmGrad final : public GemmGrad {
+ public:
+  std::string_view type() const override { return "ReluGemmGrad"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "dy", "mask"}, 3, {"transB", kTf32Attribute});
+    ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_gradients(check, c));
+    if (c.has_input(3)) check.dtype(3, DType::kU8).shape(3, mask_of(c.input(0).shape).shape);
+    if (!check.ok()) return check.error();
+    return types;
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = GemmGrad::cost(graph, node);
+    cost.flops += graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
 };
@@ -133,6 +168,14 @@ const Op* gemm_gelu_op() {
 }
 const Op* gelu_gemm_grad_op() {
   static const GeluGemmGrad op;
+  return &op;
+}
+const Op* gemm_relu_op() {
+  static const GemmRelu op;
+  return &op;
+}
+const Op* relu_gemm_grad_op() {
+  static const ReluGemmGrad op;
   return &op;
 }
 

@@ -22,15 +22,17 @@ class MaxPool final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x"}, 1,
                    {"kernel_shape", "strides", "pads", "dilations", "ceil_mode", "storage_order",
-                    "keep_winner"});
+                    "keep_winner", "relu"});
     check.float_type(0).rank(0, 4).not_empty(0);
     check_attributes(check, c);
-    check.int_in("keep_winner", 0, 0, 1);
+    check.int_in("keep_winner", 0, 0, 1).int_in("relu", 0, 0, 1);
     if (check.ok()) check_pool_fits(check, c.attributes(), c.input(0).shape);
     if (!check.ok()) return check.error();
     const bool keeps = c.attributes().get_int("keep_winner", 0) == 1;
     check.require(!keeps || has_byte_cells(c.attributes()), "ATTRIBUTE_OUT_OF_RANGE", "keep_winner",
-                  "1, expected 0 for a window of more than 256 cells");
+                  "1, expected 0 for a window of more than " +
+                      std::string(c.attributes().get_int("relu", 0) == 1 ? "255" : "256") +
+                      " cells");
     if (!check.ok()) return check.error();
     const TensorType& x = c.input(0);
     std::vector<TensorType> outputs = {{output_shape(c.attributes(), x.shape), x.dtype}};
@@ -67,7 +69,7 @@ class MaxPoolGrad final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"dy", "x", "winner"}, 1,
                    {"kernel_shape", "strides", "pads", "dilations", "ceil_mode", "storage_order",
-                    "keep_winner", "input_shape"});
+                    "keep_winner", "relu", "input_shape"});
     check.float_type(0).rank(0, 4).not_empty(0);
     check_attributes(check, c);
     check_input_shape(check, c);
@@ -77,6 +79,8 @@ class MaxPoolGrad final : public Op {
     if (check.ok()) check.shape(0, output_shape(c.attributes(), x));
     check.require(c.has_input(1) != c.has_input(2), "SHAPE_MISMATCH", "winner",
                   "expected x or winner, and not both");
+    check.require(c.has_input(2) || c.attributes().get_int("relu", 0) == 0, "SHAPE_MISMATCH",
+                  "winner", "this input is required with relu");
     if (!check.ok()) return check.error();
     if (c.has_input(1)) check.same_dtype(1, 0).shape(1, x);
     if (c.has_input(2)) check.dtype(2, DType::kU8).same_shape(2, 0);
@@ -98,7 +102,8 @@ class MaxPoolGrad final : public Op {
 }  // namespace
 
 bool has_byte_cells(const Attributes& pool) {
-  return kernels::PoolDims{{}, window_of(pool)}.has_byte_cells();
+  const bool relu = pool.get_int("relu", 0) == 1;
+  return kernels::PoolDims{{}, window_of(pool), /*count_include_pad=*/false, relu}.has_byte_cells();
 }
 
 const Op* max_pool_op() {

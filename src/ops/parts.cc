@@ -45,6 +45,19 @@ std::vector<Node> gelu_gemm_grad(const Node& n) {
   return parts;
 }
 
+std::vector<Node> gemm_relu(const Node& n) {
+  const TensorId y = n.outputs[0];
+  return {part(n, *gemm_op(), n.inputs, {y}, n.attributes), part(n, *relu_op(), {y}, {y})};
+}
+
+std::vector<Node> relu_gemm_grad(const Node& n) {
+  const TensorId x = n.inputs[0], dx = n.outputs[0];
+  std::vector<Node> parts = {
+      part(n, *gemm_grad_op(), {n.inputs.begin(), n.inputs.begin() + 3}, n.outputs, n.attributes)};
+  if (dx != kNoTensor) parts.push_back(part(n, *relu_grad_op(), {x, dx}, {dx}));
+  return parts;
+}
+
 std::vector<Node> conv_relu(const Node& n) {
   const TensorId y = n.outputs[0];
   return {part(n, *conv_op(), n.inputs, {y}, n.attributes), part(n, *relu_op(), {y}, {y})};
@@ -111,6 +124,8 @@ const std::map<std::string_view, Parts>& table() {
   static const std::map<std::string_view, Parts> parts = {
       {"GemmGelu", gemm_gelu},
       {"GeluGemmGrad", gelu_gemm_grad},
+      {"GemmRelu", gemm_relu},
+      {"ReluGemmGrad", relu_gemm_grad},
       {"ConvRelu", conv_relu},
       {"ReluConvGrad", relu_conv_grad},
       {"SkipNormalization", skip_normalization},

@@ -117,6 +117,8 @@ const std::vector<const Op*>& registry() {
         attention_grad_op(),
         gemm_gelu_op(),
         gelu_gemm_grad_op(),
+        gemm_relu_op(),
+        relu_gemm_grad_op(),
         conv_relu_op(),
         relu_conv_grad_op(),
         skip_normalization_op(),

@@ -76,7 +76,8 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
 /// The bias that a library adds to a product in the type of its result.
 constexpr int64_t kBias = 2;
 bool adds_bias_in_half(const Graph& graph, const Node& node) {
-  const bool is_product = node.op == gemm_op() || node.op == gemm_gelu_op();
+  const bool is_product =
+      node.op == gemm_op() || node.op == gemm_gelu_op() || node.op == gemm_relu_op();
   return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor &&
          graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
          graph.tensor(node.outputs[0]).is_half();

@@ -1,9 +1,15 @@
 #include "src/passes/fuse_products.h"
 
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
+#include "src/ops/relu.h"
 #include "src/ops/reshape.h"
 #include "src/passes/node_edits.h"
 
@@ -110,8 +116,80 @@ class Products : public NodeEdits {
   }
 };
 
+class ReluProducts : public NodeEdits {
+ public:
+  using NodeEdits::NodeEdits;
+
+  void run() {
+    for (size_t k = 0; k < count(); ++k) {
+      if (node(k).op == relu_op()) fuse_forward(k);
+    }
+    for (size_t k = 0; k < count(); ++k) {
+      if (node(k).op == relu_grad_op()) fuse_backward(k);
+    }
+    apply();
+  }
+
+ private:
+  void fuse_forward(size_t k) {
+    const TensorId product = node(k).inputs[0];
+    if (!is_activation(product) || only_reader(product) != k) return;
+    const size_t gemm = producer(product);
+    if (node(gemm).op != gemm_op() || node(gemm).phase != node(k).phase) return;
+    Node fused = node(gemm);
+    fused.op = gemm_relu_op();
+    fused.outputs = {node(k).outputs[0], kNoTensor};
+    fused_.insert(fused.outputs[0]);
+    absorb(k);
+    replace(gemm, std::move(fused));
+  }
+
+  void fuse_backward(size_t k) {
+    const TensorId y = node(k).inputs[0], dy = node(k).inputs[1];
+    if (!fused_.contains(y) || !is_activation(dy) || only_reader(dy) != k) return;
+    const size_t gemm = producer(dy);
+    if (node(gemm).op != gemm_grad_op() || node(gemm).outputs[0] != dy) return;
+    if (node(gemm).inputs[0] != y) return;
+    Node fused = node(gemm);
+    fused.op = relu_gemm_grad_op();
+    fused.inputs.push_back(kNoTensor);
+    fused.outputs[0] = node(k).outputs[0];
+    absorb(k);
+    replace(gemm, std::move(fused));
+  }
+
+  std::set<TensorId> fused_;  // what GemmRelu gives
+};
+
+/// Gives every GemmRelu whose gradient is part of a product the mask that it reads.
+void add_masks(Graph& graph) {
+  std::vector<Node> nodes = graph.nodes();
+  std::map<TensorId, Node*> gradients;  // by x
+  for (Node& node : nodes) {
+    if (node.op == relu_gemm_grad_op()) gradients[node.inputs[0]] = &node;
+  }
+  if (gradients.empty()) return;
+  for (Node& node : nodes) {
+    if (node.op != gemm_relu_op() || !gradients.contains(node.outputs[0])) continue;
+    const std::string& y = graph.tensor(node.outputs[0]).name;
+    // Added at the end for its mask alone, and left out by rewrite().
+    const NodeId added = graph
+                             .add_node(node.name + "/mask", *node.op, node.attributes, node.inputs,
+                                       {y + "/again", y + "/mask"}, node.phase)
+                             .value();
+    node.outputs[1] = graph.node(added).outputs[1];
+    gradients[node.outputs[0]]->inputs[3] = node.outputs[1];
+  }
+  graph.rewrite(std::move(nodes));
+}
+
 }  // namespace
 
 void fuse_products(Graph& graph) { Products(graph).run(); }
+
+void fuse_relu_products(Graph& graph) {
+  ReluProducts(graph).run();
+  add_masks(graph);
+}
 
 }  // namespace trainyard

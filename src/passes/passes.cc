@@ -8,6 +8,7 @@
 #include "src/passes/fuse.h"
 #include "src/passes/fuse_convolutions.h"
 #include "src/passes/fuse_head.h"
+#include "src/passes/fuse_pools.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
@@ -101,6 +102,8 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   if (passes.fuse) {
     fuse(graph);
     check(graph);
+    fuse_pools(graph);
+    check(graph);
   }
   if (recompute != Recompute::kNone) {
     recompute_activations(graph, recompute);
@@ -115,6 +118,8 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
     check(graph);
     if (processor == Processor::kGpu) {
       fuse_head(graph);
+      check(graph);
+      fuse_relu_products(graph);
       check(graph);
     }
   }

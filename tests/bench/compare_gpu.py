@@ -8,7 +8,8 @@ Each of PyTorch's ways shows what it does; its best then runs A/B/A/B with ours.
 (pinned on PyTorch's side, copied without waiting), as data comes from a loader. The table has the medians, the ratio,
 the share of the GPU's peak by the plan's FLOPs, and each side's memory on the device: ours as planned and as the driver
 counts it, less what the process took for a tiny model before. The last column is ours on all cores of the machine,
-in fp32 and with a batch of at most --cpu-batch. --json is written after each row. Needs PyTorch with CUDA; with
+in fp32 and with a batch of at most --cpu-batch. A second table says of each goal whether it is passed. --json is written
+after each row. Needs PyTorch with CUDA; with
 --emulated, which tries this program on the emulated GPU of the tests, PyTorch runs eagerly on the CPU, and no number means
 anything.
 """
@@ -32,6 +33,50 @@ ROWS = ("gpt2_small:1024:32:bf16,resnet50:224:256:bf16,lenet5:64:tf32,mlp_small:
 # Dense peaks by data sheet, TFLOP/s: bf16 and tf32 by tensor cores, fp32 without.
 PEAKS = {"H200": {"bf16": 989, "tf32": 495, "fp32": 67}, "H100": {"bf16": 989, "tf32": 495, "fp32": 67},
          "A100": {"bf16": 312, "tf32": 156, "fp32": 19.5}}
+
+# What is to be reached on an H100 or H200, by model of bench_models.h: times the best of PyTorch's ways, and samples/s.
+RATIO_GOALS = {"gpt2_small:1024": 1.15, "resnet50:224": 1.3, "vgg16:224": 1.1, "resnet18": 1.5, "lenet5": 2.5,
+               "mlp_small": 3.0}
+RATE_GOALS = {"gpt2_small:1024": 400e3 / 1024, "resnet50:224": 5000, "vit_base:224": 3500, "lenet5": 600e3}
+MEMORY_GOAL = 0.8  # times PyTorch's, at most
+CPU_GOAL = 10.0  # times the machine's CPU; for fully connected layers and bags of words nobody asked
+WITHOUT_CPU_GOAL = ("mlp_small", "mlp", "embedding_bag_classifier")
+SMALL_GPT2 = 4  # a batch for which no goal is stated
+
+
+def judge(rows):
+    """The goals that measured rows have, as (what, wanted, got, whether it is passed); None: it was not measured."""
+    goals = []
+
+    def add(what, wanted, got, is_passed):
+        goals.append((what, wanted, "-" if got is None else got, None if got is None else is_passed))
+
+    for r in rows:
+        if "error" in r:
+            continue
+        name, title = r["model"], f"{r['model']}, {r['batch']}, {r['precision']}"
+        is_small = name.startswith("gpt2_small") and r["batch"] == SMALL_GPT2
+        if name in RATIO_GOALS and not is_small:
+            wanted, got = RATIO_GOALS[name], r["ratio"]
+            add(title, f"{wanted}× PyTorch", got and f"{got:.2f}×", got and got >= wanted)
+        if name in RATE_GOALS and not is_small:
+            wanted = RATE_GOALS[name]
+            add(title, f"{wanted:,.0f} samples/s", f"{r['ours']:,.0f}", r["ours"] >= wanted)
+        used, theirs = r["our_used_bytes"], r["their_bytes"]
+        memory = max(used, r["our_bytes"]) / theirs if theirs else None
+        add(title, f"at most {MEMORY_GOAL}× PyTorch's memory", memory and f"{memory:.2f}×",
+            memory and memory <= MEMORY_GOAL)
+        if name not in WITHOUT_CPU_GOAL:
+            times = r["ours"] / r["cpu"] if r["cpu"] else None
+            add(title, f"{CPU_GOAL:.0f}× this machine's CPU", times and f"{times:.1f}×", times and times >= CPU_GOAL)
+    return goals
+
+
+def print_goals(rows):
+    words = {True: "passed", False: "**missed**", None: "no number"}
+    print("\n| goal | wanted | got | |\n" + "| --- " * 4 + "|")
+    for what, wanted, got, is_passed in judge(rows):
+        print(f"| {what} | {wanted} | {got} | {words[is_passed]} |")
 
 
 def peer():
@@ -276,6 +321,7 @@ def main():
               f"| {r['theirs']:,.4g} | {r['way']} | {shares[1]} | {ratio} "
               f"| {r['our_bytes'] / 2**20:,.0f}, {r['our_used_bytes'] / 2**20:,.0f}, {r['their_bytes'] / 2**20:,.0f} "
               f"| {cpu} |", flush=True)
+    print_goals(rows)
     return 0
 
 

@@ -133,7 +133,8 @@ TEST_F(CudaAlgorithms, EachPartOfAProblemMakesAnother) {
   problems[13].row_a = 32;
   problems[14].alignment = 4;
   for (const auto e : {cuda::Epilogue::kGelu, cuda::Epilogue::kGeluKept, cuda::Epilogue::kGeluGrad,
-                       cuda::Epilogue::kSumsOfA}) {
+                       cuda::Epilogue::kSumsOfA, cuda::Epilogue::kRelu, cuda::Epilogue::kReluKept,
+                       cuda::Epilogue::kReluGrad}) {
     problems.push_back(problems[0]);
     problems.back().epilogue = e;
   }
@@ -297,6 +298,45 @@ TEST_F(CudaAlgorithms, AnEarlierChoiceOfAFiltersGradientIsKept) {
     EXPECT_EQ(gradient_choice(resumed), result + " " + engine);
     EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
   }
+}
+
+// Checkpoints of a program in which ReLU was a kernel behind its product.
+TEST_F(CudaAlgorithms, AnEarlierChoiceOfAProductWithReluIsKept) {
+  const Workspace w;
+  testing::set_algorithm_cost(2, 1);
+  const auto then = in(w / "then");
+  EXPECT_EQ(algorithm_of(cuda::Matmul(*device_with(then), kProduct)), 2);
+  testing::set_algorithm_cost(2, 900);
+  for (const auto epilogue :
+       {cuda::Epilogue::kRelu, cuda::Epilogue::kReluKept, cuda::Epilogue::kReluGrad}) {
+    cuda::MatmulDims dims = kProduct;
+    dims.epilogue = epilogue;
+    const auto resumed = in(w / "now");
+    resumed->prefer(then->used());
+    EXPECT_EQ(algorithm_of(cuda::Matmul(*device_with(resumed), dims)), 2);
+    EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
+  }
+}
+
+// Of a program in which a convolution in front of a pool had ReLU, which is the pool's since.
+TEST_F(CudaAlgorithms, AnEarlierChoiceOfAConvolutionWithReluIsKept) {
+  const Workspace w;
+  const auto engine_in = [&](std::shared_ptr<Algorithms> algorithms, bool relu) {
+    using enum cuda::Convolution::Epilogue;
+    const auto device = device_with(std::move(algorithms));
+    return engine_of(cuda::Convolution(*device, "conv", ConvolutionPass::kForward, dims(), true,
+                                       relu ? kBiasRelu : kBias,
+                                       {Format::kF32, Format::kF32, Format::kF32, false}));
+  };
+  testing::set_algorithm_cost(0, 1);
+  const auto then = in(w / "then");
+  const int64_t engine = engine_in(then, true);
+  testing::set_algorithm_cost(0, 900);
+  EXPECT_NE(engine_in(in(w / "other"), false), engine);
+  const auto resumed = in(w / "now");
+  resumed->prefer(then->used());
+  EXPECT_EQ(engine_in(resumed, false), engine);
+  EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
 }
 
 std::vector<float> numbers(int64_t count, float scale) {

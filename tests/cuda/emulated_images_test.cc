@@ -362,7 +362,7 @@ TEST(EmulatedImages, DenseSumsAndCastsInEveryFormat) {
 }
 
 struct PoolCase {
-  PoolDims d;
+  PoolDims d;  // each without ReLU and with it
   bool channels_last;
   Format x, dy;
 };
@@ -372,6 +372,32 @@ std::ostream& operator<<(std::ostream& out, const PoolCase& c) {
              << w.R << "x" << w.S << " stride " << w.stride_h << " dilation " << w.dilation_w
              << (c.channels_last ? " channels-last" : " row-major") << " formats "
              << static_cast<int>(c.x) << " " << static_cast<int>(c.dy);
+}
+
+/// ReLU within a pool beside the reference's, which the same winners tell its gradient.
+void expect_relu_of_both(const PoolCase& c, const PoolStrides& s, const Tensor& x,
+                         const Tensor& dy) {
+  PoolDims d = c.d;
+  d.relu = true;
+  const auto count = static_cast<size_t>(d.y().elements());
+  Tensor y(d.y().elements(), c.x), alone = y, dx(d.x.elements(), c.dy);
+  std::vector<uint8_t> winner(count), cells(count);
+  const std::vector<double> wx = x.wide(), wdy = dy.wide();
+  std::vector<double> wy(count), wdx(wx.size());
+  cuda::max_pool_forward(d, s, {.x = x.in(), .y = y.out(), .winner = winner.data()}, stream());
+  cuda::max_pool_forward(d, s, {.x = x.in(), .y = alone.out()}, stream());
+  cuda::max_pool_backward(d, s, {.winner = winner.data(), .dy = dy.in(), .dx = dx.out()}, stream());
+  reference::max_pool_forward<double>(d, s,
+                                      {.x = wx.data(), .y = wy.data(), .winner = cells.data()});
+  reference::max_pool_backward<double>(
+      d, s, {.winner = cells.data(), .dy = wdy.data(), .dx = wdx.data()});
+  EXPECT_EQ(winner, cells);
+  EXPECT_EQ(alone, y);
+  const std::vector<double> got = y.wide();
+  for (size_t i = 0; i < count; ++i) {
+    ASSERT_TRUE(got[i] == wy[i] || (std::isnan(got[i]) && std::isnan(wy[i]))) << i;
+  }
+  expect_near(dx.wide(), wdx, tolerance(c.dy), "relu dx");
 }
 
 // Values of a few steps, so that windows have several maxima, a NaN and an infinity among them.
@@ -426,6 +452,7 @@ TEST(EmulatedImages, MaxPoolingInEveryFormat) {
       cuda::max_pool_backward(
           c.d, s, {.winner = winner.data(), .dy = dy.in(), .dx = by_winner.out()}, stream());
       EXPECT_EQ(by_winner, dx);
+      expect_relu_of_both(c, s, x, dy);
     }
     const std::vector<double> got = y.wide();
     for (size_t i = 0; i < wy.size(); ++i) {

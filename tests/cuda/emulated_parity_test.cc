@@ -83,6 +83,31 @@ TEST(EmulatedCuda, EpiloguesSaveLaunches) {
   EXPECT_GE(launches(*test), with + 4);
   testing::set_product_epilogues(true);
 }
+// ReLU within a product is used, with its gradient, and given up where an algorithm loses a NaN by
+// it: two of them in each direction.
+TEST(EmulatedCuda, NanGoesThroughReluOfProducts) {
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, "GemmRelu/odd", &testing::GraphCase::name);
+  ASSERT_NE(test, cases.end());
+  std::map<TensorId, TensorId> gradients;
+  const testing::CaseGraph c = testing::with_gradients(test->build(DType::kF32), &gradients);
+  for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16}) {
+    SCOPED_TRACE(name_of(precision));
+    int64_t works[2] = {};
+    for (const bool heeds : {true, false}) {
+      SCOPED_TRACE(heeds ? "an algorithm that heeds NaN" : "one that does not");
+      testing::set_relu_heeds_nan(heeds);
+      cuda::CudaBackend cuda(0);
+      testing::expect_nan_through_relu(cuda);
+      testing::expect_parity(cuda, precision, testing::Cases::kAll, "GemmRelu");
+      const int64_t before = testing::replayed_works();
+      testing::run_case(c, cuda, {.keep_all = false, .runs = 2, .precision = precision});
+      works[heeds ? 0 : 1] = testing::replayed_works() - before;
+    }
+    EXPECT_EQ(works[0] + 4, works[1]);
+  }
+  testing::set_relu_heeds_nan(true);
+}
 TEST(EmulatedCuda, NanGoesThroughReluOfOurKernels) {
   cuda::CudaBackend cuda(0);
   testing::expect_nan_through_relu(cuda);

@@ -94,19 +94,30 @@ bool has_epilogues = true;
 
 /// What the sum of a product goes through.
 struct Epilogue {
-  bool bias, gelu, keeps, gelu_grad, sums_of_b;
+  bool bias, gelu, keeps, gelu_grad, sums_of_b, relu, keeps_bits, relu_grad;
   explicit Epilogue(const Attributes& a) {
     const auto e = get<uint32_t>(a, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
-    keeps = e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    gelu = keeps || e == CUBLASLT_EPILOGUE_GELU || e == CUBLASLT_EPILOGUE_GELU_BIAS;
-    bias = e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_GELU_BIAS ||
-           e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    const auto is_one_of = [&](std::initializer_list<cublasLtEpilogue_t> epilogues) {
+      return std::ranges::find(epilogues, static_cast<cublasLtEpilogue_t>(e)) != epilogues.end();
+    };
+    keeps = is_one_of({CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS});
+    gelu = keeps || is_one_of({CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS});
+    keeps_bits = is_one_of({CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS});
+    relu = keeps_bits || is_one_of({CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS});
+    bias = is_one_of({CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS,
+                      CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS,
+                      CUBLASLT_EPILOGUE_RELU_AUX_BIAS});
     gelu_grad = e == CUBLASLT_EPILOGUE_DGELU;
+    relu_grad = e == CUBLASLT_EPILOGUE_DRELU;
     sums_of_b = e == CUBLASLT_EPILOGUE_BGRADB;
-    if (e != CUBLASLT_EPILOGUE_DEFAULT && !bias && !gelu && !gelu_grad && !sums_of_b) std::abort();
+    if (e != CUBLASLT_EPILOGUE_DEFAULT && !bias && !is_more()) std::abort();
   }
-  bool has_aux() const { return keeps || gelu_grad; }
+  bool has_matrix() const { return keeps || gelu_grad; }
+  bool has_bits() const { return keeps_bits || relu_grad; }
+  /// Than a bias.
+  bool is_more() const { return gelu || gelu_grad || relu || relu_grad || sums_of_b; }
 };
+constexpr int64_t kBitsOfARow = 128;  // or a multiple
 
 float gelu(float x) {
   return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
@@ -147,13 +158,13 @@ std::string why_impossible(const Operation& op, const Layout& a, const Layout& b
     return "There is no product of these types";
   }
   const Epilogue epilogue(op.attributes);
-  if (!has_epilogues && (epilogue.gelu || epilogue.gelu_grad || epilogue.sums_of_b)) {
-    return "There is no such epilogue";
-  }
+  if (!has_epilogues && epilogue.is_more()) return "There is no such epilogue";
   const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
-  if (epilogue.has_aux() && (aux_leading % 8 != 0 || aux_leading < c.rows)) {
+  const int64_t multiple = epilogue.has_bits() ? kBitsOfARow : epilogue.has_matrix() ? 8 : 0;
+  if (multiple > 0 && (aux_leading % multiple != 0 || aux_leading < c.rows)) {
     return "The leading dimension of the auxiliary matrix is " + std::to_string(aux_leading) +
-           ", it must be a multiple of 8 and at least " + std::to_string(c.rows);
+           ", it must be a multiple of " + std::to_string(multiple) + " and at least " +
+           std::to_string(c.rows);
   }
   for (const Layout* l : {&a, &b, &c}) {
     if (l->rows < 1 || l->columns < 1 || l->leading < l->rows) {
@@ -382,9 +393,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     const int64_t count = epilogue.bias ? lc.rows : lc.columns;
     memory.push_back({"bias", bias, count * element, kVectorAlignment});
   }
-  if (epilogue.has_aux()) {
+  if (epilogue.has_matrix()) {
     memory.push_back({"auxiliary matrix", aux, ((lc.columns - 1) * aux_leading + lc.rows) * element,
                       kVectorAlignment});
+  } else if (epilogue.has_bits()) {
+    memory.push_back({"auxiliary matrix", aux, lc.columns * aux_leading / 8, kVectorAlignment});
   }
   for (const Memory& m : memory) {
     const std::string why = trainyard::testing::wrong_memory(m.name, m.data, m.bytes, m.alignment);
@@ -434,6 +447,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           if (epilogue.keeps) write(like_c, aux, i + j * aux_leading, sum);
           if (epilogue.gelu) sum = gelu(sum);
           if (epilogue.gelu_grad) sum *= gelu_grad(read(like_c, aux, i + j * aux_leading));
+          auto* const bits = static_cast<uint8_t*>(aux) + (i + j * aux_leading) / 8;
+          const auto bit = static_cast<uint8_t>(1 << i % 8);
+          if (epilogue.relu) {
+            const bool passes = trainyard::testing::relu_heeds_nan() ? !(sum <= 0) : sum > 0;
+            if (epilogue.keeps_bits) {
+              *bits = static_cast<uint8_t>(passes ? *bits | bit : *bits & ~bit);
+            }
+            if (!passes) sum = 0;
+          }
+          if (epilogue.relu_grad && (*bits & bit) == 0) sum = 0;
           write(lc, d, at, sum);
         }
       }

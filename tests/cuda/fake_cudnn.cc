@@ -710,6 +710,7 @@ void set_convolution_engines(bool available) { has_engines = available; }
 void set_wide_gradients(bool available) { has_wide_gradients = available; }
 void set_fast_engines(bool available) { has_fast_engines = available; }
 void set_relu_heeds_nan(bool heeds) { heeds_nan = heeds; }
+bool relu_heeds_nan() { return heeds_nan; }
 void set_graph_engines(bool available) { has_graph_engines = available; }
 }  // namespace trainyard::testing
 

@@ -106,6 +106,51 @@ TEST_F(FakeRefusals, OfAProductsLayout) {
   expect_refused("All results have one place", [&] { cuda::Matmul(device_, batch); });
 }
 
+TEST_F(FakeRefusals, OfReluAndItsBits) {
+  MatmulDims dims{4, 8, 16};
+  for (const cuda::Epilogue epilogue : {cuda::Epilogue::kReluKept, cuda::Epilogue::kReluGrad}) {
+    dims.epilogue = epilogue;
+    const cuda::Matmul product(device_, dims);
+    const auto run = [&](void* bits) {
+      return [=, this, &product] { product.run(a_, b_, {}, c_, w_, bits); };
+    };
+    void* const bits = memory();
+    EXPECT_EQ(refusal_of(run(bits)), "");
+    expect_refused("The auxiliary matrix pointer must be aligned", run(behind(bits, 8)));
+    expect_refused("The auxiliary matrix takes 64 bytes", run(behind(bits, kRoom - 32)));
+
+    const cuda::MatmulDescription description(dims);
+    const auto set_leading = [&](int64_t leading) {
+      cuda::check(cublasLtMatmulDescSetAttribute(description.operation.get(),
+                                                 CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading,
+                                                 sizeof leading),
+                  "the leading dimension of bits");
+    };
+    const auto ask = [&] {
+      cublasLtMatmulPreference_t preference = nullptr;
+      cuda::check(cublasLtMatmulPreferenceCreate(&preference), "a preference");
+      const cuda::MatmulPreference owner(preference);
+      const uint64_t most = kRoom;
+      cuda::check(cublasLtMatmulPreferenceSetAttribute(
+                      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most),
+                  "workspace");
+      cublasLtMatmulHeuristicResult_t result{};
+      int found = 0;
+      cuda::check(cublasLtMatmulAlgoGetHeuristic(device_.blas(), description.operation.get(),
+                                                 description.b.get(), description.a.get(),
+                                                 description.c.get(), description.c.get(),
+                                                 preference, 1, &result, &found),
+                  "asking for an algorithm");
+    };
+    set_leading(64);
+    expect_refused("auxiliary matrix is 64, it must be a multiple of 128", ask);
+    set_leading(0);
+    expect_refused("auxiliary matrix is 0, it must be a multiple of 128 and at least 8", ask);
+    set_leading(256);
+    EXPECT_EQ(refusal_of(ask), "");
+  }
+}
+
 TEST_F(FakeRefusals, OfABias) {
   MatmulDims dims{4, 8, 16};
   dims.bias = true;

@@ -1,5 +1,6 @@
 """Catches: a hot kernel that spills, takes so many registers that too few blocks fit a
-multiprocessor, no longer loads 16 bytes at once, or divides 64-bit numbers for each element.
+multiprocessor, no longer loads 16 bytes at once, or divides 64-bit numbers for each element. And
+a line of tests/bench/step_facts.cc whose registers are no longer those of its kernel.
 
 Compiles the kernels for sm_90 as the build does and reads what ptxas says and what the PTX holds:
 no GPU is needed, and nothing is known of speed. Usage: kernel_budget_test.py NVCC ROOT
@@ -28,6 +29,116 @@ class Budget:
 
     def __init__(self, kernel, blocks, loads, once=0):
         self.kernel, self.blocks, self.loads, self.once = kernel, blocks, loads, once
+
+
+class GeneralBudget:
+    """Of a kernel that takes every format, and asks at each load which: four elements at once are
+    16 bytes in F32 and 8 in 16 bits. `vectors`: loads of 16 bytes that its source has at least."""
+
+    def __init__(self, kernel, blocks, vectors, spilled=0):
+        self.kernel, self.blocks, self.vectors, self.spilled = kernel, blocks, vectors, spilled
+
+
+def general_budgets():
+    """By source file. What a kernel had when this was written, on this compiler."""
+    norm, loss, attention = [], [], []
+    for drops in ("false", "true"):
+        # A warp for each row, and a block for each of long or few.
+        norm.append(GeneralBudget(f"forward<false, 4, {drops}>", 4, 4))
+        norm.append(GeneralBudget(f"forward<true, 4, {drops}>", 6, 4))
+        norm.append(GeneralBudget(f"backward<false, 4, {drops}>", 4, 4))
+        norm.append(GeneralBudget(f"backward<true, 4, {drops}>", 4, 4))
+    norm.append(GeneralBudget("parameter_parts", 6, 0))  # columns side by side, one each
+    for block in ("false", "true"):
+        loss.append(GeneralBudget(f"xent_rows<{block}, 4>", 6, 2))
+        loss.append(GeneralBudget(f"xent_gradient<{block}, 4>", 5, 1))
+        loss.append(GeneralBudget(f"xent_rows_in_place<{block}, 4>", 6, 2))
+    loss.append(GeneralBudget("xent_in_one_block", 5, 0))
+    # Tiles live in shared memory and in registers: two blocks where a head has 64 columns at most.
+    for chunks, columns in ((1, 2), (1, 4), (2, 4), (4, 4)):
+        tiles = f"_tiles<{chunks}, {columns}>"
+        blocks = 2 if chunks == 1 else 1
+        attention.append(GeneralBudget(f"forward{tiles}", blocks, 3))
+        attention.append(GeneralBudget(f"query_gradient{tiles}", blocks, 5))
+        # Of narrow heads it spills five registers once, so that a second block fits.
+        spilled = 40 if columns == 2 else 0
+        attention.append(GeneralBudget(f"key_gradient{tiles}", blocks, 6, spilled))
+    return {
+        "optimizer.cu": [
+            GeneralBudget("update_one<SgdUpdate>", 6, 3),
+            GeneralBudget("update_chunks<SgdUpdate>", 8, 3),
+            GeneralBudget("update_one<AdamUpdate>", 3, 4),
+            GeneralBudget("update_chunks<AdamUpdate>", 5, 4),
+            GeneralBudget("update_one<LionUpdate>", 5, 3),
+            GeneralBudget("update_one<RmspropUpdate>", 5, 5),
+            GeneralBudget("update_one<MovingAverageUpdate>", 8, 2),
+            GeneralBudget("update_one<GradientAccumulation>", 8, 2),
+            GeneralBudget("update_one<GradientClipping>", 8, 1),
+        ],
+        "layer_norm.cu": norm,
+        "loss.cu": loss,
+        "attention.cu": attention,
+        "bias_relu.cu": [
+            GeneralBudget("add_relu<4>", 8, 1),
+            GeneralBudget("reduce_slices<MaskedSums<4, true>>", 5, 2),
+            GeneralBudget("reduce_slices<MaskedSums<4, false>>", 5, 2),
+        ],
+        "activation.cu": [
+            GeneralBudget(f"{way}<{function}>", 8, loads)
+            for function in ("Relu", "GeluTanh", "GeluErf")
+            for way, loads in (("forward", 1), ("backward", 2))
+        ],
+        "column_sum.cu": [GeneralBudget("sum_parts", 8, 0)],
+    }
+
+
+# The model's lines (op and kernel as step_facts.cc names them) whose registers are these kernels'.
+# Where several serve an op, that which moves most of its bytes in the rows of the model.
+MODELLED = {
+    "optimizer.cu": {
+        "SgdUpdate": "update_one<SgdUpdate>",
+        "AdamUpdate": "update_one<AdamUpdate>",
+        "AdamWUpdate": "update_one<AdamUpdate>",
+    },
+    "layer_norm.cu": {
+        "LayerNormalization/forward": "forward<false, 4, false>",
+        "LayerNormalizationGrad/parameter_parts": "parameter_parts",
+        "LayerNormalizationGrad/backward": "backward<false, 4, false>",
+        "SkipNormalization/forward": "forward<false, 4, false>",
+        "SkipNormalizationGrad/parameter_parts": "parameter_parts",
+        "SkipNormalizationGrad/backward": "backward<false, 4, false>",
+    },
+    "loss.cu": {
+        "SoftmaxCrossEntropyLoss": "xent_in_one_block",
+        "SoftmaxCrossEntropyLossGrad": "xent_gradient<false, 1>",
+        "GemmSoftmaxCrossEntropyLoss": "xent_rows_in_place<true, 4>",
+    },
+    "bias_relu.cu": {"ReluConvGrad/backward": "reduce_slices<MaskedSums<4, true>>"},
+    "activation.cu": {
+        "Relu": "forward<Relu>",
+        "ReluGrad": "backward<Relu>",
+        "Gelu": "forward<GeluErf>",
+        "GeluGrad": "backward<GeluErf>",
+    },
+    "column_sum.cu": {
+        "GemmGrad/column_sum": "sum_parts",
+        "GeluGemmGrad/column_sum": "sum_parts",
+        "ReluGemmGrad/column_sum": "sum_parts",
+    },
+}
+
+
+def modelled_registers():
+    """{op: {kernel's first word: registers}} of step_facts.cc."""
+    text = (pathlib.Path(ROOT) / "tests/bench/step_facts.cc").read_text()
+    table = text[text.index("constexpr Sweep kSweeps[]") : text.index("constexpr Sweep kDefault")]
+    lines = re.findall(
+        r'\{"(\w+)",\s*"([^"]+)",\s*"[^"]*",\s*"[^"]*",\s*(\d+),', table, re.S
+    )
+    found = {}
+    for op, kernel, registers in lines:
+        found.setdefault(op, {})[kernel.split(" ")[0]] = int(registers)
+    return found
 
 
 def stored(format):
@@ -119,6 +230,31 @@ def compile_kernels(source, folder):
 
 
 class KernelBudget(unittest.TestCase):
+    def check_general(self, source):
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = compile_kernels(source, folder)
+        for budget in general_budgets()[source]:
+            with self.subTest(kernel=budget.kernel):
+                self.assertIn(budget.kernel, kernels, sorted(kernels))
+                registers, spilled, ptx = kernels[budget.kernel]
+                blocks = min(REGISTERS // (THREADS * (-(-registers // 8) * 8)), 8)
+                # Of a table's operands the compiler does not know where they lie.
+                vectors = len(re.findall(r"ld(?:\.global(?:\.nc)?)?\.v4\.[fub]32", ptx))
+                print(
+                    f"{budget.kernel}: {registers} registers, {blocks} blocks, {spilled} B spilled, "
+                    f"{vectors} loads of 16 B"
+                )
+                self.assertGreaterEqual(blocks, budget.blocks, "blocks on a multiprocessor")
+                self.assertLessEqual(spilled, budget.spilled, "bytes spilled")
+                self.assertGreaterEqual(vectors, budget.vectors, "loads of 16 bytes")
+        modelled = modelled_registers()
+        for line, kernel in MODELLED.get(source, {}).items():
+            with self.subTest(line=line):
+                op, _, sweep = line.partition("/")
+                registers = modelled[op]
+                said = registers[sweep] if sweep else max(registers.values())
+                self.assertEqual(said, kernels[kernel][0], "registers in step_facts.cc")
+
     def check(self, source):
         with tempfile.TemporaryDirectory() as folder:
             kernels = compile_kernels(source, folder)
@@ -163,6 +299,27 @@ class KernelBudget(unittest.TestCase):
                 self.assertIn("ld.global" * 8 + "st.shared" * 8, "".join(staging), "loads in flight")
                 is_f32 = f"{stored(F32)}, {stored(F32)}" in name
                 self.assertEqual(products > 0, not is_f32, "tensor cores")
+
+    def test_optimizers(self):
+        self.check_general("optimizer.cu")
+
+    def test_layer_normalization(self):
+        self.check_general("layer_norm.cu")
+
+    def test_losses(self):
+        self.check_general("loss.cu")
+
+    def test_attention(self):
+        self.check_general("attention.cu")
+
+    def test_biases_with_relu(self):
+        self.check_general("bias_relu.cu")
+
+    def test_activations(self):
+        self.check_general("activation.cu")
+
+    def test_column_sums(self):
+        self.check_general("column_sum.cu")
 
     def test_batch_normalization(self):
         self.check("channels_last_norm.cu")

@@ -132,6 +132,14 @@ TEST(MatmulDescription, NamesTheEpilogueAndItsMatrix) {
   const MatmulDescription gradient = described(Epilogue::kGeluGrad, false);
   EXPECT_EQ(epilogue_of(gradient), CUBLASLT_EPILOGUE_DGELU);
   EXPECT_EQ(attribute<int64_t>(gradient, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 16);
+  EXPECT_EQ(epilogue_of(described(Epilogue::kRelu, true)), CUBLASLT_EPILOGUE_RELU_BIAS);
+  EXPECT_EQ(epilogue_of(described(Epilogue::kRelu, false)), CUBLASLT_EPILOGUE_RELU);
+  const MatmulDescription bits = described(Epilogue::kReluKept, true);
+  EXPECT_EQ(epilogue_of(bits), CUBLASLT_EPILOGUE_RELU_AUX_BIAS);
+  EXPECT_EQ(attribute<int64_t>(bits, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 128);
+  const MatmulDescription mask = described(Epilogue::kReluGrad, false);
+  EXPECT_EQ(epilogue_of(mask), CUBLASLT_EPILOGUE_DRELU);
+  EXPECT_EQ(attribute<int64_t>(mask, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 128);
   const MatmulDescription sums = described(Epilogue::kSumsOfA, false);
   EXPECT_EQ(epilogue_of(sums), CUBLASLT_EPILOGUE_BGRADB);
   EXPECT_EQ(attribute<int32_t>(sums, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_32F);

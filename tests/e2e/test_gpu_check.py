@@ -14,7 +14,8 @@ import time
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS / "bench")]
+import compare_gpu  # noqa: E402
 from gpu_check import data, output, pack, place, runner, stages  # noqa: E402
 from harness import is_running, wait_until  # noqa: E402
 
@@ -221,6 +222,32 @@ class Stages(unittest.TestCase):
 
     def test_2000_images_are_enough(self):
         self.assertEqual(10 * data.IMAGES_OF_A_CLASS, 2000)
+
+
+class Goals(unittest.TestCase):
+    """Catches a goal that is passed because its number is missing, or judged the wrong way round."""
+
+    ROW = {"model": "lenet5", "batch": 64, "precision": "tf32", "ours": 650e3, "theirs": 200e3, "ratio": 3.25,
+           "our_bytes": 40 << 20, "our_used_bytes": 60 << 20, "their_bytes": 100 << 20, "cpu": 20e3}
+
+    def judged(self, **changed):
+        return {wanted: passed for _, wanted, _, passed in compare_gpu.judge([dict(self.ROW, **changed)])}
+
+    def test_each_number_has_its_own_verdict(self):
+        self.assertEqual(self.judged(), {"2.5× PyTorch": True, "600,000 samples/s": True,
+                                         "at most 0.8× PyTorch's memory": True, "10× this machine's CPU": True})
+        self.assertEqual(set(self.judged(ours=150e3, ratio=0.75, our_used_bytes=90 << 20, cpu=20e3).values()), {False})
+
+    def test_what_was_not_measured_is_neither_passed_nor_missed(self):
+        judged = self.judged(ratio=None, their_bytes=0, cpu=None)
+        self.assertEqual([judged["2.5× PyTorch"], judged["at most 0.8× PyTorch's memory"],
+                          judged["10× this machine's CPU"]], [None] * 3)
+        self.assertEqual(compare_gpu.judge([{"row": "lenet5:64:tf32", "error": "out of time"}]), [])
+
+    def test_rows_without_a_stated_goal_are_not_judged_by_others(self):
+        small = self.judged(model="gpt2_small:1024", batch=4)
+        self.assertEqual(set(small), {"at most 0.8× PyTorch's memory", "10× this machine's CPU"})
+        self.assertNotIn("10× this machine's CPU", self.judged(model="mlp_small"))
 
 
 if __name__ == "__main__":

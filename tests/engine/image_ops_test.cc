@@ -156,6 +156,12 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
                     {{1, 2, 16, 16}},
                     {{"kernel_shape", Ints{16, 16}}, {"keep_winner", int64_t{1}}}}),
             (Shape{1, 2, 1, 1}));
+  EXPECT_EQ(
+      refusal(
+          {"MaxPool",
+           {{1, 2, 16, 16}},
+           {{"kernel_shape", Ints{16, 16}}, {"keep_winner", int64_t{1}}, {"relu", int64_t{1}}}}),
+      "keep_winner: 1, expected 0 for a window of more than 255 cells");
   EXPECT_EQ(refusal({"AveragePool",
                      {{1, 2, 5, 5}},
                      {{"kernel_shape", Ints{2, 2}}, {"count_include_pad", int64_t{2}}}}),

@@ -12,6 +12,7 @@
 #include "src/passes/fuse.h"
 #include "src/passes/fuse_convolutions.h"
 #include "src/passes/fuse_head.h"
+#include "src/passes/fuse_pools.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
@@ -240,6 +241,164 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
         expect_same_bits(fused, plain);
         EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
       }
+    }
+  }
+}
+
+/// Convolutions and pools with ReLU between them, as VGG's, or behind the pool, as LeNet's.
+CaseGraph pooled_net(bool before, bool keeps = true, bool trained = true) {
+  CaseBuilder b(DType::kF32);
+  TensorId x = b.input("x", {2, 3, 9, 8});
+  Attributes window{{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
+  if (keeps) window.set("keep_winner", int64_t{1});
+  for (int k = 1; k <= 2; ++k) {
+    const std::string n = std::to_string(k);
+    x = b.one("conv" + n, "Conv", {{"pads", Ints{1, 1, 1, 1}}},
+              {x, b.parameter("w" + n, {5, k == 1 ? 3 : 5, 3, 3}), b.parameter("b" + n, {5})});
+    if (before) x = b.one("relu" + n, "Relu", {}, {x});
+    x = b.node("pool" + n, "MaxPool", window, {x}, keeps ? 2 : 1)[0];
+    if (!before) x = b.one("relu" + n, "Relu", {}, {x});
+  }
+  CaseGraph c = b.finish(x);
+  std::map<TensorId, TensorId> gradients;
+  return trained ? testing::with_gradients(std::move(c), &gradients) : c;
+}
+int64_t count_pools(const Graph& graph, std::string_view op, bool relu) {
+  return std::ranges::count_if(graph.nodes(), [&](const Node& n) {
+    return n.op->type() == op && n.attributes.get_int("relu", 0) == relu;
+  });
+}
+
+TEST(PassFuse, PutsReluIntoPools) {
+  for (const bool before : {true, false}) {
+    for (const bool trained : {true, false}) {
+      for (const bool keeps : {true, false}) {
+        SCOPED_TRACE(std::string(before ? "before" : "behind") + (trained ? " trained" : "") +
+                     (keeps ? " keeps" : ""));
+        CaseGraph c = pooled_net(before, keeps, trained);
+        fuse_pools(c.graph);
+        c.graph.verify();
+        const bool fuses = keeps || !trained;  // without winners backward looks for them in x
+        EXPECT_EQ(count_pools(c.graph, "MaxPool", true), fuses ? 2 : 0);
+        EXPECT_EQ(count_of(c.graph, "Relu"), fuses ? 0 : 2);
+        EXPECT_EQ(count_pools(c.graph, "MaxPoolGrad", true), fuses && trained ? 2 : 0);
+        EXPECT_EQ(count_of(c.graph, "ReluGrad"), fuses || !trained ? 0 : 2);
+      }
+    }
+  }
+}
+
+// What somebody else reads stays, and so does a window whose cells fill a byte.
+TEST(PassFuse, LeavesPoolsWhoseReluIsNotTheirsAlone) {
+  const auto fused_pools = [](int64_t side, bool before, bool marked, bool read_twice) {
+    CaseBuilder b(DType::kF32);
+    const TensorId x = b.image("x", {1, 1, 17, 17});
+    const Attributes window{{"kernel_shape", Ints{side, side}}, {"keep_winner", int64_t{1}}};
+    const TensorId r = before ? b.one("r", "Relu", {}, {x}) : kNoTensor;
+    const TensorId p = b.node("p", "MaxPool", window, {before ? r : x}, 2)[0];
+    TensorId y = before ? p : b.one("r", "Relu", {}, {p});
+    const TensorId between = before ? r : p;
+    if (read_twice) {
+      const TensorId mean = b.one("mean", "GlobalAveragePool", {}, {between});
+      y = b.one("sum", "Add", {}, {b.one("flat", "GlobalAveragePool", {}, {y}), mean});
+    }
+    CaseGraph c = b.finish(b.one("end", "Flatten", {}, {y}));
+    if (marked) c.graph.mark_output(between);
+    std::map<TensorId, TensorId> gradients;
+    c = testing::with_gradients(std::move(c), &gradients);
+    fuse_pools(c.graph);
+    c.graph.verify();
+    return count_pools(c.graph, "MaxPool", true);
+  };
+  for (const bool before : {true, false}) {
+    EXPECT_EQ(fused_pools(3, before, false, false), 1);
+    EXPECT_EQ(fused_pools(16, before, false, false), 0);
+    EXPECT_EQ(fused_pools(3, before, true, false), 0);
+    EXPECT_EQ(fused_pools(3, before, false, true), 0);
+  }
+}
+
+TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
+  const auto cpu = make_cpu_backend(2);
+  for (const bool before : {true, false}) {
+    const CaseGraph c = pooled_net(before);
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+        for (const bool channels_last : {true, false}) {
+          SCOPED_TRACE(std::string(before ? "before " : "behind ") +
+                       std::string(name_of(precision)) + " " + std::string(name_of(recompute)) +
+                       (channels_last ? " channels-last" : " row-major"));
+          RunOptions options = real_job(channels_last);
+          options.precision = precision;
+          options.recompute = recompute;
+          const CaseResult fused = testing::run_case(c, *cpu, options);
+          options.passes.fuse = false;
+          const CaseResult plain = testing::run_case(c, *cpu, options);
+          EXPECT_GE(count_pools(fused.program.graph, "MaxPool", true), 2);
+          EXPECT_EQ(count_of(fused.program.graph, "Relu"), 0);
+          EXPECT_GE(count_of(plain.program.graph, "Relu"), 2);
+          expect_same_bits(fused, plain);
+          // At a cut winners are kept beside what is pooled.
+          if (recompute == Recompute::kNone) {
+            EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Fully connected layers with ReLU between them, and a dropout behind the second.
+CaseGraph relu_net(bool dropped = false) {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  TensorId x = b.input("x", {6, 5});
+  for (const std::string n : {"1", "2"}) {
+    x = b.one("relu" + n, "Relu", {},
+              {b.one("fc" + n, "Gemm", trans_b,
+                     {x, b.parameter("w" + n, {9, n == "1" ? 5 : 9}), b.parameter("b" + n, {9})})});
+    if (dropped && n == "2") {
+      x = b.one("drop", "Dropout", {{"ratio", 0.25}, {"stream", int64_t{1}}}, {x, b.step(7)});
+    }
+  }
+  std::map<TensorId, TensorId> gradients;
+  return testing::with_gradients(
+      b.finish(b.one("y", "Gemm", trans_b, {x, b.parameter("w3", {3, 9})})), &gradients);
+}
+
+TEST(PassFuse, PutsReluIntoProductsForAGpuAlone) {
+  for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
+    for (const bool dropped : {false, true}) {
+      const bool gpu = processor == Processor::kGpu;
+      CaseGraph c = relu_net(dropped);
+      run_passes(c.graph, {}, Recompute::kNone, Precision::kFp32, processor);
+      c.graph.verify();
+      EXPECT_EQ(count_of(c.graph, "GemmRelu"), gpu ? 2 : 0);
+      // Between a dropout's gradient and a product's a ReLU's stays.
+      EXPECT_EQ(count_of(c.graph, "ReluGemmGrad"), gpu ? (dropped ? 1 : 2) : 0);
+      EXPECT_EQ(count_of(c.graph, "ReluGrad"), gpu ? (dropped ? 1 : 0) : 2);
+      EXPECT_EQ(c.graph.find_tensor("relu1/mask").has_value(), gpu);
+      EXPECT_EQ(c.graph.find_tensor("relu2/mask").has_value(), gpu && !dropped);
+    }
+  }
+}
+
+// By the kernels that they stand for, as PassHead.ChangesNoBitOnTheCpu.
+TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
+  const auto cpu = make_cpu_backend(2);
+  const CaseGraph c = relu_net();
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      SCOPED_TRACE(std::string(name_of(precision)) + " " + std::string(name_of(recompute)));
+      RunOptions options = real_job(true);
+      options.precision = precision;
+      options.recompute = recompute;
+      const CaseResult plain = testing::run_case(c, *cpu, options);
+      options.processor = Processor::kGpu;
+      const CaseResult fused = testing::run_case(c, *cpu, options);
+      EXPECT_GE(count_of(fused.program.graph, "GemmRelu"), 2);
+      EXPECT_EQ(count_of(plain.program.graph, "GemmRelu"), 0);
+      if (precision == Precision::kFp32) expect_same_bits(fused, plain);
     }
   }
 }

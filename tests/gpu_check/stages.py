@@ -17,12 +17,12 @@ TITLES = {"a": "check and parity by case", "b": "whole jobs", "c": "the daemon",
           "e": "beside PyTorch", "f": "compute-sanitizer"}
 EMULATOR_IS_SLOWER = 6  # its limits, for the little that it runs
 
-# Model of bench_models.h and batch. Precisions come one after the other, so that what is cut off is a whole column.
+# Model of bench_models.h and batch, the rows of the model of a step's time first. Precisions come one after the other,
+# so that what is cut off is a whole column.
 PROFILED = ("lenet5:64", "mlp_small:64", "resnet18:512", "resnet50:224:128", "vgg16:224:64", "gpt2_small:1024:16",
-            "vit_base:224:64", "transformer_classifier:64", "gpt2_mini:64", "lstm_classifier:64", "text_cnn:64",
-            "embedding_bag_classifier:128")
+            "vit_base:224:64", "transformer_classifier:64", "gpt2_mini:64", "mlp:128", "resnet18:224:256",
+            "lstm_classifier:64", "text_cnn:64", "embedding_bag_classifier:128")
 PRECISIONS = ("bf16", "tf32", "fp32", "fp16")
-FP16_TOO = ("lenet5:64", "mlp_small:64", "resnet18:512", "transformer_classifier:64", "gpt2_mini:64")
 
 PARITY = {"fp32": "", "bf16": "InBf16", "fp16": "InFp16", "tf32": "InTf32"}
 
@@ -88,7 +88,7 @@ def profile_notes(path):
 
 
 def profiles(launchers, out, emulated):
-    rows = [(row, p) for p in PRECISIONS for row in PROFILED if p != "fp16" or row in FP16_TOO]
+    rows = [(row, p) for p in PRECISIONS for row in PROFILED]
     if emulated:
         rows = [("mlp_small:8", p) for p in PRECISIONS[:2]]
     batches = []

@@ -2,6 +2,7 @@
 // Outputs start as NaN, so a cell that a kernel forgets to write is seen.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "kernels/conv.h"
 #include "kernels/cpu/conv_cuts.h"
 #include "kernels/cpu/team.h"
+#include "kernels/math/activations.h"
 #include "kernels/math/philox.h"
 #include "kernels/pool.h"
 
@@ -41,6 +43,16 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
   ASSERT_EQ(actual.size(), expected.size()) << what;
   for (size_t i = 0; i < actual.size(); ++i) {
     ASSERT_NEAR(actual[i], expected[i], bound) << what << " at " << i;
+  }
+}
+
+/// NaN equals itself.
+void expect_same(const std::vector<float>& actual, const std::vector<float>& expected,
+                 const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_TRUE(actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i])))
+        << what << " at " << i << ": " << actual[i] << ", expected " << expected[i];
   }
 }
 
@@ -305,6 +317,51 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
         reference::global_average_pool_backward<float>(d.x, s.x, g.data(), dx_expected.data());
         expect_near(dx, dx_expected, 1e-6f, "global dx, " + what);
       }
+    }
+  }
+}
+
+// As a pool, and ReLU behind it by itself: value, mask and gradient, with a NaN among the values.
+TEST(PoolKernels, ReluOfAMaximumIsBothInOne) {
+  cpu::Team team(2);
+  for (PoolDims d : pool_cases()) {
+    for (const bool channels_last : {true, false}) {
+      const std::string what = describe(d.x, d.window, channels_last, 2);
+      const PoolStrides s{strides(d.x, channels_last), strides(d.y(), channels_last)};
+      auto x = random_values(d.x.elements(), 1);
+      for (float& v : x) v = std::round(4 * v - 1) / 4;  // many ties, few above 0
+      x[x.size() / 2] = kNaN;
+      const auto dy = random_values(d.y().elements(), 2);
+      auto y = unwritten(d.y().elements()), dpool = y, y_of_both = y, y_of_reference = y;
+      auto dx = unwritten(d.x.elements()), dx_of_both = dx, dx_of_reference = dx;
+      std::vector<uint8_t> winner(y.size()), of_both(y.size()), of_reference(y.size());
+
+      d.relu = false;
+      cpu::max_pool_forward(d, s, {.x = x.data(), .y = y.data(), .winner = winner.data()}, team);
+      for (size_t i = 0; i < y.size(); ++i) {
+        y[i] = math::Relu::f(y[i]);
+        dpool[i] = math::Relu::df(y[i], dy[i]);
+      }
+      cpu::max_pool_backward(d, s, {.winner = winner.data(), .dy = dpool.data(), .dx = dx.data()},
+                             team);
+
+      d.relu = true;
+      cpu::max_pool_forward(d, s, {.x = x.data(), .y = y_of_both.data()}, team);
+      expect_same(y_of_both, y, "y, " + what);
+      std::ranges::fill(y_of_both, kNaN);
+      cpu::max_pool_forward(d, s, {.x = x.data(), .y = y_of_both.data(), .winner = of_both.data()},
+                            team);
+      expect_same(y_of_both, y, "y beside its winner, " + what);
+      cpu::max_pool_backward(
+          d, s, {.winner = of_both.data(), .dy = dy.data(), .dx = dx_of_both.data()}, team);
+      expect_same(dx_of_both, dx, "dx, " + what);
+      reference::max_pool_forward<float>(
+          d, s, {.x = x.data(), .y = y_of_reference.data(), .winner = of_reference.data()});
+      expect_same(y_of_reference, y, "the reference's y, " + what);
+      EXPECT_EQ(of_reference, of_both) << what;
+      reference::max_pool_backward<float>(
+          d, s, {.winner = of_both.data(), .dy = dy.data(), .dx = dx_of_reference.data()});
+      expect_same(dx_of_reference, dx, "the reference's dx, " + what);
     }
   }
 }

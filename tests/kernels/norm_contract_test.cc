@@ -106,6 +106,11 @@ TEST_F(NormContract, PoolsKnowTheWinnerOrLookForIt) {
       .x = x_.data(), .winner = winner_, .dy = x_.data(), .dx = y_.data()};
   EXPECT_EQ(refusal([&] { cpu::max_pool_backward(d, s, both, team_); }),
             "max_pool_backward: winner or x is given, and one alone");
+  PoolDims behind_relu = d;
+  behind_relu.relu = true;
+  const MaxPoolGradOperands<float> without{.x = x_.data(), .dy = x_.data(), .dx = y_.data()};
+  EXPECT_EQ(refusal([&] { reference::max_pool_backward(behind_relu, s, without); }),
+            "max_pool_backward: winner is missing behind ReLU");
   EXPECT_EQ(y_, std::vector<float>(16, 7));
   EXPECT_EQ(refusal([&] { reference::average_pool_forward<float>(d, s, nullptr, y_.data()); }),
             "an average pool: input is missing");

@@ -52,6 +52,19 @@ CaseGraph max_pool_between(DType dtype, int64_t C, Attributes attributes) {
   return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {2, C, 1, 1})}));
 }
 
+// ReLU in front of a pool or behind it, which takes it in (src/passes/fuse_pools.h).
+CaseGraph max_pool_and_relu(DType dtype, int64_t C, bool before, Attributes attributes) {
+  CaseBuilder b(dtype);
+  attributes.set("keep_winner", int64_t{1});
+  TensorId h =
+      b.one("h", "Conv", {},
+            {b.image("x", {2, 3, 7, 6}), b.parameter("w1", {C, 3, 1, 1}), b.parameter("b1", {C})});
+  if (before) h = b.one("r", "Relu", {}, {h});
+  TensorId y = b.node("y", "MaxPool", std::move(attributes), {h}, 2)[0];
+  if (!before) y = b.one("r", "Relu", {}, {y});
+  return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {2, C, 1, 1})}));
+}
+
 CaseGraph batch_norm(DType dtype, bool is_image, bool training) {
   CaseBuilder b(dtype);
   const TensorId x = is_image ? b.image("x", {2, 3, 4, 5}) : b.parameter("x", {7, 3});
@@ -259,6 +272,20 @@ void append_image_cases(std::vector<GraphCase>& cases) {
     row("MaxPool/winner_overlapping_" + channels, [C](DType t) {
       return max_pool_between(
           t, C,
+          {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
+    });
+  }
+  for (const bool before : {false, true}) {
+    const std::string name = std::string("MaxPool/relu_") + (before ? "before_" : "behind_");
+    for (const int64_t C : {5, 8}) {
+      row(name + std::to_string(C) + "_channels", [C, before](DType t) {
+        return max_pool_and_relu(t, C, before,
+                                 {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}});
+      });
+    }
+    row(name + "overlapping", [before](DType t) {
+      return max_pool_and_relu(
+          t, 8, before,
           {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}});
     });
   }

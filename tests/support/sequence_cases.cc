@@ -70,6 +70,20 @@ CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, boo
       b.one("y", "Gemm", trans_b, {rows, b.parameter("w2", {3, K}), b.parameter("b2", {3})}));
 }
 
+// Fully connected layers with ReLU between them, as an MLP's.
+CaseGraph relu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
+  CaseBuilder b(dtype);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {N, F})});
+  for (const std::string n : {"1", "2"}) {
+    std::vector<TensorId> inputs = {x, b.parameter("w" + n, {K, n == "1" ? F : K})};
+    if (bias) inputs.push_back(b.parameter("b" + n, {K}));
+    x = b.one("relu" + n, "Relu", {}, {b.one("fc" + n, "Gemm", trans_b, inputs)});
+  }
+  return b.finish(
+      b.one("y", "Gemm", trans_b, {x, b.parameter("w3", {3, K}), b.parameter("b3", {3})}));
+}
+
 CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "Gather", {},
@@ -301,6 +315,10 @@ void append_large(std::vector<GraphCase>& cases) {
   row("GemmGelu/positions", [](DType t) { return gelu_rows(t, 6, 5, 8, true, true); });
   row("GemmGelu/no_bias", [](DType t) { return gelu_rows(t, 3, 4, 8, false, true); });
   row("GemmGelu/odd", [](DType t) { return gelu_rows(t, 4, 3, 9, true, true); });
+  row("GemmRelu/eights", [](DType t) { return relu_rows(t, 5, 7, 16, true); });
+  row("GemmRelu/odd", [](DType t) { return relu_rows(t, 6, 4, 9, true); });
+  row("GemmRelu/bits", [](DType t) { return relu_rows(t, 3, 5, 136, true); });
+  row("GemmRelu/no_bias", [](DType t) { return relu_rows(t, 4, 6, 8, false); });
   row("RMSNormalization/many", [](DType t) { return rms_norm(t, {150, 8}, 1e-3); });
   row("RMSNormalization/long", [](DType t) { return rms_norm(t, {2, 1028}, 1e-3); });
   row("Gather/large_table", [](DType t) { return gather(t, {700, 4}, {3, 211}); });

@@ -39,6 +39,12 @@ struct Lanes {
 #pragma omp simd
     for (int k = 0; k < kLanes; ++k) p[k] = static_cast<uint8_t>(cells[k]);
   }
+  // As math::Relu, which lets NaN through; what it sets to 0 has no winner.
+  static inline __attribute__((always_inline)) void apply_relu(Vec& best, Mask& which) {
+    const Vec zero = {};
+    best = best < zero ? zero : best;
+    which |= static_cast<Mask>(best <= zero) & int32_t{kNoCell};
+  }
 };
 template <typename F>
 inline __attribute__((always_inline)) void for_channels(int64_t C, const F& f) {
@@ -122,6 +128,7 @@ void max_2x2(const PoolDims& d, const Sizes& z, const float* x, float* y, uint8_
             take(a + C + c, 1);
             take(b + c, 2);
             take(b + C + c, 3);
+            if (d.relu) L::apply_relu(best, which);
             L::store(y + at + c, best);
             if (winner != nullptr) L::store_cells(winner + at + c, which);
           });
@@ -170,6 +177,9 @@ void max_window(const PoolDims& d, const Cells& k, const float* image, float* ou
       for (int64_t c = 0; c < C; ++c) out[c] = beats(cell[c], out[c]) ? cell[c] : out[c];
     }
   }
+  if (!d.relu) return;
+#pragma omp simd
+  for (int64_t c = 0; c < C; ++c) out[c] = out[c] < 0 ? 0 : out[c];
 }
 
 void max_window_and_winner(const PoolDims& d, const Cells& k, const float* image, float* out,
@@ -191,6 +201,7 @@ void max_window_and_winner(const PoolDims& d, const Cells& k, const float* image
             which = (wins & static_cast<int32_t>(r * d.window.S + s)) | (~wins & which);
           }
         }
+        if (d.relu) L::apply_relu(best, which);
         L::store(out + c, best);
         L::store_cells(winner + c, which);
       });

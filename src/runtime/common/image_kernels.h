@@ -30,7 +30,8 @@ inline kernels::ConvDims conv_dims(const Node& node, const TensorInfo& x, const 
 
 inline kernels::PoolDims pool_dims(const Node& node, const Shape& x) {
   return {image_dims(x), pool_window(node.attributes, x),
-          node.attributes.get_int("count_include_pad", 0) == 1};
+          node.attributes.get_int("count_include_pad", 0) == 1,
+          node.attributes.get_int("relu", 0) == 1};
 }
 
 template <typename Context>

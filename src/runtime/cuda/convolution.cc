@@ -180,9 +180,17 @@ bool Convolution::choose(const Group& group, Engines which) {
   const ConvolutionProblem problem = problem_of(way);
   const bool any_result = !way.words.empty();
   std::string key = key_of(problem, workspace_max(problem), any_result);
+  std::string with_relu;  // that a pool behind it computes since
+  if (problem.bias && !problem.relu) {
+    ConvolutionProblem other = problem;
+    other.relu = true;
+    with_relu = key_of(other, workspace_max(problem), any_result);
+    algorithms.former.push_back({with_relu, ""});
+  }
   if (std::ranges::find(group, By::kDirect, &Way::by) != group.end()) {
     algorithms.former.push_back({key, ""});  // from before there was that way
     key += " direct";
+    if (!with_relu.empty()) algorithms.former.push_back({with_relu + " direct", ""});
   }
   for (const Way& w : group) {
     if (w.by != By::kEngine) continue;

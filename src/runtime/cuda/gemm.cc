@@ -1,5 +1,5 @@
 // Gemm and its gradient: products by cuBLASLt. A bias is added by the product itself, and where the
-// library offers it, its gradient and GELU are computed there, too.
+// library offers it, its gradient, GELU and ReLU are computed there, too.
 #include <algorithm>
 #include <optional>
 
@@ -16,7 +16,15 @@ namespace {
 using kernels::GemmDims;  // x [N, F], w [K, F], y and dy [N, K]
 using kernels::cuda::Format;
 
-constexpr auto kGelu = math::GeluTanh();
+constexpr auto kTanhGelu = math::GeluTanh();
+
+/// x w' + b
+MatmulDims forward_dims(const Graph& g, const Node& n) {
+  const GemmDims d = gemm_dims(g, n);
+  MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
+  dims.tf32 = allows_tf32(n);
+  return dims;
+}
 
 /// y = x w' + b
 class GemmKernel final : public Kernel {
@@ -31,11 +39,8 @@ class GemmKernel final : public Kernel {
 
  private:
   static Product make_product(const Device& device, const Graph& g, const Node& n) {
-    const GemmDims d = gemm_dims(g, n);
-    MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
-    dims.tf32 = allows_tf32(n);
-    return {device, dims, format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
-            format_of(output_info(g, n, 0))};
+    return {device, forward_dims(g, n), format_of(input_info(g, n, 0)),
+            format_of(input_info(g, n, 1)), format_of(output_info(g, n, 0))};
   }
 
   Operands operands_;
@@ -52,8 +57,7 @@ class GemmGeluKernel final : public Kernel {
                  y = format_of(output_info(g, n, 0));
     const bool keeps = has_output(n, 1);
     const Format pre = keeps ? format_of(output_info(g, n, 1)) : y;
-    MatmulDims dims{d_.N, d_.K, d_.F, false, true, has_input(n, 2)};
-    dims.tf32 = allows_tf32(n);
+    MatmulDims dims = forward_dims(g, n);
     dims.epilogue = keeps ? Epilogue::kGeluKept : Epilogue::kGelu;
     is_one_ = pre == y && Product::is_offered(device, dims, x, w, y);
     if (!is_one_) dims.epilogue = Epilogue::kNone;
@@ -66,7 +70,7 @@ class GemmGeluKernel final : public Kernel {
     product_->run(operands_.in(a, 0), operands_.in(a, 1), operands_.in(a, 2), product, a.workspace,
                   is_one_ ? pre.data : nullptr);
     if (!is_one_) {
-      kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), kGelu);
+      kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), kTanhGelu);
     }
   }
 
@@ -78,14 +82,69 @@ class GemmGeluKernel final : public Kernel {
   std::optional<Product> product_;
 };
 
+/// What the product of a GemmRelu does besides: ReLU and its mask, ReLU alone, or nothing.
+Epilogue relu_epilogue(const Device& device, const Graph& g, const Node& n, MatmulDims dims) {
+  for (const Epilogue epilogue : {Epilogue::kReluKept, Epilogue::kRelu}) {
+    if (epilogue == Epilogue::kReluKept && !has_output(n, 1)) continue;
+    dims.epilogue = epilogue;
+    if (Product::is_offered(device, dims, format_of(input_info(g, n, 0)),
+                            format_of(input_info(g, n, 1)), format_of(output_info(g, n, 0)))) {
+      return epilogue;
+    }
+  }
+  return Epilogue::kNone;
+}
+
+/// y = relu(x w' + b): by the product itself where the library offers it and keeps NaN, else by a
+/// kernel of our own behind it, in place. The mask is written where the library writes it.
+class GemmReluKernel final : public Kernel {
+ public:
+  GemmReluKernel(const Device& device, const Graph& g, const Node& n)
+      : device_(device), operands_(g, n) {
+    MatmulDims dims = forward_dims(g, n);
+    epilogue_ = dims.epilogue = relu_epilogue(device, g, n, dims);
+    count_ = dims.m * dims.n;
+    product_.emplace(device, dims, format_of(input_info(g, n, 0)), format_of(input_info(g, n, 1)),
+                     format_of(output_info(g, n, 0)));
+  }
+  int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  void run(const KernelArgs& a) override {
+    const auto y = operands_.out(a, 0);
+    product_->run(operands_.in(a, 0), operands_.in(a, 1), operands_.in(a, 2), y, a.workspace,
+                  epilogue_ == Epilogue::kReluKept ? operands_.out(a, 1).data : nullptr);
+    if (epilogue_ == Epilogue::kNone) {
+      kernels::cuda::activation_forward(count_, y, y, device_.stream(), math::Relu());
+    }
+  }
+
+ private:
+  const Device& device_;
+  Operands operands_;
+  int64_t count_;
+  Epilogue epilogue_;
+  std::optional<Product> product_;
+};
+
+/// Whether the node that makes a gradient's mask writes it: it was prepared by the same rule.
+bool has_mask(const Device& device, const Graph& g, const Node& gradient) {
+  if (!has_input(gradient, 3)) return false;
+  const Node& n = g.node(g.tensor(gradient.inputs[3]).producer);
+  return relu_epilogue(device, g, n, forward_dims(g, n)) == Epilogue::kReluKept;
+}
+
+/// What x of a gradient is the result of, besides.
+enum class Behind : uint8_t { kNothing, kGelu, kRelu };
+
 /// dx = dy w, dw = dy' x, db = the sum of dy's rows; what is not wanted is left out. One after
-/// another on one stream, so they share one workspace. With input 3, x is its gelu, and dx is the
-/// gradient there. What the library does not offer within a product is done by kernels of our own.
-/// A dy in F32 beside factors of 16 bits is narrowed once for both products.
+/// another on one stream, so they share one workspace. Behind GELU x is that of input 3, and behind
+/// ReLU input 3 is its mask; dx is the gradient in front of it. What the library does not offer
+/// within a product is done by kernels of our own. A dy in F32 beside factors of 16 bits is
+/// narrowed once for both products.
+template <Behind kBehind>
 class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
-      : device_(device), operands_(g, n), d_(gemm_dims(g, n)), behind_gelu_(has_input(n, 3)) {
+      : device_(device), operands_(g, n), d_(gemm_dims(g, n)) {
     const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
                  stored = format_of(input_info(g, n, 2));
     if (stored == Format::kF32 && x == w && x != Format::kF32) narrowed_.emplace(d_.N, d_.K, x);
@@ -96,10 +155,14 @@ class GemmGradKernel final : public Kernel {
       MatmulDims dims{d_.N, d_.F, d_.K};
       dims.row_a = dy_row;
       dims.tf32 = allows_tf32(n);
-      dims.epilogue = Epilogue::kGeluGrad;
-      gelu_in_product_ = behind_gelu_ && format_of(input_info(g, n, 3)) == dx &&
-                         Product::is_offered(device, dims, dy, w, dx);
-      if (!gelu_in_product_) dims.epilogue = Epilogue::kNone;
+      if (kBehind == Behind::kGelu && format_of(input_info(g, n, 3)) == dx) {
+        dims.epilogue = Epilogue::kGeluGrad;
+      } else if (kBehind == Behind::kRelu && has_mask(device, g, n)) {
+        dims.epilogue = Epilogue::kReluGrad;
+      }
+      in_product_ =
+          dims.epilogue != Epilogue::kNone && Product::is_offered(device, dims, dy, w, dx);
+      if (!in_product_) dims.epilogue = Epilogue::kNone;
       dx_.emplace(device, dims, dy, w, dx);
     }
     if (has_output(n, 1)) {
@@ -130,12 +193,8 @@ class GemmGradKernel final : public Kernel {
     const auto dy =
         narrowed_ && (dx_ || dw_) ? narrowed_->run(device_, stored, a.workspace) : stored;
     if (dx_) {
-      void* const pre = gelu_in_product_ ? const_cast<void*>(a.inputs[3]) : nullptr;
-      dx_->run(dy, w, {}, dx, workspace, pre);
-      if (behind_gelu_ && !gelu_in_product_) {
-        kernels::cuda::activation_backward(d_.N * d_.F, operands_.in(a, 3), dx, dx,
-                                           device_.stream(), kGelu);
-      }
+      dx_->run(dy, w, {}, dx, workspace, in_product_ ? const_cast<void*>(a.inputs[3]) : nullptr);
+      if (!in_product_) run_activation(a, dx);
     }
     auto* const db = a.out<float>(2);
     if (dw_) {
@@ -148,11 +207,23 @@ class GemmGradKernel final : public Kernel {
 
  private:
   int64_t dy_bytes() const { return narrowed_ ? narrowed_->bytes() : 0; }
+  /// In place.
+  void run_activation(const KernelArgs& a, kernels::cuda::Out dx) const {
+    const int64_t count = d_.N * d_.F;
+    if constexpr (kBehind == Behind::kGelu) {
+      kernels::cuda::activation_backward(count, operands_.in(a, 3), dx, dx, device_.stream(),
+                                         kTanhGelu);
+    } else if constexpr (kBehind == Behind::kRelu) {
+      kernels::cuda::activation_backward(count, operands_.in(a, 0), dx, dx, device_.stream(),
+                                         math::Relu());
+    }
+  }
 
   const Device& device_;
   Operands operands_;
   GemmDims d_;
-  bool behind_gelu_, gelu_in_product_ = false, sums_in_product_ = false;
+  bool in_product_ = false;  // what dx is behind
+  bool sums_in_product_ = false;
   std::optional<Narrowed> narrowed_;  // dy
   std::optional<Product> dx_, dw_;
   int64_t db_bytes_ = 0;
@@ -167,10 +238,9 @@ std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n
 
 std::span<const CudaEntry> gemm_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"Gemm", make<GemmKernel>},
-      {"GemmGrad", make<GemmGradKernel>},
-      {"GemmGelu", make<GemmGeluKernel>},
-      {"GeluGemmGrad", make<GemmGradKernel>},
+      {"Gemm", make<GemmKernel>},         {"GemmGrad", make<GemmGradKernel<Behind::kNothing>>},
+      {"GemmGelu", make<GemmGeluKernel>}, {"GeluGemmGrad", make<GemmGradKernel<Behind::kGelu>>},
+      {"GemmRelu", make<GemmReluKernel>}, {"ReluGemmGrad", make<GemmGradKernel<Behind::kRelu>>},
   };
   return kEntries;
 }

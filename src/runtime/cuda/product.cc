@@ -1,6 +1,8 @@
 #include "src/runtime/cuda/product.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -8,6 +10,7 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/movement.h"
 #include "src/base/check.h"
+#include "src/ops/gemm.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/timing.h"
 
@@ -71,6 +74,13 @@ cublasLtEpilogue_t library_epilogue(const MatmulDims& d) {
     case Epilogue::kGeluGrad:
       TRAINYARD_CHECK(!d.bias, "a gradient has no bias");
       return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kRelu:
+      return d.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Epilogue::kReluKept:
+      return d.bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
+    case Epilogue::kReluGrad:
+      TRAINYARD_CHECK(!d.bias, "a gradient has no bias");
+      return CUBLASLT_EPILOGUE_DRELU;
     case Epilogue::kSumsOfA:  // our a is the second operand
       TRAINYARD_CHECK(!d.bias && d.c == Format::kF32, "sums of a have the type of c, F32");
       return CUBLASLT_EPILOGUE_BGRADB;
@@ -86,6 +96,10 @@ std::string words_of(const MatmulDims& d) {
 bool has_other_matrix(const MatmulDims& d) {
   return d.epilogue == Epilogue::kGeluKept || d.epilogue == Epilogue::kGeluGrad;
 }
+bool has_mask(const MatmulDims& d) {
+  return d.epilogue == Epilogue::kReluKept || d.epilogue == Epilogue::kReluGrad;
+}
+bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has_mask(d); }
 
 /// Everything that the choice of an algorithm depends on. The binding names every field, so one
 /// that is added and not named here does not compile.
@@ -117,6 +131,8 @@ int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t columns, int
 int64_t extent_of_a(const MatmulDims& d) {
   return extent(d.batch, d.stride_a, d.transpose_a ? d.k : d.m, d.transpose_a ? d.m : d.k, d.row_a);
 }
+int64_t extent_of_c(const MatmulDims& d) { return extent(d.batch, d.stride_c, d.m, d.n, d.row_c); }
+int64_t mask_bytes(const MatmulDims& d) { return d.m * relu_mask_bytes(d.n); }
 int64_t extent_of_b(const MatmulDims& d) {
   return extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
 }
@@ -166,8 +182,10 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   set(created, CUBLASLT_MATMUL_DESC_TRANSA, d.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(created, CUBLASLT_MATMUL_DESC_TRANSB, d.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(created, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(d));
-  if (d.epilogue == Epilogue::kGeluKept || d.epilogue == Epilogue::kGeluGrad) {
+  if (has_other_matrix(d)) {
     set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, d.row_c > 0 ? d.row_c : d.n);
+  } else if (has_mask(d)) {
+    set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8 * relu_mask_bytes(d.n));  // in bits
   }
   if (d.bias || d.epilogue == Epilogue::kSumsOfA) {
     set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(d.c));
@@ -210,7 +228,9 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
   std::vector<Algorithm> algorithms;
   for (const cublasLtMatmulHeuristicResult_t& r : results) {
     if (r.state != CUBLAS_STATUS_SUCCESS) continue;
-    algorithms.push_back({r.algo, static_cast<int64_t>(r.workspaceSize)});
+    const Algorithm algorithm{r.algo, static_cast<int64_t>(r.workspaceSize)};
+    if (has_relu(dims) && !keeps_nan(device, dims, description, algorithm)) continue;
+    algorithms.push_back(algorithm);
   }
   return algorithms;
 }
@@ -226,8 +246,10 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
   AlgorithmProblem problem;
   problem.take = [this](const std::string& choice) {
     const std::optional<Algorithm> restored = restore(choice);
-    if (restored.has_value()) algorithm_ = *restored;
-    return restored.has_value();
+    if (!restored.has_value()) return false;
+    if (has_relu(dims_) && !keeps_nan(device_, dims_, description_, *restored)) return false;
+    algorithm_ = *restored;
+    return true;
   };
   problem.take_first = [this]() -> std::optional<std::string> {
     const std::vector<Algorithm> proposed = propose(device_, dims_, description_, 1);
@@ -236,6 +258,11 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
     return choice_of(algorithm_.algorithm);
   };
   problem.time = [this] { return time(); };
+  if (has_relu(dims)) {  // a kernel of its own, in earlier versions
+    MatmulDims former = dims;
+    former.epilogue = Epilogue::kNone;
+    problem.former.push_back({key_of(former), ""});
+  }
   if (device.choose(key_of(dims), problem)) return;
   throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
                   CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
@@ -273,15 +300,18 @@ std::optional<TimedChoice> Matmul::time() const {
     candidates.push_back({choice, restored->workspace_bytes});
   }
   const int64_t width = element_bytes(dims_.operands), c_width = element_bytes(dims_.c);
-  const int64_t c = extent(dims_.batch, dims_.stride_c, dims_.m, dims_.n, dims_.row_c) * c_width;
-  // A matrix like c, or a column of sums.
-  const bool has_other = has_other_matrix(dims_) || dims_.epilogue == Epilogue::kSumsOfA;
+  const int64_t c = extent_of_c(dims_) * c_width;
+  // A matrix like c, a column of sums, or fewer bits.
+  const bool has_other =
+      has_other_matrix(dims_) || has_mask(dims_) || dims_.epilogue == Epilogue::kSumsOfA;
   const std::array<int64_t, 5> bytes{extent_of_a(dims_) * width, extent_of_b(dims_) * width,
-                                     dims_.n * c_width, c, has_other ? c : 0};
-  return time_candidates(
-      device_, candidates, bytes, [&](size_t i, std::span<void* const> at, void* workspace) {
-        submit(algorithms[i], at[0], at[1], at[2], at[3], workspace, has_other ? at[4] : nullptr);
-      });
+                                     dims_.n * c_width, c,
+                                     has_other ? std::max(c, mask_bytes(dims_)) : 0};
+  return time_candidates(device_, candidates, bytes,
+                         [&](size_t i, std::span<void* const> at, void* workspace) {
+                           submit(device_, dims_, description_, algorithms[i], at[0], at[1], at[2],
+                                  at[3], workspace, has_other ? at[4] : nullptr);
+                         });
 }
 
 void Matmul::run(const void* a, const void* b, kernels::cuda::In bias, void* c, void* workspace,
@@ -292,23 +322,71 @@ void Matmul::run(const void* a, const void* b, kernels::cuda::In bias, void* c, 
     kernels::cuda::convert(dims_.n, bias, {workspace, dims_.c}, device_.stream());
     added = workspace;
   }
-  submit(algorithm_, a, b, added, c, static_cast<std::byte*>(workspace) + bias_bytes_, other);
+  submit(device_, dims_, description_, algorithm_, a, b, added, c,
+         static_cast<std::byte*>(workspace) + bias_bytes_, other);
 }
 
-void Matmul::submit(const Algorithm& algorithm, const void* a, const void* b, const void* added,
-                    void* c, void* workspace, void* other) const {
-  if (dims_.bias) set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
-  if (dims_.epilogue == Epilogue::kSumsOfA) {
-    set(description_.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, other);
+void Matmul::submit(const Device& device, const MatmulDims& dims,
+                    const MatmulDescription& description, const Algorithm& algorithm, const void* a,
+                    const void* b, const void* added, void* c, void* workspace, void* other) {
+  cublasLtMatmulDesc_t const operation = description.operation.get();
+  if (dims.bias) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
+  if (dims.epilogue == Epilogue::kSumsOfA) {
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, other);
   } else if (other != nullptr) {
-    set(description_.operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, other);
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, other);
   }
-  const float one = 1, old = dims_.accumulate ? 1 : 0;  // 0: c is assigned, whatever it held
-  check(cublasLtMatmul(device_.blas(), description_.operation.get(), &one, b, description_.b.get(),
-                       a, description_.a.get(), &old, c, description_.c.get(), c,
-                       description_.c.get(), &algorithm.algorithm, workspace,
-                       static_cast<size_t>(algorithm.workspace_bytes), device_.stream()),
-        "cublasLtMatmul");
+  const float one = 1, old = dims.accumulate ? 1 : 0;  // 0: c is assigned, whatever it held
+  check(
+      cublasLtMatmul(device.blas(), operation, &one, b, description.b.get(), a, description.a.get(),
+                     &old, c, description.c.get(), c, description.c.get(), &algorithm.algorithm,
+                     workspace, static_cast<size_t>(algorithm.workspace_bytes), device.stream()),
+      "cublasLtMatmul");
+}
+
+bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
+                       const MatmulDescription& description, const Algorithm& algorithm) {
+  const int64_t width = element_bytes(dims.operands), c_width = element_bytes(dims.c);
+  // One piece of memory for all of them: in every format its bits are NaN.
+  const int64_t bytes =
+      std::max({extent_of_a(dims) * width, extent_of_b(dims) * width, extent_of_c(dims) * c_width});
+  const int64_t bits_bytes = has_mask(dims) ? mask_bytes(dims) : 0;
+  const DeviceMemory tensors = device.allocate(bytes),
+                     mask = device.allocate(std::max<int64_t>(bits_bytes, 1)),
+                     workspace = device.allocate(std::max<int64_t>(algorithm.workspace_bytes, 1));
+  const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
+    check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
+          "asking a product for its NaN");
+  };
+  const auto read = [&](const DeviceMemory& memory, int64_t count) {
+    std::vector<std::byte> host(static_cast<size_t>(count), std::byte{0xFF});
+    check(cudaMemcpyAsync(host.data(), memory.get(), host.size(), cudaMemcpyDeviceToHost,
+                          device.stream()),
+          "reading a product's NaN");
+    device.synchronize();
+    return host;
+  };
+  set_bytes(tensors, 0xFF, bytes);
+  set_bytes(mask, dims.epilogue == Epilogue::kReluGrad ? 0xFF : 0, bits_bytes);
+  submit(device, dims, description, algorithm, tensors.get(), tensors.get(), tensors.get(),
+         tensors.get(), workspace.get(), has_mask(dims) ? mask.get() : nullptr);
+  constexpr int64_t kSample = 4096;
+  const int64_t sample = std::min(extent_of_c(dims), kSample);
+  const std::vector<std::byte> made = read(tensors, sample * c_width);
+  for (int64_t i = 0; i < sample; ++i) {
+    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) return false;
+  }
+  if (dims.epilogue != Epilogue::kReluKept) return true;
+  const int64_t row = relu_mask_bytes(dims.n);
+  const std::vector<std::byte> bits = read(mask, std::min(bits_bytes, kSample * row));
+  for (int64_t i = 0; i < std::ssize(bits) / row; ++i) {
+    for (int64_t j = 0; j < dims.n; ++j) {
+      if ((bits[static_cast<size_t>(i * row + j / 8)] >> (j % 8) & std::byte{1}) == std::byte{0}) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 Format narrowest(std::initializer_list<Format> formats) {

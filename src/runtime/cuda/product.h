@@ -28,6 +28,9 @@ enum class Epilogue : uint8_t {
   kGeluKept,  // and other[m, n], stored as c, is what gelu was taken of
   kGeluGrad,  // c = gelu'(other) product; other[m, n], stored as c
   kSumsOfA,   // other[m] are the sums of op(a)'s rows, F32 as c: the gradient of a bias
+  kRelu,      // c = relu(product and bias), and NaN stays
+  kReluKept,  // and other[m] are rows of bits, 128 and their multiples, of what was let through
+  kReluGrad,  // c = product where other's bit is set, else 0
 };
 
 /// c[m, n] = op(a) op(b) (+ bias[n] on each row) (+ c), all row-major. op(a) is [m, k]: a is stored
@@ -68,7 +71,7 @@ class Matmul {
   /// Chooses the algorithm (src/runtime/algorithms.h) among those that cuBLASLt proposes within the
   /// budget. No product may split its sum in an order that changes from run to run.
   Matmul(const Device& device, const MatmulDims& dims);
-  /// Whether the library has an algorithm for it.
+  /// Whether the library has an algorithm for it; of ReLU, one that keeps NaN, for which it is run.
   static bool is_offered(const Device& device, const MatmulDims& dims);
 
   int64_t workspace_bytes() const { return bias_bytes_ + algorithm_.workspace_bytes; }
@@ -82,15 +85,22 @@ class Matmul {
     cublasLtMatmulAlgo_t algorithm{};
     int64_t workspace_bytes = 0;
   };
-  /// Best first, as the library estimates; nothing where it has none.
+  /// Best first, as the library estimates; nothing where it has none. Of ReLU's epilogues only what
+  /// keeps NaN.
   static std::vector<Algorithm> propose(const Device& device, const MatmulDims& dims,
                                         const MatmulDescription& description, int count_max);
   /// A choice's algorithm, if the library takes it for this product and we do.
   std::optional<Algorithm> restore(const std::string& choice) const;
   std::optional<TimedChoice> time() const;
+  /// Whether NaN comes out where NaN goes in: asks the algorithm on the device. cuBLASLt documents
+  /// its ReLU as max(x, 0), and says nothing of NaN.
+  static bool keeps_nan(const Device& device, const MatmulDims& dims,
+                        const MatmulDescription& description, const Algorithm& algorithm);
   /// The library's part. `added` has c's type.
-  void submit(const Algorithm& algorithm, const void* a, const void* b, const void* added, void* c,
-              void* workspace, void* other) const;
+  static void submit(const Device& device, const MatmulDims& dims,
+                     const MatmulDescription& description, const Algorithm& algorithm,
+                     const void* a, const void* b, const void* added, void* c, void* workspace,
+                     void* other);
 
   const Device& device_;
   MatmulDims dims_;
