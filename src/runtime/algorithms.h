@@ -42,6 +42,8 @@ struct TimedChoice {
   double first_us = 0, taken_us = 0;
   // Above 0: it was not timed because a job of so many steps had no time for it. A longer job may.
   int64_t left_by_steps = 0;
+  // All that might have been taken, in the order in which they were proposed. Not recorded.
+  std::vector<std::string> choices = {};
 };
 
 /// What a backend does for one problem.

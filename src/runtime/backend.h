@@ -60,6 +60,14 @@ class Kernel {
   virtual void run(const KernelArgs& args) = 0;
 };
 
+/// Bytes on the host, and where they go on the device: to a multiple of 4 bytes, with room up to
+/// the next one behind the last.
+struct HostPiece {
+  void* device = nullptr;
+  const void* host = nullptr;
+  int64_t bytes = 0;
+};
+
 /// Kernels that were submitted once and can be submitted again as a whole, with the same arguments.
 class Recording {
  public:
@@ -124,6 +132,10 @@ class Backend {
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
+  /// Pieces that are needed together, one behind the other, in fewer copies where the backend can.
+  virtual void copy_block_to_device(std::span<const HostPiece> pieces) {
+    for (const HostPiece& p : pieces) copy_to_device(p.device, p.host, p.bytes);
+  }
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;

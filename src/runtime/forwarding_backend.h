@@ -47,6 +47,9 @@ class ForwardingBackend : public Backend {
   void copy_to_device(void* device, const void* host, int64_t bytes) override {
     inner_.copy_to_device(device, host, bytes);
   }
+  void copy_block_to_device(std::span<const HostPiece> pieces) override {
+    inner_.copy_block_to_device(pieces);
+  }
   void copy_to_host(void* host, const void* device, int64_t bytes) override {
     inner_.copy_to_host(host, device, bytes);
   }

@@ -56,6 +56,10 @@ class ProfilingBackend : public ForwardingBackend {
     at_point_ = false;
     ForwardingBackend::copy_to_device(device, host, bytes);
   }
+  void copy_block_to_device(std::span<const HostPiece> pieces) override {
+    at_point_ = false;
+    ForwardingBackend::copy_block_to_device(pieces);
+  }
   void copy_to_host(void* host, const void* device, int64_t bytes) override {
     at_point_ = false;
     ForwardingBackend::copy_to_host(host, device, bytes);

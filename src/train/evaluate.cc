@@ -4,7 +4,8 @@
 #include <tuple>
 
 #include "kernels/math/activations.h"
-#include "src/data/load/loader.h"
+#include "src/base/check.h"
+#include "src/data/load/held_rows.h"
 
 namespace trainyard {
 
@@ -21,6 +22,10 @@ std::vector<int64_t> bytes_of_tokens(const TextSchema& schema) {
 
 }  // namespace
 
+void BatchModel::evaluate_held(std::span<const kernels::HeldSample> /*samples*/) {
+  TRAINYARD_CHECK(false, "no device holds rows for this model");
+}
+
 Evaluator::Evaluator(BatchModel& model, const DatasetSchema& schema,
                      const Preprocessing& preprocessing, const Objective& objective,
                      std::vector<std::string> names)
@@ -31,6 +36,26 @@ Evaluator::Evaluator(BatchModel& model, const DatasetSchema& schema,
       names_(std::move(names)) {
   if (objective.interface.target == TargetForm::kNextToken)
     token_bytes_ = bytes_of_tokens(schema.text);
+}
+
+void Evaluator::run(const Partition& partition, std::span<const int64_t> selected, RowsFrom from) {
+  if (from == RowsFrom::kHost) {
+    fill_batch(transform_, partition, selected, batch_);
+    model_.evaluate(batch_.input_bytes());
+    return;
+  }
+  samples_.clear();
+  for (const int64_t row : selected) samples_.push_back(held_sample(transform_, partition, row));
+  model_.evaluate_held(samples_);
+  if (objective_.interface.target == TargetForm::kInput) {
+    fill_batch(transform_, partition, selected, batch_);
+  }
+}
+
+/// The class of a row, or the next token behind a position of a window.
+int32_t Evaluator::label_of(const Partition& partition, int64_t row, size_t position) const {
+  const auto at = static_cast<size_t>(row);
+  return transform_.stream() ? partition.tokens[at + 1 + position] : partition.target_class[at];
 }
 
 // Row `i` of the batch, row `row` of the partition.
@@ -54,14 +79,14 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
   const auto outputs = static_cast<size_t>(objective_.interface.outputs);
   const size_t positions = output.size() / outputs;  // of a sequence; else 1
   for (size_t t = 0; t < positions; ++t) {
-    const int32_t label = batch_.target_class[i * positions + t];
+    const int32_t label = label_of(partition, row, t);
     const int64_t bytes = token_bytes_.empty() ? 1 : token_bytes_[static_cast<size_t>(label)];
     metrics.add_scores(output.subspan(t * outputs, outputs), label, bytes);
   }
 }
 
 Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64_t> rows,
-                               const std::function<void()>& after_batch) {
+                               const std::function<void()>& after_batch, RowsFrom from) {
   const auto batch = static_cast<size_t>(model_.evaluation_batch());
   MetricAccumulator metrics(names_, objective_);
   std::vector<int64_t> selected;
@@ -69,8 +94,7 @@ Evaluation Evaluator::evaluate(const Partition& partition, std::span<const int64
     const std::span<const int64_t> part = rows.subspan(first, std::min(batch, rows.size() - first));
     selected.assign(part.begin(), part.end());
     selected.resize(batch, selected.back());
-    fill_batch(transform_, partition, selected, batch_);
-    model_.evaluate(batch_.input_bytes());
+    run(partition, selected, from);
     for (size_t i = 0; i < part.size(); ++i) {
       add_row(partition, part[i], i, model_.evaluation_output(static_cast<int64_t>(i)), metrics);
     }

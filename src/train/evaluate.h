@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/held_rows.h"
 #include "src/data/load/loader.h"
 #include "src/data/preprocessing.h"
 #include "src/train/metric_accumulator.h"
@@ -28,8 +29,13 @@ class BatchModel {
   /// `input` holds evaluation_batch() rows. Then evaluation_output(row) is what it gave for each of
   /// them, valid until the next call.
   virtual void evaluate(std::span<const std::byte> input) = 0;
+  /// The same of rows that the model's device holds: so many samples of them.
+  virtual void evaluate_held(std::span<const kernels::HeldSample> samples);
   virtual std::span<const float> evaluation_output(int64_t row) = 0;
 };
+
+/// Where a run of the program finds its rows.
+enum class RowsFrom : uint8_t { kHost, kDevice };
 
 /// Evaluates rows of one dataset by one model; keeps what is the same for all of them.
 class Evaluator {
@@ -40,11 +46,16 @@ class Evaluator {
 
   /// Runs `rows` of the partition, at least one, through the evaluation program in batches of its
   /// fixed size. The last batch is filled up with copies of its last row, which are not counted.
-  /// `after_batch`, if given, is called behind each.
+  /// `after_batch`, if given, is called behind each. kDevice: the model's device holds the
+  /// partition; the values are the same.
   Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows,
-                      const std::function<void()>& after_batch = nullptr);
+                      const std::function<void()>& after_batch = nullptr,
+                      RowsFrom from = RowsFrom::kHost);
 
  private:
+  /// One run of the program. Behind it batch_ has the input where metrics look at it.
+  void run(const Partition& partition, std::span<const int64_t> selected, RowsFrom from);
+  int32_t label_of(const Partition& partition, int64_t row, size_t position) const;
   void add_row(const Partition& partition, int64_t row, size_t i, std::span<const float> output,
                MetricAccumulator& metrics) const;
 
@@ -55,6 +66,7 @@ class Evaluator {
   const std::vector<std::string> names_;
   std::vector<int64_t> token_bytes_;  // of a stream of tokens: what each takes in the text
   Batch batch_;
+  std::vector<kernels::HeldSample> samples_;
 };
 
 /// "<prefix>/<metric>" for every value.

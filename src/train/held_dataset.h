@@ -1,4 +1,5 @@
-// src/train/held_dataset.h: a job's training rows in a device's memory, brought there once.
+// src/train/held_dataset.h: a job's training rows in a device's memory, brought there once. Those
+// that are held out lie among them, and evaluations read them there.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace trainyard {
 struct HeldSource {
   HeldPlan plan;
   RowTransform transform;
-  Partition partition;      // the whole one: rows that are held out are never asked for
+  Partition partition;      // the whole one, with the rows that are held out
   std::vector<float> mean;  // Augmenter::mean()
 };
 
@@ -34,11 +35,15 @@ class HeldDataset {
               std::span<const kernels::CopyPiece> copies) {
     backend_.gather_rows(layout_, samples, count, input, target, copies);
   }
+  /// Submits the input of an evaluation's run, of rows as they are. `samples` are
+  /// plan.evaluation_rows, on the host, and free when it returns.
+  void gather_evaluation(std::span<const kernels::HeldSample> samples, void* input);
 
  private:
   Backend& backend_;
+  const HeldPlan plan_;
   DeviceBuffer memory_;
-  kernels::HeldRows layout_;
+  kernels::HeldRows layout_, evaluation_;  // evaluation_: nothing is moved
 };
 
 }  // namespace trainyard

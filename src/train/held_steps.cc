@@ -18,14 +18,14 @@ int64_t words(int64_t bytes) { return (bytes + 3) / 4; }  // tensors and slots a
 
 }  // namespace
 
-HeldSteps::HeldSteps(Backend& backend, const HeldSource& source, const StepSlots& slots,
-                     StepProgram train, StepProgram update, StepProgram average)
+HeldSteps::HeldSteps(Backend& backend, HeldDataset& data, const StepSlots& slots, StepProgram train,
+                     StepProgram update, StepProgram average)
     : backend_(backend),
       slots_(slots),
       train_(train),
       update_(update),
       average_(average),
-      data_(backend, source),
+      data_(data),
       memory_(backend, slots.device_bytes()),
       staged_(static_cast<size_t>(slots.together * slots.input_bytes)) {}
 

@@ -28,9 +28,8 @@ struct StepProgram {
 
 class HeldSteps {
  public:
-  /// Allocates what the plan says, source.plan.bytes and slots.device_bytes(), and brings the rows
-  /// to the device. The programs outlive this.
-  HeldSteps(Backend& backend, const HeldSource& source, const StepSlots& slots, StepProgram train,
+  /// Allocates slots.device_bytes(). The rows and the programs outlive this.
+  HeldSteps(Backend& backend, HeldDataset& data, const StepSlots& slots, StepProgram train,
             StepProgram update, StepProgram average);
 
   /// How many of the next `most` steps to begin at once: a power of two, so that few recordings
@@ -62,7 +61,7 @@ class HeldSteps {
   Backend& backend_;
   const StepSlots slots_;
   const StepProgram train_, update_, average_;
-  HeldDataset data_;
+  HeldDataset& data_;
   DeviceBuffer memory_;            // [inputs of all steps | their results]
   std::vector<std::byte> staged_;  // inputs
   std::vector<kernels::CopyPiece> copies_;

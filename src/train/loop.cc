@@ -267,14 +267,22 @@ void Loop::report_rates(const Loader& loader) {
   run_clock_.set_data_wait(wait);
 }
 
-Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> rows) {
-  return evaluator_->evaluate(partition, rows, [this] { progressed(); });
+Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> rows,
+                          RowsFrom from) {
+  return evaluator_->evaluate(
+      partition, rows, [this] { progressed(); }, from);
+}
+
+Evaluation Loop::evaluate_held_out() {
+  const bool on_device = context_.holds_rows && context_.shape.held->evaluation_rows > 0;
+  return evaluate(context_.data.train(), context_.split.validation,
+                  on_device ? RowsFrom::kDevice : RowsFrom::kHost);
 }
 
 void Loop::evaluate_validation() {
   if (context_.split.validation.empty() || validation_step_ == state_.step) return;
   const auto begin = MetricBuffer::Clock::now();
-  validation_ = evaluate(context_.data.train(), context_.split.validation);
+  validation_ = evaluate_held_out();
   validation_step_ = state_.step;
   for (const MetricPoint& m : to_metrics(validation_, "val", state_.step)) {
     metrics_.add(m.key, m.step, m.value);
@@ -397,7 +405,7 @@ void Loop::choose_model() {
   // Training has ended: the best weights may take the place of the last ones.
   session_.set_evaluated_weights(*state_.best.weights);
   model_ = session_.evaluated_weights();
-  validation_ = evaluate(context_.data.train(), context_.split.validation);
+  validation_ = evaluate_held_out();
   validation_step_ = state_.best.step;
 }
 

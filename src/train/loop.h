@@ -107,7 +107,9 @@ class Loop {
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
   void report_step(double learning_rate, const TrainingSession::StepResult& result);
   void report_rates(const Loader& loader);
-  Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows);
+  Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows,
+                      RowsFrom from = RowsFrom::kHost);
+  Evaluation evaluate_held_out();
   void evaluate_validation();
   /// Counts an evaluation: is it the best, and how long was there none better.
   void judge(const Evaluation& e);

@@ -168,15 +168,28 @@ void ReplicatedSession::set_evaluated_weights(const Snapshot& weights) {
   for (const auto& session : replicas_->sessions) session->set_evaluated_weights(weights);
 }
 
+void ReplicatedSession::share_state() {
+  if (state_of_ == steps_begun_) return;
+  for (size_t r = 1; r < ranks(); ++r) replicas_->sessions[r]->copy_state(first());
+  state_of_ = steps_begun_;
+}
+
 void ReplicatedSession::evaluate(std::span<const std::byte> input) {
-  if (state_of_ != steps_begun_) {
-    for (size_t r = 1; r < ranks(); ++r) replicas_->sessions[r]->copy_state(first());
-    state_of_ = steps_begun_;
-  }
+  share_state();
   const size_t size = input.size() / ranks();
   run_all([input, size](Replicas& all,
                         size_t r) { all.sessions[r]->evaluate(input.subspan(r * size, size)); },
           limits_.first_s);
+}
+
+void ReplicatedSession::evaluate_held(std::span<const kernels::HeldSample> samples) {
+  share_state();
+  const size_t size = samples.size() / ranks();
+  run_all(
+      [samples, size](Replicas& all, size_t r) {
+        all.sessions[r]->evaluate_held(samples.subspan(r * size, size));
+      },
+      limits_.first_s);
 }
 
 std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {

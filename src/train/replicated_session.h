@@ -70,6 +70,7 @@ class ReplicatedSession final : public TrainingSession {
   /// Each rank a batch of its own program, with rank 0's running statistics: a row's result does
   /// not depend on which rank it comes to. Throws as a step does.
   void evaluate(std::span<const std::byte> input) override;
+  void evaluate_held(std::span<const kernels::HeldSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override {
     return first().evaluation_batch() * std::ssize(replicas_->sessions);
@@ -98,6 +99,8 @@ class ReplicatedSession final : public TrainingSession {
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
   std::string describe_stop(double limit_s) const;
   double step_limit_s() const;
+  /// Running statistics of all ranks become rank 0's, once behind each step.
+  void share_state();
 
   std::shared_ptr<Replicas> replicas_;
   const std::vector<std::string> exchanges_;  // of a step, by node name

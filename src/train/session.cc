@@ -23,8 +23,8 @@ size_t elements(const Graph& graph, TensorId id) {
   return static_cast<size_t>(graph.tensor(id).type.shape.elements());
 }
 
-void write_scalar(Executor& executor, TensorId id, const auto& value) {
-  if (id != kNoTensor) executor.write(id, std::as_bytes(std::span(&value, 1)));
+std::span<const std::byte> bytes_of(const auto& value) {
+  return std::as_bytes(std::span(&value, 1));
 }
 
 }  // namespace
@@ -263,7 +263,8 @@ void Session::hold(const HeldSource& source) {
   const auto program = [](std::optional<Executor>& executor, const ProgramIds& ids) {
     return executor.has_value() ? StepProgram{&*executor, &ids} : StepProgram();
   };
-  held_.emplace(backend_, source, slots_, program(train_, train_ids_),
+  data_.emplace(backend_, source);
+  held_.emplace(backend_, *data_, slots_, program(train_, train_ids_),
                 program(update_, update_ids_), program(average_, average_ids_));
   make_submissions(slots_.together);
 }
@@ -272,21 +273,42 @@ int64_t Session::together(int64_t most) const {
   return held_.has_value() ? held_->together(most) : 1;
 }
 
+void Session::add_piece(const Executor& executor, TensorId id, std::span<const std::byte> bytes) {
+  if (id == kNoTensor) return;
+  const TensorInfo& t = executor.program().graph.tensor(id);
+  TRAINYARD_CHECK(std::ssize(bytes) == t.type.bytes(),
+                  t.name + ": " + std::to_string(bytes.size()) + " bytes, it has " +
+                      std::to_string(t.type.bytes()));
+  pieces_.push_back({executor.place_to_write(id), bytes.data(), std::ssize(bytes)});
+}
+
+void Session::bring_pieces() {
+  backend_.copy_block_to_device(pieces_);
+  pieces_.clear();
+}
+
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
-  const bool has_target = train_ids_.target != kNoTensor;
   if (travelling_.has_value()) {
-    travelling_->gather(slots_.part(inputs.samples, index), slots_.part(inputs.stored, index),
-                        train_->place_to_write(train_ids_.input),
-                        has_target ? train_->place_to_write(train_ids_.target) : nullptr);
+    const auto rows =
+        travelling_->pieces(slots_.part(inputs.samples, index), slots_.part(inputs.stored, index));
+    pieces_.insert(pieces_.end(), rows.begin(), rows.end());
   } else {
-    train_->write(train_ids_.input, slots_.part(inputs.input, index));
-    if (has_target) train_->write(train_ids_.target, slots_.part(inputs.target, index));
+    add_piece(*train_, train_ids_.input, slots_.part(inputs.input, index));
+    add_piece(*train_, train_ids_.target, slots_.part(inputs.target, index));
   }
-  write_scalar(*train_, train_ids_.micro_step, index);
+  add_piece(*train_, train_ids_.micro_step, bytes_of(index));
   // Keys what is random in the model: each micro-batch draws its own.
   const int64_t step = inputs.step * slots_.micro_batches + index;
-  write_scalar(*train_, train_ids_.step, step);
-  if (!update_.has_value()) write_scalar(*train_, train_ids_.learning_rate, inputs.learning_rate);
+  add_piece(*train_, train_ids_.step, bytes_of(step));
+  if (!update_.has_value()) {
+    add_piece(*train_, train_ids_.learning_rate, bytes_of(inputs.learning_rate));
+  }
+  bring_pieces();
+  if (travelling_.has_value()) {
+    travelling_->gather(
+        train_->place_to_write(train_ids_.input),
+        train_ids_.target == kNoTensor ? nullptr : train_->place_to_write(train_ids_.target));
+  }
   train_->run();
   train_->begin_read(train_ids_.loss, results);
   if (slots_.reads_output) train_->begin_read(train_ids_.output, results + slots_.output_at);
@@ -297,8 +319,9 @@ void Session::begin_step_from_host(const StepInputs& inputs, std::byte* results)
     begin_micro_batch(inputs, k, results + k * slots_.micro_batch_bytes);
   }
   if (update_.has_value()) {
-    write_scalar(*update_, update_ids_.step, inputs.step);
-    write_scalar(*update_, update_ids_.learning_rate, inputs.learning_rate);
+    add_piece(*update_, update_ids_.step, bytes_of(inputs.step));
+    add_piece(*update_, update_ids_.learning_rate, bytes_of(inputs.learning_rate));
+    bring_pieces();
     update_->run();
   }
   if (has_gradient_norm()) {
@@ -309,7 +332,8 @@ void Session::begin_step_from_host(const StepInputs& inputs, std::byte* results)
     updater().begin_read(update_ids().scaled.learning_rate, results + slots_.rate_at);
   }
   if (average_.has_value()) {
-    write_scalar(*average_, average_ids_.step, inputs.step);
+    add_piece(*average_, average_ids_.step, bytes_of(inputs.step));
+    bring_pieces();
     average_->run();
   }
 }
@@ -377,6 +401,16 @@ Session::StepResult Session::finish_step() {
 void Session::evaluate(std::span<const std::byte> input) {
   TRAINYARD_CHECK(evaluate_.has_value(), "the job has nothing to evaluate");
   evaluate_->write(evaluate_ids_.input, input);
+  run_evaluation();
+}
+
+void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
+  TRAINYARD_CHECK(evaluate_.has_value() && data_.has_value(), "the job holds nothing to evaluate");
+  data_->gather_evaluation(samples, evaluate_->place_to_write(evaluate_ids_.input));
+  run_evaluation();
+}
+
+void Session::run_evaluation() {
   evaluate_->run();
   evaluation_first_ = evaluation_batch_;  // nothing is read yet
 }

@@ -62,6 +62,7 @@ class Session final : public TrainingSession {
 
   // By the evaluation program.
   void evaluate(std::span<const std::byte> input) override;
+  void evaluate_held(std::span<const kernels::HeldSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return evaluation_batch_; }
 
@@ -90,11 +91,16 @@ class Session final : public TrainingSession {
   kernels::ShardRange shard_of(const TensorInfo& sharded) const;
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
-  // Where batches come from the host: each copy by itself, each program recorded by itself.
+  // Where batches come from the host: what a program reads in one block (Backend), each program
+  // recorded by itself.
+  void add_piece(const Executor& executor, TensorId id, std::span<const std::byte> bytes);
+  void bring_pieces();
   void begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results);
   void begin_step_from_host(const StepInputs& inputs, std::byte* results);
   /// Makes room for the results of so many steps at once.
   void make_submissions(int64_t steps);
+  /// Of the input that was brought before.
+  void run_evaluation();
 
   /// Steps that were submitted together, and a slot for each one's results (step_slots.h), which
   /// have come when the mark was waited for.
@@ -111,13 +117,15 @@ class Session final : public TrainingSession {
   std::optional<Arena> arena_;
   std::optional<Executor> train_, update_, average_, evaluate_;
   const StepSlots slots_;
-  std::optional<HeldSteps> held_;
+  std::optional<HeldDataset> data_;
+  std::optional<HeldSteps> held_;  // steps of it
   std::optional<TravellingRows> travelling_;
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0;
   std::vector<std::unique_ptr<Submission>> submissions_;  // that may be under way at a time
   int64_t submitted_ = 0, finished_ = 0;                  // submissions
+  std::vector<HostPiece> pieces_;                         // that the next program reads
   std::vector<float> logits_;
   std::vector<float> evaluation_output_;  // of rows from evaluation_first_ on
   int64_t evaluation_row_elements_ = 0, evaluation_first_ = 0;

@@ -54,7 +54,8 @@ class TrainingSession : public BatchModel {
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
 
   /// Copies the training rows to each device: Backend::holds_rows(). Once, before the first step;
-  /// steps are then given by their samples.
+  /// steps are then given by their samples, and evaluate_held() may be called where the plan has
+  /// evaluation_rows.
   virtual void hold(const HeldSource& source) = 0;
   /// Instead of hold(), for too many rows: steps are given by their samples and include their rows.
   virtual void travel(const TravelSource& source) = 0;

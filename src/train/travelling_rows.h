@@ -3,6 +3,7 @@
 // held rows (held_dataset.h). To the same bits, in a quarter of the bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,10 +26,12 @@ class TravellingRows {
   /// Allocates plan.bytes. Throws std::bad_alloc.
   TravellingRows(Backend& backend, const TravelSource& source);
 
-  /// Submits the input and the target (nullptr: none) of one run. `samples` are plan.form.rows, and
-  /// count from the first of `rows`, which are as they are stored. Both are free when it returns.
-  void gather(std::span<const kernels::HeldSample> samples, std::span<const std::byte> rows,
-              void* input, void* target);
+  /// What gather() reads, to be brought to the device before it. `samples` are plan.form.rows, and
+  /// count from the first of `rows`, which are as they are stored.
+  std::array<HostPiece, 2> pieces(std::span<const kernels::HeldSample> samples,
+                                  std::span<const std::byte> rows) const;
+  /// Submits the input and the target (nullptr: none) of one run.
+  void gather(void* input, void* target);
 
  private:
   Backend& backend_;

@@ -74,7 +74,7 @@ HeldRowsOf::HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment)
     classes_.push_back(static_cast<int32_t>(math::philox_u32(1, 2, 0, n) %
                                             static_cast<uint64_t>(model.interface.outputs)));
   }
-  plan_ = plan_held({}, schema_, 0, {}, alignment).value();
+  plan_ = plan_held({}, schema_, 0, {}, /*validation_batch=*/0, alignment).value();
 }
 
 Partition HeldRowsOf::partition() const {

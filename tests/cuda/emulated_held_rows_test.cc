@@ -1,15 +1,19 @@
 // Catches: a batch that a GPU makes of rows that it holds and that differs from the host's in a
 // bit; samples of another rank's or micro-batch's rows; rows gathered before they have arrived, or
 // over those that a step still reads (the emulated streams run as late as they may, fake_cuda.h);
-// memory that the plan does not tell; a step that differs from the same step alone in a bit because
-// others are submitted with it, a loss that is told of another step, a stop that is not heeded.
+// memory that the plan does not tell; an evaluation that
+// is brought rows which the GPU holds, or that gives another value by them; a step that differs
+// from the same step alone in a bit because others are submitted with it, a loss that is told of
+// another step, a stop that is not heeded.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/staging.h"
 #include "src/runtime/forwarding_backend.h"
+#include "src/train/evaluate.h"
 #include "src/train/loop.h"
 #include "src/train/programs.h"
 #include "src/train/recipe_check.h"
@@ -325,6 +329,218 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
     EXPECT_EQ(counts.all(), 2);
   }
   EXPECT_EQ(testing::device_bytes(), bytes);
+}
+
+/// A GPU that counts the bytes that go to it from the host.
+class CountingGpu final : public ForwardingBackend {
+ public:
+  CountingGpu() : ForwardingBackend(std::make_unique<cuda::CudaBackend>(0)) {}
+  void copy_to_device(void* device, const void* host, int64_t bytes) override {
+    brought += bytes;
+    ForwardingBackend::copy_to_device(device, host, bytes);
+  }
+  int64_t brought = 0;
+};
+
+TEST(HeldEvaluation, CopiesNoRowsFromTheHost) {
+  const Workspace w;
+  testing::make_dataset(w, /*images=*/true, 60);
+  testing::set_device_count(kDevices);
+  const auto brought_by = [&](int64_t every) {
+    TrainJob job = testing::rank_job(w, "every" + std::to_string(every));
+    job.recipe.evaluate_every_steps = every;
+    job.recipe.augmentation = testing::moves();
+    auto gpu = std::make_shared<CountingGpu>();
+    Recorder recorder;
+    run_job(job, {{"devices/gpu-0", gpu}}, recorder);
+    EXPECT_EQ(std::ssize(recorder.series["val/loss"]), 8 / every);
+    return gpu->brought;
+  };
+  // 12 rows are held out, which are one batch: their samples are brought.
+  const int64_t once = brought_by(8);
+  EXPECT_EQ(brought_by(4) - once, 12 * 64);
+  EXPECT_EQ(brought_by(1) - once, 7 * 12 * 64);
+}
+
+// Batches are filled up with copies of their last row, which count nowhere.
+TEST(HeldEvaluation, OfAnyNumberOfRowsGivesTheHostsValues) {
+  const Workspace w;
+  testing::ingest_images(w, {3, 5, 7}, /*bytes=*/true, 50);
+  TrainJob job = held_job(w, "a", testing::dense_model());
+  job.recipe.augmentation = testing::moves();
+  job.recipe.validation_split = 0.5;
+  const Dataset data = Dataset::open(w / "dataset", false).value();
+  const DatasetSchema& schema = data.schema();
+  RunShape shape =
+      check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
+  // Of 25, which a job evaluates at once.
+  shape.evaluation_batch = shape.held->evaluation_rows = 7;
+  const Split split = split_dataset(schema, 0, 0.5, 5);
+  const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
+  testing::set_device_count(kDevices);
+  cuda::CudaBackend backend(0);
+  Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
+  session.initialize(5);
+  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  Evaluator evaluator(session, schema, p, shape.objective,
+                      {"loss", "accuracy", "confusion_matrix"});
+  int batches = 0;
+  for (const size_t rows : {size_t{1}, size_t{7}, size_t{8}, size_t{25}}) {
+    SCOPED_TRACE(rows);
+    const auto part = std::span(split.validation).first(rows);
+    const Evaluation host = evaluator.evaluate(data.train(), part);
+    const Evaluation device = evaluator.evaluate(
+        data.train(), part, [&] { ++batches; }, RowsFrom::kDevice);
+    EXPECT_EQ(device.values, host.values);
+    EXPECT_EQ(device.confusion, host.confusion);
+  }
+  EXPECT_EQ(batches, 1 + 1 + 2 + 4);
+}
+
+/// Of all rows by an untrained model, on the device and from the host.
+void expect_same_evaluation(const Workspace& w, const TrainJob& job,
+                            const std::vector<std::string>& names, bool on_device) {
+  const Dataset data = Dataset::open(w / "dataset", false).value();
+  const DatasetSchema& schema = data.schema();
+  const RunShape shape =
+      check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
+  ASSERT_TRUE(shape.held.has_value());
+  EXPECT_EQ(shape.held->evaluation_rows, on_device ? shape.evaluation_batch : 0);
+  if (!on_device) return;
+  const Split split = split_dataset(schema, shape.context_length, 0.2, 5);
+  const Preprocessing p = fit_preprocessing(schema, data.train(), split.train,
+                                            {shape.context_length, shape.objective.unit_input(),
+                                             shape.objective.interface.category_codes});
+  testing::set_device_count(kDevices);
+  cuda::CudaBackend backend(0);
+  Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
+  session.initialize(5);
+  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  Evaluator evaluator(session, schema, p, shape.objective, names);
+  const Evaluation host = evaluator.evaluate(data.train(), split.validation);
+  const Evaluation device =
+      evaluator.evaluate(data.train(), split.validation, nullptr, RowsFrom::kDevice);
+  EXPECT_FALSE(host.values.empty());
+  EXPECT_EQ(device.values, host.values);
+}
+
+TEST(HeldEvaluation, OfEveryKindOfRowsGivesTheHostsValues) {
+  const std::vector<std::string> of_classes = {"loss", "accuracy"}, of_numbers = {"loss", "mae"};
+  for (const bool bytes : {true, false}) {
+    for (const bool moved : {false, true}) {
+      SCOPED_TRACE(std::string(bytes ? "bytes" : "floats") + (moved ? " moved" : ""));
+      const Workspace w;
+      testing::ingest_images(w, {3, 5, 7}, bytes, 50);
+      TrainJob job = held_job(w, "a", testing::dense_model());
+      if (moved) job.recipe.augmentation = testing::moves();
+      // Floats that are moved lie there as edited ones, which may differ in a bit.
+      expect_same_evaluation(w, job, of_classes, bytes || !moved);
+    }
+  }
+  {
+    SCOPED_TRACE("what a model makes of its input");
+    const Workspace w;
+    testing::ingest_images(w, {3, 5, 7}, /*bytes=*/true, 50);
+    TrainJob job = held_job(w, "a", testing::autoencoder_model());
+    job.recipe.augmentation = testing::moves();
+    expect_same_evaluation(w, job, of_numbers, true);
+  }
+  {
+    SCOPED_TRACE("a table");
+    const Workspace w;
+    testing::ingest_table(w, 50);
+    expect_same_evaluation(w, held_job(w, "a", testing::dense_model()), of_numbers, true);
+  }
+  {
+    SCOPED_TRACE("rows of text");
+    const Workspace w;
+    testing::ingest_rows_of_text(w, 50);
+    expect_same_evaluation(w, held_job(w, "a", testing::bag_model()), of_classes, true);
+  }
+  {
+    SCOPED_TRACE("a stream");
+    const Workspace w;
+    const DatasetSchema schema = testing::ingest_stream(w, 700);
+    TrainJob job = held_job(w, "a", testing::next_token_model(schema.text.vocabulary_size()));
+    job.recipe.context_length = 5;
+    expect_same_evaluation(w, job, {"loss"}, true);
+  }
+}
+
+TEST(StepsFromTheHost, BringWhatAProgramReadsInOneCopy) {
+  const Workspace w;
+  testing::make_dataset(w, /*images=*/true, 60);
+  testing::set_device_count(kDevices);
+  const Dataset data = Dataset::open(w / "dataset", false).value();
+  const DatasetSchema& schema = data.schema();
+  for (const int64_t parts : {1, 2}) {
+    SCOPED_TRACE(std::to_string(parts) + " micro-batches");
+    TrainJob job = testing::rank_job(w, "a");
+    job.recipe.accumulate_steps = parts;
+    const RunShape shape =
+        check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
+    const Split split = split_dataset(schema, 0, 0.2, 5);
+    const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
+    cuda::CudaBackend backend(0);
+    Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend, parts);
+    session.initialize(5);
+    Loader loader(schema, p, data.train(), split.train,
+                  loader_options(job.recipe, schema, p, split, 0, false));
+    testing::WorkCounts counts;
+    for (int64_t step = 0; step < 3; ++step) {
+      const Batch& b = loader.next();
+      const testing::WorkCounts before = testing::submitted_works();
+      const int64_t replayed = testing::replayed_works();
+      session.begin_step({b.input_bytes(), b.target_bytes(), step, 0.01f});
+      session.finish_step();
+      counts = testing::submitted_works();
+      for (size_t k = 0; k < counts.by_kind.size(); ++k) counts.by_kind[k] -= before.by_kind[k];
+      if (step == 2) {
+        // A copy and a launch for what each run reads; the update reads the learning rate alone.
+        const int64_t inputs = 2 * parts + (parts == 1 ? 0 : 1);
+        const int64_t results = 2 * parts + 1;  // losses, scores, the norm
+        EXPECT_EQ(counts.all() - (testing::replayed_works() - replayed), inputs + results);
+      }
+    }
+  }
+}
+
+// Streams run late: a slot that is used again too early, or a place that is read too early, shows.
+TEST(StepsFromTheHost, PiecesOfAnyLengthArrive) {
+  testing::set_device_count(kDevices);
+  cuda::CudaBackend backend(0);
+  const int64_t slot = cuda::Staging::slot_bytes(cuda::Device(0).memory_bytes());
+  // Below and above what goes straight to its place; more than one slot; many small ones.
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 3, 64, 65, 1000},
+                                              {300, int64_t{70} << 10, 8},
+                                              {slot - 16, 16, 5},
+                                              {slot + 100, 4, 12},
+                                              {4, 2 * slot + 1, 7, 9},
+                                              {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                                              {12},
+                                              {}}) {
+    SCOPED_TRACE(::testing::PrintToString(lengths));
+    std::vector<std::vector<std::byte>> host;
+    std::vector<std::unique_ptr<DeviceBuffer>> device;
+    for (int round = 0; round < 2; ++round) {
+      std::vector<HostPiece> pieces;
+      for (const int64_t n : lengths) {
+        auto& bytes = host.emplace_back(static_cast<size_t>(n));
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          bytes[i] = static_cast<std::byte>(i * 7 + host.size() * 31 + i / 4096);
+        }
+        device.push_back(std::make_unique<DeviceBuffer>(backend, (n + 3) / 4 * 4));
+        pieces.push_back({device.back()->get(), bytes.data(), n});
+      }
+      backend.copy_block_to_device(pieces);
+    }
+    backend.synchronize();
+    for (size_t i = 0; i < host.size(); ++i) {
+      std::vector<std::byte> back(host[i].size());
+      backend.copy_to_host(back.data(), device[i]->get(), std::ssize(back));
+      EXPECT_TRUE(back == host[i]) << i;
+    }
+  }
 }
 
 TEST(StepsTogether, CopyPiecesOfAnyLengthInOneLaunch) {

@@ -15,8 +15,8 @@
 #include "src/train/device_check.h"
 #include "tests/cuda/engine_algorithms.h"
 #include "tests/cuda/fake_cuda.h"
-#include "tests/cuda/filter_gradients.h"
 #include "tests/cuda/parity.h"
+#include "tests/cuda/real_shapes.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/run_case.h"
 
@@ -53,7 +53,7 @@ TEST(EmulatedCuda, ConvolutionsByAnEngine) {
   for (const Precision precision :
        {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
     testing::expect_parity(cuda, precision, testing::Cases::kAll, "Conv");
-    testing::expect_filter_gradients(cuda, testing::small_filter_cases(), precision);
+    testing::expect_right(cuda, testing::small_shapes(), precision);
   }
   testing::expect_repeats(cuda, Precision::kFp32, "Conv");
 }
@@ -144,11 +144,44 @@ TEST(EmulatedCuda, RepeatsBitByBit) {
 }
 
 // The shapes of real networks run on a GPU alone (parity_test.cc).
-TEST(EmulatedCuda, FilterGradientsAreTheCpus) {
+TEST(EmulatedCuda, ConvolutionsAndProductsAreTheCpus) {
   cuda::CudaBackend cuda(0);
   for (const Precision precision :
        {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
-    testing::expect_filter_gradients(cuda, testing::small_filter_cases(), precision);
+    testing::expect_right(cuda, testing::small_shapes(), precision);
+  }
+}
+
+/// Engines for gradients of filters in F32 too, so that timing has every way to choose from.
+class EmulatedCandidates : public ::testing::Test {
+ protected:
+  EmulatedCandidates() { testing::set_wide_gradients(true); }
+  ~EmulatedCandidates() override {
+    testing::set_wide_gradients(false);
+    testing::set_reads_workspace(false);
+  }
+  cuda::CudaBackend cuda_{0};
+};
+
+TEST_F(EmulatedCandidates, AreAllRight) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    testing::expect_right(cuda_, testing::small_shapes(), precision, testing::Candidates::kAll);
+  }
+}
+TEST_F(EmulatedCandidates, OfTheTableAreAllRight) {
+  testing::expect_parity_of_candidates(cuda_, Precision::kFp32);
+  testing::expect_parity_of_candidates(cuda_, Precision::kBf16);
+}
+// An engine whose kernels count on memory that another of them was to clear computes right where
+// the memory happens to be clear.
+TEST_F(EmulatedCandidates, OneThatReadsItsWorkspaceBeforeItWritesItIsFound) {
+  testing::set_reads_workspace(true);
+  const auto wrong = testing::find_wrong(cuda_, testing::small_shapes(), Precision::kBf16,
+                                         testing::Candidates::kAll);
+  EXPECT_FALSE(wrong.empty());
+  for (const std::string& what : wrong) {
+    EXPECT_NE(what.find("nan, expected"), std::string::npos) << what;
   }
 }
 

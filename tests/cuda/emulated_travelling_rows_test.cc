@@ -8,9 +8,11 @@
 #include "src/train/loop.h"
 #include "src/train/programs.h"
 #include "src/train/recipe_check.h"
+#include "src/train/replicated_session.h"
 #include "src/train/session.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/held_rows.h"
+#include "tests/cuda/ranks.h"
 
 namespace trainyard {
 namespace {
@@ -28,13 +30,15 @@ struct ImageJob {
   Split split;
   Preprocessing p;
 
-  ImageJob(const Shape& image, std::vector<AugmentationSpec> augmentation, int64_t parts) {
+  ImageJob(const Shape& image, std::vector<AugmentationSpec> augmentation, int64_t parts,
+           int64_t ranks = 1) {
+    testing::set_device_count(2);
     testing::ingest_images(w, image, /*bytes=*/true, 50);
     job = testing::held_job(w, "images", testing::dense_model());
     job.recipe.augmentation = std::move(augmentation);
     job.recipe.accumulate_steps = parts;
     data.emplace(Dataset::open(w / "dataset", false).value());
-    shape = check_recipe(job.recipe, job.model, schema(), 1, kGpu).value();
+    shape = check_recipe(job.recipe, job.model, schema(), ranks, kGpu).value();
     // As if they were too many to be held.
     shape.held.reset();
     shape.travel = plan_travel(job.recipe, schema(), shape.rank_batch, kGpu.alignment);
@@ -89,8 +93,9 @@ TEST(TravellingRows, BatchesAreTheHosts) {
           std::vector<std::byte> input(inputs.size()), target(targets.size());
           auto* const x = static_cast<std::byte*>(backend.allocate(std::ssize(input)));
           auto* const y = static_cast<std::byte*>(backend.allocate(std::ssize(target)));
-          rows.gather(half(std::span(asked.samples)), half(std::as_bytes(std::span(asked.stored))),
-                      x, y);
+          backend.copy_block_to_device(rows.pieces(half(std::span(asked.samples)),
+                                                   half(std::as_bytes(std::span(asked.stored)))));
+          rows.gather(x, y);
           backend.synchronize();
           backend.copy_to_host(input.data(), x, std::ssize(input));
           backend.copy_to_host(target.data(), y, std::ssize(target));
@@ -133,6 +138,44 @@ TEST(TravellingRows, TrainAsFromTheHostAndAllocateNothing) {
                              .loss);
       }
       EXPECT_EQ(testing::device_bytes(), bytes);
+      return std::pair(losses, session.snapshot().storage);
+    };
+    EXPECT_EQ(train(true), train(false));
+  }
+}
+
+// Each rank is brought the rows that it computes, and no other.
+TEST(TravellingRows, OnTwoRanksTrainAsFromTheHost) {
+  for (const int64_t parts : {1, 2}) {
+    SCOPED_TRACE(std::to_string(parts) + " micro-batches");
+    const ImageJob images({3, 5, 7}, testing::moves(), parts, /*ranks=*/2);
+    const auto train = [&](bool travels) {
+      const std::vector<RankDevice> devices =
+          testing::connected(2, [](int r) { return std::make_shared<cuda::CudaBackend>(r); });
+      std::vector<RunPrograms> programs;
+      for (int64_t r = 0; r < 2; ++r) {
+        programs.push_back(
+            compile_run(images.job.model, images.job.recipe, images.schema(), images.shape, r)
+                .value());
+      }
+      ReplicatedSession session(std::move(programs), devices, images.shape.micro_batches);
+      session.initialize(5);
+      int64_t stored = 0;
+      if (travels) {
+        stored = travel_rows(images.job.recipe, images.shape, *images.data, images.p,
+                             *devices.front().backend, session);
+        EXPECT_EQ(stored, 8 / parts);
+      }
+      Loader loader = images.loader(stored);
+      std::vector<float> losses;
+      for (int64_t step = 0; step < 6; ++step) {
+        const Batch& b = loader.next();
+        losses.push_back(session
+                             .run_step({b.input_bytes(), b.target_bytes(), step, 0.01f, b.samples,
+                                        std::as_bytes(std::span(b.stored))})
+                             .loss);
+      }
+      session.check_replicas(6);
       return std::pair(losses, session.snapshot().storage);
     };
     EXPECT_EQ(train(true), train(false));

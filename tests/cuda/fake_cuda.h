@@ -134,6 +134,9 @@ void set_convolution_engines(bool available);
 void set_wide_gradients(bool available);
 /// Whether it has engines for convolutions beside the naive one, which takes no time here.
 void set_fast_engines(bool available);
+/// Whether cuDNN's engines add what they find in their workspace to their result before they write
+/// there: as a library may, whose kernels count on memory that another of them was to clear.
+void set_reads_workspace(bool reads);
 /// Whether cuDNN's engines keep NaN through ReLU where they are told to, and cuBLASLt's epilogues.
 void set_relu_heeds_nan(bool heeds);
 bool relu_heeds_nan();

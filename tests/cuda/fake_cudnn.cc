@@ -39,7 +39,7 @@ using trainyard::testing::DnnTensor;
 
 bool has_engines = true, has_graph_engines = true;  // of convolutions, of other graphs
 bool has_wide_gradients = false, has_fast_engines = true;
-bool heeds_nan = true;
+bool heeds_nan = true, reads_workspace = false;
 
 thread_local std::string words;  // of the newest refusal, until they are asked for
 
@@ -668,9 +668,13 @@ class Pack {
   cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
 };
 
-/// NaN of whatever type: it is the engine's own, and nothing of it may be read.
-void fill_workspace(void* workspace, int64_t engine) {
+/// NaN of whatever type: it is the engine's own, and nothing of it may be read. Returns what an
+/// engine that does so would add to its result.
+float fill_workspace(void* workspace, int64_t engine) {
+  float found = 0;
+  if (reads_workspace) std::memcpy(&found, workspace, sizeof found);
   std::memset(workspace, 0xFF, static_cast<size_t>(workspace_of(engine)));
+  return found;
 }
 
 /// The work of a graph without a convolution.
@@ -695,7 +699,7 @@ std::function<void()> graph_work(const Descriptor& graph, Pack& pack, int64_t en
     if (!o.y.is_virtual) results.push_back(o.y);
   }
   return [=] {
-    fill_workspace(workspace, engine);
+    (void)fill_workspace(workspace, engine);
     trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm_of(engine)));
     trainyard::testing::compute(operations, memory, numbers);
     if (is_good) return;
@@ -711,6 +715,7 @@ void set_wide_gradients(bool available) { has_wide_gradients = available; }
 void set_fast_engines(bool available) { has_fast_engines = available; }
 void set_relu_heeds_nan(bool heeds) { heeds_nan = heeds; }
 bool relu_heeds_nan() { return heeds_nan; }
+void set_reads_workspace(bool reads) { reads_workspace = reads; }
 void set_graph_engines(bool available) { has_graph_engines = available; }
 }  // namespace trainyard::testing
 
@@ -853,9 +858,14 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const void *x = given.at(problem.x), *w = given.at(problem.w);
   if (given.status() != CUDNN_STATUS_SUCCESS) return given.status();
   trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn, [=] {
-    fill_workspace(workspace, engine);
+    const float found = fill_workspace(workspace, engine);
     spend_cost(problem, engine);
     compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
+    if (!reads_workspace) return;
+    void* const result = const_cast<void*>(problem.pass == Pass::kForward ? y
+                                           : problem.pass == Pass::kData  ? x
+                                                                          : w);
+    to.write(result, 0, to.read(result, 0) + found);
   });
   return CUDNN_STATUS_SUCCESS;
 }

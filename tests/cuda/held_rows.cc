@@ -160,6 +160,12 @@ ModelSpec dense_model() {
       {{"", "Gemm", {}, {{"units", int64_t{8}}}}, {"", "Tanh", {}, {}}, {"", "Gemm", {}, {}}});
 }
 
+ModelSpec autoencoder_model() {
+  ModelSpec spec = dense_model();
+  spec.target = "input";
+  return spec;
+}
+
 ModelSpec bag_model() {
   return spec_of({{"", "EmbeddingBag", {}, {{"embedding_dim", int64_t{4}}}}, {"", "Gemm", {}, {}}});
 }

@@ -22,6 +22,8 @@ std::vector<AugmentationSpec> moves();
 /// Nine steps of batches of 16, of more than one epoch.
 TrainJob held_job(const Workspace& w, const std::string& name, ModelSpec model);
 ModelSpec dense_model();
+/// Of images: it is to give its input back.
+ModelSpec autoencoder_model();
 ModelSpec bag_model();
 ModelSpec next_token_model(int64_t vocabulary);
 

@@ -7,11 +7,16 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 
 #include "src/graph/op.h"
 #include "src/ops/tf32.h"
+#include "tests/cuda/nth_candidate.h"
+#include "tests/cuda/workspace.h"
 #include "tests/support/run_case.h"
 
 namespace trainyard::testing {
@@ -70,6 +75,22 @@ bool is_wanted(const GraphCase& test, std::string_view part = "") {
          (other == nullptr || test.name.find(other) != std::string::npos);
 }
 
+/// A case with its backward pass, and the same for the plain loops: in double, or, in 16 bits, with
+/// the same roundings.
+struct GraphPair {
+  CaseGraph narrow, wide;
+};
+GraphPair build(const GraphCase& test, Precision precision) {
+  const bool half = precision == Precision::kBf16 || precision == Precision::kFp16;
+  std::map<TensorId, TensorId> gradients;
+  GraphPair pair{test.build(DType::kF32), {}};
+  pair.wide = half ? pair.narrow : test.build(DType::kF64);
+  if (pair.narrow.loss == kNoTensor) return pair;
+  pair.narrow = with_gradients(std::move(pair.narrow), &gradients);
+  pair.wide = half ? pair.narrow : with_gradients(std::move(pair.wide), &gradients);
+  return pair;
+}
+
 }  // namespace
 
 double relative_max_of(Precision precision) {
@@ -87,16 +108,9 @@ double relative_max_of(Precision precision) {
 void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_view part) {
   std::set<std::string_view> seen;  // ops
   const auto reference = make_reference_backend();
-  const bool half = precision == Precision::kBf16 || precision == Precision::kFp16;
   const double relative_max = relative_max_of(precision);
   for (const GraphCase& test : graph_cases()) {
-    std::map<TensorId, TensorId> gradients;
-    CaseGraph narrow = test.build(DType::kF32);
-    CaseGraph wide = half ? narrow : test.build(DType::kF64);
-    if (narrow.loss != kNoTensor) {
-      narrow = with_gradients(std::move(narrow), &gradients);
-      wide = half ? narrow : with_gradients(std::move(wide), &gradients);
-    }
+    const auto [narrow, wide] = build(test, precision);
     if (!is_wanted(test, part) || !is_covered(cuda, narrow)) continue;
     bool has_new = false;
     for (const Node& n : narrow.graph.nodes()) has_new |= seen.insert(n.op->type()).second;
@@ -117,6 +131,41 @@ void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_
         }
       }
     }
+  }
+}
+
+void expect_parity_of_candidates(Backend& cuda, Precision precision) {
+  const auto reference = make_reference_backend();
+  const auto candidates = std::make_shared<NthCandidate>();
+  cuda.use_algorithms(candidates);
+  WorkspaceBackend nan_first(cuda, {.fill = 0xFF});
+  int64_t looked_at = 0;
+  for (const GraphCase& test : graph_cases()) {
+    const auto [narrow, wide] = build(test, precision);
+    if (!is_wanted(test) || !is_covered(cuda, narrow)) continue;
+    for (const bool channels_last : {true, false}) {
+      RunOptions options{channels_last, /*keep_all=*/false};
+      options.precision = precision;
+      std::optional<CaseResult> expected;
+      size_t number = 0;
+      do {
+        SCOPED_TRACE(test.name + (channels_last ? " channels-last" : " row-major") +
+                     ", candidate " + std::to_string(number + 1));
+        candidates->take(number++);
+        try {
+          const CaseResult result = run_case(narrow, nan_first, options);
+          if (candidates->most() < 2) break;  // nothing to choose from
+          if (!expected.has_value()) expected = run_case(wide, *reference, options);
+          compare(result, *expected, relative_max_of(precision));
+          ++looked_at;
+        } catch (const std::exception& e) {  // a library refuses: the others are still run
+          ADD_FAILURE() << e.what();
+        }
+      } while (number < candidates->most());
+    }
+  }
+  if (std::getenv("TRAINYARD_CASE") == nullptr) {
+    EXPECT_GT(looked_at, 0);
   }
 }
 

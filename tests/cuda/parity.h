@@ -23,6 +23,10 @@ enum class Cases : uint8_t { kAll, kOneOfEachOp };
 void expect_parity(Backend& cuda, Precision precision, Cases which = Cases::kAll,
                    std::string_view part = "");
 
+/// The cases for which timing has several algorithms to choose from, by each of them
+/// (nth_candidate.h), in both layouts and in workspaces that begin with NaN.
+void expect_parity_of_candidates(Backend& cuda, Precision precision);
+
 /// In TF32 a case with a product gives other numbers than in F32, and every other case the same.
 void expect_tf32_in_products_alone(Backend& cuda);
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "src/runtime/cuda_module.h"
-#include "tests/cuda/filter_gradients.h"
 #include "tests/cuda/parity.h"
+#include "tests/cuda/real_shapes.h"
 #include "tests/cuda/tested_module.h"
 
 namespace trainyard {
@@ -28,10 +28,35 @@ TEST_F(Cuda, EveryCaseOfTheTable) { testing::expect_parity(*cuda_, Precision::kF
 TEST_F(Cuda, EveryCaseOfTheTableInBf16) { testing::expect_parity(*cuda_, Precision::kBf16); }
 TEST_F(Cuda, EveryCaseOfTheTableInFp16) { testing::expect_parity(*cuda_, Precision::kFp16); }
 TEST_F(Cuda, EveryCaseOfTheTableInTf32) { testing::expect_parity(*cuda_, Precision::kTf32); }
-TEST_F(Cuda, FilterGradientsOfRealShapes) {
+TEST_F(Cuda, RealShapes) {
   for (const Precision precision :
        {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
-    testing::expect_filter_gradients(*cuda_, testing::real_filter_cases(), precision);
+    testing::expect_right(*cuda_, testing::real_shapes(), precision);
+  }
+}
+// What timing may pick, one after another: each is some job's. The table's cases, of which there
+// are many, are in no stage of gpu_check.
+class CudaCandidates : public Cuda {};
+TEST_F(CudaCandidates, OfRealShapes) {
+  testing::expect_right(*cuda_, testing::real_shapes(), Precision::kFp32,
+                        testing::Candidates::kAll);
+}
+TEST_F(CudaCandidates, OfRealShapesInTf32) {
+  testing::expect_right(*cuda_, testing::real_shapes(), Precision::kTf32,
+                        testing::Candidates::kAll);
+}
+TEST_F(CudaCandidates, OfRealShapesInBf16) {
+  testing::expect_right(*cuda_, testing::real_shapes(), Precision::kBf16,
+                        testing::Candidates::kAll);
+}
+TEST_F(CudaCandidates, OfRealShapesInFp16) {
+  testing::expect_right(*cuda_, testing::real_shapes(), Precision::kFp16,
+                        testing::Candidates::kAll);
+}
+TEST_F(CudaCandidates, OfTheTable) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
+    testing::expect_parity_of_candidates(*cuda_, precision);
   }
 }
 TEST_F(Cuda, NanGoesThroughRelu) { testing::expect_nan_through_relu(*cuda_); }

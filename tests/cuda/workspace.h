@@ -15,9 +15,11 @@
 
 namespace trainyard::testing {
 
-/// What convolutions and their gradients get instead of what the arena has for them.
+/// What kernels get instead of what the arena has for them.
 struct WorkspaceChange {
-  int64_t offset = 0;       // bytes behind the place that the arena has for it
+  /// Bytes behind the place that the arena has for it: of convolutions and their gradients alone,
+  /// as cuBLASLt refuses other places.
+  int64_t offset = 0;
   std::optional<int> fill;  // every byte of it in front of each run; else what was left there
 };
 
@@ -32,7 +34,7 @@ class WorkspaceBackend final : public ForwardingBackend {
 
   WorkspaceBackend(Backend& inner, WorkspaceChange change)
       : ForwardingBackend(inner), change_(change) {}
-  /// Of the convolutions that ran and have a workspace, in their order.
+  /// Of the kernels that ran in a changed workspace, in their order.
   const std::vector<Use>& uses() const { return uses_; }
 
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;

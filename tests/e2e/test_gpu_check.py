@@ -179,6 +179,16 @@ class Stages(unittest.TestCase):
         head = (place.ROOT / "scripts/gpu_check").read_text()
         self.assertEqual({m[0]: int(m[1]) for m in re.findall(r"^\| (\w) \|.*\| (\d+) \|$", head, re.MULTILINE)}, limits)
 
+    def test_the_sanitizer_understands_its_filters_and_initcheck_sees_cudnns_kernels(self):
+        steps = {step.name: [str(word) for word in step.command]
+                 for batch in stages.sanitizer(pathlib.Path("bin"), emulated=False) for step in batch}
+        self.assertEqual(list(steps), ["memcheck", "racecheck", "initcheck"])
+        for name, command in steps.items():
+            filters = [command[i + 1] for i, word in enumerate(command) if word.startswith("--kernel-name")]
+            self.assertEqual(len(filters), 0 if name == "initcheck" else 1, name)
+            for value in filters:
+                self.assertRegex(value, r"^(kernel_name|kne|kernel_substring|kns|regex)=")
+
     def refused(self, code, words, *arguments, program=place.ROOT / "scripts/gpu_check"):
         done = subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True,
                               env=dict(os.environ, TRAINYARD_TEST_DATA=""))

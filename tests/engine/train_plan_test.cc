@@ -218,6 +218,22 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   EXPECT_EQ(dataset_bytes(recipe, rows + 1), 0) << "is left to the host";
 }
 
+// 25 rows are evaluated at once, on two ranks 13 and 12: 64 bytes for each. Images that training
+// moves have a table of their own there.
+TEST(PlanRun, TellsWhatEvaluationsOfHeldRowsNeed) {
+  const auto dataset_bytes = [](const Recipe& recipe, int64_t ranks = 1) {
+    return plan_run(mlp(), recipe, digits_schema(100), ranks).value().dataset_bytes;
+  };
+  Recipe recipe = good_recipe(), moved = good_recipe();
+  moved.augmentation = {{"random_horizontal_flip"}};
+  const int64_t without = dataset_bytes(recipe), moved_without = dataset_bytes(moved);
+  const int64_t by_two_without = dataset_bytes(recipe, 2);
+  recipe.validation_split = moved.validation_split = 0.25;
+  EXPECT_EQ(dataset_bytes(recipe), without + 25 * 64);
+  EXPECT_EQ(dataset_bytes(recipe, 2), by_two_without + 13 * 64);
+  EXPECT_EQ(dataset_bytes(moved), moved_without + 25 * 64 + 1024);
+}
+
 // The copy that a checkpoint is written from, and five batches of the loader.
 TEST(PlanRun, TellsWhatTheHostHoldsBesides) {
   const auto plan_of = [](const Recipe& recipe) {

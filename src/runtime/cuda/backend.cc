@@ -209,10 +209,18 @@ void CudaBackend::release(void* memory) noexcept {
 }
 
 void CudaBackend::copy_to_device(void* device, const void* host, int64_t bytes) {
+  staging().copy_to_device(device,
+                           {static_cast<const std::byte*>(host), static_cast<size_t>(bytes)});
+}
+
+void CudaBackend::copy_block_to_device(std::span<const HostPiece> pieces) {
+  staging().copy_to_device(pieces);
+}
+
+Staging& CudaBackend::staging() {
   device_.make_current();
   if (!staging_.has_value()) staging_.emplace(device_);
-  staging_->copy_to_device(device,
-                           {static_cast<const std::byte*>(host), static_cast<size_t>(bytes)});
+  return *staging_;
 }
 
 void CudaBackend::copy_to_host(void* host, const void* device, int64_t bytes) {

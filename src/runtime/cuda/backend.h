@@ -39,6 +39,8 @@ class CudaBackend final : public Backend {
   void release(void* memory) noexcept override;
   /// Through pinned memory; the GPU need not be done with what came before.
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
+  /// As many pieces as fit into a slot of the staging in one copy and one launch.
+  void copy_block_to_device(std::span<const HostPiece> pieces) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
 
@@ -68,6 +70,8 @@ class CudaBackend final : public Backend {
   Communicator* communicator() override { return communicator_.get(); }
 
  private:
+  Staging& staging();
+
   Device device_;
   const std::string warning_;
   std::array<Event, kMarks> marks_;

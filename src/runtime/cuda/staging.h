@@ -6,7 +6,8 @@
 //   host ─memcpy─▶ pinned slot ─copy stream─▶ device slot ─main stream─▶ destination
 //
 // So the inputs of a step cross the bus during the step before it. A step with more input than all
-// slots hold waits for the rest.
+// slots hold waits for the rest. Pieces that fit into one slot share it: they cross in one copy,
+// and one kernel puts each in its place.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/runtime/backend.h"
 #include "src/runtime/cuda/device.h"
 
 namespace trainyard::cuda {
@@ -40,13 +42,26 @@ class Staging {
   /// `host` is free again when it returns; `device` has the bytes for what is submitted to the
   /// device's stream from then on.
   void copy_to_device(void* device, std::span<const std::byte> host);
+  /// The same of several pieces.
+  void copy_to_device(std::span<const HostPiece> pieces);
 
  private:
   struct Slot {
     Event copied;    // out of the pinned part
     Event consumed;  // out of the device's part
   };
+  /// The next slot, whose pinned part may be written.
+  struct Place {
+    Slot& slot;
+    std::byte *pinned, *staged;
+  };
+  Place next_place();
   void copy_chunk(std::byte* device, std::span<const std::byte> host);
+  /// How many of the pieces, from the first on, share a slot and a launch.
+  size_t block_size(std::span<const HostPiece> pieces) const;
+  void copy_block(std::span<const HostPiece> pieces);
+  /// Brings the first bytes of a slot to its part on the device, for the main stream.
+  void bring_to_slot(const Place& place, int64_t bytes);
 
   const Device& device_;
   const int64_t slot_bytes_;

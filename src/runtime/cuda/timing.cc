@@ -128,7 +128,8 @@ std::optional<TimedChoice> time_candidates(const Device& device,
                                            std::span<const int64_t> operand_bytes,
                                            const RunCandidate& run) {
   if (candidates.empty()) return std::nullopt;
-  const TimedChoice first{candidates.front().choice, std::ssize(candidates), 0, 0};
+  TimedChoice first{candidates.front().choice, std::ssize(candidates), 0, 0};
+  for (const Candidate& c : candidates) first.choices.push_back(c.choice);
   if (candidates.size() == 1) return first;
   int64_t workspace_bytes = 0;
   for (const Candidate& c : candidates) {
@@ -141,6 +142,7 @@ std::optional<TimedChoice> time_candidates(const Device& device,
     return first;
   }
   std::optional<TimedChoice> taken;
+  std::vector<std::string> started;
   const auto begin = std::chrono::steady_clock::now();
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (taken.has_value() && std::chrono::steady_clock::now() - begin > kProblemTimeMax) break;
@@ -148,6 +150,7 @@ std::optional<TimedChoice> time_candidates(const Device& device,
       const double us = time_candidate(
           device, *scratch, [&] { run(i, scratch->operands(), scratch->workspace()); },
           taken.has_value() ? std::optional(taken->taken_us) : std::nullopt);
+      started.push_back(candidates[i].choice);
       if (!taken.has_value()) {
         taken = {candidates[i].choice, std::ssize(candidates), us, us};
       } else if (us < (1 - kGainMin) * taken->taken_us) {
@@ -158,6 +161,7 @@ std::optional<TimedChoice> time_candidates(const Device& device,
       check_sound(device, e.what());
     }
   }
+  if (taken.has_value()) taken->choices = std::move(started);
   return taken;
 }
 
