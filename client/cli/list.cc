@@ -58,7 +58,7 @@ bool owners_differ(const v1::ListJobsResponse& jobs) {
 
 std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& out) {
   const bool owners = wide || owners_differ(jobs);
-  constexpr int kOneMetric = 19;  // "val/accuracy 0.8439"
+  constexpr int kOneMetric = 20;  // "val/accuracy 0.8439…"
   std::vector<Column> columns = {{.title = "NAME", .is_name = true},
                                  {"STATE"},
                                  {"DONE", true},
