@@ -28,7 +28,7 @@ class Pools : public NodeEdits {
     pool.attributes.set("relu", int64_t{1});
     return pool;
   }
-  TensorId winner_of(const Node& pool) const {
+  static TensorId winner_of(const Node& pool) {
     return pool.outputs.size() > 1 ? pool.outputs[1] : kNoTensor;
   }
   /// Whether its gradient, if there is one, reads winners, and these can say that there is none.

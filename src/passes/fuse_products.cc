@@ -175,7 +175,7 @@ void add_masks(Graph& graph) {
     // Added at the end for its mask alone, and left out by rewrite().
     const NodeId added = graph
                              .add_node(node.name + "/mask", *node.op, node.attributes, node.inputs,
-                                       {y + "/again", y + "/mask"}, node.phase)
+                                       {y + "/mask/y", y + "/mask"}, node.phase)
                              .value();
     node.outputs[1] = graph.node(added).outputs[1];
     gradients[node.outputs[0]]->inputs[3] = node.outputs[1];

@@ -10,7 +10,7 @@ namespace trainyard {
 
 struct DeviceTraits {
   int64_t alignment = kHostAlignment;     // of every tensor and workspace, in bytes
-  Processor processor = Processor::kCpu;  // a GPU's have heads in chunks, copies of biases
+  Processor processor = Processor::kCpu;  // a GPU's have heads in chunks, copies of biases, masks
 };
 
 }  // namespace trainyard

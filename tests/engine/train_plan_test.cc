@@ -110,8 +110,13 @@ TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
     }
   }
   const ModelInterface image{{1, 8, 8}, 0, TargetForm::kClass, 3};
-  EXPECT_EQ(program(mlp(), good_recipe(), image, Processor::kCpu).dump_program(),
-            program(mlp(), good_recipe(), image, Processor::kGpu).dump_program());
+  const Program cpu = program(mlp(), good_recipe(), image, Processor::kCpu),
+                gpu = program(mlp(), good_recipe(), image, Processor::kGpu);
+  EXPECT_TRUE(gpu.graph.find_tensor("fc2").has_value());
+  // Besides the CPU's tensors it has the mask of a ReLU.
+  const TensorId mask = gpu.graph.find_tensor("relu1/mask").value();
+  EXPECT_LE(gpu.transient_bytes, cpu.transient_bytes + gpu.graph.tensor(mask).stored_bytes());
+  EXPECT_EQ(gpu.persistent_bytes, cpu.persistent_bytes);
 }
 
 // Half of the activations, less what conversions and copies of weights take back.

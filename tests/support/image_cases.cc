@@ -57,8 +57,7 @@ CaseGraph max_pool_and_relu(DType dtype, int64_t C, bool before, Attributes attr
   CaseBuilder b(dtype);
   attributes.set("keep_winner", int64_t{1});
   TensorId h =
-      b.one("h", "Conv", {},
-            {b.image("x", {2, 3, 7, 6}), b.parameter("w1", {C, 3, 1, 1}), b.parameter("b1", {C})});
+      b.one("h", "Conv", {}, {b.image("x", {2, 3, 7, 6}), b.parameter("w1", {C, 3, 1, 1})});
   if (before) h = b.one("r", "Relu", {}, {h});
   TensorId y = b.node("y", "MaxPool", std::move(attributes), {h}, 2)[0];
   if (!before) y = b.one("r", "Relu", {}, {y});

@@ -368,8 +368,13 @@ bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
   };
   set_bytes(tensors, 0xFF, bytes);
   set_bytes(mask, dims.epilogue == Epilogue::kReluGrad ? 0xFF : 0, bits_bytes);
-  submit(device, dims, description, algorithm, tensors.get(), tensors.get(), tensors.get(),
-         tensors.get(), workspace.get(), has_mask(dims) ? mask.get() : nullptr);
+  try {
+    submit(device, dims, description, algorithm, tensors.get(), tensors.get(), tensors.get(),
+           tensors.get(), workspace.get(), has_mask(dims) ? mask.get() : nullptr);
+  } catch (const CudaError& e) {  // it does not start
+    check_sound(device, e.what());
+    return false;
+  }
   constexpr int64_t kSample = 4096;
   const int64_t sample = std::min(extent_of_c(dims), kSample);
   const std::vector<std::byte> made = read(tensors, sample * c_width);
