@@ -505,42 +505,57 @@ TEST(StepsFromTheHost, BringWhatAProgramReadsInOneCopy) {
   }
 }
 
-// Streams run late: a slot that is used again too early, or a place that is read too early, shows.
+/// Pieces of these lengths, so many times without waiting in between, all of which must arrive.
+void expect_arrival(cuda::CudaBackend& backend, const std::vector<int64_t>& lengths, size_t times) {
+  SCOPED_TRACE(::testing::PrintToString(lengths));
+  std::vector<std::vector<std::byte>> host;
+  std::vector<std::unique_ptr<DeviceBuffer>> device;
+  for (size_t i = 0; i < times * lengths.size(); ++i) {
+    const int64_t n = lengths[i % lengths.size()];
+    auto& bytes = host.emplace_back(static_cast<size_t>(n));
+    for (size_t k = 0; k < bytes.size(); ++k) {
+      bytes[k] = static_cast<std::byte>(k * 7 + i * 31 + k / 4096);
+    }
+    device.push_back(std::make_unique<DeviceBuffer>(backend, (n + 3) / 4 * 4));
+  }
+  for (size_t first = 0; first < host.size(); first += lengths.size()) {
+    std::vector<HostPiece> pieces;
+    for (size_t i = first; i < first + lengths.size(); ++i) {
+      pieces.push_back({device[i]->get(), host[i].data(), std::ssize(host[i])});
+    }
+    backend.copy_block_to_device(pieces);
+  }
+  backend.synchronize();
+  for (size_t i = 0; i < host.size(); ++i) {
+    std::vector<std::byte> back(host[i].size());
+    backend.copy_to_host(back.data(), device[i]->get(), std::ssize(back));
+    EXPECT_TRUE(back == host[i]) << i;
+  }
+}
+
 TEST(StepsFromTheHost, PiecesOfAnyLengthArrive) {
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);
+  backend.copy_block_to_device({});
   const int64_t slot = cuda::Staging::slot_bytes(cuda::Device(0).memory_bytes());
-  // Below and above what goes straight to its place; more than one slot; many small ones.
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 3, 64, 65, 1000},
+  // Below and above what goes straight to its place; about a slot and more; more than one launch's.
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{12},
+                                              {1, 3, 64, 65, 1000},
                                               {300, int64_t{70} << 10, 8},
                                               {slot - 16, 16, 5},
                                               {slot + 100, 4, 12},
                                               {4, 2 * slot + 1, 7, 9},
-                                              {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
-                                              {12},
-                                              {}}) {
-    SCOPED_TRACE(::testing::PrintToString(lengths));
-    std::vector<std::vector<std::byte>> host;
-    std::vector<std::unique_ptr<DeviceBuffer>> device;
-    for (int round = 0; round < 2; ++round) {
-      std::vector<HostPiece> pieces;
-      for (const int64_t n : lengths) {
-        auto& bytes = host.emplace_back(static_cast<size_t>(n));
-        for (size_t i = 0; i < bytes.size(); ++i) {
-          bytes[i] = static_cast<std::byte>(i * 7 + host.size() * 31 + i / 4096);
-        }
-        device.push_back(std::make_unique<DeviceBuffer>(backend, (n + 3) / 4 * 4));
-        pieces.push_back({device.back()->get(), bytes.data(), n});
-      }
-      backend.copy_block_to_device(pieces);
-    }
-    backend.synchronize();
-    for (size_t i = 0; i < host.size(); ++i) {
-      std::vector<std::byte> back(host[i].size());
-      backend.copy_to_host(back.data(), device[i]->get(), std::ssize(back));
-      EXPECT_TRUE(back == host[i]) << i;
-    }
+                                              {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}) {
+    expect_arrival(backend, lengths, 2);
   }
+}
+
+// Streams run late: a slot that is written again before its pieces are in their places shows.
+TEST(StepsFromTheHost, PiecesArriveThoughSlotsAreUsedAgain) {
+  testing::set_device_count(kDevices);
+  cuda::CudaBackend backend(0);
+  expect_arrival(backend, {300, int64_t{70} << 10, 8}, 3 * cuda::Staging::kSlots);
+  expect_arrival(backend, {300, 8, 1000}, 3 * cuda::Staging::kSlots);
 }
 
 TEST(StepsTogether, CopyPiecesOfAnyLengthInOneLaunch) {
