@@ -9,9 +9,9 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kRanksAtMost = std::numeric_limits<int32_t>::max();
+constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
 
-/// `inputs` name what every tensor of the node is.
+/// Every input is called `input` but for the `first` ones, which are only waited for.
 OpChecks checks_of(const InferContext& c, std::string_view input, int64_t first,
                    const std::vector<std::string_view>& attributes) {
   std::vector<std::string_view> names(static_cast<size_t>(first), "after");
@@ -37,7 +37,7 @@ class ReduceScatterStart final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check = checks_of(c, "gradient", 0, {"bucket", kRanks});
     check_tensors(check, c, "gradient", 0, kBucketTensorsMax);
-    check.int_in("bucket", -1, 0, kRanksAtMost).int_in(kRanks, 0, 2, kRanksAtMost);
+    check.int_in("bucket", -1, 0, kIntMax).int_in(kRanks, 0, 2, kIntMax);
     if (!check.ok()) return check.error();
     std::vector<TensorType> types;
     for (int64_t i = 0; i < c.input_count(); ++i) {
@@ -54,7 +54,7 @@ class ReduceScatterDone final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check = checks_of(c, "shard", 1, {"bucket"});
     check_tensors(check, c, "shard", 1, 2 * kBucketTensorsMax);
-    check.int_in("bucket", -1, 0, kRanksAtMost);
+    check.int_in("bucket", -1, 0, kIntMax);
     check.require(c.input_count() % 2 == 1, "INPUT_COUNT", "gradient",
                   "expected as many as shards");
     if (!check.ok()) return check.error();
@@ -84,8 +84,8 @@ class AllGatherStart final : public AllGather {
   std::string_view type() const override { return "AllGatherStart"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check = checks_of(c, "parameter", 0, {"bucket", kRanks});
-    check_tensors(check, c, "parameter", 0, kRanksAtMost);
-    check.int_in("bucket", -1, 0, kRanksAtMost).int_in(kRanks, 0, 2, kRanksAtMost);
+    check_tensors(check, c, "parameter", 0, kIntMax);
+    check.int_in("bucket", -1, 0, kIntMax).int_in(kRanks, 0, 2, kIntMax);
     if (!check.ok()) return check.error();
     return std::vector<TensorType>{};
   }
@@ -97,7 +97,7 @@ class AllGatherDone final : public AllGather {
   std::string_view type() const override { return "AllGatherDone"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check = checks_of(c, "parameter", 0, {"buckets"});
-    check_tensors(check, c, "parameter", 0, kRanksAtMost);
+    check_tensors(check, c, "parameter", 0, kIntMax);
     check.require(!c.attributes().get_ints("buckets", {}).empty(), "ATTRIBUTE_OUT_OF_RANGE",
                   "buckets", "expected at least one");
     if (!check.ok()) return check.error();
@@ -141,7 +141,7 @@ kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
 }
 
 void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs) {
-  check.int_in(kRanks, 1, 1, kRanksAtMost);
+  check.int_in(kRanks, 1, 1, kIntMax);
   if (!check.ok()) return;
   const int64_t ranks = ranks_of(c.attributes());
   check.int_in(kRank, 0, 0, ranks - 1);

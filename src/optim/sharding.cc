@@ -1,6 +1,5 @@
 #include "src/optim/sharding.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 

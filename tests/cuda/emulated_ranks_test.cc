@@ -116,16 +116,16 @@ struct ManyBuckets {
     BuildOptions options;
     options.batch_size = kRows;
     Model model = build_model(spec, interface, options).value();
-    const BucketSpec spec{.first_bytes = 64, .bytes = 600, .in_flight = 2};
+    const BucketSpec buckets{.first_bytes = 64, .bytes = 600, .in_flight = 2};
     auto gradients = differentiate(model.graph, model.loss);
     std::vector<std::vector<TensorId>> scattered;
     if (updater.is_sharded) {
       ScatteredGradients shards =
-          append_reduce_scatter(model.graph, gradients, updater.ranks, spec);
+          append_reduce_scatter(model.graph, gradients, updater.ranks, buckets);
       gradients = std::move(shards.shards);
       scattered = std::move(shards.buckets);
     } else {
-      gradients = append_all_reduce(model.graph, gradients, spec);
+      gradients = append_all_reduce(model.graph, gradients, buckets);
     }
     gradients =
         append_clipping(model.graph, {.clip_norm = 0.1}, gradients, kNoTensor, updater).gradients;
