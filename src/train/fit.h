@@ -48,8 +48,8 @@ struct Fit {
 /// micro-batches, to the same result but for roundings; both; and then the same with sharded
 /// optimizer state, which the devices' link decides the price of. Micro-batches are chosen only
 /// where the mean of their gradients is the whole batch's: not with batch normalization, class
-/// weights or an ignored label. Nothing if `recipe` as it is needs no more than `limit_bytes`, if nothing
-/// fits, and once `stop` is requested. `limit_bytes` as for advise_fit.
+/// weights or an ignored label. Nothing if `recipe` as it is needs no more than `limit_bytes`, if
+/// nothing fits, and once `stop` is requested. `limit_bytes` as for advise_fit.
 std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
                             const DatasetSchema& schema, int64_t limit_bytes, FitFreedom free,
                             int64_t ranks = 1, DeviceTraits traits = {},

@@ -334,7 +334,7 @@ TEST(ShardedRanks, TrainAModelThatFitsNoDeviceWithWholeState) {
   Recorder unbounded;
   const int64_t needed = run(whole, 2, unbounded).arena_planned_bytes;
   const auto devices = [&] {
-    const int64_t limit = needed - unbounded.plan.memory.optimizer_bytes / 4;
+    const int64_t limit = needed - unbounded.plan.memory.optimizer_bytes / 8;
     return connected(
         {std::make_shared<SmallBackend>(limit), std::make_shared<SmallBackend>(limit)});
   };

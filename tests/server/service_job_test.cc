@@ -832,7 +832,7 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   EXPECT_EQ(sharded.run().exchanges(1).kind(), "all_gather");
 
   for (Device& gpu : gpus_) {
-    gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 4;
+    gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 8;
   }
   restart();
   v1::Job job;
