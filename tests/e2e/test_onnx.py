@@ -13,6 +13,7 @@ import pty
 import re
 import subprocess
 import sys
+import termios
 import unittest
 
 from harness import BIN, EXAMPLES, DaemonTest
@@ -391,6 +392,7 @@ recipe:
     def hints(self, *arguments):
         """What a command says beside its result where a person reads it."""
         reader, writer = pty.openpty()
+        termios.tcsetwinsize(writer, (50, 250))  # wide enough to break no sentence
         subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,
                        timeout=60, env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
         os.close(writer)

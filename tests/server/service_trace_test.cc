@@ -243,7 +243,7 @@ class ServiceTrace : public ServiceDispatcher {
 };
 
 TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemoryChanges) {
-  run(1.5, {});
+  run(12, {});
   size_t together = 0, gangs = 0;
   for (const Before& before : decisions_) {
     for (const auto& [name, jobs] : before.on) {
@@ -262,7 +262,7 @@ TEST_F(ServiceTrace, JobsThatArePreemptedGoOnWhereTheyWereAndAllEnd) {
   Policy policy;
   policy.preemption = Preemption::kPriority;
   policy.preempt_after_us = 50'000;
-  run(4, policy);
+  run(20, policy);
   int32_t most_urgent = 0;
   for (const auto& [id, job] : trace_) most_urgent = std::max(most_urgent, job.priority);
   std::set<std::string> preempted;
