@@ -246,7 +246,7 @@ def test_a_spec_that_cannot_be_read(client, spec, words):
 
 def test_a_spec_file_that_is_not_there_or_no_text(client, tmp_path):
     refused(trainyard.NotFoundError, lambda: client.submit(tmp_path / "none.yaml"), "none.yaml: no such file")
-    refused(trainyard.NotFoundError, lambda: client.submit(tmp_path), "directory")
+    refused(trainyard.InvalidArgumentError, lambda: client.submit(tmp_path), "is data, expected a job file")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     refused(trainyard.InvalidArgumentError, lambda: client.submit(tmp_path / "binary.yaml"), "not UTF-8")
 
