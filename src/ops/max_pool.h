@@ -4,9 +4,9 @@
 //            window, first maximum first.
 // Attributes kernel_shape (required), strides [1, 1], pads [0, 0, 0, 0], dilations [1, 1],
 //            ceil_mode 0, storage_order 0; keep_winner 0, or 1 where the gradient is wanted and the
-//            window has at most 256 cells; relu 0, or 1: y = max(0, maximum), and a window that is 0
-//            by it has no winner (255). No layer sets it, but src/passes/fuse_pools.cc, and it takes
-//            keep_winner where the gradient is wanted.
+//            window has at most 256 cells; relu 0, or 1: y = max(0, maximum), and a window that is
+//            0 by it has no winner (255). No layer sets it, but src/passes/fuse_pools.cc, and it
+//            takes keep_winner where the gradient is wanted.
 // Saves      winner, a quarter of y or half of it in 16 bits; else x, in which backward finds the
 //            maximum again.
 // Gradients  x, assigned; the first maximum of a window gets dy.
