@@ -158,11 +158,12 @@ struct ConvForward::Impl {
       slices.push_back({PreparedPrimitive(), cut.x_offset, cut.y_offset});
       Slice& slice = slices.back();
       slice.scratch_offset = workspace.add(pd.scratchpad_desc());
-      slice.conv = PreparedPrimitive(pd, {{DNNL_ARG_SRC, setup.x},
-                                          {DNNL_ARG_WEIGHTS, w},
-                                          {DNNL_ARG_BIAS, setup.b},
-                                          {DNNL_ARG_DST, setup.y},
-                                          {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      slice.conv = PreparedPrimitive(dnnl::convolution_forward(pd),
+                                     {{DNNL_ARG_SRC, setup.x},
+                                      {DNNL_ARG_WEIGHTS, w},
+                                      {DNNL_ARG_BIAS, setup.b},
+                                      {DNNL_ARG_DST, setup.y},
+                                      {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
     return w;
   }
@@ -229,10 +230,11 @@ struct ConvBackwardData::Impl {
       slices.push_back({PreparedPrimitive(), cut.x_offset, cut.y_offset});
       Slice& slice = slices.back();
       slice.scratch_offset = workspace.add(pd.scratchpad_desc());
-      slice.conv = PreparedPrimitive(pd, {{DNNL_ARG_DIFF_DST, setup.y},
-                                          {DNNL_ARG_WEIGHTS, w},
-                                          {DNNL_ARG_DIFF_SRC, setup.x},
-                                          {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      slice.conv = PreparedPrimitive(dnnl::convolution_backward_data(pd),
+                                     {{DNNL_ARG_DIFF_DST, setup.y},
+                                      {DNNL_ARG_WEIGHTS, w},
+                                      {DNNL_ARG_DIFF_SRC, setup.x},
+                                      {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
     return w;
   }
@@ -308,11 +310,11 @@ struct ConvBackwardWeights::Impl {
       slice.scratch_offset = workspace.add(pd.scratchpad_desc());
       dw_offsets.push_back(workspace.add(dw));
       db_offsets.push_back(workspace.add(setup.b));
-      slice.conv = PreparedPrimitive(pd, {{DNNL_ARG_SRC, setup.x},
-                                          {DNNL_ARG_DIFF_DST, setup.y},
-                                          {DNNL_ARG_DIFF_WEIGHTS, dw},
-                                          {DNNL_ARG_DIFF_BIAS, setup.b},
-                                          {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      slice.conv = PreparedPrimitive(Backward(pd), {{DNNL_ARG_SRC, setup.x},
+                                                    {DNNL_ARG_DIFF_DST, setup.y},
+                                                    {DNNL_ARG_DIFF_WEIGHTS, dw},
+                                                    {DNNL_ARG_DIFF_BIAS, setup.b},
+                                                    {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
     return dw;
   }

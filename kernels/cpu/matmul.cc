@@ -64,11 +64,11 @@ Matmul::Matmul(const MatmulDims& d)
   dnnl::matmul::primitive_desc pd(desc, attributes, onednn_engine());
   if (wants_panels(d)) choose_panels(pd);
   workspace_.add(pd.scratchpad_desc());
-  primitive_ = PreparedPrimitive(pd, {{DNNL_ARG_SRC, a},
-                                      {DNNL_ARG_WEIGHTS, b},
-                                      {DNNL_ARG_BIAS, bias},
-                                      {DNNL_ARG_DST, c},
-                                      {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+  primitive_ = PreparedPrimitive(dnnl::matmul(pd), {{DNNL_ARG_SRC, a},
+                                                    {DNNL_ARG_WEIGHTS, b},
+                                                    {DNNL_ARG_BIAS, bias},
+                                                    {DNNL_ARG_DST, c},
+                                                    {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
 }
 
 void Matmul::run(const float* a, const float* b, const float* bias, float* c, void* workspace) {

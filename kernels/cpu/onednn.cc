@@ -1,7 +1,5 @@
 #include "kernels/cpu/onednn.h"
 
-#include <utility>
-
 namespace trainyard::kernels::cpu {
 
 const dnnl::engine& onednn_engine() {
@@ -9,9 +7,9 @@ const dnnl::engine& onednn_engine() {
   return engine;
 }
 
-PreparedPrimitive::PreparedPrimitive(dnnl::primitive_desc_base desc,
+PreparedPrimitive::PreparedPrimitive(const dnnl::primitive& primitive,
                                      std::initializer_list<Arg> args)
-    : desc_(std::move(desc)), stream_(onednn_engine()) {
+    : primitive_(primitive), stream_(onednn_engine()) {
   for (const Arg& arg : args) {
     // nullptr is DNNL_MEMORY_NONE: run() binds the data.
     memories_.emplace_back(arg.desc, onednn_engine(), nullptr);
@@ -22,7 +20,6 @@ PreparedPrimitive::PreparedPrimitive(dnnl::primitive_desc_base desc,
 
 void PreparedPrimitive::run(std::initializer_list<const void*> data) {
   const SingleThreadScope scope;
-  if (!primitive_.get(true)) primitive_ = dnnl::primitive(desc_.get());
   size_t i = 0;
   for (const void* pointer : data) {
     if (pointer != bound_[i]) {
@@ -42,7 +39,7 @@ PreparedPrimitive prepare_reorder(const dnnl::memory::desc& from, const dnnl::me
   const dnnl::reorder::primitive_desc desc(onednn_engine(), from, onednn_engine(), to,
                                            user_scratchpad());
   // Reorders of f32 to f32 need no scratchpad; one that did would fail loudly when it runs.
-  return PreparedPrimitive(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  return PreparedPrimitive(dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 dnnl::primitive_attr user_scratchpad() {

@@ -64,17 +64,14 @@ class PreparedPrimitive {
   };
 
   PreparedPrimitive() = default;
-  PreparedPrimitive(dnnl::primitive_desc_base desc, std::initializer_list<Arg> args);
+  PreparedPrimitive(const dnnl::primitive& primitive, std::initializer_list<Arg> args);
 
-  explicit operator bool() const { return !memories_.empty(); }
+  explicit operator bool() const { return static_cast<bool>(primitive_.get(true)); }
   /// Pointers in the order of the constructor's args. Arguments of size 0 take nullptr. Safe beside
   /// other primitives on other threads.
   void run(std::initializer_list<const void*> data);
 
  private:
-  // Generating its code takes most of a preparation, and who only asks for the workspace never runs
-  // it: the first run does that, on the threads of the team.
-  dnnl::primitive_desc_base desc_;
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   std::vector<dnnl::memory> memories_;
