@@ -95,6 +95,8 @@ class TrainTask final : public TaskOwner {
   std::optional<Error> host_trouble() const;
   /// It was asked to stop: for another job, or with the daemon.
   Move after_stop(const Job& job) const;
+  /// It ran in a pool, and no outcome came.
+  static Move after_away(const AwayEnd& away, const Job& job, int64_t now_us);
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 
   Store& store_;
