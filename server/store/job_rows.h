@@ -87,5 +87,6 @@ class JobEdit {
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number);
 void insert_attempt(Connection& db, const Job& job, const Attempt& attempt);
 void save_attempt(Connection& db, const Job& job, const Attempt& attempt);
+void save_nonce(Connection& db, const Job& job, int32_t number, const std::string& nonce_digest);
 
 }  // namespace trainyard::server

@@ -145,6 +145,16 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
   return path;
 }
 
+Retention retention_after(const Recipe& recipe, const CheckpointState& state) {
+  LoopState best;
+  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.contains("best") && json["best"].is_object() &&
+      json["best"].contains("step") && json["best"]["step"].is_number_integer()) {
+    best.best.step = json["best"]["step"].get<int64_t>();
+  }
+  return retention(recipe, best);
+}
+
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const RunIdentity& identity,
                                                         Reporter& reporter) {
