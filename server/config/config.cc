@@ -77,6 +77,17 @@ Status assign_listen(Config& c, std::string_view text) {
   return {};
 }
 
+Setting address_setting(std::string name, std::string help, std::string Config::*member) {
+  auto assign = [name, member](Config& c, std::string_view text) -> Status {
+    if (!parse_host_port(text).ok()) {
+      return refuse(name, text, "host:port, as in 192.0.2.1:7451 or [2001:db8::1]:7451");
+    }
+    c.*member = text;
+    return {};
+  };
+  return {name, std::move(help), false, assign};
+}
+
 Status assign_insecure(Config& c, std::string_view text) {
   if (text != "true" && text != "false") return refuse("insecure", text, "true or false");
   c.insecure = text == "true";
@@ -212,6 +223,13 @@ const std::vector<Setting>& settings() {
       path_setting("token_file",
                    "File (mode 0600) with the bearer token that TCP clients must send",
                    &Config::token_file),
+      address_setting("workers_listen",
+                      "Serve workers on other hosts, over TLS with a certificate of the daemon's "
+                      "own: host:port",
+                      &Config::workers_listen),
+      address_setting("workers_advertise",
+                      "Where those workers reach it, if not at workers_listen: host:port",
+                      &Config::workers_advertise),
       {"insecure", "Allow a TCP listener without TLS and a token", true, assign_insecure},
       int_setting("cpu_slots",
                   "Jobs at a time on the CPU, as far as its cores and memory allow; 0: as many as "
@@ -400,6 +418,17 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return conflict("tls_certificate and tls_key belong together; only one is set");
   }
+  if (config.workers_listen.empty() && !config.workers_advertise.empty()) {
+    return conflict("workers_advertise needs workers_listen: it is another name for it");
+  }
+  if (!config.workers_listen.empty() && config.workers_advertise.empty()) {
+    ASSIGN_OR_RETURN(const HostPort workers, parse_host_port(config.workers_listen));
+    if (workers.host == "0.0.0.0" || workers.host == "::") {
+      return conflict("workers_listen: " + config.workers_listen +
+                      " is no address that a worker can reach; set workers_advertise to the "
+                      "host:port that it can");
+    }
+  }
   const bool tls = !config.tls_certificate.empty();
   if (config.listen.empty()) {
     if (tls || !config.token_file.empty()) {
@@ -429,7 +458,9 @@ std::string describe_config(const Config& c) {
     pools += (pools.empty() ? "" : ", ") + YAML::Dump(YAML::Node(pool.file.string()));
   return line("state_dir", c.state_dir) + line("socket", c.socket) + line("listen", c.listen) +
          line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
-         line("token_file", c.token_file) + line("insecure", c.insecure ? "true" : "false") +
+         line("token_file", c.token_file) + line("workers_listen", c.workers_listen) +
+         line("workers_advertise", c.workers_advertise) +
+         line("insecure", c.insecure ? "true" : "false") +
          line("cpu_slots", std::to_string(c.cpu_slots)) +
          line("gpu_slots", std::to_string(c.gpu_slots)) +
          line("threads_per_job", std::to_string(c.threads_per_job)) +

@@ -41,8 +41,10 @@ struct Config {
   std::filesystem::path tls_key;
   std::filesystem::path token_file;
   bool insecure = false;
-  int cpu_slots = 0;  // jobs at a time on the CPU, at most; 0: as many as cores
-  int gpu_slots = 0;  // jobs at a time on each GPU, at most; 0: kGpuSlots
+  std::string workers_listen;     // host:port for workers from elsewhere; empty: none come
+  std::string workers_advertise;  // host:port by which they reach it; empty: workers_listen
+  int cpu_slots = 0;              // jobs at a time on the CPU, at most; 0: as many as cores
+  int gpu_slots = 0;              // jobs at a time on each GPU, at most; 0: kGpuSlots
   // CPU threads of one job; 0: the cores divided by cpu_slots if that is set, else all of them
   int threads_per_job = 0;
   bool preemption = false;          // by priority

@@ -10,6 +10,8 @@
 //   2  a training worker keeps its reports on disk until they are acknowledged
 //      (TrainTask.spool_path) and goes on without its daemon (Assignment.unattended_ms); a worker
 //      keeps a model for many calls (ServeTask)
+//   3  a worker on another host (docs/decisions/0102): it enrols (Enrol), its assignment names no
+//      paths of the daemon's, and files travel (ListFiles, PullFile, PushFiles)
 #pragma once
 
 #include <algorithm>
@@ -32,7 +34,9 @@ struct ProtocolRange {
   }
 };
 
-inline constexpr ProtocolRange kProtocols{1, 2};
+inline constexpr ProtocolRange kProtocols{1, 3};
+/// The first version in which a worker may be on another host.
+inline constexpr int32_t kProtocolElsewhere = 3;
 
 /// What a message without the field means.
 inline int32_t protocol_or_first(int32_t version) { return version == 0 ? 1 : version; }

@@ -18,6 +18,7 @@
 #include "server/service/removals.h"
 #include "server/service/system_handlers.h"
 #include "server/service/watch.h"
+#include "server/service/worker_files.h"
 #include "server/service/worker_service.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
@@ -35,7 +36,8 @@ constexpr int kExecutorThreads = 8;  // that many changes other than submits can
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr int kArrayThreads = 2;  // arrays that are planned at a time
 constexpr size_t kArrayQueueMax = 64;
-constexpr int kTransferThreads = 8;  // files that are written or read at a time
+constexpr int kTransferThreads = 8;   // files that are written or read at a time
+constexpr int kElsewhereThreads = 4;  // the same, of workers from elsewhere
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
 Status check_worker_program(const std::filesystem::path& worker) {
@@ -123,7 +125,9 @@ struct Daemon::Impl {
         planning(kExecutorThreads, kExecutorQueueMax),
         arrays(kArrayThreads, kArrayQueueMax),
         transfers(kTransferThreads, kExecutorQueueMax),
+        elsewhere(kElsewhereThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
+        worker_files(supervisor, *parts.files, disk),
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
                    *parts.clock),
@@ -147,6 +151,7 @@ struct Daemon::Impl {
     return inner;
   }
   Status open(const DaemonParts& parts);
+  Status open_worker_listeners();
   /// What the store has of drained devices goes to the inventory.
   Status read_drains();
   void stop(bool leave_training);
@@ -167,7 +172,9 @@ struct Daemon::Impl {
   Executor planning;
   Executor arrays;
   Executor transfers;
+  Executor elsewhere;  // for files of workers from elsewhere: a slow link holds up nobody here
   Supervisor supervisor;
+  WorkerFiles worker_files;
   Dispatcher dispatcher;
   IngestRunner ingest;
   PredictRunner predict;
@@ -176,8 +183,11 @@ struct Daemon::Impl {
   ServiceContext context;
   Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
+  std::unique_ptr<WorkerDoor> worker_door;
   std::unique_ptr<grpc::Service> worker_service;
+  std::unique_ptr<grpc::Service> elsewhere_service;
   std::unique_ptr<Listener> private_listener;
+  std::unique_ptr<Listener> workers_listener;
   std::unique_ptr<Listener> public_listener;
   std::atomic<bool> store_failed{false};
   Mutex drains_mu;  // one after another: the last one's list is the newest
@@ -214,11 +224,13 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     return {};
   };
   if (Status s = forecaster.open(); !s.ok()) return s;
+  if (!config.workers_listen.empty()) {
+    ASSIGN_OR_RETURN(worker_door, WorkerDoor::open(config.state_dir, config.workers_listen,
+                                                   config.workers_advertise));
+  }
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
-  worker_service = make_worker_service(supervisor, executor);
-  ASSIGN_OR_RETURN(private_listener,
-                   Listener::open_private(paths.worker_socket(), worker_service.get()));
+  if (Status s = open_worker_listeners(); !s.ok()) return s;
   services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
   if (Status s = ingest.recover(); !s.ok()) return s;
   ASSIGN_OR_RETURN(public_listener,
@@ -241,6 +253,21 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     errands.calibrate(device, threads, precision, std::move(done));
   });
   housekeeping.start(parts.housekeeping_pause_ms);
+  return {};
+}
+
+Status Daemon::Impl::open_worker_listeners() {
+  worker_service = make_worker_service(supervisor, executor);
+  ASSIGN_OR_RETURN(private_listener,
+                   Listener::open_private(paths.worker_socket(), worker_service.get()));
+  if (!worker_door) return {};
+  elsewhere_service = make_elsewhere_service(supervisor, executor, worker_files, elsewhere);
+  ASSIGN_OR_RETURN(workers_listener,
+                   Listener::open_workers(config.workers_listen, worker_door->key_pem(),
+                                          worker_door->certificate_pem(), elsewhere_service.get()));
+  worker_door->set_port(workers_listener->port());
+  spdlog::info("event=serving_workers {} {}", kv("listen", config.workers_listen),
+               kv("attach", worker_door->attach_address()));
   return {};
 }
 
@@ -280,6 +307,8 @@ Daemon::~Daemon() {
 
 int Daemon::port() const { return impl_->public_listener ? impl_->public_listener->port() : 0; }
 
+const WorkerDoor* Daemon::worker_door() const { return impl_->worker_door.get(); }
+
 void Daemon::kill_workers() {
   impl_->supervisor.kill_all();
   impl_->supervisor.wait_idle(2000);
@@ -316,9 +345,11 @@ void Daemon::Impl::stop(bool leave_training) {
   }
   public_listener->shutdown(kShutdownGrace);
   private_listener->shutdown(kShutdownGrace);
+  if (workers_listener) workers_listener->shutdown(kShutdownGrace);
   planning.stop();
   arrays.stop();
   transfers.stop();
+  elsewhere.stop();
   executor.stop();
   // Not before their connections are closed: none may hear that it is unknown here.
   if (leave_training) supervisor.release();

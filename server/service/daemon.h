@@ -11,6 +11,7 @@
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/service/listener.h"
+#include "server/service/worker_door.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
@@ -54,6 +55,8 @@ class Daemon {
   void kill_workers();
   /// TCP port that was bound; 0 without one.
   int port() const;
+  /// What workers from elsewhere are given; null without Config::workers_listen.
+  const WorkerDoor* worker_door() const;
 
  private:
   struct Impl;

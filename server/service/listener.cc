@@ -53,13 +53,14 @@ Status check_socket_free(const std::filesystem::path& path) {
 }
 
 /// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
+/// Workers from elsewhere have as many at most again, whoever speaks to their port.
 struct Bounds {
-  ConnectionBounds unix_socket, tcp, workers;
+  ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
 };
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
   const int open = std::max(64, static_cast<int>(descriptors) - kept);
-  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}};
+  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {kept / 2, kept / 4}};
 }
 
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
@@ -73,6 +74,14 @@ void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams
   grpc::ResourceQuota quota("trainyardd");
   quota.Resize(transport_bytes_max);
   builder.SetResourceQuota(quota);
+}
+
+/// A link that was cut without a word is noticed, on either side, within half a minute.
+void set_elsewhere_connection_rules(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 15'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
 void set_public_connection_rules(grpc::ServerBuilder& builder, const ConnectionRules& rules) {
@@ -142,6 +151,31 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   builder.RegisterService(service);
   if (!listener->start(builder)) {
     return listen_error(socket.string(), "the workers' server did not start", false);
+  }
+  return listener;
+}
+
+Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& address,
+                                                         const std::string& key,
+                                                         const std::string& certificate,
+                                                         grpc::Service* service) {
+  ASSIGN_OR_RETURN(const HostPort parsed, parse_host_port(address));
+  grpc::EnableDefaultHealthCheckService(false);
+  grpc::ServerBuilder builder;
+  set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax,
+             ConnectionRules().transport_bytes_max);
+  set_elsewhere_connection_rules(builder);
+  std::unique_ptr<Listener> listener(new Listener());
+  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers_elsewhere;
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({key, certificate});
+  ASSIGN_OR_RETURN(
+      listener->port_,
+      listener->acceptor_.listen_tcp(
+          parsed, bounds, listener->add_door(builder, grpc::SslServerCredentials(options))));
+  builder.RegisterService(service);
+  if (!listener->start(builder)) {
+    return listen_error(address, "the workers' server did not start", false);
   }
   return listener;
 }

@@ -47,6 +47,12 @@ class Listener {
   /// The workers' socket.
   static Result<std::unique_ptr<Listener>> open_private(const std::filesystem::path& socket,
                                                         grpc::Service* service);
+  /// The port for workers from elsewhere, TLS alone: `key` and `certificate` in PEM. LISTEN_FAILED
+  /// and ADDRESS_IN_USE as above.
+  static Result<std::unique_ptr<Listener>> open_workers(const std::string& address,
+                                                        const std::string& key,
+                                                        const std::string& certificate,
+                                                        grpc::Service* service);
   ~Listener();
 
   /// The TCP port that was bound; 0 without one.

@@ -7,6 +7,7 @@
 
 #include "server/service/status.h"
 #include "server/service/wire.h"
+#include "server/service/worker_file_streams.h"
 #include "src/base/mutex.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
@@ -20,8 +21,8 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
                             public CommandSink,
                             public std::enable_shared_from_this<ReportReactor> {
  public:
-  ReportReactor(Supervisor& supervisor, Executor& executor)
-      : supervisor_(supervisor), executor_(executor) {}
+  ReportReactor(Supervisor& supervisor, Executor& executor, WorkerDoorKind door)
+      : supervisor_(supervisor), executor_(executor), door_(door) {}
 
   void begin() {
     self_ = shared_from_this();
@@ -54,7 +55,10 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     write_next();
   }
   void OnCancel() override { end(grpc::Status::CANCELLED); }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    if (!task_.empty()) supervisor_.disconnect(task_, this);
+    self_.reset();
+  }
 
  private:
   static constexpr int kReportsInFlightMax = 64;
@@ -63,7 +67,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   void take(v1::WorkerReport report) {
     if (task_.empty()) {
-      if (Status s = supervisor_.connect(report, shared_from_this()); !s.ok()) {
+      if (Status s = supervisor_.connect(report, shared_from_this(), door_); !s.ok()) {
         return end(to_grpc_status(s.error()));
       }
       task_ = report.task();
@@ -141,6 +145,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   Supervisor& supervisor_;
   Executor& executor_;
+  const WorkerDoorKind door_;
   std::shared_ptr<ReportReactor> self_;  // until OnDone
   std::string task_;                     // of the reading side
   grpc::ByteBuffer in_;                  // of the reading side
@@ -157,12 +162,17 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 };
 
 using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<
-    v1::WorkerService::WithRawCallbackMethod_Report<v1::WorkerService::Service>>;
+    v1::WorkerService::WithRawCallbackMethod_Report<v1::WorkerService::WithRawCallbackMethod_Enrol<
+        v1::WorkerService::WithRawCallbackMethod_ListFiles<
+            v1::WorkerService::WithRawCallbackMethod_PullFile<
+                v1::WorkerService::WithRawCallbackMethod_PushFiles<v1::WorkerService::Service>>>>>>;
 
-class WorkerServiceImpl final : public RawWorkerService {
+/// Only what both kinds of worker call; the other methods are UNIMPLEMENTED here.
+class WorkerServiceImpl : public RawWorkerService {
  public:
-  WorkerServiceImpl(Supervisor& supervisor, Executor& executor)
-      : supervisor_(supervisor), executor_(executor) {}
+  WorkerServiceImpl(Supervisor& supervisor, Executor& executor,
+                    WorkerDoorKind door = WorkerDoorKind::kHere)
+      : supervisor_(supervisor), executor_(executor), door_(door) {}
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
                                    grpc::ByteBuffer* out) override {
@@ -171,7 +181,7 @@ class WorkerServiceImpl final : public RawWorkerService {
       v1::AttachRequest request;
       Status s = parse_message(*in, request);
       if (s.ok()) {
-        Result<v1::Assignment> assignment = supervisor_.attach(request);
+        Result<v1::Assignment> assignment = supervisor_.attach(request, door_);
         if (assignment.ok()) {
           *out = to_bytes(*assignment);
         } else {
@@ -187,20 +197,73 @@ class WorkerServiceImpl final : public RawWorkerService {
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Report(
       grpc::CallbackServerContext*) override {
-    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_);
+    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_, door_);
     reactor->begin();
     return reactor.get();
   }
 
- private:
+ protected:
   Supervisor& supervisor_;
+
+ private:
   Executor& executor_;
+  const WorkerDoorKind door_;
+};
+
+class ElsewhereServiceImpl final : public WorkerServiceImpl {
+ public:
+  ElsewhereServiceImpl(Supervisor& supervisor, Executor& executor, WorkerFiles& files,
+                       Executor& transfers)
+      : WorkerServiceImpl(supervisor, executor, WorkerDoorKind::kElsewhere),
+        files_(files),
+        transfers_(transfers) {}
+
+  grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                                  grpc::ByteBuffer* out) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    try {
+      v1::EnrolRequest request;
+      if (Status s = parse_message(*in, request); !s.ok()) {
+        reactor->Finish(to_grpc_status(s.error()));
+        return reactor;
+      }
+      supervisor_.enrol(request, [reactor, out](const Status& s) {
+        if (s.ok()) *out = to_bytes(v1::EnrolResponse());
+        reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+      });
+    } catch (const std::exception& e) {
+      reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));
+    }
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* ListFiles(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
+    return list_worker_files(files_, transfers_, context->DefaultReactor(), in, out);
+  }
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* PullFile(grpc::CallbackServerContext*,
+                                                       const grpc::ByteBuffer* in) override {
+    return open_pull_stream(files_, transfers_, in);
+  }
+  grpc::ServerReadReactor<grpc::ByteBuffer>* PushFiles(grpc::CallbackServerContext*,
+                                                       grpc::ByteBuffer* out) override {
+    return open_push_stream(files_, transfers_, out);
+  }
+
+ private:
+  WorkerFiles& files_;
+  Executor& transfers_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor) {
   return std::make_unique<WorkerServiceImpl>(supervisor, executor);
+}
+
+std::unique_ptr<grpc::Service> make_elsewhere_service(Supervisor& supervisor, Executor& executor,
+                                                      WorkerFiles& files, Executor& transfers) {
+  return std::make_unique<ElsewhereServiceImpl>(supervisor, executor, files, transfers);
 }
 
 }  // namespace trainyard::server

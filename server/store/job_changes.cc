@@ -111,6 +111,12 @@ Error fenced(const Job& job, int32_t number) {
   return e;
 }
 
+Error enrolment_spent(const Job& job, int32_t number) {
+  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
+                    "attempt " + std::to_string(number) + " of " + job.name() +
+                        " already has a worker: its secret is good for one");
+}
+
 // The live attempt `number`, or the error for a late one.
 Result<Attempt> get_attempt(Connection& db, const Job& job, int32_t number) {
   std::optional<Attempt> attempt;
@@ -397,6 +403,21 @@ void JobStore::set_process(std::string uid, int32_t attempt_number, int32_t pid,
       std::move(done));
 }
 
+void JobStore::set_nonce(std::string uid, int32_t attempt_number, std::string nonce_digest,
+                         Done<void> done) {
+  core_.change<void>(
+      [=, uid = std::move(uid), digest = std::move(nonce_digest)](WriteContext& context) -> Status {
+        ASSIGN_OR_RETURN(const Job job, get_job_uid(context.db, uid));
+        ASSIGN_OR_RETURN(const Attempt attempt, get_attempt(context.db, job, attempt_number));
+        if (attempt.end_time_us != 0) return fenced(job, attempt_number);
+        if (attempt.nonce_digest == digest) return {};
+        if (!attempt.nonce_digest.empty()) return enrolment_spent(job, attempt_number);
+        save_nonce(context.db, job, attempt_number, digest);
+        return {};
+      },
+      std::move(done));
+}
+
 void JobStore::update_attempt(AttemptUpdate update, Done<Job> done) {
   // An end frees a device and must not be lost to a full disk.
   const bool ends = update.move && update.move->to != JobState::kRunning;
@@ -433,6 +454,11 @@ Status JobStore::set_process(const std::string& uid, int32_t attempt, int32_t pi
   return wait_for<void>(core_, [&](Done<void> done) {
     set_process(uid, attempt, pid, process_start, std::move(done));
   });
+}
+Status JobStore::set_nonce(const std::string& uid, int32_t attempt,
+                           const std::string& nonce_digest) {
+  return wait_for<void>(
+      core_, [&](Done<void> done) { set_nonce(uid, attempt, nonce_digest, std::move(done)); });
 }
 Result<Job> JobStore::update_attempt(AttemptUpdate update) {
   return wait_for<Job>(core_,

@@ -459,4 +459,9 @@ void save_attempt(Connection& db, const Job& job, const Attempt& attempt) {
   query.bind(int64_t{attempt.number}).run();
 }
 
+void save_nonce(Connection& db, const Job& job, int32_t number, const std::string& nonce_digest) {
+  Query query(db, "UPDATE attempts SET nonce_digest = ? WHERE job = ? AND number = ?");
+  query.bind(nonce_digest).bind(job.order).bind(int64_t{number}).run();
+}
+
 }  // namespace trainyard::server

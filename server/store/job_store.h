@@ -116,6 +116,11 @@ class JobStore {
                    Done<void> done);
   Status set_process(const std::string& uid, int32_t attempt, int32_t pid, int64_t process_start);
 
+  /// Records the digest of the credential that the live attempt's worker has been given, once: the
+  /// same one again changes nothing, PERMISSION_DENIED/ENROLMENT_SPENT for another one.
+  void set_nonce(std::string uid, int32_t attempt, std::string nonce_digest, Done<void> done);
+  Status set_nonce(const std::string& uid, int32_t attempt, const std::string& nonce_digest);
+
   /// Applies an update and returns the updated job. ABORTED/ATTEMPT_FENCED;
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT for a move that can_move refuses;
   /// OUT_OF_RANGE/REPORT_GAP (metadata acknowledged). Updates are applied in the order of the

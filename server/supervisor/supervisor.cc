@@ -2,63 +2,16 @@
 
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "server/config/log.h"
-#include "server/protocol/versions.h"
-#include "server/supervisor/executor.h"
-#include "server/supervisor/task.h"
-#include "src/base/mutex.h"
-#include "src/base/sha256.h"
-#include "src/base/text.h"
+#include "server/supervisor/supervisor_impl.h"
 
 namespace trainyard::server {
 namespace {
-
-constexpr int kBackgroundThreads = 2;  // a large model's digest must not hold up every other end
-constexpr size_t kBackgroundMax = 1024;
-
-std::string random_hex(size_t bytes) {
-  std::array<unsigned char, 32> random{};
-  TRAINYARD_CHECK(
-      bytes <= random.size() && ::getrandom(random.data(), bytes, 0) == static_cast<ssize_t>(bytes),
-      "getrandom failed");
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) {
-    text += kHex[random[i] >> 4];
-    text += kHex[random[i] & 15];
-  }
-  return text;
-}
-
-Error fenced(const std::string& task) {
-  return make_error(ErrorCode::kAborted, "ATTEMPT_FENCED",
-                    "task " + quoted_value(task) + " is not running; exit");
-}
-
-Error skew(Task& task, const v1::AttachRequest& request) {
-  task.version_skew = true;
-  Error e =
-      make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
-                 "the worker is version " + quoted_value(request.version()) +
-                     " and speaks protocol " + protocols_of(request).text() + ", the daemon is " +
-                     TRAINYARD_VERSION + " and speaks " + kProtocols.text());
-  e.metadata = {{"worker", request.version()}, {"daemon", TRAINYARD_VERSION}};
-  return e;
-}
 
 std::vector<pid_t> pids_of(const std::vector<std::shared_ptr<Task>>& tasks) {
   std::vector<pid_t> pids;
@@ -68,100 +21,11 @@ std::vector<pid_t> pids_of(const std::vector<std::shared_ptr<Task>>& tasks) {
   return pids;
 }
 
-v1::WorkerCommand stop_command(const std::string& reason) {
-  v1::WorkerCommand command;
-  command.mutable_stop()->set_reason(reason);
-  return command;
-}
-
 }  // namespace
-
-struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
-  Impl(SupervisorOptions o, const Clock& c) : options(std::move(o)), clock(c) {
-    epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
-    wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    TRAINYARD_CHECK(epoll && wake, "epoll_create1 or eventfd failed");
-    watch_fd(wake.get(), nullptr);
-    if (options.adopt_orphans) (void)::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  }
-
-  void watch_fd(int fd, Task* task) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.ptr = task;
-    TRAINYARD_CHECK(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl failed");
-  }
-
-  void wake_up() {
-    const uint64_t one = 1;
-    (void)!::write(wake.get(), &one, sizeof one);
-  }
-
-  std::shared_ptr<Task> find(const std::string& id) {
-    const MutexLock lock(mu);
-    const auto it = tasks.find(id);
-    return it == tasks.end() ? nullptr : it->second;
-  }
-
-  /// In the environment of a worker, and thus of everything that it starts. The state folder is
-  /// part of it, by its inode: one that was restored from a backup has the same jobs.
-  std::string tag_of(const std::string& task) const {
-    struct stat folder {};
-    (void)::stat(options.log_dir.c_str(), &folder);
-    return "TRAINYARD_TASK=" + task + "@" + std::to_string(folder.st_dev) + ":" +
-           std::to_string(folder.st_ino);
-  }
-
-  bool is_stalled(const v1::WorkerReport::Heartbeat& beat) const {
-    // A worker's numbers are input like any other: no overflow.
-    return options.stall_ms > 0 && beat.idle_ms() >= options.stall_ms &&
-           beat.idle_ms() / kStallFactor >= beat.usual_ms();
-  }
-
-  /// The daemon is what a worker without its nonce waits for: that is no silence.
-  int64_t silent_at_us(const Task& task) const {
-    return task.has_nonce ? task.heard_us.load() + options.silence_ms * 1000 : kNever;
-  }
-
-  void in_background(std::function<void()> work) {
-    if (!background.post(work)) work();
-  }
-
-  void run();
-  void begin(Task& task);
-  void spawn(Task& task);
-  void hand_over_nonces();
-  void adopt(Task& task);
-  void watch(Task& task);
-  void let_go(std::vector<std::shared_ptr<Task>>& mine);
-  std::string add(std::shared_ptr<Task> task);
-  void step_ladder(Task& task, int64_t now);
-  void reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine);
-  void search_and_finish(Task& task, TaskEnd end);
-  void finish(Task& task, TaskEnd end);
-  void forget(const Task& task);
-
-  const SupervisorOptions options;
-  const Clock& clock;
-  UniqueFd epoll;
-  UniqueFd wake;
-  Executor background{kBackgroundThreads, kBackgroundMax};
-
-  Mutex mu;
-  CondVar idle;
-  std::unordered_map<std::string, std::shared_ptr<Task>> tasks TRAINYARD_GUARDED_BY(mu);
-  std::vector<std::shared_ptr<Task>> to_begin TRAINYARD_GUARDED_BY(mu);
-  std::vector<std::pair<std::shared_ptr<Task>, Status>> recorded TRAINYARD_GUARDED_BY(mu);
-  bool kill_all TRAINYARD_GUARDED_BY(mu) = false;
-  bool releasing TRAINYARD_GUARDED_BY(mu) = false;
-  bool stopping TRAINYARD_GUARDED_BY(mu) = false;
-  std::jthread thread;
-};
-
-// ---- The supervisor's thread ---------------------------------------------------------------
 
 void Supervisor::Impl::run() {
   std::vector<std::shared_ptr<Task>> mine;  // what runs; also keeps them alive for epoll's pointers
+  std::vector<std::shared_ptr<Task>> away;  // what runs elsewhere
   for (;;) {
     std::vector<std::shared_ptr<Task>> fresh;
     bool kill_now = false;
@@ -171,15 +35,20 @@ void Supervisor::Impl::run() {
       fresh.swap(to_begin);
       kill_now = kill_all;
       release_now = releasing;
+      if (stopping) std::erase_if(tasks, [](const auto& entry) { return entry.second->elsewhere; });
       if (stopping && tasks.empty()) return;
     }
     for (const std::shared_ptr<Task>& task : fresh) {
       if (release_now && task->outlives) continue;
       begin(*task);
       if (task->process) mine.push_back(task);
+      if (task->elsewhere) away.push_back(task);
     }
     hand_over_nonces();
-    if (release_now) let_go(mine);
+    if (release_now) {
+      let_go(mine);
+      away.clear();
+    }
     const int64_t now = clock.steady_us();
     int64_t next = kNever;
     for (const std::shared_ptr<Task>& task : mine) {
@@ -192,6 +61,10 @@ void Supervisor::Impl::run() {
         next = std::min(next, task->stop_term_us);
       }
     }
+    for (const std::shared_ptr<Task>& task : away) {
+      next = std::min(next, watch_elsewhere(*task, now));
+    }
+    std::erase_if(away, [](const std::shared_ptr<Task>& task) { return task->ended_away; });
     // One millisecond more, so that the deadline has passed when we look again.
     const int timeout_ms =
         next == kNever ? -1
@@ -218,6 +91,7 @@ void Supervisor::Impl::run() {
 
 void Supervisor::Impl::begin(Task& task) {
   task.begun = true;
+  if (task.elsewhere) return;
   if (task.adopted) {
     adopt(task);
   } else {
@@ -300,7 +174,7 @@ void Supervisor::Impl::watch(Task& task) {
 // release() waits for these.
 void Supervisor::Impl::let_go(std::vector<std::shared_ptr<Task>>& mine) {
   const auto goes = [](const Task& task) {
-    return task.outlives && (task.process ? task.has_nonce : !task.begun);
+    return task.outlives && (task.elsewhere || (task.process ? task.has_nonce : !task.begun));
   };
   std::erase_if(mine, [&](const std::shared_ptr<Task>& task) {
     if (!goes(*task)) return false;
@@ -407,194 +281,6 @@ void Supervisor::Impl::forget(const Task& task) {
     idle.notify_all();
   }
   wake_up();  // the thread may wait for the last one
-}
-
-// ---- What others call ----------------------------------------------------------------------
-
-Supervisor::Supervisor(SupervisorOptions options, const Clock& clock)
-    : impl_(std::make_shared<Impl>(std::move(options), clock)) {
-  impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
-}
-
-Supervisor::~Supervisor() {
-  kill_all();
-  {
-    const MutexLock lock(impl_->mu);
-    impl_->stopping = true;
-  }
-  impl_->wake_up();
-  impl_->thread.join();
-  impl_->background.stop();  // one of its threads may still hold the last end, and with it impl_
-}
-
-void Supervisor::in_background(std::function<void()> work) {
-  impl_->in_background(std::move(work));
-}
-
-std::string Supervisor::make_nonce() { return random_hex(32); }
-
-std::string Supervisor::Impl::add(std::shared_ptr<Task> task) {
-  std::string id = task->id;
-  {
-    const MutexLock lock(mu);
-    tasks.insert_or_assign(id, task);
-    to_begin.push_back(std::move(task));
-  }
-  wake_up();
-  return id;
-}
-
-std::string Supervisor::start(NewTask fresh) {
-  auto task = std::make_shared<Task>();
-  task->id = fresh.id.empty() ? random_hex(8) : std::move(fresh.id);
-  task->kind = std::move(fresh.kind);
-  task->outlives = fresh.outlives && impl_->options.unattended_ms > 0;
-  task->gpus = std::move(fresh.gpus);
-  task->nonce = std::move(fresh.nonce);
-  task->nonce_digest = sha256_hex(task->nonce);
-  task->owner = std::move(fresh.owner);
-  if (fresh.time_max_ms > 0) task->late_us = impl_->clock.steady_us() + fresh.time_max_ms * 1000;
-  return impl_->add(std::move(task));
-}
-
-void Supervisor::adopt(AdoptedTask known) {
-  auto task = std::make_shared<Task>();
-  task->id = std::move(known.id);
-  task->kind = std::move(known.kind);
-  task->outlives = true;  // it did already
-  task->nonce_digest = std::move(known.nonce_digest);
-  task->owner = std::move(known.owner);
-  task->adopted = true;
-  task->adopted_pid = known.pid;
-  task->adopted_start_time = known.start_time;
-  {
-    const MutexLock lock(task->mu);
-    task->attached = true;  // or else it may do so yet
-  }
-  (void)impl_->add(std::move(task));
-}
-
-void Supervisor::release() {
-  MutexLock lock(impl_->mu);
-  impl_->releasing = true;
-  impl_->wake_up();
-  impl_->idle.wait(lock, [this]() TRAINYARD_REQUIRES(impl_->mu) {
-    return std::ranges::none_of(impl_->tasks, [](const auto& e) { return e.second->outlives; });
-  });
-}
-
-void Supervisor::stop(const std::string& id, const std::string& reason, int64_t grace_ms) {
-  const std::shared_ptr<Task> task = impl_->find(id);
-  if (!task) return;
-  const int64_t grace_us = (grace_ms > 0 ? grace_ms : impl_->options.stop_grace_ms) * 1000;
-  const int64_t now = impl_->clock.steady_us();
-  std::shared_ptr<CommandSink> sink;
-  {
-    const MutexLock lock(task->mu);
-    if (!task->stop) sink = task->sink;
-    task->stop = reason;
-    // A worker that has not attached yet has nothing to save and only receives signals.
-    const int64_t term_us = task->attached ? now + grace_us / 3 : now;
-    task->stop_term_us = std::min(task->stop_term_us, term_us);
-    task->stop_kill_us = std::min(task->stop_kill_us, now + grace_us);
-  }
-  if (sink) sink->send(stop_command(reason));
-  impl_->wake_up();
-}
-
-void Supervisor::send(const std::string& id, const v1::WorkerCommand& command) {
-  const std::shared_ptr<Task> task = impl_->find(id);
-  if (!task) return;
-  std::shared_ptr<CommandSink> sink;
-  {
-    const MutexLock lock(task->mu);
-    sink = task->sink;
-  }
-  if (sink) sink->send(command);
-}
-
-void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
-  std::vector<std::string> ids;
-  {
-    const MutexLock lock(impl_->mu);
-    for (const auto& [id, task] : impl_->tasks) ids.push_back(id);
-  }
-  for (const std::string& id : ids) stop(id, reason, grace_ms);
-}
-
-void Supervisor::kill_all() {
-  {
-    const MutexLock lock(impl_->mu);
-    impl_->kill_all = true;
-  }
-  impl_->wake_up();
-}
-
-bool Supervisor::wait_idle(int64_t timeout_ms) {
-  MutexLock lock(impl_->mu);
-  return impl_->idle.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                              [this]()
-                                  TRAINYARD_REQUIRES(impl_->mu) { return impl_->tasks.empty(); });
-}
-
-int Supervisor::task_count() const {
-  const MutexLock lock(impl_->mu);
-  return static_cast<int>(impl_->tasks.size());
-}
-
-Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request) {
-  const std::shared_ptr<Task> task = impl_->find(request.task());
-  if (!task || sha256_hex(request.nonce()) != task->nonce_digest) return fenced(request.task());
-  const std::optional<int32_t> protocol = agree(kProtocols, protocols_of(request));
-  if (!protocol) return skew(*task, request);
-  task->heard_us = impl_->clock.steady_us();
-  ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
-  if (assignment.has_serve() && *protocol < 2) return skew(*task, request);
-  assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
-  assignment.set_protocol(*protocol);
-  if (task->outlives) assignment.set_unattended_ms(impl_->options.unattended_ms);
-  const MutexLock lock(task->mu);
-  if (task->over) return fenced(request.task());
-  task->attached = true;
-  return assignment;
-}
-
-Status Supervisor::connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink) {
-  const std::string& id = first.task();
-  const std::shared_ptr<Task> task = impl_->find(id);
-  if (!task || sha256_hex(first.nonce()) != task->nonce_digest) return fenced(id);
-  if (const int32_t protocol = protocol_or_first(first.protocol());
-      !kProtocols.contains(protocol)) {
-    task->version_skew = true;
-    return make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
-                      "the worker speaks protocol " + std::to_string(protocol) + ", the daemon " +
-                          kProtocols.text());
-  }
-  std::optional<std::string> stop;
-  {
-    const MutexLock lock(task->mu);
-    if (!task->attached || task->over) return fenced(id);
-    task->sink = sink;
-    stop = task->stop;
-  }
-  task->connected = true;
-  if (stop) sink->send(stop_command(*stop));
-  return {};
-}
-
-void Supervisor::report(const std::string& id, const v1::WorkerReport& report, Done<void> done) {
-  const std::shared_ptr<Task> task = impl_->find(id);
-  if (!task) return done(fenced(id));
-  task->heard_us = impl_->clock.steady_us();
-  if (report.has_heartbeat() && impl_->is_stalled(report.heartbeat()) && task->stalled_ms == 0) {
-    task->stalled_ms = report.heartbeat().idle_ms();
-    impl_->wake_up();
-  }
-  if (!report.has_outcome()) return task->owner->report(report, std::move(done));
-  task->owner->report(report, [task, done = std::move(done)](Status taken) {
-    if (taken.ok()) task->outcome_taken = true;
-    done(std::move(taken));
-  });
 }
 
 }  // namespace trainyard::server

@@ -11,6 +11,10 @@
 // next daemon adopts it: pid, start time, and the task's id in its environment prove the process,
 // the nonce proves its stream.
 //
+// A task may also be elsewhere (expect()): no process of ours, but one that a placement starts on
+// another host and sees end. It enrols by a secret, its silence kills nothing, and what the daemon
+// cannot do itself it asks of the placement (withdraw).
+//
 // Silence is not death: a worker that has been silent for the heartbeat timeout is killed in steps
 // (TERM, then KILL), and its owner learns of the end when the process is gone, not before. So is
 // one whose heartbeats say that its work stands still (kStallFactor). One
@@ -64,6 +68,19 @@ struct TaskEnd {
 /// An ended task counts as running until the last copy of this is gone.
 using TaskHold = std::shared_ptr<void>;
 
+/// What a worker from elsewhere may read and write of the daemon's files.
+struct FileGrant {
+  std::filesystem::path dataset;          // a folder, to read
+  std::filesystem::path initial_weights;  // a file, to read; empty: none
+  std::filesystem::path checkpoints;      // a folder: the newest is read, new ones are put there
+  std::filesystem::path model;            // a folder that is put there
+  v1::JobSpec spec;                       // its recipe says which checkpoints stay
+  int64_t push_bytes_max = 0;             // of one checkpoint, or of the model
+};
+
+/// Where a worker's call came in: on the Unix socket, or on the port for workers from elsewhere.
+enum class WorkerDoorKind : uint8_t { kHere, kElsewhere };
+
 /// The owner of a task. Kept alive by the supervisor until the end is over (TaskHold).
 class TaskOwner {
  public:
@@ -71,6 +88,14 @@ class TaskOwner {
   /// The process exists and waits: it gets its nonce once `recorded` has been called with OK, on
   /// any thread; after an error it is killed. On the supervisor's thread: must not wait.
   virtual void spawned(pid_t /*pid*/, int64_t /*start_time*/, Done<void> recorded) { recorded({}); }
+  /// The worker from elsewhere has a credential of this digest, which must be durable before
+  /// `recorded` is called with OK, on any thread. On a service thread: must not wait. May be called
+  /// again with the same digest.
+  virtual void enrolled(std::string /*nonce_digest*/, Done<void> recorded) { recorded({}); }
+  /// The files for a worker from elsewhere. On a service thread.
+  virtual Result<FileGrant> grant() {
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", "this task has no files");
+  }
   /// The worker's assignment. On a service thread.
   virtual Result<v1::Assignment> assignment() = 0;
   /// A report, in order, from one thread at a time. `done` is called once, when its effects are
@@ -138,6 +163,34 @@ class Supervisor {
     int64_t start_time = 0;
   };
   void adopt(AdoptedTask task);
+
+  /// A task whose process a placement starts on another host.
+  struct ElsewhereTask {
+    std::string id;
+    std::string kind;
+    std::shared_ptr<TaskOwner> owner;
+    std::string secret_digest;  // SHA-256 in hexadecimal of the enrolment secret
+    std::string nonce_digest;   // of its credential, if it enrolled with an earlier daemon
+    int64_t lease_ms = 0;       // it may be silent for so long, and goes on for so long alone
+    // Asks the placement to end the process: "cancel" and other reasons of stop(), "silent",
+    // "stalled". Called once at most, in the background: must not wait.
+    std::function<void(std::string why)> withdraw;
+  };
+  /// The owner's ended() follows once the placement has seen the end (ended_elsewhere), or shortly
+  /// after an outcome was taken. stop() sends a command to such a task and withdraws it when the
+  /// grace is over, at once if it has not enrolled. The daemon's own end leaves it: release(),
+  /// stop_all() and kill_all() do nothing to it, wait_idle() does not wait for it.
+  void expect(ElsewhereTask task);
+  /// The placement has seen the process end, for certain. Of `end` the supervisor fills what it
+  /// knows itself: all but start_error, exit, version_skew and output_tail.
+  void ended_elsewhere(const std::string& task, TaskEnd end);
+  /// Whether the task has a stream now.
+  bool connected(const std::string& task) const;
+  /// Time since it was last heard; nothing of a task that is not elsewhere or has not enrolled.
+  std::optional<int64_t> silent_ms(const std::string& task) const;
+  /// Whether that is longer than SupervisorOptions::silence_ms.
+  bool silent_elsewhere(const std::string& task) const;
+
   /// Leaves the tasks that outlive the daemon to the next one: their owners hear no more of them.
   void release();
   /// Asks the worker to stop, giving `reason`, and makes sure that it does within `grace_ms` (0:
@@ -145,27 +198,38 @@ class Supervisor {
   void stop(const std::string& task, const std::string& reason, int64_t grace_ms = 0);
   /// Hands a command to a worker. Not an error if the task is gone, or its stream: then it is lost.
   void send(const std::string& task, const v1::WorkerCommand& command);
-  /// stop() for every task.
+  /// stop() for every task of this host.
   void stop_all(const std::string& reason, int64_t grace_ms);
   /// Kills every worker at once; for a second signal to a daemon in a hurry.
   void kill_all();
   /// Runs `work` beside the supervisor's thread, some time: for what an ended task leaves to do,
   /// and the files that it needs. It must not wait for the store, because others wait behind it.
   void in_background(std::function<void()> work);
-  /// Waits until no task is left. False after `timeout_ms`.
+  /// Waits until no task of this host is left. False after `timeout_ms`.
   bool wait_idle(int64_t timeout_ms);
   int task_count() const;
 
   // What the WorkerService calls. ABORTED/ATTEMPT_FENCED for an unknown task or a wrong nonce.
 
   /// FAILED_PRECONDITION/VERSION_SKEW if they have no version of the protocol in common.
-  Result<v1::Assignment> attach(const v1::AttachRequest& request);
+  Result<v1::Assignment> attach(const v1::AttachRequest& request,
+                                WorkerDoorKind door = WorkerDoorKind::kHere);
   /// Binds a stream, by its first message, to its task; an earlier stream of the same worker gets
   /// no more commands. FAILED_PRECONDITION/VERSION_SKEW for a version that is not spoken here: the
   /// worker stops.
-  Status connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink);
+  Status connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink,
+                 WorkerDoorKind door = WorkerDoorKind::kHere);
+  /// That stream has ended.
+  void disconnect(const std::string& task, const CommandSink* sink);
   /// A report of a connected task.
   void report(const std::string& task, const v1::WorkerReport& report, Done<void> done);
+  /// Exchanges the secret of a task from elsewhere for its credential (worker_service.proto).
+  /// `done` on any thread. PERMISSION_DENIED/ENROLMENT_SPENT, FAILED_PRECONDITION/VERSION_SKEW.
+  void enrol(const v1::EnrolRequest& request, Done<void> done);
+  /// The files of an enrolled task.
+  Result<FileGrant> grant(const std::string& task, const std::string& nonce);
+  /// Whether the task goes on with this credential.
+  Status admit(const std::string& task, const std::string& nonce);
 
  private:
   struct Impl;

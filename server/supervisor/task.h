@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -25,7 +26,6 @@ struct Task : std::enable_shared_from_this<Task> {
   bool outlives = false;  // the daemon
   std::vector<std::string> gpus;
   std::string nonce;
-  std::string nonce_digest;
   std::shared_ptr<TaskOwner> owner;
   bool adopted = false;  // an earlier daemon started this process:
   pid_t adopted_pid = 0;
@@ -41,13 +41,26 @@ struct Task : std::enable_shared_from_this<Task> {
   int64_t late_us = kNever;
   bool late = false;
 
+  // Without a process of ours (Supervisor::expect):
+  bool elsewhere = false;
+  std::string secret_digest;
+  int64_t lease_us = 0;
+  std::function<void(std::string why)> withdraw;
+  bool withdrawn = false;
+  bool told_silent = false;
+  bool ended_away = false;  // nothing more is due
+
   std::atomic<int64_t> heard_us{0};
   std::atomic<bool> connected{false};
   std::atomic<int64_t> stalled_ms{0};  // without progress, once that is too long
   std::atomic<bool> outcome_taken{false};
+  std::atomic<int64_t> outcome_us{0};  // when it was
   std::atomic<bool> version_skew{false};
 
   Mutex mu;
+  std::string nonce_digest TRAINYARD_GUARDED_BY(mu);         // empty: it has not enrolled yet
+  std::string enrolling TRAINYARD_GUARDED_BY(mu);            // a digest that is being recorded
+  std::optional<TaskEnd> seen_end TRAINYARD_GUARDED_BY(mu);  // by the placement
   std::shared_ptr<CommandSink> sink TRAINYARD_GUARDED_BY(mu);
   bool attached TRAINYARD_GUARDED_BY(mu) = false;
   bool over TRAINYARD_GUARDED_BY(mu) = false;  // the process is gone, nobody is let in

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/config/log.h"
+#include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
 #include "server/scheduler/retry.h"
 #include "server/supervisor/job_files.h"
@@ -37,6 +38,10 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
   move.uncounted = true;
   return move;
 }
+
+// Pushed by a worker from elsewhere: twice the planned tensors and room for the state beside them.
+constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
+constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
 constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
 
@@ -103,27 +108,61 @@ v1::WorkerReport TrainTask::without_paths(v1::WorkerReport log) const {
   return log;
 }
 
+void TrainTask::enrolled(std::string nonce_digest, Done<void> recorded) {
+  store_.jobs().set_nonce(job_.uid, job_.attempt, std::move(nonce_digest), std::move(recorded));
+}
+
+Result<FileGrant> TrainTask::grant() {
+  FileGrant grant;
+  grant.dataset = options_.paths.dataset(options_.dataset_digest);
+  ASSIGN_OR_RETURN(const std::string weights, initial_weights_path());
+  grant.initial_weights = weights;
+  grant.checkpoints = options_.paths.checkpoints(job_.uid);
+  grant.model = options_.paths.model(job_.uid);
+  grant.spec = job_.spec;
+  const int64_t planned = job_.plan.checkpoints().size_bytes();
+  grant.push_bytes_max =
+      planned > 0 && planned < kPushBytesMax ? 2 * planned + kPushBytesBeside : kPushBytesMax;
+  return grant;
+}
+
 Result<v1::Assignment> TrainTask::assignment() {
   v1::Assignment assignment;
   v1::TrainTask& task = *assignment.mutable_train();
   task.set_job(job_.name());
   task.set_attempt(job_.attempt);
   *task.mutable_spec() = job_.spec;
-  task.set_dataset_dir(options_.paths.dataset(options_.dataset_digest).string());
-  task.set_checkpoint_dir(options_.paths.checkpoints(job_.uid).string());
-  task.set_model_dir(options_.paths.model(job_.uid).string());
   task.set_device(job_.device());
   task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
   task.set_threads(options_.threads);
-  ASSIGN_OR_RETURN(const std::string weights, initial_weights_path());
-  task.set_initial_weights_path(weights);
+  if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
     task.set_names_faults(last->outcome == kKernelFault);
   }
   task.set_rows_stay_on_host(job_.plan.memory().dataset_bytes() == 0);
-  task.set_spool_path(options_.paths.spool(job_.uid, job_.attempt).string());
-  if (options_.time_algorithms) task.set_algorithms_dir(options_.paths.algorithms().string());
   return assignment;
+}
+
+Status TrainTask::add_paths(v1::TrainTask& task) const {
+  const StatePaths& paths = options_.paths;
+  ASSIGN_OR_RETURN(std::string weights, initial_weights_path());
+  if (options_.elsewhere) {
+    task.set_dataset_digest(options_.dataset_digest);
+    task.set_dataset_dir("dataset");
+    task.set_checkpoint_dir("checkpoints");
+    task.set_model_dir("model");
+    task.set_spool_path("reports");
+    if (!weights.empty()) task.set_initial_weights_path("initial");
+    if (options_.time_algorithms) task.set_algorithms_dir("algorithms");
+    return {};
+  }
+  task.set_dataset_dir(paths.dataset(options_.dataset_digest).string());
+  task.set_checkpoint_dir(paths.checkpoints(job_.uid).string());
+  task.set_model_dir(paths.model(job_.uid).string());
+  task.set_spool_path(paths.spool(job_.uid, job_.attempt).string());
+  task.set_initial_weights_path(std::move(weights));
+  if (options_.time_algorithms) task.set_algorithms_dir(paths.algorithms().string());
+  return {};
 }
 
 std::string TrainTask::completed_message(const v1::Outcome& outcome) const {
@@ -167,7 +206,10 @@ void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
 
 Result<AttemptUpdate> TrainTask::update_of(const v1::WorkerReport& report) {
   if (report.has_outcome()) return update_from_outcome(report);
-  if (report.has_started()) parameter_count_ = report.started().plan().parameter_count();
+  if (report.has_started()) {
+    parameter_count_ = report.started().plan().parameter_count();
+    resumed_from_ = report.started().resumed_from_step();
+  }
   return update_from_report(job_.uid, job_.attempt,
                             report.has_log() ? without_paths(report) : report);
 }
@@ -274,6 +316,8 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
     }
     case v1::Outcome::STOPPED: {
       stopped_ = true;
+      const auto continues = outcome.metadata().find(kContinueKey);
+      continues_ = continues != outcome.metadata().end() && continues->second == kContinueTimeLimit;
       const Result<Job> now = store_.jobs().find_uid(job_.uid);
       if (now.ok() && now->cancel_requested) {
         update.move = terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
@@ -361,7 +405,20 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
                            now_us);
 }
 
+Move TrainTask::after_time_limit(const Job& job) const {
+  const std::string ended = "The worker stopped before the time limit of its place";
+  // In a place whose limit leaves no time for work the job would go round for ever.
+  if (resumed_from_ >= 0 && job.checkpoint_step <= resumed_from_) {
+    return after_worker_lost(job, "TIME_LIMIT_SHORT",
+                             ended + " and had no new checkpoint by then: a longer one is needed.",
+                             clock_.wall_us());
+  }
+  return requeue("CONTINUES", ended + "; the job goes on from the checkpoint of step " +
+                                  std::to_string(job.checkpoint_step) + ".");
+}
+
 Move TrainTask::after_stop(const Job& job) const {
+  if (continues_) return after_time_limit(job);
   const MutexLock lock(mu_);
   if (makes_room_for_.empty()) {
     return requeue("WORKER_STOPPED",

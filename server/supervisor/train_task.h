@@ -39,7 +39,8 @@ struct TrainTaskOptions {
   int threads = 1;
   bool time_algorithms = true;
   std::shared_ptr<HostTrouble> trouble;
-  bool adopted = false;  // an earlier daemon started the attempt
+  bool adopted = false;    // an earlier daemon started the attempt
+  bool elsewhere = false;  // on another host (Supervisor::expect)
 };
 
 class TrainTask final : public TaskOwner {
@@ -54,6 +55,8 @@ class TrainTask final : public TaskOwner {
   void make_room(std::string for_job);
 
   void spawned(pid_t pid, int64_t start_time, Done<void> recorded) override;
+  void enrolled(std::string nonce_digest, Done<void> recorded) override;
+  Result<FileGrant> grant() override;
   Result<v1::Assignment> assignment() override;
   void report(const v1::WorkerReport& report, Done<void> done) override;
   void ended(const TaskEnd& end, TaskHold hold) override;
@@ -71,6 +74,9 @@ class TrainTask final : public TaskOwner {
   /// `job` is what the store says of it.
   void leave(const Result<Job>& job);
 
+  /// What the attempt reads and writes, by the daemon's paths, or by names where those mean
+  /// nothing.
+  Status add_paths(v1::TrainTask& task) const;
   /// The weights that the job starts from; empty if it needs none or they are gone.
   Result<std::string> initial_weights_path() const;
   /// A line of the log, for people.
@@ -97,6 +103,8 @@ class TrainTask final : public TaskOwner {
   Move after_stop(const Job& job) const;
   /// It ran in a pool, and no outcome came.
   static Move after_away(const AwayEnd& away, const Job& job, int64_t now_us);
+  /// Its place had a time limit, and it ended before that, to go on in another one.
+  Move after_time_limit(const Job& job) const;
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 
   Store& store_;
@@ -107,7 +115,9 @@ class TrainTask final : public TaskOwner {
   const std::function<void(bool)> gone_;
   std::atomic<int64_t> parameter_count_{0};
   std::atomic<bool> told_adopted_{false};
-  std::atomic<bool> stopped_{false};  // the worker reported that it stopped as requested
+  std::atomic<bool> stopped_{false};       // the worker reported that it stopped as requested
+  std::atomic<bool> continues_{false};     // it stopped before a time limit of its place
+  std::atomic<int64_t> resumed_from_{-1};  // as the worker told this daemon; -1: it did not
   mutable Mutex mu_;
   std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<std::string> device_busy_ TRAINYARD_GUARDED_BY(mu_);  // what the worker said of it

@@ -1,19 +1,23 @@
-// trainyard-worker: started by trainyardd, one process per task. It gets its task's ID on the
-// command line and a secret nonce on standard input, attaches over the daemon's worker socket,
-// computes, reports and exits.
+// trainyard-worker: started by trainyardd, one process per task, or by a cluster's scheduler on its
+// behalf (elsewhere.h). It gets its task's ID on the command line and a secret on standard input,
+// attaches over the daemon's worker socket, or its port for workers, computes, reports and exits.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <stop_token>
 #include <string>
 #include <thread>
 
 #include "server/protocol/versions.h"
+#include "server/worker/elsewhere.h"
+#include "server/worker/node_cache.h"
 #include "server/worker/report_stream.h"
 #include "server/worker/worker.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
@@ -47,19 +51,20 @@ class SignalThread {
   std::thread thread_;
 };
 
-int run_worker(const std::string& socket, const std::string& task) {
-  std::string nonce;
-  if (!std::getline(std::cin, nonce) || nonce.empty()) {
+/// The first line of standard input; empty if there is none.
+std::string read_secret() {
+  std::string secret;
+  if (!std::getline(std::cin, secret) || secret.empty()) {
     std::fprintf(
         stderr,
-        "trainyard-worker: no nonce on standard input; only trainyardd starts this program\n");
-    return 2;
+        "trainyard-worker: no secret on standard input; only trainyardd starts this program\n");
+    return "";
   }
-  ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads what we print, may be gone
-  std::stop_source stop;
-  SignalThread signals(
-      stop);  // before gRPC starts threads, so that all of them have the signals blocked
+  return secret;
+}
 
+int run_worker(const std::string& socket, const std::string& task, const std::string& nonce,
+               std::stop_source& stop) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                    8 << 20);  // a predict request and its envelope
@@ -96,16 +101,65 @@ int run_worker(const std::string& socket, const std::string& task) {
   return stream.drain() ? 0 : 1;
 }
 
+/// What Slurm tells of the job's end; 0 if it does not.
+int64_t slurm_end_time_s() {
+  const char* const text = std::getenv("SLURM_JOB_END_TIME");
+  int64_t seconds = 0;
+  if (text == nullptr) return 0;
+  const std::string_view digits = text;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seconds);
+  return error == std::errc() && end == digits.data() + digits.size() && seconds > 0 ? seconds : 0;
+}
+
+int start(const std::string& socket, ElsewhereOptions& elsewhere) {
+  if (socket.empty() == elsewhere.attach.empty()) {
+    std::fprintf(stderr, "trainyard-worker: expected either --socket or --attach\n");
+    return 2;
+  }
+  if (!elsewhere.attach.empty() && (elsewhere.certificate.empty() || elsewhere.cache.empty())) {
+    std::fprintf(stderr, "trainyard-worker: --attach needs --certificate and --cache\n");
+    return 2;
+  }
+  if (!is_plain_name(elsewhere.task)) {
+    std::fprintf(stderr, "trainyard-worker: --task: expected letters, digits, '-' and '_'\n");
+    return 2;
+  }
+  const std::string secret = read_secret();
+  if (secret.empty()) return 2;
+  ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads what we print, may be gone
+  std::stop_source stop;
+  SignalThread signals(
+      stop);  // before gRPC starts threads, so that all of them have the signals blocked
+  if (!socket.empty()) return run_worker(socket, elsewhere.task, secret, stop);
+  if (elsewhere.end_time_s == 0) elsewhere.end_time_s = slurm_end_time_s();
+  return run_elsewhere(elsewhere, secret, stop);
+}
+
 }  // namespace
 }  // namespace trainyard
 
 int main(int argc, char** argv) {
   CLI::App app{"Runs one task for trainyardd; not meant to be started by hand."};
   std::string socket;
-  std::string task;
-  app.add_option("--socket", socket, "the daemon's worker socket")->required();
-  app.add_option("--task", task, "the task's ID")->required();
+  trainyard::ElsewhereOptions elsewhere;
+  int64_t attach_timeout_s = elsewhere.attach_timeout.count();
+  app.add_option("--socket", socket, "the daemon's worker socket, on its own host");
+  app.add_option("--attach", elsewhere.attach, "host:port of the daemon, on another host");
+  app.add_option("--certificate", elsewhere.certificate, "with --attach: the daemon's (PEM)");
+  app.add_option("--cache", elsewhere.cache, "with --attach: folder for datasets and for work");
+  app.add_option("--cache-bytes", elsewhere.cache_bytes,
+                 "with --attach: size from which datasets that are not in use are removed")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--end-time", elsewhere.end_time_s,
+                 "with --attach: seconds since 1970 at which this process is ended; default "
+                 "SLURM_JOB_END_TIME")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--attach-timeout", attach_timeout_s,
+                 "with --attach: seconds to wait for a daemon that is away")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--task", elsewhere.task, "the task's ID")->required();
   app.set_version_flag("--version", TRAINYARD_VERSION);
   CLI11_PARSE(app, argc, argv);
-  return trainyard::run_worker(socket, task);
+  elsewhere.attach_timeout = std::chrono::seconds(attach_timeout_s);
+  return trainyard::start(socket, elsewhere);
 }

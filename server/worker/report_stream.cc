@@ -131,6 +131,16 @@ bool ReportStream::drain() {
   return !fenced_ && spool_ && spool_->accepts() && spool_->sync().ok();
 }
 
+bool ReportStream::fenced() {
+  const MutexLock lock(mu_);
+  return fenced_;
+}
+
+bool ReportStream::out_of_reach() {
+  const MutexLock lock(mu_);
+  return out_of_reach_;
+}
+
 void ReportStream::run() {
   using Steady = std::chrono::steady_clock;
   Steady::time_point last_contact = Steady::now();

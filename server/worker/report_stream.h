@@ -69,6 +69,10 @@ class ReportStream {
   /// cannot store just now is sent again. Once it was out of reach for a while, true if the spool
   /// holds everything, durably. False if not, or if the daemon fenced us.
   bool drain();
+  /// The daemon refused this worker for good.
+  bool fenced();
+  /// It was out of reach for Options::unattended.
+  bool out_of_reach();
 
  private:
   static constexpr size_t kReportsMax = 20000;

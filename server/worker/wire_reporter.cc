@@ -58,7 +58,9 @@ void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& p
   v1::WorkerReport report;
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_size_bytes(folder_bytes(path));
-  send(std::move(report));
+  if (uplink_ == nullptr) return send(std::move(report));
+  uplink_->checkpoint_saved(step, path, std::move(report));
+  progressed();
 }
 
 void WireReporter::checkpoint_failed(int64_t step, const Error& error) {

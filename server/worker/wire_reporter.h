@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "server/worker/report_stream.h"
+#include "server/worker/uplink.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -11,9 +12,10 @@ namespace trainyard {
 /// Progress is expected while it exists.
 class WireReporter final : public Reporter {
  public:
-  /// `begin`: when the task did.
-  WireReporter(ReportStream& stream, std::chrono::steady_clock::time_point begin)
-      : stream_(stream), begin_(begin) {
+  /// `begin`: when the task did. `uplink`: of a worker on another host.
+  WireReporter(ReportStream& stream, std::chrono::steady_clock::time_point begin,
+               Uplink* uplink = nullptr)
+      : stream_(stream), begin_(begin), uplink_(uplink) {
     stream_.pace().begin(0);
   }
   ~WireReporter() override { stream_.pace().end(); }
@@ -35,6 +37,7 @@ class WireReporter final : public Reporter {
 
   ReportStream& stream_;
   const std::chrono::steady_clock::time_point begin_;
+  Uplink* const uplink_;
   double start_seconds_ = 0;
 };
 

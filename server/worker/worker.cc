@@ -51,7 +51,7 @@ Result<v1::Outcome> tensor_table(const std::filesystem::path& path) {
 Result<v1::Outcome> run_inspect(const v1::InspectTask& task) { return tensor_table(task.path()); }
 
 Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
-                              const std::stop_token& stop) {
+                              const std::stop_token& stop, Uplink* uplink) {
   const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   std::vector<std::string> names(task.devices().begin(), task.devices().end());
@@ -69,7 +69,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   job.threads = task.threads();
   job.names_faults = task.names_faults();
   job.holds_rows = !task.rows_stay_on_host();
-  WireReporter reporter(stream, begin);
+  WireReporter reporter(stream, begin, uplink);
   ASSIGN_OR_RETURN(const TrainResult result, train(job, devices, local_files(), reporter, stop));
 
   v1::Outcome outcome = succeeded();
@@ -91,6 +91,9 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   // A model with too many tensors for a table is still valid.
   if (auto table = tensor_table(job.model_output / "model.safetensors"); table.ok()) {
     *outcome.mutable_tensors() = std::move(*table->mutable_tensors());
+  }
+  if (uplink != nullptr) {
+    if (Status s = uplink->model_written(job.model_output); !s.ok()) return std::move(s).error();
   }
   return outcome;
 }
@@ -253,10 +256,10 @@ Result<v1::Outcome> run_calibrate(const v1::CalibrateTask& task, const std::stop
 }
 
 Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& stream,
-                             const std::stop_token& stop) {
+                             const std::stop_token& stop, Uplink* uplink) {
   switch (assignment.kind_case()) {
     case v1::Assignment::kTrain:
-      return run_train(assignment.train(), stream, stop);
+      return run_train(assignment.train(), stream, stop, uplink);
     case v1::Assignment::kDigest:
       return run_digest(assignment.digest());
     case v1::Assignment::kIngest:
@@ -281,8 +284,8 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
 }  // namespace
 
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
-                           std::stop_token stop) noexcept {
-  return outcome_of([&] { return dispatch(assignment, stream, stop); });
+                           std::stop_token stop, Uplink* uplink) noexcept {
+  return outcome_of([&] { return dispatch(assignment, stream, stop, uplink); });
 }
 
 }  // namespace trainyard

@@ -6,14 +6,16 @@
 #include <stop_token>
 
 #include "server/worker/report_stream.h"
+#include "server/worker/uplink.h"
 #include "src/runtime/backend.h"
 #include "trainyard/v1/worker_service.pb.h"
 
 namespace trainyard {
 
 /// Runs the assignment. Never throws (outcome.h). `stop` is checked once per training step, and
-/// between the calls to a model; ingest ends with the process.
+/// between the calls to a model; ingest ends with the process. `uplink`: of a training worker on
+/// another host.
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
-                           std::stop_token stop) noexcept;
+                           std::stop_token stop, Uplink* uplink = nullptr) noexcept;
 
 }  // namespace trainyard

@@ -159,34 +159,42 @@ Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const Che
                                  std::span<const TensorView> weights,
                                  std::span<const TensorView> optimizer) {
   TRAINYARD_CHECK(state.step >= 0, "a checkpoint of step " + std::to_string(state.step));
-  const fs::path final_path = folder / folder_name(state.step);
-  fs::path temporary = final_path;
-  temporary += kTemporarySuffix;
-  fs::path old = final_path;
-  old += kOldSuffix;
-
+  const fs::path temporary = temporary_checkpoint(folder, state.step);
   const auto save = [&]() -> Status {
     if (Status s = create_durable(files, folder); !s.ok()) return s;
     if (Status s = files.remove_all(temporary); !s.ok()) return s;
     if (Status s = write_into(files, temporary, {state, {}}, weights, optimizer); !s.ok()) return s;
-    std::error_code ec;
-    if (fs::exists(final_path, ec)) {
-      // A regular folder that is damaged must not push out an older copy of this step that is not.
-      if (!fs::exists(old, ec) || looks_whole(final_path)) {
-        if (Status s = files.remove_all(old); !s.ok()) return s;
-        if (Status s = files.rename_durable(final_path, old); !s.ok()) return s;
-      } else if (Status s = files.remove_all(final_path); !s.ok()) {
-        return s;
-      }
-    }
-    return files.rename_durable(temporary, final_path);
+    return install_checkpoint(files, temporary, folder, state.step);
   };
   if (Status s = save(); !s.ok()) {
     (void)files.remove_all(temporary);
     return std::move(s).error();
   }
+  return folder / folder_name(state.step);
+}
+
+fs::path temporary_checkpoint(const fs::path& folder, int64_t step) {
+  return folder / (folder_name(step) + std::string(kTemporarySuffix));
+}
+
+Status install_checkpoint(Files& files, const fs::path& temporary, const fs::path& folder,
+                          int64_t step) {
+  const fs::path final_path = folder / folder_name(step);
+  fs::path old = final_path;
+  old += kOldSuffix;
+  std::error_code ec;
+  if (fs::exists(final_path, ec)) {
+    // A regular folder that is damaged must not push out an older copy of this step that is not.
+    if (!fs::exists(old, ec) || looks_whole(final_path)) {
+      if (Status s = files.remove_all(old); !s.ok()) return s;
+      if (Status s = files.rename_durable(final_path, old); !s.ok()) return s;
+    } else if (Status s = files.remove_all(final_path); !s.ok()) {
+      return s;
+    }
+  }
+  if (Status s = files.rename_durable(temporary, final_path); !s.ok()) return s;
   (void)files.remove_all(old);  // prune_checkpoints() tries again
-  return final_path;
+  return {};
 }
 
 Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& from,

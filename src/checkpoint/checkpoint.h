@@ -40,6 +40,14 @@ Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesyste
                                               std::span<const TensorView> weights,
                                               std::span<const TensorView> optimizer);
 
+/// Makes `temporary`, a complete checkpoint of `step` whose files are durable, the one in `folder`,
+/// in whose file system it is: what save_checkpoint() does at its end. On an error it stays.
+Status install_checkpoint(Files& files, const std::filesystem::path& temporary,
+                          const std::filesystem::path& folder, int64_t step);
+/// Where a checkpoint of `step` is put together before it is installed in `folder`;
+/// prune_checkpoints() removes it.
+std::filesystem::path temporary_checkpoint(const std::filesystem::path& folder, int64_t step);
+
 struct LoadedCheckpoint {
   std::filesystem::path path;
   CheckpointState state;

@@ -85,10 +85,7 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
                    std::span<const TensorView> weights, const LoraModel* adapter) {
   std::filesystem::path temporary = folder;
   temporary += ".tmp";
-  std::filesystem::path replaced = folder;
-  replaced += ".old";
   if (Status s = files.remove_all(temporary); !s.ok()) return s;
-  if (Status s = files.remove_all(replaced); !s.ok()) return s;
   const auto write = [&]() -> Status {
     if (Status s = files.create_directories(temporary); !s.ok()) return s;
     // "format: pt" is what the safetensors readers of the Python world ask for.
@@ -106,14 +103,24 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
       return s;
     }
     // Both writers have synced the temporary folder; the renames sync its parent.
-    std::error_code ignored;
-    if (std::filesystem::exists(folder, ignored)) {
-      if (Status s = files.rename_durable(folder, replaced); !s.ok()) return s;
-    }
-    return files.rename_durable(temporary, folder);
+    return install_model(files, temporary, folder);
   };
   Status s = write();
-  (void)files.remove_all(s.ok() ? replaced : temporary);  // leftovers are found at the next write
+  if (!s.ok()) (void)files.remove_all(temporary);  // leftovers are found at the next write
+  return s;
+}
+
+Status install_model(Files& files, const std::filesystem::path& temporary,
+                     const std::filesystem::path& folder) {
+  std::filesystem::path replaced = folder;
+  replaced += ".old";
+  if (Status s = files.remove_all(replaced); !s.ok()) return s;
+  std::error_code ignored;
+  if (std::filesystem::exists(folder, ignored)) {
+    if (Status s = files.rename_durable(folder, replaced); !s.ok()) return s;
+  }
+  Status s = files.rename_durable(temporary, folder);
+  if (s.ok()) (void)files.remove_all(replaced);
   return s;
 }
 

@@ -49,6 +49,10 @@ struct ModelInfo {
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
                    std::span<const TensorView> weights, const LoraModel* adapter = nullptr);
 
+/// Makes `temporary`, whose files are durable, the model's folder in place of one that is there.
+Status install_model(Files& files, const std::filesystem::path& temporary,
+                     const std::filesystem::path& folder);
+
 struct LoadedModel {
   ModelInfo info;
   Objective objective;

@@ -1,0 +1,296 @@
+#include "server/worker/elsewhere.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "proto/convert/run.h"
+#include "server/protocol/enrolment.h"
+#include "server/protocol/versions.h"
+#include "server/worker/node_cache.h"
+#include "server/worker/outcome.h"
+#include "server/worker/remote_files.h"
+#include "server/worker/report_stream.h"
+#include "server/worker/uplink.h"
+#include "server/worker/worker.h"
+#include "src/base/files.h"
+#include "src/base/hmac.h"
+#include "src/base/wait_for_stop.h"
+#include "src/checkpoint/checkpoint.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+using Steady = std::chrono::steady_clock;
+
+constexpr int64_t kPemBytesMax = 64 << 10;
+constexpr size_t kKeyBytes = 32;
+constexpr std::chrono::seconds kCallTimeout{20};
+constexpr std::chrono::milliseconds kRetryPause{500};
+constexpr std::chrono::milliseconds kLookPause{250};
+constexpr int64_t kStopBeforeS = 60;
+
+/// Trusts one certificate, under its one name, whatever the host is called.
+std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
+                                            const std::string& certificate) {
+  grpc::SslCredentialsOptions trusted;
+  trusted.pem_root_certs = certificate;
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride(kWorkersName);
+  arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 8 << 20);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  // A link that was cut without a word is noticed.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  return grpc::CreateCustomChannel(address, grpc::SslCredentials(trusted), arguments);
+}
+
+/// Calls until the daemon has answered, or `timeout` is over.
+Status call_patiently(std::chrono::seconds timeout, const std::stop_token& stop,
+                      const std::function<grpc::Status(grpc::ClientContext&)>& call) {
+  const Steady::time_point end = Steady::now() + timeout;
+  for (;;) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+    const grpc::Status status = call(context);
+    if (status.ok()) return {};
+    Error error = error_of(status);
+    const bool may_pass = error.code == ErrorCode::kUnavailable || status.error_details().empty();
+    if (!may_pass || error.reason == "VERSION_SKEW" || Steady::now() > end) return error;
+    wait_for_stop(stop, kRetryPause);
+    if (stop.stop_requested()) {
+      return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before it had attached");
+    }
+  }
+}
+
+/// What ends the worker besides its work: a time limit of the host, and a daemon that does not want
+/// it any more.
+class Watch {
+ public:
+  Watch(int64_t end_time_s, std::stop_source& stop, ReportStream& stream, Uplink& uplink,
+        WorkFolder& work)
+      : thread_([=, &stop, &stream, &uplink, &work, this](const std::stop_token& over) {
+          while (!over.stop_requested()) {
+            if (stream.fenced()) {  // another attempt may run: this one's work is nobody's
+              std::fprintf(stderr, "trainyard-worker: event=fenced\n");
+              work.remove();
+              std::_Exit(1);
+            }
+            if (stream.out_of_reach()) uplink.abandon();
+            if (end_time_s > 0 && !stop.stop_requested() &&
+                std::time(nullptr) >= stop_time_s(end_time_s, uplink.last_push())) {
+              time_limit_ = true;
+              stop.request_stop();
+            }
+            wait_for_stop(over, kLookPause);
+          }
+        }) {}
+  /// The worker stops because its time is nearly over.
+  bool time_limit() const { return time_limit_; }
+
+ private:
+  std::atomic<bool> time_limit_{false};
+  std::jthread thread_;
+};
+
+/// Files that cannot be had now say nothing about the job.
+Error as_host_trouble(Error error) {
+  if (error.reason == "LINK_LOST" || error.reason == "CONTENT_HASH_MISMATCH" ||
+      error.reason == "FILE_NAME_INVALID") {
+    error.code = ErrorCode::kUnavailable;
+    error.reason = "STORAGE_ERROR";
+  }
+  return error;
+}
+
+class ElsewhereRun {
+ public:
+  ElsewhereRun(const ElsewhereOptions& options, std::stop_source& stop, std::string nonce,
+               v1::WorkerService::Stub& stub)
+      : options_(options),
+        stop_(stop),
+        nonce_(std::move(nonce)),
+        stub_(stub),
+        cache_(options.cache, options.cache_bytes) {}
+
+  int run(v1::Assignment assignment) {
+    Result<WorkFolder> work = cache_.make_work(options_.task);
+    if (!work.ok()) {
+      std::fprintf(stderr, "trainyard-worker: event=no_work_folder message=\"%s\"\n",
+                   work.error().message.c_str());
+      return 1;
+    }
+    work_ = std::move(work).value();
+    v1::TrainTask& task = *assignment.mutable_train();
+    place(task);
+    ReportStream stream(stub_, ReportStream::options_of(assignment, options_.task, nonce_),
+                        [this](const std::string&) { stop_.request_stop(); });
+    const RemoteFiles remote(stub_, options_.task, nonce_,
+                             std::chrono::milliseconds(assignment.unattended_ms()));
+    const v1::Recipe& recipe = task.spec().recipe();
+    Uplink uplink(remote, stream,
+                  recipe.keep_checkpoints_every_steps() > 0 || recipe.keep_best_checkpoint());
+    const Watch watch(options_.end_time_s, stop_, stream, uplink, work_);
+    v1::WorkerReport report;
+    v1::Outcome& outcome = *report.mutable_outcome();
+    const Status prepared = prepare(task, remote, stream);
+    outcome = prepared.ok() ? run_assignment(assignment, stream, stop_.get_token(), &uplink)
+                            : to_outcome(as_host_trouble(prepared.error()));
+    uplink.drain();
+    if (outcome.kind() == v1::Outcome::STOPPED && watch.time_limit()) {
+      (*outcome.mutable_metadata())[kContinueKey] = kContinueTimeLimit;
+    }
+    stream.send(std::move(report));
+    return stream.drain() ? 0 : 1;
+  }
+
+ private:
+  /// The assignment's paths, as they are here. What is empty stays so.
+  void place(v1::TrainTask& task) const {
+    const fs::path& work = work_.path();
+    task.set_checkpoint_dir((work / "checkpoints").string());
+    task.set_model_dir((work / "model").string());
+    task.set_spool_path((work / "reports").string());
+    if (!task.initial_weights_path().empty()) {
+      task.set_initial_weights_path((work / "initial").string());
+    }
+    if (!task.algorithms_dir().empty()) task.set_algorithms_dir(cache_.algorithms().string());
+  }
+
+  Status prepare(v1::TrainTask& task, const RemoteFiles& remote, ReportStream& stream) {
+    const std::stop_token stop = stop_.get_token();
+    for (const fs::path& folder : {fs::path(task.checkpoint_dir()), cache_.algorithms()}) {
+      if (Status s = local_files().create_directories(folder); !s.ok()) return s;
+    }
+    const NodeCache::Pull pull = [&](const fs::path& folder, const NodeCache::MakeRoom& room) {
+      return pull_all(remote, v1::FILE_SET_DATASET, folder, &room);
+    };
+    ASSIGN_OR_RETURN(dataset_, cache_.hold_dataset(task.dataset_digest(), pull, stop));
+    task.set_dataset_dir(dataset_.folder.string());
+    ASSIGN_OR_RETURN(const bool resumes, pull_checkpoint(task.checkpoint_dir(), remote, stream));
+    if (resumes || task.initial_weights_path().empty()) return {};
+    return pull_all(remote, v1::FILE_SET_INITIAL, work_.path(), nullptr);
+  }
+
+  Status pull_all(const RemoteFiles& remote, v1::FileSet set, const fs::path& folder,
+                  const NodeCache::MakeRoom* make_room) const {
+    ASSIGN_OR_RETURN(const v1::ListFilesResponse listed, remote.list(set, stop_.get_token()));
+    int64_t bytes = 0;
+    for (const v1::RemoteFile& file : listed.files()) bytes += file.size_bytes();
+    if (make_room != nullptr) (*make_room)(bytes);
+    for (const v1::RemoteFile& file : listed.files()) {
+      if (Status s = remote.pull(set, 0, file, folder, stop_.get_token()); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  /// False if there is none.
+  Result<bool> pull_checkpoint(const fs::path& folder, const RemoteFiles& remote,
+                               ReportStream& stream) const {
+    const std::stop_token stop = stop_.get_token();
+    for (int tries = 0;; ++tries) {
+      ASSIGN_OR_RETURN(const v1::ListFilesResponse listed, remote.list(v1::FILE_SET_RESUME, stop));
+      if (tries == 0) tell_damaged(listed, stream);
+      if (listed.files().empty()) return false;
+      const fs::path part = temporary_checkpoint(folder, listed.step());
+      for (const v1::RemoteFile& file : listed.files()) {
+        if (Status s = remote.pull(v1::FILE_SET_RESUME, listed.step(), file, part, stop); !s.ok()) {
+          return std::move(s).error();
+        }
+      }
+      Status whole = verify_checkpoint({part, listed.step(), false});
+      if (whole.ok()) whole = install_checkpoint(local_files(), part, folder, listed.step());
+      if (whole.ok()) return true;
+      // Not passed over: the job would begin anew.
+      if (tries > 0) return std::move(whole).error();
+      if (Status s = local_files().remove_all(part); !s.ok()) return std::move(s).error();
+    }
+  }
+
+  static void tell_damaged(const v1::ListFilesResponse& listed, ReportStream& stream) {
+    for (const std::string& name : listed.damaged()) {
+      v1::WorkerReport report;
+      report.mutable_log()->set_level(v1::LogLine::INFO);
+      report.mutable_log()->set_text("checkpoint " + name + " is damaged and was skipped");
+      stream.send(std::move(report));
+    }
+  }
+
+  const ElsewhereOptions& options_;
+  std::stop_source& stop_;
+  const std::string nonce_;
+  v1::WorkerService::Stub& stub_;
+  const NodeCache cache_;
+  WorkFolder work_;
+  HeldDataset dataset_;
+};
+
+int failed(const ElsewhereOptions& options, const char* event, const Error& error) {
+  std::fprintf(stderr, "trainyard-worker: task=%s event=%s reason=%s message=\"%s\"\n",
+               options.task.c_str(), event, error.reason.c_str(), error.message.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int64_t stop_time_s(int64_t end_time_s, std::chrono::milliseconds last_push) {
+  return end_time_s - kStopBeforeS -
+         std::chrono::duration_cast<std::chrono::seconds>(last_push).count();
+}
+
+int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
+                  std::stop_source& stop) {
+  const Result<std::string> certificate = read_file(options.certificate, kPemBytesMax);
+  if (!certificate.ok()) return failed(options, "no_certificate", certificate.error());
+  const auto channel = open_channel(options.attach, *certificate);
+  const auto stub = v1::WorkerService::NewStub(channel);
+
+  v1::EnrolRequest enrol;
+  enrol.set_task(options.task);
+  enrol.set_secret(secret);
+  enrol.set_key(random_hex(kKeyBytes));
+  enrol.set_version(TRAINYARD_VERSION);
+  enrol.set_protocol_min(kProtocols.oldest);
+  enrol.set_protocol_max(kProtocols.newest);
+  Status s = call_patiently(options.attach_timeout, stop.get_token(), [&](auto& context) {
+    v1::EnrolResponse response;
+    return stub->Enrol(&context, enrol, &response);
+  });
+  if (!s.ok()) return failed(options, "enrol_failed", s.error());
+  std::string nonce = enrolment_credential(secret, enrol.key());
+
+  v1::AttachRequest attach;
+  attach.set_task(options.task);
+  attach.set_nonce(nonce);
+  attach.set_version(TRAINYARD_VERSION);
+  attach.set_pid(static_cast<int32_t>(::getpid()));
+  attach.set_protocol_min(kProtocols.oldest);
+  attach.set_protocol_max(kProtocols.newest);
+  v1::Assignment assignment;
+  s = call_patiently(options.attach_timeout, stop.get_token(),
+                     [&](auto& context) { return stub->Attach(&context, attach, &assignment); });
+  if (!s.ok()) return failed(options, "attach_failed", s.error());
+  if (!assignment.has_train()) {
+    return failed(options, "attach_failed",
+                  make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
+                             "the assignment is no training, which is all that runs elsewhere"));
+  }
+  ElsewhereRun run(options, stop, std::move(nonce), *stub);
+  return run.run(std::move(assignment));
+}
+
+}  // namespace trainyard

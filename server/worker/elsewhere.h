@@ -1,0 +1,39 @@
+// server/worker/elsewhere.h: a training worker on another host than its daemon
+// (docs/decisions/0102).
+//
+//   enrol    the secret buys a credential, which is in memory alone
+//   attach   the assignment; its paths become those of this host
+//   prepare  the dataset from the host's cache or from the daemon, the checkpoint to resume from
+//   train    as on the daemon's host; checkpoints and the model go to the daemon (uplink.h)
+//   outcome
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <stop_token>
+#include <string>
+
+namespace trainyard {
+
+struct ElsewhereOptions {
+  std::string attach;  // host:port of the daemon
+  std::filesystem::path certificate;
+  std::filesystem::path cache;
+  int64_t cache_bytes = int64_t{50} << 30;  // of datasets that nobody uses just now
+  std::string task;
+  // Seconds since 1970 at which the host ends this process: the worker stops before, with a
+  // checkpoint. 0: it does not.
+  int64_t end_time_s = 0;
+  std::chrono::seconds attach_timeout{300};  // for a daemon that is away
+};
+
+/// Returns the process's exit status. `stop` is what signals request.
+int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
+                  std::stop_source& stop);
+
+/// When a worker stops whose host ends it at `end_time_s`: time for a checkpoint, which took the
+/// last one so long, and a minute beside.
+int64_t stop_time_s(int64_t end_time_s, std::chrono::milliseconds last_push);
+
+}  // namespace trainyard

@@ -1,0 +1,160 @@
+// A host's cache: what is pulled once, what goes, and what stays.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "server/worker/elsewhere.h"
+#include "server/worker/node_cache.h"
+#include "src/base/sha256.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard {
+namespace {
+
+namespace fs = std::filesystem;
+using server::TemporaryDirectory;
+
+/// Fills a dataset of so many bytes and counts how often.
+NodeCache::Pull filled(int64_t bytes, int* count = nullptr) {
+  return [=](const fs::path& folder, const NodeCache::MakeRoom& make_room) -> Status {
+    make_room(bytes);
+    std::ofstream(folder / "rows") << std::string(static_cast<size_t>(bytes), 'x');
+    if (count != nullptr) ++*count;
+    return {};
+  };
+}
+
+/// How much older the last use of a dataset is made.
+void age(const fs::path& root, const std::string& digest, int hours) {
+  const fs::path lock = root / "datasets" / (digest + ".lock");
+  fs::last_write_time(lock, fs::last_write_time(lock) - std::chrono::hours(hours));
+}
+
+TEST(ElsewhereCache, ADatasetIsPulledOnce) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 1000);
+  const std::string digest = sha256_hex("a");
+  int count = 0;
+  for (int i = 0; i < 3; ++i) {
+    const auto held = cache.hold_dataset(digest, filled(10, &count), {});
+    ASSERT_TRUE(held.ok()) << held.error().message;
+    EXPECT_EQ(fs::file_size(held->folder / "rows"), 10u);
+  }
+  EXPECT_EQ(count, 1);
+}
+
+TEST(ElsewhereCache, APartOfADatasetIsNone) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 1000);
+  const std::string digest = sha256_hex("a");
+  const auto fails = [](const fs::path& folder, const NodeCache::MakeRoom&) -> Status {
+    std::ofstream(folder / "half") << "x";
+    return make_error(ErrorCode::kUnavailable, "LINK_LOST", "cut");
+  };
+  EXPECT_EQ(cache.hold_dataset(digest, fails, {}).error().reason, "LINK_LOST");
+  EXPECT_FALSE(fs::exists(root.path() / "datasets" / digest));
+  bool goes_on = false;
+  const auto held =
+      cache.hold_dataset(digest,
+                         [&](const fs::path& folder, const NodeCache::MakeRoom&) -> Status {
+                           goes_on = fs::exists(folder / "half");
+                           return {};
+                         },
+                         {});
+  EXPECT_TRUE(held.ok());
+  EXPECT_TRUE(goes_on);
+}
+
+TEST(ElsewhereCache, TwoDoNotPullTheSame) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 1000);
+  const std::string digest = sha256_hex("a");
+  std::atomic<int> count{0};
+  const auto slowly = [&](const fs::path& folder, const NodeCache::MakeRoom&) -> Status {
+    ++count;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::ofstream(folder / "rows") << "x";
+    return {};
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(cache.hold_dataset(digest, slowly, {}).ok()); });
+  }
+  threads.clear();
+  EXPECT_EQ(count, 1);
+}
+
+TEST(ElsewhereCache, WhoWaitsCanBeStopped) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 1000);
+  const std::string digest = sha256_hex("a");
+  std::stop_source stop;
+  const auto waits = [&](const fs::path&, const NodeCache::MakeRoom&) -> Status {
+    stop.request_stop();
+    const auto other = cache.hold_dataset(digest, filled(1), stop.get_token());
+    EXPECT_EQ(other.error().reason, "STOPPED");
+    return make_error(ErrorCode::kUnavailable, "TEST", "over");
+  };
+  EXPECT_EQ(cache.hold_dataset(digest, waits, {}).error().reason, "TEST");
+}
+
+TEST(ElsewhereCache, WhatWasNotUsedForLongestGoesFirst) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 250);
+  std::vector<std::string> digests;
+  for (const char* name : {"a", "b"}) {
+    digests.push_back(sha256_hex(name));
+    ASSERT_TRUE(cache.hold_dataset(digests.back(), filled(100), {}).ok());
+  }
+  age(root.path(), digests[0], 1);
+  age(root.path(), digests[1], 2);
+  ASSERT_TRUE(cache.hold_dataset(sha256_hex("c"), filled(100), {}).ok());
+  EXPECT_TRUE(fs::exists(root.path() / "datasets" / digests[0]));
+  EXPECT_FALSE(fs::exists(root.path() / "datasets" / digests[1]));
+}
+
+TEST(ElsewhereCache, WhatIsInUseStays) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 150);
+  const auto held = cache.hold_dataset(sha256_hex("a"), filled(100), {});
+  ASSERT_TRUE(held.ok());
+  age(root.path(), sha256_hex("a"), 5);
+  ASSERT_TRUE(cache.hold_dataset(sha256_hex("b"), filled(100), {}).ok());
+  EXPECT_TRUE(fs::exists(held->folder / "rows"));
+}
+
+TEST(ElsewhereCache, WhatAKilledWorkerLeavesIsSwept) {
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 150);
+  fs::create_directories(root.path() / "work/killed-1/checkpoints");
+  std::ofstream(root.path() / "work/killed-1.lock");
+  {
+    const auto alive = cache.make_work("alive-1");
+    ASSERT_TRUE(alive.ok());
+    EXPECT_FALSE(fs::exists(root.path() / "work/killed-1"));
+    EXPECT_EQ(cache.make_work("alive-1").error().reason, "TASK_RUNNING");
+    ASSERT_TRUE(cache.make_work("other-1").ok());
+    EXPECT_TRUE(fs::exists(alive->path()));
+  }
+  EXPECT_TRUE(fs::is_empty(root.path() / "work"));
+}
+
+TEST(ElsewhereCache, NamesStayInTheFolder) {
+  for (const char* name : {"", "..", "a/b", "a.b", "a b"}) EXPECT_FALSE(is_plain_name(name));
+  EXPECT_TRUE(is_plain_name("0123abcDEF-12_"));
+  const TemporaryDirectory root;
+  const NodeCache cache(root.path(), 150);
+  EXPECT_FALSE(cache.hold_dataset("../../x", filled(1), {}).ok());
+}
+
+TEST(ElsewhereCache, AWorkerStopsInTimeForItsCheckpoint) {
+  EXPECT_EQ(stop_time_s(1000, std::chrono::milliseconds(0)), 940);
+  EXPECT_EQ(stop_time_s(1000, std::chrono::seconds(25)), 915);
+}
+
+}  // namespace
+}  // namespace trainyard

@@ -1,0 +1,467 @@
+// Whole attempts elsewhere: the daemon's parts in this process, the real worker with an empty cache
+// on the other side of TLS. Whatever happens to the link, to the worker or to the daemon, the model
+// has the bits of a run on the daemon's own host.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/convert/data.h"
+#include "server/protocol/enrolment.h"
+#include "server/service/listener.h"
+#include "server/service/worker_door.h"
+#include "server/service/worker_files.h"
+#include "server/service/worker_service.h"
+#include "server/supervisor/process.h"
+#include "server/supervisor/train_task.h"
+#include "src/base/sha256.h"
+#include "src/data/dataset.h"
+#include "tests/server/store_support.h"
+#include "tests/server/tcp_relay.h"
+#include "tests/support/source_path.h"
+
+namespace trainyard::server {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+const std::string kDigest = sha256_hex("the dataset of these tests");
+
+/// A worker as a placement starts it.
+struct Elsewhere {
+  ~Elsewhere() {
+    if (process && !exit) process->signal_group(SIGKILL);
+  }
+  std::optional<Process> process;
+  std::string output;
+  std::string task;
+  std::optional<ExitStatus> exit;
+};
+
+class ElsewhereRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);
+    store_ = open_or_die(small_options(root_.path() / "state"));
+    ASSERT_TRUE(paths_.create(local_files()).ok());
+    IngestRequest request;
+    request.format = "csv";
+    request.sources.push_back({"data", testing::source_path("examples/digits.csv.gz")});
+    request.csv.header = false;
+    request.csv.target = "c64";
+    const auto schema = ingest(request, paths_.dataset(kDigest), local_files());
+    ASSERT_TRUE(schema.ok()) << schema.error().message;
+    schema_ = to_proto(*schema);
+    NewDataset dataset;
+    dataset.id = "digits";
+    dataset.digest = kDigest;
+    ASSERT_TRUE(store_->datasets().create(dataset).ok());
+    ASSERT_TRUE(store_->datasets().set_ready(kDigest, schema_, 1).ok());
+    start_daemon("127.0.0.1:0");
+  }
+  void TearDown() override {
+    stop_daemon();
+  }
+
+  void start_daemon(const std::string& listen) {
+    auto door = WorkerDoor::open(paths_.root(), listen, "");
+    ASSERT_TRUE(door.ok()) << door.error().message;
+    door_ = std::move(door).value();
+    SupervisorOptions options;
+    options.worker = REAL_WORKER;
+    options.socket = paths_.worker_socket();
+    options.log_dir = paths_.logs();
+    options.heartbeat_ms = 200;
+    options.silence_ms = 2'000;
+    options.stop_grace_ms = 20'000;
+    supervisor_ = std::make_unique<Supervisor>(options);
+    executor_ = std::make_unique<Executor>(2, 100);
+    transfers_ = std::make_unique<Executor>(2, 100);
+    disk_ = std::make_unique<DiskWatch>(paths_.root(), 1,
+                                        [this](const fs::path&) { return free_bytes_.load(); });
+    files_ = std::make_unique<WorkerFiles>(*supervisor_, local_files(), *disk_);
+    here_ = make_worker_service(*supervisor_, *executor_);
+    elsewhere_ = make_elsewhere_service(*supervisor_, *executor_, *files_, *transfers_);
+    auto listener = Listener::open_private(paths_.worker_socket(), here_.get());
+    ASSERT_TRUE(listener.ok()) << listener.error().message;
+    private_ = std::move(listener).value();
+    listener = Listener::open_workers(listen, door_->key_pem(), door_->certificate_pem(),
+                                      elsewhere_.get());
+    ASSERT_TRUE(listener.ok()) << listener.error().message;
+    port_ = std::move(listener).value();
+    door_->set_port(port_->port());
+    std::ofstream(certificate()) << door_->certificate_pem();
+  }
+  /// As a daemon that is replaced: what runs is left.
+  void stop_daemon() {
+    private_.reset();
+    port_.reset();
+    transfers_->stop();
+    executor_->stop();
+    supervisor_->release();
+    supervisor_.reset();
+  }
+
+  /// Steps of a small network, with an evaluation and a checkpoint now and then.
+  Job make_job(const std::string& id, int64_t steps) {
+    NewJob job;
+    job.id = id;
+    job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+    job.spec.mutable_model()->mutable_mlp()->add_hidden(48);
+    v1::Recipe& recipe = *job.spec.mutable_recipe();
+    recipe.set_steps(steps);
+    recipe.set_batch_size(32);
+    recipe.mutable_optimizer()->set_learning_rate(0.05);
+    recipe.set_validation_split(0.2);
+    recipe.set_seed(3);
+    recipe.set_evaluate_every_steps(steps / 8);
+    recipe.set_checkpoint_every_steps(steps / 8);
+    job.spec.mutable_resources()->set_threads(1);
+    job.plan.set_steps_total(steps);
+    Job submitted = store_->jobs().submit(std::move(job)).value();
+    EXPECT_TRUE(local_files().create_directories(paths_.checkpoints(submitted.uid)).ok());
+    return submitted;
+  }
+  std::shared_ptr<TrainTask> make_owner(const Job& job, bool elsewhere, bool adopted = false) {
+    TrainTaskOptions options{paths_, kDigest, schema_, 1, false, trouble_, adopted, elsewhere};
+    return std::make_shared<TrainTask>(*store_, *supervisor_, system_clock(), job,
+                                       std::move(options), [](bool) {});
+  }
+  static std::string task_of(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
+
+  void run_here(const std::string& id) {
+    const Job job = get(id);
+    Supervisor::NewTask fresh;
+    const Job started =
+        store_->jobs()
+            .start_attempt(job.uid, {"devices/cpu"}, sha256_hex(fresh.nonce), "R", "M")
+            .value();
+    fresh.id = task_of(started);
+    fresh.kind = "here";
+    fresh.owner = make_owner(started, false);
+    supervisor_->start(std::move(fresh));
+    wait_for(id, JobState::kSucceeded);
+  }
+  /// Tells the supervisor of an attempt of the job.
+  std::string expect(const std::string& id, int64_t lease_ms = 60'000) {
+    const Job job = get(id);
+    const Job started =
+        store_->jobs().start_attempt(job.uid, {"devices/cpu"}, "", "R", "M").value();
+    expect_attempt(started, "", lease_ms, false);
+    return task_of(started);
+  }
+  void expect_attempt(const Job& job, const std::string& nonce_digest, int64_t lease_ms,
+                      bool adopted) {
+    supervisor_->expect({task_of(job), "elsewhere", make_owner(job, true, adopted),
+                         sha256_hex(door_->enrolment_secret(task_of(job))), nonce_digest, lease_ms,
+                         [](const std::string&) {}});
+  }
+  void spawn(Elsewhere& worker, const std::string& task, const std::string& attach,
+             const std::vector<std::string>& more = {}) {
+    SpawnRequest request;
+    request.program = REAL_WORKER;
+    request.arguments = {"--attach",         attach,  "--certificate", certificate().string(),
+                         "--cache",          cache(), "--task",        task,
+                         "--attach-timeout", "3"};
+    request.arguments.insert(request.arguments.end(), more.begin(), more.end());
+    request.environment = worker_environment({});
+    Result<Process> process = Process::spawn(request);
+    ASSERT_TRUE(process.ok()) << process.error().message;
+    worker.process = std::move(process).value();
+    worker.task = task;
+    ASSERT_TRUE(worker.process->write_stdin(door_->enrolment_secret(task) + "\n").ok());
+  }
+  ExitStatus wait(Elsewhere& worker) {
+    EXPECT_TRUE(eventually([&] {
+      char buffer[4096];
+      for (ssize_t n; (n = ::read(worker.process->output(), buffer, sizeof buffer)) > 0;) {
+        worker.output.append(buffer, static_cast<size_t>(n));
+      }
+      return worker.exit || (worker.exit = worker.process->reap()).has_value();
+    })) << "the worker goes on; "
+        << worker.output;
+    return worker.exit.value_or(ExitStatus{});
+  }
+  void run_elsewhere(const std::string& id, const std::string& attach,
+                     const std::vector<std::string>& more = {}) {
+    Elsewhere worker;
+    spawn(worker, expect(id), attach, more);
+    EXPECT_EQ(wait(worker).number, 0) << worker.output;
+    wait_for(id, JobState::kSucceeded);
+  }
+
+  Job get(const std::string& id) { return store_->jobs().find("default", id).value(); }
+  void wait_for(const std::string& id, JobState state) {
+    EXPECT_TRUE(eventually([&] { return get(id).state == state && idle(); }))
+        << get(id).reason << ": " << get(id).message;
+  }
+  bool idle() { return supervisor_->task_count() == 0; }
+  std::string model_of(const std::string& id) {
+    const auto sha = sha256_file(paths_.model(get(id).uid) / "model.safetensors");
+    return sha.ok() ? *sha : sha.error().message;
+  }
+  /// Each value of an evaluation, in the order in which they were reported.
+  std::vector<std::string> evaluations(const std::string& id) {
+    std::vector<std::string> values;
+    for (const v1::Event& event : all_events(*store_, get(id).uid)) {
+      for (const v1::MetricSeries& series : event.metrics().series()) {
+        if (!series.key().starts_with("val/")) continue;
+        for (int i = 0; i < series.steps_size(); ++i) {
+          values.push_back(series.key() + "@" + std::to_string(series.steps(i)) + "=" +
+                           std::to_string(series.values(i)));
+        }
+      }
+    }
+    return values;
+  }
+  fs::path certificate() const { return root_.path() / "certificate.pem"; }
+  std::string cache() const { return (root_.path() / "cache").string(); }
+
+  static constexpr int64_t kSteps = 24'000;  // a second or two
+  TemporaryDirectory root_;
+  const StatePaths paths_{root_.path() / "state"};
+  std::unique_ptr<Store> store_;
+  v1::DatasetSchema schema_;
+  std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
+  std::atomic<int64_t> free_bytes_{int64_t{1} << 40};
+  std::unique_ptr<WorkerDoor> door_;
+  std::unique_ptr<Supervisor> supervisor_;
+  std::unique_ptr<Executor> executor_, transfers_;
+  std::unique_ptr<DiskWatch> disk_;
+  std::unique_ptr<WorkerFiles> files_;
+  std::unique_ptr<grpc::Service> here_, elsewhere_;
+  std::unique_ptr<Listener> private_, port_;
+};
+
+TEST_F(ElsewhereRun, AnEmptyHostTrainsTheSameBits) {
+  make_job("here", kSteps);
+  run_here("here");
+  make_job("there", kSteps);
+  const std::string task = expect("there");
+  const std::string secret = door_->enrolment_secret(task);
+  Elsewhere worker;
+  spawn(worker, task, door_->attach_address());
+  // What a neighbour on the host can see of it.
+  const std::string proc = "/proc/" + std::to_string(worker.process->pid());
+  ASSERT_TRUE(eventually([&] { return supervisor_->connected(task); }));
+  std::string seen;
+  for (const char* name : {"/cmdline", "/environ"}) {
+    std::ifstream file(proc + name);
+    seen += std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kSucceeded);
+  EXPECT_NE(seen.find(task), std::string::npos);
+  for (const fs::path& place : {fs::path(cache()), root_.path() / "state/logs"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(place)) {
+      if (entry.is_regular_file()) seen += *read_file(entry.path(), 1 << 30);
+    }
+  }
+  EXPECT_EQ(seen.find(secret), std::string::npos);
+  EXPECT_EQ(worker.output.find(secret), std::string::npos);
+  EXPECT_EQ(store_->jobs().find_attempt(get("there").uid, 1)->nonce_digest.size(), 64u);
+
+  EXPECT_EQ(model_of("there"), model_of("here"));
+  EXPECT_EQ(evaluations("there"), evaluations("here"));
+  EXPECT_GE(evaluations("there").size(), 16u);
+  EXPECT_EQ(get("there").checkpoint_step, get("here").checkpoint_step);
+  const auto steps = [this](const char* id) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(paths_.checkpoints(get(id).uid))) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  };
+  EXPECT_EQ(steps("there").count(".tmp"), 0u);
+  EXPECT_FALSE(steps("there").empty());
+  EXPECT_EQ(*steps("there").rbegin(), *steps("here").rbegin());
+  EXPECT_TRUE(fs::exists(fs::path(cache()) / "datasets" / kDigest / "schema.json") ||
+              !fs::is_empty(fs::path(cache()) / "datasets" / kDigest));
+  EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work")) << "a worker cleans up";
+}
+
+TEST_F(ElsewhereRun, AKilledOneIsResumedFromWhatItPushed) {
+  make_job("here", 4 * kSteps);
+  run_here("here");
+  make_job("there", 4 * kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("there"), door_->attach_address());
+  ASSERT_TRUE(eventually([&] { return get("there").checkpoint_step > 0; }));
+  worker.process->signal_group(SIGKILL);
+  EXPECT_TRUE(wait(worker).signalled);
+  ASSERT_LT(get("there").checkpoint_step, 4 * kSteps);
+  TaskEnd end;
+  end.exit = *worker.exit;
+  supervisor_->ended_elsewhere(worker.task, end);
+  wait_for("there", JobState::kQueued);
+  EXPECT_EQ(get("there").reason, "WORKER_KILLED");
+  run_elsewhere("there", door_->attach_address());
+  EXPECT_EQ(model_of("there"), model_of("here"));
+  int64_t resumed_from = 0;
+  for (const v1::Event& event : all_events(*store_, get("there").uid)) {
+    resumed_from = std::max(resumed_from, event.state().resumed_from_step());
+  }
+  EXPECT_GT(resumed_from, 0);
+  EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work")) << "the next one sweeps";
+}
+
+TEST_F(ElsewhereRun, ALinkThatIsCutLosesAndDoublesNothing) {
+  make_job("here", 4 * kSteps);
+  run_here("here");
+  make_job("there", 4 * kSteps);
+  TcpRelay relay(port_->port());
+  relay.cut_each_after(70'001);  // in the middle of frames, of files and of the handshake's end
+  Elsewhere worker;
+  spawn(worker, expect("there"), relay.address(), {"--attach-timeout", "30"});
+  ASSERT_TRUE(eventually([&] { return get("there").checkpoint_step > 0; })) << worker.output;
+  relay.cut(true);
+  std::this_thread::sleep_for(1s);
+  relay.cut(false);
+  relay.delay(2ms);
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kSucceeded);
+  EXPECT_GT(relay.connections(), 5);
+  EXPECT_EQ(model_of("there"), model_of("here"));
+  EXPECT_EQ(evaluations("there"), evaluations("here"));
+  EXPECT_EQ(get("there").attempt, 1);
+}
+
+TEST_F(ElsewhereRun, TheNextDaemonTakesItOver) {
+  make_job("here", 8 * kSteps);
+  run_here("here");
+  make_job("there", 8 * kSteps);
+  Elsewhere worker;
+  const std::string address = door_->attach_address();
+  spawn(worker, expect("there"), address);
+  ASSERT_TRUE(eventually([&] { return get("there").checkpoint_step > 0; }));
+  stop_daemon();
+  std::this_thread::sleep_for(500ms);
+  start_daemon(address);
+  const Job job = get("there");
+  ASSERT_EQ(job.state, JobState::kRunning);
+  expect_attempt(job, store_->jobs().find_attempt(job.uid, 1)->nonce_digest, 60'000, true);
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kSucceeded);
+  EXPECT_EQ(get("there").attempt, 1);
+  EXPECT_EQ(model_of("there"), model_of("here"));
+  EXPECT_EQ(evaluations("there"), evaluations("here"));
+}
+
+TEST_F(ElsewhereRun, OnlyTheDaemonsOwnCertificateIsTrusted) {
+  make_job("there", kSteps);
+  const std::string task = expect("there");
+  const auto other = WorkerDoor::open(root_.path() / "other", "127.0.0.1:1", "");
+  ASSERT_TRUE(other.ok());
+  std::ofstream(certificate()) << (*other)->certificate_pem();
+  Elsewhere worker;
+  spawn(worker, task, door_->attach_address(), {"--attach-timeout", "1"});
+  EXPECT_EQ(wait(worker).number, 1);
+  EXPECT_NE(worker.output.find("enrol_failed"), std::string::npos) << worker.output;
+  EXPECT_EQ(store_->jobs().find_attempt(get("there").uid, 1)->nonce_digest, "");
+  EXPECT_EQ(worker.output.find(door_->enrolment_secret(task)), std::string::npos);
+}
+
+TEST_F(ElsewhereRun, ASecondWorkerWithTheSecretIsRefused) {
+  make_job("there", 8 * kSteps);
+  Elsewhere first, second;
+  spawn(first, expect("there"), door_->attach_address());
+  ASSERT_TRUE(eventually([&] { return get("there").state == JobState::kRunning; }));
+  spawn(second, first.task, door_->attach_address());
+  EXPECT_EQ(wait(second).number, 1);
+  EXPECT_NE(second.output.find("ENROLMENT_SPENT"), std::string::npos) << second.output;
+  EXPECT_EQ(wait(first).number, 0) << first.output;
+  wait_for("there", JobState::kSucceeded);
+}
+
+TEST_F(ElsewhereRun, AFencedWorkerEndsAtOnce) {
+  make_job("there", 400 * kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("there"), door_->attach_address());
+  ASSERT_TRUE(eventually([&] { return get("there").state == JobState::kRunning; }));
+  supervisor_->ended_elsewhere(worker.task, {});  // the placement is wrong
+  EXPECT_EQ(wait(worker).number, 1);
+  EXPECT_NE(worker.output.find("fenced"), std::string::npos) << worker.output;
+  EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work"));
+}
+
+TEST_F(ElsewhereRun, ATimeLimitIsMetByGoingOnElsewhere) {
+  make_job("here", 8 * kSteps);
+  run_here("here");
+  make_job("there", 8 * kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("there"), door_->attach_address(),
+        {"--end-time", std::to_string(std::time(nullptr) + 62)});
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kQueued);
+  const Job stopped = get("there");
+  EXPECT_EQ(stopped.reason, "CONTINUES") << stopped.message;
+  EXPECT_GT(stopped.checkpoint_step, 0);
+  EXPECT_LT(stopped.checkpoint_step, 8 * kSteps);
+  run_elsewhere("there", door_->attach_address());
+  EXPECT_EQ(model_of("there"), model_of("here"));
+}
+
+TEST_F(ElsewhereRun, ACancelledOneStopsAndBringsItsCheckpoint) {
+  make_job("there", 400 * kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("there"), door_->attach_address());
+  ASSERT_TRUE(eventually([&] { return get("there").state == JobState::kRunning; }));
+  ASSERT_TRUE(store_->jobs().request_cancel("default", "there").ok());
+  supervisor_->stop(worker.task, "cancel");
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kCancelled);
+  EXPECT_FALSE(fs::is_empty(paths_.checkpoints(get("there").uid)));
+}
+
+TEST_F(ElsewhereRun, AFullDiskOfTheDaemonStopsNoTraining) {
+  make_job("there", 8 * kSteps);
+  free_bytes_ = 0;
+  Elsewhere worker;
+  spawn(worker, expect("there"), door_->attach_address());
+  const auto failures = [this] {
+    int count = 0;
+    for (const v1::Event& event : all_events(*store_, get("there").uid)) {
+      count += event.has_checkpoint() && !event.checkpoint().error().empty() ? 1 : 0;
+    }
+    return count;
+  };
+  ASSERT_TRUE(eventually([&] { return failures() > 0; }));
+  free_bytes_ = int64_t{1} << 40;
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kSucceeded);
+  EXPECT_EQ(failures(), 1) << "told once";
+  EXPECT_GT(get("there").checkpoint_step, 0);
+}
+
+TEST_F(ElsewhereRun, TwoWorkersOfAHostShareItsCache) {
+  make_job("one", kSteps);
+  make_job("two", kSteps);
+  TcpRelay relay(port_->port());
+  relay.delay(5ms);
+  Elsewhere one, two;
+  spawn(one, expect("one"), relay.address());
+  spawn(two, expect("two"), relay.address());
+  EXPECT_EQ(wait(one).number, 0) << one.output;
+  EXPECT_EQ(wait(two).number, 0) << two.output;
+  wait_for("one", JobState::kSucceeded);
+  wait_for("two", JobState::kSucceeded);
+  EXPECT_EQ(model_of("one"), model_of("two"));
+  int folders = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(cache()) / "datasets")) {
+    folders += entry.is_directory() ? 1 : 0;
+  }
+  EXPECT_EQ(folders, 1);
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,301 @@
+// Tasks without a process of ours, in the supervisor alone: enrolment, silence, the lease, the end
+// by an outcome or by the placement. The test speaks for the worker, and is the placement.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "server/protocol/enrolment.h"
+#include "server/protocol/versions.h"
+#include "server/supervisor/supervisor.h"
+#include "src/base/sha256.h"
+
+namespace trainyard::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr WorkerDoorKind kElsewhere = WorkerDoorKind::kElsewhere;
+
+class Owner final : public TaskOwner {
+ public:
+  void enrolled(std::string nonce_digest, Done<void> recorded) override {
+    digest = std::move(nonce_digest);
+    ++enrolments;
+    recorded(enrol_status);
+  }
+  Result<v1::Assignment> assignment() override {
+    v1::Assignment a;
+    a.mutable_train()->set_dataset_digest("d");
+    return a;
+  }
+  void report(const v1::WorkerReport&, Done<void> done) override { done({}); }
+  void ended(const TaskEnd& end, TaskHold) override {
+    const std::lock_guard lock(mu_);
+    EXPECT_FALSE(end_) << "a task ends once";
+    end_ = end;
+  }
+  std::optional<TaskEnd> end() {
+    const std::lock_guard lock(mu_);
+    return end_;
+  }
+  std::string digest;
+  std::atomic<int> enrolments{0};
+  Status enrol_status;
+
+ private:
+  std::mutex mu_;
+  std::optional<TaskEnd> end_;
+};
+
+class Sink final : public CommandSink {
+ public:
+  void send(const v1::WorkerCommand& command) override {
+    if (command.has_stop()) ++stops;
+  }
+  std::atomic<int> stops{0};
+};
+
+bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 4000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+class ElsewhereSupervisor : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SupervisorOptions options;
+    options.log_dir = std::filesystem::temp_directory_path();
+    options.silence_ms = 200;
+    options.stop_grace_ms = 300;
+    options.stall_ms = 1'000;
+    supervisor_ = std::make_unique<Supervisor>(options);
+  }
+
+  std::shared_ptr<Owner> expect(const std::string& id, int64_t lease_ms = 60'000,
+                                const std::string& nonce_digest = "") {
+    auto owner = std::make_shared<Owner>();
+    supervisor_->expect({id, "test", owner, sha256_hex(kSecret), nonce_digest, lease_ms,
+                         [this](const std::string& why) {
+                           const std::lock_guard lock(mu_);
+                           withdrawn_.push_back(why);
+                         }});
+    return owner;
+  }
+  std::vector<std::string> withdrawn() {
+    const std::lock_guard lock(mu_);
+    return withdrawn_;
+  }
+  /// The reason that it is refused with; empty if it is not.
+  std::string enrol(const std::string& id, const std::string& secret, const std::string& key,
+                    ProtocolRange protocols = kProtocols) {
+    v1::EnrolRequest request;
+    request.set_task(id);
+    request.set_secret(secret);
+    request.set_key(key);
+    request.set_version("0.0.7");
+    request.set_protocol_min(protocols.oldest);
+    request.set_protocol_max(protocols.newest);
+    std::string reason = "no answer";
+    supervisor_->enrol(request, [&](const Status& s) { reason = s.ok() ? "" : s.error().reason; });
+    return reason;
+  }
+  std::string attach(const std::string& id, const std::string& nonce,
+                     WorkerDoorKind door = kElsewhere) {
+    v1::AttachRequest request;
+    request.set_task(id);
+    request.set_nonce(nonce);
+    request.set_version("0.0.7");
+    request.set_protocol_min(kProtocols.oldest);
+    request.set_protocol_max(kProtocols.newest);
+    const Result<v1::Assignment> assignment = supervisor_->attach(request, door);
+    return assignment.ok() ? "" : assignment.error().reason;
+  }
+  std::string connect(const std::string& id, const std::string& nonce, std::shared_ptr<Sink> sink,
+                      WorkerDoorKind door = kElsewhere) {
+    v1::WorkerReport hello;
+    hello.set_task(id);
+    hello.set_nonce(nonce);
+    hello.set_protocol(kProtocols.newest);
+    const Status s = supervisor_->connect(hello, std::move(sink), door);
+    return s.ok() ? "" : s.error().reason;
+  }
+  /// A worker that has come so far as to have a stream.
+  std::shared_ptr<Sink> come(const std::string& id) {
+    EXPECT_EQ(enrol(id, kSecret, kKey), "");
+    EXPECT_EQ(attach(id, nonce()), "");
+    auto sink = std::make_shared<Sink>();
+    EXPECT_EQ(connect(id, nonce(), sink), "");
+    return sink;
+  }
+  void beat(const std::string& id, int64_t idle_ms = 0) {
+    v1::WorkerReport report;
+    report.mutable_heartbeat()->set_idle_ms(idle_ms);
+    supervisor_->report(id, report, [](const Status&) {});
+  }
+  static std::string nonce() { return enrolment_credential(kSecret, kKey); }
+
+  static inline const std::string kSecret = sha256_hex("a secret");
+  static inline const std::string kKey = sha256_hex("a key");
+  std::mutex mu_;
+  std::vector<std::string> withdrawn_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+// Would be missed: a second worker with the secret of the first, a guessed one, a lost answer.
+TEST_F(ElsewhereSupervisor, ASecretBuysOneCredential) {
+  const auto owner = expect("t1");
+  EXPECT_EQ(attach("t1", ""), "ATTEMPT_FENCED") << "nobody has enrolled";
+  EXPECT_EQ(enrol("t1", sha256_hex("guessed"), kKey), "ATTEMPT_FENCED");
+  EXPECT_EQ(enrol("t2", kSecret, kKey), "ATTEMPT_FENCED");
+  EXPECT_EQ(enrol("t1", kSecret, "short"), "FIELD_INVALID");
+  EXPECT_EQ(owner->enrolments, 0);
+  EXPECT_EQ(enrol("t1", kSecret, kKey), "");
+  EXPECT_EQ(owner->digest, sha256_hex(nonce())) << "its digest alone is recorded";
+  EXPECT_EQ(enrol("t1", kSecret, kKey), "") << "the answer was lost";
+  EXPECT_EQ(owner->enrolments, 1);
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
+  EXPECT_EQ(attach("t1", kSecret), "ATTEMPT_FENCED") << "the secret is no credential";
+  EXPECT_EQ(attach("t1", nonce()), "");
+}
+
+// Would be missed: a credential that is good before it is durable.
+TEST_F(ElsewhereSupervisor, AnEnrolmentThatIsNotRecordedIsNone) {
+  const auto owner = expect("t1");
+  owner->enrol_status = make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "no");
+  EXPECT_EQ(enrol("t1", kSecret, kKey), "STORAGE_ERROR");
+  EXPECT_EQ(attach("t1", nonce()), "ATTEMPT_FENCED");
+  owner->enrol_status = {};
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "") << "the secret is not spent";
+}
+
+TEST_F(ElsewhereSupervisor, AnOlderWorkerIsToldOfItsVersion) {
+  expect("t1");
+  EXPECT_EQ(enrol("t1", kSecret, kKey, {1, 2}), "VERSION_SKEW");
+  EXPECT_EQ(enrol("t1", kSecret, kKey, {99, 100}), "VERSION_SKEW");
+}
+
+TEST_F(ElsewhereSupervisor, EachTaskHasItsDoor) {
+  expect("t1");
+  EXPECT_EQ(enrol("t1", kSecret, kKey), "");
+  EXPECT_EQ(attach("t1", nonce(), WorkerDoorKind::kHere), "ATTEMPT_FENCED");
+  EXPECT_EQ(attach("t1", nonce()), "");
+  auto sink = std::make_shared<Sink>();
+  EXPECT_EQ(connect("t1", nonce(), sink, WorkerDoorKind::kHere), "ATTEMPT_FENCED");
+  EXPECT_EQ(connect("t1", nonce(), sink), "");
+  EXPECT_FALSE(supervisor_->admit("t1", "another").ok());
+  EXPECT_TRUE(supervisor_->admit("t1", nonce()).ok());
+}
+
+TEST_F(ElsewhereSupervisor, SilenceIsToldAndOnlyTheLeaseEndsIt) {
+  const auto owner = expect("t1", /*lease_ms=*/1'500);
+  std::this_thread::sleep_for(400ms);
+  EXPECT_FALSE(supervisor_->silent_elsewhere("t1")) << "it waits in a queue";
+  come("t1");
+  EXPECT_TRUE(supervisor_->connected("t1"));
+  EXPECT_TRUE(eventually([&] { return supervisor_->silent_elsewhere("t1"); }));
+  EXPECT_TRUE(withdrawn().empty()) << "silence is not death";
+  beat("t1");
+  EXPECT_FALSE(supervisor_->silent_elsewhere("t1"));
+  EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
+  EXPECT_EQ(withdrawn(), std::vector<std::string>{"silent"});
+  EXPECT_FALSE(owner->end()) << "only the placement knows that it is over";
+  supervisor_->ended_elsewhere("t1", {});
+  EXPECT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_TRUE(owner->end()->silent);
+  EXPECT_TRUE(owner->end()->attached);
+  EXPECT_EQ(attach("t1", nonce()), "ATTEMPT_FENCED");
+}
+
+TEST_F(ElsewhereSupervisor, AnOutcomeEndsItOnceItsStreamIsClosed) {
+  const auto owner = expect("t1");
+  const auto sink = come("t1");
+  v1::WorkerReport report;
+  report.set_number(1);
+  report.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
+  supervisor_->report("t1", report, [](const Status&) {});
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(owner->end()) << "it may still read the acknowledgement";
+  const Sink other;
+  supervisor_->disconnect("t1", &other);  // an earlier stream's end says nothing
+  EXPECT_TRUE(supervisor_->connected("t1"));
+  supervisor_->disconnect("t1", sink.get());
+  EXPECT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_TRUE(owner->end()->outcome_taken);
+  EXPECT_TRUE(withdrawn().empty());
+  supervisor_->ended_elsewhere("t1", {});  // of a task that is forgotten
+  EXPECT_EQ(supervisor_->task_count(), 0);
+}
+
+TEST_F(ElsewhereSupervisor, AStopIsSentAndThenWithdrawn) {
+  const auto owner = expect("t1");
+  const auto sink = come("t1");
+  const auto begin = std::chrono::steady_clock::now();
+  supervisor_->stop("t1", "cancel");
+  EXPECT_EQ(sink->stops, 1);
+  EXPECT_TRUE(withdrawn().empty()) << "it has its grace";
+  EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
+  EXPECT_EQ(withdrawn(), std::vector<std::string>{"cancel"});
+  supervisor_->ended_elsewhere("t1", {});
+  EXPECT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_TRUE(owner->end()->stop_asked);
+}
+
+TEST_F(ElsewhereSupervisor, AStopWithdrawsAtOnceWhoHasNotCome) {
+  expect("t1");
+  supervisor_->stop("t1", "pause", 3'600'000);
+  EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
+  EXPECT_EQ(withdrawn(), std::vector<std::string>{"pause"});
+  const auto sink = come("t1");  // it had been granted already: it is told to stop
+  EXPECT_EQ(sink->stops, 1);
+}
+
+TEST_F(ElsewhereSupervisor, AStallIsWithdrawn) {
+  const auto owner = expect("t1");
+  come("t1");
+  beat("t1", 2'000);
+  EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
+  EXPECT_EQ(withdrawn(), std::vector<std::string>{"stalled"});
+}
+
+// Would be missed: a daemon that stops, or starts, and takes such a worker for its own.
+TEST_F(ElsewhereSupervisor, TheDaemonsEndLeavesIt) {
+  const auto owner = expect("t1");
+  const auto sink = come("t1");
+  supervisor_->stop_all("drain", 100);
+  supervisor_->kill_all();
+  EXPECT_TRUE(supervisor_->wait_idle(10)) << "nothing of this host runs";
+  EXPECT_EQ(sink->stops, 0);
+  EXPECT_EQ(supervisor_->task_count(), 1);
+  supervisor_->release();
+  EXPECT_EQ(supervisor_->task_count(), 0);
+  supervisor_.reset();
+  EXPECT_FALSE(owner->end());
+  EXPECT_TRUE(withdrawn().empty());
+
+  SetUp();  // the next daemon, which has the digest from its store
+  const auto next = expect("t1", 60'000, sha256_hex(nonce()));
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
+  auto again = std::make_shared<Sink>();
+  EXPECT_EQ(connect("t1", nonce(), again), "") << "it need not attach again";
+  supervisor_->stop("t1", "cancel");
+  EXPECT_EQ(again->stops, 1);
+}
+
+TEST_F(ElsewhereSupervisor, ASupervisorEndsWithSuchTasks) {
+  const auto owner = expect("t1");
+  supervisor_.reset();  // does not wait for them
+  EXPECT_FALSE(owner->end());
+}
+
+}  // namespace
+}  // namespace trainyard::server
