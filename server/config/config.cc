@@ -418,6 +418,14 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return conflict("tls_certificate and tls_key belong together; only one is set");
   }
+  if (!config.pools.empty()) {
+    const Result<HostPort> workers = parse_host_port(config.workers_listen);
+    if (!workers.ok() || workers->port == 0) {
+      return conflict(
+          "pool: needs workers_listen with a port, such as 0.0.0.0:7451, where workers of the "
+          "cluster reach the daemon, also after it was restarted");
+    }
+  }
   if (config.workers_listen.empty() && !config.workers_advertise.empty()) {
     return conflict("workers_advertise needs workers_listen: it is another name for it");
   }

@@ -6,6 +6,7 @@
 
 #include "server/config/log.h"
 #include "server/inventory/drained_inventory.h"
+#include "server/scheduler/pool.h"
 #include "server/service/listener.h"
 #include "server/service/names.h"
 #include "server/service/time_range.h"

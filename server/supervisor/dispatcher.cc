@@ -548,7 +548,8 @@ std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Da
       job.spec.resources().has_threads() ? job.spec.resources().threads() : options.threads_per_job,
       options.time_algorithms,
       trouble,
-      adopted};
+      adopted,
+      /*elsewhere=*/!pool_of(job.devices).empty()};
   const auto gone = [impl = shared_from_this(), uid = job.uid, attempt = job.attempt,
                      names = job.devices, adopted](bool doubts_device) {
     for (const std::string& device : names) {  // with several, the faulty one is unknown

@@ -45,7 +45,7 @@ inline constexpr int64_t kStallFactor = 20;
 
 /// What a cluster says of the end of a task that ran there (server/placement).
 struct AwayEnd {
-  std::string how;   // in its words: NODE_FAIL, FAILED (NonZeroExitCode); empty: it shows it no more
+  std::string how;  // in its words: NODE_FAIL, FAILED (NonZeroExitCode); empty: it shows it no more
   std::string text;  // for people
 };
 

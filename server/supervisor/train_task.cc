@@ -11,6 +11,7 @@
 #include "server/config/log.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
+#include "server/scheduler/pool.h"
 #include "server/scheduler/retry.h"
 #include "server/supervisor/job_files.h"
 #include "src/base/mutex.h"
@@ -132,8 +133,9 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_job(job_.name());
   task.set_attempt(job_.attempt);
   *task.mutable_spec() = job_.spec;
-  task.set_device(job_.device());
-  task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
+  const std::vector<std::string> devices = node_devices();
+  task.set_device(devices.front());
+  task.mutable_devices()->Add(devices.begin(), devices.end());
   task.set_threads(options_.threads);
   if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
@@ -141,6 +143,16 @@ Result<v1::Assignment> TrainTask::assignment() {
   }
   task.set_rows_stay_on_host(job_.plan.memory().dataset_bytes() == 0);
   return assignment;
+}
+
+std::vector<std::string> TrainTask::node_devices() const {
+  if (pool_of(job_.devices).empty()) return job_.devices;
+  const v1::Resources& resources = job_.spec.resources();
+  if (resources.device() != v1::Resources::GPU) return {"devices/cpu"};
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < gpus_of(resources); ++i)
+    names.push_back("devices/gpu-" + std::to_string(i));
+  return names;
 }
 
 Status TrainTask::add_paths(v1::TrainTask& task) const {

@@ -74,6 +74,8 @@ class TrainTask final : public TaskOwner {
   /// `job` is what the store says of it.
   void leave(const Result<Job>& job);
 
+  /// The devices as the worker calls them: on a pool's node they are its own, from the first.
+  std::vector<std::string> node_devices() const;
   /// What the attempt reads and writes, by the daemon's paths, or by names where those mean
   /// nothing.
   Status add_paths(v1::TrainTask& task) const;
