@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A private Slurm for tests: munged, slurmctld and some slurmd of this machine in a temporary folder. Standard library
-alone; Debian's packages slurm-wlm and munge. Works as root, whose jobs may run on fake GPUs (four of them a node).
+alone; Debian's packages slurm-wlm and munge. Works as root, since the nodes have four fake GPUs each, device files.
 
     tests/support/slurm.py run [options] -- PROGRAM ARGUMENT...   with a Slurm of its own, ended with it
     tests/support/slurm.py start [options]                        prints SLURM_CONF=... and more; until stdin closes
@@ -35,7 +35,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sco
 WRAPPED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct")
 SEARCHED = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 SKIPPED = 77  # as ctest's SKIP_RETURN_CODE
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 LIES = {
     "honest": "do as Slurm's command does",
@@ -138,6 +139,8 @@ def start_time(pid):
 class Cluster:
     """A running Slurm, by its folder: what `control` and tests in other processes do to it."""
 
+    preexec = None  # of the daemons that are started
+
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.conf = self.folder / "slurm.conf"
@@ -165,8 +168,13 @@ class Cluster:
             fresh.write_text(what)
             fresh.rename(path)
 
-    def start_controller(self):
-        self._start("slurmctld", "slurmctld", "-D", "-f", self.conf)  # without -c: as after a crash, its state is read
+    def start_controller(self, empty=False):
+        """`empty`: without the state of the one before, so it knows no jobs and ids begin anew. One that was killed has
+        forgotten the last five seconds."""
+        if empty:
+            shutil.rmtree(self.folder / "state")
+            (self.folder / "state").mkdir()
+        self._start("slurmctld", "slurmctld", "-D", "-f", self.conf)
         self._wait(lambda: "is UP" in self.run("scontrol", "ping", check=False).stdout, "the controller answers")
 
     def kill_controller(self):
@@ -177,13 +185,13 @@ class Cluster:
 
     def kill_node(self, node):
         """The node's daemon and all that it runs, as if its power had been cut."""
+        doomed = [pid for pid in self._tagged() if self._runs_on(pid, node)]
+        # At once: one that sees another die would still tell the controller.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            self._signal_daemon(f"slurmd-{node}", number)
+            for pid in doomed:
+                self._signal(pid, number)
         self._kill(f"slurmd-{node}")
-        # A step's daemon answers to the node's, whose socket for it has the node's name.
-        for pid in self._tagged():
-            words = self._words(pid)
-            if self._environment_of(pid).get("SLURMD_NODENAME") == node or (
-                    words and words[0].startswith("slurmstepd") and self._node_of_step(words[0]) == node):
-                self._signal(pid, signal.SIGKILL)
 
     def node_state(self, node):
         return self.run("sinfo", "--noheader", "-N", "-n", node, "-o", "%T").stdout.split()[0]
@@ -204,7 +212,7 @@ class Cluster:
         log = open(self.folder / "log" / f"{name}.out", "ab")
         process = subprocess.Popen([shutil.which(program, path=SEARCHED), *map(str, arguments)],
                                    env=self._plain_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                   start_new_session=True, cwd=self.folder)
+                                   start_new_session=True, cwd=self.folder, preexec_fn=self.preexec)
         log.close()
         (self.folder / "pids" / name).write_text(f"{process.pid} {start_time(process.pid)}")
         return process
@@ -249,12 +257,22 @@ class Cluster:
         except OSError:
             return []
 
-    def _node_of_step(self, title):
-        """slurmstepd calls itself `slurmstepd: [7.batch]`; the socket in its node's spool has the job's number."""
-        job = title.partition("[")[2].partition("]")[0]
-        for found in (self.folder / "spool").glob(f"*/*_{job}"):
-            return found.parent.name
-        return None
+    def _runs_on(self, pid, node):
+        if self._environment_of(pid).get("SLURMD_NODENAME") == node:
+            return True
+        # slurmstepd calls itself `slurmstepd: [7.batch]`, and its socket in the node's spool has that number.
+        title = " ".join(self._words(pid))
+        if not title.startswith("slurmstepd"):
+            return False
+        step = title.partition("[")[2].partition("]")[0]
+        return any((self.folder / "spool" / node).glob(f"{node}_{step.replace('batch', '4294967291')}*"))
+
+    def _signal_daemon(self, name, number):
+        path = self.folder / "pids" / name
+        if path.exists():
+            pid, began = path.read_text().split()
+            if start_time(pid) == began:
+                self._signal(int(pid), number)
 
     def _tagged(self):
         """Processes of Slurm and its jobs: those whose environment has this cluster's configuration."""
@@ -277,6 +295,10 @@ class Cluster:
 class Slurm(Cluster):
     """Starts one and ends it, with everything that it runs."""
 
+    @staticmethod
+    def preexec():
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # should this process be killed: a test's time limit
+
     def __init__(self, nodes=4, first_job_id=1, max_job_id=99999, keep_ended_s=300, node_timeout_s=10, more=""):
         """`keep_ended_s`: MinJobAge, how long ended jobs are shown. `more`: lines of slurm.conf."""
         super().__init__(tempfile.mkdtemp(prefix="trainyard-slurm-", dir="/tmp"))
@@ -286,7 +308,7 @@ class Slurm(Cluster):
 
     def __enter__(self):
         # Of jobs' processes whose parents were killed this one becomes the parent, so that none is left behind.
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             return self.start()
         except BaseException:
@@ -375,6 +397,7 @@ class Slurm(Cluster):
 VERBS = {
     "kill-controller": lambda cluster: cluster.kill_controller(),
     "start-controller": lambda cluster: cluster.start_controller(),
+    "start-empty-controller": lambda cluster: cluster.start_controller(empty=True),
     "kill-node": lambda cluster, node: cluster.kill_node(node),
     "start-node": lambda cluster, node: cluster.start_node(node),
     "wait-for-nodes": lambda cluster: cluster.wait_for_nodes(),
