@@ -227,6 +227,25 @@ TEST_F(Cluster, ChecksTheCluster) {
   EXPECT_NE(SlurmPlacement(profile_).check().find("expected 'elsewhere'"), std::string::npos);
 }
 
+TEST_F(Cluster, SeesWhatOthersEnd) {
+  const PlacementHandle cancelled = submit();
+  wait_for_worker();
+  slurm("scancel", {cancelled.id});
+  EXPECT_EQ(wait_for(cancelled, Seen::kEnded).how, "CANCELLED");
+  EXPECT_FALSE(worker_lives());
+
+  intent_.name += "b";
+  intent_.task += "b";
+  const PlacementHandle preempted = submit();
+  wait_for_worker();
+  const std::string node = wait_for(preempted, Seen::kGranted).nodes;
+  slurm("sbatch", {"--partition=urgent", "--nodelist=" + node, "--exclusive", "--job-name=urgent",
+                   "--output=/dev/null", "--wrap=sleep 600"});
+  EXPECT_EQ(wait_for(preempted, Seen::kEnded).how, "PREEMPTED");
+  EXPECT_FALSE(worker_lives());
+  slurm("scancel", {"--name=urgent"});
+}
+
 TEST_F(Cluster, SeesARequeueAsTheEndAndStartsNoSecondWorker) {
   const PlacementHandle handle = submit();
   wait_for_worker();

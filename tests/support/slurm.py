@@ -14,6 +14,7 @@ or from Python:
         cluster.kill_node("n2"); cluster.start_node("n2")
         cluster.lie("sbatch", "once:lost")
 
+Its partitions: main, brief (a minute at most) and urgent, whose jobs end those of the others where they need room.
 The folder TRAINYARD_SLURM_BIN has sbatch, squeue, scancel, scontrol, sinfo and sacct that do as Slurm's do, until told
 to lie (LIES). `missing()` says what is not installed; a test skips with it.
 """
@@ -96,6 +97,8 @@ SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sc
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 ReturnToService=2
 GresTypes=gpu
 MailProg=/bin/true
@@ -103,6 +106,7 @@ MailProg=/bin/true
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports} CPUs=4 Gres=gpu:4 RealMemory=4000 State=UNKNOWN
 PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP
 PartitionName=brief Nodes={nodes} MaxTime=1 State=UP
+PartitionName=urgent Nodes={nodes} PriorityTier=10 MaxTime=INFINITE State=UP
 """
 
 
