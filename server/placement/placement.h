@@ -68,6 +68,7 @@ struct SubmitUnknown {  // it may exist, now or in a moment: find() tells
 };
 struct SubmitRefused {  // it does not exist and will not: the scheduler said no, in these words
   std::string text;
+  bool may_pass = false;  // for now: a limit on what is queued, nodes that are down
 };
 using SubmitAnswer = std::variant<Submitted, SubmitUnknown, SubmitRefused>;
 

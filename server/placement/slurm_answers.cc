@@ -16,7 +16,8 @@ struct Column {
 constexpr std::array kColumns{
     Column{"JobID", 20},     Column{"Name", 256},     Column{"State", 24}, Column{"RestartCnt", 12},
     Column{"StartTime", 24}, Column{"NodeList", 256}, Column{"Reason", 64}};
-constexpr char kSeparator = '|';
+// No name of another's job has it, which squeue shows when that has got an id of ours.
+constexpr char kSeparator = '\x1f';
 
 /// What may mean that the controller has taken a job and its answer was lost, or that it was asked
 /// at a bad moment: nothing is concluded.
@@ -30,6 +31,10 @@ constexpr std::array<std::string_view, 16> kCommunication{
     "Unexpected message", "not responding",
     "temporarily unable", "standby",
 };
+
+/// Refusals of now: limits on what is queued, and nodes that are away.
+constexpr std::array<std::string_view, 4> kForNow{"QOS policy", "submit limit", "not available now",
+                                                  "down, drained"};
 
 /// States in which the attempt has no nodes yet. All words that are in neither list, also those of
 /// releases to come, mean that it has: the safe side.
@@ -174,7 +179,7 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs) {
 SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name) {
   using End = CommandAnswer::End;
   const std::string text = "sbatch: " + describe(answer);
-  if (answer.end == End::kNotStarted) return SubmitRefused{text};
+  if (answer.end == End::kNotStarted) return SubmitRefused{text, true};
   if (answer.end != End::kExited) return SubmitUnknown{text};
   if (answer.number == 0) {
     // `17`, or `17;cluster` of several clusters; some sites print lines of their own before it.
@@ -198,7 +203,7 @@ SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name)
     if (!all.empty()) all += "; ";
     all += printable(line.starts_with("sbatch: ") ? line.substr(8) : line);
   }
-  return SubmitRefused{all};
+  return SubmitRefused{all, mentions(all, kForNow)};
 }
 
 bool says_no_such_job(const CommandAnswer& answer) {
@@ -216,6 +221,11 @@ std::string config_value(std::string_view text, std::string_view key) {
     }
   }
   return {};
+}
+
+std::optional<int64_t> config_seconds(std::string_view value) {
+  if (!value.ends_with(" sec")) return std::nullopt;
+  return number(value.substr(0, value.size() - 4));
 }
 
 std::string field_value(std::string_view line, std::string_view key) {

@@ -5,6 +5,7 @@
 // errors a few phrases that leave open whether a job exists.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,9 @@ bool says_no_such_job(const CommandAnswer& answer);
 /// job --oneliner` (`Key=value`); empty if it is not there.
 std::string config_value(std::string_view text, std::string_view key);
 std::string field_value(std::string_view line, std::string_view key);
+
+/// Seconds of `300 sec`; nothing for any other text.
+std::optional<int64_t> config_seconds(std::string_view value);
 
 /// A warning about a release that is known for a fault, or empty. Of `slurm-wlm 22.05.8`.
 std::string version_warning(std::string_view version);

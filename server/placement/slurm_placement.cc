@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kNamesOfOneCommandMax = 500;  // 100 KB of at most 128 that one argument may have
 constexpr size_t kLooksByIdMax = 16;           // of one observe(): a controller is shared
 
+constexpr int64_t kMinJobAgeWantedS = 180;  // looks are up to a minute apart, and one may fail
+
 Error unavailable(const std::string& command, const CommandAnswer& answer) {
   return make_error(ErrorCode::kUnavailable, "SLURM_UNAVAILABLE",
                     command + ": " + describe(answer));
@@ -144,7 +146,7 @@ std::optional<Sighting> SlurmPlacement::look_by_id(const PlacementHandle& handle
   return std::nullopt;  // nothing, and success: it was not this question that was answered
 }
 
-Status SlurmPlacement::confirm_cluster() {
+Result<std::string> SlurmPlacement::confirm_cluster() {
   const CommandAnswer answer = run("scontrol", {"show", "config"});
   if (!answer.succeeded()) return unavailable("scontrol show config", answer);
   const std::string name = config_value(answer.output, "ClusterName");
@@ -154,7 +156,7 @@ Status SlurmPlacement::confirm_cluster() {
   }
   const MutexLock lock(mu_);
   if (cluster_.empty()) cluster_ = name;
-  if (cluster_ == name) return {};
+  if (cluster_ == name) return answer.output;
   return make_error(
       ErrorCode::kUnavailable, "SLURM_OTHER_CLUSTER",
       "slurm." + profile_.name + ".cluster: '" + name + "' answers, expected '" + cluster_ + "'");
@@ -176,7 +178,7 @@ Result<std::optional<PlacementHandle>> SlurmPlacement::find(const std::string& n
   ASSIGN_OR_RETURN(std::vector<SlurmJob> jobs, list(names));
   std::erase_if(jobs, [&](const SlurmJob& job) { return job.name != name; });
   if (!jobs.empty()) return std::optional(fold_jobs(jobs).handle);
-  if (const Status confirmed = confirm_cluster(); !confirmed.ok()) return confirmed.error();
+  if (const auto confirmed = confirm_cluster(); !confirmed.ok()) return confirmed.error();
   return std::optional<PlacementHandle>();
 }
 
@@ -209,7 +211,7 @@ std::string SlurmPlacement::check() {
     return prefix + "warning: sbatch --version: " + describe(version) + "\n";
   const std::string text = printable(version.output.substr(0, version.output.find('\n')), 80);
   std::string out = prefix + text;
-  const Status confirmed = confirm_cluster();
+  const Result<std::string> confirmed = confirm_cluster();
   {
     const MutexLock lock(mu_);
     if (confirmed.ok()) out += ", cluster '" + cluster_ + "'";
@@ -218,6 +220,12 @@ std::string SlurmPlacement::check() {
   if (!confirmed.ok()) return out + prefix + "warning: " + confirmed.error().message + "\n";
   if (const std::string warning = version_warning(text); !warning.empty()) {
     out += prefix + "warning: " + warning + "\n";
+  }
+  const auto kept_s = config_seconds(config_value(*confirmed, "MinJobAge"));
+  if (kept_s && *kept_s < kMinJobAgeWantedS) {
+    out += prefix + "warning: MinJobAge is " + std::to_string(*kept_s) +
+           " s, so Slurm may forget how an attempt ended before it is asked; expected " +
+           std::to_string(kMinJobAgeWantedS) + " or more\n";
   }
   const std::string names[] = {"ty-check"};
   if (const auto listed = list(names); !listed.ok()) {

@@ -35,8 +35,8 @@ class SlurmPlacement final : public Placement {
                     std::string input = {}) const;
   /// All jobs of this user under these names.
   Result<std::vector<SlurmJob>> list(std::span<const std::string> names) const;
-  /// OK if a controller answers, of the cluster that it is to be, or was before.
-  Status confirm_cluster();
+  /// The controller's configuration, if it is that of the cluster that it is to be, or was before.
+  Result<std::string> confirm_cluster();
   /// What squeue says of one that the list did not show. Nothing: no evidence.
   std::optional<Sighting> look_by_id(const PlacementHandle& handle) const;
   std::vector<Sighting> look_closer(std::span<const PlacementHandle> absent);

@@ -145,8 +145,8 @@ TEST_F(Command, KeepsItsStatusWhenAnotherThreadReapsAllChildren) {
 }
 
 TEST_F(Command, RunsInSeveralThreadsWithoutWaitingForEachOther) {
-  // A keeper that held the pipes of another command would delay its end.
-  folder_.write("slow", "sleep 6");
+  // A keeper that held the pipes of another command would delay its end by seconds.
+  folder_.write("slow", "until [ -e $folder/go ]; do sleep 0.1; done");
   CommandRequest slow;
   slow.program = folder_.path() / "slow";
   slow.environment = {"PATH=/usr/bin:/bin"};
@@ -158,6 +158,7 @@ TEST_F(Command, RunsInSeveralThreadsWithoutWaitingForEachOther) {
     EXPECT_EQ(run("cat", 20'000, "text").output, "text");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(5'500));
+  folder_.write("go", "");
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -392,7 +392,7 @@ class Model {
 
 TEST(EndWatchModel, GivesNoLiveAttemptUpAndCountsNoTwoCopies) {
   Model model;
-  model.explore(World{}, 9);
+  model.explore(World{}, 8);
   // The model reaches what it is about.
   EXPECT_GT(model.histories, 100'000);
   EXPECT_GT(model.overs, 1'000);

@@ -18,7 +18,7 @@ std::string line(const std::string& id, const std::string& name, const std::stri
                  const std::string& start = "1795790378", const std::string& nodes = "n1") {
   const auto field = [](std::string text, size_t width) {
     text.resize(std::max(width, text.size()), ' ');
-    return text + '|';
+    return text + '\x1f';
   };
   return field(id, 20) + field(name, 256) + field(state, 24) + field(std::to_string(restarts), 12) +
          field(start, 24) + field(nodes, 256) + field(reason, 64) + "\n";
@@ -128,6 +128,12 @@ TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
   EXPECT_EQ(std::get<SubmitRefused>(answer).text,
             "error: invalid partition specified: nope; error: Batch job submission failed: Invalid "
             "partition name specified");
+  EXPECT_FALSE(std::get<SubmitRefused>(answer).may_pass);
+  const SubmitAnswer for_now = submit(
+      "echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
+      "(job submit limit, the size or time limits of the user)' >&2; exit 1");
+  ASSERT_TRUE(std::holds_alternative<SubmitRefused>(for_now));
+  EXPECT_TRUE(std::get<SubmitRefused>(for_now).may_pass);
   std::filesystem::remove(folder_.path() / "sbatch");
   const SubmitAnswer none = placement_.submit(test_intent());
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(none));
@@ -211,18 +217,27 @@ TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
   for (const char* answer :
        {"exit 1", "kill -9 $$", "exec sleep 60", "exec yes", "echo garbage",
         "printf '\\377\\376|||'",
-        "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1",
-        "echo '17|ty-inst-01jobuid-1|RUNNING|'",
-        "echo '17|ty-inst-01jobuid-1|RUNNING|x|1|n1|None|'",
-        "echo 'x|ty-inst-01jobuid-1|RUNNING|0|1|n1|None|'",
-        "echo '0|ty-inst-01jobuid-1|RUNNING|0|1|n1|None|'",
-        "echo '17|ty-inst-01jobuid-1|running|0|1|n1|None|'",
-        "echo '17|ty-inst-01jobuid-1||0|1|n1|None|'",
-        "echo '17|ty-inst-01jobuid-1|COMPLETED|0|1|n1|None|more'"}) {
+        "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"}) {
     folder_.write("squeue", answer);
     EXPECT_TRUE(no_evidence(impatient_)) << answer;
     EXPECT_FALSE(impatient_.find(kName).ok()) << answer;
   }
+  const auto with_separators = [](std::string text) {
+    std::replace(text.begin(), text.end(), '|', '\x1f');
+    return text + "\n";
+  };
+  for (const char* odd :
+       {"17|ty-inst-01jobuid-1|RUNNING|", "17|ty-inst-01jobuid-1|RUNNING|x|1|n1|None|",
+        "x|ty-inst-01jobuid-1|RUNNING|0|1|n1|None|", "0|ty-inst-01jobuid-1|RUNNING|0|1|n1|None|",
+        "17|ty-inst-01jobuid-1|running|0|1|n1|None|", "17|ty-inst-01jobuid-1||0|1|n1|None|",
+        "17|ty-inst-01jobuid-1|RUNNING|-1|1|n1|None|",
+        "17|ty-inst-01jobuid-1|RUNNING|0|1|\x7f|None|",
+        "17|ty-inst-01jobuid-1|COMPLETED|0|1|n1|None|more"}) {
+    squeue(with_separators(odd));
+    EXPECT_TRUE(no_evidence(placement_)) << odd;
+  }
+  squeue(with_separators("17|ty-inst-01jobuid-1|COMPLETED|0|1|n1|None|"));
+  EXPECT_FALSE(no_evidence(placement_)) << "without what is odd in them, they are";
   // One unreadable line makes the others unbelievable.
   squeue(line("17", kName, "COMPLETED") + "\xff\xfe\n");
   EXPECT_TRUE(no_evidence(placement_));
@@ -259,7 +274,7 @@ TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
 }
 
 TEST_F(FakeSlurm, TakesNoJobWithAReusedIdForOurs) {
-  squeue("", shown(line("17", "someone-elses", "RUNNING")));
+  squeue("", shown(line("17", "some|one\xff-elses", "RUNNING")));
   EXPECT_EQ(look().seen, Seen::kUnseen);
   folder_.write("scancel", "echo \"$*\" >$folder/cancelled");
   EXPECT_TRUE(placement_.withdraw(kHandle).ok());
@@ -341,6 +356,7 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   EXPECT_NE(text.find("slurm-wlm 22.05.8, cluster 'trainyard'"), std::string::npos) << text;
   EXPECT_NE(text.find("warning: Slurm 22.05.8 may refuse"), std::string::npos) << text;
   EXPECT_NE(text.find("would be accepted"), std::string::npos) << text;
+  EXPECT_EQ(text.find("MinJobAge"), std::string::npos) << text;
   EXPECT_EQ(folder_.read("tested").substr(0, 12), "--test-only ");
   folder_.write("sbatch",
                 "case \"$*\" in\n--version) echo 'slurm 25.05.1' ;;\n*) echo 'allocation failure: "
@@ -348,6 +364,9 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   text = placement_.check();
   EXPECT_EQ(text.find("may refuse"), std::string::npos) << text;
   EXPECT_NE(text.find("is not accepted: exit status 1: allocation failure"), std::string::npos);
+  folder_.write("scontrol",
+                "echo 'ClusterName = trainyard'; echo 'MinJobAge               = 2 sec'");
+  EXPECT_NE(placement_.check().find("warning: MinJobAge is 2 s"), std::string::npos);
   folder_.write("squeue", "echo 'squeue: error: Invalid job format specification' >&2; exit 1");
   EXPECT_NE(placement_.check().find("Invalid job format"), std::string::npos);
   std::filesystem::remove(folder_.path() / "sbatch");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A private Slurm for tests: munged, slurmctld and some slurmd of this machine in a temporary folder. Standard library
-alone; Debian's packages slurm-wlm and munge. Works as root, whose jobs may run on fake GPUs (four of them a node).
+alone; Debian's packages slurm-wlm and munge. Works as root, since the nodes have four fake GPUs each, device files.
 
     tests/support/slurm.py run [options] -- PROGRAM ARGUMENT...   with a Slurm of its own, ended with it
     tests/support/slurm.py start [options]                        prints SLURM_CONF=... and more; until stdin closes
@@ -14,6 +14,7 @@ or from Python:
         cluster.kill_node("n2"); cluster.start_node("n2")
         cluster.lie("sbatch", "once:lost")
 
+Its partitions: main, brief (a minute at most) and urgent, whose jobs end those of the others where they need room.
 The folder TRAINYARD_SLURM_BIN has sbatch, squeue, scancel, scontrol, sinfo and sacct that do as Slurm's do, until told
 to lie (LIES). `missing()` says what is not installed; a test skips with it.
 """
@@ -35,7 +36,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sco
 WRAPPED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct")
 SEARCHED = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 SKIPPED = 77  # as ctest's SKIP_RETURN_CODE
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 LIES = {
     "honest": "do as Slurm's command does",
@@ -95,6 +97,8 @@ SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sc
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 ReturnToService=2
 GresTypes=gpu
 MailProg=/bin/true
@@ -102,6 +106,7 @@ MailProg=/bin/true
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports} CPUs=4 Gres=gpu:4 RealMemory=4000 State=UNKNOWN
 PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP
 PartitionName=brief Nodes={nodes} MaxTime=1 State=UP
+PartitionName=urgent Nodes={nodes} PriorityTier=10 MaxTime=INFINITE State=UP
 """
 
 
@@ -138,6 +143,8 @@ def start_time(pid):
 class Cluster:
     """A running Slurm, by its folder: what `control` and tests in other processes do to it."""
 
+    preexec = None  # of the daemons that are started
+
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.conf = self.folder / "slurm.conf"
@@ -165,8 +172,13 @@ class Cluster:
             fresh.write_text(what)
             fresh.rename(path)
 
-    def start_controller(self):
-        self._start("slurmctld", "slurmctld", "-D", "-f", self.conf)  # without -c: as after a crash, its state is read
+    def start_controller(self, empty=False):
+        """`empty`: without the state of the one before, so it knows no jobs and ids begin anew. One that was killed has
+        forgotten the last five seconds."""
+        if empty:
+            shutil.rmtree(self.folder / "state")
+            (self.folder / "state").mkdir()
+        self._start("slurmctld", "slurmctld", "-D", "-f", self.conf)
         self._wait(lambda: "is UP" in self.run("scontrol", "ping", check=False).stdout, "the controller answers")
 
     def kill_controller(self):
@@ -177,13 +189,13 @@ class Cluster:
 
     def kill_node(self, node):
         """The node's daemon and all that it runs, as if its power had been cut."""
+        doomed = [pid for pid in self._tagged() if self._runs_on(pid, node)]
+        # At once: one that sees another die would still tell the controller.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            self._signal_daemon(f"slurmd-{node}", number)
+            for pid in doomed:
+                self._signal(pid, number)
         self._kill(f"slurmd-{node}")
-        # A step's daemon answers to the node's, whose socket for it has the node's name.
-        for pid in self._tagged():
-            words = self._words(pid)
-            if self._environment_of(pid).get("SLURMD_NODENAME") == node or (
-                    words and words[0].startswith("slurmstepd") and self._node_of_step(words[0]) == node):
-                self._signal(pid, signal.SIGKILL)
 
     def node_state(self, node):
         return self.run("sinfo", "--noheader", "-N", "-n", node, "-o", "%T").stdout.split()[0]
@@ -204,7 +216,7 @@ class Cluster:
         log = open(self.folder / "log" / f"{name}.out", "ab")
         process = subprocess.Popen([shutil.which(program, path=SEARCHED), *map(str, arguments)],
                                    env=self._plain_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                   start_new_session=True, cwd=self.folder)
+                                   start_new_session=True, cwd=self.folder, preexec_fn=self.preexec)
         log.close()
         (self.folder / "pids" / name).write_text(f"{process.pid} {start_time(process.pid)}")
         return process
@@ -249,12 +261,22 @@ class Cluster:
         except OSError:
             return []
 
-    def _node_of_step(self, title):
-        """slurmstepd calls itself `slurmstepd: [7.batch]`; the socket in its node's spool has the job's number."""
-        job = title.partition("[")[2].partition("]")[0]
-        for found in (self.folder / "spool").glob(f"*/*_{job}"):
-            return found.parent.name
-        return None
+    def _runs_on(self, pid, node):
+        if self._environment_of(pid).get("SLURMD_NODENAME") == node:
+            return True
+        # slurmstepd calls itself `slurmstepd: [7.batch]`, and its socket in the node's spool has that number.
+        title = " ".join(self._words(pid))
+        if not title.startswith("slurmstepd"):
+            return False
+        step = title.partition("[")[2].partition("]")[0]
+        return any((self.folder / "spool" / node).glob(f"{node}_{step.replace('batch', '4294967291')}*"))
+
+    def _signal_daemon(self, name, number):
+        path = self.folder / "pids" / name
+        if path.exists():
+            pid, began = path.read_text().split()
+            if start_time(pid) == began:
+                self._signal(int(pid), number)
 
     def _tagged(self):
         """Processes of Slurm and its jobs: those whose environment has this cluster's configuration."""
@@ -277,6 +299,10 @@ class Cluster:
 class Slurm(Cluster):
     """Starts one and ends it, with everything that it runs."""
 
+    @staticmethod
+    def preexec():
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # should this process be killed: a test's time limit
+
     def __init__(self, nodes=4, first_job_id=1, max_job_id=99999, keep_ended_s=300, node_timeout_s=10, more=""):
         """`keep_ended_s`: MinJobAge, how long ended jobs are shown. `more`: lines of slurm.conf."""
         super().__init__(tempfile.mkdtemp(prefix="trainyard-slurm-", dir="/tmp"))
@@ -286,7 +312,7 @@ class Slurm(Cluster):
 
     def __enter__(self):
         # Of jobs' processes whose parents were killed this one becomes the parent, so that none is left behind.
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             return self.start()
         except BaseException:
@@ -375,6 +401,7 @@ class Slurm(Cluster):
 VERBS = {
     "kill-controller": lambda cluster: cluster.kill_controller(),
     "start-controller": lambda cluster: cluster.start_controller(),
+    "start-empty-controller": lambda cluster: cluster.start_controller(empty=True),
     "kill-node": lambda cluster, node: cluster.kill_node(node),
     "start-node": lambda cluster, node: cluster.start_node(node),
     "wait-for-nodes": lambda cluster: cluster.wait_for_nodes(),
