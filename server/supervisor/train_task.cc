@@ -63,6 +63,11 @@ bool taken_back(const AwayEnd& away) {
                              [&](std::string_view reason) { return away.how.starts_with(reason); });
 }
 
+/// Whether a refusal says that the place lacks what the operator says it has.
+bool is_node_trouble(const v1::Outcome& outcome) {
+  return outcome.reason() == "DEVICE_NOT_FOUND" || outcome.reason() == "CUDA_MODULE_MISSING";
+}
+
 /// A worker's text may contain anything; a log line must be valid UTF-8.
 std::string printable(std::string_view text) {
   std::string out;
@@ -345,9 +350,12 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // it goes back to the queue when the process is gone
       }
-      if (is_host_trouble(outcome)) {
+      if (is_host_trouble(outcome) || (options_.elsewhere && is_node_trouble(outcome))) {
         const bool full = outcome.reason() == "STORAGE_FULL";
-        note_host_trouble(full ? "STORAGE_FULL" : kStorageError, printable(outcome.message()));
+        note_host_trouble(is_node_trouble(outcome) ? outcome.reason()
+                          : full                   ? "STORAGE_FULL"
+                                                   : kStorageError,
+                          printable(outcome.message()));
         break;  // likewise
       }
       update.move =
