@@ -58,6 +58,22 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
   return grpc::CreateCustomChannel(address, grpc::SslCredentials(trusted), arguments);
 }
 
+/// The library makes connections while somebody waits for it, and a TLS handshake takes several
+/// turns: without this, a call that fails at once leaves the next connection where it was.
+class ChannelPoll {
+ public:
+  explicit ChannelPoll(const std::shared_ptr<grpc::Channel>& channel)
+      : thread_([channel](const std::stop_token& over) {
+          while (!over.stop_requested()) {
+            const auto end = std::chrono::system_clock::now() + kLookPause;
+            (void)channel->WaitForStateChange(channel->GetState(/*try_to_connect=*/true), end);
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
 /// Calls until the daemon has answered, or `timeout` is over.
 Status call_patiently(std::chrono::seconds timeout, const std::stop_token& stop,
                       const std::function<grpc::Status(grpc::ClientContext&)>& call) {
@@ -137,7 +153,9 @@ class ElsewhereRun {
     work_ = std::move(work).value();
     v1::TrainTask& task = *assignment.mutable_train();
     place(task);
-    ReportStream stream(stub_, ReportStream::options_of(assignment, options_.task, nonce_),
+    ReportStream::Options reports = ReportStream::options_of(assignment, options_.task, nonce_);
+    reports.away_after = reports.unattended;  // nobody else reads this spool
+    ReportStream stream(stub_, std::move(reports),
                         [this](const std::string&) { stop_.request_stop(); });
     const RemoteFiles remote(stub_, options_.task, nonce_,
                              std::chrono::milliseconds(assignment.unattended_ms()));
@@ -155,7 +173,7 @@ class ElsewhereRun {
       (*outcome.mutable_metadata())[kContinueKey] = kContinueTimeLimit;
     }
     stream.send(std::move(report));
-    return stream.drain() ? 0 : 1;
+    return stream.drain() && !stream.out_of_reach() ? 0 : 1;
   }
 
  private:
@@ -257,6 +275,7 @@ int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
   const Result<std::string> certificate = read_file(options.certificate, kPemBytesMax);
   if (!certificate.ok()) return failed(options, "no_certificate", certificate.error());
   const auto channel = open_channel(options.attach, *certificate);
+  const ChannelPoll poll(channel);
   const auto stub = v1::WorkerService::NewStub(channel);
 
   v1::EnrolRequest enrol;
