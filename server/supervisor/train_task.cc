@@ -41,6 +41,7 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
+constexpr const char* kDeviceNotFound = "DEVICE_NOT_FOUND";
 constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
 
 /// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
@@ -321,6 +322,11 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // it goes back to the queue when the process is gone
       }
+      // A host that has not what its scheduler said is another one's trouble, too.
+      if (options_.elsewhere && outcome.reason() == kDeviceNotFound) {
+        note_host_trouble(kDeviceNotFound, printable(outcome.message()));
+        break;  // likewise
+      }
       if (is_host_trouble(outcome)) {
         const bool full = outcome.reason() == "STORAGE_FULL";
         note_host_trouble(full ? "STORAGE_FULL" : kStorageError, printable(outcome.message()));
@@ -451,8 +457,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     std::string what = trouble->message;
     if (what.ends_with('.')) what.pop_back();
     return requeue(trouble->reason,
-                   "A problem of this host, not of the job: " + what + ". The job restarts in " +
-                       std::to_string(pause_us / 1'000'000) + " s.",
+                   (options_.elsewhere ? "A problem of that host, not of the job: "
+                                       : "A problem of this host, not of the job: ") +
+                       what + ". The job restarts in " + std::to_string(pause_us / 1'000'000) +
+                       " s.",
                    now + pause_us);
   }
   if (end.version_skew) {

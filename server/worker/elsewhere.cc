@@ -23,6 +23,7 @@
 #include "src/base/hmac.h"
 #include "src/base/wait_for_stop.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/runtime/visible_gpus.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard {
@@ -189,8 +190,24 @@ class ElsewhereRun {
     if (!task.algorithms_dir().empty()) task.set_algorithms_dir(cache_.algorithms().string());
   }
 
+  /// The daemon knows how many GPUs the attempt has, and the host which: those that it shows.
+  static Status place_devices(v1::TrainTask& task) {
+    int gpus = 0;
+    for (std::string& name : *task.mutable_devices()) {
+      if (!parse_gpu_name(name)) continue;
+      ASSIGN_OR_RETURN(name, nth_visible_gpu(gpus++));
+    }
+    if (task.devices_size() > 0) {
+      task.set_device(task.devices(0));
+    } else if (parse_gpu_name(task.device())) {
+      ASSIGN_OR_RETURN(*task.mutable_device(), nth_visible_gpu(0));
+    }
+    return {};
+  }
+
   Status prepare(v1::TrainTask& task, const RemoteFiles& remote, ReportStream& stream) {
     const std::stop_token stop = stop_.get_token();
+    if (Status s = place_devices(task); !s.ok()) return s;
     for (const fs::path& folder : {fs::path(task.checkpoint_dir()), cache_.algorithms()}) {
       if (Status s = local_files().create_directories(folder); !s.ok()) return s;
     }

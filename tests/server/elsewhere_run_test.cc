@@ -426,6 +426,48 @@ TEST_F(ElsewhereRun, ATimeLimitIsMetByGoingOnElsewhere) {
   EXPECT_EQ(model_of("there"), model_of("here"));
 }
 
+// Would be missed: a job that goes round for ever where its limit leaves no time for a step.
+TEST_F(ElsewhereRun, ATimeLimitWithoutTimeCounts) {
+  make_job("there", kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("there"), door_->attach_address(),
+        {"--end-time", std::to_string(std::time(nullptr) + 30)});
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kQueued);
+  EXPECT_EQ(get("there").reason, "TIME_LIMIT_SHORT") << get("there").message;
+}
+
+TEST_F(ElsewhereRun, AHostWithoutTheDeviceIsNoFaultOfTheJob) {
+  const Job job = make_job("there", kSteps);
+  const Job started = store_->jobs()
+                          .start_attempt(job.uid, {"devices/gpu-0", "devices/gpu-1"}, "", "R", "M")
+                          .value();
+  expect_attempt(started, "", 60'000, false);
+  Elsewhere worker;
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  spawn(worker, task_of(started), door_->attach_address());
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kQueued);
+  EXPECT_EQ(get("there").reason, "DEVICE_NOT_FOUND") << get("there").message;
+}
+
+TEST_F(ElsewhereRun, WithoutASecretNothingIsAsked) {
+  make_job("there", kSteps);
+  const std::string task = expect("there");
+  Elsewhere worker;
+  SpawnRequest request;
+  request.program = REAL_WORKER;
+  request.arguments = {"--attach",      door_->attach_address(),
+                       "--certificate", certificate().string(),
+                       "--cache",       cache(),
+                       "--task",        task};
+  worker.process = Process::spawn(request).value();
+  ASSERT_TRUE(worker.process->write_stdin("\n").ok());
+  EXPECT_EQ(wait(worker).number, 2) << worker.output;
+  EXPECT_FALSE(fs::exists(cache()));
+}
+
 TEST_F(ElsewhereRun, ACancelledOneStopsAndBringsItsCheckpoint) {
   make_job("there", 400 * kSteps);
   Elsewhere worker;
