@@ -44,6 +44,7 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
+constexpr const char* kDeviceNotFound = "DEVICE_NOT_FOUND";
 constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
 
 /// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
@@ -428,7 +429,8 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
 Move TrainTask::after_time_limit(const Job& job) const {
   const std::string ended = "The worker stopped before the time limit of its place";
   // In a place whose limit leaves no time for work the job would go round for ever.
-  if (resumed_from_ >= 0 && job.checkpoint_step <= resumed_from_) {
+  const bool begun = resumed_from_ >= 0;
+  if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
     return after_worker_lost(job, "TIME_LIMIT_SHORT",
                              ended + " and had no new checkpoint by then: a longer one is needed.",
                              clock_.wall_us());
@@ -550,7 +552,9 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return after_worker_lost(job, "WORKER_KILLED",
                              "The worker was killed by " + describe(end.exit) + at, now);
   }
-  if (end.exit.number == 0) {  // it considers itself done, and would do so again
+  // Elsewhere its outcome may have been lost with the link.
+  if (end.exit.number == 0 &&
+      !options_.elsewhere) {  // it considers itself done, and would do so again
     return terminal(JobState::kFailed, "WORKER_PROTOCOL",
                     "The worker ended without reporting an outcome" + at);
   }
