@@ -44,7 +44,6 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-constexpr const char* kDeviceNotFound = "DEVICE_NOT_FOUND";
 constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
 
 /// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
