@@ -1,5 +1,7 @@
 #include "src/graph/op.h"
 
+#include <algorithm>
+
 namespace trainyard {
 
 bool InferContext::has_input(int64_t i) const {
@@ -14,6 +16,31 @@ const TensorType& InferContext::input(int64_t i) const {
 void Op::differentiate(GradientContext& c) const {
   TRAINYARD_CHECK(false,
                   c.node().name + ": " + std::string(type()) + " has no gradient (it is one)");
+}
+
+std::optional<std::vector<Placement>> Op::place(const std::vector<Placement>& inputs,
+                                                size_t outputs) const {
+  const bool are_own = std::ranges::all_of(inputs, [](Placement p) { return p == Placement::kOwn; });
+  if (!are_own) return std::nullopt;
+  return std::vector(outputs, Placement::kOwn);
+}
+
+Result<std::vector<Placement>> place_outputs(const Graph& graph, const Op& op,
+                                             const std::vector<TensorId>& inputs, size_t outputs) {
+  std::vector<Placement> placements;
+  for (const TensorId id : inputs) {
+    placements.push_back(id == kNoTensor ? Placement::kOwn : graph.tensor(id).placement);
+  }
+  if (auto placed = op.place(placements, outputs)) return *std::move(placed);
+  std::string names;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (placements[i] == Placement::kOwn) continue;
+    names += (names.empty() ? "" : ", ") + graph.tensor(inputs[i]).name + " (" +
+             std::string(name_of(placements[i])) + ")";
+  }
+  return make_error(ErrorCode::kInvalidArgument, "PLACEMENT_MISMATCH",
+                    std::string(op.type()) + " does not take tensors as they are placed over the " +
+                        "ranks: " + (names.empty() ? "all are own" : names));
 }
 
 Cost Op::cost(const Graph& graph, const Node& node) const {

@@ -24,6 +24,13 @@ class ClipGradient final : public Op {
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
+  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
+                                              size_t) const override {
+    const bool is_scale_own = inputs.size() < 2 || inputs[1] == Placement::kOwn;
+    const bool is_gradient = inputs[0] == Placement::kOwn || inputs[0] == Placement::kClasses;
+    if (!is_scale_own || !is_gradient) return std::nullopt;
+    return std::vector{inputs[0]};
+  }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}};
   }

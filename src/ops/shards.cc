@@ -1,5 +1,6 @@
 #include "src/ops/shards.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -153,6 +154,19 @@ void check_updated(OpChecks& check, const InferContext& c, std::initializer_list
       check.shape(i, shard_type(c.input(0), ranks).shape);
     }
   }
+}
+
+std::optional<std::vector<Placement>> place_updated(const std::vector<Placement>& inputs,
+                                                    std::initializer_list<size_t> parts) {
+  const Placement placement = inputs[0];
+  if (placement != Placement::kOwn && placement != Placement::kClasses) return std::nullopt;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const bool is_part = std::ranges::find(parts, i) != parts.end();
+    // What is left out looks like kOwn.
+    const bool fits = inputs[i] == placement || (inputs[i] == Placement::kOwn && i > 1);
+    if (!(is_part ? fits : inputs[i] == Placement::kOwn)) return std::nullopt;
+  }
+  return std::vector<Placement>{};
 }
 
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {

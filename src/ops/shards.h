@@ -21,6 +21,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <vector>
 
 #include "kernels/shard.h"
 #include "src/graph/op.h"
@@ -46,6 +48,10 @@ inline constexpr const char* kRanks = "ranks";
 kernels::ShardRange updated_range(const Graph& graph, const Node& node);
 /// For its infer(): `inputs` are gradient and state.
 void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs);
+/// For its place(): parameter, gradient and state have one placement, and are whole rows of classes
+/// where it is not kOwn; all else is kOwn.
+std::optional<std::vector<Placement>> place_updated(const std::vector<Placement>& inputs,
+                                                    std::initializer_list<size_t> parts);
 /// For its cost().
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);
 
