@@ -164,9 +164,9 @@ void split_xent_forward(const SplitXentParams& p, const SplitXentOperands<float>
 void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// `weights` is p.loss.weights in device memory, in F32; nullptr where that is empty. `part_weights`
-/// [parts] is the sum of each part's weights. A row's loss is summed in F32, the rows' losses in
-/// double, in an order that is always the same. Launches: 1; forward 2, backward 2.
+/// `weights` is p.loss.weights in device memory, in F32; nullptr where that is empty.
+/// `part_weights` [parts] is the sum of each part's weights. A row's loss is summed in F32, the
+/// rows' losses in double, in an order that is always the same. Launches: 1; forward 2, backward 2.
 namespace cuda {
 void class_softmax(const SplitXentParams& p, const float* weights,
                    const ClassSoftmaxOperands<Views>& o, Run run);

@@ -55,8 +55,9 @@ void class_softmax(const SplitXentParams& p, const ClassSoftmaxOperands<float>& 
       std::fill(q + (is_empty ? 0 : p.count), q + p.width, 0.0f);
       s[0] = max;
       s[1] = is_empty ? 0.0f : sum;
-      s[3] = !is_smooth || is_empty ? 0.0f
-                                    : static_cast<float>(weighted - weight * static_cast<double>(max));
+      s[3] = !is_smooth || is_empty
+                 ? 0.0f
+                 : static_cast<float>(weighted - weight * static_cast<double>(max));
     }
   });
 }
@@ -74,10 +75,9 @@ void split_xent_forward(const SplitXentParams& p, const SplitXentOperands<float>
   run.team.parallel_for(p.loss.rows, grain_of(p.width), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* s = o.statistics + n * kClassStatistics;
-      const RowOfParts<float> row =
-          row_of_parts(s, step, p.parts, target.smooth(), exp_of, [&](int64_t q) {
-            return static_cast<float>(weights[static_cast<size_t>(q)]);
-          });
+      const RowOfParts<float> row = row_of_parts(
+          s, step, p.parts, target.smooth(), exp_of,
+          [&](int64_t q) { return static_cast<float>(weights[static_cast<size_t>(q)]); });
       const float factor = factor_of_part(s + p.part * step, row, exp_of);
       row_loops().scale(p.width, factor, o.q + n * p.width, o.prob + n * p.width);
       terms[n] = 0;

@@ -1,4 +1,5 @@
-// Access   a warp or a block for each row. class_softmax reads z twice, the second time from a cache
+// Access   a warp or a block for each row. class_softmax reads z twice, the second time from a
+// cache
 //          while the rows under way fit it, and writes q: 8 to 12 B an element. Forward reads q and
 //          writes p, backward reads p and writes dz: 8 B each. The numbers of a row are 16 B for
 //          each part.
@@ -131,7 +132,8 @@ TRAINYARD_KERNEL void split_gradient(int64_t rows, Part p, ClassTarget t, const 
       Pack<kStep> v = load<kStep>(p_row, i);
       for (int k = 0; k < kStep; ++k) {
         const bool is_class = i + k < p.count;
-        const float smoothed = t.share == 0 || !is_class ? 0.0f : t.share * t.weight(p.first + i + k);
+        const float smoothed =
+            t.share == 0 || !is_class ? 0.0f : t.share * t.weight(p.first + i + k);
         const float c = p.first + i + k == label ? of_label + smoothed : smoothed;
         v.v[k] = counts && is_class ? factor * (sum * v.v[k] - c) : 0.0f;
       }

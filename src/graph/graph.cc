@@ -41,15 +41,15 @@ std::string_view name_of(Phase phase) {
   return "?";
 }
 
-std::string_view name_of(Placement placement) {
-  switch (placement) {
-    case Placement::kOwn:
+std::string_view name_of(Spread spread) {
+  switch (spread) {
+    case Spread::kOwn:
       return "own";
-    case Placement::kGathered:
+    case Spread::kGathered:
       return "gathered";
-    case Placement::kClasses:
+    case Spread::kClasses:
       return "classes";
-    case Placement::kSummand:
+    case Spread::kSummand:
       return "summand";
   }
   return "?";
@@ -97,9 +97,9 @@ Result<NodeId> Graph::add_node(std::string name, const Op& op, Attributes attrib
                             std::to_string(Shape::kElementsMax) + " elements");
     }
   }
-  auto placements = place_outputs(*this, op, inputs, output_names.size());
-  if (!placements.ok()) {
-    Error error = std::move(placements).error();
+  auto spreads = spread_outputs(*this, op, inputs, output_names.size());
+  if (!spreads.ok()) {
+    Error error = std::move(spreads).error();
     error.message = name + ": " + error.message;
     return error;
   }
@@ -113,7 +113,7 @@ Result<NodeId> Graph::add_node(std::string name, const Op& op, Attributes attrib
       continue;
     }
     TensorInfo info{output_names[i], (*types)[i], Role::kActivation, Layout::kRowMajor, id, {}};
-    info.placement = (*placements)[i];
+    info.spread = (*spreads)[i];
     node.outputs.push_back(define(std::move(info)));
   }
   nodes_.push_back(std::move(node));
@@ -169,7 +169,7 @@ std::string Graph::dump() const {
             : t.is_f16() ? "F16"
                          : std::string(name_of(t.type.dtype))) +
            t.type.shape.to_string() + (t.layout == Layout::kChannelsLast ? "@nhwc" : "") +
-           (t.placement == Placement::kOwn ? "" : "@" + std::string(name_of(t.placement)));
+           (t.spread == Spread::kOwn ? "" : "@" + std::string(name_of(t.spread)));
   };
   const auto name_text = [this](TensorId id) { return id == kNoTensor ? "-" : tensor(id).name; };
   std::string text;

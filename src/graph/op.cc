@@ -18,28 +18,28 @@ void Op::differentiate(GradientContext& c) const {
                   c.node().name + ": " + std::string(type()) + " has no gradient (it is one)");
 }
 
-std::optional<std::vector<Placement>> Op::place(const std::vector<Placement>& inputs,
-                                                size_t outputs) const {
-  const bool are_own = std::ranges::all_of(inputs, [](Placement p) { return p == Placement::kOwn; });
+std::optional<std::vector<Spread>> Op::spread(const std::vector<Spread>& inputs,
+                                              size_t outputs) const {
+  const bool are_own = std::ranges::all_of(inputs, [](Spread p) { return p == Spread::kOwn; });
   if (!are_own) return std::nullopt;
-  return std::vector(outputs, Placement::kOwn);
+  return std::vector(outputs, Spread::kOwn);
 }
 
-Result<std::vector<Placement>> place_outputs(const Graph& graph, const Op& op,
-                                             const std::vector<TensorId>& inputs, size_t outputs) {
-  std::vector<Placement> placements;
+Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
+                                           const std::vector<TensorId>& inputs, size_t outputs) {
+  std::vector<Spread> spreads;
   for (const TensorId id : inputs) {
-    placements.push_back(id == kNoTensor ? Placement::kOwn : graph.tensor(id).placement);
+    spreads.push_back(id == kNoTensor ? Spread::kOwn : graph.tensor(id).spread);
   }
-  if (auto placed = op.place(placements, outputs)) return *std::move(placed);
+  if (auto given = op.spread(spreads, outputs)) return *std::move(given);
   std::string names;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (placements[i] == Placement::kOwn) continue;
+    if (spreads[i] == Spread::kOwn) continue;
     names += (names.empty() ? "" : ", ") + graph.tensor(inputs[i]).name + " (" +
-             std::string(name_of(placements[i])) + ")";
+             std::string(name_of(spreads[i])) + ")";
   }
-  return make_error(ErrorCode::kInvalidArgument, "PLACEMENT_MISMATCH",
-                    std::string(op.type()) + " does not take tensors as they are placed over the " +
+  return make_error(ErrorCode::kInvalidArgument, "SPREAD_MISMATCH",
+                    std::string(op.type()) + " does not take tensors as they are spread over the " +
                         "ranks: " + (names.empty() ? "all are own" : names));
 }
 

@@ -16,8 +16,8 @@ class Cast final : public Op {
     if (!check.ok()) return check.error();
     return std::vector{TensorType{c.input(0).shape, to.empty() ? c.input(0).dtype : DType::kI32}};
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
     return inputs;  // whatever the numbers are of, they are of that
   }
   // bf16 holds no index beyond 256.

@@ -24,10 +24,10 @@ class ClipGradient final : public Op {
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    const bool is_scale_own = inputs.size() < 2 || inputs[1] == Placement::kOwn;
-    const bool is_gradient = inputs[0] == Placement::kOwn || inputs[0] == Placement::kClasses;
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    const bool is_scale_own = inputs.size() < 2 || inputs[1] == Spread::kOwn;
+    const bool is_gradient = inputs[0] == Spread::kOwn || inputs[0] == Spread::kClasses;
     if (!is_scale_own || !is_gradient) return std::nullopt;
     return std::vector{inputs[0]};
   }

@@ -21,9 +21,10 @@ void check_gemm(OpChecks& check, const InferContext& c) {
 }
 
 /// True of x of all rows, and weights, bias or dy of this rank's classes.
-bool are_of_classes(const std::vector<Placement>& inputs) {
-  const auto is_classes = [](Placement p) { return p == Placement::kClasses; };
-  return inputs[0] == Placement::kGathered && std::all_of(inputs.begin() + 1, inputs.end(), is_classes);
+bool are_of_classes(const std::vector<Spread>& inputs) {
+  const auto is_classes = [](Spread p) { return p == Spread::kClasses; };
+  return inputs[0] == Spread::kGathered &&
+         std::all_of(inputs.begin() + 1, inputs.end(), is_classes);
 }
 
 TensorType mask_of(const Shape& y) { return {{y[0], relu_mask_bytes(y[1])}, DType::kU8}; }
@@ -65,11 +66,10 @@ class Gemm : public Op {
     }
     return cost;
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t outputs) const override {
-    return type() == "Gemm" && are_of_classes(inputs)
-               ? std::vector{Placement::kClasses}
-               : Op::place(inputs, outputs);
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    return type() == "Gemm" && are_of_classes(inputs) ? std::vector{Spread::kClasses}
+                                                      : Op::spread(inputs, outputs);
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
@@ -129,11 +129,12 @@ class GemmGrad : public Op {
     }
     return cost;
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t outputs) const override {
-    using enum Placement;
-    return type() == "GemmGrad" && are_of_classes(inputs) ? std::vector{kSummand, kClasses, kClasses}
-                                                          : Op::place(inputs, outputs);
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    using enum Spread;
+    return type() == "GemmGrad" && are_of_classes(inputs)
+               ? std::vector{kSummand, kClasses, kClasses}
+               : Op::spread(inputs, outputs);
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };

@@ -84,11 +84,11 @@ class GradientSquares final : public Op {
     }
     return std::vector<TensorType>{{{1}, DType::kF64}};
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    using enum Placement;
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    using enum Spread;
     const bool fit =
-        std::ranges::all_of(inputs, [](Placement p) { return p == kOwn || p == kClasses; });
+        std::ranges::all_of(inputs, [](Spread p) { return p == kOwn || p == kClasses; });
     if (!fit) return std::nullopt;
     return std::vector{kOwn};
   }

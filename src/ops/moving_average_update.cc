@@ -22,9 +22,9 @@ class MovingAverageUpdate final : public Op {
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    return place_updated(inputs, {1});
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_updated(inputs, {1});
   }
   std::vector<int64_t> mutated_inputs(const Node&) const override { return {0}; }
 };

@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
+constexpr int64_t kNumberMax = std::numeric_limits<int32_t>::max();
 
 OpChecks check_rows(const InferContext& c, std::string_view input) {
   OpChecks check(c, std::vector<std::string_view>(static_cast<size_t>(c.input_count()), input), 1,
@@ -18,7 +18,7 @@ OpChecks check_rows(const InferContext& c, std::string_view input) {
   check.require(c.input_count() <= kBucketTensorsMax, "INPUT_COUNT", input,
                 std::to_string(c.input_count()) + " are given, expected 1.." +
                     std::to_string(kBucketTensorsMax));
-  check.int_in("bucket", -1, 0, kIntMax - 1).int_in(kRanks, 0, 2, kIntMax);
+  check.int_in("bucket", -1, 0, kNumberMax - 1).int_in(kRanks, 0, 2, kNumberMax);
   for (int64_t i = 0; i < c.input_count() && check.ok(); ++i) {
     check.require(c.has_input(i), "INPUT_COUNT", input, "none may be left out");
     check.rank_at_least(i, 1).not_empty(i);
@@ -32,11 +32,10 @@ TensorType with_rows(const TensorType& type, int64_t rows) {
   return {Shape(std::move(dims)), type.dtype};
 }
 
-std::optional<std::vector<Placement>> place_all(const std::vector<Placement>& inputs,
-                                                std::initializer_list<Placement> taken,
-                                                Placement given) {
+std::optional<std::vector<Spread>> spread_all(const std::vector<Spread>& inputs,
+                                              std::initializer_list<Spread> taken, Spread given) {
   const bool fits = std::ranges::all_of(
-      inputs, [&](Placement p) { return std::ranges::find(taken, p) != taken.end(); });
+      inputs, [&](Spread p) { return std::ranges::find(taken, p) != taken.end(); });
   if (!fits) return std::nullopt;
   return std::vector(inputs.size(), given);
 }
@@ -67,9 +66,9 @@ class ScatterRows final : public Op {
     if (!check.ok()) return check.error();
     return types;
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    return place_all(inputs, {Placement::kSummand}, Placement::kOwn);
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_all(inputs, {Spread::kSummand}, Spread::kOwn);
   }
   bool starts_other_work() const override { return true; }
   PrecisionRule precision_rule() const override { return all_as_typed(); }
@@ -104,9 +103,9 @@ class GatherRows final : public Op {
         c.add("grad", *scatter_rows_op(), std::move(attributes), std::move(gradients), wanted);
     for (size_t k = 0; k < of.size(); ++k) c.set_grad(of[k], rows[k]);
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    return place_all(inputs, {Placement::kOwn, Placement::kClasses}, Placement::kGathered);
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_all(inputs, {Spread::kOwn, Spread::kClasses}, Spread::kGathered);
   }
   bool starts_other_work() const override { return true; }
   PrecisionRule precision_rule() const override { return all_as_typed(); }

@@ -35,7 +35,7 @@ void check_parts(OpChecks& check, const InferContext& c, std::string_view scores
   check_class_attributes(check, c.attributes(), classes);
 }
 
-Cost cost_of(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {
+Cost cost_of_parts(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {
   Cost cost = op.Op::cost(graph, node);
   cost.flops = flops_per_element * graph.tensor(node.inputs[0]).type.shape.elements();
   return cost;
@@ -54,14 +54,14 @@ class ClassSoftmax final : public Op {
   void differentiate(GradientContext& c) const override {
     if (c.grad_output(1) != kNoTensor) c.set_grad(0, c.grad_output(1));
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    using enum Placement;
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    using enum Spread;
     if (inputs != std::vector{kClasses, kGathered}) return std::nullopt;
     return std::vector{kClasses, kClasses};
   }
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_of(*this, graph, node, 15);
+    return cost_of_parts(*this, graph, node, 15);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{1, 0}};
@@ -90,14 +90,14 @@ class SplitXent final : public Op {
     c.set_grad(0, c.add("grad", *split_xent_grad_op(), c.node().attributes,
                         {c.output(1), c.input(1), c.grad_output(0)}, {true})[0]);
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    using enum Placement;
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    using enum Spread;
     if (inputs != std::vector{kClasses, kGathered, kGathered}) return std::nullopt;
     return std::vector{kOwn, kClasses};
   }
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_of(*this, graph, node, 1);
+    return cost_of_parts(*this, graph, node, 1);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{1, 0}};
@@ -117,21 +117,19 @@ class SplitXentGrad final : public Op {
     if (!check.ok()) return check.error();
     return std::vector{c.input(0)};
   }
-  std::optional<std::vector<Placement>> place(const std::vector<Placement>& inputs,
-                                              size_t) const override {
-    using enum Placement;
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    using enum Spread;
     if (inputs != std::vector{kClasses, kGathered, kOwn}) return std::nullopt;
     return std::vector{kClasses};
   }
   Cost cost(const Graph& graph, const Node& node) const override {
-    return cost_of(*this, graph, node, 2);
+    return cost_of_parts(*this, graph, node, 2);
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}};
   }
-  PrecisionRule precision_rule() const override {
-    return {.f32_outputs = {0}, .f32_inputs = {2}};
-  }
+  PrecisionRule precision_rule() const override { return {.f32_outputs = {0}, .f32_inputs = {2}}; }
 };
 
 }  // namespace

@@ -30,8 +30,8 @@ inline bool exchanges_rows(std::string_view op_type) {  // and ends it, in one n
   return op_type == "GatherRows" || op_type == "ScatterRows";
 }
 inline bool starts_exchange(std::string_view op_type) {
-  return exchanges_rows(op_type) || op_type == "AllReduceStart" || op_type == "ReduceScatterStart" ||
-         op_type == "AllGatherStart";
+  return exchanges_rows(op_type) || op_type == "AllReduceStart" ||
+         op_type == "ReduceScatterStart" || op_type == "AllGatherStart";
 }
 inline bool is_exchange(std::string_view op_type) {
   return starts_exchange(op_type) || op_type == "AllReduceDone" || op_type == "ReduceScatterDone" ||

@@ -174,9 +174,10 @@ void NcclCommunicator::all_gather(const Part& part) const {
 
 void NcclCommunicator::place_own_rows(const Part& part) const {
   const size_t bytes = static_cast<size_t>(part.count) * size_of(part.dtype);
-  cuda::check(cudaMemcpyAsync(static_cast<std::byte*>(part.rows) + bytes * static_cast<size_t>(rank_),
-                              part.data, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
-              "cudaMemcpyAsync");
+  cuda::check(
+      cudaMemcpyAsync(static_cast<std::byte*>(part.rows) + bytes * static_cast<size_t>(rank_),
+                      part.data, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+      "cudaMemcpyAsync");
 }
 
 // In place, behind place_own_rows(): what is gathered is bits, in words of 4 or 8 bytes.
@@ -198,7 +199,7 @@ void NcclCommunicator::scale_rows(const Part& part) const {
   TRAINYARD_CHECK(part.dtype == DType::kF32, "rows of another type than F32 are scattered");
   const auto factor = static_cast<float>(ranks_) * static_cast<float>(ranks_);
   kernels::cuda::scale_in_place(part.count / ranks_, factor, static_cast<float*>(part.rows),
-                       device_.stream());
+                                device_.stream());
 }
 
 void NcclCommunicator::done(int64_t bucket) {

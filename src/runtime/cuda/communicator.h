@@ -5,8 +5,8 @@
 //
 // or, where each rank updates its shard (src/ops/shards.h), the same with ncclReduceScatter, and
 // ncclAllGather behind the updates. Rows (src/ops/row_exchange.h) are gathered and scattered by the
-// same two; the main stream waits at once. Where a tensor's shards are not all whole (kernels/shard.h),
-// those are a ncclReduce or a ncclBroadcast for each.
+// same two; the main stream waits at once. Where a tensor's shards are not all whole
+// (kernels/shard.h), those are a ncclReduce or a ncclBroadcast for each.
 //
 // Events fork and join, so that a recorded step has the same shape. `reached` and `ended` are
 // numbers that the GPU counts up in the host's memory (kernels/cuda/count_up.h).
