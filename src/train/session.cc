@@ -430,6 +430,8 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 
 void Session::run_evaluation() {
   evaluate_->run();
+  // It exchanges rows with the other ranks: here somebody watches who does not come.
+  if (split_classes() > 0) backend_.wait(backend_.mark());
   evaluation_first_ = evaluation_rows_;  // nothing is read yet
 }
 
