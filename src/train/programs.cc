@@ -468,7 +468,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.exchanges = plan_exchanges(programs, shape);
   plan.shard_saved_bytes = bytes_saved_by_shards(programs, {Role::kOptimizerState});
-  plan.head_saved_bytes = bytes_saved_by_shards(programs, {Role::kParameter, Role::kAccumulator});
+  plan.head_saved_bytes = bytes_saved_by_shards(programs, {Role::kParameter});
   plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
   plan.host_bytes =

@@ -418,6 +418,13 @@ TEST(SplitHead, RanksHoldTheirClassesAndNoMore) {
     EXPECT_LT(part.parameter_bytes, all.parameter_bytes / ranks + rest + 8 * kHostAlignment);
     EXPECT_LT(result.arena_planned_bytes, all.total() * 2 / (ranks + 1));
     EXPECT_EQ(split.plan.checkpoints.size_bytes, whole.plan.checkpoints.size_bytes);
+    TrainJob by_parts = job_on(w, "by parts", Shard::kHead, wide(kFeatures));
+    by_parts.recipe.accumulate_steps = 2;
+    const DatasetSchema schema = read_schema(by_parts.dataset).value();
+    EXPECT_EQ(
+        plan_run(by_parts.model, by_parts.recipe, schema, ranks).value().checkpoints.size_bytes,
+        whole.plan.checkpoints.size_bytes)
+        << "sums over micro-batches are in none";
     EXPECT_LT(split.plan.flops_per_step, whole.plan.flops_per_step) << "one update of the head";
   }
 }
