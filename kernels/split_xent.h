@@ -43,6 +43,10 @@ struct SplitXentParams {
   int64_t part = 0;  // which one this is
 };
 
+/// The largest score of a part that counts for nothing.
+template <typename T>
+constexpr T kNoScore = std::numeric_limits<T>::lowest();
+
 /// Where the classes of part `part` begin, and behind the last one where they end.
 TRAINYARD_HD constexpr int64_t class_part_first(int64_t classes, int64_t width, int64_t part) {
   return part * width < classes ? part * width : classes;
@@ -85,8 +89,7 @@ template <typename T, typename Exp, typename WeightOf>
 TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step, int64_t parts,
                                                bool is_smooth, const Exp& exp,
                                                const WeightOf& weight_of) {
-  const T nothing = -std::numeric_limits<T>::infinity();
-  RowOfParts<T> row{nothing, T(0), T(0), T(0)};
+  RowOfParts<T> row{kNoScore<T>, T(0), T(0), T(0)};
   for (int64_t q = 0; q < parts; ++q) {
     const T max = statistics[q * step];
     // A maximum that is no number stays.
@@ -94,7 +97,7 @@ TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step
   }
   for (int64_t q = 0; q < parts; ++q) {
     const T* const s = statistics + q * step;
-    if (s[0] == nothing) continue;
+    if (s[0] == kNoScore<T>) continue;
     row.sum += s[1] * exp(s[0] - row.max);
     row.label += s[2];
     if (is_smooth) row.smooth += s[3] + weight_of(q) * (s[0] - row.max);
@@ -104,7 +107,7 @@ TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step
 /// What turns q of a part into p.
 template <typename T, typename Exp>
 TRAINYARD_HD inline T factor_of_part(const T* own, const RowOfParts<T>& row, const Exp& exp) {
-  const bool is_empty = own[0] == -std::numeric_limits<T>::infinity();
+  const bool is_empty = own[0] == kNoScore<T>;
   return is_empty ? T(0) : own[1] * exp(own[0] - row.max) / row.sum;
 }
 

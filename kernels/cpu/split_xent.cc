@@ -53,7 +53,7 @@ void class_softmax(const SplitXentParams& p, const ClassSoftmaxOperands<float>& 
       const float max = p.count == 0 ? kNothing : row_loops().softmax(p.count, z, q, &sum);
       const bool is_empty = max == kNothing;
       std::fill(q + (is_empty ? 0 : p.count), q + p.width, 0.0f);
-      s[0] = max;
+      s[0] = is_empty ? kNoScore<float> : max;
       s[1] = is_empty ? 0.0f : sum;
       s[3] = !is_smooth || is_empty
                  ? 0.0f
@@ -79,7 +79,8 @@ void split_xent_forward(const SplitXentParams& p, const SplitXentOperands<float>
           s, step, p.parts, target.smooth(), exp_of,
           [&](int64_t q) { return static_cast<float>(weights[static_cast<size_t>(q)]); });
       const float factor = factor_of_part(s + p.part * step, row, exp_of);
-      row_loops().scale(p.width, factor, o.q + n * p.width, o.prob + n * p.width);
+      row_loops().scale(p.count, factor, o.q + n * p.width, o.prob + n * p.width);
+      std::fill(o.prob + n * p.width + p.count, o.prob + (n + 1) * p.width, 0.0f);
       terms[n] = 0;
       const int32_t label = o.label[n];
       if (!target.counts(label)) continue;

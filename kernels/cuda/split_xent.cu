@@ -67,7 +67,7 @@ TRAINYARD_KERNEL void class_rows(int64_t rows, Part p, ClassTarget t, const floa
     smooth = Threads::reduce(smooth, Sum());
     if (Threads::lane() != 0) continue;
     float* const to = statistics + row * kClassStatistics;
-    to[0] = sum == 0 ? -std::numeric_limits<float>::infinity() : max;
+    to[0] = sum == 0 ? kNoScore<float> : max;
     to[1] = sum;
     to[2] = of_label;
     to[3] = smooth;

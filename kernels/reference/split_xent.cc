@@ -54,7 +54,7 @@ void class_softmax(const SplitXentParams& p, const ClassSoftmaxOperands<T>& o, R
     for (int64_t k = 0; k < p.width; ++k) {  // q may be z
       q[k] = k < p.count && !is_empty ? std::exp(z[k] - max) / sum : T(0);
     }
-    s[0] = max;
+    s[0] = is_empty ? kNoScore<T> : max;
     s[1] = sum;
     s[2] = label;
     s[3] = p.loss.smoothing > 0 ? static_cast<T>(smooth) : T(0);
