@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "kernels/contract.h"
 #include "kernels/math/host_device.h"
@@ -43,9 +42,9 @@ struct SplitXentParams {
   int64_t part = 0;  // which one this is
 };
 
-/// The largest score of a part that counts for nothing.
+/// The largest score of a part that counts for nothing: the same number in every T.
 template <typename T>
-constexpr T kNoScore = std::numeric_limits<T>::lowest();
+constexpr T kNoScore = T(-0x1p127);
 
 /// Where the classes of part `part` begin, and behind the last one where they end.
 TRAINYARD_HD constexpr int64_t class_part_first(int64_t classes, int64_t width, int64_t part) {

@@ -1,13 +1,9 @@
-// Access   a warp or a block for each row. class_softmax reads z twice, the second time from a
-// cache
+// Access   a warp or a block for each row. class_softmax reads z twice, the second time in a cache
 //          while the rows under way fit it, and writes q: 8 to 12 B an element. Forward reads q and
-//          writes p, backward reads p and writes dz: 8 B each. The numbers of a row are 16 B for
-//          each part.
+//          writes p, backward reads p and writes dz: 8 B each. A row has 16 B more for each part.
 // Time     bytes / 4.8 TB/s on an H200: [8192, 12565], a quarter of 50257 classes, in 0.26 ms and
 //          twice 0.17 ms.
 #include "kernels/split_xent.h"
-
-#include <limits>
 
 #include "kernels/cuda/class_target.h"
 #include "kernels/cuda/row.h"

@@ -69,6 +69,7 @@ class Way {
     plan = describe_run(programs.front(), shape, recipe);
     session_ = std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1);
     session_->initialize(1);
+    plan.memory.workspace_bytes = session_->workspace_bytes();
     for (int64_t i = 0; i < kBatch * kInputs; ++i) {
       input_.push_back(static_cast<float>((i * 31) % 97) / 97.0F);
     }
