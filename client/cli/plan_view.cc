@@ -11,6 +11,7 @@
 #include "client/cli/table.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -229,17 +230,32 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
-/// "reduce_scatter of 96 MiB in 5, all_gather of 96 MiB in 5; each GPU sends at least 96 MiB a
-/// step".
+/// "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in 2 along rows; each GPU
+/// sends at least 74 MiB a step".
 std::string exchanges_text(const v1::RunPlan& run) {
   std::string text;
   int64_t sent_bytes = 0;
   for (const v1::Exchange& exchange : run.exchanges()) {
     text += (text.empty() ? "" : ", ") + exchange.kind() + " of " + human_bytes(exchange.bytes()) +
-            " in " + grouped(exchange.count());
+            " in " + grouped(exchange.count()) +
+            (exchange.axis().empty() ? "" : " along " + exchange.axis());
     sent_bytes += exchange.sent_bytes();
   }
   return text + "; each GPU sends at least " + human_bytes(sent_bytes) + " a step";
+}
+
+/// What each GPU need not hold.
+std::string sharded_text(const v1::RunPlan& run) {
+  std::vector<std::string> parts;
+  if (run.shard_saved_bytes() > 0) {
+    parts.push_back("the optimizer's state: each GPU holds " +
+                    human_bytes(run.shard_saved_bytes()) + " less than all of it");
+  }
+  if (run.head_saved_bytes() > 0) {
+    parts.push_back("the head's weights: each GPU holds " + human_bytes(run.head_saved_bytes()) +
+                    " less than all of them");
+  }
+  return joined(parts, "; ");
 }
 
 std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
@@ -270,9 +286,8 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
     list.emplace_back("checkpoints", text);
   }
   if (run.exchanges_size() > 0) list.emplace_back("exchanges", exchanges_text(run));
-  if (run.shard_saved_bytes() > 0) {
-    list.emplace_back("sharded", "the optimizer's state: each GPU holds " +
-                                     human_bytes(run.shard_saved_bytes()) + " less than all of it");
+  if (run.shard_saved_bytes() > 0 || run.head_saved_bytes() > 0) {
+    list.emplace_back("sharded", sharded_text(run));
   }
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
     list.emplace_back(

@@ -2,56 +2,13 @@
 #include <cmath>
 
 #include "kernels/cpu/simd/rows.h"
+#include "kernels/cpu/soft_target.h"
 #include "kernels/cpu/team.h"
 #include "kernels/pointwise_loss.h"
 #include "kernels/softmax_xent.h"
 
 namespace trainyard::kernels::cpu {
 namespace {
-
-// Loss terms of rows are stored and added by one thread in their order, whatever the team.
-double add_up(int64_t count, const double* terms) {
-  double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += terms[i];
-  return total;
-}
-
-// The target c of a row is `on(label)` at its label and `off(k)` everywhere.
-class SoftTarget {
- public:
-  explicit SoftTarget(const SoftmaxXentParams& p)
-      : p_(p), share_(p.smoothing / static_cast<double>(p.classes)) {
-    off_sum_ = p.smoothing;
-    if (!p.weights.empty()) off_sum_ = share_ * add_up(p.classes, p.weights.data());
-    if (!p.divergence) return;
-    const double at_label = 1 - p.smoothing + share_;
-    entropy_ = -at_label * std::log(at_label);
-    if (share_ > 0) entropy_ -= static_cast<double>(p.classes - 1) * share_ * std::log(share_);
-  }
-
-  bool counts(int32_t label) const { return label != p_.ignored; }
-  bool smooth() const { return share_ > 0; }
-  double weight(int32_t label) const {
-    return p_.weights.empty() ? 1 : p_.weights[static_cast<size_t>(label)];
-  }
-  double on(int32_t label) const { return (1 - p_.smoothing) * weight(label); }
-  double off(int64_t k) const {
-    return p_.weights.empty() ? share_ : share_ * p_.weights[static_cast<size_t>(k)];
-  }
-  double sum(int32_t label) const { return on(label) + off_sum_; }
-  double entropy() const { return entropy_; }
-
-  // W of the batch.
-  double total_weight(const int32_t* label) const {
-    double total = 0;
-    for (int64_t n = 0; n < p_.rows; ++n) total += counts(label[n]) ? weight(label[n]) : 0;
-    return total;
-  }
-
- private:
-  const SoftmaxXentParams& p_;
-  double share_, off_sum_, entropy_ = 0;
-};
 
 constexpr int64_t kLossBlock = 4096;  // elements whose losses are added before blocks are
 

@@ -96,8 +96,10 @@ v1::RunPlan to_proto(const RunPlan& plan) {
     to->set_count(exchange.count);
     to->set_bytes(exchange.bytes);
     to->set_sent_bytes(exchange.sent_bytes);
+    to->set_axis(exchange.axis);
   }
   out.set_shard_saved_bytes(plan.shard_saved_bytes);
+  out.set_head_saved_bytes(plan.head_saved_bytes);
   return out;
 }
 
@@ -149,7 +151,17 @@ v1::Recipe::Recompute to_proto(Recompute recompute) {
 }
 
 v1::Resources::Shard to_proto(Shard shard) {
-  return shard == Shard::kOptimizer ? v1::Resources::OPTIMIZER : v1::Resources::NONE;
+  switch (shard) {
+    case Shard::kNone:
+      return v1::Resources::NONE;
+    case Shard::kOptimizer:
+      return v1::Resources::OPTIMIZER;
+    case Shard::kHead:
+      return v1::Resources::HEAD;
+    case Shard::kOptimizerAndHead:
+      return v1::Resources::OPTIMIZER_AND_HEAD;
+  }
+  return v1::Resources::SHARD_UNSPECIFIED;
 }
 
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {

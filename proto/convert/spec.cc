@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/convert/run.h"
 #include "proto/convert/spec_parts.h"
 #include "src/base/violations.h"
 
@@ -76,9 +77,12 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
   check_gpus(resources, out.recipe, violations);
   if (!v1::Resources::Shard_IsValid(resources.shard())) {
     violations.add("FIELD_UNSUPPORTED", "resources.shard",
-                   std::to_string(resources.shard()) + " is not known, expected none or optimizer");
+                   std::to_string(resources.shard()) +
+                       " is not known, expected none, optimizer, head or optimizer_and_head");
   }
-  if (resources.shard() == v1::Resources::OPTIMIZER) out.recipe.shard = Shard::kOptimizer;
+  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
+    if (to_proto(shard) == resources.shard()) out.recipe.shard = shard;
+  }
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",
                    std::to_string(spec.priority()) + " is out of range, expected -100..100");

@@ -41,6 +41,20 @@ std::string_view name_of(Phase phase) {
   return "?";
 }
 
+std::string_view name_of(Spread spread) {
+  switch (spread) {
+    case Spread::kOwn:
+      return "own";
+    case Spread::kGathered:
+      return "gathered";
+    case Spread::kClasses:
+      return "classes";
+    case Spread::kSummand:
+      return "summand";
+  }
+  return "?";
+}
+
 TensorId Graph::add_tensor(TensorInfo info) {
   TRAINYARD_CHECK(
       info.role != Role::kActivation && info.role != Role::kGradient && info.role != Role::kRemoved,
@@ -83,15 +97,24 @@ Result<NodeId> Graph::add_node(std::string name, const Op& op, Attributes attrib
                             std::to_string(Shape::kElementsMax) + " elements");
     }
   }
+  auto spreads = spread_outputs(*this, op, inputs, output_names.size());
+  if (!spreads.ok()) {
+    Error error = std::move(spreads).error();
+    error.message = name + ": " + error.message;
+    return error;
+  }
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node{std::move(name), &op, std::move(attributes), std::move(inputs), {}, phase};
   const bool is_new = node_names_.insert(node.name).second;
   TRAINYARD_CHECK(is_new, "node name " + node.name + " is used twice");
   for (size_t i = 0; i < output_names.size(); ++i) {
-    node.outputs.push_back(
-        output_names[i].empty()
-            ? kNoTensor
-            : define({output_names[i], (*types)[i], Role::kActivation, Layout::kRowMajor, id, {}}));
+    if (output_names[i].empty()) {
+      node.outputs.push_back(kNoTensor);
+      continue;
+    }
+    TensorInfo info{output_names[i], (*types)[i], Role::kActivation, Layout::kRowMajor, id, {}};
+    info.spread = (*spreads)[i];
+    node.outputs.push_back(define(std::move(info)));
   }
   nodes_.push_back(std::move(node));
   return id;
@@ -145,7 +168,8 @@ std::string Graph::dump() const {
     return (t.is_bf16()  ? "BF16"
             : t.is_f16() ? "F16"
                          : std::string(name_of(t.type.dtype))) +
-           t.type.shape.to_string() + (t.layout == Layout::kChannelsLast ? "@nhwc" : "");
+           t.type.shape.to_string() + (t.layout == Layout::kChannelsLast ? "@nhwc" : "") +
+           (t.spread == Spread::kOwn ? "" : "@" + std::string(name_of(t.spread)));
   };
   const auto name_text = [this](TensorId id) { return id == kNoTensor ? "-" : tensor(id).name; };
   std::string text;

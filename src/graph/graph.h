@@ -55,6 +55,16 @@ struct Initializer {
   double b = 0;  // upper bound; standard deviation
 };
 
+/// What a tensor's values are of, in a job on several devices ("ranks"). On one device all are
+/// kOwn. An op takes what it says it does (Op::spread), and only an exchange makes one of another.
+enum class Spread : uint8_t {
+  kOwn,       // of this rank's rows of the batch, or alike on all ranks
+  kGathered,  // of all ranks' rows, in the order of the ranks: alike on all
+  kClasses,   // of this rank's classes; the other ranks hold the others
+  kSummand,   // of all ranks' rows; the sum over the ranks is what is meant
+};
+std::string_view name_of(Spread spread);
+
 struct TensorInfo {
   std::string name;  // unique in the graph
   TensorType type;
@@ -63,9 +73,10 @@ struct TensorInfo {
   NodeId producer = kNoNode;
   Initializer initializer;  // parameters and state
   Storage storage = Storage::kAsTyped;
-  // Of a tensor of which each rank holds a shard (kernels/shard.h): the whole one's shape. Files
-  // hold that.
+  // Of a tensor of which each rank holds a shard: the whole one's shape. Files hold that. The
+  // shards are of equal size, in row-major order, and the last ones may reach beyond its end.
   std::optional<Shape> shard_of = {};
+  Spread spread = Spread::kOwn;
 
   TensorType whole_type() const { return {shard_of.value_or(type.shape), type.dtype}; }
   bool is_bf16() const { return storage == Storage::kBf16; }
@@ -112,9 +123,6 @@ class Graph {
   }
   void set_storage(TensorId id, Storage storage) {
     tensors_.at(static_cast<size_t>(id)).storage = storage;
-  }
-  void set_shard_of(TensorId id, const Shape& whole) {
-    tensors_.at(static_cast<size_t>(id)).shard_of = whole;
   }
   /// Nodes define activations; differentiate() marks the gradients of parameters.
   void set_role(TensorId id, Role role) { tensors_.at(static_cast<size_t>(id)).role = role; }

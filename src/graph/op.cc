@@ -1,5 +1,7 @@
 #include "src/graph/op.h"
 
+#include <algorithm>
+
 namespace trainyard {
 
 bool InferContext::has_input(int64_t i) const {
@@ -14,6 +16,31 @@ const TensorType& InferContext::input(int64_t i) const {
 void Op::differentiate(GradientContext& c) const {
   TRAINYARD_CHECK(false,
                   c.node().name + ": " + std::string(type()) + " has no gradient (it is one)");
+}
+
+std::optional<std::vector<Spread>> Op::spread(const std::vector<Spread>& inputs,
+                                              size_t outputs) const {
+  const bool are_own = std::ranges::all_of(inputs, [](Spread p) { return p == Spread::kOwn; });
+  if (!are_own) return std::nullopt;
+  return std::vector(outputs, Spread::kOwn);
+}
+
+Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
+                                           const std::vector<TensorId>& inputs, size_t outputs) {
+  std::vector<Spread> spreads;
+  for (const TensorId id : inputs) {
+    spreads.push_back(id == kNoTensor ? Spread::kOwn : graph.tensor(id).spread);
+  }
+  if (auto given = op.spread(spreads, outputs)) return *std::move(given);
+  std::string names;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (spreads[i] == Spread::kOwn) continue;
+    names += (names.empty() ? "" : ", ") + graph.tensor(inputs[i]).name + " (" +
+             std::string(name_of(spreads[i])) + ")";
+  }
+  return make_error(ErrorCode::kInvalidArgument, "SPREAD_MISMATCH",
+                    std::string(op.type()) + " does not take tensors as they are spread over the " +
+                        "ranks: " + (names.empty() ? "all are own" : names));
 }
 
 Cost Op::cost(const Graph& graph, const Node& node) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -97,9 +98,17 @@ class Op {
   /// Other work goes on behind it (an exchange between devices): an update node of it never waits
   /// for company.
   virtual bool starts_other_work() const { return false; }
+  /// The spreads of all outputs, in order, by those of the inputs (kOwn where one is left out);
+  /// none: the op does not take these. By default all are kOwn.
+  virtual std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                                    size_t outputs) const;
   virtual LayoutRule layout_rule() const { return LayoutRule::kRowMajorOnly; }
   virtual PrecisionRule precision_rule() const { return {}; }
 };
+
+/// Spreads of a node's outputs. The error names what the node does not take.
+Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
+                                           const std::vector<TensorId>& inputs, size_t outputs);
 
 /// The registry: an explicit list in src/ops/registry.cc.
 const Op* find_op(std::string_view type);

@@ -27,6 +27,9 @@ void Graph::verify() const {
         t.name + ": role " + std::string(name_of(t.role)) + " does not fit its producer");
     TRAINYARD_CHECK(t.layout == Layout::kRowMajor || t.type.shape.rank() == 4,
                     t.name + ": channels-last needs rank 4");
+    TRAINYARD_CHECK(!is_persistent(t.role) || t.spread == Spread::kOwn ||
+                        (t.spread == Spread::kClasses && t.shard_of.has_value()),
+                    t.name + ": what is kept of some classes has no whole shape");
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
                     t.name + ": only an activation of F32 is stored in 16 bits");
   }
@@ -61,9 +64,13 @@ void Graph::verify() const {
     const auto types = n.op->infer(InferContext(*this, n.attributes, n.inputs));
     TRAINYARD_CHECK(types.ok(), n.name + ": " + (types.ok() ? "" : types.error().message));
     TRAINYARD_CHECK(types->size() == n.outputs.size(), n.name + ": wrong number of outputs");
+    const auto spreads = spread_outputs(*this, *n.op, n.inputs, n.outputs.size());
+    TRAINYARD_CHECK(spreads.ok(), n.name + ": " + (spreads.ok() ? "" : spreads.error().message));
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       const TensorId id = n.outputs[i];
       if (id == kNoTensor) continue;
+      TRAINYARD_CHECK(tensor(id).spread == (*spreads)[i],
+                      tensor(id).name + ": its spread is not what " + n.name + " gives");
       TRAINYARD_CHECK(!defined.at(static_cast<size_t>(id)), tensor(id).name + " is defined twice");
       TRAINYARD_CHECK(tensor(id).producer == static_cast<NodeId>(k),
                       tensor(id).name + ": its producer is not " + n.name);

@@ -1,6 +1,7 @@
 #include "src/ops/accumulate_gradient.h"
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/shards.h"
 
 namespace trainyard {
 namespace {
@@ -20,6 +21,10 @@ class AccumulateGradient final : public Op {
     Cost cost = Op::cost(graph, node);
     cost.flops = 2 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_updated(inputs, {1});
   }
   std::vector<int64_t> mutated_inputs(const Node&) const override { return {0}; }
 };

@@ -24,6 +24,10 @@ class AdamUpdate final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return update_cost(*this, graph, node, 14);
   }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_updated(inputs, {1, 4, 5});
+  }
   std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 4, 5}; }
 
  private:

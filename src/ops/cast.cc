@@ -16,6 +16,10 @@ class Cast final : public Op {
     if (!check.ok()) return check.error();
     return std::vector{TensorType{c.input(0).shape, to.empty() ? c.input(0).dtype : DType::kI32}};
   }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return inputs;  // whatever the numbers are of, they are of that
+  }
   // bf16 holds no index beyond 256.
   PrecisionRule precision_rule() const override { return {.f32_inputs = {0}}; }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }

@@ -24,6 +24,13 @@ class ClipGradient final : public Op {
     cost.flops = 3 * graph.tensor(node.inputs[0]).type.shape.elements();
     return cost;
   }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    const bool is_scale_own = inputs.size() < 2 || inputs[1] == Spread::kOwn;
+    const bool is_gradient = inputs[0] == Spread::kOwn || inputs[0] == Spread::kClasses;
+    if (!is_scale_own || !is_gradient) return std::nullopt;
+    return std::vector{inputs[0]};
+  }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}};
   }

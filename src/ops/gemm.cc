@@ -1,5 +1,7 @@
 #include "src/ops/gemm.h"
 
+#include <algorithm>
+
 #include "src/ops/shape_helpers.h"
 #include "src/ops/tf32.h"
 
@@ -16,6 +18,13 @@ void check_gemm(OpChecks& check, const InferContext& c) {
   check.require(w[1] == x[1], "SHAPE_MISMATCH", "w",
                 "shape " + w.to_string() + " takes " + std::to_string(w[1]) +
                     " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
+}
+
+/// True of x of all rows, and weights, bias or dy of this rank's classes.
+bool are_of_classes(const std::vector<Spread>& inputs) {
+  const auto is_classes = [](Spread p) { return p == Spread::kClasses; };
+  return inputs[0] == Spread::kGathered &&
+         std::all_of(inputs.begin() + 1, inputs.end(), is_classes);
 }
 
 TensorType mask_of(const Shape& y) { return {{y[0], relu_mask_bytes(y[1])}, DType::kU8}; }
@@ -56,6 +65,11 @@ class Gemm : public Op {
       cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();
     }
     return cost;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    return type() == "Gemm" && are_of_classes(inputs) ? std::vector{Spread::kClasses}
+                                                      : Op::spread(inputs, outputs);
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
@@ -114,6 +128,13 @@ class GemmGrad : public Op {
       cost.flops += graph.tensor(node.inputs[2]).type.shape.elements();
     }
     return cost;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    using enum Spread;
+    return type() == "GemmGrad" && are_of_classes(inputs)
+               ? std::vector{kSummand, kClasses, kClasses}
+               : Op::spread(inputs, outputs);
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };

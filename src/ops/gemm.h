@@ -4,6 +4,8 @@
 //             do.
 // Saves       nothing of its own; the gradient reads x and w.
 // Gradients   x, w, b, assigned: one node, what nobody needs is left out.
+// Spread      all kOwn; or x kGathered and the others kClasses, of a head that is split over ranks
+//             (src/ops/row_exchange.h): y, dw and db are kClasses then and dx is kSummand.
 // Refuses     other ranks, sizes that do not agree, transB other than 1.
 // Kernels     gemm_forward, gemm_backward (kernels/gemm.h)
 //

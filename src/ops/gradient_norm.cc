@@ -63,20 +63,34 @@ class GradientSquares final : public Op {
   std::string_view type() const override { return "GradientSquares"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    if (Status s = check_gradients(c, {"counts"}, 0); !s.ok()) return s.error();
+    if (Status s = check_gradients(c, {"counts", "firsts"}, 0); !s.ok()) return s.error();
     const std::vector<int64_t> counts = c.attributes().get_ints("counts", {});
     if (std::ssize(counts) != c.input_count()) {
       return field_error("ATTRIBUTE_OUT_OF_RANGE", "counts", "expected one for each gradient");
     }
+    const std::vector<int64_t> firsts =
+        c.attributes().get_ints("firsts", std::vector<int64_t>(counts.size()));
+    if (firsts.size() != counts.size()) {
+      return field_error("ATTRIBUTE_OUT_OF_RANGE", "firsts", "expected one for each gradient");
+    }
     for (int64_t i = 0; i < c.input_count(); ++i) {
-      const int64_t count = counts[static_cast<size_t>(i)];
-      if (count < 0 || count > c.input(i).shape.elements()) {
+      const int64_t count = counts[static_cast<size_t>(i)], first = firsts[static_cast<size_t>(i)];
+      const int64_t elements = c.input(i).shape.elements();
+      if (first < 0 || first > elements || count < 0 || count > elements - first) {
         return field_error("ATTRIBUTE_OUT_OF_RANGE", "counts",
-                           std::to_string(count) + " is out of range, expected 0.." +
-                               std::to_string(c.input(i).shape.elements()));
+                           std::to_string(count) + " from " + std::to_string(first) +
+                               " on are out of range, expected 0.." + std::to_string(elements));
       }
     }
     return std::vector<TensorType>{{{1}, DType::kF64}};
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    using enum Spread;
+    const bool fit =
+        std::ranges::all_of(inputs, [](Spread p) { return p == kOwn || p == kClasses; });
+    if (!fit) return std::nullopt;
+    return std::vector{kOwn};
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {

@@ -49,6 +49,7 @@
 #include "src/ops/reshape.h"
 #include "src/ops/resize.h"
 #include "src/ops/rmsprop_update.h"
+#include "src/ops/row_exchange.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/sgd_update.h"
 #include "src/ops/shards.h"
@@ -56,6 +57,7 @@
 #include "src/ops/slice.h"
 #include "src/ops/softmax.h"
 #include "src/ops/softmax_xent.h"
+#include "src/ops/split_xent.h"
 #include "src/ops/tanh.h"
 #include "src/ops/transpose.h"
 #include "src/ops/unary.h"
@@ -147,6 +149,11 @@ const std::vector<const Op*>& registry() {
         reduce_scatter_done_op(),
         all_gather_start_op(),
         all_gather_done_op(),
+        gather_rows_op(),
+        scatter_rows_op(),
+        class_softmax_op(),
+        split_xent_op(),
+        split_xent_grad_op(),
         gradient_squares_op(),
         norm_of_squares_op(),
         moving_average_update_op(),

@@ -26,6 +26,10 @@ class SgdUpdate final : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return update_cost(*this, graph, node, 6);
   }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_updated(inputs, {1, 3});
+  }
   std::vector<int64_t> mutated_inputs(const Node&) const override { return {0, 3}; }
 };
 

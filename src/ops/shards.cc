@@ -1,5 +1,6 @@
 #include "src/ops/shards.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -135,6 +136,12 @@ kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ra
   return kernels::shard_range(type.shape.elements(), rank, ranks);
 }
 
+kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank) {
+  const int64_t all = shard.whole_type().shape.elements(), size = shard.type.shape.elements();
+  const int64_t first = std::min(all, rank * size);
+  return {first, std::min(size, all - first)};
+}
+
 kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
   return shard_range(graph.tensor(node.inputs[0]).type, node.attributes.get_int(kRank, 0),
                      ranks_of(node.attributes));
@@ -153,6 +160,19 @@ void check_updated(OpChecks& check, const InferContext& c, std::initializer_list
       check.shape(i, shard_type(c.input(0), ranks).shape);
     }
   }
+}
+
+std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
+                                                  std::initializer_list<size_t> parts) {
+  const Spread spread = inputs[0];
+  if (spread != Spread::kOwn && spread != Spread::kClasses) return std::nullopt;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const bool is_part = std::ranges::find(parts, i) != parts.end();
+    // What is left out looks like kOwn.
+    const bool fits = inputs[i] == spread || (inputs[i] == Spread::kOwn && i > 1);
+    if (!(is_part ? fits : inputs[i] == Spread::kOwn)) return std::nullopt;
+  }
+  return std::vector<Spread>{};
 }
 
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {

@@ -21,6 +21,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <vector>
 
 #include "kernels/shard.h"
 #include "src/graph/op.h"
@@ -37,6 +39,8 @@ const Op* all_gather_done_op();       // "AllGatherDone"
 /// Of a tensor of `type` over that many ranks: [c], and the elements of one rank's shard.
 TensorType shard_type(const TensorType& type, int64_t ranks);
 kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
+/// Of the whole tensor, the elements that `rank` holds of one of which each has a shard.
+kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank);
 
 /// An element-wise update of a parameter, its input 0, has two more attributes where it updates a
 /// shard: `rank`, of `ranks`. Its gradient and its state are shards then.
@@ -46,6 +50,10 @@ inline constexpr const char* kRanks = "ranks";
 kernels::ShardRange updated_range(const Graph& graph, const Node& node);
 /// For its infer(): `inputs` are gradient and state.
 void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs);
+/// For its spread(): parameter, gradient and state have one spread, and are whole rows of classes
+/// where it is not kOwn; all else is kOwn.
+std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
+                                                  std::initializer_list<size_t> parts);
 /// For its cost().
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);
 

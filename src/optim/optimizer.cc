@@ -48,26 +48,32 @@ class Updates {
  private:
   /// Zero at first; of the parameter's type, and of its shape unless another is given.
   TensorId state(const std::string& suffix) {
-    const TensorType type = graph_.tensor(p_).type;
-    if (!updater_.is_sharded) return state(suffix, type.shape);
-    const TensorId id = state(suffix, shard_type(type, updater_.ranks).shape);
-    graph_.set_shard_of(id, type.shape);
-    return id;
-  }
-  TensorId state(const std::string& suffix, const Shape& shape) {
     const TensorInfo& p = graph_.tensor(p_);
-    return graph_.add_tensor({p.name + "." + suffix,
-                              {shape, p.type.dtype},
-                              Role::kOptimizerState,
-                              Layout::kRowMajor,
-                              kNoNode,
-                              {}});
+    if (!is_sharded()) return state(suffix, p.type.shape, p.shard_of);
+    return state(suffix, shard_type(p.type, updater_.ranks).shape, p.type.shape);
+  }
+  TensorId state(const std::string& suffix, const Shape& shape,
+                 const std::optional<Shape>& shard_of = {}) {
+    const TensorInfo& p = graph_.tensor(p_);
+    TensorInfo info{p.name + "." + suffix,
+                    {shape, p.type.dtype},
+                    Role::kOptimizerState,
+                    Layout::kRowMajor,
+                    kNoNode,
+                    {}};
+    info.shard_of = shard_of;
+    info.spread = p.spread;
+    return graph_.add_tensor(std::move(info));
+  }
+  /// Whether this rank updates a shard of the parameter, which it has whole.
+  bool is_sharded() const {
+    return updater_.is_sharded && graph_.tensor(p_).spread == Spread::kOwn;
   }
 
   void node(const Op& op, Attributes attributes, std::vector<TensorId> inputs) {
     attributes.set("weight_decay", rule_.weight_decay);
     if (rule_.rate_factor != 1) attributes.set("rate_factor", rule_.rate_factor);
-    if (updater_.is_sharded) {
+    if (is_sharded()) {
       attributes.set(kRank, updater_.rank);
       attributes.set(kRanks, updater_.ranks);
     }
@@ -155,14 +161,25 @@ ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId learni
   return step;
 }
 
-/// The mean over all ranks of the sum of the squares of each one's shards.
-TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& shards,
+/// The mean over all ranks of the sum of the squares of what each one counts: its shards, or those
+/// of gradients that all have alike; and all of its classes.
+TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& gradients,
                         const Updater& updater) {
   std::vector<TensorId> inputs;
-  std::vector<int64_t> counts;
-  for (const auto& [parameter, shard] : shards) {
-    inputs.push_back(shard);
-    counts.push_back(shard_range(graph.tensor(parameter).type, updater.rank, updater.ranks).count);
+  std::vector<int64_t> counts, firsts;
+  for (const auto& [parameter, gradient] : gradients) {
+    const TensorInfo& p = graph.tensor(parameter);
+    const bool is_whole = p.spread == Spread::kOwn && !updater.is_sharded;
+    const kernels::ShardRange range = p.spread == Spread::kOwn
+                                          ? shard_range(p.type, updater.rank, updater.ranks)
+                                          : held_range(p, updater.rank);
+    inputs.push_back(gradient);
+    counts.push_back(range.count);
+    firsts.push_back(is_whole ? range.first : 0);
+  }
+  Attributes counted{{"counts", counts}};
+  if (std::ranges::any_of(firsts, [](int64_t first) { return first > 0; })) {
+    counted.set("firsts", firsts);
   }
   const auto add = [&](const char* name, const Op& op, Attributes attributes,
                        std::vector<TensorId> of) {
@@ -174,7 +191,7 @@ TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& shards
   };
   // The number of no bucket.
   const Attributes exchange{{"bucket", int64_t{std::numeric_limits<int32_t>::max()}}};
-  const TensorId mine = add("", *gradient_squares_op(), {{"counts", counts}}, std::move(inputs));
+  const TensorId mine = add("", *gradient_squares_op(), std::move(counted), std::move(inputs));
   const TensorId started = add("/start", *all_reduce_start_op(), exchange, {mine});
   return add("/done", *all_reduce_done_op(), exchange, {kNoTensor, started});
 }
@@ -235,9 +252,13 @@ PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
   TensorId scale = kNoTensor;
   const bool scaled = loss_scale != kNoTensor;
   const bool reported = spec.clip_norm > 0 || spec.measure_norm;
+  // Then no rank has all gradients.
+  const bool in_parts = updater.is_sharded || std::ranges::any_of(gradients, [&](const auto& g) {
+                          return graph.tensor(g.second).spread != Spread::kOwn;
+                        });
   if (reported || scaled) {
     std::vector<TensorId> inputs;
-    if (updater.is_sharded) {
+    if (in_parts) {
       inputs.push_back(append_squares(graph, gradients, updater));
     } else {
       for (const auto& [parameter, gradient] : gradients) inputs.push_back(gradient);
@@ -248,7 +269,7 @@ PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
       attributes.set("scaled", int64_t{1});
     }
     if (updater.ranks > 1) attributes.set(kRanks, updater.ranks);
-    const Op& op = updater.is_sharded ? *norm_of_squares_op() : *gradient_norm_op();
+    const Op& op = in_parts ? *norm_of_squares_op() : *gradient_norm_op();
     const NodeId node =
         graph
             .add_node("gradient_norm", op, std::move(attributes), std::move(inputs),

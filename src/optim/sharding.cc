@@ -8,7 +8,19 @@
 
 namespace trainyard {
 
-std::string_view name_of(Shard shard) { return shard == Shard::kNone ? "none" : "optimizer"; }
+std::string_view name_of(Shard shard) {
+  switch (shard) {
+    case Shard::kNone:
+      return "none";
+    case Shard::kOptimizer:
+      return "optimizer";
+    case Shard::kHead:
+      return "head";
+    case Shard::kOptimizerAndHead:
+      return "optimizer_and_head";
+  }
+  return "?";
+}
 
 ScatteredGradients append_reduce_scatter(Graph& graph,
                                          const std::map<TensorId, TensorId>& gradients,

@@ -19,14 +19,25 @@
 namespace trainyard {
 
 /// What each of several devices holds a part of. A spec names it in resources.shard.
-enum class Shard : uint8_t { kNone, kOptimizer };
+enum class Shard : uint8_t {
+  kNone,
+  kOptimizer,        // the optimizer's state
+  kHead,             // the head's weights, and the state of these (src/train/split_head.h)
+  kOptimizerAndHead  // both: the state of the other weights is sharded as in kOptimizer
+};
 std::string_view name_of(Shard shard);
+constexpr bool shards_optimizer(Shard shard) {
+  return shard == Shard::kOptimizer || shard == Shard::kOptimizerAndHead;
+}
+constexpr bool splits_head(Shard shard) {
+  return shard == Shard::kHead || shard == Shard::kOptimizerAndHead;
+}
 
 /// Who updates: one of several ranks, each of which updates everything, or its shard of it.
 struct Updater {
   int64_t rank = 0;
   int64_t ranks = 1;
-  bool is_sharded = false;  // of several ranks alone
+  bool is_sharded = false;  // of several ranks alone; but for what the rank has classes of
 };
 
 struct ScatteredGradients {

@@ -186,6 +186,7 @@ class Recomputation {
     const NodeId producer = graph_.tensor(id).producer;
     if (producer < begin || producer >= end) return false;
     const Node& n = node(producer);
+    if (n.op->starts_other_work()) return false;  // the other ranks would have to repeat it too
     if (is_batch_norm(n))
       return id == n.outputs[0] && n.attributes.get_int("training_mode", 0) == 1;
     return std::ranges::none_of(n.op->mutated_inputs(n), [&](int64_t i) {

@@ -24,11 +24,14 @@ struct RankDevice {
   std::shared_ptr<Backend> backend;
 };
 
-/// The ops that a communicator runs (src/ops/all_reduce.h, src/ops/shards.h). Ranks meet in those
-/// that start an exchange.
+/// The ops that a communicator runs (src/ops/all_reduce.h, shards.h, row_exchange.h). Ranks meet in
+/// those that start an exchange.
+inline bool exchanges_rows(std::string_view op_type) {  // and ends it, in one node
+  return op_type == "GatherRows" || op_type == "ScatterRows";
+}
 inline bool starts_exchange(std::string_view op_type) {
-  return op_type == "AllReduceStart" || op_type == "ReduceScatterStart" ||
-         op_type == "AllGatherStart";
+  return exchanges_rows(op_type) || op_type == "AllReduceStart" ||
+         op_type == "ReduceScatterStart" || op_type == "AllGatherStart";
 }
 inline bool is_exchange(std::string_view op_type) {
   return starts_exchange(op_type) || op_type == "AllReduceDone" || op_type == "ReduceScatterDone" ||

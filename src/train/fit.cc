@@ -24,8 +24,14 @@ int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
   return plan.memory.total() + (traits.processor == Processor::kCpu ? plan.host_bytes : 0);
 }
 
-bool may_shard(const Recipe& recipe, int64_t ranks) {
-  return ranks > 1 && recipe.shard == Shard::kNone && can_shard(recipe.optimizer);
+/// What may be sharded besides, the least first. Plans of those that a job cannot have are refused.
+std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks) {
+  if (ranks == 1 || recipe.shard != Shard::kNone) return {};
+  std::vector<Shard> shards;
+  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
+    if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
+  }
+  return shards;
 }
 
 /// The numbers of micro-batches that may replace `recipe`'s, ascending.
@@ -86,9 +92,9 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   FitAdvice advice;
   const Result<RunPlan> whole = plan_with([](Recipe&) {});
   if (!whole.ok()) return advice;
-  if (may_shard(recipe, ranks) &&
-      needs([](Recipe& changed) { changed.shard = Shard::kOptimizer; }) <= limit_bytes) {
-    advice.shard = Shard::kOptimizer;
+  for (const Shard shard : more_shards(recipe, ranks)) {
+    if (advice.shard != Shard::kNone) break;
+    if (needs([&](Recipe& changed) { changed.shard = shard; }) <= limit_bytes) advice.shard = shard;
   }
   if (lasting_bytes(whole->memory) > limit_bytes) return advice;
   for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
@@ -141,7 +147,9 @@ std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
     return plan_run(model, changed, schema, ranks, traits, stop);
   };
   std::vector<Shard> shards = {recipe.shard};
-  if (free.shard && may_shard(recipe, ranks)) shards.push_back(Shard::kOptimizer);
+  if (free.shard) {
+    for (const Shard shard : more_shards(recipe, ranks)) shards.push_back(shard);
+  }
   if (!free.recompute && !free.accumulate_steps && shards.size() == 1) return std::nullopt;
   const Result<RunPlan> whole = plan_with(recipe.shard, recipe.recompute, recipe.accumulate_steps);
   if (!whole.ok() || bytes_on(traits, *whole) <= limit_bytes) return std::nullopt;

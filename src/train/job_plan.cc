@@ -124,7 +124,7 @@ std::vector<LayerRow> layer_table(const Graph& graph) {
       for (const TensorId id : node.inputs) {
         if (id == kNoTensor || graph.tensor(id).role != Role::kParameter) continue;
         if (counted.insert(id).second) {
-          row.parameter_count += graph.tensor(id).type.shape.elements();
+          row.parameter_count += graph.tensor(id).whole_type().shape.elements();
         }
       }
       row.flops_forward = row.flops_step = flops;

@@ -18,6 +18,7 @@
 #include "src/train/metrics.h"
 #include "src/train/run_warnings.h"
 #include "src/train/run_work.h"
+#include "src/train/split_head.h"
 #include "src/train/step_slots.h"
 
 namespace trainyard {
@@ -28,9 +29,19 @@ TensorId add_index_input(Graph& graph, const std::string& name) {
   return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
 }
 
+/// Another tensor of a parameter's shape, of which each rank holds as much as of the parameter.
+TensorInfo like(const TensorInfo& parameter, std::string name, Role role) {
+  TensorInfo info{std::move(name), parameter.type, role, Layout::kRowMajor, kNoNode, {}};
+  info.shard_of = parameter.shard_of;
+  info.spread = parameter.spread;
+  return info;
+}
+
 /// A tensor of another program of the job, in the memory that they share.
 TensorId add_shared(Graph& graph, const TensorInfo& t) {
-  return graph.add_tensor({t.name, t.type, t.role, Layout::kRowMajor, kNoNode, t.initializer});
+  TensorInfo info = like(t, t.name, t.role);
+  info.initializer = t.initializer;
+  return graph.add_tensor(std::move(info));
 }
 
 GradientSpec gradient_spec(const Recipe& recipe) {
@@ -59,15 +70,21 @@ struct UpdateSources {
 /// Exchanges, clips and updates, at the end of `bound`'s graph.
 void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
                    BoundProgram& bound) {
-  const Updater updater{rank.index, rank.count, recipe.shard == Shard::kOptimizer};
+  const Updater updater{rank.index, rank.count, shards_optimizer(recipe.shard)};
   std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
+  // Those of a rank's classes are complete where they are.
+  std::map<TensorId, TensorId> exchanged = from.gradients;
+  std::erase_if(exchanged, [&](const auto& gradient) {
+    return graph.tensor(gradient.first).spread != Spread::kOwn;
+  });
   if (updater.is_sharded) {
-    ScatteredGradients gradients = append_reduce_scatter(graph, from.gradients, rank.count);
-    from.gradients = std::move(gradients.shards);
+    ScatteredGradients gradients = append_reduce_scatter(graph, exchanged, rank.count);
+    exchanged = std::move(gradients.shards);
     scattered = std::move(gradients.buckets);
   } else if (rank.count > 1) {
-    from.gradients = append_all_reduce(graph, from.gradients);
+    exchanged = append_all_reduce(graph, exchanged);
   }
+  for (const auto& [parameter, gradient] : exchanged) from.gradients[parameter] = gradient;
   const GradientSpec spec = gradient_spec(recipe);
   const PreparedGradients prepared =
       append_clipping(graph, spec, from.gradients, from.loss_scale, updater);
@@ -78,7 +95,7 @@ void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources 
   }
   const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients,
                                                from.step, from.rules, scaling, updater);
-  if (updater.is_sharded) append_all_gather(graph, scattered, rank.count);
+  if (!scattered.empty()) append_all_gather(graph, scattered, rank.count);
   if (spec.clip_norm > 0 || spec.measure_norm) bound.gradient_norm = prepared.norm;
   bound.learning_rate = inputs.learning_rate;
   bound.scaled = inputs.scaled;
@@ -94,8 +111,7 @@ void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSourc
   UpdateSources sums;  // in the other graph
   for (const auto& [parameter, gradient] : from.gradients) {
     const TensorInfo p = graph.tensor(parameter);
-    const TensorId sum = graph.add_tensor(
-        {p.name + ".grad_sum", p.type, Role::kAccumulator, Layout::kRowMajor, kNoNode, {}});
+    const TensorId sum = graph.add_tensor(like(p, p.name + ".grad_sum", Role::kAccumulator));
     graph
         .add_node(p.name + "/accumulate", *accumulate_gradient_op(),
                   {{"share", 1.0 / static_cast<double>(recipe.accumulate_steps)}},
@@ -122,8 +138,7 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
     if (t.role != Role::kParameter) continue;
     const TensorId p = add_shared(average, t);
     const std::string name = t.name + std::string(kAverageSuffix);
-    const TensorId mean =
-        average.add_tensor({name, t.type, Role::kOptimizerState, Layout::kRowMajor, kNoNode, {}});
+    const TensorId mean = average.add_tensor(like(t, name, Role::kOptimizerState));
     average
         .add_node(name + "/update", *moving_average_update_op(), {{"decay", decay}},
                   {mean, p, bound.step}, {}, Phase::kUpdate)
@@ -159,11 +174,6 @@ const Program& last_of(const RunPrograms& programs) {
   return *last;
 }
 
-/// The program that updates: the one with the exchanges.
-const Program& updating(const RunPrograms& programs) {
-  return programs.update.has_value() ? programs.update->program : programs.train.program;
-}
-
 /// The layout of a program and of those before it.
 PersistentLayout merged(PersistentLayout before, const Program& program) {
   const PersistentLayout own = persistent_layout(program);
@@ -195,6 +205,12 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
+  RunPrograms programs;
+  if (splits_head(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+    model = std::move(split.model);
+    programs.train.split_classes = split.classes;
+  }
   ASSIGN_OR_RETURN(const auto rules,
                    resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
                                            lora_groups(recipe.lora), stop));
@@ -208,10 +224,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   draw_for_rank(model.graph, rank);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
 
-  RunPrograms programs;
   programs.precision = recipe.precision;
   for (const auto& [parameter, gradient] : gradients) {
-    programs.trained_parameter_count += model.graph.tensor(parameter).type.shape.elements();
+    programs.trained_parameter_count += model.graph.tensor(parameter).whole_type().shape.elements();
   }
   BoundProgram& train = programs.train;
   train.input = model.input;
@@ -254,15 +269,10 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
   return std::move(programs.train);
 }
 
-Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
-                                       int64_t batch_size, const PersistentLayout* persistent,
-                                       Precision precision, const LoraSpec& lora,
-                                       DeviceTraits traits) {
-  BuildOptions options;
-  options.batch_size = batch_size;
-  options.training = false;
-  options.lora = lora;
-  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+namespace {
+
+BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLayout* persistent,
+                             Precision precision, DeviceTraits traits) {
   CompileOptions compile_options;
   compile_options.persistent = persistent;
   compile_options.precision = precision;
@@ -275,6 +285,40 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
   return bound;
 }
 
+/// While a job trains, in its memory: of the head that the rank has.
+Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterface& interface,
+                                        const Recipe& recipe, int64_t batch_size, Rank rank,
+                                        const PersistentLayout& persistent) {
+  if (!splits_head(recipe.shard)) {
+    return compile_inference(spec, interface, batch_size, &persistent, recipe.precision,
+                             recipe.lora);
+  }
+  BuildOptions options;
+  options.batch_size = batch_size;
+  options.training = false;
+  options.lora = recipe.lora;
+  ASSIGN_OR_RETURN(const Model model, build_model(spec, interface, options));
+  ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+  BoundProgram bound =
+      compile_forward(std::move(split.model), batch_size, &persistent, recipe.precision, {});
+  bound.split_classes = split.classes;
+  return bound;
+}
+
+}  // namespace
+
+Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
+                                       int64_t batch_size, const PersistentLayout* persistent,
+                                       Precision precision, const LoraSpec& lora,
+                                       DeviceTraits traits) {
+  BuildOptions options;
+  options.batch_size = batch_size;
+  options.training = false;
+  options.lora = lora;
+  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  return compile_forward(std::move(model), batch_size, persistent, precision, traits);
+}
+
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape, int64_t rank,
                                 const std::stop_token& stop) {
@@ -285,38 +329,61 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
   if (shape.evaluation_batch > 0) {
     const PersistentLayout layout =
         evaluated_layout(layout_of(programs), programs.train.program.graph);
-    ASSIGN_OR_RETURN(programs.evaluate, compile_inference(model, interface, shape.evaluation_batch,
-                                                          &layout, recipe.precision, recipe.lora));
+    ASSIGN_OR_RETURN(programs.evaluate,
+                     compile_evaluation(model, interface, recipe, shape.evaluation_batch,
+                                        {rank, shape.ranks}, layout));
   }
   return programs;
 }
 
-std::vector<std::string> exchanges_of(const RunPrograms& programs) {
-  const Program& program = updating(programs);
+std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches) {
   std::vector<std::string> names;
-  for (const NodeId k : program.order) {
-    const Node& node = program.graph.node(k);
-    if (starts_exchange(node.op->type())) names.push_back(node.name);
-  }
+  const auto add = [&](const Program& program) {
+    for (const NodeId k : program.order) {
+      const Node& node = program.graph.node(k);
+      if (starts_exchange(node.op->type())) names.push_back(node.name);
+    }
+  };
+  for (int64_t k = 0; k < micro_batches; ++k) add(programs.train.program);
+  if (programs.update.has_value()) add(programs.update->program);
   return names;
+}
+
+int64_t exchanges_in(const Program& program) {
+  return std::ranges::count_if(program.graph.nodes(),
+                               [](const Node& node) { return starts_exchange(node.op->type()); });
 }
 
 namespace {
 
-std::vector<PlannedExchange> plan_exchanges(const Program& program, int64_t ranks) {
+/// "all_reduce" and the axis along which the ranks have parts.
+std::pair<std::string, std::string> kind_of(std::string_view op_type) {
+  if (op_type.starts_with("AllReduce")) return {"all_reduce", ""};
+  if (op_type.starts_with("ReduceScatter")) return {"reduce_scatter", "elements"};
+  if (op_type == "GatherRows") return {"gather_rows", "rows"};
+  if (op_type == "ScatterRows") return {"scatter_rows", "rows"};
+  return {"all_gather", "elements"};
+}
+
+std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
   std::vector<PlannedExchange> exchanges;
-  for (const NodeId k : program.order) {
-    const Node& node = program.graph.node(k);
-    const std::string_view type = node.op->type();
-    if (!starts_exchange(type)) continue;
-    const std::string kind = type.starts_with("AllReduce")       ? "all_reduce"
-                             : type.starts_with("ReduceScatter") ? "reduce_scatter"
-                                                                 : "all_gather";
-    auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
-    if (known == exchanges.end()) known = exchanges.insert(known, {kind, 0, 0, 0});
-    ++known->count;
-    for (const TensorId id : node.inputs) known->bytes += program.graph.tensor(id).type.bytes();
-  }
+  const int64_t ranks = shape.ranks;
+  const auto add = [&](const Program& program, int64_t runs) {
+    for (const NodeId k : program.order) {
+      const Node& node = program.graph.node(k);
+      if (!starts_exchange(node.op->type())) continue;
+      const auto [kind, axis] = kind_of(node.op->type());
+      auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
+      if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis, 0, 0, 0});
+      known->count += runs;
+      // What it makes whole, or has whole.
+      for (const TensorId id : kind == "gather_rows" ? node.outputs : node.inputs) {
+        known->bytes += runs * program.graph.tensor(id).type.bytes();
+      }
+    }
+  };
+  add(programs.train.program, shape.micro_batches);
+  if (programs.update.has_value()) add(programs.update->program, 1);
   // Every device sends each element on its way to all others at least once, and an all-reduce is
   // a reduce-scatter and an all-gather.
   for (PlannedExchange& e : exchanges) {
@@ -325,20 +392,33 @@ std::vector<PlannedExchange> plan_exchanges(const Program& program, int64_t rank
   return exchanges;
 }
 
-int64_t bytes_saved_by_shards(const Program& program) {
+/// What a rank would hold besides, if it held all: of tensors of some roles, each once.
+int64_t bytes_saved_by_shards(const RunPrograms& programs, std::initializer_list<Role> roles) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < program.placements.size(); ++i) {
-    const TensorInfo& t = program.graph.tensors()[i];
-    if (!t.shard_of.has_value()) continue;
-    bytes += round_up(t.whole_type().bytes(), program.alignment) - program.placements[i].size_bytes;
+  std::set<std::string_view> counted;
+  const auto add = [&](const Program& program) {
+    for (size_t i = 0; i < program.placements.size(); ++i) {
+      const TensorInfo& t = program.graph.tensors()[i];
+      if (!t.shard_of.has_value() || std::ranges::find(roles, t.role) == roles.end()) continue;
+      if (!counted.insert(t.name).second) continue;
+      bytes +=
+          round_up(t.whole_type().bytes(), program.alignment) - program.placements[i].size_bytes;
+    }
+  };
+  add(programs.train.program);
+  for (const auto* other : {&programs.update, &programs.average}) {
+    if (other->has_value()) add((*other)->program);
   }
   return bytes;
 }
 
-CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe) {
+/// `state_saved_bytes`: by shards of the optimizer's state.
+CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
+                                int64_t state_saved_bytes) {
   CheckpointPlan plan;
-  const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes;
-  plan.size_bytes = weights + run.memory.optimizer_bytes + run.shard_saved_bytes +
+  const int64_t weights =
+      run.memory.parameter_bytes + run.memory.state_bytes + run.head_saved_bytes;
+  plan.size_bytes = weights + run.memory.optimizer_bytes + state_saved_bytes +
                     (recipe.keep_best.metric.empty() ? 0 : weights);
   if (recipe.checkpoint_every_steps > 0) {
     plan.lost_steps_max = std::min(recipe.checkpoint_every_steps, run.steps_total);
@@ -356,7 +436,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.precision = programs.precision;
   for (const TensorInfo& t : train.graph.tensors()) {
     if (t.role != Role::kParameter || is_lora(t.name)) continue;
-    plan.parameter_count += t.type.shape.elements();
+    plan.parameter_count += t.whole_type().shape.elements();
   }
   plan.trained_parameter_count = programs.trained_parameter_count;
   plan.steps_total = shape.steps_total;
@@ -386,9 +466,10 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.memory.activation_bytes += transient - train.transient_bytes;
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
-  plan.exchanges = plan_exchanges(updating(programs), shape.ranks);
-  plan.shard_saved_bytes = bytes_saved_by_shards(updating(programs));
-  plan.checkpoints = plan_checkpoints(plan, recipe);
+  plan.exchanges = plan_exchanges(programs, shape);
+  plan.shard_saved_bytes = bytes_saved_by_shards(programs, {Role::kOptimizerState});
+  plan.head_saved_bytes = bytes_saved_by_shards(programs, {Role::kParameter});
+  plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
   plan.host_bytes =
       plan.checkpoints.size_bytes + (Loader::Options().prefetch_batches + 1) * batch_bytes;

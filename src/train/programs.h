@@ -28,6 +28,9 @@ struct ProgramIds {
   TensorId loss = kNoTensor;           // training
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
+  // > 0: the head is split over ranks (split_head.h), and the output has this rank's of so many
+  // classes, for the rows of all ranks.
+  int64_t split_classes = 0;
 };
 
 struct BoundProgram : ProgramIds {
@@ -79,7 +82,9 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 int64_t rank = 0, const std::stop_token& stop = {});
 
 /// The exchanges of a step, by node name, in the order in which they begin; none on one device.
-std::vector<std::string> exchanges_of(const RunPrograms& programs);
+std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches = 1);
+/// How many a run of a program begins.
+int64_t exchanges_in(const Program& program);
 
 /// What the programs need together: they run one after another and share the transient segment.
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe);

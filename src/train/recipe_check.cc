@@ -156,15 +156,24 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
   if (r.shard == Shard::kNone) return;
   if (ranks == 1) {
     violations.add("FIELD_CONFLICT", "resources.shard",
-                   "optimizer needs resources.gpus above 1, expected that or shard: none");
-  } else if (!can_shard(r.optimizer)) {
+                   std::string(name_of(r.shard)) +
+                       " needs resources.gpus above 1, expected that or shard: none");
+    return;
+  }
+  if (splits_head(r.shard) && r.optimizer.type == "adafactor") {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   std::string(name_of(r.shard)) +
+                       " needs an optimizer that updates each row of the head by itself, and "
+                       "adafactor scales by all of them; expected shard: none, or another "
+                       "recipe.optimizer");
+  } else if (shards_optimizer(r.shard) && !can_shard(r.optimizer)) {
     const std::string why = r.optimizer.type == "sgd"
                                 ? "sgd without momentum keeps no state that could be sharded"
                                 : r.optimizer.type + " updates tensors as a whole";
     violations.add("FIELD_CONFLICT", "resources.shard",
-                   why +
-                       ", expected shard: none, or as recipe.optimizer one of adam, adamw, lion, "
-                       "rmsprop, and sgd with momentum");
+                   why + ", expected shard: none" + (splits_head(r.shard) ? " or head" : "") +
+                       ", or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd with "
+                       "momentum");
   }
 }
 

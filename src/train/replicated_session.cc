@@ -26,7 +26,10 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
                                      std::vector<RankDevice> devices, int64_t micro_batches,
                                      const StepLimits& limits)
     : replicas_(std::make_shared<Replicas>()),
-      exchanges_(exchanges_of(programs.front())),
+      exchanges_(exchanges_of(programs.front(), micro_batches)),
+      evaluation_exchanges_(programs.front().evaluate.has_value()
+                                ? exchanges_in(programs.front().evaluate->program)
+                                : 0),
       micro_batches_(micro_batches),
       limits_(limits),
       team_(devices.size()) {
@@ -87,9 +90,10 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
 
 std::string ReplicatedSession::describe_stop(double limit_s) const {
   // The one that has come least far is the first that stopped: the others wait for it.
+  const int64_t outside = evaluations_ * evaluation_exchanges_;  // of any step
   const auto progress = [&](size_t r) {
     const Communicator& c = *replicas_->devices[r].backend->communicator();
-    return std::tuple(c.reached(), c.ended(), !team_.is_busy(r));
+    return std::tuple(c.reached() - outside, c.ended() - outside, !team_.is_busy(r));
   };
   size_t first = 0;
   int64_t furthest = 0;
@@ -98,6 +102,12 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
     furthest = std::max(furthest, std::get<0>(progress(r)));
   }
   const auto [reached, ended, is_back] = progress(first);
+  if (evaluates_) {
+    return "rank " + std::to_string(first) + " (" + replicas_->devices[first].name +
+           ") stopped in an evaluation behind step " + std::to_string(first_step_ + steps_begun_) +
+           ": it has not continued within " + seconds(limit_s) +
+           ", and the other ranks are waiting for it";
+  }
   const auto in_step = std::ssize(exchanges_);
   const bool is_inside = reached == furthest && ended < reached;
   const bool is_behind_all = reached >= in_step * steps_begun_;
@@ -131,11 +141,13 @@ Status ReplicatedSession::load(const SafetensorsFile& weights, const Safetensors
   return {};
 }
 
-Snapshot ReplicatedSession::snapshot() const {
-  std::vector<const Session*> all;
-  for (const auto& session : replicas_->sessions) all.push_back(session.get());
-  return first().snapshot(all);
+std::vector<const Session*> ReplicatedSession::all() const {
+  std::vector<const Session*> sessions;
+  for (const auto& session : replicas_->sessions) sessions.push_back(session.get());
+  return sessions;
 }
+
+Snapshot ReplicatedSession::snapshot() const { return first().snapshot(all()); }
 
 void ReplicatedSession::check_replicas(int64_t step) {
   run_all([](Replicas& all, size_t r) { all.checksums[r] = all.sessions[r]->checksums(); },
@@ -177,22 +189,49 @@ void ReplicatedSession::share_state() {
 void ReplicatedSession::evaluate(std::span<const std::byte> input) {
   share_state();
   const size_t size = input.size() / ranks();
+  evaluates_ = true;
   run_all([input, size](Replicas& all,
                         size_t r) { all.sessions[r]->evaluate(input.subspan(r * size, size)); },
           limits_.first_s);
+  evaluates_ = false;
+  ++evaluations_;
 }
 
 void ReplicatedSession::evaluate_held(std::span<const kernels::HeldSample> samples) {
   share_state();
   const size_t size = samples.size() / ranks();
+  evaluates_ = true;
   run_all(
       [samples, size](Replicas& all, size_t r) {
         all.sessions[r]->evaluate_held(samples.subspan(r * size, size));
       },
       limits_.first_s);
+  evaluates_ = false;
+  ++evaluations_;
+}
+
+void ReplicatedSession::join_classes(std::span<const std::span<const float>> parts,
+                                     std::vector<float>& row) const {
+  const auto columns = static_cast<size_t>(first().output_columns());
+  const auto classes = static_cast<size_t>(first().split_classes());
+  for (size_t at = 0; at < parts.front().size(); at += columns) {
+    for (size_t r = 0; r < parts.size(); ++r) {
+      const size_t begin = std::min(classes, r * columns), end = std::min(classes, begin + columns);
+      const std::span<const float> part = parts[r].subspan(at, end - begin);
+      row.insert(row.end(), part.begin(), part.end());
+    }
+  }
 }
 
 std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {
+  if (first().split_classes() > 0) {
+    std::vector<std::span<const float>> parts;
+    for (const auto& session : replicas_->sessions)
+      parts.push_back(session->evaluation_output(row));
+    evaluated_row_.clear();
+    join_classes(parts, evaluated_row_);
+    return evaluated_row_;
+  }
   const int64_t batch = first().evaluation_batch();
   return replicas_->sessions[static_cast<size_t>(row / batch)]->evaluation_output(row % batch);
 }
@@ -218,6 +257,25 @@ void ReplicatedSession::begin_steps(int64_t count, const std::function<StepInput
           step_limit_s());
 }
 
+void ReplicatedSession::join_logits() {
+  const std::vector<StepResult>& parts = replicas_->results;
+  logits_.clear();
+  if (first().split_classes() > 0) {  // each has its classes of all rows
+    std::vector<std::span<const float>> classes;
+    for (const StepResult& part : parts) classes.push_back(part.logits);
+    join_classes(classes, logits_);
+    return;
+  }
+  // Rows of the batch: each micro-batch's parts, by rank.
+  const size_t size = parts.front().logits.size() / static_cast<size_t>(micro_batches_);
+  for (size_t k = 0; k < static_cast<size_t>(micro_batches_); ++k) {
+    for (const StepResult& part : parts) {
+      const auto rows = part.logits.subspan(k * size, size);
+      logits_.insert(logits_.end(), rows.begin(), rows.end());
+    }
+  }
+}
+
 TrainingSession::StepResult ReplicatedSession::finish_step() {
   run_all([](Replicas& all, size_t r) { all.results[r] = all.sessions[r]->finish_step(); },
           step_limit_s());
@@ -229,15 +287,7 @@ TrainingSession::StepResult ReplicatedSession::finish_step() {
   under_way_.pop_front();
   double loss = 0;
   for (const StepResult& part : parts) loss += static_cast<double>(part.loss);
-  // Rows of the batch: each micro-batch's parts, by rank.
-  logits_.clear();
-  const size_t size = parts.front().logits.size() / static_cast<size_t>(micro_batches_);
-  for (size_t k = 0; k < static_cast<size_t>(micro_batches_); ++k) {
-    for (const StepResult& part : parts) {
-      const auto rows = part.logits.subspan(k * size, size);
-      logits_.insert(logits_.end(), rows.begin(), rows.end());
-    }
-  }
+  join_logits();
   StepResult result = parts.front();  // the norm and the scale are those of the mean gradients
   result.loss = static_cast<float>(loss / static_cast<double>(ranks()));
   result.logits = logits_;

@@ -53,7 +53,7 @@ class ReplicatedSession final : public TrainingSession {
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override;
   void check_replicas(int64_t step) override;
-  Snapshot evaluated_weights() const override { return first().evaluated_weights(); }
+  Snapshot evaluated_weights() const override { return first().evaluated_weights(all()); }
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
@@ -92,10 +92,16 @@ class ReplicatedSession final : public TrainingSession {
   };
 
   Session& first() const { return *replicas_->sessions.front(); }
+  std::vector<const Session*> all() const;
+  /// Of a split head: appends a row, whose classes are put together from all ranks' parts.
+  /// `parts`: each rank's columns of it, position by position.
+  void join_classes(std::span<const std::span<const float>> parts, std::vector<float>& row) const;
   size_t ranks() const { return replicas_->devices.size(); }
   /// task(replicas, rank) on all ranks.
   void run_all(std::function<void(Replicas&, size_t)> task, double limit_s);
   std::optional<RankTeam::Failure> watch() const;
+  /// The step's output, by row of the batch.
+  void join_logits();
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
   std::string describe_stop(double limit_s) const;
   double step_limit_s() const;
@@ -104,9 +110,12 @@ class ReplicatedSession final : public TrainingSession {
 
   std::shared_ptr<Replicas> replicas_;
   const std::vector<std::string> exchanges_;  // of a step, by node name
+  const int64_t evaluation_exchanges_;        // of a run of the evaluation program
   const int64_t micro_batches_;
   const StepLimits limits_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, evaluated_row_;
+  int64_t evaluations_ = 0;  // runs that have ended
+  bool evaluates_ = false;
   std::deque<Clock::time_point> under_way_;  // when they began
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
   int64_t state_of_ = -1;  // steps that had begun when all ranks got rank 0's state

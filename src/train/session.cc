@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "kernels/shard.h"
 #include "src/base/crc32c.h"
 #include "src/graph/op.h"
 #include "src/ops/shards.h"
@@ -92,10 +93,11 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   if (evaluate.has_value()) {
     evaluation_batch_ = evaluate_ids_.batch_size;
     evaluate_.emplace(std::move(*evaluate), *arena_);
+    evaluation_rows_ = evaluation_batch_ * (evaluate_ids_.split_classes > 0 ? rank_.count : 1);
     const size_t size = elements(evaluate_->program().graph, evaluate_ids_.output);
-    evaluation_row_elements_ = static_cast<int64_t>(size) / evaluation_batch_;
+    evaluation_row_elements_ = static_cast<int64_t>(size) / evaluation_rows_;
     const int64_t rows =
-        std::clamp<int64_t>(kOutputElements / evaluation_row_elements_, 1, evaluation_batch_);
+        std::clamp<int64_t>(kOutputElements / evaluation_row_elements_, 1, evaluation_rows_);
     evaluation_output_.resize(static_cast<size_t>(rows * evaluation_row_elements_));
   }
   make_submissions(1);
@@ -118,7 +120,11 @@ void Session::initialize(uint64_t seed) {
   std::vector<std::byte> values;
   for (const Saved& s : saved_) {
     values.resize(static_cast<size_t>(s.info().type.bytes()));
-    initialize_tensor(s.info(), seed, values);
+    if (s.info().shard_of.has_value()) {
+      initialize_shard(s.info(), seed, rank_.index, values);
+    } else {
+      initialize_tensor(s.info(), seed, values);
+    }
     s.executor->write(s.id, values);
   }
 }
@@ -138,17 +144,7 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
       return mismatch("tensor " + t.name + " has shape " + view->type.shape.to_string() +
                       ", expected " + t.whole_type().shape.to_string());
     }
-    if (!t.shard_of.has_value()) {
-      s.executor->write(s.id, view->bytes);
-      continue;
-    }
-    const kernels::ShardRange range = shard_of(t);
-    const size_t size = size_of(t.type.dtype);
-    std::vector<std::byte> shard(static_cast<size_t>(t.type.bytes()));
-    std::ranges::copy(view->bytes.subspan(static_cast<size_t>(range.first) * size,
-                                          static_cast<size_t>(range.count) * size),
-                      shard.begin());
-    s.executor->write(s.id, shard);
+    write_whole(s, view->bytes);
   }
   const auto kept = static_cast<size_t>(std::ranges::count_if(
       optimizer.tensors(), [](const TensorView& t) { return t.name.starts_with(kKeptPrefix); }));
@@ -159,8 +155,39 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
   return {};
 }
 
-kernels::ShardRange Session::shard_of(const TensorInfo& sharded) const {
-  return shard_range(sharded.whole_type(), rank_.index, rank_.count);
+void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
+  const TensorInfo& t = to.info();
+  if (!t.shard_of.has_value()) {
+    to.executor->write(to.id, values);
+    return;
+  }
+  const kernels::ShardRange range = held_range(t, rank_.index);
+  const size_t size = size_of(t.type.dtype);
+  std::vector<std::byte> shard(static_cast<size_t>(t.type.bytes()));
+  std::ranges::copy(values.subspan(static_cast<size_t>(range.first) * size,
+                                   static_cast<size_t>(range.count) * size),
+                    shard.begin());
+  to.executor->write(to.id, shard);
+}
+
+void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
+                         std::span<std::byte> values) const {
+  const Saved& saved = saved_[index];
+  const TensorInfo& t = saved.info();
+  if (!t.shard_of.has_value()) {
+    saved.executor->read(saved.id, values);
+    return;
+  }
+  for (const Session* rank : ranks) {
+    const kernels::ShardRange range = held_range(t, rank->rank_.index);
+    if (range.count == 0) continue;
+    const size_t size = size_of(t.type.dtype);
+    const Saved& shard = rank->saved_[index];
+    shard.executor->read(shard.id,
+                         values.subspan(static_cast<size_t>(range.first) * size,
+                                        static_cast<size_t>(range.count) * size),
+                         0);
+  }
 }
 
 Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
@@ -170,17 +197,7 @@ Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
     const TensorType type = t.whole_type();
     snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
     std::vector<std::byte>& values = snapshot.storage.back();
-    if (!t.shard_of.has_value()) saved_[i].executor->read(saved_[i].id, values);
-    for (const Session* rank : ranks) {
-      if (!t.shard_of.has_value()) break;
-      const kernels::ShardRange range = rank->shard_of(t);
-      const size_t size = size_of(type.dtype);
-      const Saved& shard = rank->saved_[i];
-      shard.executor->read(shard.id,
-                           std::span(values).subspan(static_cast<size_t>(range.first) * size,
-                                                     static_cast<size_t>(range.count) * size),
-                           0);
-    }
+    read_whole(i, ranks, values);
     // A vector keeps its memory when the outer vector moves it, so the span stays good.
     (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer)
         .push_back({t.name, type, values});
@@ -193,29 +210,31 @@ const Session::Saved& Session::evaluated(const Saved& weight) const {
   return average == saved_by_name_.end() ? weight : saved_[average->second];
 }
 
-Snapshot Session::evaluated_weights() const {
+Snapshot Session::evaluated_weights(const std::vector<const Session*>& ranks) const {
   Snapshot snapshot;
   for (const Saved& s : saved_) {
     if (!s.is_weight()) continue;
-    const Saved& from = evaluated(s);
-    snapshot.storage.emplace_back(static_cast<size_t>(s.info().type.bytes()));
-    from.executor->read(from.id, snapshot.storage.back());
-    snapshot.weights.push_back({s.info().name, s.info().type, snapshot.storage.back()});
+    const TensorType type = s.info().whole_type();
+    snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
+    read_whole(static_cast<size_t>(&evaluated(s) - saved_.data()), ranks, snapshot.storage.back());
+    snapshot.weights.push_back({s.info().name, type, snapshot.storage.back()});
   }
   return snapshot;
 }
 
 void Session::set_evaluated_weights(const Snapshot& weights) {
   for (const TensorView& view : weights.weights) {
-    const Saved& to = evaluated(saved_[saved_by_name_.at(view.name)]);
-    to.executor->write(to.id, view.bytes);
+    write_whole(evaluated(saved_[saved_by_name_.at(view.name)]), view.bytes);
   }
 }
 
 std::vector<TensorInfo> Session::weight_tensors() const {
   std::vector<TensorInfo> tensors;
   for (const Saved& s : saved_) {
-    if (s.is_weight()) tensors.push_back(s.info());
+    if (!s.is_weight()) continue;
+    tensors.push_back(s.info());
+    tensors.back().type = s.info().whole_type();
+    tensors.back().shard_of.reset();
   }
   return tensors;
 }
@@ -223,8 +242,7 @@ std::vector<TensorInfo> Session::weight_tensors() const {
 void Session::write_weight(std::string_view name, std::span<const std::byte> bytes) {
   const auto it = saved_by_name_.find(name);
   TRAINYARD_CHECK(it != saved_by_name_.end(), "no weight " + std::string(name));
-  const Saved& s = saved_[it->second];
-  s.executor->write(s.id, bytes);
+  write_whole(saved_[it->second], bytes);
 }
 
 std::map<std::string, uint32_t> Session::checksums() const {
@@ -412,20 +430,27 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 
 void Session::run_evaluation() {
   evaluate_->run();
-  evaluation_first_ = evaluation_batch_;  // nothing is read yet
+  // It exchanges rows with the other ranks: here somebody watches who does not come.
+  if (split_classes() > 0) backend_.wait(backend_.mark());
+  evaluation_first_ = evaluation_rows_;  // nothing is read yet
 }
 
 std::span<const float> Session::evaluation_output(int64_t row) {
-  TRAINYARD_CHECK(row >= 0 && row < evaluation_batch_, "row out of range");
+  TRAINYARD_CHECK(row >= 0 && row < evaluation_rows_, "row out of range");
   const auto width = static_cast<size_t>(evaluation_row_elements_);
   const auto held = std::ssize(evaluation_output_) / evaluation_row_elements_;
   if (row < evaluation_first_ || row >= evaluation_first_ + held) {
-    evaluation_first_ = std::min(row, evaluation_batch_ - held);
+    evaluation_first_ = std::min(row, evaluation_rows_ - held);
     evaluate_->read(evaluate_ids_.output, std::as_writable_bytes(std::span(evaluation_output_)),
                     static_cast<size_t>(evaluation_first_) * width * sizeof(float));
   }
   return std::span<const float>(evaluation_output_)
       .subspan(static_cast<size_t>(row - evaluation_first_) * width, width);
+}
+
+int64_t Session::output_columns() const {
+  const Shape& output = graph().tensor(train_ids_.output).type.shape;
+  return output[output.rank() - 1];
 }
 
 int64_t Session::arena_used_bytes() const {

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/shard.h"
 #include "src/base/result.h"
 #include "src/runtime/executor.h"
 #include "src/train/held_steps.h"
@@ -40,7 +39,8 @@ class Session final : public TrainingSession {
   /// What the sessions of all ranks, of which this is one, hold together: of what is sharded, each
   /// has a part.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
-  Snapshot evaluated_weights() const override;
+  Snapshot evaluated_weights() const override { return evaluated_weights(std::vector{this}); }
+  Snapshot evaluated_weights(const std::vector<const Session*>& ranks) const;
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
@@ -65,6 +65,10 @@ class Session final : public TrainingSession {
   void evaluate_held(std::span<const kernels::HeldSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return evaluation_batch_; }
+  /// > 0: outputs hold this rank's of so many classes, `output_columns()` of them, for the rows of
+  /// all ranks; the last ranks may have fewer classes than columns.
+  int64_t split_classes() const { return train_ids_.split_classes; }
+  int64_t output_columns() const;
 
   int64_t arena_planned_bytes() const override { return arena_->size_bytes(); }
   int64_t arena_used_bytes() const override;
@@ -87,8 +91,11 @@ class Session final : public TrainingSession {
   bool has_gradient_norm() const { return update_ids().gradient_norm != kNoTensor; }
   Executor& updater() { return update_.has_value() ? *update_ : *train_; }
   void find_saved();
-  /// This rank's part of a sharded tensor.
-  kernels::ShardRange shard_of(const TensorInfo& sharded) const;
+  /// Tensor `index` of saved_, whole: of what is sharded, each of the ranks has a part.
+  void read_whole(size_t index, const std::vector<const Session*>& ranks,
+                  std::span<std::byte> values) const;
+  /// This rank's part of it, if it is sharded.
+  void write_whole(const Saved& to, std::span<const std::byte> values);
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
   // Where batches come from the host: what a program reads in one block (Backend), each program
@@ -122,7 +129,7 @@ class Session final : public TrainingSession {
   std::optional<TravellingRows> travelling_;
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
-  int64_t evaluation_batch_ = 0;
+  int64_t evaluation_batch_ = 0, evaluation_rows_ = 0;    // that are put in; that come out
   std::vector<std::unique_ptr<Submission>> submissions_;  // that may be under way at a time
   int64_t submitted_ = 0, finished_ = 0;                  // submissions
   std::vector<HostPiece> pieces_;                         // that the next program reads

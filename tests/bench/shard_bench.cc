@@ -1,17 +1,18 @@
-// What a sharded optimizer's state saves, and what a step takes: plain data parallel and
-// resources.shard: optimizer, on ranks that are threads of this process with one core each.
+// What sharding saves, and what a step takes: plain data parallel and resources.shard: optimizer,
+// head and optimizer_and_head, on ranks that are threads of this process with one core each.
 //
-//   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw]
+//   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw] [classes=10]
 //
-// The model is an MLP of three layers of that width on 784 inputs. Rounds of the two alternate, so
-// that what else the machine does meets both; a step's time is the median over all rounds. One line
-// for each.
+// The model is an MLP of three layers of that width on 784 inputs. Rounds of all alternate, so that
+// what else the machine does meets each; a step's time is the median over all rounds. One line for
+// each.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/runtime/open_backend.h"
@@ -28,6 +29,7 @@ constexpr int64_t kInputs = 784, kBatch = 64;
 struct Options {
   int64_t hidden, steps, rounds, ranks;
   std::string optimizer;
+  int64_t classes;
 };
 
 class Way {
@@ -46,7 +48,9 @@ class Way {
     DatasetSchema schema;
     schema.kind = DatasetSchema::Kind::kImage;
     schema.image = {1, 28, 28};
-    for (int i = 0; i < 10; ++i) schema.target.classes.push_back(std::to_string(i));
+    for (int64_t i = 0; i < options.classes; ++i) {
+      schema.target.classes.push_back(std::to_string(i));
+    }
     schema.train_rows = 60000;
 
     std::vector<RankDevice> devices;
@@ -65,10 +69,13 @@ class Way {
     plan = describe_run(programs.front(), shape, recipe);
     session_ = std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1);
     session_->initialize(1);
+    plan.memory.workspace_bytes = session_->workspace_bytes();
     for (int64_t i = 0; i < kBatch * kInputs; ++i) {
       input_.push_back(static_cast<float>((i * 31) % 97) / 97.0F);
     }
-    for (int32_t i = 0; i < kBatch; ++i) target_.push_back(i % 10);
+    for (int64_t i = 0; i < kBatch; ++i) {
+      target_.push_back(static_cast<int32_t>(i * 7919 % options.classes));
+    }
   }
 
   void run(int64_t steps) {
@@ -101,23 +108,26 @@ void report(const char* name, Way& way) {
   int64_t sent = 0;
   for (const PlannedExchange& exchange : way.plan.exchanges) sent += exchange.sent_bytes;
   std::printf(
-      "%-8s  optimizer %8.2f MiB  gradients %8.2f MiB  arena %8.2f MiB  sent %8.2f MiB a step  "
-      "step %8.2f ms\n",
-      name, of(way.plan.memory.optimizer_bytes), of(way.plan.memory.gradient_bytes),
-      of(way.arena_bytes()), of(sent), way.median_ms());
+      "%-18s  weights %8.2f MiB  optimizer %8.2f MiB  gradients %8.2f MiB  arena %8.2f MiB, "
+      "planned "
+      "%8.2f  sent %8.2f MiB a step  step %8.2f ms\n",
+      name, of(way.plan.memory.parameter_bytes), of(way.plan.memory.optimizer_bytes),
+      of(way.plan.memory.gradient_bytes), of(way.arena_bytes()), of(way.plan.memory.total()),
+      of(sent), way.median_ms());
 }
 
 int bench(const Options& options) {
-  Way plain(options, Shard::kNone), sharded(options, Shard::kOptimizer);
-  for (Way* way : {&plain, &sharded}) {
-    way->run(3);  // sets up
-    way->ms.clear();
+  std::vector<std::pair<Shard, std::unique_ptr<Way>>> ways;
+  for (const Shard shard :
+       {Shard::kNone, Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
+    ways.emplace_back(shard, std::make_unique<Way>(options, shard));
+    ways.back().second->run(3);  // sets up
+    ways.back().second->ms.clear();
   }
   for (int64_t round = 0; round < options.rounds; ++round) {
-    for (Way* way : {&plain, &sharded}) way->run(options.steps);
+    for (auto& [shard, way] : ways) way->run(options.steps);
   }
-  report("plain", plain);
-  report("sharded", sharded);
+  for (auto& [shard, way] : ways) report(std::string(name_of(shard)).c_str(), *way);
   return 0;
 }
 
@@ -128,6 +138,6 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, int64_t otherwise) {
     return argc > i ? std::strtoll(argv[i], nullptr, 10) : otherwise;
   };
-  return trainyard::bench(
-      {number(1, 2048), number(2, 40), number(3, 5), number(4, 2), argc > 5 ? argv[5] : "adamw"});
+  return trainyard::bench({number(1, 2048), number(2, 40), number(3, 5), number(4, 2),
+                           argc > 5 ? argv[5] : "adamw", number(6, 10)});
 }

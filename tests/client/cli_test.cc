@@ -243,6 +243,22 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
   EXPECT_NE(out.find("the optimizer's state: each GPU holds 60 MiB less than all of it"),
             std::string::npos)
       << out;
+  plan.clear_exchanges();
+  v1::Exchange& rows = *plan.add_exchanges();
+  rows.set_kind("gather_rows");
+  rows.set_axis("rows");
+  rows.set_count(2);
+  rows.set_bytes(8 << 20);
+  rows.set_sent_bytes(6 << 20);
+  plan.set_head_saved_bytes(20 << 20);
+  const std::string split = run({"plan", spec()}).out;
+  EXPECT_NE(
+      split.find("gather_rows of 8 MiB in 2 along rows; each GPU sends at least 6 MiB a step"),
+      std::string::npos)
+      << split;
+  EXPECT_NE(split.find("the head's weights: each GPU holds 20 MiB less than all of them"),
+            std::string::npos)
+      << split;
 }
 
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {

@@ -38,6 +38,13 @@ TEST(EmulatedRanks, TrainShardedLikeTheCpus) {
     testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, Shard::kOptimizer);
   }
 }
+TEST(EmulatedRanks, TrainWithASplitHeadLikeTheCpus) {
+  for (const Shard shard : {Shard::kHead, Shard::kOptimizerAndHead}) {
+    for (const int64_t accumulate_steps : {1, 2}) {
+      testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, shard);
+    }
+  }
+}
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }

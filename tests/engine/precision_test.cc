@@ -176,7 +176,9 @@ std::map<std::string, std::vector<double>> run_alone(
     if (!ids.contains(id)) {
       const TensorInfo& t = graph.tensor(id);
       const Role role = is_persistent(t.role) ? t.role : Role::kInput;
-      ids[id] = alone.graph.add_tensor({t.name, t.type, role, Layout::kRowMajor, kNoNode, {}});
+      TensorInfo info{t.name, t.type, role, Layout::kRowMajor, kNoNode, {}};
+      info.spread = t.spread;
+      ids[id] = alone.graph.add_tensor(std::move(info));
       alone.values[ids[id]] = value_of(id);
     }
     inputs.push_back(ids[id]);

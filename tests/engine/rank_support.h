@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "src/runtime/host/host_memory.h"
+#include "src/runtime/open_backend.h"
 #include "src/train/trainer.h"
 #include "tests/engine/train_support.h"
 
@@ -12,6 +15,32 @@ namespace trainyard::testing {
 
 std::vector<RankDevice> connected(std::vector<std::shared_ptr<Backend>> backends);
 std::vector<RankDevice> cpu_devices(int64_t ranks);
+
+/// A CPU that has no more memory than that.
+class SmallBackend final : public HostBackend {
+ public:
+  explicit SmallBackend(int64_t limit_bytes)
+      : limit_bytes_(limit_bytes), inner_(make_cpu_backend(1)) {}
+  std::string_view name() const override { return "cpu"; }
+  bool has_kernel(std::string_view op_type) const override { return inner_->has_kernel(op_type); }
+  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
+    return inner_->prepare(graph, node);
+  }
+  void* allocate(int64_t bytes) override {
+    if (bytes > limit_bytes_) throw std::bad_alloc();
+    return HostBackend::allocate(bytes);
+  }
+  Status connect(std::span<Backend* const> ranks) override {
+    std::vector<Backend*> inner;
+    for (Backend* rank : ranks) inner.push_back(dynamic_cast<SmallBackend&>(*rank).inner_.get());
+    return inner.front()->connect(inner);
+  }
+  Communicator* communicator() override { return inner_->communicator(); }
+
+ private:
+  const int64_t limit_bytes_;
+  std::unique_ptr<Backend> inner_;
+};
 
 /// No batch normalization, whose statistics are each rank's own; everything else that draws or
 /// reduces over rows.

@@ -2,6 +2,7 @@
 // hold the same bits, stop, resume, and say who stopped or failed.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <latch>
 #include <thread>
@@ -217,9 +218,10 @@ class DisturbedBackend final : public HostBackend {
 
 /// A session of `ranks`, the last of which has the hook, and random inputs.
 struct Disturbance {
-  Disturbance(int64_t ranks, DisturbedBackend::Hook hook) {
+  Disturbance(int64_t ranks, DisturbedBackend::Hook hook, Shard shard = Shard::kNone) {
     make_dataset(w, true, 100);
     TrainJob job = plain_job(w, "a");
+    job.recipe.shard = shard;
     const DatasetSchema schema = read_schema(job.dataset).value();
     const RunShape shape = check_recipe(job.recipe, job.model, schema, ranks).value();
     std::vector<RunPrograms> programs;
@@ -278,6 +280,46 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
   EXPECT_NE(text.find("rank 1 (devices/gpu-1) stopped in step 1 behind all_reduce_0/start"),
             std::string::npos)
       << text;
+  release.count_down();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
+// By a split head ranks wait for each other there too, and the steps behind it are still counted.
+TEST(Ranks, AStopInAnEvaluationIsNamed) {
+  std::latch release(1);
+  std::atomic<bool> stalls = false;
+  const auto hook = [&](const std::string& node, int, const KernelArgs&) {
+    if (stalls && node == "gemm2/gather") release.wait();
+  };
+  Disturbance d(2, hook, Shard::kHead);
+  const auto evaluate = [&] {
+    const std::vector<float> rows(static_cast<size_t>(d.session->evaluation_batch() * 64), 0.5f);
+    d.session->evaluate(std::as_bytes(std::span(rows)));
+  };
+  d.step(0);
+  evaluate();
+  EXPECT_EQ(d.session->evaluation_output(0).size(), 3u);
+  d.step(1);
+  stalls = true;
+  EXPECT_EQ(thrown<RankStopped>(evaluate),
+            "rank 1 (devices/gpu-1) stopped in an evaluation behind step 2: it has not continued "
+            "within 0.6 s, and the other ranks are waiting for it");
+  release.count_down();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
+TEST(Ranks, AStopBehindAnEvaluationIsNamedByItsStep) {
+  std::latch release(1);
+  const auto hook = [&](const std::string& node, int run, const KernelArgs&) {
+    if (node == "gemm2/grad" && run == 2) release.wait();
+  };
+  Disturbance d(2, hook, Shard::kHead);
+  const std::vector<float> rows(static_cast<size_t>(d.session->evaluation_batch() * 64), 0.5f);
+  d.step(0);
+  d.session->evaluate(std::as_bytes(std::span(rows)));
+  EXPECT_EQ(thrown<RankStopped>([&] { d.step(1); }),
+            "rank 1 (devices/gpu-1) stopped in step 2 before gemm2/gather/grad: it has not "
+            "continued within 0.6 s, and the other ranks are waiting for it");
   release.count_down();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }

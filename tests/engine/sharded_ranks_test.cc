@@ -27,6 +27,7 @@ using testing::make_dataset;
 using testing::plain_job;
 using testing::Recorder;
 using testing::run;
+using testing::SmallBackend;
 using testing::weights_of;
 using testing::Workspace;
 
@@ -299,32 +300,6 @@ TEST(ShardedRanks, ClipShardsWhoseWholeGradientsAreGone) {
   };
   EXPECT_LT(gradient_bytes(Shard::kOptimizer), gradient_bytes(Shard::kNone) * 6 / 10);
 }
-
-/// A CPU that has no more memory than that.
-class SmallBackend final : public HostBackend {
- public:
-  explicit SmallBackend(int64_t limit_bytes)
-      : limit_bytes_(limit_bytes), inner_(make_cpu_backend(1)) {}
-  std::string_view name() const override { return "cpu"; }
-  bool has_kernel(std::string_view op_type) const override { return inner_->has_kernel(op_type); }
-  std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
-    return inner_->prepare(graph, node);
-  }
-  void* allocate(int64_t bytes) override {
-    if (bytes > limit_bytes_) throw std::bad_alloc();
-    return HostBackend::allocate(bytes);
-  }
-  Status connect(std::span<Backend* const> ranks) override {
-    std::vector<Backend*> inner;
-    for (Backend* rank : ranks) inner.push_back(dynamic_cast<SmallBackend&>(*rank).inner_.get());
-    return inner.front()->connect(inner);
-  }
-  Communicator* communicator() override { return inner_->communicator(); }
-
- private:
-  const int64_t limit_bytes_;
-  std::unique_ptr<Backend> inner_;
-};
 
 TEST(ShardedRanks, TrainAModelThatFitsNoDeviceWithWholeState) {
   const Workspace w;

@@ -832,6 +832,16 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   EXPECT_EQ(sharded.run().exchanges(0).kind(), "reduce_scatter");
   EXPECT_EQ(sharded.run().exchanges(1).kind(), "all_gather");
 
+  const v1::JobPlan split = plan_of(v1::Resources::HEAD);
+  EXPECT_EQ(split.run().exchanges(0).kind(), "gather_rows");
+  EXPECT_EQ(split.run().exchanges(0).axis(), "rows");
+  EXPECT_GT(split.run().head_saved_bytes(), 0);
+  EXPECT_EQ(split.run().memory().parameter_bytes() + split.run().head_saved_bytes(),
+            all.parameter_bytes());
+  const v1::JobPlan both = plan_of(v1::Resources::OPTIMIZER_AND_HEAD);
+  EXPECT_LT(both.run().memory().optimizer_bytes(), split.run().memory().optimizer_bytes());
+  EXPECT_EQ(both.run().head_saved_bytes(), split.run().head_saved_bytes());
+
   for (Device& gpu : gpus_) {
     gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 8;
   }

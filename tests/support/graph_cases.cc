@@ -314,6 +314,18 @@ CaseGraph norm_of_shards(DType dtype, bool scaled) {
   return b.finish_update();
 }
 
+// The same of gradients that all ranks have whole: from where this one's part begins.
+CaseGraph norm_of_parts(DType dtype) {
+  CaseBuilder b(dtype);
+  const auto squares = b.node(
+      "squares", "GradientSquares",
+      {{"counts", std::vector<int64_t>{17, 0, 16}}, {"firsts", std::vector<int64_t>{16, 16, 16}}},
+      {b.input("g1", {33}), b.input("g2", {16}), b.input("g3", {32})}, 1, Phase::kUpdate);
+  b.node("norm", "NormOfSquares", {{kRanks, int64_t{2}}, {"max_norm", 0.5}}, squares, 2,
+         Phase::kUpdate);
+  return b.finish_update();
+}
+
 // Clipped to a norm, or not: the tensors' norm is a few units.
 CaseGraph clip(DType dtype, double max_norm, double bound, int64_t ranks = 1) {
   CaseBuilder b(dtype);
@@ -431,6 +443,7 @@ std::vector<GraphCase> all_cases() {
   row("GradientNorm/ranks", [](DType t) { return clip(t, 0.5, 0, 2); });
   row("NormOfSquares", [](DType t) { return norm_of_shards(t, false); });
   row("NormOfSquares/scaled", [](DType t) { return norm_of_shards(t, true); });
+  row("NormOfSquares/from", [](DType t) { return norm_of_parts(t); });
   for (const char* op : {"SgdUpdate", "AdamUpdate", "AdamWUpdate", "RmspropUpdate", "LionUpdate"}) {
     row(op + std::string("/shard"), [op](DType t) { return shard_update(t, op, 1, 2); });
     row(op + std::string("/empty_shard"), [op](DType t) { return shard_update(t, op, 3, 4); });
@@ -441,6 +454,7 @@ std::vector<GraphCase> all_cases() {
   row("MovingAverageUpdate/later", [](DType t) { return moving_average(t, 9); });
   append_losses(cases);
   append_large_losses(cases);
+  append_split_head_cases(cases);
   append_image_cases(cases);
   append_basic_cases(cases);
   append_sequence_cases(cases);
@@ -456,9 +470,10 @@ const std::vector<GraphCase>& graph_cases() {
 }
 
 TensorId CaseBuilder::add(const std::string& name, TensorType type, Role role,
-                          std::vector<double> values) {
-  const TensorId id =
-      c_.graph.add_tensor({name, std::move(type), role, Layout::kRowMajor, kNoNode, {}});
+                          std::vector<double> values, Spread spread) {
+  TensorInfo info{name, std::move(type), role, Layout::kRowMajor, kNoNode, {}};
+  info.spread = spread;
+  const TensorId id = c_.graph.add_tensor(std::move(info));
   c_.values[id] = std::move(values);
   return id;
 }
@@ -484,9 +499,9 @@ TensorId CaseBuilder::optimizer_state(const std::string& name, Shape shape) {
   return add(name, {std::move(shape), dtype_}, Role::kOptimizerState, std::move(values));
 }
 
-TensorId CaseBuilder::input(const std::string& name, Shape shape) {
+TensorId CaseBuilder::input(const std::string& name, Shape shape, Spread spread) {
   const int64_t count = shape.elements();
-  return add(name, {std::move(shape), dtype_}, Role::kInput, draw(name, count));
+  return add(name, {std::move(shape), dtype_}, Role::kInput, draw(name, count), spread);
 }
 
 TensorId CaseBuilder::input_f32(const std::string& name, double value) {
@@ -495,6 +510,20 @@ TensorId CaseBuilder::input_f32(const std::string& name, double value) {
 
 TensorId CaseBuilder::labels(const std::string& name, int64_t N, int64_t K) {
   return tokens(name, {N}, K);
+}
+
+TensorId CaseBuilder::gathered_labels(const std::string& name, int64_t N, int64_t K) {
+  std::vector<double> values(static_cast<size_t>(N));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % K);
+  }
+  return add(name, {{N}, DType::kI32}, Role::kInput, std::move(values), Spread::kGathered);
+}
+
+TensorId CaseBuilder::class_statistics(const std::string& name, int64_t rows) {
+  std::vector<double> values = draw(name, rows * 4);
+  for (size_t i = 1; i < values.size(); i += 4) values[i] = 1.5 + values[i];  // sums of exp
+  return add(name, {{rows, 4}, dtype_}, Role::kInput, std::move(values), Spread::kGathered);
 }
 
 TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocabulary) {

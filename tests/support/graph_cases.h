@@ -43,9 +43,11 @@ class CaseBuilder {
   TensorId image(const std::string& name, const Shape& shape);
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
-  TensorId input(const std::string& name, Shape shape);
+  TensorId input(const std::string& name, Shape shape, Spread spread = Spread::kOwn);
   TensorId input_f32(const std::string& name, double value);                  // [1]
   TensorId labels(const std::string& name, int64_t N, int64_t K);             // I32
+  TensorId gathered_labels(const std::string& name, int64_t N, int64_t K);    // of all ranks
+  TensorId class_statistics(const std::string& name, int64_t rows);           // of all ranks
   TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary);  // I32, any rank
   TensorId step(int64_t value);                                               // I64 [1]
   TensorId counter(const std::string& name, int64_t value);  // I64 [1], the optimizer's
@@ -68,7 +70,8 @@ class CaseBuilder {
   CaseGraph finish_update();
 
  private:
-  TensorId add(const std::string& name, TensorType type, Role role, std::vector<double> values);
+  TensorId add(const std::string& name, TensorType type, Role role, std::vector<double> values,
+               Spread spread = Spread::kOwn);
 
   DType dtype_;
   CaseGraph c_;
@@ -81,6 +84,8 @@ void append_sequence_cases(std::vector<GraphCase>& cases);
 
 /// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
 void append_basic_cases(std::vector<GraphCase>& cases);
+/// Rows of tests/support/split_head_cases.cc: a head whose classes lie on several ranks.
+void append_split_head_cases(std::vector<GraphCase>& cases);
 /// Rows of tests/support/text_cases.cc: recurrent layers, bags of tokens.
 void append_text_cases(std::vector<GraphCase>& cases);
 

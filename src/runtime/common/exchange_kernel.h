@@ -10,21 +10,25 @@
 
 namespace trainyard {
 
-enum class Exchange : uint8_t { kAllReduce, kReduceScatter, kAllGather };
+enum class Exchange : uint8_t { kAllReduce, kReduceScatter, kAllGather, kGatherRows, kScatterRows };
 /// Of an op that is_exchange() (src/runtime/communicator.h).
 inline Exchange exchange_of(std::string_view op_type) {
   return op_type.starts_with("AllReduce")       ? Exchange::kAllReduce
          : op_type.starts_with("ReduceScatter") ? Exchange::kReduceScatter
+         : op_type == "GatherRows"              ? Exchange::kGatherRows
+         : op_type == "ScatterRows"             ? Exchange::kScatterRows
                                                 : Exchange::kAllGather;
 }
 
 /// A tensor of an exchange. `data` is reduced in place; or read, and this rank's shard of the mean
-/// is written to `shard`; or has this rank's shard, and gets those of all others.
+/// is written to `shard`; or has this rank's shard, and gets those of all others. Of rows `data` is
+/// read, and all ranks' or this rank's are written to `rows`.
 struct ExchangePart {
-  void* data = nullptr;  // set by each run, as is ...
+  void* data = nullptr;  // set by each run, as are ...
   int64_t count = 0;
-  DType dtype = DType::kF32;  // or F64
-  void* shard = nullptr;      // ... this: by what scatters alone
+  DType dtype = DType::kF32;  // or F64; of rows that are gathered any
+  void* shard = nullptr;      // ... this: by what scatters alone, ...
+  void* rows = nullptr;       // ... and this
 };
 
 /// Of a node that starts an exchange: by what it makes whole.
@@ -57,6 +61,11 @@ void bind_parts(std::vector<ExchangePart>& parts, Exchange exchange, const Kerne
         break;
       case Exchange::kAllGather:
         part.data = a.mutated[i];
+        break;
+      case Exchange::kGatherRows:
+      case Exchange::kScatterRows:
+        part.data = const_cast<void*>(a.inputs[i]);  // nobody writes it
+        part.rows = a.outputs[i];
         break;
     }
   }

@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/pointwise_loss.h"
 #include "kernels/softmax_xent.h"
+#include "kernels/split_xent.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
 
@@ -50,6 +51,52 @@ std::unique_ptr<Kernel> make_softmax_xent_grad(Context& context, const Graph& g,
             .dz = a.out<T>(0)};
         softmax_xent_backward(p, operands, o.run(a));
       });
+    });
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_class_softmax(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return make_kernel([o, p = split_xent_params(g, n)](const KernelArgs& a) {
+      const kernels::ClassSoftmaxOperands<typename O::Type> operands{.z = o.number(a, 0),
+                                                                     .label = a.in<int32_t>(1),
+                                                                     .statistics = a.out<T>(0),
+                                                                     .q = a.out<T>(1)};
+      class_softmax(p, operands, o.run(a));
+    });
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_split_xent(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    const kernels::SplitXentParams p = split_xent_params(g, n);
+    return make_kernel(
+        [o, p](const KernelArgs& a) {
+          const kernels::SplitXentOperands<typename O::Type> operands{.q = o.number(a, 0),
+                                                                      .label = a.in<int32_t>(1),
+                                                                      .statistics = o.number(a, 2),
+                                                                      .loss = a.out<T>(0),
+                                                                      .prob = a.out<T>(1)};
+          split_xent_forward(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(p));
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_split_xent_grad(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    return make_kernel([o, p = split_xent_params(g, n)](const KernelArgs& a) {
+      const kernels::SplitXentGradOperands<typename O::Type> operands{.prob = o.number(a, 0),
+                                                                      .label = a.in<int32_t>(1),
+                                                                      .dloss = o.number(a, 2),
+                                                                      .dz = a.out<T>(0)};
+      split_xent_backward(p, operands, o.run(a));
     });
   });
 }

@@ -8,6 +8,7 @@
 #include "kernels/math/losses.h"
 #include "kernels/optimizer.h"
 #include "kernels/softmax_xent.h"
+#include "kernels/split_xent.h"
 #include "src/ops/adam_update.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/shards.h"
@@ -46,6 +47,21 @@ inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node
           n.attributes.get_int("ignore_index", -1),
           n.attributes.get_floats("class_weights", {}),
           n.op->type() == kl_divergence_op()->type()};
+}
+
+/// ClassSoftmax, SplitSoftmaxCrossEntropyLoss and its gradient: rows of this rank's classes come
+/// first.
+inline kernels::SplitXentParams split_xent_params(const Graph& g, const Node& n) {
+  const Shape& z = input_info(g, n, 0).type.shape;
+  kernels::SplitXentParams p;
+  p.loss = {z[0], n.attributes.get_int("classes", 0), n.attributes.get_float("label_smoothing", 0),
+            n.attributes.get_int("ignore_index", -1), n.attributes.get_floats("class_weights", {})};
+  p.width = z[1];
+  p.parts = n.attributes.get_int(kRanks, 1);
+  p.part = n.attributes.get_int(kRank, 0);
+  p.first = kernels::class_part_first(p.loss.classes, p.width, p.part);
+  p.count = kernels::class_part_first(p.loss.classes, p.width, p.part + 1) - p.first;
+  return p;
 }
 
 /// GemmSoftmaxCrossEntropyLoss: by x and w.

@@ -171,9 +171,10 @@ std::unique_ptr<Kernel> make_gradient_squares(Context& context, const Graph& g, 
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
     const kernels::GradientSquaresParams p = gradient_squares_params(g, n);
     return make_kernel(
-        [o, p, gradients = std::vector<kernels::InOf<typename O::Type>>(p.counts.size())](
+        [o, p, firsts = n.attributes.get_ints("firsts", std::vector<int64_t>(p.counts.size())),
+         gradients = std::vector<kernels::InOf<typename O::Type>>(p.counts.size())](
             const KernelArgs& a) mutable {
-          for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = o.in(a, i);
+          for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = o.in(a, i) + firsts[i];
           const kernels::GradientSquaresOperands<typename O::Type> operands{
               .g = gradients, .squares = a.out<double>(0)};
           gradient_squares(p, operands, o.run(a));

@@ -11,6 +11,10 @@ std::span<const CpuEntry> cpu_training_kernels() {
       {"KullbackLeiblerDivergence",
        make_softmax_xent<C, kernels::cpu::softmax_xent_workspace_bytes>},
       {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad<C>},
+      {"ClassSoftmax", make_class_softmax<C>},
+      {"SplitSoftmaxCrossEntropyLoss",
+       make_split_xent<C, kernels::cpu::split_xent_workspace_bytes>},
+      {"SplitSoftmaxCrossEntropyLossGrad", make_split_xent_grad<C>},
 #define TRAINYARD_ROW(F)                                                               \
   {#F, make_pointwise_loss<math::F, C, kernels::cpu::pointwise_loss_workspace_bytes>}, \
       {#F "Grad", make_pointwise_loss_grad<math::F, C>},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cuda/count_up.h"
+#include "kernels/cuda/scale_in_place.h"
 #include "src/base/check.h"
 #include "src/runtime/common/kernel_table.h"
 
@@ -91,8 +92,9 @@ void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const 
   count_up(0, device_.stream());
   cuda::check(cudaEventRecord(gradients_.get(), device_.stream()), "cudaEventRecord");
   cuda::check(cudaStreamWaitEvent(stream_.get(), gradients_.get(), 0), "cudaStreamWaitEvent");
-  if (exchange == Exchange::kReduceScatter) {
-    for (const Part& part : parts) clear_tail(part);
+  for (const Part& part : parts) {
+    if (exchange == Exchange::kReduceScatter) clear_tail(part);
+    if (exchange == Exchange::kGatherRows) place_own_rows(part);
   }
   check(nccl_.group_start(), "ncclGroupStart");
   for (const Part& part : parts) {
@@ -105,6 +107,12 @@ void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const 
         break;
       case Exchange::kAllGather:
         all_gather(part);
+        break;
+      case Exchange::kGatherRows:
+        gather_rows(part);
+        break;
+      case Exchange::kScatterRows:
+        scatter_rows(part);
         break;
     }
   }
@@ -164,6 +172,36 @@ void NcclCommunicator::all_gather(const Part& part) const {
   }
 }
 
+void NcclCommunicator::place_own_rows(const Part& part) const {
+  const size_t bytes = static_cast<size_t>(part.count) * size_of(part.dtype);
+  cuda::check(
+      cudaMemcpyAsync(static_cast<std::byte*>(part.rows) + bytes * static_cast<size_t>(rank_),
+                      part.data, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+      "cudaMemcpyAsync");
+}
+
+// In place, behind place_own_rows(): what is gathered is bits, in words of 4 or 8 bytes.
+void NcclCommunicator::gather_rows(const Part& part) const {
+  const size_t bytes = static_cast<size_t>(part.count) * size_of(part.dtype);
+  const ncclDataType_t word = size_of(part.dtype) == sizeof(double) ? ncclFloat64 : ncclFloat32;
+  check(nccl_.all_gather(static_cast<std::byte*>(part.rows) + bytes * static_cast<size_t>(rank_),
+                         part.rows, static_cast<size_t>(part.count), word, comm_, stream_.get()),
+        "ncclAllGather");
+}
+
+void NcclCommunicator::scatter_rows(const Part& part) const {
+  check(nccl_.reduce_scatter(part.data, part.rows, static_cast<size_t>(part.count / ranks_),
+                             type_of(part), ncclAvg, comm_, stream_.get()),
+        "ncclReduceScatter");
+}
+
+void NcclCommunicator::scale_rows(const Part& part) const {
+  TRAINYARD_CHECK(part.dtype == DType::kF32, "rows of another type than F32 are scattered");
+  const auto factor = static_cast<float>(ranks_) * static_cast<float>(ranks_);
+  kernels::cuda::scale_in_place(part.count / ranks_, factor, static_cast<float*>(part.rows),
+                                device_.stream());
+}
+
 void NcclCommunicator::done(int64_t bucket) {
   cuda::check(cudaStreamWaitEvent(device_.stream(), ends_.at(bucket).get(), 0),
               "cudaStreamWaitEvent");
@@ -193,11 +231,15 @@ std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* co
   };
   const char* const alone = "the backend is connected to no other";
   if (starts_exchange(type)) {
-    return make_kernel([=, exchange = exchange_of(type),
+    return make_kernel([=, exchange = exchange_of(type), is_whole = exchanges_rows(type),
                         parts = exchange_parts(graph, node)](const KernelArgs& a) mutable {
       TRAINYARD_CHECK(communicator != nullptr, alone);
       bind_parts(parts, exchange, a, copy);
       communicator->start(buckets.front(), exchange, parts);
+      if (!is_whole) return;
+      communicator->done(buckets.front());
+      if (exchange != Exchange::kScatterRows) return;
+      for (const ExchangePart& part : parts) communicator->scale_rows(part);
     });
   }
   return make_kernel([=, bytes = result_bytes(graph, node)](const KernelArgs& a) {

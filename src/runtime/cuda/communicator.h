@@ -4,8 +4,9 @@
 //   its own                                 └─ ncclAllReduce ── ended ─┘
 //
 // or, where each rank updates its shard (src/ops/shards.h), the same with ncclReduceScatter, and
-// ncclAllGather behind the updates. Where a tensor's shards are not all whole (kernels/shard.h),
-// those are a ncclReduce or a ncclBroadcast for each.
+// ncclAllGather behind the updates. Rows (src/ops/row_exchange.h) are gathered and scattered by the
+// same two; the main stream waits at once. Where a tensor's shards are not all whole
+// (kernels/shard.h), those are a ncclReduce or a ncclBroadcast for each.
 //
 // Events fork and join, so that a recorded step has the same shape. `reached` and `ended` are
 // numbers that the GPU counts up in the host's memory (kernels/cuda/count_up.h).
@@ -39,6 +40,8 @@ class NcclCommunicator final : public Communicator {
   /// Begins an exchange behind what the device's stream has to do; and lets the stream wait for it.
   void start(int64_t bucket, Exchange exchange, std::span<const Part> parts);
   void done(int64_t bucket);
+  /// Behind done() of rows that were scattered, which are their mean until then.
+  void scale_rows(const Part& part) const;
 
   int64_t reached() const override { return read(0); }
   int64_t ended() const override { return read(1); }
@@ -51,6 +54,9 @@ class NcclCommunicator final : public Communicator {
   void all_reduce(const Part& part) const;
   void reduce_scatter(const Part& part) const;
   void all_gather(const Part& part) const;
+  void place_own_rows(const Part& part) const;
+  void gather_rows(const Part& part) const;
+  void scatter_rows(const Part& part) const;
   /// Behind this rank's shard, where it is shorter than its memory.
   void clear_tail(const Part& part) const;
   kernels::ShardRange shard_of(const Part& part, int rank) const {

@@ -62,6 +62,88 @@ class SoftmaxXentBackward final : public SoftmaxXentKernel {
   }
 };
 
+/// As SoftmaxXentKernel, of the classes of one rank.
+class SplitXentKernel : public Kernel {
+ public:
+  SplitXentKernel(const Device& device, const Graph& g, const Node& n)
+      : stream_(device.stream()), p_(split_xent_params(g, n)) {
+    const std::vector<float> all(p_.loss.weights.begin(), p_.loss.weights.end());
+    std::vector<float> parts;
+    for (int64_t q = 0; q < p_.parts; ++q) {
+      const int64_t first = kernels::class_part_first(p_.loss.classes, p_.width, q);
+      const int64_t end = kernels::class_part_first(p_.loss.classes, p_.width, q + 1);
+      double sum = all.empty() ? static_cast<double>(end - first) : 0;
+      for (int64_t k = first; k < end && !all.empty(); ++k) {
+        sum += p_.loss.weights[static_cast<size_t>(k)];
+      }
+      parts.push_back(static_cast<float>(sum));
+    }
+    if (!all.empty()) weights_ = device.upload(std::as_bytes(std::span(all)));
+    part_weights_ = device.upload(std::as_bytes(std::span(parts)));
+  }
+
+ protected:
+  const float* weights() const { return static_cast<const float*>(weights_.get()); }
+  const float* part_weights() const { return static_cast<const float*>(part_weights_.get()); }
+
+  CUstream_st* stream_;
+  kernels::SplitXentParams p_;
+
+ private:
+  DeviceMemory weights_, part_weights_;
+};
+
+class ClassSoftmaxForward final : public SplitXentKernel {
+ public:
+  using SplitXentKernel::SplitXentKernel;
+  void run(const KernelArgs& a) override {
+    kernels::cuda::class_softmax(p_, weights(),
+                                 {.z = a.in<float>(0),
+                                  .label = a.in<int32_t>(1),
+                                  .statistics = a.out<float>(0),
+                                  .q = a.out<float>(1)},
+                                 {stream_, a.workspace});
+  }
+};
+
+class SplitXentForward final : public SplitXentKernel {
+ public:
+  using SplitXentKernel::SplitXentKernel;
+  int64_t workspace_bytes() const override {
+    return kernels::cuda::split_xent_forward_workspace_bytes(p_);
+  }
+  void run(const KernelArgs& a) override {
+    kernels::cuda::split_xent_forward(p_, weights(), part_weights(),
+                                      {.q = a.in<float>(0),
+                                       .label = a.in<int32_t>(1),
+                                       .statistics = a.in<float>(2),
+                                       .loss = a.out<float>(0),
+                                       .prob = a.out<float>(1)},
+                                      {stream_, a.workspace});
+  }
+};
+
+class SplitXentBackward final : public SplitXentKernel {
+ public:
+  using SplitXentKernel::SplitXentKernel;
+  int64_t workspace_bytes() const override {
+    return kernels::cuda::split_xent_backward_workspace_bytes(p_);
+  }
+  void run(const KernelArgs& a) override {
+    kernels::cuda::split_xent_backward(p_, weights(),
+                                       {.prob = a.in<float>(0),
+                                        .label = a.in<int32_t>(1),
+                                        .dloss = a.in<float>(2),
+                                        .dz = a.out<float>(0)},
+                                       {stream_, a.workspace});
+  }
+};
+
+template <typename K>
+std::unique_ptr<Kernel> make_of(const Device& device, const Graph& g, const Node& n) {
+  return std::make_unique<K>(device, g, n);
+}
+
 template <template <typename> typename K>
 std::unique_ptr<Kernel> make_by_target(const Device& device, const Graph& g, const Node& n) {
   return with_target_type<float>(g, n, [&]<typename Target>(Target) -> std::unique_ptr<Kernel> {
@@ -77,6 +159,9 @@ std::span<const CudaEntry> training_kernels() {
       {"SoftmaxCrossEntropyLoss", make_by_target<SoftmaxXentForward>},
       {"KullbackLeiblerDivergence", make_by_target<SoftmaxXentForward>},
       {"SoftmaxCrossEntropyLossGrad", make_by_target<SoftmaxXentBackward>},
+      {"ClassSoftmax", make_of<ClassSoftmaxForward>},
+      {"SplitSoftmaxCrossEntropyLoss", make_of<SplitXentForward>},
+      {"SplitSoftmaxCrossEntropyLossGrad", make_of<SplitXentBackward>},
 #define TRAINYARD_ROW(F)                                                                \
   {#F, make_pointwise_loss<math::F, C, kernels::cuda::pointwise_loss_workspace_bytes>}, \
       {#F "Grad", make_pointwise_loss_grad<math::F, C>},

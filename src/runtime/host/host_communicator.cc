@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,11 @@ void HostCommunicator::run(Exchange exchange, std::span<const Part> parts) {
                           other[i].dtype == parts[i].dtype,
                       "the ranks exchange different tensors");
     }
-    with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
+    if (exchange == Exchange::kGatherRows) {
+      gather_rows(i);
+    } else {
+      with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
+    }
   }
   meet();
   ++ended_;
@@ -76,6 +81,12 @@ void HostCommunicator::take_part(Exchange exchange, size_t index) const {
     case Exchange::kAllGather:
       gather<T>(index);
       break;
+    case Exchange::kGatherRows:
+      gather_rows(index);
+      break;
+    case Exchange::kScatterRows:
+      scatter_rows<T>(index);
+      break;
   }
 }
 
@@ -101,6 +112,31 @@ void HostCommunicator::gather(size_t index) const {
     const kernels::ShardRange shard =
         kernels::shard_range(group_->parts[rank_][index].count, static_cast<int64_t>(r), ranks);
     std::copy_n(data_of<T>(r, index) + shard.first, shard.count, mine + shard.first);
+  }
+}
+
+void HostCommunicator::gather_rows(size_t index) const {
+  const Part& part = group_->parts[rank_][index];
+  const auto bytes = static_cast<size_t>(part.count) * size_of(part.dtype);
+  for (size_t r = 0; r < group_->parts.size(); ++r) {
+    std::memcpy(static_cast<std::byte*>(part.rows) + r * bytes, group_->parts[r][index].data,
+                bytes);
+  }
+}
+
+template <typename T>
+void HostCommunicator::scatter_rows(size_t index) const {
+  const size_t ranks = group_->parts.size();
+  const Part& part = group_->parts[rank_][index];
+  const int64_t count = part.count / static_cast<int64_t>(ranks);
+  const int64_t first = count * static_cast<int64_t>(rank_);
+  std::array<const T*, kRanksMax> data{};
+  for (size_t r = 0; r < ranks; ++r) data.at(r) = data_of<T>(r, index) + first;
+  auto* const rows = static_cast<T*>(part.rows);
+  for (int64_t i = 0; i < count; ++i) {
+    T sum = 0;
+    for (size_t r = 0; r < ranks; ++r) sum += data[r][i];
+    rows[i] = sum * static_cast<T>(ranks);
   }
 }
 

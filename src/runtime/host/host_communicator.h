@@ -3,7 +3,7 @@
 // A rank that comes to an exchange waits for all others; then each sums its share of the elements
 // over all ranks, in the order of the ranks, and writes the mean into everybody's memory, or, where
 // gradients are scattered, its shard's into its own. The result depends on the number of ranks
-// alone, and is the same of both.
+// alone, and is the same of both. Of rows each takes what it needs of the others'.
 #pragma once
 
 #include <atomic>
@@ -60,6 +60,9 @@ class HostCommunicator final : public Communicator {
   void take_part(Exchange exchange, size_t index) const;
   template <typename T>
   void gather(size_t index) const;
+  void gather_rows(size_t index) const;
+  template <typename T>
+  void scatter_rows(size_t index) const;
 
   const std::shared_ptr<Group> group_;
   const size_t rank_;

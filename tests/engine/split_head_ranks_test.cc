@@ -1,0 +1,627 @@
+// The head and its loss split by class over several devices, which are host backends here: the
+// losses of one device, in the memory that the plan says, from and to the checkpoints of any
+// layout.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "kernels/alignment.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/ops/all_reduce.h"
+#include "src/ops/gemm.h"
+#include "src/ops/row_exchange.h"
+#include "src/train/fit.h"
+#include "src/train/predictor.h"
+#include "src/train/programs.h"
+#include "src/train/replicated_session.h"
+#include "tests/engine/golden_batch.h"
+#include "tests/engine/rank_support.h"
+#include "tests/engine/train_support.h"
+#include "tests/support/source_path.h"
+
+namespace trainyard {
+namespace {
+
+using testing::bytes_of;
+using testing::connected;
+using testing::cpu_devices;
+using testing::Recorder;
+using testing::run;
+using testing::SmallBackend;
+using testing::weights_of;
+using testing::Workspace;
+
+using Change = std::function<void(TrainJob&)>;
+
+/// Rows of eight numbers that lean towards their class, each of `classes` at least once.
+void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
+  const auto write = [&](const std::filesystem::path& path, int64_t first, int64_t count) {
+    std::ofstream out(path);
+    for (int i = 0; i < 8; ++i) out << 'x' << i << ',';
+    out << "y\n";
+    for (int64_t row = first; row < first + count; ++row) {
+      const int64_t label = row < classes ? row : row * row * 7 % classes;
+      for (int64_t i = 0; i < 8; ++i) {
+        const auto noise = static_cast<double>((row * 37 + i * 11) % 101) / 101;
+        out << std::sin(static_cast<double>(label * (i + 1))) + noise << ',';
+      }
+      out << "class" << label << '\n';
+    }
+  };
+  IngestRequest request;
+  request.format = "csv";
+  request.csv.target = "y";
+  request.csv.target_kind = "class";
+  write(w / "rows.csv", 0, rows);
+  write(w / "test.csv", rows, 20);
+  request.sources = {{"data", w / "rows.csv"}, {"test", w / "test.csv"}};
+  const auto schema = ingest(request, w / "dataset", local_files());
+  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+}
+
+TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
+                const Change& change = nullptr) {
+  TrainJob job = testing::plain_job(w, name);
+  job.model = {};
+  job.model.layers = {
+      {"", "Gemm", {}, {{"units", int64_t{24}}}}, {"", "Tanh", {}, {}}, {"head", "Gemm", {}, {}}};
+  job.recipe.steps = 50;
+  job.recipe.optimizer = default_optimizer("adamw");
+  job.recipe.optimizer.learning_rate = 0.003;
+  job.recipe.optimizer.weight_decay = 0.01;
+  if (change) change(job);
+  job.recipe.shard = shard;
+  return job;
+}
+
+/// Every series of one device within `bound`; those that count rows exactly.
+void expect_the_curve(const Recorder& expected, const Recorder& got, double bound) {
+  for (const auto& [key, values] : expected.series) {
+    if (key == "train/samples_per_second" || key == "train/data_wait_share") continue;
+    const auto series = got.series.find(key);
+    ASSERT_NE(series, got.series.end()) << key;
+    ASSERT_EQ(series->second.size(), values.size()) << key;
+    for (const auto& [step, value] : values) {
+      EXPECT_NEAR(series->second.at(step), value, bound * std::max(1.0, std::fabs(value)))
+          << key << " of step " << step;
+    }
+  }
+}
+
+/// The same job on one device and with a split head, on each number of ranks.
+void expect_the_curve_of_one_device(int64_t classes, const Change& change, double bound = 1e-5,
+                                    std::vector<Shard> shards = {Shard::kHead,
+                                                                 Shard::kOptimizerAndHead}) {
+  const Workspace w;
+  make_classes(w, classes, 120);
+  Recorder expected;
+  run(job_on(w, "one", Shard::kNone, change), 1, expected);
+  ASSERT_EQ(expected.series["train/loss"].size(), 50u);
+  for (const int64_t ranks : {2, 4}) {
+    for (const Shard shard : shards) {
+      const std::string name = std::string(name_of(shard)) + std::to_string(ranks);
+      SCOPED_TRACE(name);
+      Recorder got;
+      const TrainResult result = run(job_on(w, name, shard, change), ranks, got);
+      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+      EXPECT_EQ(got.plan.memory.total(), result.arena_planned_bytes);
+      EXPECT_EQ(got.plan.parameter_count, expected.plan.parameter_count);
+      EXPECT_EQ(got.plan.trained_parameter_count, expected.plan.trained_parameter_count);
+      expect_the_curve(expected, got, bound);
+    }
+  }
+}
+
+Change optimizer(const char* type, double rate, double momentum = 0) {
+  return [=](TrainJob& job) {
+    job.recipe.optimizer = default_optimizer(type);
+    job.recipe.optimizer.learning_rate = rate;
+    if (momentum > 0) job.recipe.optimizer.momentum = momentum;
+  };
+}
+
+TEST(SplitHead, FollowsTheCurveOfOneDevice) {
+  expect_the_curve_of_one_device(11, nullptr);
+  expect_the_curve_of_one_device(11, optimizer("sgd", 0.02, 0.9));
+}
+// The last rank has no class, the one before it half of its columns.
+TEST(SplitHead, FollowsItWithFewerClassesThanColumns) {
+  expect_the_curve_of_one_device(5, nullptr);
+  expect_the_curve_of_one_device(2, nullptr);
+}
+TEST(SplitHead, FollowsItWithEveryOptimizerThatCan) {
+  for (const char* type : {"adam", "lion", "rmsprop"}) {
+    SCOPED_TRACE(type);
+    expect_the_curve_of_one_device(7, optimizer(type, 0.001));
+  }
+  // The head is AdamW's.
+  expect_the_curve_of_one_device(7, optimizer("muon", 0.002, 0.9), 1e-4, {Shard::kHead});
+  expect_the_curve_of_one_device(7, optimizer("sgd", 0.02), 1e-5, {Shard::kHead});
+}
+TEST(SplitHead, FollowsItWithEveryKindOfTarget) {
+  expect_the_curve_of_one_device(7, [](TrainJob& job) {
+    job.model.loss = {"SoftmaxCrossEntropyLoss", {{"label_smoothing", 0.2}}};
+  });
+  expect_the_curve_of_one_device(7, [](TrainJob& job) {
+    job.model.loss = {"SoftmaxCrossEntropyLoss",
+                      {{"class_weights", std::vector<double>{1, 2, 0.5, 0, 3, 1, 1}},
+                       {"label_smoothing", 0.1},
+                       {"ignore_index", int64_t{2}}}};
+  });
+  expect_the_curve_of_one_device(7, [](TrainJob& job) {
+    job.model.loss = {"SoftmaxCrossEntropyLoss", {{"class_weights", std::string("balanced")}}};
+  });
+}
+TEST(SplitHead, FollowsItWithClippedGradients) {
+  expect_the_curve_of_one_device(11, [](TrainJob& job) {
+    job.recipe.clip_norm = 0.3;
+    job.recipe.metrics = {"gradient_norm"};
+  });
+  expect_the_curve_of_one_device(11, [](TrainJob& job) { job.recipe.clip_value = 0.01; });
+}
+TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
+  expect_the_curve_of_one_device(11, [](TrainJob& job) {
+    job.recipe.accumulate_steps = 2;
+    job.recipe.clip_norm = 0.3;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.keep_best.metric = "val/loss";
+    job.recipe.parameter_groups = {{.match = "*.bias", .learning_rate_factor = 2}};
+  });
+  expect_the_curve_of_one_device(11, [](TrainJob& job) {
+    job.recipe.parameter_groups = {{.match = "head.*", .freeze = true}};
+  });
+  expect_the_curve_of_one_device(11, [](TrainJob& job) {
+    job.recipe.parameter_groups = {{.match = "gemm1.*", .freeze = true}};
+    job.recipe.clip_norm = 0.3;
+  });
+  expect_the_curve_of_one_device(11,
+                                 [](TrainJob& job) { job.recipe.recompute = Recompute::kFull; });
+  expect_the_curve_of_one_device(11, [](TrainJob& job) {
+    job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
+  });
+}
+// The same within what 16 bits keep.
+TEST(SplitHead, FollowsItIn16Bits) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    SCOPED_TRACE(std::string(name_of(precision)));
+    expect_the_curve_of_one_device(
+        11, [&](TrainJob& job) { job.recipe.precision = precision; },
+        precision == Precision::kFp16 ? 5e-3 : 3e-2);
+  }
+}
+
+/// Positions of a text, and a linear layer with weights of its own behind them.
+Change text_model() {
+  return [](TrainJob& job) {
+    job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
+                        {"", "Gelu", {}, {}},
+                        {"head", "Linear", {}, {}}};
+    job.recipe.context_length = 6;
+  };
+}
+void make_text(const Workspace& w) {
+  std::string text;
+  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
+  std::ofstream(w / "input.txt") << text;
+  IngestRequest request;
+  request.format = "text";
+  request.text.test_share = 0.1;
+  request.sources.push_back({"data", w / "input.txt"});
+  const auto schema = ingest(request, w / "dataset", local_files());
+  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+}
+TEST(SplitHead, FollowsItOverAVocabulary) {
+  const Workspace w;
+  make_text(w);
+  Recorder expected;
+  run(job_on(w, "one", Shard::kNone, text_model()), 1, expected);
+  for (const int64_t ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    Recorder got;
+    run(job_on(w, std::to_string(ranks), Shard::kHead, text_model()), ranks, got);
+    expect_the_curve(expected, got, 1e-5);
+  }
+}
+
+// The numbers of PyTorch's plain run (golden_test.cc), by ranks.
+TEST(SplitHead, HasTheLossesOfPyTorch) {
+  constexpr int64_t kPixels = 784, kClasses = 10;
+  std::ifstream file(testing::source_path("tests/golden/pytorch_training.json"));
+  const auto golden = nlohmann::json::parse(file);
+  const auto& cases = golden["cases"];
+  const auto expected =
+      *std::ranges::find_if(cases, [](const auto& c) { return c["name"] == "mlp_adam"; });
+  ModelSpec model;
+  model.preset = "mlp";
+  model.parameters.set("hidden", std::vector<int64_t>{512, 512});
+  const ModelInterface interface { {kPixels}, 0, TargetForm::kClass, kClasses };
+  Recipe recipe;
+  recipe.optimizer.type = "adam";
+  recipe.optimizer.learning_rate = expected["optimizer"]["learning_rate"];
+  recipe.batch_size = expected["batch_size"];
+  for (const int64_t ranks : {2, 4}) {
+    for (const Shard shard : {Shard::kHead, Shard::kOptimizerAndHead}) {
+      recipe.shard = shard;
+      std::vector<RunPrograms> programs;
+      for (int64_t r = 0; r < ranks; ++r) {
+        programs.push_back(compile_step(model, recipe, interface, {r, ranks}).value());
+      }
+      ReplicatedSession session(std::move(programs), cpu_devices(ranks), 1);
+      session.initialize(golden["seed"]);
+      double worst = 0;
+      for (int64_t step = 0; step < 50; ++step) {
+        const testing::GoldenBatch batch = testing::golden_batch(
+            golden["seed"], static_cast<uint64_t>(step), recipe.batch_size, kPixels, kClasses);
+        const double loss = session
+                                .run_step({std::as_bytes(std::span(batch.input)),
+                                           std::as_bytes(std::span(batch.target)), step,
+                                           static_cast<float>(recipe.optimizer.learning_rate)})
+                                .loss;
+        const double golden_loss = expected["losses"][static_cast<size_t>(step)];
+        EXPECT_NEAR(loss, golden_loss, 1e-5) << "step " << step + 1 << " on " << ranks;
+        worst = std::max(worst, std::fabs(loss - golden_loss));
+      }
+      std::printf("%lld ranks, %s: losses within %.1e of PyTorch\n", static_cast<long long>(ranks),
+                  std::string(name_of(shard)).c_str(), worst);
+    }
+  }
+}
+
+TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
+  const Workspace w;
+  make_classes(w, 11, 120);
+  const auto change = [](TrainJob& job) {
+    job.recipe.clip_norm = 0.5;
+    job.recipe.checkpoint_every_steps = 7;
+  };
+  for (const int64_t ranks : {2, 4}) {
+    for (const Shard shard : {Shard::kHead, Shard::kOptimizerAndHead}) {
+      const std::string name = std::string(name_of(shard)) + std::to_string(ranks);
+      SCOPED_TRACE(name);
+      const TrainJob once = job_on(w, name + "once", shard, change),
+                     twice = job_on(w, name + "twice", shard, change),
+                     parts = job_on(w, name + "parts", shard, change);
+      Recorder of_once, of_twice, first, second;
+      run(once, ranks, of_once);
+      run(twice, ranks, of_twice);
+      EXPECT_EQ(of_once.series["train/loss"], of_twice.series["train/loss"]);
+      EXPECT_EQ(of_once.series["val/loss"], of_twice.series["val/loss"]);
+      EXPECT_EQ(weights_of(once), weights_of(twice));
+      std::stop_source stop;
+      first.stop_step = 7;
+      first.stop = &stop;
+      EXPECT_EQ(
+          train(parts, cpu_devices(ranks), local_files(), first, stop.get_token()).error().reason,
+          "STOPPED");
+      run(parts, ranks, second);
+      EXPECT_EQ(second.plan.first_step, 7);
+      EXPECT_TRUE(second.lines.empty()) << second.lines.front();
+      EXPECT_EQ(weights_of(parts), weights_of(once));
+    }
+  }
+}
+
+/// The largest difference of a number of two weight files of the same tensors.
+double distance(const TrainJob& a, const TrainJob& b) {
+  const auto x = SafetensorsFile::open(a.model_output / "model.safetensors").value();
+  const auto y = SafetensorsFile::open(b.model_output / "model.safetensors").value();
+  EXPECT_EQ(x.tensors().size(), y.tensors().size());
+  double worst = 0;
+  for (const TensorView& t : x.tensors()) {
+    const TensorView* other = y.find(t.name);
+    if (other == nullptr || other->type != t.type) {
+      ADD_FAILURE() << t.name << " is not the same tensor";
+      return worst;
+    }
+    for (size_t i = 0; i < t.bytes.size(); i += sizeof(float)) {
+      float p = 0, q = 0;
+      std::memcpy(&p, t.bytes.data() + i, sizeof p);
+      std::memcpy(&q, other->bytes.data() + i, sizeof q);
+      worst = std::max(worst, std::fabs(static_cast<double>(p) - static_cast<double>(q)));
+    }
+  }
+  return worst;
+}
+
+struct Leg {
+  int64_t ranks;
+  Shard shard;
+};
+// A checkpoint has whole tensors, so that it does not matter who wrote it.
+TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
+  const Workspace w;
+  make_classes(w, 11, 120);
+  const auto change = [](TrainJob& job) {
+    job.recipe.checkpoint_every_steps = 5;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.clip_norm = 1;
+  };
+  const TrainJob one = job_on(w, "one", Shard::kNone, change);
+  Recorder expected;
+  run(one, 1, expected);
+  constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard::kHead,
+                  kBoth = Shard::kOptimizerAndHead;
+  const std::vector<std::vector<Leg>> ways = {
+      {{4, kHead}, {1, kWhole}, {2, kHead}, {2, kState}, {4, kBoth}, {2, kWhole}, {2, kBoth}},
+      {{1, kWhole}, {4, kBoth}, {4, kWhole}, {4, kHead}, {4, kState}, {2, kHead}, {1, kWhole}}};
+  for (size_t i = 0; i < ways.size(); ++i) {
+    TrainJob job = job_on(w, "way" + std::to_string(i), kWhole, change);
+    for (size_t leg = 0; leg < ways[i].size(); ++leg) {
+      SCOPED_TRACE(leg);
+      job.recipe.shard = ways[i][leg].shard;
+      const bool is_last = leg + 1 == ways[i].size();
+      std::stop_source stop;
+      Recorder got;
+      got.stop_step = is_last ? 0 : static_cast<int64_t>(leg + 1) * 5;
+      got.stop = &stop;
+      const auto result =
+          train(job, cpu_devices(ways[i][leg].ranks), local_files(), got, stop.get_token());
+      EXPECT_EQ(result.ok(), is_last) << (result.ok() ? "" : result.error().message);
+      EXPECT_EQ(got.plan.first_step, static_cast<int64_t>(leg) * 5);
+      for (const auto& [step, loss] : got.series["train/loss"]) {
+        EXPECT_NEAR(loss, expected.series["train/loss"].at(step), 1e-5) << step;
+      }
+    }
+    EXPECT_LT(distance(job, one), 1e-4);
+  }
+}
+
+// A model of the head's parts is the model of one device: what predicts does not know of ranks.
+TEST(SplitHead, ModelsPredictAsOfOneDevice) {
+  const Workspace w;
+  make_classes(w, 11, 120);
+  const TrainJob one = job_on(w, "one", Shard::kNone), split = job_on(w, "split", Shard::kHead);
+  Recorder of_one, of_split;
+  run(one, 1, of_one);
+  run(split, 4, of_split);
+  EXPECT_LT(distance(split, one), 1e-4);
+  const auto backend = make_cpu_backend(1);
+  const auto predictor = Predictor::open(split.model_output, *backend);
+  ASSERT_TRUE(predictor.ok()) << predictor.error().message;
+}
+
+/// A model of which the head is most.
+Change wide(int64_t features) {
+  return [=](TrainJob& job) {
+    job.model.layers[0].attributes.set("units", features);
+    job.recipe.steps = 3;
+  };
+}
+
+TEST(SplitHead, RanksHoldTheirClassesAndNoMore) {
+  constexpr int64_t kClasses = 1001, kFeatures = 96;
+  const Workspace w;
+  make_classes(w, kClasses, 1100);
+  Recorder whole;
+  run(job_on(w, "whole", Shard::kNone, wide(kFeatures)), 4, whole);
+  EXPECT_EQ(whole.plan.head_saved_bytes, 0);
+  const auto padded = [](int64_t elements) { return round_up(4 * elements, kHostAlignment); };
+  const int64_t rest = padded(8 * kFeatures) + padded(kFeatures);
+  for (const int64_t ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    Recorder split;
+    const TrainResult result =
+        run(job_on(w, std::to_string(ranks), Shard::kHead, wide(kFeatures)), ranks, split);
+    EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+    EXPECT_EQ(split.plan.memory.total(), result.arena_planned_bytes);
+    const int64_t columns = (kClasses + ranks - 1) / ranks;
+    const int64_t head = padded(columns * kFeatures) + padded(columns);
+    const MemoryBreakdown &part = split.plan.memory, &all = whole.plan.memory;
+    EXPECT_EQ(part.parameter_bytes, rest + head);
+    EXPECT_EQ(part.optimizer_bytes, 2 * (rest + head));
+    EXPECT_EQ(split.plan.head_saved_bytes, all.parameter_bytes - part.parameter_bytes);
+    EXPECT_EQ(split.plan.shard_saved_bytes, all.optimizer_bytes - part.optimizer_bytes);
+    EXPECT_LT(part.parameter_bytes, all.parameter_bytes / ranks + rest + 8 * kHostAlignment);
+    EXPECT_LT(result.arena_planned_bytes, all.total() * 2 / (ranks + 1));
+    EXPECT_EQ(split.plan.checkpoints.size_bytes, whole.plan.checkpoints.size_bytes);
+    TrainJob by_parts = job_on(w, "by parts", Shard::kHead, wide(kFeatures));
+    by_parts.recipe.accumulate_steps = 2;
+    const DatasetSchema schema = read_schema(by_parts.dataset).value();
+    EXPECT_EQ(
+        plan_run(by_parts.model, by_parts.recipe, schema, ranks).value().checkpoints.size_bytes,
+        whole.plan.checkpoints.size_bytes)
+        << "sums over micro-batches are in none";
+    EXPECT_LT(split.plan.flops_per_step, whole.plan.flops_per_step) << "one update of the head";
+  }
+}
+
+TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
+  constexpr int64_t kClasses = 1001, kFeatures = 96;
+  const Workspace w;
+  make_classes(w, kClasses, 1100);
+  // The head's weights, their gradients and their state are more than a device has.
+  constexpr int64_t kLimit = 4 * kClasses * kFeatures * 3;
+  const auto devices = [&](int64_t ranks) {
+    std::vector<std::shared_ptr<Backend>> backends;
+    for (int64_t r = 0; r < ranks; ++r) backends.push_back(std::make_shared<SmallBackend>(kLimit));
+    return connected(std::move(backends));
+  };
+  Recorder unbounded, refused, sharded, r;
+  run(job_on(w, "unbounded", Shard::kNone, wide(kFeatures)), 1, unbounded);
+  EXPECT_GT(unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes, kLimit);
+  EXPECT_THROW((void)train(job_on(w, "whole", Shard::kNone, wide(kFeatures)), devices(4),
+                           local_files(), refused, {}),
+               std::bad_alloc);
+  const auto result =
+      train(job_on(w, "split", Shard::kHead, wide(kFeatures)), devices(4), local_files(), r, {});
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  expect_the_curve(unbounded, r, 1e-5);
+}
+
+TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
+  const Workspace w;
+  make_classes(w, 1001, 1100);
+  const TrainJob job = job_on(w, "job", Shard::kNone, wide(96));
+  const DatasetSchema schema = read_schema(job.dataset).value();
+  const auto bytes = [&](Shard shard) {
+    Recipe recipe = job.recipe;
+    recipe.shard = shard;
+    const RunPlan plan = plan_run(job.model, recipe, schema, 4).value();
+    return plan.memory.total() + plan.host_bytes;
+  };
+  ASSERT_LT(bytes(Shard::kHead), bytes(Shard::kOptimizer));
+  const auto fit =
+      find_fit(job.model, job.recipe, schema, bytes(Shard::kHead), {true, true, true}, 4);
+  ASSERT_TRUE(fit.has_value());
+  EXPECT_EQ(fit->shard, Shard::kHead);
+  EXPECT_GT(fit->plan.head_saved_bytes, 0);
+  const auto less =
+      find_fit(job.model, job.recipe, schema, bytes(Shard::kOptimizer), {true, true, true}, 4);
+  ASSERT_TRUE(less.has_value());
+  EXPECT_EQ(less->shard, Shard::kOptimizer) << "it is the smaller change";
+  const FitAdvice advice = advise_fit(job.model, job.recipe, schema, bytes(Shard::kHead), 4);
+  EXPECT_EQ(advice.shard, Shard::kHead);
+}
+
+TEST(SplitHead, PlansWhatRanksExchange) {
+  const Workspace w;
+  make_classes(w, 11, 120);
+  TrainJob job = job_on(w, "job", Shard::kHead);
+  const DatasetSchema schema = read_schema(job.dataset).value();
+  for (const int64_t accumulate_steps : {1, 2}) {
+    SCOPED_TRACE(accumulate_steps);
+    job.recipe.accumulate_steps = accumulate_steps;
+    const auto exchanges = plan_run(job.model, job.recipe, schema, 4).value().exchanges;
+    ASSERT_EQ(exchanges.size(), 3u);
+    // x and labels of all 16 rows, and four numbers of each row from each of the ranks.
+    const int64_t gathered =
+        4 * 16 * (24 + 1) + accumulate_steps * (4 * 4 * 4 * 16 / accumulate_steps);
+    EXPECT_EQ(exchanges[0].kind, "gather_rows");
+    EXPECT_EQ(exchanges[0].axis, "rows");
+    EXPECT_EQ(exchanges[0].count, 2 * accumulate_steps);
+    EXPECT_EQ(exchanges[0].bytes, gathered);
+    EXPECT_EQ(exchanges[0].sent_bytes, gathered * 3 / 4);
+    EXPECT_EQ(exchanges[1].kind, "scatter_rows");
+    EXPECT_EQ(exchanges[1].axis, "rows");
+    EXPECT_EQ(exchanges[1].count, accumulate_steps);
+    EXPECT_EQ(exchanges[1].bytes, 4 * 16 * 24);
+    EXPECT_EQ(exchanges[2].kind, "all_reduce");
+    EXPECT_EQ(exchanges[2].bytes, 4 * (8 * 24 + 24)) << "nothing of the head";
+  }
+}
+
+// All ranks run one program in one layout, and every exchange has a number of its own.
+TEST(SplitHead, RanksDifferByAttributesAlone) {
+  const Workspace w;
+  make_classes(w, 5, 120);
+  TrainJob job = job_on(w, "job", Shard::kOptimizerAndHead);
+  job.recipe.clip_norm = 1;
+  const DatasetSchema schema = read_schema(job.dataset).value();
+  for (const int64_t accumulate_steps : {1, 2}) {
+    job.recipe.accumulate_steps = accumulate_steps;
+    const RunShape shape = check_recipe(job.recipe, job.model, schema, 4).value();
+    const RunPrograms first = compile_run(job.model, job.recipe, schema, shape, 0).value();
+    const RunPrograms last = compile_run(job.model, job.recipe, schema, shape, 3).value();
+    EXPECT_EQ(first.train.program.dump_memory(), last.train.program.dump_memory());
+    EXPECT_EQ(first.evaluate->program.dump_memory(), last.evaluate->program.dump_memory());
+    EXPECT_EQ(exchanges_of(first, accumulate_steps), exchanges_of(last, accumulate_steps));
+    EXPECT_EQ(exchanges_of(first).front(), "head/gather");
+    std::set<int64_t> numbers;
+    for (const Node& node : first.train.program.graph.nodes()) {
+      if (!starts_exchange(node.op->type())) continue;
+      EXPECT_TRUE(numbers.insert(node.attributes.get_int("bucket", -1)).second) << node.name;
+    }
+    EXPECT_GE(numbers.size(), 3u);
+  }
+}
+
+// Nothing reads a tensor as what it is not.
+TEST(SplitHead, GraphsRefuseAConversionThatIsNotPlanned) {
+  Graph graph;
+  const auto add = [&](const char* name, Shape shape, Spread spread) {
+    TensorInfo info{name, {std::move(shape), DType::kF32}, Role::kInput, Layout::kRowMajor, kNoNode,
+                    {}};
+    info.spread = spread;
+    return graph.add_tensor(std::move(info));
+  };
+  const TensorId x = add("x", {4, 3}, Spread::kOwn), all = add("all", {8, 3}, Spread::kGathered);
+  const TensorId w = add("w", {5, 3}, Spread::kClasses), whole = add("whole", {5, 3}, Spread::kOwn);
+  const TensorId dw = add("dw", {5, 3}, Spread::kClasses), dx = add("dx", {8, 3}, Spread::kSummand);
+  const Attributes rows{{"bucket", int64_t{1}}, {"ranks", int64_t{2}}};
+  const auto refused = [&](const char* name, const Op& op, Attributes attributes,
+                           std::vector<TensorId> inputs) {
+    const auto node = graph.add_node(name, op, std::move(attributes), std::move(inputs), {name});
+    EXPECT_FALSE(node.ok()) << name;
+    return node.ok() ? "" : node.error().reason;
+  };
+  EXPECT_EQ(refused("own rows by classes", *gemm_op(), {{"transB", int64_t{1}}}, {x, w}),
+            "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("all rows by all classes", *gemm_op(), {{"transB", int64_t{1}}}, {all, whole}),
+            "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("mean of classes", *all_reduce_start_op(), {{"bucket", int64_t{0}}}, {dw}),
+            "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("rows of what is whole", *scatter_rows_op(), rows, {all}), "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("gathered sums", *gather_rows_op(), rows, {dx}), "SPREAD_MISMATCH");
+  const auto z = graph.add_node("z", *gemm_op(), {{"transB", int64_t{1}}}, {all, w}, {"z"});
+  ASSERT_TRUE(z.ok()) << z.error().message;
+  const TensorId scores = graph.node(*z).outputs[0];
+  EXPECT_EQ(graph.tensor(scores).spread, Spread::kClasses);
+  EXPECT_EQ(refused("tanh of classes", get_op("Tanh"), {}, {scores}), "SPREAD_MISMATCH");
+  graph.verify();
+}
+
+TEST(SplitHead, RefusalsNameTheFieldAndWhatIsAccepted) {
+  const Workspace w;
+  make_classes(w, 5, 120);
+  const auto refusal = [&](int64_t ranks, const Change& change, Shard shard = Shard::kHead) {
+    const TrainJob job = job_on(w, "a", shard, change);
+    const auto plan = plan_run(job.model, job.recipe, read_schema(job.dataset).value(), ranks);
+    return plan.ok() ? "" : plan.error().message;
+  };
+  EXPECT_EQ(refusal(2, nullptr), "");
+  EXPECT_EQ(refusal(1, nullptr),
+            "resources.shard: head needs resources.gpus above 1, expected that or shard: none");
+  EXPECT_EQ(refusal(2, optimizer("adafactor", 0.01)),
+            "resources.shard: head needs an optimizer that updates each row of the head by itself, "
+            "and adafactor scales by all of them; expected shard: none, or another "
+            "recipe.optimizer");
+  EXPECT_EQ(refusal(2, optimizer("muon", 0.01), Shard::kOptimizerAndHead),
+            "resources.shard: muon updates tensors as a whole, expected shard: none or head, or as "
+            "recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd with momentum");
+  const std::string otherwise = ", expected shard: optimizer or none";
+  EXPECT_EQ(refusal(2,
+                    [](TrainJob& job) {
+                      job.model.loss = {"KullbackLeiblerDivergence", {{"label_smoothing", 0.1}}};
+                    }),
+            "resources.shard: head splits the classes of a softmax cross-entropy, and the loss is "
+            "KullbackLeiblerDivergence" +
+                otherwise);
+  EXPECT_EQ(refusal(2,
+                    [](TrainJob& job) {
+                      job.model.layers.push_back({"last", "Tanh", {}, {}});
+                      job.model.layers[2].attributes.set("units", int64_t{5});
+                    }),
+            "resources.shard: head needs a gemm or linear layer as the model's last layer, without "
+            "recipe.lora on it, and last is a Tanh" +
+                otherwise);
+  EXPECT_EQ(refusal(2,
+                    [](TrainJob& job) {
+                      job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"head"}};
+                    }),
+            "resources.shard: head needs a gemm or linear layer as the model's last layer, without "
+            "recipe.lora on it, and head is a Add" +
+                otherwise);
+}
+
+TEST(SplitHead, RefusesATableThatIsTiedToIt) {
+  const Workspace w;
+  make_text(w);
+  const TrainJob job = job_on(w, "a", Shard::kHead, [](TrainJob& changed) {
+    changed.model = {};
+    changed.model.preset = "gpt2";
+    changed.model.parameters.set("size", std::string("nano"));
+    changed.recipe.context_length = 6;
+  });
+  const auto plan = plan_run(job.model, job.recipe, read_schema(job.dataset).value(), 2);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().message,
+            "resources.shard: head needs weights of its own, and wte.weight is read by wte too: a "
+            "table that is tied to the head stays whole, expected shard: optimizer or none");
+}
+
+}  // namespace
+}  // namespace trainyard
