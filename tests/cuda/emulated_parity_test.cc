@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <new>
@@ -186,6 +187,18 @@ TEST_F(EmulatedCandidates, OneThatReadsItsWorkspaceBeforeItWritesItIsFound) {
 }
 
 /// What the daemon asks of a GPU, whole networks: with recording, staging and steps that run ahead.
+TEST_F(EmulatedCandidates, ThatThereIsNoTimeForAreSaidToBeLeftOut) {
+  ::setenv("TRAINYARD_CANDIDATE_SECONDS", "0", 1);
+  ::testing::internal::CaptureStdout();
+  testing::expect_right(cuda_, testing::small_shapes(), Precision::kBf16,
+                        testing::Candidates::kAll);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  ::unsetenv("TRAINYARD_CANDIDATE_SECONDS");
+  EXPECT_EQ(said,
+            "left out: 10 cases, from 1x1, eights, bf16, candidate 1 on; the time was over behind "
+            "0 candidates\n");
+}
+
 TEST(EmulatedCuda, PassesItsCheck) {
   cuda::CudaBackend cuda(0);
   const auto cpu = make_cpu_backend(2);
