@@ -10,6 +10,8 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "src/runtime/cuda/backend.h"
@@ -197,6 +199,30 @@ TEST_F(EmulatedCandidates, ThatThereIsNoTimeForAreSaidToBeLeftOut) {
   EXPECT_EQ(said,
             "left out: 10 cases, from 1x1, eights, bf16, candidate 1 on; the time was over behind "
             "0 candidates\n");
+}
+
+TEST_F(EmulatedCandidates, AreSharedByProcesses) {
+  std::vector<std::string> looked_at;
+  for (const char* part : std::vector<const char*>{"1/3", "2/3", "3/3", nullptr}) {
+    part == nullptr ? ::unsetenv("TRAINYARD_CANDIDATE_PART")
+                    : ::setenv("TRAINYARD_CANDIDATE_PART", part, 1);
+    ::testing::internal::CaptureStdout();
+    testing::expect_right(cuda_, testing::small_shapes(), Precision::kFp32,
+                          testing::Candidates::kAll);
+    std::istringstream said(::testing::internal::GetCapturedStdout());
+    std::vector<std::string> names;
+    for (std::string line; std::getline(said, line);) {
+      if (line.find(", candidate ") != std::string::npos) names.push_back(line);
+    }
+    EXPECT_FALSE(names.empty());
+    if (part != nullptr) {
+      looked_at.insert(looked_at.end(), names.begin(), names.end());
+      continue;
+    }
+    std::ranges::sort(names);
+    std::ranges::sort(looked_at);
+    EXPECT_EQ(looked_at, names);
+  }
 }
 
 TEST(EmulatedCuda, PassesItsCheck) {

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,18 @@ class NthCandidate final : public Algorithms {
   std::map<std::string, std::vector<std::string>> choices_;  // by problem
   std::map<std::string, std::string> taken_;                 // since take()
 };
+
+/// Whether the case of this number is looked at here: processes side by side share the cases of a
+/// test by TRAINYARD_CANDIDATE_PART, "2/3" the second of three. Unset: all of them.
+inline bool is_in_part(size_t number) {
+  const char* const text = std::getenv("TRAINYARD_CANDIDATE_PART");
+  size_t part = 1, parts = 1;
+  if (text != nullptr && std::sscanf(text, "%zu/%zu", &part, &parts) != 2) {
+    throw std::invalid_argument(std::string("TRAINYARD_CANDIDATE_PART: '") + text +
+                                "', expected such as 2/3");
+  }
+  return number % std::max<size_t>(parts, 1) == part - 1;
+}
 
 /// How many candidates a library has, and what making one's plan takes, depends on the GPU. A check
 /// that may not take long says what it has left out: TRAINYARD_CANDIDATE_SECONDS in the

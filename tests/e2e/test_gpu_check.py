@@ -225,9 +225,11 @@ class EverythingIsInAStage(unittest.TestCase):
                     suite = line.strip()
             self.assertGreater(len(names), 2, listed)
             for name in names:
-                running = [step.name for step in steps
+                running = [step for step in steps
                            if step.command[0] == pathlib.Path("bin") / program and is_run_by(name, step.command)]
-                self.assertEqual(len(running), 1, f"{program}: {name} is in {running or 'no step'}")
+                parts = [step.env.get("TRAINYARD_CANDIDATE_PART", "1/1") for step in running]
+                whole = [f"{i + 1}/{len(running)}" for i in range(len(running))]
+                self.assertTrue(running and parts == whole, f"{program}: {name} is in {[s.name for s in running]}")
 
     def test_every_test_of_whole_jobs_is_in_a_stage(self):
         lists = (TESTS / "engine/CMakeLists.txt").read_text()
@@ -242,7 +244,7 @@ class EverythingIsInAStage(unittest.TestCase):
             for stage in stages.stages(place.Place({}, pathlib.Path("m"), [], emulated), pathlib.Path("bin"), pathlib.Path("out"),
                                        pathlib.Path("data"), "a"):
                 limited = [step for batch in stage.batches for step in batch if "TRAINYARD_CANDIDATE_SECONDS" in step.env]
-                self.assertEqual(len(limited), 8)
+                self.assertGreaterEqual(len(limited), 8)
                 for step in limited:
                     self.assertIn("Candidates", " ".join(map(str, step.command)))
                     self.assertLess(float(step.env["TRAINYARD_CANDIDATE_SECONDS"]), 0.8 * step.limit_s)

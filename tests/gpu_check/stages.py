@@ -29,6 +29,9 @@ PARITY_S = 90  # of a step that looks at kernels
 # Of a step that looks at every algorithm: how many a GPU has nobody knows, so it ends by itself, well within PARITY_S, and
 # says what it has left out.
 CANDIDATES_S = 70
+# In 16 bits cuDNN has up to 26 for one problem, which processes share.
+SHAPES_PARTS = {"bf16": 2, "fp16": 2}
+TABLE_PARTS = {"bf16": 3, "fp16": 3}
 
 # Our own kernels, whose mangled names have our namespace in them: the others are not ours to check, and take hours. (Only
 # KEY=VALUE is a filter. compute-sanitizer ignores what it does not understand, and then looks at all kernels.)
@@ -46,18 +49,26 @@ def check_and_parity(launchers, emulated):
     def parity(name, tests, case="", **env):
         return gtest(launchers, name, "cuda_parity_test", PARITY_S, tests, dict(env, **{"TRAINYARD_CASE": case} if case else {}))
 
-    def candidates(name, tests, case=""):
-        return parity(name, tests, case, TRAINYARD_CANDIDATE_SECONDS=str(scale * CANDIDATES_S))
+    def candidates(name, test, parts, case=""):
+        steps = []
+        for precision, suffix in PARITY.items():
+            count = parts.get(precision, 1)
+            for part in range(1, count + 1):
+                of = f"_{part}_of_{count}" if count > 1 else ""
+                steps.append(parity(f"{name}_{precision}{of}", f"CudaCandidates.{test}{suffix}", case,
+                                    TRAINYARD_CANDIDATE_SECONDS=str(scale * CANDIDATES_S),
+                                    TRAINYARD_CANDIDATE_PART=f"{part}/{count}"))
+        return steps
+
     cases = "Gemm" if emulated else ""
-    shapes = [parity("real_shapes", "Cuda.RealShapes")]
-    shapes += [candidates(f"candidates_{p}", f"CudaCandidates.OfRealShapes{suffix}") for p, suffix in PARITY.items()]
+    shapes = [parity("real_shapes", "Cuda.RealShapes"), *candidates("candidates", "OfRealShapes", SHAPES_PARTS)]
     for step in shapes:
         step.skip = "an emulator takes hours for the shapes of real networks" if emulated else ""
     return [
         [Step("programs_start", [launchers / "trainyard", "version"], 15)],
         [Step("check", [launchers / "trainyard", "local", "check", "--device", "gpu-0"], 60)],
         [parity(f"parity_{p}", f"Cuda.EveryCaseOfTheTable{suffix}", cases) for p, suffix in PARITY.items()] + shapes
-        + [candidates(f"table_candidates_{p}", f"CudaCandidates.OfTheTable{suffix}", cases) for p, suffix in PARITY.items()]
+        + candidates("table_candidates", "OfTheTable", TABLE_PARTS, cases)
         + [parity("others", "Cuda.*-Cuda.EveryCaseOfTheTable*:Cuda.RealShapes", cases)],
         [parity("workspace", "Workspace.*")],
         [gtest(launchers, "networks", "cuda_device_test", 60,
