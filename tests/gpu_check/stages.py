@@ -79,7 +79,7 @@ def check_and_parity(launchers, emulated):
 def whole_jobs(launchers, emulated):
     """Each program's tests are dealt out to processes that share the GPU."""
     steps = []
-    for name, shards, few in (("train_test", 4, "Training.S*"), ("recipe_test", 2, "LossesGolden.*")):
+    for name, shards, few in (("train_test", 8, "Training.S*"), ("recipe_test", 4, "LossesGolden.*")):
         for shard in range(shards):
             env = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
             steps.append(gtest(launchers, f"{name}_{shard + 1}_of_{shards}", name, LIMITS_S["b"],
