@@ -110,6 +110,12 @@ BenchModel bench_model(const std::string& name) {
     m.interface = classes_of({1, 28, 28});
     return m;
   }
+  if (name == "autoencoder") {  // its own input is the target: there is no other tensor of one
+    m.interface = classes_of({3, 32, 32});
+    m.interface.target = TargetForm::kInput;
+    m.interface.outputs = m.interface.input.elements();
+    return m;
+  }
   const bool text = name == "transformer_classifier" || name == "text_cnn" ||
                     name == "lstm_classifier" || name == "embedding_bag_classifier";
   if (name == "gpt2_mini") {

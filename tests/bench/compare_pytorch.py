@@ -22,10 +22,10 @@ import sys
 # Model and usual batch; the names are those of bench_models.h.
 MODELS = {"mlp": 128, "mlp_small": 128, "lenet5": 64, "vgg11": 32, "resnet18": 32, "resnet50": 16, "vit_tiny": 32,
           "gpt2_mini": 4, "gpt2_small": 2, "transformer_classifier": 32, "text_cnn": 32, "lstm_classifier": 32,
-          "embedding_bag_classifier": 64}
+          "embedding_bag_classifier": 64, "autoencoder": 64}
 NAMES = {"mlp": "MLP 784-512-512-10", "mlp_small": "MLP 784-256-128-10", "lenet5": "LeNet-5",
          "vit_tiny": "ViT-Tiny, 32 px in patches of 4", "gpt2_mini": "GPT, 10.7 M, context 256",
-         "gpt2_small": "GPT-2 124M, context 64"}
+         "gpt2_small": "GPT-2 124M, context 64", "autoencoder": "convolutional autoencoder, 32 px"}
 WORDS, ROW_LENGTH = 20000, 128
 TOKENS = {"gpt2_mini": (65, 256), "gpt2_small": (50257, 64), "gpt2_small:1024": (50257, 1024)}
 
@@ -35,13 +35,15 @@ def make_model(name):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
     import torch
     from image_models import VGG, make_image_model
-    from reference_models import make_lenet5, make_mlp
+    from reference_models import make_conv_autoencoder, make_lenet5, make_mlp
     from reference_text import Bag, Classifier, TextCnn
     from reference_transformers import (GPT2, GPT_SIZES, VIT_SIZES, TransformerClassifier, ViT,
                                         initialize_transformer)
 
     if name == "lenet5":
         return make_lenet5(), (1, 28, 28)
+    if name == "autoencoder":
+        return make_conv_autoencoder((3, 32, 32), (16, 32), 32), (3, 32, 32)
     if name.startswith("mlp"):
         return make_mlp((512, 512) if name == "mlp" else (256, 128)), (784,)
     if name.startswith("gpt2"):
@@ -61,6 +63,15 @@ def make_model(name):
         return ViT((3, side, side), 10, *VIT_SIZES[preset], patch_size=4 if side < 64 else 16), (3, side, side)
     options = {"dropout": 0.0} if preset in VGG else {}
     return make_image_model(preset, side, 10, **options), (3, side, side)
+
+
+def make_loss(name):
+    """Of what the model gives, the batch and its classes; an autoencoder's target is the batch."""
+    import torch
+
+    if name == "autoencoder":
+        return lambda output, x, y: torch.nn.functional.mse_loss(output, x)
+    return lambda output, x, y: torch.nn.functional.cross_entropy(output, y)
 
 
 def torch_worker():
@@ -88,7 +99,7 @@ def torch_worker():
         else:
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
                                         fused=setting["fused"])
-        loss_of = torch.nn.CrossEntropyLoss()
+        loss_of = make_loss(name)
         shape = (batch, *sample)
         if vocabulary:
             xs = [torch.randint(1, vocabulary, shape) for _ in range(8)]
@@ -98,8 +109,8 @@ def torch_worker():
             xs = [x.contiguous(memory_format=layout) for x in xs]
         targets = (batch * sample[0], vocabulary) if name in TOKENS else (batch, 10)
         ys = [torch.randint(0, targets[1], targets[:1]) for _ in range(8)]
-        call = torch.compile(lambda x, y: loss_of(model(x), y)) if setting["compile"] else (
-            lambda x, y: loss_of(model(x), y))
+        call = torch.compile(lambda x, y: loss_of(model(x), x, y)) if setting["compile"] else (
+            lambda x, y: loss_of(model(x), x, y))
         state = {"step": 0}
 
         def step():
@@ -162,7 +173,7 @@ class Process:
 def peer_settings(with_compile, model):
     if not model.startswith("mlp") and model != "lenet5":
         # Larger models: the layout and the threads decide, not the optimizer or the waiting.
-        images = model.startswith(("vgg", "resnet"))
+        images = model.startswith(("vgg", "resnet", "autoencoder"))
         return [{"threads": t, "wait": "default", "fused": True, "compile": with_compile,
                  "channels_last": c} for t in (1, 2) for c in ((False, True) if images else (False,))]
     settings = []

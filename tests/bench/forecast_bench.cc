@@ -114,6 +114,8 @@ const std::vector<Case>& cases() {
       {"text_cnn", 64},
       {"embedding_bag_classifier", 16},
       {"embedding_bag_classifier", 256},
+      {"autoencoder", 8},
+      {"autoencoder", 64},
   };
   return all;
 }
@@ -136,7 +138,9 @@ class Training {
         compile_training(m.model, recipe, m.interface, c.batch, device_->traits()).value();
     const Graph& graph = programs.train.program.graph;
     input_ = draw_values(graph.tensor(programs.train.input), 1, m.interface.vocabulary, 0);
-    target_ = draw_values(graph.tensor(programs.train.target), 1, m.interface.outputs, 1);
+    if (programs.train.target != kNoTensor) {  // else the input is the target
+      target_ = draw_values(graph.tensor(programs.train.target), 1, m.interface.outputs, 1);
+    }
     nodes_ = node_workloads(programs.train.program);
     work_ = step_work({{&programs.train.program, 1}},
                       static_cast<double>(input_.size() + target_.size()));

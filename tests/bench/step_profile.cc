@@ -40,10 +40,12 @@ int run(const std::string& name, Recipe recipe, int threads) {
   RunPrograms programs = compile_step(m.model, recipe, m.interface).value();
   const Graph& graph = programs.train.program.graph;
   const ModelInterface& i = m.interface;
-  const std::vector<std::byte> input = random_values(graph.tensor(programs.train.input).type,
-                                                     i.vocabulary),
-                               target = random_values(graph.tensor(programs.train.target).type,
-                                                      i.outputs);
+  const std::vector<std::byte> input =
+      random_values(graph.tensor(programs.train.input).type, i.vocabulary);
+  std::vector<std::byte> target;  // none where the input is the target
+  if (programs.train.target != kNoTensor) {
+    target = random_values(graph.tensor(programs.train.target).type, i.outputs);
+  }
 
   const auto cpu = make_cpu_backend(threads);
   ProfilingBackend backend(*cpu);

@@ -10,6 +10,7 @@
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
 #include "tests/cuda/tested_module.h"
+#include "tests/cuda/travelling_rows.h"
 
 namespace trainyard {
 namespace {
@@ -31,6 +32,18 @@ TEST(CudaDevice, GathersTheBatchesThatTheHostWouldMake) {
   testing::expect_held_batches(**cuda);
 }
 
+TEST(CudaDevice, GathersTheBatchesThatTravelAsTheyAreStored) {
+  const auto cuda = open_cuda_backend(testing::tested_module(), 0);
+  if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
+  testing::expect_travelling_batches(**cuda);
+}
+
+TEST(CudaDevice, EvaluatesTheRowsThatItHolds) {
+  const auto cuda = open_cuda_backend(testing::tested_module(), 0);
+  if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
+  testing::expect_held_evaluations(**cuda);
+}
+
 TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   const auto open = [](int r) { return open_cuda_backend(testing::tested_module(), r); };
   if (const auto second = open(1); !second.ok()) {
@@ -41,6 +54,7 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   };
   testing::expect_like_the_cpus(two_gpus, 1);
   testing::expect_like_the_cpus(two_gpus, 2);
+  testing::expect_like_the_cpus(two_gpus, 1, Shard::kOptimizer);
 }
 
 }  // namespace

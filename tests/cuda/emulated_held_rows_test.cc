@@ -397,74 +397,10 @@ TEST(HeldEvaluation, OfAnyNumberOfRowsGivesTheHostsValues) {
   EXPECT_EQ(batches, 1 + 1 + 2 + 4);
 }
 
-/// Of all rows by an untrained model, on the device and from the host.
-void expect_same_evaluation(const Workspace& w, const TrainJob& job,
-                            const std::vector<std::string>& names, bool on_device) {
-  const Dataset data = Dataset::open(w / "dataset", false).value();
-  const DatasetSchema& schema = data.schema();
-  const RunShape shape =
-      check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
-  ASSERT_TRUE(shape.held.has_value());
-  EXPECT_EQ(shape.held->evaluation_rows, on_device ? shape.evaluation_batch : 0);
-  if (!on_device) return;
-  const Split split = split_dataset(schema, shape.context_length, 0.2, 5);
-  const Preprocessing p = fit_preprocessing(schema, data.train(), split.train,
-                                            {shape.context_length, shape.objective.unit_input(),
-                                             shape.objective.interface.category_codes});
+TEST(HeldEvaluation, OfEveryKindOfRowsGivesTheHostsValues) {
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);
-  Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
-  session.initialize(5);
-  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
-  Evaluator evaluator(session, schema, p, shape.objective, names);
-  const Evaluation host = evaluator.evaluate(data.train(), split.validation);
-  const Evaluation device =
-      evaluator.evaluate(data.train(), split.validation, nullptr, RowsFrom::kDevice);
-  EXPECT_FALSE(host.values.empty());
-  EXPECT_EQ(device.values, host.values);
-}
-
-TEST(HeldEvaluation, OfEveryKindOfRowsGivesTheHostsValues) {
-  const std::vector<std::string> of_classes = {"loss", "accuracy"}, of_numbers = {"loss", "mae"};
-  for (const bool bytes : {true, false}) {
-    for (const bool moved : {false, true}) {
-      SCOPED_TRACE(std::string(bytes ? "bytes" : "floats") + (moved ? " moved" : ""));
-      const Workspace w;
-      testing::ingest_images(w, {3, 5, 7}, bytes, 50);
-      TrainJob job = held_job(w, "a", testing::dense_model());
-      if (moved) job.recipe.augmentation = testing::moves();
-      // Floats that are moved lie there as edited ones, which may differ in a bit.
-      expect_same_evaluation(w, job, of_classes, bytes || !moved);
-    }
-  }
-  {
-    SCOPED_TRACE("what a model makes of its input");
-    const Workspace w;
-    testing::ingest_images(w, {3, 5, 7}, /*bytes=*/true, 50);
-    TrainJob job = held_job(w, "a", testing::autoencoder_model());
-    job.recipe.augmentation = testing::moves();
-    expect_same_evaluation(w, job, of_numbers, true);
-  }
-  {
-    SCOPED_TRACE("a table");
-    const Workspace w;
-    testing::ingest_table(w, 50);
-    expect_same_evaluation(w, held_job(w, "a", testing::dense_model()), of_numbers, true);
-  }
-  {
-    SCOPED_TRACE("rows of text");
-    const Workspace w;
-    testing::ingest_rows_of_text(w, 50);
-    expect_same_evaluation(w, held_job(w, "a", testing::bag_model()), of_classes, true);
-  }
-  {
-    SCOPED_TRACE("a stream");
-    const Workspace w;
-    const DatasetSchema schema = testing::ingest_stream(w, 700);
-    TrainJob job = held_job(w, "a", testing::next_token_model(schema.text.vocabulary_size()));
-    job.recipe.context_length = 5;
-    expect_same_evaluation(w, job, {"loss"}, true);
-  }
+  testing::expect_held_evaluations(backend);
 }
 
 TEST(StepsFromTheHost, BringWhatAProgramReadsInOneCopy) {

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <new>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "src/runtime/cuda/backend.h"
@@ -186,6 +189,42 @@ TEST_F(EmulatedCandidates, OneThatReadsItsWorkspaceBeforeItWritesItIsFound) {
 }
 
 /// What the daemon asks of a GPU, whole networks: with recording, staging and steps that run ahead.
+TEST_F(EmulatedCandidates, ThatThereIsNoTimeForAreSaidToBeLeftOut) {
+  ::setenv("TRAINYARD_CANDIDATE_SECONDS", "0", 1);
+  ::testing::internal::CaptureStdout();
+  testing::expect_right(cuda_, testing::small_shapes(), Precision::kBf16,
+                        testing::Candidates::kAll);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  ::unsetenv("TRAINYARD_CANDIDATE_SECONDS");
+  EXPECT_EQ(said,
+            "left out: 10 cases, from 1x1, eights, bf16, candidate 1 on; the time was over behind "
+            "0 candidates\n");
+}
+
+TEST_F(EmulatedCandidates, AreSharedByProcesses) {
+  std::vector<std::string> looked_at;
+  for (const char* part : std::vector<const char*>{"1/3", "2/3", "3/3", nullptr}) {
+    part == nullptr ? ::unsetenv("TRAINYARD_CANDIDATE_PART")
+                    : ::setenv("TRAINYARD_CANDIDATE_PART", part, 1);
+    ::testing::internal::CaptureStdout();
+    testing::expect_right(cuda_, testing::small_shapes(), Precision::kFp32,
+                          testing::Candidates::kAll);
+    std::istringstream said(::testing::internal::GetCapturedStdout());
+    std::vector<std::string> names;
+    for (std::string line; std::getline(said, line);) {
+      if (line.find(", candidate ") != std::string::npos) names.push_back(line);
+    }
+    EXPECT_FALSE(names.empty());
+    if (part != nullptr) {
+      looked_at.insert(looked_at.end(), names.begin(), names.end());
+      continue;
+    }
+    std::ranges::sort(names);
+    std::ranges::sort(looked_at);
+    EXPECT_EQ(looked_at, names);
+  }
+}
+
 TEST(EmulatedCuda, PassesItsCheck) {
   cuda::CudaBackend cuda(0);
   const auto cpu = make_cpu_backend(2);

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <fstream>
 
+#include "src/train/evaluate.h"
 #include "src/train/loop.h"
+#include "src/train/programs.h"
 #include "src/train/recipe_check.h"
+#include "src/train/session.h"
 
 namespace trainyard::testing {
 namespace {
@@ -77,6 +80,30 @@ void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSche
     ASSERT_TRUE(std::ranges::equal(input, inputs)) << "step " << step;
     ASSERT_TRUE(std::ranges::equal(target, targets)) << "step " << step;
   }
+}
+
+/// Of all rows by an untrained model, on the device and from the host.
+void expect_same_evaluation(Backend& backend, const Workspace& w, const TrainJob& job,
+                            const std::vector<std::string>& names, bool on_device) {
+  const Dataset data = Dataset::open(w / "dataset", false).value();
+  const DatasetSchema& schema = data.schema();
+  const RunShape shape = check_recipe(job.recipe, job.model, schema, 1, backend.traits()).value();
+  ASSERT_TRUE(shape.held.has_value());
+  EXPECT_EQ(shape.held->evaluation_rows, on_device ? shape.evaluation_batch : 0);
+  if (!on_device) return;
+  const Split split = split_dataset(schema, shape.context_length, 0.2, 5);
+  const Preprocessing p = fit_preprocessing(schema, data.train(), split.train,
+                                            {shape.context_length, shape.objective.unit_input(),
+                                             shape.objective.interface.category_codes});
+  Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
+  session.initialize(5);
+  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  Evaluator evaluator(session, schema, p, shape.objective, names);
+  const Evaluation host = evaluator.evaluate(data.train(), split.validation);
+  const Evaluation device =
+      evaluator.evaluate(data.train(), split.validation, nullptr, RowsFrom::kDevice);
+  EXPECT_FALSE(host.values.empty());
+  EXPECT_EQ(device.values, host.values);
 }
 
 }  // namespace
@@ -219,6 +246,49 @@ void expect_held_batches(Backend& backend) {
     const Workspace w;
     const DatasetSchema schema = ingest_stream(w, 700);
     expect(w, schema, next_token_model(schema.text.vocabulary_size()));
+  }
+}
+
+void expect_held_evaluations(Backend& backend) {
+  const std::vector<std::string> of_classes = {"loss", "accuracy"}, of_numbers = {"loss", "mae"};
+  for (const bool bytes : {true, false}) {
+    for (const bool moved : {false, true}) {
+      SCOPED_TRACE(std::string(bytes ? "bytes" : "floats") + (moved ? " moved" : ""));
+      const Workspace w;
+      ingest_images(w, {3, 5, 7}, bytes, 50);
+      TrainJob job = held_job(w, "a", dense_model());
+      if (moved) job.recipe.augmentation = moves();
+      // Floats that are moved lie there as edited ones, which may differ in a bit.
+      expect_same_evaluation(backend, w, job, of_classes, bytes || !moved);
+    }
+  }
+  {
+    SCOPED_TRACE("what a model makes of its input");
+    const Workspace w;
+    ingest_images(w, {3, 5, 7}, /*bytes=*/true, 50);
+    TrainJob job = held_job(w, "a", autoencoder_model());
+    job.recipe.augmentation = moves();
+    expect_same_evaluation(backend, w, job, of_numbers, true);
+  }
+  {
+    SCOPED_TRACE("a table");
+    const Workspace w;
+    ingest_table(w, 50);
+    expect_same_evaluation(backend, w, held_job(w, "a", dense_model()), of_numbers, true);
+  }
+  {
+    SCOPED_TRACE("rows of text");
+    const Workspace w;
+    ingest_rows_of_text(w, 50);
+    expect_same_evaluation(backend, w, held_job(w, "a", bag_model()), of_classes, true);
+  }
+  {
+    SCOPED_TRACE("a stream");
+    const Workspace w;
+    const DatasetSchema schema = ingest_stream(w, 700);
+    TrainJob job = held_job(w, "a", next_token_model(schema.text.vocabulary_size()));
+    job.recipe.context_length = 5;
+    expect_same_evaluation(backend, w, job, {"loss"}, true);
   }
 }
 

@@ -29,5 +29,8 @@ ModelSpec next_token_model(int64_t vocabulary);
 
 /// Batches of two epochs of every kind of dataset: bit by bit the host's.
 void expect_held_batches(Backend& backend);
+/// Evaluations of every kind of rows where the GPU holds them: to the bit what the same model gives
+/// of the host's batches.
+void expect_held_evaluations(Backend& backend);
 
 }  // namespace trainyard::testing

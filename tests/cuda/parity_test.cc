@@ -34,8 +34,8 @@ TEST_F(Cuda, RealShapes) {
     testing::expect_right(*cuda_, testing::real_shapes(), precision);
   }
 }
-// What timing may pick, one after another: each is some job's. The table's cases, of which there
-// are many, are in no stage of gpu_check.
+// What timing may pick, one after another: each is some job's. Where that may take no longer than
+// TRAINYARD_CANDIDATE_SECONDS, each test says what it has left out.
 class CudaCandidates : public Cuda {};
 TEST_F(CudaCandidates, OfRealShapes) {
   testing::expect_right(*cuda_, testing::real_shapes(), Precision::kFp32,
@@ -54,10 +54,16 @@ TEST_F(CudaCandidates, OfRealShapesInFp16) {
                         testing::Candidates::kAll);
 }
 TEST_F(CudaCandidates, OfTheTable) {
-  for (const Precision precision :
-       {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
-    testing::expect_parity_of_candidates(*cuda_, precision);
-  }
+  testing::expect_parity_of_candidates(*cuda_, Precision::kFp32);
+}
+TEST_F(CudaCandidates, OfTheTableInTf32) {
+  testing::expect_parity_of_candidates(*cuda_, Precision::kTf32);
+}
+TEST_F(CudaCandidates, OfTheTableInBf16) {
+  testing::expect_parity_of_candidates(*cuda_, Precision::kBf16);
+}
+TEST_F(CudaCandidates, OfTheTableInFp16) {
+  testing::expect_parity_of_candidates(*cuda_, Precision::kFp16);
 }
 TEST_F(Cuda, NanGoesThroughRelu) { testing::expect_nan_through_relu(*cuda_); }
 TEST_F(Cuda, RepeatsBitByBit) { testing::expect_repeats(*cuda_); }

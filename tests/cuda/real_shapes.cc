@@ -32,6 +32,10 @@ double bound_of(Precision precision) {
   }
 }
 
+std::string name_of(const ShapeCase& shape, Precision precision) {
+  return shape.name + ", " + std::string(trainyard::name_of(precision));
+}
+
 /// Marks what a node made: its result, and the gradients of its inputs. What is marked stays F32,
 /// so of a tensor that is to be stored as the precision says it is the double.
 CaseGraph finish(CaseBuilder b, TensorId y, const std::vector<TensorId>& gradients) {
@@ -176,38 +180,67 @@ const std::vector<ShapeCase>& small_shapes() {
   return kCases;
 }
 
-std::vector<std::string> find_wrong(Backend& cuda, const std::vector<ShapeCase>& cases,
-                                    Precision precision, Candidates which) {
+namespace {
+
+std::vector<std::string> find_wrong_first(Backend& cuda, const std::vector<ShapeCase>& cases,
+                                          Precision precision) {
   std::vector<std::string> wrong;
   const auto cpu = make_cpu_backend(usable_cores());
-  const auto candidates = std::make_shared<NthCandidate>();
-  WorkspaceBackend nan_first(cuda, {.fill = 0xFF});
-  if (which == Candidates::kAll) cuda.use_algorithms(candidates);
   for (const ShapeCase& shape : cases) {
     const CaseGraph c = shape.build();
     for (const bool channels_last : {true, false}) {
-      if (which == Candidates::kAll && !channels_last) continue;
-      const std::string name = shape.name + ", " + std::string(name_of(precision)) +
-                               (channels_last ? ", channels-last" : ", row-major");
       RunOptions options{channels_last, /*keep_all=*/false};
       options.precision = precision;
-      const CaseResult expected = run_case(c, *cpu, options);
-      if (which == Candidates::kFirst) {
-        look_at(c, cuda, options, expected, name, wrong);
-        continue;
-      }
-      size_t number = 0;
-      do {
-        candidates->take(number++);
-        look_at(c, nan_first, options, expected, name + ", candidate " + std::to_string(number),
-                wrong);
-        for (const auto& [key, choice] : candidates->taken()) {
-          std::printf("  %s: %s\n", key.c_str(), choice.c_str());
-        }
-      } while (number < candidates->most());
+      look_at(c, cuda, options, run_case(c, *cpu, options),
+              name_of(shape, precision) + (channels_last ? ", channels-last" : ", row-major"),
+              wrong);
     }
   }
   return wrong;
+}
+
+std::vector<std::string> find_wrong_candidates(Backend& cuda, const std::vector<ShapeCase>& cases,
+                                               Precision precision) {
+  std::vector<std::string> wrong;
+  const auto cpu = make_cpu_backend(usable_cores());
+  const auto candidates = std::make_shared<NthCandidate>();
+  cuda.use_algorithms(candidates);
+  WorkspaceBackend nan_first(cuda, {.fill = 0xFF});
+  CandidateTime time;
+  int64_t looked_at = 0;
+  size_t shape_number = 0;
+  for (const ShapeCase& shape : cases) {
+    if (!is_in_part(shape_number++)) continue;
+    const std::string name = name_of(shape, precision) + ", candidate ";
+    if (!time.is_left()) {
+      time.leave_out(name + "1");
+      continue;
+    }
+    const CaseGraph c = shape.build();
+    RunOptions options{/*channels_last=*/true, /*keep_all=*/false};
+    options.precision = precision;
+    const CaseResult expected = run_case(c, *cpu, options);
+    size_t number = 0;
+    do {
+      candidates->take(number++);
+      look_at(c, nan_first, options, expected, name + std::to_string(number), wrong);
+      ++looked_at;
+      for (const auto& [key, choice] : candidates->taken()) {
+        std::printf("  %s: %s\n", key.c_str(), choice.c_str());
+      }
+    } while (number < candidates->most() && time.is_left());
+    if (number < candidates->most()) time.leave_out(name + std::to_string(number + 1));
+  }
+  time.report(looked_at);
+  return wrong;
+}
+
+}  // namespace
+
+std::vector<std::string> find_wrong(Backend& cuda, const std::vector<ShapeCase>& cases,
+                                    Precision precision, Candidates which) {
+  return which == Candidates::kAll ? find_wrong_candidates(cuda, cases, precision)
+                                   : find_wrong_first(cuda, cases, precision);
 }
 
 void expect_right(Backend& cuda, const std::vector<ShapeCase>& cases, Precision precision,

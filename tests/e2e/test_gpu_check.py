@@ -1,6 +1,7 @@
 """scripts/gpu_check without a GPU: how it runs steps, and what it makes of their output. Catches a check that hangs
 with what it started, that loses what ended before, or that calls a failure right."""
 
+import fnmatch
 import json
 import os
 import pathlib
@@ -16,8 +17,9 @@ import unittest
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "bench")]
 import compare_gpu  # noqa: E402
+import compare_pytorch  # noqa: E402
 from gpu_check import data, output, pack, place, runner, stages  # noqa: E402
-from harness import is_running, wait_until  # noqa: E402
+from harness import BIN, EXAMPLES, is_running, wait_until  # noqa: E402
 
 # Prints, then waits for a process of its own session, as a test that starts a daemon does.
 HANGS = """echo begun; setsid sleep 1000 & echo $! >{pid}; trap '' TERM; while :; do sleep 1; done"""
@@ -156,6 +158,10 @@ class Output(unittest.TestCase):
         self.assertEqual(output.of_gtest(skips + "[  PASSED  ] 0 tests.\n[  SKIPPED ] 1 test, listed below:\n"),
                          ["no test ran: each was skipped"])
 
+    def test_what_a_test_had_no_time_for_is_told(self):
+        line = "left out: 3 cases, from Gemm/one row-major on; the time was over behind 40 candidates"
+        self.assertEqual(output.of_gtest_notes(f"[ RUN      ] CudaCandidates.OfTheTable\n{line}\n"), [line])
+
     def test_failures_of_unittest(self):
         script = """import unittest
 class T(unittest.TestCase):
@@ -168,6 +174,80 @@ unittest.main(verbosity=2)"""
         self.assertIn("1 != 2 : weights differ", failure)
         cut = said.split("=" * 70)[0] + "\ntest_3_slow (__main__.T.test_3_slow) ... "
         self.assertEqual(output.of_unittest(cut), ["test_2_bad: FAIL, see the output", "test_3_slow had not ended"])
+
+
+def family(name):
+    """Of a preset or of a model of the benchmarks, which name a size as well: resnet50:224, gpt2_mini, vit_base."""
+    return re.sub(r"^(?:(vgg|resnet)\d+|(vit|gpt2|mlp)_\w+)$", lambda m: m[1] or m[2], name.partition(":")[0])
+
+
+def is_run_by(name, command):
+    """Whether GoogleTest, called so, runs the test of this name."""
+    chosen = next((str(word).split("=", 1)[1] for word in command if str(word).startswith("--gtest_filter=")), "*")
+    wanted, _, unwanted = chosen.partition("-")
+    return any(fnmatch.fnmatchcase(name, p) for p in wanted.split(":")) and \
+        not any(fnmatch.fnmatchcase(name, p) for p in unwanted.split(":"))
+
+
+class EverythingIsInAStage(unittest.TestCase):
+    """Catches a preset that no benchmark has, and a test for a GPU that no stage runs."""
+
+    def test_every_family_of_presets_is_profiled_and_compared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            spec = pathlib.Path(folder) / "spec.yaml"
+            spec.write_text(f"name: none\ndataset: {{name: d, path: {EXAMPLES / 'digits.csv.gz'}}}\n"
+                            "model:\n  no_such_preset: {}\nrecipe: {steps: 1}\n")
+            refused = subprocess.run([BIN / "trainyard", "local", "run", spec], capture_output=True, text=True)
+        said = re.search(r"model.no_such_preset: unknown field, expected (.*), layers, ", refused.stderr)
+        self.assertIsNotNone(said, refused.stderr)
+        presets = {family(name) for name in said[1].split(", ")}
+        self.assertLessEqual({"mlp", "vgg", "resnet", "vit", "gpt2", "autoencoder"}, presets)
+        rows = [row.rsplit(":", 2)[0] for row in compare_gpu.ROWS.split(",")]
+        for what, names in (("profiles (d)", [row.rsplit(":", 1)[0] for row in stages.PROFILED]),
+                            ("beside PyTorch on a GPU (e)", rows), ("beside PyTorch on a CPU", compare_pytorch.MODELS)):
+            self.assertEqual({family(name) for name in names}, presets, what)
+
+    def test_every_test_for_a_gpu_is_in_a_stage(self):
+        lists = (TESTS / "cuda/CMakeLists.txt").read_text()
+        programs = re.findall(r"trainyard_test\((\w+) LABEL gpu\b", lists)
+        self.assertEqual(set(programs), {name for name, folder in place.TESTS.items() if folder == "cuda"})
+        steps = [step for batch in stages.check_and_parity(pathlib.Path("bin"), emulated=False) for step in batch]
+        for program in programs:
+            path = BIN.parent / "tests/cuda" / program
+            if not path.exists():
+                self.skipTest(f"{path} is not there: a build without CUDA")
+            listed = subprocess.run([path, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout
+            suite, names = "", []
+            for line in listed.splitlines():
+                if line.startswith("  "):
+                    names.append(suite + line.split()[0])
+                elif line.rstrip().endswith("."):
+                    suite = line.strip()
+            self.assertGreater(len(names), 2, listed)
+            for name in names:
+                running = [step for step in steps
+                           if step.command[0] == pathlib.Path("bin") / program and is_run_by(name, step.command)]
+                parts = [step.env.get("TRAINYARD_CANDIDATE_PART", "1/1") for step in running]
+                whole = [f"{i + 1}/{len(running)}" for i in range(len(running))]
+                self.assertTrue(running and parts == whole, f"{program}: {name} is in {[s.name for s in running]}")
+
+    def test_every_test_of_whole_jobs_is_in_a_stage(self):
+        lists = (TESTS / "engine/CMakeLists.txt").read_text()
+        of_programs = {m[1]: m[0] for m in re.findall(r"trainyard_test\(((\w+)[^)]*)\)", lists)}
+        run = " ".join(of_programs[name] for name, folder in place.TESTS.items() if folder == "engine")
+        users = [f.name for f in (TESTS / "engine").glob("*_test.cc") if "make_tested_backend" in f.read_text()]
+        self.assertGreater(len(users), 5)
+        self.assertEqual([name for name in users if name not in run.split()], [])
+
+    def test_steps_that_look_at_candidates_end_before_they_are_cut_short(self):
+        for emulated in (False, True):
+            for stage in stages.stages(place.Place({}, pathlib.Path("m"), [], emulated), pathlib.Path("bin"), pathlib.Path("out"),
+                                       pathlib.Path("data"), "a"):
+                limited = [step for batch in stage.batches for step in batch if "TRAINYARD_CANDIDATE_SECONDS" in step.env]
+                self.assertGreaterEqual(len(limited), 8)
+                for step in limited:
+                    self.assertIn("Candidates", " ".join(map(str, step.command)))
+                    self.assertLess(float(step.env["TRAINYARD_CANDIDATE_SECONDS"]), 0.8 * step.limit_s)
 
 
 class Stages(unittest.TestCase):

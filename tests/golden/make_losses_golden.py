@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 import torch
 from philox import initial_normal, philox_u32, stream_of, uniform01
-from reference_models import initialize
+from reference_models import initialize, make_conv_autoencoder
 from torch import nn
 from torch.nn import functional as F
 
@@ -153,15 +153,7 @@ def dense_autoencoder():
 
 
 def conv_autoencoder():
-    channels = IMAGE[0]
-    return stack(
-        ("conv1", nn.Conv2d(channels, 4, 3, stride=2, padding=1)), ("relu1", nn.ReLU()),
-        ("conv2", nn.Conv2d(4, 6, 3, stride=2, padding=1)), ("relu2", nn.ReLU()),
-        ("flatten", nn.Flatten()), ("code", nn.Linear(6 * 3 * 2, 5)),
-        ("fc1", nn.Linear(5, 6 * 3 * 2)), ("relu3", nn.ReLU()), ("image", nn.Unflatten(1, (6, 3, 2))),
-        ("deconv1", nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, output_padding=0)),
-        ("relu4", nn.ReLU()),
-        ("deconv2", nn.ConvTranspose2d(4, channels, 3, stride=2, padding=1, output_padding=(0, 1))))
+    return make_conv_autoencoder(IMAGE, (4, 6), 5)
 
 
 def initialize_all(model):

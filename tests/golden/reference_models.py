@@ -1,4 +1,6 @@
-"""MLP 784-512-512-10 and LeNet-5 in PyTorch, with the engine's initial weights and test batches."""
+"""MLP 784-512-512-10, LeNet-5 and autoencoders of images in PyTorch, with the engine's initial weights and test batches."""
+
+import math
 
 import numpy as np
 import torch
@@ -39,6 +41,31 @@ def make_lenet5():
         ("fc2", nn.Linear(500, CLASSES)),
     ]:
         model.add_module(name, layer)
+    return model
+
+
+def make_conv_autoencoder(image, channels, latent):
+    """Each stage halves the image, of an odd side the larger half; back to the side that it read."""
+    model = nn.Sequential()
+    sizes = [image]  # of what each stage reads, and of what the last one gives
+    for i, count in enumerate(channels, 1):
+        read, height, width = sizes[-1]
+        model.add_module(f"conv{i}", nn.Conv2d(read, count, 3, stride=2, padding=1))
+        model.add_module(f"relu{i}", nn.ReLU())
+        sizes.append((count, (height + 1) // 2, (width + 1) // 2))
+    elements = math.prod(sizes[-1])
+    model.add_module("flatten", nn.Flatten())
+    model.add_module("code", nn.Linear(elements, latent))
+    model.add_module("fc1", nn.Linear(latent, elements))
+    model.add_module("relu", nn.ReLU())
+    model.add_module("image", nn.Unflatten(1, sizes[-1]))
+    stages = len(channels)
+    for i in range(stages, 0, -1):
+        count, height, width = sizes[i - 1]
+        if i < stages:
+            model.add_module(f"relu_back{stages - i}", nn.ReLU())
+        model.add_module(f"deconv{stages - i + 1}", nn.ConvTranspose2d(
+            sizes[i][0], count, 3, stride=2, padding=1, output_padding=(1 - height % 2, 1 - width % 2)))
     return model
 
 

@@ -123,9 +123,9 @@ class DaemonOnAGpu(unittest.TestCase):
     def gpu(self):
         return next((d for d in self.daemon.json("device", "list")["devices"] if d["kind"] == "GPU"), None)
 
-    def submit(self, name, spec, *sets):
+    def submit(self, name, spec, *sets, resources="device: gpu"):
         path = self.folder / f"{name}.yaml"
-        path.write_text(f"name: {name}\n{spec}resources: {{device: gpu}}\n")
+        path.write_text(f"name: {name}\n{spec}resources: {{{resources}}}\n")
         return self.daemon.submit(path, *[a for s in sets for a in ("--set", s)])
 
     def finish(self, name):
@@ -236,13 +236,23 @@ class DaemonOnAGpu(unittest.TestCase):
         if not SMALL:
             self.assertGreater(used, planned // 2, "NVML did not see the job")
 
-    def test_9_two_jobs_one_after_another(self):
+    def finish_two(self, name, resources):
+        """Two equal jobs, submitted at once, which must give the same weights."""
         spec = DIGITS + DIGITS_CNN + recipe(4 if SMALL else 500, 64, 0.001)
-        names = [self.submit(f"queued-{i}", spec) for i in (1, 2)]
-        first, second = (self.finish(name) for name in names)
+        names = [self.submit(f"{name}-{i}", spec, resources=resources) for i in (1, 2)]
+        jobs = [self.finish(n) for n in names]
+        self.assertEqual(*(self.daemon.json("model", "get", n)["digest"] for n in names))
+        return jobs
+
+    def test_9_two_jobs_one_after_another(self):
+        first, second = self.finish_two("alone", "device: gpu, exclusive: true")
         self.assertLessEqual(moment(first["end_time"]), moment(second["start_time"]))
-        digests = [self.daemon.json("model", "get", name)["digest"] for name in names]
-        self.assertEqual(*digests)
+
+    def test_9_two_jobs_side_by_side(self):
+        # Both fit onto the GPU, so none waits for the other.
+        first, second = self.finish_two("beside", "device: gpu")
+        self.assertLess(moment(second["start_time"]), moment(first["end_time"]))
+        self.assertLess(moment(first["start_time"]), moment(second["end_time"]))
 
 
 class AtOnce(unittest.TextTestResult):

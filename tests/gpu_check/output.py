@@ -36,12 +36,13 @@ def of_gtest(output):
 
 
 def of_gtest_notes(output):
-    """Skipped tests, each with its reason, and a filter that no test matched."""
+    """Skipped tests, each with its reason, what a test had no time for, and a filter that no test matched."""
     skipped = re.findall(r"^\[  SKIPPED \] (\S+) \(", output, re.MULTILINE)
     reasons = re.findall(r": Skipped\n(.+)\n", output)
     ran = re.search(r"^\[==========\] (\d+) tests? from .* ran", output, re.MULTILINE)
     nothing = ["no test of this build matches the filter: nothing was checked"] if ran and ran[1] == "0" else []
-    return nothing + [f"skipped: {name}: {reason}"[:SAID_MAX] for name, reason in
+    left_out = [line[:SAID_MAX] for line in output.splitlines() if line.startswith("left out: ")]
+    return nothing + left_out + [f"skipped: {name}: {reason}"[:SAID_MAX] for name, reason in
                       itertools.zip_longest(skipped, reasons[:len(skipped)], fillvalue="no reason was given")]
 
 

@@ -1,5 +1,6 @@
 #include "tests/support/run_case.h"
 
+#include <algorithm>
 #include <set>
 
 #include "src/autodiff/differentiate.h"
@@ -40,19 +41,19 @@ std::set<TensorId> updated_tensors(const Graph& graph) {
 
 void write_values(Executor& executor, TensorId id, const std::vector<double>& values) {
   with_type(executor.program().graph.tensor(id).type.dtype, [&]<typename T>(T) {
-    std::vector<T> typed;
-    for (const double v : values) typed.push_back(static_cast<T>(v));
+    std::vector<T> typed(values.size());
+    std::ranges::transform(values, typed.begin(), [](double v) { return static_cast<T>(v); });
     executor.write(id, std::as_bytes(std::span(typed)));
   });
 }
 
 std::vector<double> read_values(const Executor& executor, TensorId id) {
   const TensorType& type = executor.program().graph.tensor(id).type;
-  std::vector<double> values;
+  std::vector<double> values(static_cast<size_t>(type.shape.elements()));
   with_type(type.dtype, [&]<typename T>(T) {
-    std::vector<T> typed(static_cast<size_t>(type.shape.elements()));
+    std::vector<T> typed(values.size());
     executor.read(id, std::as_writable_bytes(std::span(typed)));
-    for (const T v : typed) values.push_back(static_cast<double>(v));
+    std::ranges::transform(typed, values.begin(), [](T v) { return static_cast<double>(v); });
   });
   return values;
 }

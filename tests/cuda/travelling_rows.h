@@ -1,0 +1,51 @@
+// tests/cuda/travelling_rows.h: images that travel to a GPU as they are stored: what the tests with
+// a GPU and those on the emulator share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/train/loop.h"
+#include "src/train/recipe_check.h"
+#include "tests/cuda/held_rows.h"
+
+namespace trainyard::testing {
+
+inline constexpr DeviceTraits kGpuTraits{kCudaAlignment, Processor::kGpu};
+
+/// A job on images of 8 bits, and what it trains on.
+struct ImageJob {
+  Workspace w;
+  TrainJob job;
+  std::optional<Dataset> data;
+  RunShape shape;
+  Split split;
+  Preprocessing p;
+
+  ImageJob(const Shape& image, std::vector<AugmentationSpec> augmentation, int64_t parts,
+           int64_t ranks = 1) {
+    ingest_images(w, image, /*bytes=*/true, 50);
+    job = held_job(w, "images", dense_model());
+    job.recipe.augmentation = std::move(augmentation);
+    job.recipe.accumulate_steps = parts;
+    data.emplace(Dataset::open(w / "dataset", false).value());
+    shape = check_recipe(job.recipe, job.model, schema(), ranks, kGpuTraits).value();
+    // As if they were too many to be held.
+    shape.held.reset();
+    shape.travel = plan_travel(job.recipe, schema(), shape.rank_batch, kGpuTraits.alignment);
+    split = split_dataset(schema(), 0, 0.2, 5);
+    p = fit_preprocessing(schema(), data->train(), split.train);
+  }
+  const DatasetSchema& schema() const { return data->schema(); }
+  Loader loader(int64_t stored_rows) const {
+    return Loader(schema(), p, data->train(), split.train,
+                  loader_options(job.recipe, schema(), p, split, 0, false, stored_rows));
+  }
+};
+
+/// Batches of two epochs of images of several shapes, moved and not, by two micro-batches: bit by
+/// bit the host's.
+void expect_travelling_batches(Backend& backend);
+
+}  // namespace trainyard::testing
