@@ -1,0 +1,334 @@
+// Pools: how an attempt goes through a cluster that answers, does not answer, refuses and forgets.
+// The cluster is a list of answers, its time the test's.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "server/supervisor/pools.h"
+#include "src/base/mutex.h"
+#include "tests/server/fake_clock.h"
+
+namespace trainyard::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 4000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(2ms);
+  }
+  return false;
+}
+
+/// What the cluster has, by name, and how it answers.
+class FakeCluster final : public Placement {
+ public:
+  struct Job {
+    std::string id;
+    Sighting sighting;
+  };
+  SubmitAnswer submit(const AttemptIntent& intent) override {
+    const MutexLock lock(mu);
+    ++submits;
+    if (submits > answers.size()) return make(intent.name);
+    switch (answers[submits - 1]) {
+      case 'r':
+        return SubmitRefused{"no such partition", false};
+      case 'l':  // it is there, and nobody says so
+        (void)make(intent.name);
+        return SubmitUnknown{"timed out"};
+      case 'n':  // nothing came of it
+        return SubmitUnknown{"timed out"};
+      default:
+        return make(intent.name);
+    }
+  }
+  Result<std::vector<Sighting>> observe(std::span<const PlacementHandle> handles) override {
+    const MutexLock lock(mu);
+    ++looks;
+    if (silent) return make_error(ErrorCode::kUnavailable, "CLUSTER", "it does not answer");
+    std::vector<Sighting> seen;
+    for (const PlacementHandle& handle : handles) {
+      const auto job = jobs.find(handle.name);
+      if (job != jobs.end()) {
+        seen.push_back(job->second.sighting);
+      } else {
+        seen.push_back({.handle = handle, .seen = Seen::kUnseen});
+      }
+    }
+    return seen;
+  }
+  Status withdraw(const PlacementHandle& handle) override {
+    const MutexLock lock(mu);
+    withdrawn.push_back(handle.name);
+    if (const auto job = jobs.find(handle.name); job != jobs.end() && obeys) {
+      job->second.sighting.seen = Seen::kEnded;
+      job->second.sighting.how = "CANCELLED";
+    }
+    return {};
+  }
+  Result<std::optional<PlacementHandle>> find(const std::string& name) override {
+    const MutexLock lock(mu);
+    ++finds;
+    if (silent) return make_error(ErrorCode::kUnavailable, "CLUSTER", "it does not answer");
+    const auto job = jobs.find(name);
+    if (job == jobs.end()) return std::optional<PlacementHandle>();
+    return std::optional(PlacementHandle{job->second.id, name});
+  }
+  std::string explain(const PlacementHandle&) override { return "so it was"; }
+  std::string check() override { return "a cluster of the test's"; }
+
+  void see(const std::string& name, Seen seen, std::string how = {}) {
+    const MutexLock lock(mu);
+    Sighting& s = jobs.at(name).sighting;
+    s.seen = seen;
+    s.how = std::move(how);
+    s.nodes = "n7";
+    s.reason = seen == Seen::kWaiting ? "Priority" : "";
+  }
+  template <typename T>
+  T read(T FakeCluster::*member) {
+    const MutexLock lock(mu);
+    return this->*member;
+  }
+  void set_silent(bool is) {
+    const MutexLock lock(mu);
+    silent = is;
+  }
+
+  Mutex mu;
+  std::string answers;  // of submits, in order; then all are good
+  std::map<std::string, Job> jobs;
+  std::vector<std::string> withdrawn;
+  size_t submits = 0;
+  int looks = 0, finds = 0;
+  bool silent = false, obeys = true;
+
+ private:
+  SubmitAnswer make(const std::string& name) {
+    Job job;
+    job.id = std::to_string(100 + jobs.size());
+    job.sighting = {.handle = {job.id, name}, .seen = Seen::kWaiting, .reason = "Priority"};
+    jobs[name] = job;
+    return Submitted{job.sighting.handle};
+  }
+};
+
+class Owner final : public TaskOwner {
+ public:
+  Result<v1::Assignment> assignment() override { return v1::Assignment(); }
+  void report(const v1::WorkerReport&, Done<void> done) override { done({}); }
+  void ended(const TaskEnd& end, TaskHold) override {
+    const MutexLock lock(mu_);
+    end_ = end;
+  }
+  std::optional<TaskEnd> end() {
+    const MutexLock lock(mu_);
+    return end_;
+  }
+
+ private:
+  Mutex mu_;
+  std::optional<TaskEnd> end_;
+};
+
+class PoolsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SupervisorOptions options;
+    options.log_dir = std::filesystem::temp_directory_path();
+    supervisor_ = std::make_unique<Supervisor>(options, clock_);
+  }
+  void begin(const std::string& answers = "") {
+    auto placement = std::make_unique<FakeCluster>();
+    cluster_ = placement.get();
+    cluster_->answers = answers;
+    PoolConfig config;
+    config.name = "p";
+    config.poll_seconds = 10;
+    config.lease_seconds = 60;
+    std::vector<Pools::Pool> pools;
+    pools.push_back({config, std::move(placement)});
+    pools_ = std::make_unique<Pools>(*supervisor_, clock_, std::move(pools), [] {});
+    pools_->start();
+  }
+  std::shared_ptr<Owner> hand_over(const std::string& uid, std::string handle = {},
+                                   bool may_exist = false) {
+    auto owner = std::make_shared<Owner>();
+    Supervisor::ElsewhereTask task;
+    task.id = uid + "-1";
+    task.owner = owner;
+    task.lease_ms = 60'000;
+    task.withdraw = [this, uid](const std::string&) { pools_->withdraw("p", uid, 1); };
+    supervisor_->expect(std::move(task));
+    PooledAttempt attempt;
+    attempt.uid = uid;
+    attempt.attempt = 1;
+    attempt.job = "tenants/default/jobs/" + uid;
+    attempt.intent.name = "ty-" + uid;
+    attempt.intent.task = uid + "-1";
+    attempt.handle = std::move(handle);
+    attempt.may_exist = may_exist;
+    attempt.found = [this](const std::string& id) {
+      const MutexLock lock(mu_);
+      found_ = id;
+    };
+    pools_->hand_over("p", std::move(attempt));
+    return owner;
+  }
+  /// Time passes, and the pool's thread notices.
+  void pass(int64_t seconds) {
+    clock_.pass(seconds * 1'000'000);
+    pools_->withdraw("p", "nobody", 1);
+  }
+  /// Passes time in steps until the condition holds.
+  bool in_time(const std::function<bool()>& condition, int steps = 60) {
+    for (int i = 0; i < steps; ++i) {
+      if (condition()) return true;
+      pass(10);
+      std::this_thread::sleep_for(5ms);
+    }
+    return condition();
+  }
+  std::string found() {
+    const MutexLock lock(mu_);
+    return found_;
+  }
+  PoolSight sight(const std::string& uid) { return pools_->find(uid).value_or(PoolSight()); }
+
+  FakeClock clock_;
+  std::unique_ptr<Supervisor> supervisor_;
+  FakeCluster* cluster_ = nullptr;
+  Mutex mu_;
+  std::string found_;
+  std::unique_ptr<Pools> pools_;
+};
+
+TEST_F(PoolsTest, WaitsIsGrantedAndEnds) {
+  begin();
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; }));
+  ASSERT_TRUE(in_time([&] { return sight("a").reason == "Priority"; }));
+  EXPECT_EQ(pools_->waiting("p"), 1);
+  EXPECT_EQ(pools_->note("p"), "a cluster of the test's");
+  cluster_->see("ty-a", Seen::kGranted);
+  ASSERT_TRUE(in_time([&] { return sight("a").granted; }));
+  EXPECT_EQ(sight("a").nodes, "n7");
+  EXPECT_EQ(pools_->waiting("p"), 0);
+  cluster_->see("ty-a", Seen::kEnded, "NODE_FAIL");
+  ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }));
+  EXPECT_EQ(owner->end()->away->how, "NODE_FAIL");
+  EXPECT_NE(owner->end()->away->text.find("so it was"), std::string::npos);
+  EXPECT_FALSE(pools_->find("a"));
+}
+
+TEST_F(PoolsTest, ARefusalEndsTheAttemptInTheClustersWords) {
+  begin("r");
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_EQ(owner->end()->start_error->reason, "POOL_REFUSED");
+  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: no such partition");
+}
+
+TEST_F(PoolsTest, ALostAnswerIsFoundByItsName) {
+  begin("l");
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
+  ASSERT_TRUE(in_time([&] { return found() == "100"; }));
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u);
+  EXPECT_FALSE(owner->end());
+}
+
+// Not while it may still come into being, and not before two answers have said that it is not
+// there.
+TEST_F(PoolsTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
+  begin("n");
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
+  for (int i = 0; i < 5; ++i) {
+    pass(10);
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u) << "50 s after it";
+  EXPECT_GE(cluster_->read(&FakeCluster::finds), 2);
+  EXPECT_NE(sight("a").reason.find("timed out"), std::string::npos) << sight("a").reason;
+  ASSERT_TRUE(in_time([&] { return found() == "100"; }));
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
+}
+
+TEST_F(PoolsTest, ASilentClusterDecidesNothing) {
+  begin();
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; }));
+  cluster_->set_silent(true);
+  for (int i = 0; i < 100; ++i) {
+    pass(60);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_FALSE(owner->end()) << "in more than an hour";
+  ASSERT_TRUE(
+      in_time([&] { return sight("a").reason.find("does not answer") != std::string::npos; }));
+  cluster_->set_silent(false);
+  ASSERT_TRUE(in_time([&] { return sight("a").reason == "Priority"; }));
+}
+
+TEST_F(PoolsTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
+  begin();
+  cluster_->mu.lock();
+  cluster_->jobs["ty-old"] = {"41", {.handle = {"41", "ty-old"}, .seen = Seen::kGranted}};
+  cluster_->mu.unlock();
+  const auto by_handle = hand_over("old", "41", true);
+  ASSERT_TRUE(in_time([&] { return sight("old").granted; }));
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
+  // The row was there, and the daemon died before the cluster had it.
+  const auto never = hand_over("never", "", true);
+  ASSERT_TRUE(in_time([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
+  EXPECT_GE(cluster_->read(&FakeCluster::finds), 2);
+}
+
+TEST_F(PoolsTest, WithdrawnIsOverWhenTheClusterShowsIt) {
+  begin();
+  cluster_->obeys = false;
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; }));
+  supervisor_->stop("a-1", "cancel", 1);
+  ASSERT_TRUE(in_time([&] { return cluster_->read(&FakeCluster::withdrawn).size() >= 3; }))
+      << "it is asked again as long as it is there";
+  EXPECT_FALSE(owner->end());
+  cluster_->mu.lock();
+  cluster_->obeys = true;
+  cluster_->mu.unlock();
+  ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }));
+  EXPECT_EQ(owner->end()->away->how, "CANCELLED");
+  EXPECT_TRUE(owner->end()->stop_asked);
+}
+
+TEST_F(PoolsTest, WhatLingersBehindAnOutcomeIsTakenBack) {
+  begin();
+  (void)hand_over("a");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; }));
+  cluster_->see("ty-a", Seen::kGranted);
+  ASSERT_TRUE(in_time([&] { return sight("a").granted; }));
+  pools_->forget("p", "a", 1);
+  EXPECT_FALSE(pools_->find("a")) << "it is nobody's";
+  EXPECT_TRUE(cluster_->read(&FakeCluster::withdrawn).empty());
+  ASSERT_TRUE(in_time([&] { return !cluster_->read(&FakeCluster::withdrawn).empty(); }));
+}
+
+TEST_F(PoolsTest, ANodeWithoutAWorkerIsGivenBack) {
+  begin();
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; }));
+  cluster_->see("ty-a", Seen::kGranted);
+  ASSERT_TRUE(in_time([&] { return sight("a").granted; }));
+  ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }, 200));
+  EXPECT_FALSE(owner->end()->attached);
+}
+
+}  // namespace
+}  // namespace trainyard::server
