@@ -80,6 +80,26 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_EQ(refusal_of(""), "");
 }
 
+TEST(ServiceConfig, WorkersElsewhereAreToldAnAddressThatTheyCanReach) {
+  const auto completed = [](const std::string& text) {
+    Config config;
+    EXPECT_TRUE(apply_config_text("state_dir: /tmp/a\n" + text, "f", config).ok());
+    const Status s = complete_config("/opt/bin/trainyardd", config);
+    return s.ok() ? describe_config(config) : s.error().message;
+  };
+  EXPECT_NE(refusal_of("workers_listen: nowhere\n").find("host:port"), std::string::npos);
+  EXPECT_NE(completed("workers_listen: 192.0.2.1:7451\n").find("workers_listen: 192.0.2.1:7451\n"),
+            std::string::npos);
+  for (const char* all : {"0.0.0.0:7451", "'[::]:7451'"}) {
+    const std::string listen = "workers_listen: " + std::string(all) + "\n";
+    EXPECT_NE(completed(listen).find("set workers_advertise"), std::string::npos);
+    EXPECT_NE(completed(listen + "workers_advertise: head:7451\n").find("state_dir"),
+              std::string::npos);
+  }
+  EXPECT_NE(completed("workers_advertise: head:7451\n").find("needs workers_listen"),
+            std::string::npos);
+}
+
 TEST(ServiceConfig, PricesAreNotNegative) {
   Config config;
   ASSERT_TRUE(
