@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,6 +41,8 @@ class Session final : public TrainingSession {
   /// What the sessions of all ranks, of which this is one, hold together: of what is sharded, each
   /// has a part.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
+  /// Where a rank's parts of what is sharded lie in that.
+  std::vector<std::span<std::byte>> parts_of(Snapshot& snapshot, Rank rank) const;
   Snapshot evaluated_weights() const override;
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
@@ -49,7 +52,10 @@ class Session final : public TrainingSession {
   std::map<std::string, uint32_t> checksums() const;
   /// What is neither trained nor the optimizer's, such as running statistics, becomes that of
   /// another session of the same job.
-  void copy_state(const Session& from);
+  void copy_state(const Session& from) { write_state(from.read_state()); }
+  /// All of that, one tensor behind the other.
+  std::vector<std::byte> read_state() const;
+  void write_state(std::span<const std::byte> values);
 
   void hold(const HeldSource& source) override;
   void travel(const TravelSource& source) override { travelling_.emplace(backend_, source); }
@@ -65,6 +71,11 @@ class Session final : public TrainingSession {
   void evaluate_held(std::span<const kernels::HeldSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return evaluation_batch_; }
+  /// Numbers of a row's output, and rows that are read back at a time.
+  int64_t evaluation_row_elements() const { return evaluation_row_elements_; }
+  int64_t evaluation_rows_read() const {
+    return std::ssize(evaluation_output_) / std::max<int64_t>(1, evaluation_row_elements_);
+  }
 
   int64_t arena_planned_bytes() const override { return arena_->size_bytes(); }
   int64_t arena_used_bytes() const override;
@@ -88,7 +99,8 @@ class Session final : public TrainingSession {
   Executor& updater() { return update_.has_value() ? *update_ : *train_; }
   void find_saved();
   /// This rank's part of a sharded tensor.
-  kernels::ShardRange shard_of(const TensorInfo& sharded) const;
+  kernels::ShardRange shard_of(const TensorInfo& sharded) const { return shard_of(sharded, rank_); }
+  static kernels::ShardRange shard_of(const TensorInfo& sharded, Rank rank);
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
   // Where batches come from the host: what a program reads in one block (Backend), each program
