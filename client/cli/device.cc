@@ -1,4 +1,5 @@
 // trainyard device list, drain, resume: what jobs can run on.
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <memory>
@@ -102,6 +103,62 @@ std::string jobs_text(const v1::Device& d) {
   return text;
 }
 
+/// "1.2 GiB, 4 cores", "8 x a100": what a job gets of a node.
+std::string node_text(const v1::Pool& pool) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (pool.gpus_per_node() > 0) {
+    add("up to " + std::to_string(pool.gpus_per_node()) + " x " +
+        (pool.gpu_type().empty() ? "GPU" : pool.gpu_type()));
+  }
+  add(std::to_string(pool.cpus()) + (pool.cpus() == 1 ? " core" : " cores"));
+  if (pool.memory_bytes() > 0) add(human_bytes(pool.memory_bytes()));
+  return text;
+}
+
+std::string pool_job_text(const v1::PoolJob& job) {
+  std::string text(client::short_name(job.job()));
+  std::string more;
+  const auto add = [&](const std::string& part) { more += (more.empty() ? "" : ", ") + part; };
+  if (!job.handle().empty()) add("job " + job.handle());
+  if (job.granted() && !job.nodes().empty()) add("on " + job.nodes());
+  if (!job.granted()) add(job.reason().empty() ? "waits" : "waits: " + job.reason());
+  if (job.has_start_time()) {
+    v1::TimeRange start;
+    *start.mutable_low() = *start.mutable_likely() = *start.mutable_high() = job.start_time();
+    add("starts " + when(start, std::time(nullptr)));
+  }
+  return more.empty() ? text : text + " (" + more + ")";
+}
+
+/// The clusters that take jobs; a line for each job there.
+std::string render_pools(const v1::ListDevicesResponse& list, const Terminal& out) {
+  const int width = out.line_width();
+  Table table({{"POOL"},
+               {"KIND"},
+               {.title = "A JOB GETS", .shortens = width > 0},
+               {"WAITING", true},
+               {"RUNNING", true}});
+  for (const v1::Pool& pool : list.pools()) {
+    const auto running = std::ranges::count_if(pool.jobs(), &v1::PoolJob::granted);
+    table.add(
+        {std::string(client::short_name(pool.name())), pool.kind(), node_text(pool),
+         std::to_string(pool.jobs_size() - running) + " of " + std::to_string(pool.waiting_max()),
+         std::to_string(running)});
+  }
+  std::string text = "\n" + table.render(out);
+  for (const v1::Pool& pool : list.pools()) {
+    const auto add = [&](const std::string& sentence) {
+      text += wrapped(safe_text(std::string(client::short_name(pool.name())) + ": " + sentence),
+                      width, /*indent=*/2) +
+              "\n";
+    };
+    if (!pool.note().empty()) add(pool.note());
+    for (const v1::PoolJob& job : pool.jobs()) add(pool_job_text(job));
+  }
+  return text;
+}
+
 /// Jobs, and what a device's health is about, are in the table, or where that is too wide for the
 /// terminal stand below.
 std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out) {
@@ -148,6 +205,7 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
     if (below && d.uses_size() > 0) add_sentence(d, jobs_text(d));
   }
   if (!list.note().empty()) text += wrapped(safe_text(list.note()), width) + "\n";
+  if (list.pools_size() > 0) text += render_pools(list, out);
   return text;
 }
 

@@ -26,6 +26,12 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag) {
   std::vector<std::string> devices;
   if (flag.empty()) {
+    if (!resources.pool().empty()) {
+      return field_error("FIELD_UNUSED", "resources.pool",
+                         quoted_value(resources.pool()) +
+                             " is a cluster of a server's: submit the job there, leave it out, or "
+                             "say --device cpu to train here");
+    }
     const bool is_gpu = resources.device() == v1::Resources::GPU;
     const int count = std::max(1, resources.gpus());
     if (count > 1 && !is_gpu) {

@@ -11,24 +11,12 @@
 #include <set>
 #include <thread>
 
+#include "server/config/values.h"
 #include "src/base/duration.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
-
-Error refuse(std::string_view name, std::string_view text, std::string expected) {
-  return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
-                    std::string(name) + ": " + quoted_value(text) + " is not valid, expected " +
-                        std::move(expected));
-}
-
-std::optional<int64_t> parse_integer(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (ec != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 Setting path_setting(std::string name, std::string help, std::filesystem::path Config::*member) {
   auto assign = [name, member](Config& c, std::string_view text) -> Status {
@@ -118,6 +106,19 @@ Status assign_preemption(Config& c, std::string_view text) {
   return {};
 }
 
+Status assign_pool(Config& c, std::string_view text) {
+  const std::filesystem::path file(text);
+  if (!file.is_absolute()) return refuse("pool", text, "the absolute path of a pool's file");
+  ASSIGN_OR_RETURN(PoolConfig pool, load_pool(file));
+  if (std::ranges::find(c.pools, pool.name, &PoolConfig::name) != c.pools.end()) {
+    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
+                      "pool: " + file.string() + ": another pool has the name " +
+                          quoted_value(pool.name) + " already");
+  }
+  c.pools.push_back(std::move(pool));
+  return {};
+}
+
 std::optional<int64_t> parse_kept_seconds(std::string_view text) {
   const std::optional<int64_t> seconds = parse_duration(text);
   if (!seconds || *seconds < kKeptSecondsMin || *seconds > kKeptSecondsMax) return std::nullopt;
@@ -185,30 +186,14 @@ Status assign_log_level(Config& c, std::string_view text) {
   return {};
 }
 
-/// "67108864", "64MiB", "64GiB".
-Status assign_bytes(const char* name, int64_t& target, int64_t min, std::string_view text) {
-  std::string_view digits = text;
-  int64_t unit = 1;
-  for (const auto& [suffix, bytes] :
-       {std::pair<std::string_view, int64_t>{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}) {
-    if (digits.ends_with(suffix)) {
-      digits.remove_suffix(suffix.size());
-      unit = bytes;
-      break;
-    }
-  }
-  constexpr int64_t kMax = int64_t{1} << 46;
-  const std::optional<int64_t> count = parse_integer(digits);
-  if (!count || *count < min || *count > kMax / unit) {
-    return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
-  }
-  target = *count * unit;
-  return {};
-}
-
 Setting bytes_setting(const char* name, const char* help, int64_t Config::*field, int64_t min = 1) {
-  return {name, help, false, [name, field, min](Config& c, std::string_view text) {
-            return assign_bytes(name, c.*field, min, text);
+  return {name, help, false, [name, field, min](Config& c, std::string_view text) -> Status {
+            const std::optional<int64_t> bytes = parse_bytes(text, min);
+            if (!bytes) {
+              return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
+            }
+            c.*field = *bytes;
+            return {};
           }};
 }
 
@@ -320,6 +305,8 @@ const std::vector<Setting>& settings() {
       int_setting("unattended_seconds",
                   "How long a training worker goes on without a daemon; 0: it ends with its daemon",
                   &Config::unattended_seconds, 0, 2'592'000),
+      {"pool", "File that describes a cluster which takes jobs (docs/slurm.md); repeatable", false,
+       assign_pool, true},
       {"keep_jobs",
        "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both "
        "(1000,90d)",
@@ -431,6 +418,14 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return conflict("tls_certificate and tls_key belong together; only one is set");
   }
+  if (!config.pools.empty()) {
+    const Result<HostPort> workers = parse_host_port(config.workers_listen);
+    if (!workers.ok() || workers->port == 0) {
+      return conflict(
+          "pool: needs workers_listen with a port, such as 0.0.0.0:7451, where workers of the "
+          "cluster reach the daemon, also after it was restarted");
+    }
+  }
   if (config.workers_listen.empty() && !config.workers_advertise.empty()) {
     return conflict("workers_advertise needs workers_listen: it is another name for it");
   }
@@ -466,6 +461,9 @@ std::string describe_config(const Config& c) {
   for (const std::filesystem::path& root : c.ingest_roots) {
     roots += (roots.empty() ? "" : ", ") + YAML::Dump(YAML::Node(root.string()));
   }
+  std::string pools;
+  for (const PoolConfig& pool : c.pools)
+    pools += (pools.empty() ? "" : ", ") + YAML::Dump(YAML::Node(pool.file.string()));
   return line("state_dir", c.state_dir) + line("socket", c.socket) + line("listen", c.listen) +
          line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
          line("token_file", c.token_file) + line("workers_listen", c.workers_listen) +
@@ -500,6 +498,7 @@ std::string describe_config(const Config& c) {
          line("stall_timeout_seconds", std::to_string(c.stall_timeout_seconds)) +
          line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds)) +
          line("unattended_seconds", std::to_string(c.unattended_seconds)) +
+         line("pool", pools.empty() ? "" : "[" + pools + "]") +
          line("keep_jobs", keep_jobs_text(c)) +
          line("keep_events", c.keep_events_seconds ? duration_text(*c.keep_events_seconds) : "all");
 }

@@ -84,6 +84,7 @@ struct WaitingJob {
   std::string uid;
   std::string name;   // for people
   std::string owner;  // for fair share
+  std::string pool = {};  // that it asks for; empty: the server's own devices
   int64_t order = 0;  // of submission; unique
   int32_t priority = 0;
   DeviceRequest asked;

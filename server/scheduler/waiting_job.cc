@@ -1,12 +1,13 @@
 #include <algorithm>
 
+#include "server/scheduler/pool.h"
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
 namespace {
 
 std::optional<DeviceKind> kind_of(const std::vector<std::string>& devices) {
-  if (devices.empty()) return std::nullopt;
+  if (devices.empty() || !pool_of(devices).empty()) return std::nullopt;
   return devices.front() == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
 }
 
@@ -69,6 +70,7 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.asked = {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices),
                    job.resources.exclusive(), std::max(1, job.resources.threads())};
   waiting.name = job.id;
+  waiting.pool = job.resources.pool();
   waiting.owner = job.owner;
   waiting.rest_max_us = rest_max_of(job);
   waiting.on_cpu = need_of(job.on_cpu, waiting.rest_max_us);
@@ -88,7 +90,7 @@ Range end_of(double low_s, double likely_s, double high_s, int64_t from_us) {
 
 std::optional<PlacedJob> placed_job(const JobBrief& job) {
   if (!is_active(job.state) || job.devices.empty()) return std::nullopt;
-  const DeviceBrief& on = *kind_of(job.devices) == DeviceKind::kCpu ? job.on_cpu : job.on_gpu;
+  const DeviceBrief& on = kind_of(job.devices) == DeviceKind::kCpu ? job.on_cpu : job.on_gpu;
   PlacedJob placed;
   placed.uid = job.uid;
   placed.devices = job.devices;

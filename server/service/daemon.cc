@@ -14,6 +14,7 @@
 #include "server/service/context.h"
 #include "server/service/housekeeping.h"
 #include "server/service/listener.h"
+#include "server/service/pool_placements.h"
 #include "server/service/public_services.h"
 #include "server/service/removals.h"
 #include "server/service/system_handlers.h"
@@ -25,6 +26,7 @@
 #include "server/supervisor/dispatcher.h"
 #include "server/supervisor/process.h"
 #include "src/base/mutex.h"
+#include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/runtime/visible_gpus.h"
 
@@ -130,7 +132,7 @@ struct Daemon::Impl {
         worker_files(supervisor, *parts.files, disk),
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
-                   *parts.clock),
+                   *parts.clock, pool_setup(parts)),
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
@@ -149,6 +151,15 @@ struct Daemon::Impl {
                                                                     : local_inventory(config));
     *out = inner.get();
     return inner;
+  }
+  PoolSetup pool_setup(const DaemonParts& parts) {
+    PoolSetup setup;
+    setup.pools = make_pools(config.pools, parts.make_placement);
+    setup.instance = [this] { return sha256_hex(worker_door->certificate_pem()).substr(0, 8); };
+    setup.attach = [this] { return worker_door->attach_address(); };
+    setup.certificate_pem = [this] { return worker_door->certificate_pem(); };
+    setup.secret = [this](const std::string& task) { return worker_door->enrolment_secret(task); };
+    return setup;
   }
   Status open(const DaemonParts& parts);
   Status open_worker_listeners();
@@ -273,6 +284,7 @@ Status Daemon::Impl::open_worker_listeners() {
 
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) {
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
+  if (Status s = check_pools(config.pools); !s.ok()) return s.error();
   StoreOptions options;
   options.state_dir = config.state_dir;
   options.queued_jobs_max = config.queued_jobs_max;

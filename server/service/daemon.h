@@ -11,6 +11,7 @@
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/service/listener.h"
+#include "server/service/pool_placements.h"
 #include "server/service/worker_door.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
@@ -32,7 +33,9 @@ struct DaemonParts {
   ConnectionRules connections = {};         // of the public sockets
   int64_t worker_heartbeat_ms = 5'000;
   int64_t worker_kill_grace_ms = 5'000;  // from TERM to KILL for a silent, stalled or late worker
-  int64_t worker_stall_ms = 0;           // above 0: instead of stall_timeout_seconds
+  std::function<std::unique_ptr<Placement>(const PoolConfig&)> make_placement =
+      &server::make_placement;
+  int64_t worker_stall_ms = 0;  // above 0: instead of stall_timeout_seconds
 };
 
 class Daemon {

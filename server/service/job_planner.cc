@@ -15,6 +15,7 @@
 #include "server/service/device_choice.h"
 #include "server/service/digest.h"
 #include "server/service/names.h"
+#include "server/service/pool_devices.h"
 #include "server/service/spec_check.h"
 #include "server/service/status.h"
 #include "src/base/mutex.h"
@@ -112,6 +113,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   // and of a missing dataset only then.
   CheckedJob job;
   job.spec = spec;
+  resolve_pool(service_.config.pools, *job.spec.mutable_resources(), violations);
   if (batch_size_is_open(spec)) {  // until it is chosen
     job.spec.mutable_recipe()->set_batch_size(batch_unit(spec));
   }
@@ -133,7 +135,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: the same thread count and precision give the same bits, whatever the
   // defaults become.
-  if (!spec.resources().has_threads()) {
+  if (!job.spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
   job.spec.mutable_recipe()->set_precision(to_proto(job.engine.recipe.precision));
@@ -147,8 +149,8 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   } else {
     return initial_weights.error();
   }
-  job.wish = wish_of(spec.resources());
-  job.gpus = gpus_of(spec.resources());
+  job.wish = wish_of(job.spec.resources());
+  job.gpus = gpus_of(job.spec.resources());
   return job;
 }
 
@@ -197,7 +199,7 @@ Status JobPlanner::check_like(const v1::JobSpec& spec, const DatasetSchema& sche
   if (!violations.empty()) return violations.to_error();
   const Result<RunShape> shape =
       check_recipe(engine->recipe, engine->model, schema, gpus_of(spec.resources()),
-                   traits_for(wish_of(spec.resources()), devices()));
+                   traits_for(wish_of(spec.resources()), devices_for(spec)));
   if (!shape.ok()) return shape.error();
   return {};
 }
@@ -221,7 +223,7 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   planned.after = job.after;
   planned.initial_model_id = job.pending_model_id;
   planned.lacks_weights = job.lacks_weights;
-  const Devices devices = this->devices();
+  const Devices devices = devices_for(job.spec);
   if (batch_size_is_open(spec)) {
     if (Status s = choose_batch(job, devices, stop); !s.ok()) return s.error();
   }
@@ -285,9 +287,8 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
       choose_device(job.wish, job.gpus, job.engine.recipe.batch_size, devices);
   const Device device = device_of(choice, job.wish, devices);
   const bool cpu = device.kind == DeviceKind::kCpu;
-  ASSIGN_OR_RETURN(const std::vector<Job> active, service_.store.jobs().list_active());
-  MemoryRoom room = largest_room(cpu ? DeviceWish::kCpu : DeviceWish::kGpu, job.gpus, devices,
-                                 active, service_.config.cpu_memory_bytes_max);
+  ASSIGN_OR_RETURN(MemoryRoom room, find_room(cpu ? DeviceWish::kCpu : DeviceWish::kGpu, job.gpus,
+                                              devices, kUnlimited));
   const DeviceTraits traits = {cpu ? kHostAlignment : kCudaAlignment,
                                cpu ? Processor::kCpu : Processor::kGpu};
   v1::JobSpec spec = job.spec;
@@ -304,8 +305,7 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
     v1::MemoryPlan memory = kept.plan.memory();
     memory.set_dataset_bytes(0);  // which may stay on the host
     return BatchTrial{bytes_on(traits, memory), kept.plan.train_rows(), kept.work->nodes,
-                      service_.forecaster.rows_per_second(device, spec.resources().threads(),
-                                                          spec.recipe().precision(), *kept.work)};
+                      rows_per_second(devices, device, spec, *kept.work)};
   };
   ASSIGN_OR_RETURN(job.batch_choice, choose_batch_size(search));
   job.engine.recipe.batch_size = job.batch_choice->batch_size();
@@ -320,8 +320,7 @@ Status JobPlanner::add_cost(const v1::JobSpec& as_written, const CheckedJob& job
   const DeviceTraits traits = traits_on(device.name);
   // Without an estimate where rates are missing.
   const auto step_seconds = [&](const RunWork& work) {
-    const Result<double> rate = service_.forecaster.rows_per_second(
-        device, job.spec.resources().threads(), job.spec.recipe().precision(), work);
+    const Result<double> rate = rows_per_second(devices, device, job.spec, work);
     return rate.ok() ? static_cast<double>(work.batch_size) / *rate : 0.0;
   };
   ASSIGN_OR_RETURN(const KeptPlan before, plan_on_dataset(as_written, job.dataset, traits, stop));
@@ -412,7 +411,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
 
 void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                               const std::stop_token& stop) {
-  const Devices devices = this->devices();
+  const Devices devices = devices_for(request.spec());
   Result<FullPlan> planned = plan_layers(request, devices, stop);
   if (!planned.ok()) return done(std::move(planned).error());
   if (Status s = check_satisfiable(planned->job.wish, planned->job.gpus, devices); !s.ok())
@@ -429,6 +428,13 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
                               : "";
   if (const std::optional<int64_t> bytes = find_workspace(key)) {
     return done(finish(*planned, devices, *bytes, stop));
+  }
+  if (!devices.pool.empty() && choice.device != kCpuDevice) {
+    return done(
+        finish(*planned, devices,
+               make_error(ErrorCode::kInternal, "NOT_MEASURED",
+                          "it is measured on the device, which is in the pool " + devices.pool),
+               stop));
   }
 
   v1::MeasureTask task;
@@ -501,6 +507,7 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
 
 Result<MemoryRoom> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                                          int64_t needed_bytes) const {
+  if (!devices.pool.empty()) return largest_room(wish, gpus, devices, {}, 0);
   const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
   // Counts all memory in use as others': most jobs fit even then.
   const MemoryRoom least = largest_room(wish, gpus, devices, {}, cpu_limit);
@@ -540,6 +547,21 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const
   return fit;
 }
 
+Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
+  const PoolConfig* pool = find_pool(service_.config.pools, spec.resources().pool());
+  return pool != nullptr ? devices_of(*pool) : devices();
+}
+
+Result<double> JobPlanner::rows_per_second(const Devices& devices, const Device& device,
+                                           const v1::JobSpec& spec, const RunWork& work) const {
+  if (!devices.pool.empty()) {
+    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN",
+                      "rates of the pool " + devices.pool + "'s nodes are not measured");
+  }
+  return service_.forecaster.rows_per_second(device, spec.resources().threads(),
+                                             spec.recipe().precision(), work);
+}
+
 Devices JobPlanner::devices() {
   const int64_t now_us = service_.clock.steady_us();
   {
@@ -557,6 +579,12 @@ Devices JobPlanner::devices() {
 Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
                                  const KeptPlan& planned, DeviceTraits traits, v1::RunPlan& plan,
                                  const std::stop_token& stop) {
+  if (!devices.pool.empty()) {
+    plan.set_device_advice("A node of the pool " + devices.pool +
+                           ", as asked. How long a step takes there is not measured, so nothing is "
+                           "forecast.");
+    return {};
+  }
   ForecastQuery query;
   query.threads = job.spec.resources().threads();
   query.gpus = job.gpus;

@@ -6,6 +6,7 @@
 
 #include "server/config/log.h"
 #include "server/inventory/drained_inventory.h"
+#include "server/scheduler/pool.h"
 #include "server/service/listener.h"
 #include "server/service/names.h"
 #include "server/service/time_range.h"
@@ -113,6 +114,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
     *out.mutable_drain() = to_proto(*drain);
     drains.erase(drain);
   }
+  add_pools(response);
   for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
     v1::Device& out = *response.add_devices();
     out.set_name(drain.name);
@@ -123,6 +125,32 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
     *out.mutable_drain() = to_proto(drain);
   }
   return response;
+}
+
+void SystemHandlers::add_pools(v1::ListDevicesResponse& response) const {
+  const Pools& pools = service_.dispatcher.pools();
+  for (const PoolConfig& config : service_.config.pools) {
+    v1::Pool& out = *response.add_pools();
+    out.set_name(std::string(kPoolPrefix) + config.name);
+    out.set_kind(config.kind);
+    out.set_note(pools.note(config.name));
+    out.set_cpus(config.cpus);
+    out.set_memory_bytes(config.memory_bytes);
+    out.set_gpus_per_node(config.gpus_per_node);
+    out.set_gpu_type(config.gpu_type);
+    out.set_waiting_max(config.waiting_max);
+    for (const PoolSight& sight : pools.sights(config.name)) {
+      v1::PoolJob& job = *out.add_jobs();
+      job.set_job(sight.job);
+      job.set_handle(sight.handle);
+      job.set_granted(sight.granted);
+      job.set_nodes(sight.nodes);
+      job.set_reason(sight.granted ? "" : sight.reason);
+      if (!sight.granted && sight.start_estimate_us > 0) {
+        *job.mutable_start_time() = to_timestamp(sight.start_estimate_us);
+      }
+    }
+  }
 }
 
 int64_t SystemHandlers::measured_bytes(const Job& job) const {

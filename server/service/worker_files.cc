@@ -20,7 +20,7 @@
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/train/model_artifact.h"
-#include "src/train/resume.h"
+#include "src/train/retention.h"
 
 namespace trainyard::server {
 namespace {

@@ -171,6 +171,7 @@ struct Attempt {
   std::string outcome;       // reason of the end
   int64_t acknowledged = 0;  // newest report whose effects are durable
   bool shared = false;       // another job was on its devices (JobStore::note_shared)
+  std::string handle;        // in a pool: how the cluster calls it; empty: not known yet
 };
 
 /// A state transition and its reason. Stored with its StateChange event in one transaction.

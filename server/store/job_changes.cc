@@ -371,6 +371,23 @@ void JobStore::note_shared(std::vector<std::string> uids, Done<void> done) {
       std::move(done));
 }
 
+void JobStore::set_handle(std::string uid, int32_t number, std::string handle, std::string text,
+                          Done<void> done) {
+  core_.change<void>(
+      [=, uid = std::move(uid)](WriteContext& context) -> Status {
+        ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, uid));
+        ASSIGN_OR_RETURN(const Attempt attempt, get_attempt(context.db, job, number));
+        if (attempt.end_time_us != 0) return fenced(job, number);
+        if (attempt.handle == handle) return {};
+        save_handle(context.db, job, number, handle);
+        JobEdit edit(context, job);
+        edit.tell(text);
+        edit.save();
+        return {};
+      },
+      std::move(done));
+}
+
 void JobStore::set_process(std::string uid, int32_t attempt_number, int32_t pid,
                            int64_t process_start, Done<void> done) {
   core_.change<void>(

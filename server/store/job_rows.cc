@@ -417,7 +417,7 @@ void JobEdit::notify(bool reschedules) {
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number) {
   Query query(db,
               "SELECT nonce_digest, pid, process_start, device, start_time_us, end_time_us,"
-              " outcome, acknowledged, shared FROM attempts WHERE job = ? AND number = ?");
+              " outcome, acknowledged, shared, handle FROM attempts WHERE job = ? AND number = ?");
   query.bind(job.order).bind(int64_t{number});
   if (!query.step()) return std::nullopt;
   Attempt attempt;
@@ -432,7 +432,13 @@ std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t 
   attempt.outcome = query.text(6);
   attempt.acknowledged = query.integer(7);
   attempt.shared = query.integer(8) != 0;
+  attempt.handle = query.text(9);
   return attempt;
+}
+
+void save_handle(Connection& db, const Job& job, int32_t number, const std::string& handle) {
+  Query query(db, "UPDATE attempts SET handle = ? WHERE job = ? AND number = ?");
+  query.bind(handle).bind(job.order).bind(int64_t{number}).run();
 }
 
 void insert_attempt(Connection& db, const Job& job, const Attempt& attempt) {

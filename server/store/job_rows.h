@@ -85,6 +85,7 @@ class JobEdit {
 };
 
 std::optional<Attempt> find_attempt_row(Connection& db, const Job& job, int32_t number);
+void save_handle(Connection& db, const Job& job, int32_t number, const std::string& handle);
 void insert_attempt(Connection& db, const Job& job, const Attempt& attempt);
 void save_attempt(Connection& db, const Job& job, const Attempt& attempt);
 void save_nonce(Connection& db, const Job& job, int32_t number, const std::string& nonce_digest);

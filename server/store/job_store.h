@@ -106,6 +106,11 @@ class JobStore {
   void note_shared(std::vector<std::string> uids, Done<void> done);
   Status note_shared(const std::vector<std::string>& uids);
 
+  /// Records how its pool's cluster calls the live attempt, and tells it to those who follow the
+  /// job.
+  void set_handle(std::string uid, int32_t attempt, std::string handle, std::string text,
+                  Done<void> done);
+
   /// Records the live attempt's process, so that a restarted daemon finds it again.
   void set_process(std::string uid, int32_t attempt, int32_t pid, int64_t process_start,
                    Done<void> done);

@@ -19,6 +19,7 @@
 #include "server/scheduler/shares.h"
 #include "server/supervisor/deadlines.h"
 #include "server/supervisor/outside_memory.h"
+#include "server/supervisor/pool_lines.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -40,18 +41,29 @@ bool is_full(const Fleet& fleet) {
 /// Of an attempt: the same to every daemon.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
+std::vector<PoolConfig> configs_of(const std::vector<Pools::Pool>& pools) {
+  std::vector<PoolConfig> configs;
+  for (const Pools::Pool& pool : pools) configs.push_back(pool.config);
+  return configs;
+}
+
 std::string last_segment(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
 }  // namespace
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
-  Impl(Store& s, Supervisor& sup, Inventory& inv, Files& f, DispatcherOptions o, const Clock& c)
+  Impl(Store& s, Supervisor& sup, Inventory& inv, Files& f, DispatcherOptions o, const Clock& c,
+       PoolSetup p)
       : store(s),
         supervisor(sup),
         inventory(inv),
         files(f),
         options(std::move(o)),
         clock(c),
+        door(std::move(p)),
+        pool_configs(configs_of(door.pools)),
+        pools(sup, c, std::move(door.pools), [this] { look_again(); }),
+        pool_lines(pool_configs, pools),
         shares(options.policy.half_life_us),
         policy(options.policy) {}
 
@@ -60,8 +72,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     int32_t attempt = 0;
     std::vector<std::string> devices;
     std::shared_ptr<TrainTask> owner;
-    bool leaves = false;  // asked to, because its device is drained
-    bool shares = false;  // the store knows that another job is, or was, on its device
+    std::string pool = {};  // that runs it; empty: this host does
+    bool leaves = false;    // asked to, because its device is drained
+    bool shares = false;    // the store knows that another job is, or was, on its device
   };
   /// What a running job has told since it was last placed.
   struct Pace {
@@ -96,6 +109,11 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Result<Dataset> dataset_of(const Job& job) const;
   std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
   Status adopt(const Job& job);
+  /// The attempt is a pool's, on its way there or, `adopted`, perhaps there already.
+  void hand_over(const Job& job, const Attempt& attempt, const std::shared_ptr<TrainTask>& owner,
+                 bool adopted);
+  /// There may be room now.
+  void look_again();
 
   Store& store;
   Supervisor& supervisor;
@@ -103,6 +121,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Files& files;
   const DispatcherOptions options;
   const Clock& clock;
+
+  PoolSetup door;  // its pools have gone to `pools`
+  const std::vector<PoolConfig> pool_configs;
 
   Mutex mu;
   CondVar changed;
@@ -126,6 +147,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   bool indexed TRAINYARD_GUARDED_BY(index_mu) = false;
   Queue queue TRAINYARD_GUARDED_BY(index_mu);
   Fleet fleet TRAINYARD_GUARDED_BY(index_mu);
+  Pools pools;
+  PoolLines pool_lines TRAINYARD_GUARDED_BY(index_mu);
   Shares shares TRAINYARD_GUARDED_BY(index_mu);
   Policy policy TRAINYARD_GUARDED_BY(index_mu);
   std::unordered_map<std::string, PlacedJob> active TRAINYARD_GUARDED_BY(index_mu);  // by uid
@@ -195,7 +218,9 @@ void Dispatcher::Impl::run() {
       }
     }
     if (drain_now) {
-      for (const auto& [uid, l] : live) supervisor.stop(l.task, "drain", grace_ms);
+      for (const auto& [uid, l] : live) {
+        if (l.pool.empty()) supervisor.stop(l.task, "drain", grace_ms);
+      }
     }
     wake_time_us.reset();
     try {
@@ -226,6 +251,7 @@ void Dispatcher::Impl::forget(const std::vector<std::pair<std::string, int32_t>>
   for (const auto& [uid, attempt] : gone) {
     const auto it = live.find(uid);
     if (it == live.end() || it->second.attempt != attempt) continue;
+    if (!it->second.pool.empty()) pools.forget(it->second.pool, uid, attempt);
     live.erase(it);
     const MutexLock lock(index_mu);
     leaving.erase(uid);
@@ -239,6 +265,7 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
   if (!indexed) {
     // `changes` are not lost with an error: the next try reads what they left behind.
     queue.clear();
+    pool_lines.clear();
     fleet.clear_jobs();
     active.clear();
     shares.clear();
@@ -269,10 +296,14 @@ Status Dispatcher::Impl::read_shares() {
 }
 
 void Dispatcher::Impl::take(const JobBrief& job) {
-  if (std::optional<WaitingJob> waiting = waiting_job(job)) {
+  std::optional<WaitingJob> waiting = waiting_job(job);
+  if (waiting && !waiting->pool.empty()) {
+    pool_lines.put(std::move(*waiting));
+  } else if (waiting) {
     queue.put(std::move(*waiting));
   } else {
     queue.remove(job.uid);
+    pool_lines.remove(job.uid);
   }
   const int64_t now_us = clock.wall_us();
   const auto before = active.find(job.uid);
@@ -336,7 +367,7 @@ Decisions Dispatcher::Impl::look(Devices devices, bool drain_now) {
 void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   full = false;
   look_time_us = clock.steady_us();
-  Decisions decisions;
+  Decisions decisions, to_pools;
   std::vector<Device> devices;
   bool waiting = false;
   {
@@ -347,7 +378,7 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
       return;
     }
     waits = {};
-    if (queue.empty() && active.empty()) {
+    if (queue.empty() && pool_lines.empty() && active.empty()) {
       // Idle from here on: return the heap's growth from the last jobs to the system.
       if (live.empty()) ::malloc_trim(0);
       return;
@@ -359,10 +390,14 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   {
     const MutexLock lock(index_mu);
     decisions = look(std::move(now), drain_now);
+    to_pools = pool_lines.decide(shares, drain_now, clock.wall_us());
     waits = decisions.waits;
     waiting = !queue.empty();
   }
   wake_time_us = decisions.wake_time_us;
+  if (to_pools.wake_time_us) {
+    wake_time_us = std::min(wake_time_us.value_or(kUnlimited), *to_pools.wake_time_us);
+  }
   if (waiting && std::ranges::any_of(
                      devices, [](const Device& d) { return d.busy || d.memory_used_bytes > 0; })) {
     // Nothing reports when another process ends, or gives memory back.
@@ -371,6 +406,7 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   }
   for (const PreemptDecision& preempt : decisions.preempts) make_room(preempt);
   for (const StartDecision& start : decisions.starts) start_job(start, devices);
+  for (const StartDecision& start : to_pools.starts) start_job(start, devices);
   if (decisions.more) wake_time_us = clock.wall_us();
   const MutexLock lock(index_mu);
   full = is_full(fleet);
@@ -437,8 +473,11 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   if (Status s = files.create_directories(options.paths.checkpoints(job.uid)); !s.ok()) {
     return pause(s.error());
   }
-  const std::string nonce = Supervisor::make_nonce();
-  Result<Job> started = store.jobs().start_attempt(job.uid, decision.devices, sha256_hex(nonce),
+  const std::string pool(pool_of(decision.devices));
+  // A pool's worker has no nonce before it enrols.
+  const std::string nonce = pool.empty() ? Supervisor::make_nonce() : std::string();
+  Result<Job> started = store.jobs().start_attempt(job.uid, decision.devices,
+                                                   nonce.empty() ? nonce : sha256_hex(nonce),
                                                    decision.reason, decision.message);
   if (!started.ok()) {  // just cancelled: that change wakes us again
     if (started.error().reason != "JOB_STATE_CONFLICT") pause(started.error());
@@ -446,6 +485,14 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   }
   spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
                kv("device", started->devices_text()), kv("reason", decision.reason));
+  if (!pool.empty()) {
+    const auto owner = make_owner(*started, *dataset, /*adopted=*/false);
+    live.insert_or_assign(job.uid,
+                          Live{task_id(*started), started->attempt, decision.devices, owner, pool});
+    hand_over(*started, Attempt(), owner, /*adopted=*/false);
+    const MutexLock lock(index_mu);
+    return take(brief_of(*started));
+  }
   Supervisor::NewTask fresh;
   fresh.id = task_id(*started);
   fresh.kind = "train " + job.name();
@@ -501,7 +548,8 @@ std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Da
       job.spec.resources().has_threads() ? job.spec.resources().threads() : options.threads_per_job,
       options.time_algorithms,
       trouble,
-      adopted};
+      adopted,
+      /*elsewhere=*/!pool_of(job.devices).empty()};
   const auto gone = [impl = shared_from_this(), uid = job.uid, attempt = job.attempt,
                      names = job.devices, adopted](bool doubts_device) {
     for (const std::string& device : names) {  // with several, the faulty one is unknown
@@ -524,19 +572,92 @@ Status Dispatcher::Impl::adopt(const Job& job) {
   for (const std::string& device : job.devices) inventory.set_inherited(device, true);
   const std::string id = task_id(job);
   const std::shared_ptr<TrainTask> owner = make_owner(job, dataset, /*adopted=*/true);
-  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices, owner});
-  supervisor.adopt(
-      {id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid, attempt.process_start});
+  const std::string pool(pool_of(job.devices));
+  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices, owner, pool});
+  if (pool.empty()) {
+    supervisor.adopt({id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid,
+                      attempt.process_start});
+  } else {
+    hand_over(job, attempt, owner, /*adopted=*/true);
+  }
   if (job.cancel_requested || job.pause_requested) {
     supervisor.stop(id, job.cancel_requested ? "cancel" : "pause");
   }
   return {};
 }
 
+void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
+                                 const std::shared_ptr<TrainTask>& owner, bool adopted) {
+  const std::string pool(pool_of(job.devices));
+  const auto config = std::ranges::find(pool_configs, pool, &PoolConfig::name);
+  PooledAttempt to;
+  to.uid = job.uid;
+  to.attempt = job.attempt;
+  to.job = job.name();
+  to.owner = job.owner;
+  to.priority = job.priority;
+  to.handle = attempt.handle;
+  to.may_exist = adopted;
+  AttemptIntent& intent = to.intent;
+  intent.task = task_id(job);
+  intent.title = job.name();
+  if (config != pool_configs.end()) {
+    intent.name = "ty-" + door.instance() + "-" + intent.task;
+    intent.attach = door.attach();
+    intent.certificate_pem = door.certificate_pem();
+    intent.secret = door.secret(intent.task);
+  }
+  Supervisor::ElsewhereTask task;
+  task.id = intent.task;
+  task.kind = "train " + job.name();
+  task.owner = owner;
+  task.secret_digest = sha256_hex(intent.secret);
+  task.nonce_digest = attempt.nonce_digest;
+  task.withdraw = [impl = weak_from_this(), pool, uid = job.uid,
+                   number = job.attempt](const std::string& why) {
+    spdlog::info("event=pool_withdrawn {} uid={} {}", kv("pool", pool), uid, kv("why", why));
+    if (const auto self = impl.lock()) self->pools.withdraw(pool, uid, number);
+  };
+  if (config == pool_configs.end()) {
+    supervisor.expect(std::move(task));
+    TaskEnd end;
+    end.away = AwayEnd{"", "the server no longer has the pool " + pool};
+    return supervisor.ended_elsewhere(intent.task, std::move(end));
+  }
+  const v1::Resources& resources = job.spec.resources();
+  intent.cpus = resources.has_threads() ? resources.threads() : config->cpus;
+  intent.gpus_per_node = resources.device() == v1::Resources::GPU ? gpus_of(resources) : 0;
+  intent.memory_bytes = config->memory_bytes;
+  task.lease_ms = int64_t{config->lease_seconds} * 1000;
+  to.found = [impl = weak_from_this(), pool, uid = job.uid,
+              number = job.attempt](const std::string& handle) {
+    const auto self = impl.lock();
+    if (!self) return;
+    self->store.jobs().set_handle(uid, number, handle,
+                                  "handed to the pool " + pool + " as " + handle,
+                                  [uid](const Status& stored) {
+                                    if (stored.ok())
+                                      return;  // without it the next daemon looks for the name
+                                    spdlog::warn("event=handle_not_stored uid={} {}", uid,
+                                                 kv("message", stored.error().message));
+                                  });
+  };
+  supervisor.expect(std::move(task));
+  pools.hand_over(pool, std::move(to));
+}
+
+void Dispatcher::Impl::look_again() {
+  {
+    const MutexLock lock(mu);
+    urgent = true;
+  }
+  changed.notify_one();
+}
+
 Dispatcher::Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
-                       DispatcherOptions options, const Clock& clock)
-    : impl_(
-          std::make_shared<Impl>(store, supervisor, inventory, files, std::move(options), clock)) {
+                       DispatcherOptions options, const Clock& clock, PoolSetup pools)
+    : impl_(std::make_shared<Impl>(store, supervisor, inventory, files, std::move(options), clock,
+                                   std::move(pools))) {
   store.observe([impl = impl_](std::span<const JobChange> changes) { impl->observe(changes); });
 }
 
@@ -550,6 +671,7 @@ void Dispatcher::halt() {
   }
   impl_->changed.notify_all();
   if (impl_->thread.joinable()) impl_->thread.join();
+  impl_->pools.stop();
 }
 
 Status Dispatcher::recover() {
@@ -569,11 +691,19 @@ void Dispatcher::start() {
     spdlog::warn("event=uses_not_kept {}", kv("message", s.error().message));
   }
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
+  impl_->pools.start();
 }
 
 Job Dispatcher::explained(Job job) const {
-  if (job.state != JobState::kQueued) return job;
+  const bool of_pool = !job.spec.resources().pool().empty() && job.state == JobState::kStarting;
+  if (job.state != JobState::kQueued && !of_pool) return job;
   const MutexLock lock(impl_->index_mu);
+  if (std::optional<WaitReason> why = impl_->pool_lines.why(
+          job, impl_->shares, impl_->policy.draining, impl_->clock.wall_us())) {
+    job.reason = std::move(why->reason);
+    job.message = std::move(why->message);
+    return job;
+  }
   if (std::optional<WaitReason> why = impl_->waits.find(impl_->queue, impl_->fleet, impl_->policy,
                                                         job.uid, impl_->clock.wall_us())) {
     job.reason = std::move(why->reason);
@@ -585,9 +715,14 @@ Job Dispatcher::explained(Job job) const {
 QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
   const MutexLock lock(impl_->index_mu);
   impl_->take_paces();
-  return view_queue(impl_->queue, impl_->fleet, impl_->shares, impl_->waits, impl_->policy,
-                    impl_->clock.wall_us(), count_max, uid);
+  const int64_t now_us = impl_->clock.wall_us();
+  QueueView view = view_queue(impl_->queue, impl_->fleet, impl_->shares, impl_->waits,
+                              impl_->policy, now_us, count_max, uid);
+  impl_->pool_lines.add_to(view, impl_->shares, impl_->policy.draining, now_us, count_max, uid);
+  return view;
 }
+
+const Pools& Dispatcher::pools() const { return impl_->pools; }
 
 int32_t Dispatcher::jobs_beside(const std::string& uid) const {
   const MutexLock lock(impl_->index_mu);
@@ -612,13 +747,7 @@ std::vector<DeviceView> Dispatcher::devices(std::span<const Device> now) const {
   return views;
 }
 
-void Dispatcher::devices_changed() {
-  {
-    const MutexLock lock(impl_->mu);
-    impl_->urgent = true;
-  }
-  impl_->changed.notify_one();
-}
+void Dispatcher::devices_changed() { impl_->look_again(); }
 
 void Dispatcher::drain(int64_t grace_ms) {
   {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@
 #include "server/scheduler/queue_view.h"
 #include "server/scheduler/scheduler.h"
 #include "server/store/store.h"
+#include "server/supervisor/pools.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
@@ -35,12 +37,23 @@ struct DispatcherOptions {
   int64_t look_again_us = CheckedInventory::kBusyRetryUs;
 };
 
+/// Clusters that take jobs, and how their workers find the daemon.
+struct PoolSetup {
+  std::vector<Pools::Pool> pools = {};
+  // Asked once the daemon serves. The instance is this state folder's: small letters and digits.
+  std::function<std::string()> instance = nullptr;
+  std::function<std::string()> attach = nullptr;  // host:port
+  std::function<std::string()> certificate_pem = nullptr;
+  /// The enrolment secret of a task: the same whenever it is asked for.
+  std::function<std::string(const std::string& task)> secret = nullptr;
+};
+
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must
 /// outlive it.
 class Dispatcher {
  public:
   Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
-             DispatcherOptions options, const Clock& clock = system_clock());
+             DispatcherOptions options, const Clock& clock = system_clock(), PoolSetup pools = {});
   ~Dispatcher();
 
   /// Takes over the attempts that an earlier daemon left behind: those whose workers still run go
@@ -57,10 +70,11 @@ class Dispatcher {
   int32_t jobs_beside(const std::string& uid) const;
   /// Each of the devices, as just read: an idle daemon has not looked at them for long.
   std::vector<DeviceView> devices(std::span<const Device> now) const;
+  const Pools& pools() const;
   /// The devices have changed: looks at the queue again.
   void devices_changed();
-  /// Starts nothing more and asks every worker to stop within `grace_ms`; their jobs return to the
-  /// queue.
+  /// Starts nothing more and asks every worker of this host to stop within `grace_ms`; their jobs
+  /// return to the queue.
   void drain(int64_t grace_ms);
   /// Starts nothing more and stops nothing.
   void halt();

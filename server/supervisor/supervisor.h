@@ -43,6 +43,12 @@ namespace trainyard::server {
 /// SupervisorOptions::stall_ms.
 inline constexpr int64_t kStallFactor = 20;
 
+/// What a cluster says of the end of a task that ran there (server/placement).
+struct AwayEnd {
+  std::string how;  // in its words: NODE_FAIL, FAILED (NonZeroExitCode); empty: it shows it no more
+  std::string text;  // for people
+};
+
 /// How a task ended.
 struct TaskEnd {
   std::optional<Error> start_error;  // there was no process
@@ -56,6 +62,7 @@ struct TaskEnd {
   bool version_skew = false;
   bool lost_from_sight = false;  // adopted, and gone before it was heard of
   std::string output_tail;       // its newest output
+  std::optional<AwayEnd> away;   // of a task elsewhere that ended without an outcome
 };
 
 /// An ended task counts as running until the last copy of this is gone.

@@ -3,12 +3,15 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "server/config/log.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
+#include "server/scheduler/pool.h"
 #include "server/scheduler/retry.h"
 #include "server/supervisor/job_files.h"
 #include "src/base/mutex.h"
@@ -48,6 +51,16 @@ constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole can
 /// that a training worker reads, and nothing is deleted that an unfinished job needs.
 bool is_host_trouble(const v1::Outcome& outcome) {
   return is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND";
+}
+
+/// Whether a cluster ended what it ran for reasons of its own, or has lost it.
+bool taken_back(const AwayEnd& away) {
+  if (away.how.empty()) return true;
+  constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
+                                           "CANCELLED", "REQUEUED",  "REVOKED",
+                                           "SUSPENDED", "STOPPED",   "DEADLINE"};
+  return std::ranges::any_of(kReasons,
+                             [&](std::string_view reason) { return away.how.starts_with(reason); });
 }
 
 /// A worker's text may contain anything; a log line must be valid UTF-8.
@@ -120,8 +133,9 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_job(job_.name());
   task.set_attempt(job_.attempt);
   *task.mutable_spec() = job_.spec;
-  task.set_device(job_.device());
-  task.mutable_devices()->Add(job_.devices.begin(), job_.devices.end());
+  const std::vector<std::string> devices = node_devices();
+  task.set_device(devices.front());
+  task.mutable_devices()->Add(devices.begin(), devices.end());
   task.set_threads(options_.threads);
   if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
@@ -129,6 +143,16 @@ Result<v1::Assignment> TrainTask::assignment() {
   }
   task.set_rows_stay_on_host(job_.plan.memory().dataset_bytes() == 0);
   return assignment;
+}
+
+std::vector<std::string> TrainTask::node_devices() const {
+  if (pool_of(job_.devices).empty()) return job_.devices;
+  const v1::Resources& resources = job_.spec.resources();
+  if (resources.device() != v1::Resources::GPU) return {"devices/cpu"};
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < gpus_of(resources); ++i)
+    names.push_back("devices/gpu-" + std::to_string(i));
+  return names;
 }
 
 Status TrainTask::add_paths(v1::TrainTask& task) const {
@@ -431,11 +455,32 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
                           ": a mapped file could not be read, or memory failed");
   }
   if (end.attached) return std::nullopt;
+  if (end.away) {
+    if (taken_back(*end.away)) return std::nullopt;
+    return make_error(ErrorCode::kUnavailable, "WORKER_START_FAILED",
+                      "its worker did not come for its work: " + end.away->text);
+  }
   // Nothing of the job was in it yet: a library is missing, or the host is out of breath.
   return make_error(
       ErrorCode::kUnavailable, "WORKER_START_FAILED",
       end.silent ? std::string("the worker program did not come for its work in time")
                  : "the worker program ended before it came for its work: " + describe(end.exit));
+}
+
+Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) {
+  constexpr int64_t kPauseUs = 5'000'000;  // what takes one back may take the next one at once
+  const std::string at = " at step " + std::to_string(job.progress.step()) + ": " + away.text + ".";
+  // Begun too late for a checkpoint again and again, it would never end.
+  if (away.how.starts_with("TIMEOUT")) {
+    Move move =
+        after_worker_lost(job, "POOL_TIME_LIMIT", "The pool's time limit ended it" + at, now_us);
+    move.uncounted = true;
+    return move;
+  }
+  if (taken_back(away)) {
+    return requeue("POOL_TOOK_BACK", "The pool took its node back" + at, now_us + kPauseUs);
+  }
+  return after_worker_lost(job, "WORKER_LOST", "Its worker in the pool ended" + at, now_us);
 }
 
 Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
@@ -449,9 +494,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     const int64_t pause_us = options_.trouble->pause_us(job.uid);
     std::string what = trouble->message;
     if (what.ends_with('.')) what.pop_back();
+    const char* whose = job.spec.resources().pool().empty() ? "this host" : "its pool";
     return requeue(trouble->reason,
-                   "A problem of this host, not of the job: " + what + ". The job restarts in " +
-                       std::to_string(pause_us / 1'000'000) + " s.",
+                   std::string("A problem of ") + whose + ", not of the job: " + what +
+                       ". The job restarts in " + std::to_string(pause_us / 1'000'000) + " s.",
                    now + pause_us);
   }
   if (end.version_skew) {
@@ -476,6 +522,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     move.unseen = true;
     return move;
   }
+  if (end.away) return after_away(*end.away, job, now);
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {
     return after_worker_lost(job, "WORKER_HUNG",

@@ -74,6 +74,8 @@ class TrainTask final : public TaskOwner {
   /// `job` is what the store says of it.
   void leave(const Result<Job>& job);
 
+  /// The devices as the worker calls them: on a pool's node they are its own, from the first.
+  std::vector<std::string> node_devices() const;
   /// What the attempt reads and writes, by the daemon's paths, or by names where those mean
   /// nothing.
   Status add_paths(v1::TrainTask& task) const;
@@ -101,6 +103,8 @@ class TrainTask final : public TaskOwner {
   std::optional<Error> host_trouble() const;
   /// It was asked to stop: for another job, or with the daemon.
   Move after_stop(const Job& job) const;
+  /// It ran in a pool, and no outcome came.
+  static Move after_away(const AwayEnd& away, const Job& job, int64_t now_us);
   /// Its place had a time limit, and it ended before that, to go on in another one.
   Move after_time_limit(const Job& job) const;
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -84,6 +85,7 @@ class Watch {
   Watch(int64_t end_time_s, std::stop_source& stop, ReportStream& stream, Uplink& uplink,
         WorkFolder& work)
       : thread_([=, &stop, &stream, &uplink, &work, this](const std::stop_token& over) {
+          const int64_t begin_s = std::time(nullptr);
           while (!over.stop_requested()) {
             if (stream.fenced()) {  // another attempt may run: this one's work is nobody's
               std::fprintf(stderr, "trainyard-worker: event=fenced\n");
@@ -92,7 +94,7 @@ class Watch {
             }
             if (stream.out_of_reach()) uplink.abandon();
             if (end_time_s > 0 && !stop.stop_requested() &&
-                std::time(nullptr) >= stop_time_s(end_time_s, uplink.last_push())) {
+                std::time(nullptr) >= stop_time_s(begin_s, end_time_s, uplink.last_push())) {
               time_limit_ = true;
               stop.request_stop();
             }
@@ -247,8 +249,9 @@ int failed(const ElsewhereOptions& options, const char* event, const Error& erro
 
 }  // namespace
 
-int64_t stop_time_s(int64_t end_time_s, std::chrono::milliseconds last_push) {
-  return end_time_s - kStopBeforeS -
+int64_t stop_time_s(int64_t begin_s, int64_t end_time_s, std::chrono::milliseconds last_push) {
+  const int64_t before_s = std::clamp<int64_t>((end_time_s - begin_s) / 10, 0, kStopBeforeS);
+  return end_time_s - before_s -
          std::chrono::duration_cast<std::chrono::seconds>(last_push).count();
 }
 

@@ -32,8 +32,8 @@ struct ElsewhereOptions {
 int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
                   std::stop_source& stop);
 
-/// When a worker stops whose host ends it at `end_time_s`: time for a checkpoint, which took the
-/// last one so long, and a minute beside.
-int64_t stop_time_s(int64_t end_time_s, std::chrono::milliseconds last_push);
+/// When a worker that began at `begin_s` stops because its host ends it at `end_time_s`: time for a
+/// checkpoint, of which the last one took so long, and a minute beside, or of a short time a tenth.
+int64_t stop_time_s(int64_t begin_s, int64_t end_time_s, std::chrono::milliseconds last_push);
 
 }  // namespace trainyard

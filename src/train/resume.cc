@@ -4,6 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "src/train/retention.h"
+
 namespace trainyard {
 
 namespace {
@@ -100,12 +102,6 @@ Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
   return state;
 }
 
-Retention retention(const Recipe& recipe, const LoopState& state) {
-  return {.newest = recipe.keep_checkpoints,
-          .every_steps = recipe.keep_checkpoints_every_steps,
-          .best_step = recipe.keep_best_checkpoint ? state.best.step : 0};
-}
-
 }  // namespace
 
 std::string find_not_finite(const Snapshot& snapshot) {
@@ -141,18 +137,8 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
   }
   ASSIGN_OR_RETURN(std::filesystem::path path, save_checkpoint(files, job.checkpoints, checkpoint,
                                                                snapshot.weights, optimizer));
-  prune_checkpoints(files, job.checkpoints, retention(job.recipe, state));
+  prune_checkpoints(files, job.checkpoints, retention_of(job.recipe, state.best.step));
   return path;
-}
-
-Retention retention_after(const Recipe& recipe, const CheckpointState& state) {
-  LoopState best;
-  const Json json = Json::parse(state.extra_json, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object() && json.contains("best") && json["best"].is_object() &&
-      json["best"].contains("step") && json["best"]["step"].is_number_integer()) {
-    best.best.step = json["best"]["step"].get<int64_t>();
-  }
-  return retention(recipe, best);
 }
 
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,

@@ -50,9 +50,6 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot);
 
-/// Which checkpoints of the job stay beside the one of `state`, as save() prunes them.
-Retention retention_after(const Recipe& recipe, const CheckpointState& state);
-
 /// The newest valid checkpoint of the job. Nothing if there is none;
 /// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, if it belongs to another
 /// job; else what load_newest_checkpoint() says. Damaged ones are reported in the log.

@@ -152,8 +152,11 @@ TEST(ElsewhereCache, NamesStayInTheFolder) {
 }
 
 TEST(ElsewhereCache, AWorkerStopsInTimeForItsCheckpoint) {
-  EXPECT_EQ(stop_time_s(1000, std::chrono::milliseconds(0)), 940);
-  EXPECT_EQ(stop_time_s(1000, std::chrono::seconds(25)), 915);
+  EXPECT_EQ(stop_time_s(0, 1000, std::chrono::milliseconds(0)), 940);
+  EXPECT_EQ(stop_time_s(0, 1000, std::chrono::seconds(25)), 915);
+  // Of a short time a tenth: a minute before its end a place of one minute has just begun.
+  EXPECT_EQ(stop_time_s(940, 1000, std::chrono::milliseconds(0)), 994);
+  EXPECT_EQ(stop_time_s(1000, 990, std::chrono::milliseconds(0)), 990);
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ class ElsewhereFiles : public ::testing::Test {
   std::map<std::string, std::string> make_checkpoint(int64_t step, float value = 1) {
     const std::array<float, 4> numbers = {value, 2, 3, 4};
     const std::vector<TensorView> tensors = {
-        {"w", {DType::kF32, {4}}, std::as_bytes(std::span(numbers))}};
+        {"w", {{4}, DType::kF32}, std::as_bytes(std::span(numbers))}};
     CheckpointState state;
     state.step = step;
     state.threads = 1;

@@ -309,7 +309,7 @@ TEST_F(ElsewhereRun, AKilledOneIsResumedFromWhatItPushed) {
   EXPECT_EQ(model_of("there"), model_of("here"));
   int64_t resumed_from = 0;
   for (const v1::Event& event : all_events(*store_, get("there").uid)) {
-    resumed_from = std::max(resumed_from, event.state_change().resumed_from_step());
+    resumed_from = std::max(resumed_from, event.state().resumed_from_step());
   }
   EXPECT_GT(resumed_from, 0);
   EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work")) << "the next one sweeps";

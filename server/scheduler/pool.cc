@@ -1,0 +1,101 @@
+#include "server/scheduler/pool.h"
+
+#include <functional>
+#include <utility>
+
+#include "server/scheduler/order.h"
+
+namespace trainyard::server {
+namespace {
+
+/// Calls `visit` for jobs that do not rest, in order, until it returns false. What `visit` accepts
+/// counts as used by its owner.
+void walk(const Queue& waiting, const Shares& shares, int64_t now_us,
+          const std::function<bool(const WaitingJob&)>& visit) {
+  Order order(shares, now_us);
+  std::vector<Head> heads;
+  const auto skip_resting = [&](Head& head) {
+    while (!head.over() && is_resting(head.first(), now_us)) head.go_on();
+    return !head.over();
+  };
+  for (const Queue::Front& front : waiting.fronts()) {
+    Head head(front, order.usage(front.of->owner));
+    if (skip_resting(head)) heads.push_back(head);
+  }
+  order.push(std::move(heads));
+  while (!order.empty()) {
+    Head head = order.pop();
+    if (!visit(head.first())) return;
+    order.charge(head.first().owner, 1);
+    head.go_on();
+    if (!skip_resting(head)) continue;
+    head.usage = order.usage(head.of->owner);
+    order.push(head);
+  }
+}
+
+}  // namespace
+
+std::string_view pool_of(const std::vector<std::string>& devices) {
+  if (devices.empty() || !devices.front().starts_with(kPoolPrefix)) return {};
+  return std::string_view(devices.front()).substr(kPoolPrefix.size());
+}
+
+Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares& shares,
+                      int64_t now_us) {
+  Decisions decisions;
+  if (pool.draining) return decisions;
+  decisions.wake_time_us = waiting.next_retry_us(now_us);
+  const int32_t places = pool.waiting_max - pool.waiting;
+  if (places <= 0) return decisions;
+  walk(waiting, shares, now_us, [&](const WaitingJob& job) {
+    decisions.starts.push_back(
+        {job.uid,
+         {std::string(kPoolPrefix) + pool.name},
+         "HANDED_OVER",
+         "Handed to the pool " + pool.name + ", which decides when it starts."});
+    return std::cmp_less(decisions.starts.size(), places);
+  });
+  return decisions;
+}
+
+std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& shares,
+                                          int64_t now_us, size_t count_max) {
+  std::vector<const WaitingJob*> jobs;
+  if (count_max == 0) return jobs;
+  walk(waiting, shares, now_us, [&](const WaitingJob& job) {
+    jobs.push_back(&job);
+    return jobs.size() < count_max;
+  });
+  return jobs;
+}
+
+std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* pool,
+                                      std::optional<int64_t> ahead, int64_t now_us) {
+  if (pool == nullptr) {
+    return WaitReason{"POOL_NOT_FOUND",
+                      "Waits for the pool " + job.pool +
+                          ", which this server no longer has; cancel it, or bring the pool back."};
+  }
+  if (pool->draining) {
+    return WaitReason{"SERVER_DRAINING",
+                      "The server is stopping; the job starts when the server is back."};
+  }
+  if (is_resting(job, now_us)) {
+    if (job.workers_lost == 0) return std::nullopt;
+    return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job.workers_lost) +
+                                           " times without progress; it restarts after a pause."};
+  }
+  std::string message = "Waits to be handed to the pool " + pool->name + ", in whose queue " +
+                        std::to_string(pool->waiting) + " of at most " +
+                        std::to_string(pool->waiting_max) + " jobs of this server are";
+  if (!ahead) {
+    message += "; more than " + std::to_string(kPoolLookedAtMax) + " jobs are before it";
+  } else if (*ahead > 0) {
+    message +=
+        "; " + std::to_string(*ahead) + (*ahead == 1 ? " job is" : " jobs are") + " before it";
+  }
+  return WaitReason{"WAITING_FOR_POOL", message + "."};
+}
+
+}  // namespace trainyard::server

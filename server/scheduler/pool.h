@@ -1,0 +1,50 @@
+// server/scheduler/pool.h: which jobs are handed to a cluster next.
+//
+// A cluster has a scheduler of its own, which knows its nodes and its other users. What waits there
+// is out of our hands: priorities that change and fair shares would come too late. So few are
+// handed over at a time; the others wait here, in the order of scheduler.h, which goes by what is
+// true when a place becomes free. Pure, as decide() is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/scheduler/queue.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scheduler/shares.h"
+
+namespace trainyard::server {
+
+/// Jobs that are looked at for the place of one, which is told to people.
+inline constexpr size_t kPoolLookedAtMax = 2000;
+
+inline constexpr std::string_view kPoolPrefix = "pools/";
+
+/// The pool of devices such as pools/slurm; empty for the server's own.
+std::string_view pool_of(const std::vector<std::string>& devices);
+
+/// A pool as of one look.
+struct PoolState {
+  std::string name;
+  int32_t waiting_max = 1;  // in the cluster's queue at a time
+  int32_t waiting = 0;      // there now, or on their way: handed over, and no node yet
+  bool draining = false;    // the server is stopping
+};
+
+/// `waiting` are the jobs that ask for this pool, and nothing else.
+Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares& shares,
+                      int64_t now_us);
+
+/// Why a job has not been handed over; nothing as WaitReasons::find. A pool that is no longer
+/// configured is null. `ahead` jobs are handed over before it; nothing: more than were looked at.
+std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* pool,
+                                      std::optional<int64_t> ahead, int64_t now_us);
+
+/// The first `count_max` of `waiting` in the order in which they are handed over, by uid.
+std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& shares,
+                                          int64_t now_us, size_t count_max);
+
+}  // namespace trainyard::server

@@ -1,0 +1,144 @@
+#include "server/supervisor/pool_lines.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace trainyard::server {
+namespace {
+
+std::string utc_text(int64_t time_us) {
+  const std::time_t seconds = time_us / 1'000'000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts)};
+}
+
+/// What the cluster says of a job that was handed to it.
+WaitReason in_cluster(std::string_view pool, const PoolSight& sight) {
+  std::string message = "In the queue of the pool " + std::string(pool);
+  if (!sight.handle.empty()) message += " as " + sight.handle;
+  if (!sight.reason.empty()) message += ": " + sight.reason;
+  if (sight.start_estimate_us > 0) {
+    message += "; the cluster expects it to start at " + utc_text(sight.start_estimate_us);
+  }
+  return {"WAITING_IN_POOL", message + "."};
+}
+
+}  // namespace
+
+void PoolLines::put(WaitingJob job) {
+  remove(job.uid);
+  Queue& queue = waiting_[job.pool];
+  queue.put(std::move(job));
+}
+
+void PoolLines::remove(std::string_view uid) {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    it->second.remove(uid);
+    it = it->second.empty() ? waiting_.erase(it) : std::next(it);
+  }
+}
+
+bool PoolLines::empty() const { return waiting_.empty(); }
+
+bool PoolLines::waits(std::string_view uid) const {
+  return std::ranges::any_of(waiting_,
+                             [&](const auto& w) { return w.second.find(uid) != nullptr; });
+}
+
+std::optional<PoolState> PoolLines::state_of(const std::string& pool, bool draining) const {
+  const auto config = std::ranges::find(configs_, pool, &PoolConfig::name);
+  if (config == configs_.end()) return std::nullopt;
+  return PoolState{pool, config->waiting_max, pools_.waiting(pool), draining};
+}
+
+Decisions PoolLines::decide(const Shares& shares, bool draining, int64_t now_us) const {
+  Decisions all;
+  for (const auto& [pool, queue] : waiting_) {
+    const std::optional<PoolState> state = state_of(pool, draining);
+    if (!state) continue;
+    Decisions decisions = decide_pool(queue, *state, shares, now_us);
+    for (StartDecision& start : decisions.starts) all.starts.push_back(std::move(start));
+    if (decisions.wake_time_us) {
+      all.wake_time_us =
+          std::min(all.wake_time_us.value_or(*decisions.wake_time_us), *decisions.wake_time_us);
+    }
+  }
+  return all;
+}
+
+std::optional<WaitReason> PoolLines::why(const Job& job, const Shares& shares, bool draining,
+                                         int64_t now_us) const {
+  const std::string& pool = job.spec.resources().pool();
+  if (pool.empty()) return std::nullopt;
+  if (job.state == JobState::kQueued) {
+    const auto queue = waiting_.find(pool);
+    if (queue == waiting_.end()) return std::nullopt;
+    const WaitingJob* waiting = queue->second.find(job.uid);
+    if (waiting == nullptr) return std::nullopt;
+    const std::optional<PoolState> state = state_of(pool, draining);
+    const auto order = pool_order(queue->second, shares, now_us, kPoolLookedAtMax);
+    const auto place = std::ranges::find(order, waiting);
+    std::optional<int64_t> ahead;
+    if (place != order.end()) ahead = place - order.begin();
+    return pool_reason(*waiting, state ? &*state : nullptr, ahead, now_us);
+  }
+  if (job.state != JobState::kStarting) return std::nullopt;
+  const std::optional<PoolSight> sight = pools_.find(job.uid);
+  if (!sight) return std::nullopt;
+  if (!sight->granted) return in_cluster(pool, *sight);
+  return WaitReason{"STARTING_IN_POOL",
+                    "The pool " + pool + " gave it " +
+                        (sight->nodes.empty() ? std::string("a node") : sight->nodes) + " as " +
+                        sight->handle + "; its worker is on its way."};
+}
+
+void PoolLines::add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
+                       size_t count_max, const std::string& uid) const {
+  const auto add = [&](QueuedJob job) {
+    if (view.jobs.size() < count_max && (uid.empty() || job.uid == uid)) {
+      view.jobs.push_back(std::move(job));
+    }
+  };
+  for (const PoolConfig& config : configs_) {
+    for (const PoolSight& sight : pools_.sights(config.name)) {
+      if (sight.granted) continue;
+      ++view.waiting;
+      QueuedJob job;
+      job.uid = sight.uid;
+      job.id = sight.job.substr(sight.job.rfind('/') + 1);
+      job.owner = sight.owner;
+      job.priority = sight.priority;
+      job.device = std::string(kPoolPrefix) + config.name;
+      const int64_t start = sight.start_estimate_us;
+      if (start > 0) job.start = {start, start, start};
+      job.why = in_cluster(config.name, sight);
+      add(std::move(job));
+    }
+  }
+  for (const auto& [pool, queue] : waiting_) {
+    view.waiting += static_cast<int64_t>(queue.size());
+    const std::optional<PoolState> state = state_of(pool, draining);
+    int64_t position = 0;
+    for (const WaitingJob* waiting :
+         pool_order(queue, shares, now_us, uid.empty() ? count_max : kPoolLookedAtMax)) {
+      ++position;
+      if (!uid.empty() && waiting->uid != uid) continue;
+      QueuedJob job;
+      job.uid = waiting->uid;
+      job.id = waiting->name;
+      job.owner = waiting->owner;
+      job.priority = waiting->priority;
+      job.position = position;
+      job.device = std::string(kPoolPrefix) + pool;
+      if (auto why = pool_reason(*waiting, state ? &*state : nullptr, position - 1, now_us)) {
+        job.why = std::move(*why);
+      }
+      add(std::move(job));
+    }
+  }
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,428 @@
+#include "server/supervisor/pools.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "server/config/log.h"
+#include "server/placement/end_watch.h"
+#include "src/base/mutex.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kSecondUs = 1'000'000;
+constexpr int64_t kFindAgainUs = 5 * kSecondUs;
+/// What was submitted without an answer may come into being so much later.
+constexpr int64_t kUnansweredUs = 60 * kSecondUs;
+constexpr int32_t kNotFoundMax = 2;  // before it is submitted again
+/// A worker whose outcome is stored ends by itself; after this its place is taken back.
+constexpr int64_t kLeftGraceUs = 60 * kSecondUs;
+constexpr int64_t kPollLongestUs = 60 * kSecondUs;
+/// Looks cost the cluster something: they take at most a tenth of the time.
+constexpr int64_t kRestFactor = 10;
+
+using Key = std::pair<std::string, int32_t>;  // uid, attempt
+
+EndRules rules_of(const PoolConfig& config) {
+  EndRules rules;
+  rules.lease_us = int64_t{config.lease_seconds} * kSecondUs;
+  return rules;
+}
+
+enum class Stage : uint8_t { kToSubmit, kToFind, kKnown };
+
+struct Live {
+  PooledAttempt attempt;
+  EndWatch watch;
+  Stage stage = Stage::kToSubmit;
+  PlacementHandle handle = {};
+  Sighting sight = {};
+  Fate fate = Fate::kUnknown;
+  std::string trouble = {};                       // why nothing is known just now
+  int64_t due_us = 0;                             // of what is next of kToSubmit and kToFind
+  int64_t submitted_us = 0;                       // 0: not by this daemon
+  int32_t not_found = 0;                          // in a row
+  bool withdrawn = false;                         // it is to end
+  bool asked = false;                             // the cluster was told so since the last look
+  std::optional<int64_t> left_us = std::nullopt;  // since then it is nobody's
+};
+
+}  // namespace
+
+struct Pools::Runner {
+  Runner(Supervisor& s, const Clock& c, Pool p, std::function<void()> f)
+      : supervisor(s), clock(c), pool(std::move(p)), changed(std::move(f)) {}
+
+  void run();
+  /// When something is next due; nothing: never. `look_us` is the next look's.
+  std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
+  std::vector<Key> keys(const std::function<bool(const Live&)>& test);
+  void submit(const Key& key);
+  void find(const Key& key);
+  void withdraw(const Key& key);
+  void look();
+  void judge(const Key& key);
+  /// Calls `change` on what is known of the attempt, if it is still known.
+  void with(const Key& key, const std::function<void(Live&)>& change);
+  std::optional<Live> copy(const Key& key);
+  void known(const Key& key, const PlacementHandle& handle);
+  /// It is over for certain.
+  void finish(const Key& key, TaskEnd end);
+  PoolSight sight_of(const Live& live) const;
+
+  Supervisor& supervisor;
+  const Clock& clock;
+  const Pool pool;
+  const std::function<void()> changed;
+
+  mutable Mutex mu;
+  CondVar wake;
+  bool stopping TRAINYARD_GUARDED_BY(mu) = false;
+  bool news TRAINYARD_GUARDED_BY(mu) = false;
+  std::string note TRAINYARD_GUARDED_BY(mu);
+  std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
+  int64_t look_us = 0;  // of the thread: the next look
+  std::jthread thread;
+};
+
+void Pools::Runner::run() {
+  std::string found = pool.placement->check();
+  spdlog::info("event=pool_checked {} {}", kv("pool", pool.config.name), kv("found", found));
+  {
+    const MutexLock lock(mu);
+    note = std::move(found);
+  }
+  for (;;) {
+    {
+      MutexLock lock(mu);
+      const auto ready = [this]() TRAINYARD_REQUIRES(mu) { return stopping || news; };
+      if (const std::optional<int64_t> due = due_us()) {
+        const int64_t wait_us = std::max<int64_t>(0, *due - clock.steady_us());
+        wake.wait_for(lock, std::chrono::microseconds(wait_us), ready);
+      } else {
+        wake.wait(lock, ready);
+      }
+      if (stopping) return;
+      news = false;
+    }
+    const int64_t now = clock.steady_us();
+    const auto due = [&](Stage stage) {
+      return keys([&](const Live& l) { return l.stage == stage && l.due_us <= now; });
+    };
+    for (const Key& key : due(Stage::kToSubmit)) submit(key);
+    for (const Key& key : due(Stage::kToFind)) find(key);
+    const auto to_withdraw = [](const Live& l) {
+      return l.stage == Stage::kKnown && l.withdrawn && !l.asked;
+    };
+    for (const Key& key : keys(to_withdraw)) withdraw(key);
+    if (clock.steady_us() >= look_us) look();
+  }
+}
+
+std::optional<int64_t> Pools::Runner::due_us() {
+  std::optional<int64_t> next;
+  for (const auto& [key, l] : live) {
+    const int64_t due = l.stage == Stage::kKnown ? look_us : l.due_us;
+    next = std::min(next.value_or(due), due);
+  }
+  return next;
+}
+
+std::vector<Key> Pools::Runner::keys(const std::function<bool(const Live&)>& test) {
+  std::vector<Key> found;
+  const MutexLock lock(mu);
+  for (const auto& [key, l] : live) {
+    if (test(l)) found.push_back(key);
+  }
+  return found;
+}
+
+void Pools::Runner::with(const Key& key, const std::function<void(Live&)>& change) {
+  const MutexLock lock(mu);
+  if (const auto it = live.find(key); it != live.end()) change(it->second);
+}
+
+std::optional<Live> Pools::Runner::copy(const Key& key) {
+  std::optional<Live> found;
+  with(key, [&](Live& l) { found = l; });
+  return found;
+}
+
+void Pools::Runner::submit(const Key& key) {
+  const std::optional<Live> l = copy(key);
+  if (!l) return;
+  if (l->withdrawn || l->left_us) return finish(key, {});  // it was never there, or is found gone
+  const SubmitAnswer answer = pool.placement->submit(l->attempt.intent);
+  if (const auto* submitted = std::get_if<Submitted>(&answer)) return known(key, submitted->handle);
+  if (const auto* refused = std::get_if<SubmitRefused>(&answer)) {
+    TaskEnd end;
+    end.start_error = make_error(ErrorCode::kUnavailable, "POOL_REFUSED",
+                                 "the pool " + pool.config.name + " refused it: " + refused->text);
+    return finish(key, std::move(end));
+  }
+  const std::string& text = std::get<SubmitUnknown>(answer).text;
+  spdlog::warn("event=pool_silent {} {} {}", kv("pool", pool.config.name),
+               kv("job", l->attempt.job), kv("message", text));
+  with(key, [&](Live& live_now) {
+    live_now.stage = Stage::kToFind;
+    live_now.trouble = "the cluster did not answer: " + text;
+    live_now.submitted_us = clock.steady_us();
+    live_now.due_us = live_now.submitted_us + kFindAgainUs;
+    live_now.not_found = 0;
+  });
+}
+
+void Pools::Runner::find(const Key& key) {
+  const std::optional<Live> l = copy(key);
+  if (!l) return;
+  const Result<std::optional<PlacementHandle>> found = pool.placement->find(l->attempt.intent.name);
+  const int64_t now = clock.steady_us();
+  if (found.ok() && found->has_value()) return known(key, **found);
+  const bool none = found.ok() && l->not_found + 1 >= kNotFoundMax &&
+                    (l->submitted_us == 0 || now - l->submitted_us >= kUnansweredUs);
+  with(key, [&](Live& live_now) {
+    live_now.due_us = now + kFindAgainUs;
+    if (!found.ok()) {
+      live_now.trouble = "the cluster does not answer: " + found.error().message;
+      return;
+    }
+    ++live_now.not_found;
+    if (none) live_now.stage = Stage::kToSubmit;  // under the same name; or it ends
+  });
+  if (none) submit(key);
+}
+
+void Pools::Runner::known(const Key& key, const PlacementHandle& handle) {
+  std::function<void(std::string)> found;
+  with(key, [&](Live& l) {
+    l.stage = Stage::kKnown;
+    l.handle = handle;
+    l.trouble.clear();
+    found = l.attempt.found;
+  });
+  spdlog::info("event=pool_submitted {} {} {}", kv("pool", pool.config.name),
+               kv("name", handle.name), kv("handle", handle.id));
+  if (found) found(handle.id);
+  look_us = std::min(look_us, clock.steady_us() + kSecondUs);  // what it says of a new one
+}
+
+void Pools::Runner::withdraw(const Key& key) {
+  const std::optional<Live> l = copy(key);
+  if (!l) return;
+  const Status asked = pool.placement->withdraw(l->handle);
+  with(key, [&](Live& live_now) {
+    live_now.asked = true;  // again after the next look, if it is still there
+    if (!asked.ok()) live_now.trouble = asked.error().message;
+  });
+  look_us = std::min(look_us, clock.steady_us() + kSecondUs);
+}
+
+void Pools::Runner::look() {
+  std::vector<Key> asked;
+  std::vector<PlacementHandle> handles;
+  {
+    const MutexLock lock(mu);
+    for (const auto& [key, l] : live) {
+      if (l.stage != Stage::kKnown) continue;
+      asked.push_back(key);
+      handles.push_back(l.handle);
+    }
+  }
+  const int64_t begin = clock.steady_us();
+  const int64_t rest = int64_t{pool.config.poll_seconds} * kSecondUs;
+  look_us = begin + rest;
+  if (asked.empty()) return;
+  const Result<std::vector<Sighting>> seen = pool.placement->observe(handles);
+  const int64_t now = clock.steady_us();
+  look_us = now + std::clamp((now - begin) * kRestFactor, rest, std::max(rest, kPollLongestUs));
+  if (!seen.ok()) {
+    spdlog::warn("event=pool_silent {} {}", kv("pool", pool.config.name),
+                 kv("message", seen.error().message));
+  }
+  for (const Key& key : asked) {
+    with(key, [&](Live& l) {
+      const auto sighting = seen.ok()
+                                ? std::ranges::find(*seen, l.handle.name,
+                                                    [](const Sighting& s) { return s.handle.name; })
+                                : std::vector<Sighting>::const_iterator();
+      l.asked = false;
+      if (!seen.ok()) {
+        l.trouble = "the cluster does not answer: " + seen.error().message;
+        l.watch.saw_nothing();
+      } else if (sighting == seen->end()) {
+        l.watch.saw_nothing();
+      } else {
+        l.trouble.clear();
+        l.sight = *sighting;
+        if (!sighting->handle.id.empty()) l.handle = sighting->handle;
+        l.watch.saw(*sighting, now);
+      }
+    });
+    judge(key);
+  }
+}
+
+void Pools::Runner::judge(const Key& key) {
+  const std::optional<Live> before = copy(key);
+  if (!before) return;
+  const std::optional<int64_t> silent_ms = supervisor.silent_ms(before->attempt.intent.task);
+  const int64_t now = clock.steady_us();
+  Verdict verdict;
+  with(key, [&](Live& l) {
+    if (silent_ms && !l.left_us) l.watch.heard(now - *silent_ms * 1000);
+    verdict = l.watch.verdict(now);
+    l.fate = verdict.fate;
+    if (l.left_us && now - *l.left_us >= kLeftGraceUs) l.withdrawn = true;
+  });
+  if (verdict.fate == Fate::kGranted && before->fate != Fate::kGranted) changed();
+  if (verdict.fate != Fate::kOver) return;
+  TaskEnd end;
+  AwayEnd away;
+  away.text = verdict.why;
+  if (const std::string more = pool.placement->explain(before->handle); !more.empty()) {
+    away.text += "; " + more;
+  }
+  away.how = before->sight.how;
+  with(key, [&](Live& l) { away.how = l.sight.how; });
+  end.away = std::move(away);
+  finish(key, std::move(end));
+}
+
+void Pools::Runner::finish(const Key& key, TaskEnd end) {
+  std::string task;
+  bool left = false;
+  {
+    const MutexLock lock(mu);
+    const auto it = live.find(key);
+    if (it == live.end()) return;
+    task = it->second.attempt.intent.task;
+    left = it->second.left_us.has_value();
+    live.erase(it);
+  }
+  if (!left) supervisor.ended_elsewhere(task, std::move(end));
+  changed();
+}
+
+PoolSight Pools::Runner::sight_of(const Live& l) const {
+  PoolSight sight;
+  sight.uid = l.attempt.uid;
+  sight.job = l.attempt.job;
+  sight.owner = l.attempt.owner;
+  sight.priority = l.attempt.priority;
+  sight.handle = l.handle.id;
+  sight.granted = l.fate == Fate::kGranted || supervisor.silent_ms(l.attempt.intent.task);
+  sight.nodes = l.sight.nodes;
+  sight.start_estimate_us = l.sight.start_estimate_us;
+  sight.reason = !l.trouble.empty()            ? l.trouble
+                 : l.stage == Stage::kToSubmit ? "it is being handed over"
+                 : l.stage == Stage::kToFind   ? "it is being looked for"
+                                               : l.sight.reason;
+  return sight;
+}
+
+Pools::Pools(Supervisor& supervisor, const Clock& clock, std::vector<Pool> pools,
+             std::function<void()> changed) {
+  for (Pool& pool : pools) {
+    runners_.push_back(std::make_unique<Runner>(supervisor, clock, std::move(pool), changed));
+  }
+}
+
+Pools::~Pools() { stop(); }
+
+void Pools::start() {
+  for (const auto& r : runners_) {
+    r->thread = std::jthread([runner = r.get()] { runner->run(); });
+  }
+}
+
+void Pools::stop() {
+  for (const auto& r : runners_) {
+    const MutexLock lock(r->mu);
+    r->stopping = true;
+    r->wake.notify_all();
+  }
+  for (const auto& r : runners_) {
+    if (r->thread.joinable()) r->thread.join();
+  }
+}
+
+void Pools::hand_over(const std::string& pool, PooledAttempt attempt) {
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    const Key key{attempt.uid, attempt.attempt};
+    const int64_t now = r->clock.steady_us();
+    const bool attached = r->supervisor.silent_ms(attempt.intent.task).has_value();
+    Live l{.attempt = std::move(attempt),
+           .watch = EndWatch(rules_of(r->pool.config), now, attached)};
+    l.handle = {l.attempt.handle, l.attempt.intent.name};
+    if (!l.attempt.handle.empty()) {
+      l.stage = Stage::kKnown;
+    } else if (l.attempt.may_exist) {
+      l.stage = Stage::kToFind;
+    }
+    const MutexLock lock(r->mu);
+    r->live.insert_or_assign(key, std::move(l));
+    r->news = true;
+    r->wake.notify_all();
+  }
+}
+
+void Pools::withdraw(const std::string& pool, const std::string& uid, int32_t attempt) {
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    r->with({uid, attempt}, [](Live& l) { l.withdrawn = true; });
+    const MutexLock lock(r->mu);
+    r->news = true;
+    r->wake.notify_all();
+  }
+}
+
+void Pools::forget(const std::string& pool, const std::string& uid, int32_t attempt) {
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    r->with({uid, attempt}, [&](Live& l) { l.left_us = r->clock.steady_us(); });
+  }
+}
+
+int32_t Pools::waiting(const std::string& pool) const {
+  int32_t count = 0;
+  for (const PoolSight& sight : sights(pool)) count += sight.granted ? 0 : 1;
+  return count;
+}
+
+std::vector<PoolSight> Pools::sights(const std::string& pool) const {
+  std::vector<PoolSight> sights;
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    const MutexLock lock(r->mu);
+    for (const auto& [key, l] : r->live) {
+      if (!l.left_us) sights.push_back(r->sight_of(l));
+    }
+  }
+  return sights;
+}
+
+std::optional<PoolSight> Pools::find(const std::string& uid) const {
+  for (const auto& r : runners_) {
+    for (PoolSight& sight : sights(r->pool.config.name)) {
+      if (sight.uid == uid) return std::move(sight);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string Pools::note(const std::string& pool) const {
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    const MutexLock lock(r->mu);
+    return r->note;
+  }
+  return {};
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,89 @@
+// server/supervisor/pools.h: attempts that clusters run: handed over, followed, taken back.
+//
+// What a cluster says is slow, can be wrong and can be missing, so it decides nothing but one
+// thing: that an attempt is over for certain, after which the next may begin. How an attempt ended
+// well its own worker tells (Supervisor). One thread for each pool waits for the cluster's
+// commands; nobody else does.
+//
+//   intent stored -> submit -> waiting -> granted -> worker enrols ... outcome -> forgotten
+//                 \-> unknown: found by its name, or submitted again under the same one
+//
+// A submission that is lost twice over does no harm: of one name only one runs at a time, and the
+// secret of the first that comes is spent.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/config/pool.h"
+#include "server/placement/placement.h"
+#include "server/supervisor/supervisor.h"
+#include "src/base/clock.h"
+
+namespace trainyard::server {
+
+/// An attempt of a job that a pool runs. The store has its row already.
+struct PooledAttempt {
+  std::string uid;  // of the job
+  int32_t attempt = 0;
+  std::string job;  // its name, for people
+  std::string owner;
+  int32_t priority = 0;
+  AttemptIntent intent;
+  std::string handle;      // of an earlier daemon; empty: none is known
+  bool may_exist = false;  // an earlier daemon may have submitted it
+  /// The cluster's name for it is known: to be stored. On the pool's thread.
+  std::function<void(std::string handle)> found = [](const std::string&) {};
+};
+
+/// What is known of an attempt, for people.
+struct PoolSight {
+  std::string uid, job, owner;
+  int32_t priority = 0;
+  std::string handle;
+  bool granted = false;  // it has its node, or its worker has come
+  std::string nodes;
+  std::string reason;             // the cluster's, or ours where the cluster does not answer
+  int64_t start_estimate_us = 0;  // 0: not known
+};
+
+/// Thread-safe.
+class Pools {
+ public:
+  struct Pool {
+    PoolConfig config;
+    std::unique_ptr<Placement> placement;
+  };
+  /// `changed` is called when a place in a pool's queue may have become free. On a pool's thread.
+  Pools(Supervisor& supervisor, const Clock& clock, std::vector<Pool> pools,
+        std::function<void()> changed);
+  /// Leaves what runs to the next daemon.
+  ~Pools();
+
+  void start();
+  void stop();
+
+  /// Submits it, or takes it up again. Its task is known to the supervisor.
+  void hand_over(const std::string& pool, PooledAttempt attempt);
+  /// Asks the cluster to end it, until it has.
+  void withdraw(const std::string& pool, const std::string& uid, int32_t attempt);
+  /// Its outcome is stored: what is left of it in the cluster is nobody's any more.
+  void forget(const std::string& pool, const std::string& uid, int32_t attempt);
+
+  /// Attempts that wait in the cluster's queue, or are on their way there.
+  int32_t waiting(const std::string& pool) const;
+  std::vector<PoolSight> sights(const std::string& pool) const;
+  std::optional<PoolSight> find(const std::string& uid) const;
+  /// What a look at the cluster found when the daemon started; empty: not looked yet.
+  std::string note(const std::string& pool) const;
+
+ private:
+  struct Runner;
+  std::vector<std::unique_ptr<Runner>> runners_;
+};
+
+}  // namespace trainyard::server

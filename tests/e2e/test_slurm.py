@@ -1,0 +1,324 @@
+"""Jobs in a pool: a real Slurm of four nodes on this machine runs what the daemon hands to it, over TLS, and whatever is
+killed, cut or lied about, a job ends with the bits of one that the daemon trained itself."""
+
+import hashlib
+import hmac
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import BIN, SOURCE, Daemon, DisturbedTest, digits_spec, is_running, wait_until
+
+sys.path.insert(0, str(SOURCE / "tests/support"))
+import slurm  # noqa: E402
+
+MODEL = """  layers:
+    - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
+    - batch_normalization: {}
+    - relu: {}
+    - dropout: {ratio: 0.2}
+    - gemm: {}"""
+RECIPE = """  validation_split: 0.2
+  checkpoint_every_steps: 20
+"""
+
+
+class SlurmTest(DisturbedTest):
+    """A daemon with the pool `cluster` of a Slurm of its own; `undisturbed` was trained by the daemon itself."""
+
+    network, recipe, epochs = MODEL, RECIPE, 60
+    slurm_options, pool_lines = {}, ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = slurm.Slurm(**cls.slurm_options)
+        cls.cluster.__enter__()
+        cls.addClassCleanup(cls.cluster.__exit__)
+        cls.cache = cls.cluster.folder / "cache"
+        pool = cls.cluster.folder / "pool.yaml"
+        pool.write_text(f"""name: cluster
+kind: slurm
+worker: {BIN / 'trainyard-worker'}
+cache: {cls.cache}
+commands: {cls.cluster.bin}
+cpus: 1
+waiting_max: 2
+poll_seconds: 1
+lease_seconds: 60
+output: {cls.cluster.folder}/log/job-%j.log
+{cls.pool_lines}""")
+        cls.arguments = ["--pool", str(pool), "--workers-listen", "127.0.0.1:0", "--cancel-grace-seconds", "5"]
+        for name, value in cls.cluster.environment().items():  # the daemon's commands find this Slurm by it
+            os.environ[name] = value
+        super().setUpClass()
+
+    def setUp(self):
+        if self.daemon.process.poll() is not None:  # an earlier test failed in between
+            self.daemon.start()
+        self.lie_nothing()
+        self.addCleanup(self.lie_nothing)
+
+    def lie_nothing(self):
+        for command in slurm.WRAPPED:
+            self.cluster.lie(command)
+
+    def spec(self, name, resources="threads: 1", more=""):
+        path = super().spec(name)
+        pool = "" if name == "undisturbed" else ", pool: cluster"
+        path.write_text(path.read_text() + f"resources: {{{resources}{pool}}}\n{more}")
+        return path
+
+    def slurm_jobs(self, states="all"):
+        """Those that Slurm shows, newest first: number, name, state, nodes."""
+        shown = self.cluster.run("squeue", "--noheader", f"--states={states}", "-o", "%A %j %T %N", "--sort=-i").stdout
+        return [line.split() for line in shown.splitlines()]
+
+    def jobs_of(self, name, states="all"):
+        uid = self.daemon.job(name)["uid"]
+        return [job for job in self.slurm_jobs(states) if f"-{uid}-" in job[1]]
+
+    def workers(self, name):
+        """Process numbers of the job's workers in the cluster."""
+        uid = self.daemon.job(name)["uid"]
+        pids = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            except OSError:
+                continue
+            if words and words[0].endswith(b"trainyard-worker") and any(w.startswith(uid.encode()) for w in words):
+                if is_running(int(entry.name)):
+                    pids.append(int(entry.name))
+        return pids
+
+    def begin(self, name, step=30, **more):
+        self.daemon.submit(self.spec(name, **more))
+        self.wait_for_step(name, step)
+
+    def assert_whole(self, name, attempts=1):
+        """It ended with the bits of the undisturbed one, and told each step of its last attempts once."""
+        self.finish(name)
+        self.assertEqual(self.daemon.job(name)["attempt"], attempts)
+        seqs = [int(e["seq"]) for e in self.daemon.events(name)]
+        self.assertEqual(seqs, list(range(1, len(seqs) + 1)))
+        steps = self.steps(name)
+        self.assertEqual(sorted(set(steps)), list(range(1, max(steps) + 1)), "no step is missing")
+        if attempts == 1:
+            self.assertEqual(len(steps), len(set(steps)), "no step is told twice")
+
+    def logs(self, name):
+        return [e["log"]["text"] for e in self.daemon.events(name) if "log" in e]
+
+
+class Handed(SlurmTest):
+    def test_a_job_in_the_pool_has_the_bits_of_one_here(self):
+        self.begin("pooled")
+        listed = self.daemon.cli("device", "list").stdout
+        self.assertIn("POOL", listed)
+        (number, name, state, node), = self.jobs_of("pooled")
+        self.assertEqual(state, "RUNNING")
+        self.assertIn(f"pooled (job {number}, on {node})", listed)
+        self.assertEqual(self.daemon.job("pooled")["devices"], ["pools/cluster"])
+        self.assertEqual(self.daemon.worker_pids(), [], "this host runs none of it")
+        self.assert_whole("pooled")
+        self.assertIn(f"handed to the pool cluster as {number}", self.logs("pooled"))
+        wait_until(lambda: self.jobs_of("pooled")[0][2] == "COMPLETED", "Slurm's job has ended")
+        self.assertEqual(list((self.cache / "work").glob("*")), [], "the node keeps data alone")
+        self.assertEqual(len(list((self.cache / "datasets").glob("[0-9a-f]*"))), 1)
+
+    def test_secrets_are_nowhere_to_be_seen(self):
+        self.begin("secretive")
+        job = self.daemon.job("secretive")
+        task = f"{job['uid']}-{job['attempt']}"
+        key = (self.daemon.state / "workers/enrolment.key").read_bytes()
+        secret = hmac.new(key, task.encode(), hashlib.sha256).hexdigest()
+        number = self.jobs_of("secretive")[0][0]
+        shown = self.cluster.run("scontrol", "show", "job", "-dd", number).stdout
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            for file in ("cmdline", "environ"):
+                try:
+                    shown += (entry / file).read_bytes().decode(errors="replace")
+                except OSError:
+                    continue
+        for log in [self.daemon.log_path, *(self.cluster.folder / "log").iterdir()]:
+            shown += log.read_text(errors="replace")
+        self.assertIn(task, shown, "the search reads what it should")
+        self.assertNotIn(secret, shown)
+        script = self.cluster.run("scontrol", "write", "batch_script", number, "-", check=False).stdout
+        self.assertIn(secret, script, "the secret is what the script says, or this test finds nothing")
+        self.assert_whole("secretive")
+
+    def test_those_that_find_no_node_wait_and_say_why(self):
+        blocker = self.cluster.run("sbatch", "--parsable", "-N4", "--exclusive", "--output=/dev/null",
+                                   input="#!/bin/sh\nsleep 600\n").stdout.strip()
+        try:
+            for name in ("wait-1", "wait-2", "wait-3"):
+                self.daemon.submit(self.spec(name))
+            wait_until(lambda: len(self.slurm_jobs("PENDING")) == 2, "two are handed over")
+
+            def told():
+                rows = {j["name"].split("/")[-1]: j for j in self.daemon.json("queue")["jobs"]}
+                return rows if "Resources" in rows["wait-1"]["message"] + rows["wait-2"]["message"] else None
+            rows = wait_until(told, "Slurm's reason shows")
+            self.assertEqual(rows["wait-1"]["reason"], "WAITING_IN_POOL")
+            self.assertEqual(rows["wait-3"]["reason"], "WAITING_FOR_POOL")
+            self.assertIn("2 of at most 2 jobs of this server", rows["wait-3"]["message"])
+            explained = self.daemon.cli("explain", "wait-1").stdout
+            self.assertIn("In the queue of the pool cluster as ", explained)
+            time.sleep(2)
+            self.assertEqual(len(self.slurm_jobs("PENDING")), 2, "the third waits here")
+            # One that waits there is cancelled there.
+            self.daemon.cli("cancel", "wait-1")
+            self.wait_for_state("wait-1", "CANCELLED")
+            wait_until(lambda: self.jobs_of("wait-1")[0][2] == "CANCELLED", "Slurm's too")
+            wait_until(lambda: len(self.jobs_of("wait-3", "PENDING")) == 1, "its place is the third's")
+        finally:
+            self.cluster.run("scancel", blocker)
+        self.assert_whole("wait-2")
+        self.assert_whole("wait-3")
+
+    def test_pause_and_cancel(self):
+        self.begin("paused")
+        self.daemon.cli("pause", "paused")
+        self.wait_for_state("paused", "PAUSED")
+        wait_until(lambda: self.jobs_of("paused")[0][2] == "COMPLETED", "its place is free")
+        self.daemon.cli("resume", "paused")
+        self.assert_whole("paused", attempts=2)
+        self.begin("cancelled")
+        self.daemon.cli("cancel", "cancelled")
+        self.wait_for_state("cancelled", "CANCELLED")
+        wait_until(lambda: not self.workers("cancelled"), "its worker is gone")
+
+    def test_wrong_input_names_the_field(self):
+        path = digits_spec(self.folder, "wrong")
+        path.write_text(path.read_text() + "resources: {pool: clutser}\n")
+        self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.pool", "'clutser'",
+                            "expected cluster")
+        path.write_text(path.read_text().replace("pool: clutser", "pool: cluster, device: gpu"))
+        self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.device", "expected auto or cpu")
+        path.write_text(path.read_text().replace("device: gpu", "exclusive: true"))
+        self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.exclusive")
+        path.write_text(path.read_text().replace(", exclusive: true", ""))
+        self.assertIn("A node of the pool cluster", self.daemon.cli("plan", path).stdout)
+
+
+class Disturbed(SlurmTest):
+    def test_a_killed_worker(self):
+        self.begin("killed")
+        (pid,) = self.workers("killed")
+        os.kill(pid, signal.SIGKILL)
+        self.assert_whole("killed", attempts=2)
+
+    def test_a_daemon_killed_while_it_trains(self):
+        self.begin("orphan")
+        self.daemon.kill()
+        time.sleep(1)
+        self.daemon.start()
+        self.assertEqual(self.daemon.job("orphan")["state"], "RUNNING")
+        self.assert_whole("orphan")
+        self.assertEqual(len(self.jobs_of("orphan")), 1)
+
+    def test_a_daemon_killed_before_sbatch_answers(self):
+        for lie in ("once:slow=4", "once:late=4"):  # before Slurm has it, and after
+            name = "early-" + lie[5:9]
+            self.cluster.lie("sbatch", lie)
+            self.daemon.submit(self.spec(name))
+            self.wait_for_state(name, "STARTING")
+            time.sleep(1)
+            self.daemon.kill()
+            self.daemon.start()
+            self.assert_whole(name)
+            self.assertLessEqual(len(self.jobs_of(name, "RUNNING,PENDING")), 0)
+
+    def test_a_lost_answer_of_sbatch(self):
+        self.cluster.lie("sbatch", "once:lost")
+        self.daemon.submit(self.spec("lost"))
+        self.assert_whole("lost")
+        self.assertEqual(len(self.jobs_of("lost")), 1, "no second copy")
+        self.cluster.lie("sbatch", "once:twice")
+        self.daemon.submit(self.spec("twice"))
+        self.assert_whole("twice")
+
+    def test_answers_that_are_no_evidence(self):
+        self.begin("doubted", step=5)
+        for lie in ("empty", "garbage", "fail", "slow=2"):
+            self.cluster.lie("squeue", lie)
+            time.sleep(2.5)
+        self.lie_nothing()
+        self.assert_whole("doubted")
+
+    def test_a_controller_that_is_away(self):
+        self.begin("headless", step=5)
+        self.cluster.kill_controller()
+        time.sleep(5)
+        self.cluster.start_controller()
+        self.assert_whole("headless")
+
+    def test_a_node_that_fails(self):
+        self.begin("moved")
+        node = self.jobs_of("moved")[0][3]
+        self.cluster.kill_node(node)
+        try:
+            self.assert_whole("moved", attempts=2)
+        finally:
+            self.cluster.start_node(node)
+            self.cluster.wait_for_nodes()
+
+    def test_an_administrator(self):
+        self.begin("requeued")
+        self.cluster.run("scontrol", "requeue", self.jobs_of("requeued")[0][0])
+        self.assert_whole("requeued", attempts=2)
+        self.begin("ended")
+        self.cluster.run("scancel", self.jobs_of("ended")[0][0])
+        self.assert_whole("ended", attempts=2)
+        self.assertIn("took its node back", self.daemon.cli("explain", "ended").stdout)
+
+    def test_scancel_that_does_nothing(self):
+        self.cluster.lie("scancel", "empty")
+        self.begin("stubborn", step=5)
+        (pid,) = self.workers("stubborn")
+        os.kill(pid, signal.SIGSTOP)  # it hears nothing
+        self.daemon.cli("cancel", "stubborn")
+        time.sleep(8)
+        self.assertNotEqual(self.daemon.job("stubborn")["state"], "CANCELLED", "nobody has seen it end")
+        self.lie_nothing()
+        wait_until(lambda: self.daemon.job("stubborn")["state"] == "CANCELLED", "asked again, it ends", timeout_s=90)
+        os.kill(pid, signal.SIGCONT) if is_running(pid) else None
+
+
+class TimeLimit(SlurmTest):
+    epochs = 4000
+    pool_lines = "partition: brief\n"
+
+    def test_a_job_that_is_longer_than_its_place_goes_on_in_links(self):
+        self.daemon.submit(self.spec("links"))
+        self.daemon.cli("wait", "links")
+        self.assertEqual(self.digest("links"), self.expected)
+        self.assertGreater(self.daemon.job("links")["attempt"], 1)
+
+
+class Refused(SlurmTest):
+    epochs = 3
+    pool_lines = "partition: absent\n"
+
+    def test_what_slurm_refuses_waits_and_says_so(self):
+        self.daemon.submit(self.spec("refused"))
+        said = wait_until(lambda: (t := self.daemon.cli("explain", "refused").stdout) if "POOL_REFUSED" in t or
+                          "refused it" in t else None, "why it waits")
+        self.assertIn("A problem of its pool, not of the job", said)
+        self.assertEqual(self.daemon.job("refused")["state"], "QUEUED")
+        self.daemon.cli("cancel", "refused")
+
+
+if __name__ == "__main__":
+    reason = slurm.missing()
+    if reason:
+        print(reason)
+        sys.exit(slurm.SKIPPED)
+    unittest.main()

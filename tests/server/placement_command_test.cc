@@ -1,0 +1,166 @@
+// Commands that do what no command should: each comes back in time, with how it ended, and leaves
+// nothing behind.
+#include "server/placement/command.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "tests/server/placement_support.h"
+
+namespace trainyard::server {
+namespace {
+
+using End = CommandAnswer::End;
+
+class Command : public ::testing::Test {
+ protected:
+  CommandAnswer run(std::string_view body, int64_t timeout_ms = 20'000, std::string input = {}) {
+    CommandRequest request;
+    request.program = folder_.write("command", body);
+    request.environment = {"PATH=/usr/bin:/bin", "MARK=of the request"};
+    request.input = std::move(input);
+    request.timeout_ms = timeout_ms;
+    return run_command(request);
+  }
+  /// A process whose id a script has written to `name` ends within seconds.
+  void expect_ended(const std::string& name) {
+    const pid_t pid = std::stoi(folder_.read(name));
+    for (int i = 0; i < 500 && ::kill(pid, 0) == 0; ++i) {
+      std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+      std::string text((std::istreambuf_iterator<char>(stat)), {});
+      if (text.find(") Z") != std::string::npos) return;  // ended; whose child it is reaps it
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_NE(::kill(pid, 0), 0) << "process " << pid << " of " << name << " is still there";
+  }
+
+  CommandFolder folder_;
+};
+
+TEST_F(Command, GivesBackWhatWasPrintedAndTheStatus) {
+  const CommandAnswer answer = run("cat; echo complaint >&2; exit 7", 20'000, "a question");
+  EXPECT_EQ(answer.end, End::kExited);
+  EXPECT_EQ(answer.number, 7);
+  EXPECT_EQ(answer.output, "a question");
+  EXPECT_EQ(answer.errors, "complaint\n");
+  EXPECT_EQ(describe(answer), "exit status 7: complaint");
+}
+
+TEST_F(Command, HasNoEnvironmentAndNoDescriptorsOfOurs) {
+  ::setenv("TRAINYARD_TEST_LEAK", "1", 1);
+  const int leak = ::open("/dev/null", O_RDONLY);  // without O_CLOEXEC
+  const CommandAnswer answer = run("env; ls /proc/$$/fd");
+  ::close(leak);
+  ::unsetenv("TRAINYARD_TEST_LEAK");
+  EXPECT_NE(answer.output.find("MARK=of the request"), std::string::npos);
+  EXPECT_EQ(answer.output.find("TRAINYARD_TEST_LEAK"), std::string::npos);
+  const std::string fds = answer.output.substr(answer.output.find("\n0\n") + 1);
+  // 10 or 255: the shell's own, of the script.
+  EXPECT_TRUE(fds == "0\n1\n2\n" || fds == "0\n1\n10\n2\n" || fds == "0\n1\n2\n255\n") << fds;
+}
+
+TEST_F(Command, IsKilledAtItsDeadlineWithWhatItStarted) {
+  const auto began = std::chrono::steady_clock::now();
+  const CommandAnswer answer =
+      run("trap '' TERM; sleep 60 & echo $! >$folder/child; echo $$ >$folder/self; wait", 300);
+  EXPECT_EQ(answer.end, End::kTimedOut);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  expect_ended("child");
+  expect_ended("self");
+}
+
+TEST_F(Command, LeavesNothingBehindThatItStartedAndForgot) {
+  // Its pipes stay open with the child: to read on to their end would take a minute.
+  const auto began = std::chrono::steady_clock::now();
+  const CommandAnswer answer = run("sleep 60 & echo $! >$folder/child; echo done");
+  EXPECT_TRUE(answer.succeeded());
+  EXPECT_EQ(answer.output, "done\n");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  expect_ended("child");
+}
+
+TEST_F(Command, IsKilledWhenItPrintsWithoutEnd) {
+  const CommandAnswer answer = run("echo $$ >$folder/self; exec yes");
+  EXPECT_EQ(answer.end, End::kTooMuch);
+  EXPECT_EQ(answer.output.size(), 8u << 20);
+  expect_ended("self");
+}
+
+TEST_F(Command, KeepsTheFirstComplaintsAndStillMeetsItsDeadline) {
+  const CommandAnswer answer = run("exec yes >&2", 500);
+  EXPECT_EQ(answer.end, End::kTimedOut);
+  EXPECT_EQ(answer.errors.size(), 64u << 10);
+  EXPECT_EQ(answer.output, "");
+}
+
+TEST_F(Command, TakesMuchInputAndNeedNotReadIt) {
+  const std::string much(3 << 20, 'x');
+  EXPECT_EQ(run("wc -c", 20'000, much).output, std::to_string(much.size()) + "\n");
+  EXPECT_TRUE(run("exec <&-; exit 0", 20'000, much).succeeded());
+}
+
+TEST_F(Command, SaysWhenItWasKilledOrCouldNotBeStarted) {
+  const CommandAnswer killed = run("kill -9 $$");
+  EXPECT_EQ(killed.end, End::kSignalled);
+  EXPECT_EQ(killed.number, 9);
+  CommandRequest request;
+  for (const char* program : {"/nonexistent/sbatch", "no-such-command-anywhere", "/etc/passwd"}) {
+    request.program = program;
+    const CommandAnswer answer = run_command(request);
+    EXPECT_EQ(answer.end, End::kNotStarted) << program;
+    EXPECT_EQ(answer.number, program == std::string("/etc/passwd") ? EACCES : ENOENT) << program;
+  }
+}
+
+TEST_F(Command, EscapesBytesThatAreNoText) {
+  const CommandAnswer answer = run("printf '\\377\\033[31m\\000red\\n' >&2; exit 1");
+  EXPECT_EQ(describe(answer), "exit status 1: ??[31m?red");
+}
+
+TEST_F(Command, KeepsItsStatusWhenAnotherThreadReapsAllChildren) {
+  // The daemon's supervisor reaps whatever ended child it finds: 200 statuses, none lost.
+  std::atomic<bool> done = false;
+  std::thread reaper([&] {
+    while (!done) {
+      (void)::waitpid(-1, nullptr, WNOHANG);
+      std::this_thread::yield();
+    }
+  });
+  folder_.write("command", "exit 9");
+  CommandRequest request;
+  request.program = folder_.path() / "command";
+  for (int i = 0; i < 200; ++i) {
+    const CommandAnswer answer = run_command(request);
+    ASSERT_EQ(answer.end, End::kExited);
+    ASSERT_EQ(answer.number, 9);
+  }
+  done = true;
+  reaper.join();
+}
+
+TEST_F(Command, RunsInSeveralThreadsWithoutWaitingForEachOther) {
+  // A keeper that held the pipes of another command would delay its end by seconds.
+  folder_.write("slow", "until [ -e $folder/go ]; do sleep 0.1; done");
+  CommandRequest slow;
+  slow.program = folder_.path() / "slow";
+  slow.environment = {"PATH=/usr/bin:/bin"};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { (void)run_command(slow); });
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(run("exec sleep 60", 100).end, End::kTimedOut);
+    EXPECT_EQ(run("cat", 20'000, "text").output, "text");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(5'500));
+  folder_.write("go", "");
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace trainyard::server

@@ -1,0 +1,111 @@
+// decide_pool(): which jobs are handed to a cluster.
+#include <gtest/gtest.h>
+
+#include "server/scheduler/pool.h"
+
+namespace trainyard::server {
+namespace {
+
+WaitingJob job(std::string uid, int64_t order, int32_t priority = 0, std::string owner = "") {
+  WaitingJob j;
+  j.name = uid;
+  j.uid = std::move(uid);
+  j.order = order;
+  j.priority = priority;
+  j.owner = std::move(owner);
+  j.pool = "slurm";
+  return j;
+}
+
+std::string started(const Decisions& d) {
+  std::string text;
+  for (const StartDecision& s : d.starts) text += s.uid + "@" + s.devices.at(0) + " ";
+  return text;
+}
+
+TEST(SchedPool, HandsOverAsManyAsMayWaitThere) {
+  Queue queue;
+  for (int i = 1; i <= 5; ++i) queue.put(job("j" + std::to_string(i), i, i == 4 ? 7 : 0));
+  const Shares none;
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 0}, none, 0)),
+            "j4@pools/slurm j1@pools/slurm ");
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 1}, none, 0)), "j4@pools/slurm ");
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 2}, none, 0)), "");
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 5}, none, 0)), "");
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 0, true}, none, 0)), "");
+}
+
+TEST(SchedPool, WhoHasUsedLessComesFirst) {
+  Queue queue;
+  queue.put(job("a1", 1, 0, "anna"));
+  queue.put(job("a2", 2, 0, "anna"));
+  queue.put(job("b1", 3, 0, "ben"));
+  queue.put(job("a3", 4, 1, "anna"));
+  Shares shares(3'600'000'000);
+  shares.change("anna", 2, 0);
+  // Priority first; then ben, who has nothing, and between equals who was first.
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 3, 0}, shares, 1)),
+            "a3@pools/slurm b1@pools/slurm a1@pools/slurm ");
+}
+
+TEST(SchedPool, ARestingJobIsPassedAndWakesTheNextLook) {
+  Queue queue;
+  WaitingJob resting = job("rests", 1, 9);
+  resting.retry_time_us = 5'000'000;
+  resting.workers_lost = 1;
+  queue.put(resting);
+  queue.put(job("next", 2));
+  const Shares none;
+  const Decisions d = decide_pool(queue, {"slurm", 1, 0}, none, 1'000'000);
+  EXPECT_EQ(started(d), "next@pools/slurm ");
+  EXPECT_EQ(d.wake_time_us, 5'000'000);
+  EXPECT_EQ(started(decide_pool(queue, {"slurm", 1, 0}, none, 5'000'000)), "rests@pools/slurm ");
+}
+
+TEST(SchedPool, EveryWaitingJobCanSayWhy) {
+  const PoolState pool{"slurm", 4, 3};
+  const WaitingJob waits = job("w", 1);
+  EXPECT_EQ(pool_reason(waits, nullptr, 0, 0)->reason, "POOL_NOT_FOUND");
+  EXPECT_NE(pool_reason(waits, nullptr, 0, 0)->message.find("the pool slurm"), std::string::npos);
+  const auto why = pool_reason(waits, &pool, 1, 0);
+  EXPECT_EQ(why->reason, "WAITING_FOR_POOL");
+  EXPECT_EQ(why->message,
+            "Waits to be handed to the pool slurm, in whose queue 3 of at most 4 jobs of this "
+            "server are; 1 job is before it.");
+  EXPECT_NE(pool_reason(waits, &pool, std::nullopt, 0)->message.find("more than 2000 jobs"),
+            std::string::npos);
+  PoolState draining = pool;
+  draining.draining = true;
+  EXPECT_EQ(pool_reason(waits, &draining, 0, 0)->reason, "SERVER_DRAINING");
+  WaitingJob rests = job("r", 2);
+  rests.retry_time_us = 10;
+  EXPECT_EQ(pool_reason(rests, &pool, 0, 0), std::nullopt);  // what the store has says more
+  rests.workers_lost = 2;
+  EXPECT_EQ(pool_reason(rests, &pool, 0, 0)->reason, "RETRY_BACKOFF");
+}
+
+TEST(SchedPool, NamesPools) {
+  EXPECT_EQ(pool_of({"pools/a"}), "a");
+  EXPECT_EQ(pool_of({"devices/cpu"}), "");
+  EXPECT_EQ(pool_of({}), "");
+}
+
+// What an attempt in a pool is to the server's own devices: nothing.
+TEST(SchedPool, ItsJobsAreNoneOfTheFleets) {
+  JobBrief brief;
+  brief.uid = "u";
+  brief.state = JobState::kRunning;
+  brief.devices = {"pools/slurm"};
+  brief.resources.set_pool("slurm");
+  const std::optional<PlacedJob> placed = placed_job(brief);
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->devices, std::vector<std::string>{"pools/slurm"});
+  brief.state = JobState::kQueued;
+  const std::optional<WaitingJob> waiting = waiting_job(brief);
+  ASSERT_TRUE(waiting);
+  EXPECT_EQ(waiting->pool, "slurm");
+  EXPECT_FALSE(waiting->asked.kind_before);
+}
+
+}  // namespace
+}  // namespace trainyard::server
