@@ -82,10 +82,10 @@ struct Need {
 
 struct WaitingJob {
   std::string uid;
-  std::string name;   // for people
-  std::string owner;  // for fair share
+  std::string name;       // for people
+  std::string owner;      // for fair share
   std::string pool = {};  // that it asks for; empty: the server's own devices
-  int64_t order = 0;  // of submission; unique
+  int64_t order = 0;      // of submission; unique
   int32_t priority = 0;
   DeviceRequest asked;
   Need on_cpu, on_gpu;
@@ -236,6 +236,9 @@ Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 /// A job's requested resources.
 DeviceWish wish_of(const v1::Resources& resources);
 int32_t gpus_of(const v1::Resources& resources);
+/// Nodes of a cluster that train a job together, and the devices of all of them.
+int32_t nodes_of(const v1::Resources& resources);
+int32_t ranks_of(const v1::Resources& resources);
 
 /// Whether devices of this server could ever run it. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);

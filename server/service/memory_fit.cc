@@ -76,7 +76,7 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                         spec.resources().shard() == v1::Resources::SHARD_UNSPECIFIED};
   const std::optional<Fit> fit =
       find_fit(engine.model, engine.recipe, schema, room.plan_bytes_max(), free,
-               gpus_of(spec.resources()), traits, stop);
+               ranks_of(spec.resources()), traits, stop);
   if (!fit) return std::nullopt;
   v1::FitChoice choice;
   const int64_t bytes_as_written = bytes_on(traits, as_written.memory());

@@ -47,10 +47,14 @@ constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
 
 /// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
-/// written just now. A missing file is away, as on a disk that is not mounted: the store knows all
-/// that a training worker reads, and nothing is deleted that an unfinished job needs.
+/// written just now, or another rank has gone. A missing file is away, as on a disk that is not
+/// mounted: the store knows all that a training worker reads, and nothing is deleted that an
+/// unfinished job needs.
 bool is_host_trouble(const v1::Outcome& outcome) {
-  return is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND";
+  static constexpr std::string_view kOfRanks[] = {"RANK_LOST", "RANKS_DIFFER", "PEERS_MISSING",
+                                                  "PEER_KEY", "PEER_LISTENER"};
+  return is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND" ||
+         std::ranges::find(kOfRanks, outcome.reason()) != std::end(kOfRanks);
 }
 
 /// Whether a cluster ended what it ran for reasons of its own, or has lost it.
@@ -137,6 +141,7 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_device(devices.front());
   task.mutable_devices()->Add(devices.begin(), devices.end());
   task.set_threads(options_.threads);
+  task.set_nodes(options_.elsewhere ? nodes_of(job_.spec.resources()) : 1);
   if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
     task.set_names_faults(last->outcome == kKernelFault);
@@ -346,8 +351,11 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         break;  // it goes back to the queue when the process is gone
       }
       if (is_host_trouble(outcome)) {
-        const bool full = outcome.reason() == "STORAGE_FULL";
-        note_host_trouble(full ? "STORAGE_FULL" : kStorageError, printable(outcome.message()));
+        const bool of_files =
+            is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND";
+        const bool is_known = !of_files || outcome.reason() == "STORAGE_FULL";
+        note_host_trouble(is_known ? outcome.reason() : kStorageError,
+                          printable(outcome.message()));
         break;  // likewise
       }
       update.move =

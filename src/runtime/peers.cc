@@ -108,6 +108,25 @@ void Peers::wait(Steady::time_point since) {
 void Peers::exchange(const Outgoing& out, const Incoming& in) {
   TRAINYARD_CHECK(std::ssize(out) == count() && std::ssize(in) == count(),
                   "parts for " + std::to_string(out.size()) + " processes");
+  if (lost_.has_value()) throw *lost_;
+  if (aborted_) give_up();
+  try {
+    exchange_all(out, in);
+  } catch (const RankLost& e) {
+    lost_ = e;
+    throw;
+  } catch (...) {
+    aborted_ = true;  // what is under way is not to be continued
+    throw;
+  }
+}
+
+void Peers::give_up() {
+  close_all();
+  throw ExchangeAborted("the exchange was given up");
+}
+
+void Peers::exchange_all(const Outgoing& out, const Incoming& in) {
   for (int64_t p = 0; p < count(); ++p) {
     const auto at = static_cast<size_t>(p);
     if (p != index()) begin(lines_[at], out[at], in[at]);
@@ -121,14 +140,11 @@ void Peers::exchange(const Outgoing& out, const Incoming& in) {
     }
     wait(since);
   }
-  if (aborted_) {
-    close_all();
-    throw ExchangeAborted("the exchange was given up");
-  }
+  if (aborted_) give_up();
 }
 
 void Peers::lose(int64_t process) {
-  if (aborted_) throw ExchangeAborted("the exchange was given up");
+  if (aborted_) give_up();
   const bool orderly = lines_[static_cast<size_t>(process)].link->ended_orderly();
   const int64_t first = orderly ? find_first_gone(process) : process;
   const Line& line = lines_[static_cast<size_t>(first)];

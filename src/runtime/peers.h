@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -107,6 +108,8 @@ class Peers {
   void check_header(int64_t process);
   /// True when all is done; else fills polled_.
   bool continue_all();
+  void exchange_all(const Outgoing& out, const Incoming& in);
+  [[noreturn]] void give_up();
   void wait(std::chrono::steady_clock::time_point since);
   [[noreturn]] void lose(int64_t process);
   /// Whose end the others only follow: `process` has ended as one does that has given up.
@@ -119,6 +122,7 @@ class Peers {
   std::vector<Line> lines_;
   std::atomic<bool> aborted_ = false;
   std::atomic<int64_t> awaited_ = -1;
+  std::optional<RankLost> lost_;
   // Kept, so that an exchange allocates nothing once there was one like it.
   std::vector<std::span<const std::byte>> out_;
   std::vector<std::span<std::byte>> in_;

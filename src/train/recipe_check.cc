@@ -156,7 +156,8 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
   if (r.shard == Shard::kNone) return;
   if (ranks == 1) {
     violations.add("FIELD_CONFLICT", "resources.shard",
-                   "optimizer needs resources.gpus above 1, expected that or shard: none");
+                   "optimizer needs resources.gpus or resources.nodes above 1, expected one of "
+                   "these or shard: none");
   } else if (!can_shard(r.optimizer)) {
     const std::string why = r.optimizer.type == "sgd"
                                 ? "sgd without momentum keeps no state that could be sharded"

@@ -6,10 +6,12 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
+#include "src/base/clock.h"
 #include "src/base/handle.h"
 #include "src/checkpoint/checkpoint.h"
 #include "tests/engine/peers_support.h"
@@ -142,14 +144,36 @@ TEST(Nodes, BestWeightsAndAnEarlyStop) {
       },
       true, "step-000000006");
 }
-TEST(Nodes, CheckpointsByTime) {
+/// Every look at it is an hour later.
+class HastyClock final : public Clock {
+ public:
+  int64_t wall_us() const override { return system_clock().wall_us(); }
+  int64_t steady_us() const override { return hours_++ * 3'600'000'000; }
+
+ private:
+  mutable std::atomic<int64_t> hours_{1};
+};
+
+// Clocks differ: when a checkpoint is due by time, the first process says.
+TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
   const Workspace w;
   make_dataset(w, true, 100);
-  TrainJob job = plain_job(w, "timed");
-  job.recipe.steps = 60;
-  const Ended ended = run_over(job, 3 - 1);
-  for (const auto& result : ended.results) ASSERT_TRUE(result.ok()) << result.error().message;
-  EXPECT_EQ(ended.recorders[0].saved.back(), 60);
+  for (const int64_t hasty : {0, 1}) {
+    const TrainJob job = plain_job(w, "hasty-" + std::to_string(hasty));
+    const auto peers = meet(2);
+    std::vector<Recorder> recorders(2);
+    const HastyClock hours;
+    on_each(2, [&](int64_t p) {
+      const auto at = static_cast<size_t>(p);
+      const auto result = train(job, joined_devices(peers[at]), local_files(), recorders[at], {},
+                                p == hasty ? static_cast<const Clock&>(hours) : system_clock());
+      EXPECT_TRUE(result.ok()) << result.error().message;
+    });
+    const std::vector<int64_t>& saved = recorders[0].saved;
+    ASSERT_FALSE(saved.empty());
+    EXPECT_EQ(saved.back(), 30);
+    EXPECT_EQ(saved.size() > 10, hasty == 0) << saved.size();
+  }
 }
 
 // A signal comes to one node alone.
@@ -257,13 +281,16 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
 /// A rank_process.
 class Child {
  public:
-  Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, int steps = 1'000'000) {
+  Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, const std::string& work) {
     const std::filesystem::path program =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "rank_process";
-    std::vector<std::string> words{program.string(),      std::to_string(index),
-                                   std::to_string(count), (w / "dataset").string(),
-                                   (w / "work").string(), std::to_string(quiet_ms),
-                                   std::to_string(steps)};
+    std::vector<std::string> words{program.string(),
+                                   std::to_string(index),
+                                   std::to_string(count),
+                                   (w / "dataset").string(),
+                                   (w / work).string(),
+                                   std::to_string(quiet_ms),
+                                   "600"};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -318,10 +345,11 @@ class Child {
 };
 
 std::vector<std::unique_ptr<Child>> start_children(const Workspace& w, int quiet_ms,
-                                                   int steps = 1'000'000) {
+                                                   const std::string& work = "work") {
   std::vector<std::unique_ptr<Child>> children;
-  for (int64_t p = 0; p < 4; ++p)
-    children.push_back(std::make_unique<Child>(p, 4, w, quiet_ms, steps));
+  for (int64_t p = 0; p < 4; ++p) {
+    children.push_back(std::make_unique<Child>(p, 4, w, quiet_ms, work));
+  }
   std::string ports;
   for (auto& child : children) ports += child->line("port ").substr(5) + "\n";
   for (auto& child : children) child->write(ports);
@@ -332,8 +360,8 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
   const Workspace w;
   make_dataset(w, true, 100);
   auto children = start_children(w, 900'000);
-  EXPECT_EQ(children[0]->line("saved 5"), "saved 5");
-  children[2]->line("step 7");
+  EXPECT_EQ(children[0]->line("saved 25"), "saved 25");
+  children[2]->line("step 30");
   children[2]->kill(SIGKILL);
   const auto begin = steady_clock::now();
   for (const size_t p : {0, 1, 3}) {
@@ -343,16 +371,15 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
   }
   EXPECT_LT(steady_clock::now() - begin, milliseconds(10'000));
 
-  // All together go on from what process 0 has stored, and end like a run that nobody disturbed.
-  const int steps = 40;
-  const auto ends = [&](std::vector<std::unique_ptr<Child>>& all) {
-    for (auto& child : all) EXPECT_EQ(child->line("done"), "done");
-  };
-  const auto states = list_checkpoints(w / "work/checkpoints");
-  ASSERT_FALSE(states.empty());
-  auto again = start_children(w, 900'000, std::max<int>(steps, static_cast<int>(states[0].step)));
+  // All together go on from what process 0 has stored, to the bits of a run that nobody disturbed.
+  auto again = start_children(w, 900'000);
   EXPECT_NE(again[0]->line("from "), "from 0");
-  ends(again);
+  for (auto& child : again) EXPECT_EQ(child->line("done"), "done");
+  auto calm = start_children(w, 900'000, "calm");
+  EXPECT_EQ(calm[0]->line("from "), "from 0");
+  for (auto& child : calm) EXPECT_EQ(child->line("done"), "done");
+  EXPECT_TRUE(bytes_of(w / "work/model/model.safetensors") ==
+              bytes_of(w / "calm/model/model.safetensors"));
 }
 
 TEST(Nodes, AProcessThatStandsStillIsNamed) {

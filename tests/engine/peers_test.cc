@@ -7,8 +7,6 @@
 #include <sys/socket.h>
 
 #include <chrono>
-#include <cmath>
-#include <random>
 #include <thread>
 
 #include "kernels/shard.h"
@@ -52,12 +50,15 @@ struct Tensors {
 template <typename T>
 std::vector<Tensors<T>> make_tensors(const std::vector<int64_t>& sizes, int64_t ranks) {
   std::vector<Tensors<T>> all(static_cast<size_t>(ranks));
-  std::mt19937 random(7);
-  std::uniform_real_distribution<T> values(-1, 1);
+  uint32_t state = 7;
+  const auto next = [&] {  // of several magnitudes, so that the order of a sum matters
+    state = state * 1664525 + 1013904223;
+    return static_cast<T>(static_cast<int32_t>(state)) * (state % 8 < 4 ? T(1) : T(1e-5));
+  };
   for (Tensors<T>& rank : all) {
     for (const int64_t size : sizes) {
-      rank.data.emplace_back(static_cast<size_t>(size));
-      for (T& v : rank.data.back()) v = values(random) * static_cast<T>(std::exp2(random() % 20));
+      std::vector<T>& values = rank.data.emplace_back(static_cast<size_t>(size));
+      for (T& v : values) v = next();
       const int64_t shard = kernels::shard_elements(size, ranks);
       rank.shards.emplace_back(static_cast<size_t>(shard), T(99));
     }

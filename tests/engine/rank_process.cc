@@ -57,7 +57,9 @@ int run_process(int argc, char** argv) {
   job.recipe.optimizer = default_optimizer("adamw");
   job.recipe.seed = 5;
   job.recipe.shard = Shard::kOptimizer;
-  job.recipe.checkpoint_every_steps = 5;
+  job.recipe.checkpoint_every_steps = 25;
+  job.recipe.validation_split = 0.2;
+  job.recipe.evaluate_every_steps = 500;
   job.dataset = argv[3];
   job.checkpoints = std::filesystem::path(argv[4]) / "checkpoints";
   job.model_output = std::filesystem::path(argv[4]) / "model";
