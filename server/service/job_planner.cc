@@ -337,7 +337,7 @@ Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
                              int64_t needed_bytes, const MemoryRoom& room, DeviceTraits traits,
                              const std::stop_token& stop) {
   const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                      room.plan_bytes_max(), job.gpus, traits, stop);
+                                      room.plan_bytes_max(), job.ranks, traits, stop);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                        shortage_text(needed_bytes, room) + "; " + describe(advice));

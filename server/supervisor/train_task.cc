@@ -51,10 +51,8 @@ constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole can
 /// mounted: the store knows all that a training worker reads, and nothing is deleted that an
 /// unfinished job needs.
 bool is_host_trouble(const v1::Outcome& outcome) {
-  static constexpr std::string_view kOfRanks[] = {"RANK_LOST", "RANKS_DIFFER", "PEERS_MISSING",
-                                                  "PEER_KEY", "PEER_LISTENER"};
-  return is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND" ||
-         std::ranges::find(kOfRanks, outcome.reason()) != std::end(kOfRanks);
+  const std::string& reason = outcome.reason();
+  return is_of_file_error(reason) || reason == "DATASET_NOT_FOUND" || is_of_ranks(reason);
 }
 
 /// Whether a cluster ended what it ran for reasons of its own, or has lost it.
@@ -351,11 +349,8 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         break;  // it goes back to the queue when the process is gone
       }
       if (is_host_trouble(outcome)) {
-        const bool of_files =
-            is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND";
-        const bool is_known = !of_files || outcome.reason() == "STORAGE_FULL";
-        note_host_trouble(is_known ? outcome.reason() : kStorageError,
-                          printable(outcome.message()));
+        const bool is_told = outcome.reason() == "STORAGE_FULL" || is_of_ranks(outcome.reason());
+        note_host_trouble(is_told ? outcome.reason() : kStorageError, printable(outcome.message()));
         break;  // likewise
       }
       update.move =
@@ -497,6 +492,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (!trouble || job.cancel_requested) options_.trouble->over(job.uid);
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
+  }
+  if (trouble && trouble->reason == kRankLost) {  // as when its only worker is
+    return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
+                             now);
   }
   if (trouble) {
     const int64_t pause_us = options_.trouble->pause_us(job.uid);
