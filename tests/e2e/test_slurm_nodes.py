@@ -47,6 +47,7 @@ class Nodes(SlurmNodesTest):
         (_, _, state, nodes), = self.jobs_of("spread")
         self.assertEqual((state, nodes), ("RUNNING", "n[1-4]"))
         self.assertEqual(sorted(map(self.rank_of, self.workers("spread"))), list(range(NODES)))
+        self.assertGreater(int(self.daemon.job("spread")["plan"]["shard_saved_bytes"]), 0, "the state is sharded")
         self.assert_whole("spread")
         self.assert_gone("spread")
         self.assertEqual(self.daemon.job("spread")["plan"]["ranks"], NODES)

@@ -30,6 +30,7 @@
 #include "tests/server/store_support.h"
 #include "tests/server/tcp_relay.h"
 #include "tests/support/source_path.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard::server {
 namespace {
