@@ -68,7 +68,9 @@ struct SubmitUnknown {  // it may exist, now or in a moment: find() tells
 };
 struct SubmitRefused {  // it does not exist and will not: the scheduler said no, in these words
   std::string text;
-  bool may_pass = false;  // for now: a limit on what is queued, nodes that are down
+  /// No fault of the job's: a limit on what is queued, nodes that are down, a command that is
+  /// missing.
+  bool may_pass = false;
 };
 using SubmitAnswer = std::variant<Submitted, SubmitUnknown, SubmitRefused>;
 

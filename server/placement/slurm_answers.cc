@@ -203,7 +203,9 @@ SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name)
     if (!all.empty()) all += "; ";
     all += printable(line.starts_with("sbatch: ") ? line.substr(8) : line);
   }
-  return SubmitRefused{all, mentions(all, kForNow)};
+  // `fatal:` is of this host's Slurm: a configuration that is not there. No job's fault.
+  const bool is_fatal = all.find("fatal:") != std::string::npos;
+  return SubmitRefused{all, is_fatal || mentions(all, kForNow)};
 }
 
 bool says_no_such_job(const CommandAnswer& answer) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "server/placement/slurm_script.h"
+#include "src/base/clock.h"
 
 namespace trainyard::server {
 namespace {
@@ -116,7 +117,8 @@ std::vector<Sighting> SlurmPlacement::look_closer(std::span<const PlacementHandl
   }
   std::vector<Sighting> sightings;
   const size_t count = std::min(absent.size(), kLooksByIdMax);
-  for (size_t i = 0; i < count; ++i) {
+  const int64_t until_us = system_clock().steady_us() + profile_.command_timeout_ms * 1000;
+  for (size_t i = 0; i < count && system_clock().steady_us() < until_us; ++i) {
     if (auto seen = look_by_id(absent[(begin + i) % absent.size()])) sightings.push_back(*seen);
   }
   return sightings;

@@ -23,7 +23,8 @@ class SlurmPlacement final : public Placement {
   explicit SlurmPlacement(SlurmProfile profile);
 
   SubmitAnswer submit(const AttemptIntent& intent) override;
-  /// One squeue for up to 500; for what it does not show, one for each, 16 at a time.
+  /// One squeue for up to 500; for what it does not show, one for each, at most 16 and for as long
+  /// as one command may take.
   Result<std::vector<Sighting>> observe(std::span<const PlacementHandle> handles) override;
   Status withdraw(const PlacementHandle& handle) override;
   Result<std::optional<PlacementHandle>> find(const std::string& name) override;

@@ -21,6 +21,7 @@ struct SlurmProfile {
   int32_t gpus_per_node = 0;         // the most an attempt may have; check() asks Slurm for these
   std::string worker;                // path of trainyard-worker on the nodes
   std::string cache;                 // folder on the nodes for data
+  int64_t cache_bytes = 0;           // of data in it; 0: the worker's default
   int64_t time_limit_s = 0;          // of an attempt that asks for none; 0: the partition's
   int64_t extra_memory_bytes = 0;    // added to what an attempt asks for
   std::string output = "/dev/null";  // of the script on the node; may have Slurm's %j

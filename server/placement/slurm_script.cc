@@ -89,6 +89,7 @@ Status validate(const SlurmProfile& profile) {
              "expected 0 to 64"),
       number("time_limit", profile.time_limit_s >= 0 && profile.time_limit_s <= 31'536'000,
              "expected at most a year (365d)"),
+      number("cache_bytes", profile.cache_bytes >= 0, "must not be negative"),
       number("extra_memory", profile.extra_memory_bytes >= 0, "must not be negative"),
       number("command_timeout_ms",
              profile.command_timeout_ms >= 100 && profile.command_timeout_ms <= 600'000,
@@ -192,13 +193,22 @@ std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent)
       "trap 'exit 143' HUP INT TERM\n"
       "cat >\"$certificate\" <<'END_OF_CERTIFICATE' || exit 73\n" +
       pem + "END_OF_CERTIFICATE\n";
+  // 22.05 does not say in the environment when the job ends. Without a limit it says NONE or N/A.
+  out +=
+      "end=${SLURM_JOB_END_TIME:-}\n"
+      "if [ -z \"$end\" ]; then\n"
+      "  end=$(squeue --noheader --jobs=\"$SLURM_JOB_ID\" --format=%e 2>/dev/null)\n"
+      "  case $end in *-*T*) end=$(date -d \"$end\" +%s 2>/dev/null) ;; *) end= ;; esac\n"
+      "fi\n";
   // srun takes none of the options that sbatch was given for granted: since 22.05 not the CPUs.
   out += "srun --nodes=" + nodes + " --ntasks=" + nodes +
          " --ntasks-per-node=1 --cpus-per-task=" + std::to_string(intent.cpus) +
          " --kill-on-bad-exit=1 --export=" + std::string(kExported) + " \\\n  " +
          shell_word(profile.worker) + " --attach " + shell_word(intent.attach) +
-         " --certificate \"$certificate\" --cache " + shell_word(profile.cache) + " --task " +
-         shell_word(intent.task) + " <<'END OF SECRET'\n" + intent.secret + "\nEND OF SECRET\n";
+         " --certificate \"$certificate\" --cache " + shell_word(profile.cache) +
+         (profile.cache_bytes > 0 ? " --cache-bytes " + std::to_string(profile.cache_bytes) : "") +
+         " ${end:+--end-time \"$end\"} --task " + shell_word(intent.task) + " <<'END OF SECRET'\n" +
+         intent.secret + "\nEND OF SECRET\n";
   return out;
 }
 

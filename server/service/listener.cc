@@ -53,14 +53,14 @@ Status check_socket_free(const std::filesystem::path& path) {
 }
 
 /// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
-/// Workers from elsewhere have as many at most again, whoever speaks to their port.
+/// Workers from elsewhere, or whoever speaks to their port, get half of what those here may have.
 struct Bounds {
   ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
 };
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
   const int open = std::max(64, static_cast<int>(descriptors) - kept);
-  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {kept / 2, kept / 4}};
+  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {kept / 4, kept / 8}};
 }
 
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,

@@ -19,6 +19,7 @@ SlurmProfile profile_of(const PoolConfig& pool) {
   profile.gpus_per_node = pool.gpus_per_node;
   profile.worker = pool.worker.string();
   profile.cache = pool.cache.string();
+  profile.cache_bytes = pool.cache_bytes;
   profile.time_limit_s = pool.time_limit_seconds;
   if (!pool.output.empty()) profile.output = pool.output;
   return profile;

@@ -14,7 +14,7 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kPieceBytes = 64 << 10;  // what a link that is cut costs at most, in each file
 
 /// Deletes itself in OnDone.
 class PullStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {

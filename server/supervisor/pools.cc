@@ -20,6 +20,8 @@ constexpr int64_t kFindAgainUs = 5 * kSecondUs;
 /// What was submitted without an answer may come into being so much later.
 constexpr int64_t kUnansweredUs = 60 * kSecondUs;
 constexpr int32_t kNotFoundMax = 2;  // before it is submitted again
+/// A node that it has, and no worker: something is wrong there that nobody tells.
+constexpr int64_t kEnrolUs = 900 * kSecondUs;
 /// A worker whose outcome is stored ends by itself; after this its place is taken back.
 constexpr int64_t kLeftGraceUs = 60 * kSecondUs;
 constexpr int64_t kPollLongestUs = 60 * kSecondUs;
@@ -43,13 +45,14 @@ struct Live {
   PlacementHandle handle = {};
   Sighting sight = {};
   Fate fate = Fate::kUnknown;
-  std::string trouble = {};                       // why nothing is known just now
-  int64_t due_us = 0;                             // of what is next of kToSubmit and kToFind
-  int64_t submitted_us = 0;                       // 0: not by this daemon
-  int32_t not_found = 0;                          // in a row
-  bool withdrawn = false;                         // it is to end
-  bool asked = false;                             // the cluster was told so since the last look
-  std::optional<int64_t> left_us = std::nullopt;  // since then it is nobody's
+  std::string trouble = {};                          // why nothing is known just now
+  int64_t due_us = 0;                                // of what is next of kToSubmit and kToFind
+  int64_t submitted_us = 0;                          // 0: not by this daemon
+  int32_t not_found = 0;                             // in a row
+  bool withdrawn = false;                            // it is to end
+  bool asked = false;                                // the cluster was told so since the last look
+  std::optional<int64_t> granted_us = std::nullopt;  // since then it has its node
+  std::optional<int64_t> left_us = std::nullopt;     // since then it is nobody's
 };
 
 }  // namespace
@@ -277,10 +280,16 @@ void Pools::Runner::judge(const Key& key) {
     if (silent_ms && !l.left_us) l.watch.heard(now - *silent_ms * 1000);
     verdict = l.watch.verdict(now);
     l.fate = verdict.fate;
-    if (l.left_us && now - *l.left_us >= kLeftGraceUs) l.withdrawn = true;
+    if (verdict.fate == Fate::kGranted && !l.granted_us) l.granted_us = now;
+    const bool no_worker = !silent_ms && l.granted_us && now - *l.granted_us >= kEnrolUs;
+    const bool lingers = l.left_us && now - *l.left_us >= kLeftGraceUs;
+    l.withdrawn |= no_worker || lingers;
   });
   if (verdict.fate == Fate::kGranted && before->fate != Fate::kGranted) changed();
   if (verdict.fate != Fate::kOver) return;
+  // What may be left under its name: a second copy that waits, or one that an administrator
+  // revived.
+  (void)pool.placement->withdraw(before->handle);
   TaskEnd end;
   AwayEnd away;
   away.text = verdict.why;

@@ -65,6 +65,11 @@ bool taken_back(const AwayEnd& away) {
                              [&](std::string_view reason) { return away.how.starts_with(reason); });
 }
 
+/// Whether a refusal says that the place lacks what the operator says it has.
+bool is_node_trouble(const v1::Outcome& outcome) {
+  return outcome.reason() == "DEVICE_NOT_FOUND" || outcome.reason() == "CUDA_MODULE_MISSING";
+}
+
 /// A worker's text may contain anything; a log line must be valid UTF-8.
 std::string printable(std::string_view text) {
   std::string out;
@@ -348,8 +353,9 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // it goes back to the queue when the process is gone
       }
-      if (is_host_trouble(outcome)) {
-        const bool is_told = outcome.reason() == "STORAGE_FULL" || is_of_ranks(outcome.reason());
+      if (is_host_trouble(outcome) || (options_.elsewhere && is_node_trouble(outcome))) {
+        const bool is_told = is_node_trouble(outcome) || is_of_ranks(outcome.reason()) ||
+                             outcome.reason() == "STORAGE_FULL";
         note_host_trouble(is_told ? outcome.reason() : kStorageError, printable(outcome.message()));
         break;  // likewise
       }
@@ -423,7 +429,8 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
 Move TrainTask::after_time_limit(const Job& job) const {
   const std::string ended = "The worker stopped before the time limit of its place";
   // In a place whose limit leaves no time for work the job would go round for ever.
-  if (resumed_from_ >= 0 && job.checkpoint_step <= resumed_from_) {
+  const bool begun = resumed_from_ >= 0;
+  if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
     return after_worker_lost(job, "TIME_LIMIT_SHORT",
                              ended + " and had no new checkpoint by then: a longer one is needed.",
                              clock_.wall_us());
@@ -549,7 +556,9 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return after_worker_lost(job, "WORKER_KILLED",
                              "The worker was killed by " + describe(end.exit) + at, now);
   }
-  if (end.exit.number == 0) {  // it considers itself done, and would do so again
+  // Elsewhere its outcome may have been lost with the link.
+  if (end.exit.number == 0 &&
+      !options_.elsewhere) {  // it considers itself done, and would do so again
     return terminal(JobState::kFailed, "WORKER_PROTOCOL",
                     "The worker ended without reporting an outcome" + at);
   }

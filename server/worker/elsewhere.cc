@@ -25,6 +25,7 @@
 #include "src/base/hmac.h"
 #include "src/base/wait_for_stop.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/runtime/visible_gpus.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard {
@@ -60,6 +61,22 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return grpc::CreateCustomChannel(address, grpc::SslCredentials(trusted), arguments);
 }
+
+/// The library makes connections while somebody waits for it, and a TLS handshake takes several
+/// turns: without this, a call that fails at once leaves the next connection where it was.
+class ChannelPoll {
+ public:
+  explicit ChannelPoll(const std::shared_ptr<grpc::Channel>& channel)
+      : thread_([channel](const std::stop_token& over) {
+          while (!over.stop_requested()) {
+            const auto end = std::chrono::system_clock::now() + kLookPause;
+            (void)channel->WaitForStateChange(channel->GetState(/*try_to_connect=*/true), end);
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
 
 /// Calls until the daemon has answered, or `timeout` is over.
 Status call_patiently(std::chrono::seconds timeout, const std::stop_token& stop,
@@ -154,6 +171,7 @@ class ElsewhereRun {
     place(task);
     ReportStream::Options reports = ReportStream::options_of(assignment, options_.task, nonce_);
     reports.muted = options_.rank > 0;
+    reports.away_after = reports.unattended;  // nobody else reads this spool
     ReportStream stream(stub_, std::move(reports),
                         [this](const std::string&) { stop_.request_stop(); });
     const RemoteFiles remote(stub_, options_.task, nonce_,
@@ -185,7 +203,7 @@ class ElsewhereRun {
       (*outcome.mutable_metadata())[kContinueKey] = kContinueTimeLimit;
     }
     stream.send(std::move(report));
-    return stream.drain() ? 0 : 1;
+    return stream.drain() && !stream.out_of_reach() ? 0 : 1;
   }
 
  private:
@@ -214,8 +232,24 @@ class ElsewhereRun {
     if (!task.algorithms_dir().empty()) task.set_algorithms_dir(cache_.algorithms().string());
   }
 
+  /// The daemon knows how many GPUs the attempt has, and the host which: those that it shows.
+  static Status place_devices(v1::TrainTask& task) {
+    int gpus = 0;
+    for (std::string& name : *task.mutable_devices()) {
+      if (!parse_gpu_name(name)) continue;
+      ASSIGN_OR_RETURN(name, nth_visible_gpu(gpus++));
+    }
+    if (task.devices_size() > 0) {
+      task.set_device(task.devices(0));
+    } else if (parse_gpu_name(task.device())) {
+      ASSIGN_OR_RETURN(*task.mutable_device(), nth_visible_gpu(0));
+    }
+    return {};
+  }
+
   Status prepare(v1::TrainTask& task, const RemoteFiles& remote, ReportStream& stream) {
     const std::stop_token stop = stop_.get_token();
+    if (Status s = place_devices(task); !s.ok()) return s;
     for (const fs::path& folder : {fs::path(task.checkpoint_dir()), cache_.algorithms()}) {
       if (Status s = local_files().create_directories(folder); !s.ok()) return s;
     }
@@ -301,6 +335,7 @@ int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
   const Result<std::string> certificate = read_file(options.certificate, kPemBytesMax);
   if (!certificate.ok()) return failed(options, "no_certificate", certificate.error());
   const auto channel = open_channel(options.attach, *certificate);
+  const ChannelPoll poll(channel);
   const auto stub = v1::WorkerService::NewStub(channel);
 
   v1::EnrolRequest enrol;

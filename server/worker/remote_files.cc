@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kPieceBytes = 64 << 10;  // what a link that is cut costs at most, in each file
 constexpr std::chrono::milliseconds kPause{500};
 constexpr const char* kLinkLost = "LINK_LOST";
 

@@ -134,6 +134,10 @@ TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
       "(job submit limit, the size or time limits of the user)' >&2; exit 1");
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(for_now));
   EXPECT_TRUE(std::get<SubmitRefused>(for_now).may_pass);
+  const SubmitAnswer fatal =
+      submit("echo 'sbatch: fatal: Could not establish a configuration source' >&2; exit 1");
+  ASSERT_TRUE(std::holds_alternative<SubmitRefused>(fatal));
+  EXPECT_TRUE(std::get<SubmitRefused>(fatal).may_pass);
   std::filesystem::remove(folder_.path() / "sbatch");
   const SubmitAnswer none = placement_.submit(test_intent());
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(none));
@@ -248,8 +252,11 @@ TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
   EXPECT_EQ(look().seen, Seen::kUnseen);
   squeue("", "exit 0");  // empty for each question
   EXPECT_TRUE(no_evidence(placement_));
-  squeue("", "echo 'Socket timed out' >&2; exit 1");
-  EXPECT_TRUE(no_evidence(placement_));
+  for (const char* failure : {"exit 1", "echo 'Socket timed out' >&2; exit 1",
+                              "echo 'squeue: error: of next year' >&2; exit 1", "kill -9 $$"}) {
+    squeue("", failure);
+    EXPECT_TRUE(no_evidence(placement_)) << failure;
+  }
   squeue("", shown(line("17", kName, "RUNNING")));
   EXPECT_EQ(look().seen, Seen::kGranted) << "the list was not complete";
 }
@@ -325,6 +332,18 @@ TEST_F(FakeSlurm, LooksAtSixteenAbsentOnesAndTakesTurns) {
   std::sort(looked_at.begin(), looked_at.end());
   looked_at.erase(std::unique(looked_at.begin(), looked_at.end()), looked_at.end());
   EXPECT_EQ(looked_at.size(), 40u);
+}
+
+TEST_F(FakeSlurm, LooksNoLongerThanOneCommandMayTake) {
+  std::vector<PlacementHandle> handles;
+  for (int i = 1; i <= 16; ++i) {
+    handles.push_back({std::to_string(i), "ty-i-j-" + std::to_string(i)});
+  }
+  squeue("", "exec sleep 60");
+  const auto seen = impatient_.observe(handles);
+  EXPECT_TRUE(!seen.ok() || seen->empty());
+  const std::string asked = folder_.read("asked");
+  EXPECT_LE(std::count(asked.begin(), asked.end(), '\n'), 2) << "the list, and the first of them";
 }
 
 TEST_F(FakeSlurm, ExplainsAnEndFromTheControllerOrAccounting) {

@@ -266,6 +266,20 @@ TEST_F(StoreJob, OlderAttemptIsFenced) {
   EXPECT_EQ(jobs().find_uid(first.uid).value().state, JobState::kStarting);
 }
 
+// Would be missed: two workers of another host that both take an attempt for theirs.
+TEST_F(StoreJob, ACredentialIsRecordedOnce) {
+  const Job queued = jobs().submit(new_job()).value();
+  const Job job = jobs().start_attempt(queued.uid, {"devices/cpu"}, "", "R", "m").value();
+  ASSERT_TRUE(jobs().set_nonce(job.uid, 1, "a").ok());
+  ASSERT_TRUE(jobs().set_nonce(job.uid, 1, "a").ok()) << "the answer was lost";
+  EXPECT_EQ(jobs().set_nonce(job.uid, 1, "b").error().reason, "ENROLMENT_SPENT");
+  EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().nonce_digest, "a");
+  AttemptUpdate end = update_of(job);
+  end.move = move_to(JobState::kQueued);
+  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  EXPECT_EQ(jobs().set_nonce(job.uid, 1, "a").error().reason, "ATTEMPT_FENCED");
+}
+
 TEST_F(StoreJob, TerminalStateIsWrittenOnce) {
   const Job job = run_job(*store);
   AttemptUpdate end = update_of(job);

@@ -45,12 +45,13 @@ class TcpRelay {
   /// Refuses new connections and cuts those that are open.
   void cut(bool cut) {
     cut_ = cut;
-    if (cut) ++generation_;
+    if (cut) ++cuts_;
   }
   /// Each connection is cut after so many bytes in either direction; 0: none is.
   void cut_each_after(int64_t bytes) { bytes_max_ = bytes; }
-  /// Takes no bytes from either side, and closes nothing: a cable that was pulled.
-  void hold(bool hold) { hold_ = hold; }
+  /// The connections that are open pass nothing any more, and nobody is told: a router that forgot
+  /// them. New ones pass.
+  void forget() { ++generation_; }
   /// Before each piece that is passed on.
   void delay(std::chrono::milliseconds time) { delay_ms_ = time.count(); }
   int64_t bytes() const { return bytes_; }
@@ -83,14 +84,15 @@ class TcpRelay {
   }
 
   void pump(const UniqueFd& near, const UniqueFd& far) {
-    const int generation = generation_;
+    const int cuts = cuts_, generation = generation_;
     int64_t passed = 0;
-    while (!ended_ && generation == generation_) {
+    while (!ended_ && cuts == cuts_) {
       std::array<pollfd, 2> ends = {{{near.get(), POLLIN, 0}, {far.get(), POLLIN, 0}}};
-      if (hold_ || ::poll(ends.data(), ends.size(), 20) <= 0) {
-        if (hold_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (generation != generation_) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
         continue;
       }
+      if (::poll(ends.data(), ends.size(), 20) <= 0) continue;
       for (size_t i = 0; i < ends.size(); ++i) {
         if (ends[i].revents == 0) continue;
         std::array<char, 16384> buffer;
@@ -115,8 +117,8 @@ class TcpRelay {
   const int to_port_;
   int port_ = 0;
   UniqueFd listener_;
-  std::atomic<bool> cut_{false}, hold_{false}, ended_{false};
-  std::atomic<int> generation_{0}, connections_{0};
+  std::atomic<bool> cut_{false}, ended_{false};
+  std::atomic<int> cuts_{0}, generation_{0}, connections_{0};
   std::atomic<int64_t> bytes_max_{0}, delay_ms_{0}, bytes_{0};
   std::jthread thread_;
 };
