@@ -13,6 +13,7 @@
 #include "server/protocol/report_spool.h"
 #include "server/scheduler/pool.h"
 #include "server/scheduler/retry.h"
+#include "server/supervisor/host_trouble.h"
 #include "server/supervisor/job_files.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -44,17 +45,6 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
-
-/// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
-/// written just now, or another rank has gone. A missing file is away, as on a disk that is not
-/// mounted: the store knows all that a training worker reads, and nothing is deleted that an
-/// unfinished job needs.
-bool is_host_trouble(const v1::Outcome& outcome) {
-  const std::string& reason = outcome.reason();
-  return is_of_file_error(reason) || reason == "DATASET_NOT_FOUND" || is_of_ranks(reason);
-}
-
 /// Whether a cluster ended what it ran for reasons of its own, or has lost it.
 bool taken_back(const AwayEnd& away) {
   if (away.how.empty()) return true;
@@ -63,11 +53,6 @@ bool taken_back(const AwayEnd& away) {
                                            "SUSPENDED", "STOPPED",   "DEADLINE"};
   return std::ranges::any_of(kReasons,
                              [&](std::string_view reason) { return away.how.starts_with(reason); });
-}
-
-/// Whether a refusal says that the place lacks what the operator says it has.
-bool is_node_trouble(const v1::Outcome& outcome) {
-  return outcome.reason() == "DEVICE_NOT_FOUND" || outcome.reason() == "CUDA_MODULE_MISSING";
 }
 
 /// A worker's text may contain anything; a log line must be valid UTF-8.
@@ -353,10 +338,9 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // it goes back to the queue when the process is gone
       }
-      if (is_host_trouble(outcome) || (options_.elsewhere && is_node_trouble(outcome))) {
-        const bool is_told = is_node_trouble(outcome) || is_of_ranks(outcome.reason()) ||
-                             outcome.reason() == "STORAGE_FULL";
-        note_host_trouble(is_told ? outcome.reason() : kStorageError, printable(outcome.message()));
+      if (const std::string trouble = host_trouble_of(outcome.reason(), options_.elsewhere);
+          !trouble.empty()) {
+        note_host_trouble(trouble, printable(outcome.message()));
         break;  // likewise
       }
       update.move =
