@@ -5,7 +5,7 @@ find_package(LibArchive REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
-set(outside crypto=OpenSSL::Crypto jpeg=JPEG::JPEG archive=LibArchive::LibArchive png=PNG::PNG z=ZLIB::ZLIB)
+set(outside crypto=OpenSSL::Crypto ssl=OpenSSL::SSL jpeg=JPEG::JPEG archive=LibArchive::LibArchive png=PNG::PNG z=ZLIB::ZLIB)
 if(TRAINYARD_SERVICE)
   find_package(Protobuf REQUIRED)  # before gRPC
   find_package(gRPC CONFIG REQUIRED)

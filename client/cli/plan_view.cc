@@ -17,6 +17,11 @@
 namespace trainyard::cli {
 namespace {
 
+/// By several GPUs or nodes.
+bool is_shared(const v1::Resources& resources) {
+  return resources.gpus() > 1 || resources.nodes() > 1;
+}
+
 constexpr int kBlockMax = 64;      // rows of a block whose repetitions are shown once
 constexpr int kBarWidthMax = 40;   // columns of the longest bar
 constexpr int kOtherColumns = 52;  // of the layer table, besides the name
@@ -303,7 +308,7 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const v1::MemoryFit& fit = plan.fit();
   if (fit.fits() && fit.bytes_available() > 0) {
     list.emplace_back("fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory" +
-                                       (plan.spec().resources().gpus() > 1 ? " of each" : ""),
+                                       (is_shared(plan.spec().resources()) ? " of each" : ""),
                                    Style::kGood));
   }
   if (run.has_fit_choice()) {

@@ -10,15 +10,36 @@
 namespace trainyard {
 namespace {
 
+constexpr int kRanksOfJobMax = 64;
+
+/// `count` devices share the rows of each batch.
+void check_divides(int count, const Recipe& recipe, const std::string& field,
+                   Violations& violations) {
+  // What else is wrong with these two, their own checks say.
+  if (recipe.accumulate_steps < 1 || recipe.batch_size % recipe.accumulate_steps != 0) return;
+  const int64_t rows = recipe.micro_batch();
+  if (rows < 1 || rows % count == 0) return;
+  std::string divisors;
+  for (int64_t n = 1; n <= std::min<int64_t>(rows, kRanksOfJobMax); ++n) {
+    if (rows % n == 0) divisors += (divisors.empty() ? "" : ", ") + std::to_string(n);
+  }
+  violations.add("FIELD_OUT_OF_RANGE", field,
+                 std::to_string(count) + " does not divide " +
+                     (recipe.accumulate_steps == 1
+                          ? "recipe.batch_size " + std::to_string(rows)
+                          : "the " + std::to_string(rows) +
+                                " rows of recipe.batch_size over recipe.accumulate_steps") +
+                     ", expected one of " + divisors);
+}
+
 /// Several GPUs share the rows of each batch.
 void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations& violations) {
-  constexpr int kGpusMax = 64;
   const int gpus = resources.gpus();
   if (!resources.has_gpus()) return;
-  if (gpus < 1 || gpus > kGpusMax) {
+  if (gpus < 1 || gpus > kRanksOfJobMax) {
     violations.add(
         "FIELD_OUT_OF_RANGE", "resources.gpus",
-        std::to_string(gpus) + " is out of range, expected 1.." + std::to_string(kGpusMax));
+        std::to_string(gpus) + " is out of range, expected 1.." + std::to_string(kRanksOfJobMax));
     return;
   }
   if (gpus > 1 && resources.device() != v1::Resources::GPU) {
@@ -26,21 +47,36 @@ void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations
                    std::to_string(gpus) + " needs device: gpu, expected that or gpus: 1");
     return;
   }
-  // What else is wrong with these two, their own checks say.
-  if (recipe.accumulate_steps < 1 || recipe.batch_size % recipe.accumulate_steps != 0) return;
-  const int64_t rows = recipe.micro_batch();
-  if (rows < 1 || rows % gpus == 0) return;
-  std::string divisors;
-  for (int64_t n = 1; n <= std::min<int64_t>(rows, kGpusMax); ++n) {
-    if (rows % n == 0) divisors += (divisors.empty() ? "" : ", ") + std::to_string(n);
+  check_divides(gpus, recipe, "resources.gpus", violations);
+}
+
+/// Several nodes of a cluster share them in the same way.
+void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violations& violations) {
+  if (!resources.has_nodes()) return;
+  const int nodes = resources.nodes();
+  const auto refuse = [&](const char* reason, const std::string& what) {
+    violations.add(reason, "resources.nodes", std::to_string(nodes) + " " + what);
+  };
+  if (nodes < 1 || nodes > kRanksOfJobMax) {
+    return refuse("FIELD_OUT_OF_RANGE",
+                  "is out of range, expected 1.." + std::to_string(kRanksOfJobMax));
   }
-  violations.add("FIELD_OUT_OF_RANGE", "resources.gpus",
-                 std::to_string(gpus) + " does not divide " +
-                     (recipe.accumulate_steps == 1
-                          ? "recipe.batch_size " + std::to_string(rows)
-                          : "the " + std::to_string(rows) +
-                                " rows of recipe.batch_size over recipe.accumulate_steps") +
-                     ", expected one of " + divisors);
+  if (nodes == 1) return;
+  if (resources.pool().empty()) {
+    return refuse("FIELD_CONFLICT", "needs resources.pool, a cluster's name; expected that or 1");
+  }
+  if (resources.device() == v1::Resources::GPU || resources.gpus() > 1) {
+    return refuse("FIELD_CONFLICT",
+                  "is for CPUs: GPUs of several nodes cannot share a job yet, expected device: cpu "
+                  "or nodes: 1");
+  }
+  if (splits_head(recipe.shard)) {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   std::string(name_of(recipe.shard)) +
+                       " is for the GPUs of one node, whose links are fast enough for it; expected "
+                       "optimizer or none, or resources.nodes: 1");
+  }
+  check_divides(nodes, recipe, "resources.nodes", violations);
 }
 
 }  // namespace
@@ -83,6 +119,7 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
   for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
     if (to_proto(shard) == resources.shard()) out.recipe.shard = shard;
   }
+  check_nodes(resources, out.recipe, violations);
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",
                    std::to_string(spec.priority()) + " is out of range, expected -100..100");

@@ -25,4 +25,11 @@ inline std::string enrolment_credential(std::string_view secret, std::string_vie
 inline constexpr const char* kContinueKey = "continue";
 inline constexpr const char* kContinueTimeLimit = "time_limit";
 
+/// Of an outcome REFUSED: the worker of another node of the attempt has gone.
+inline constexpr const char* kRankLost = "RANK_LOST";
+/// The same, and what keeps them from meeting: PEERS_MISSING, PEER_KEY, RANKS_DIFFER, ...
+inline bool is_of_ranks(std::string_view reason) {
+  return reason.starts_with("PEER") || reason.starts_with("RANK");
+}
+
 }  // namespace trainyard

@@ -12,6 +12,9 @@
 //      keeps a model for many calls (ServeTask)
 //   3  a worker on another host (docs/decisions/0102): it enrols (Enrol), its assignment names no
 //      paths of the daemon's, and files travel (ListFiles, PullFile, PushFiles)
+//   4  several workers of one attempt (docs/decisions/0105): they say their rank
+//   (EnrolRequest.rank),
+//      are told how many they are (TrainTask.nodes), and Meet
 #pragma once
 
 #include <algorithm>
@@ -34,9 +37,11 @@ struct ProtocolRange {
   }
 };
 
-inline constexpr ProtocolRange kProtocols{1, 3};
+inline constexpr ProtocolRange kProtocols{1, 4};
 /// The first version in which a worker may be on another host.
 inline constexpr int32_t kProtocolElsewhere = 3;
+/// The first version in which an attempt may have several.
+inline constexpr int32_t kProtocolNodes = 4;
 
 /// What a message without the field means.
 inline int32_t protocol_or_first(int32_t version) { return version == 0 ? 1 : version; }

@@ -236,6 +236,9 @@ Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 /// A job's requested resources.
 DeviceWish wish_of(const v1::Resources& resources);
 int32_t gpus_of(const v1::Resources& resources);
+/// Nodes of a cluster that train a job together, and the devices of all of them.
+int32_t nodes_of(const v1::Resources& resources);
+int32_t ranks_of(const v1::Resources& resources);
 
 /// Whether devices of this server could ever run it. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);

@@ -59,6 +59,14 @@ int32_t gpus_of(const v1::Resources& resources) {
   return resources.has_gpus() ? resources.gpus() : 1;
 }
 
+int32_t nodes_of(const v1::Resources& resources) {
+  return resources.has_nodes() ? resources.nodes() : 1;
+}
+
+int32_t ranks_of(const v1::Resources& resources) {
+  return nodes_of(resources) * gpus_of(resources);
+}
+
 std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   if (job.state != JobState::kQueued || job.cancel_requested || job.waits_for > 0) {
     return std::nullopt;

@@ -95,7 +95,8 @@ bool batch_size_is_open(const v1::JobSpec& spec) {
 int64_t batch_unit(const v1::JobSpec& spec) {
   // Others are refused by their own checks.
   const auto factor = [](int64_t value) { return value >= 1 && value <= kRowsMax ? value : 1; };
-  return factor(spec.recipe().accumulate_steps()) * factor(spec.resources().gpus());
+  return factor(spec.recipe().accumulate_steps()) * factor(spec.resources().gpus()) *
+         factor(spec.resources().nodes());
 }
 
 void keep_batch_size(const v1::JobSpec& parent, v1::JobSpec& fork) {

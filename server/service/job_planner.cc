@@ -45,7 +45,7 @@ void add_batch_choice(const std::optional<v1::FitChoice>& batch, v1::RunPlan& pl
 /// What a plan depends on. The spec's precision is part of its recipe, given or not.
 std::string plan_key(const v1::JobSpec& spec, const Dataset& dataset, DeviceTraits traits) {
   return dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
-         std::to_string(gpus_of(spec.resources())) + "/" +
+         std::to_string(ranks_of(spec.resources())) + "/" +
          std::to_string(spec.resources().shard()) + "/" + std::to_string(traits.alignment) +
          (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
 }
@@ -71,7 +71,8 @@ struct JobPlanner::CheckedJob {
   EngineSpec engine;
   Dataset dataset;
   DeviceWish wish = DeviceWish::kAuto;
-  int32_t gpus = 1;
+  int32_t gpus = 1;   // of one node
+  int32_t ranks = 1;  // of all
   std::vector<Dependency> after;
   std::optional<Model> initial_weights;
   std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
@@ -151,6 +152,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   }
   job.wish = wish_of(job.spec.resources());
   job.gpus = gpus_of(job.spec.resources());
+  job.ranks = ranks_of(job.spec.resources());
   return job;
 }
 
@@ -198,7 +200,7 @@ Status JobPlanner::check_like(const v1::JobSpec& spec, const DatasetSchema& sche
   if (!engine.ok()) violations.add(engine.error());
   if (!violations.empty()) return violations.to_error();
   const Result<RunShape> shape =
-      check_recipe(engine->recipe, engine->model, schema, gpus_of(spec.resources()),
+      check_recipe(engine->recipe, engine->model, schema, ranks_of(spec.resources()),
                    traits_for(wish_of(spec.resources()), devices_for(spec)));
   if (!shape.ok()) return shape.error();
   return {};
@@ -334,8 +336,9 @@ Status JobPlanner::add_cost(const v1::JobSpec& as_written, const CheckedJob& job
 Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
                              int64_t needed_bytes, const MemoryRoom& room, DeviceTraits traits,
                              const std::stop_token& stop) {
-  const FitAdvice advice = advise_fit(job.engine.model, job.engine.recipe, schema,
-                                      room.plan_bytes_max(), job.gpus, traits, stop);
+  const FitAdvice advice =
+      advise_fit(job.engine.model, job.engine.recipe, schema, room.plan_bytes_max(), job.ranks,
+                 traits, stop, job.spec.resources().nodes() <= 1);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE",
                        shortage_text(needed_bytes, room) + "; " + describe(advice));
@@ -367,7 +370,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
       choose_device(full.job.wish, full.job.gpus, full.job.engine.recipe.batch_size, devices);
   const auto plan_as_it_is = [&] {
     return plan_job(full.job.engine.model, full.job.engine.recipe, full.schema,
-                    dump_of(request.dump()), full.job.gpus, traits_on(full.device.device), stop);
+                    dump_of(request.dump()), full.job.ranks, traits_on(full.device.device), stop);
   };
   ASSIGN_OR_RETURN(JobPlan plan, plan_as_it_is());
   const DeviceTraits traits = traits_on(full.device.device);
@@ -537,10 +540,10 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const
   fit.set_bytes_available(room->available_bytes());
   fit.set_fits(plan_bytes <= room->plan_bytes_max());
   if (fit.fits()) return fit;
-  const FitAdvice advice =
-      advise_fit(full.job.engine.model, full.job.engine.recipe, full.schema,
-                 room->plan_bytes_max() - full.plan.run().memory().workspace_bytes(), full.job.gpus,
-                 traits_on(full.device.device), stop);
+  const FitAdvice advice = advise_fit(
+      full.job.engine.model, full.job.engine.recipe, full.schema,
+      room->plan_bytes_max() - full.plan.run().memory().workspace_bytes(), full.job.ranks,
+      traits_on(full.device.device), stop, full.job.spec.resources().nodes() <= 1);
   fit.set_bytes_short(plan_bytes - room->plan_bytes_max());
   fit.set_message(shortage_text(plan_bytes, *room) + "; " + describe(advice));
   set_advice(advice, fit);
@@ -630,7 +633,7 @@ Result<JobPlanner::KeptPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec
   ASSIGN_OR_RETURN(const EngineSpec engine, to_engine(spec));
   ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(dataset.digest));
   ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, schema,
-                                                gpus_of(spec.resources()), traits, stop));
+                                                ranks_of(spec.resources()), traits, stop));
   KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(plan.work)};
 
   const MutexLock lock(mu_);

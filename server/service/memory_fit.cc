@@ -71,12 +71,12 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                                         const MemoryRoom& room, DeviceTraits traits,
                                         const std::stop_token& stop) {
   v1::Recipe& recipe = *spec.mutable_recipe();
-  const FitFreedom free{recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
-                        !recipe.has_accumulate_steps(),
-                        spec.resources().shard() == v1::Resources::SHARD_UNSPECIFIED};
+  const FitFreedom free{
+      recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED, !recipe.has_accumulate_steps(),
+      spec.resources().shard() == v1::Resources::SHARD_UNSPECIFIED, spec.resources().nodes() <= 1};
   const std::optional<Fit> fit =
       find_fit(engine.model, engine.recipe, schema, room.plan_bytes_max(), free,
-               gpus_of(spec.resources()), traits, stop);
+               ranks_of(spec.resources()), traits, stop);
   if (!fit) return std::nullopt;
   v1::FitChoice choice;
   const int64_t bytes_as_written = bytes_on(traits, as_written.memory());

@@ -254,7 +254,8 @@ Result<UniqueFd> WorkerFiles::open(const v1::PullFileRequest& request) {
 
 Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
     const v1::PushFilesRequest::Start& start) {
-  ASSIGN_OR_RETURN(FileGrant grant, supervisor_.grant(start.task(), start.nonce()));
+  ASSIGN_OR_RETURN(FileGrant grant,
+                   supervisor_.grant(start.task(), start.nonce(), FileUse::kWrite));
   if (Status s = check_files(start, grant.push_bytes_max); !s.ok()) return std::move(s).error();
   std::unique_ptr<Push> push(new Push(*this, std::move(grant), start));
   {

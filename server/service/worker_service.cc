@@ -161,11 +161,37 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
 };
 
+/// A call that is answered where it is read: `work(request)` gives a Result of the response.
+template <typename Request, typename F>
+grpc::ServerUnaryReactor* answer_at_once(grpc::CallbackServerContext& context,
+                                         const grpc::ByteBuffer& in, grpc::ByteBuffer& out,
+                                         const char* name, const F& work) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  try {
+    Request request;
+    Status s = parse_message(in, request);
+    if (s.ok()) {
+      const auto response = work(request);
+      if (response.ok()) {
+        out = to_bytes(*response);
+      } else {
+        s = response.error();
+      }
+    }
+    reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+  } catch (const std::exception& e) {
+    reactor->Finish(to_grpc_status(internal_error(name, e.what())));
+  }
+  return reactor;
+}
+
 using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<
     v1::WorkerService::WithRawCallbackMethod_Report<v1::WorkerService::WithRawCallbackMethod_Enrol<
         v1::WorkerService::WithRawCallbackMethod_ListFiles<
             v1::WorkerService::WithRawCallbackMethod_PullFile<
-                v1::WorkerService::WithRawCallbackMethod_PushFiles<v1::WorkerService::Service>>>>>>;
+                v1::WorkerService::WithRawCallbackMethod_Meet<
+                    v1::WorkerService::WithRawCallbackMethod_PushFiles<
+                        v1::WorkerService::Service>>>>>>>;
 
 /// Only what both kinds of worker call; the other methods are UNIMPLEMENTED here.
 class WorkerServiceImpl : public RawWorkerService {
@@ -176,23 +202,9 @@ class WorkerServiceImpl : public RawWorkerService {
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
                                    grpc::ByteBuffer* out) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    try {
-      v1::AttachRequest request;
-      Status s = parse_message(*in, request);
-      if (s.ok()) {
-        Result<v1::Assignment> assignment = supervisor_.attach(request, door_);
-        if (assignment.ok()) {
-          *out = to_bytes(*assignment);
-        } else {
-          s = assignment.error();
-        }
-      }
-      reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
-    } catch (const std::exception& e) {
-      reactor->Finish(to_grpc_status(internal_error("Attach", e.what())));
-    }
-    return reactor;
+    return answer_at_once<v1::AttachRequest>(
+        *context, *in, *out, "Attach",
+        [this](const v1::AttachRequest& request) { return supervisor_.attach(request, door_); });
   }
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Report(
@@ -235,6 +247,13 @@ class ElsewhereServiceImpl final : public WorkerServiceImpl {
       reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));
     }
     return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Meet(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                                 grpc::ByteBuffer* out) override {
+    return answer_at_once<v1::MeetRequest>(
+        *context, *in, *out, "Meet",
+        [this](const v1::MeetRequest& request) { return supervisor_.meet(request); });
   }
 
   grpc::ServerUnaryReactor* ListFiles(grpc::CallbackServerContext* context,

@@ -189,16 +189,18 @@ Result<std::shared_ptr<Task>> Supervisor::Impl::find_proven(const std::string& i
 }
 
 Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, WorkerDoorKind door) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<Task> task,
-                   impl_->find_proven(request.task(), request.nonce(), door));
+  ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
+                   impl_->find_rank(request.task(), request.nonce(), door));
+  const std::shared_ptr<Task>& task = proven.task;
   const ProtocolRange spoken = protocols_of(request);
   const std::optional<int32_t> protocol = agree(kProtocols, spoken);
   const auto skew = [&] { return version_skew(*task, request.version(), spoken.text()); };
   if (!protocol) return skew();
-  task->heard_us = impl_->clock.steady_us();
+  if (proven.rank == 0) task->heard_us = impl_->clock.steady_us();
   ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
   if (assignment.has_serve() && *protocol < 2) return skew();
   if (task->elsewhere && *protocol < kProtocolElsewhere) return skew();
+  if (task->nodes > 1 && *protocol < kProtocolNodes) return skew();
   assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
   assignment.set_protocol(*protocol);
   if (task->elsewhere) {
@@ -208,7 +210,7 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, Work
   }
   const MutexLock lock(task->mu);
   if (task->over) return fenced_task(request.task());
-  task->attached = true;
+  if (proven.rank == 0) task->attached = true;
   return assignment;
 }
 

@@ -625,6 +625,8 @@ void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
     return supervisor.ended_elsewhere(intent.task, std::move(end));
   }
   const v1::Resources& resources = job.spec.resources();
+  intent.nodes = nodes_of(resources);
+  task.nodes = intent.nodes;
   intent.cpus = resources.has_threads() ? resources.threads() : config->cpus;
   intent.gpus_per_node = resources.device() == v1::Resources::GPU ? gpus_of(resources) : 0;
   intent.memory_bytes = config->memory_bytes;

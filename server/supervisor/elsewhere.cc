@@ -1,8 +1,10 @@
 // Tasks without a process of ours: a placement starts them on another host and sees them end; here
 // is what the daemon knows by their connection.
+#include <arpa/inet.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "server/config/log.h"
@@ -16,6 +18,21 @@ namespace {
 
 // From an outcome to the end of a task whose stream does not close.
 constexpr int64_t kAfterOutcomeUs = 30'000'000;
+constexpr size_t kMeetingKeyBytes = 32;
+constexpr int32_t kPortMax = 65535;
+
+Error spent(const Task& task, int64_t rank) {
+  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
+                    "task " + task.id + " already has a worker" +
+                        (task.nodes > 1 ? " of rank " + std::to_string(rank) : "") +
+                        ": its secret is good for one");
+}
+
+bool is_numeric_address(const std::string& text) {
+  std::array<unsigned char, sizeof(in6_addr)> address{};
+  return ::inet_pton(AF_INET, text.c_str(), address.data()) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), address.data()) == 1;
+}
 
 }  // namespace
 
@@ -103,10 +120,13 @@ void Supervisor::expect(ElsewhereTask known) {
   task->owner = std::move(known.owner);
   task->secret_digest = std::move(known.secret_digest);
   task->lease_us = known.lease_ms * 1000;
+  task->nodes = known.nodes;
   task->withdraw = std::move(known.withdraw);
   task->heard_us = impl_->clock.steady_us();
   {
     const MutexLock lock(task->mu);
+    task->rank_digests.resize(static_cast<size_t>(task->nodes));
+    task->endpoints.resize(static_cast<size_t>(task->nodes));
     task->attached = !known.nonce_digest.empty();  // or else it may do so yet
     task->nonce_digest = std::move(known.nonce_digest);
   }
@@ -131,9 +151,14 @@ void Supervisor::enrol(const v1::EnrolRequest& request, Done<void> done) {
   }
   const ProtocolRange spoken{protocol_or_first(request.protocol_min()),
                              protocol_or_first(request.protocol_max())};
-  if (const auto protocol = agree(kProtocols, spoken);
-      !protocol || *protocol < kProtocolElsewhere) {
+  const int32_t least = task->nodes > 1 ? kProtocolNodes : kProtocolElsewhere;
+  if (const auto protocol = agree(kProtocols, spoken); !protocol || *protocol < least) {
     return done(version_skew(*task, request.version(), spoken.text()));
+  }
+  if (request.rank() < 0 || request.rank() >= task->nodes) {
+    return done(field_error("FIELD_OUT_OF_RANGE", "rank",
+                            std::to_string(request.rank()) + " is out of range, expected 0.." +
+                                std::to_string(task->nodes - 1)));
   }
   if (!is_sha256_hex(request.key())) {
     return done(field_error("FIELD_INVALID", "key", "expected 64 lower-case hexadecimal digits"));
@@ -142,12 +167,15 @@ void Supervisor::enrol(const v1::EnrolRequest& request, Done<void> done) {
   {
     const MutexLock lock(task->mu);
     if (task->over) return done(fenced_task(request.task()));
+    if (request.rank() > 0) {
+      std::string& of_rank = task->rank_digests[static_cast<size_t>(request.rank())];
+      if (!of_rank.empty() && of_rank != digest) return done(spent(*task, request.rank()));
+      of_rank = std::move(digest);
+      return done({});
+    }
     if (task->nonce_digest == digest) return done({});  // the answer was lost
     if (!task->nonce_digest.empty() || (!task->enrolling.empty() && task->enrolling != digest)) {
-      return done(make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
-                             "task " + task->id +
-                                 " already has a worker: its secret is good for "
-                                 "one"));
+      return done(spent(*task, 0));
     }
     task->enrolling = digest;
   }
@@ -163,10 +191,51 @@ void Supervisor::enrol(const v1::EnrolRequest& request, Done<void> done) {
   });
 }
 
-Result<FileGrant> Supervisor::grant(const std::string& id, const std::string& nonce) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<Task> task,
-                   impl_->find_proven(id, nonce, WorkerDoorKind::kElsewhere));
-  return task->owner->grant();
+Result<FileGrant> Supervisor::grant(const std::string& id, const std::string& nonce, FileUse use) {
+  ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
+                   impl_->find_rank(id, nonce, WorkerDoorKind::kElsewhere));
+  if (use == FileUse::kWrite && proven.rank > 0) return fenced_task(id);
+  return proven.task->owner->grant();
+}
+
+Result<v1::MeetResponse> Supervisor::meet(const v1::MeetRequest& request) {
+  ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
+                   impl_->find_rank(request.task(), request.nonce(), WorkerDoorKind::kElsewhere));
+  const v1::Endpoint& endpoint = request.endpoint();
+  if (endpoint.port() < 1 || endpoint.port() > kPortMax ||
+      !is_numeric_address(endpoint.address())) {
+    return field_error("FIELD_INVALID", "endpoint",
+                       "expected a numeric address and a port from 1 to 65535");
+  }
+  Task& task = *proven.task;
+  const MutexLock lock(task.mu);
+  task.endpoints[static_cast<size_t>(proven.rank)] = endpoint;
+  v1::MeetResponse response;
+  if (std::ranges::any_of(task.endpoints, [](const v1::Endpoint& e) { return e.port() == 0; })) {
+    return response;
+  }
+  if (task.meeting_key.empty()) task.meeting_key = random_hex(kMeetingKeyBytes);
+  response.set_ready(true);
+  response.mutable_endpoints()->Add(task.endpoints.begin(), task.endpoints.end());
+  response.set_key(task.meeting_key);
+  return response;
+}
+
+Result<Supervisor::Impl::ProvenRank> Supervisor::Impl::find_rank(const std::string& id,
+                                                                 const std::string& nonce,
+                                                                 WorkerDoorKind door) {
+  if (auto first = find_proven(id, nonce, door); first.ok()) return ProvenRank{*first, 0};
+  std::shared_ptr<Task> task = find(id);
+  if (!task || !task->elsewhere || door != WorkerDoorKind::kElsewhere) return fenced_task(id);
+  const std::string digest = sha256_hex(nonce);
+  const MutexLock lock(task->mu);
+  if (task->over) return fenced_task(id);
+  for (size_t rank = 1; rank < task->rank_digests.size(); ++rank) {
+    if (equal_in_constant_time(digest, task->rank_digests[rank])) {
+      return ProvenRank{task, static_cast<int64_t>(rank)};
+    }
+  }
+  return fenced_task(id);
 }
 
 Status Supervisor::admit(const std::string& id, const std::string& nonce) {

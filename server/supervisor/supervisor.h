@@ -78,6 +78,8 @@ struct FileGrant {
   int64_t push_bytes_max = 0;             // of one checkpoint, or of the model
 };
 
+enum class FileUse : uint8_t { kRead, kWrite };
+
 /// Where a worker's call came in: on the Unix socket, or on the port for workers from elsewhere.
 enum class WorkerDoorKind : uint8_t { kHere, kElsewhere };
 
@@ -175,6 +177,7 @@ class Supervisor {
     // Asks the placement to end the process: "cancel" and other reasons of stop(), "silent",
     // "stalled". Called once at most, in the background: must not wait.
     std::function<void(std::string why)> withdraw;
+    int64_t nodes = 1;  // workers of it, of which the first is the task's own
   };
   /// The owner's ended() follows once the placement has seen the end (ended_elsewhere), or shortly
   /// after an outcome was taken. stop() sends a command to such a task and withdraws it when the
@@ -226,8 +229,11 @@ class Supervisor {
   /// Exchanges the secret of a task from elsewhere for its credential (worker_service.proto).
   /// `done` on any thread. PERMISSION_DENIED/ENROLMENT_SPENT, FAILED_PRECONDITION/VERSION_SKEW.
   void enrol(const v1::EnrolRequest& request, Done<void> done);
-  /// The files of an enrolled task.
-  Result<FileGrant> grant(const std::string& task, const std::string& nonce);
+  /// The files of an enrolled task. Workers of other nodes than the first write none.
+  Result<FileGrant> grant(const std::string& task, const std::string& nonce,
+                          FileUse use = FileUse::kRead);
+  /// Where the workers of a task's nodes find each other. INVALID_ARGUMENT/FIELD_INVALID.
+  Result<v1::MeetResponse> meet(const v1::MeetRequest& request);
   /// Whether the task goes on with this credential.
   Status admit(const std::string& task, const std::string& nonce);
 

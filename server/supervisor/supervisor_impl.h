@@ -86,6 +86,13 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   /// ABORTED/ATTEMPT_FENCED.
   Result<std::shared_ptr<Task>> find_proven(const std::string& id, const std::string& nonce,
                                             WorkerDoorKind door);
+  /// The same for the worker of any node.
+  struct ProvenRank {
+    std::shared_ptr<Task> task;
+    int64_t rank = 0;
+  };
+  Result<ProvenRank> find_rank(const std::string& id, const std::string& nonce,
+                               WorkerDoorKind door);
 
   void run();
   void begin(Task& task);

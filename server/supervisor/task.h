@@ -45,6 +45,7 @@ struct Task : std::enable_shared_from_this<Task> {
   bool elsewhere = false;
   std::string secret_digest;
   int64_t lease_us = 0;
+  int64_t nodes = 1;
   std::function<void(std::string why)> withdraw;
   bool withdrawn = false;
   bool told_silent = false;
@@ -58,8 +59,13 @@ struct Task : std::enable_shared_from_this<Task> {
   std::atomic<bool> version_skew{false};
 
   Mutex mu;
-  std::string nonce_digest TRAINYARD_GUARDED_BY(mu);         // empty: it has not enrolled yet
-  std::string enrolling TRAINYARD_GUARDED_BY(mu);            // a digest that is being recorded
+  std::string nonce_digest TRAINYARD_GUARDED_BY(mu);  // empty: it has not enrolled yet
+  std::string enrolling TRAINYARD_GUARDED_BY(mu);     // a digest that is being recorded
+  // Of the workers of all nodes, by rank: digests of their credentials (rank 0's is above), and
+  // where they are listened for by the others, once they have come.
+  std::vector<std::string> rank_digests TRAINYARD_GUARDED_BY(mu);
+  std::vector<v1::Endpoint> endpoints TRAINYARD_GUARDED_BY(mu);
+  std::string meeting_key TRAINYARD_GUARDED_BY(mu);
   std::optional<TaskEnd> seen_end TRAINYARD_GUARDED_BY(mu);  // by the placement
   std::shared_ptr<CommandSink> sink TRAINYARD_GUARDED_BY(mu);
   bool attached TRAINYARD_GUARDED_BY(mu) = false;

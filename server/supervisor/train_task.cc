@@ -13,6 +13,7 @@
 #include "server/protocol/report_spool.h"
 #include "server/scheduler/pool.h"
 #include "server/scheduler/retry.h"
+#include "server/supervisor/host_trouble.h"
 #include "server/supervisor/job_files.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -44,15 +45,6 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-constexpr const char* kStorageError = "STORAGE_ERROR";  // what may be whole cannot be read now
-
-/// Whether a refusal says nothing about the job: the disk is full, or a file cannot be read or
-/// written just now. A missing file is away, as on a disk that is not mounted: the store knows all
-/// that a training worker reads, and nothing is deleted that an unfinished job needs.
-bool is_host_trouble(const v1::Outcome& outcome) {
-  return is_of_file_error(outcome.reason()) || outcome.reason() == "DATASET_NOT_FOUND";
-}
-
 /// Whether a cluster ended what it ran for reasons of its own, or has lost it.
 bool taken_back(const AwayEnd& away) {
   if (away.how.empty()) return true;
@@ -61,11 +53,6 @@ bool taken_back(const AwayEnd& away) {
                                            "SUSPENDED", "STOPPED",   "DEADLINE"};
   return std::ranges::any_of(kReasons,
                              [&](std::string_view reason) { return away.how.starts_with(reason); });
-}
-
-/// Whether a refusal says that the place lacks what the operator says it has.
-bool is_node_trouble(const v1::Outcome& outcome) {
-  return outcome.reason() == "DEVICE_NOT_FOUND" || outcome.reason() == "CUDA_MODULE_MISSING";
 }
 
 /// A worker's text may contain anything; a log line must be valid UTF-8.
@@ -142,6 +129,7 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_device(devices.front());
   task.mutable_devices()->Add(devices.begin(), devices.end());
   task.set_threads(options_.threads);
+  task.set_nodes(options_.elsewhere ? nodes_of(job_.spec.resources()) : 1);
   if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
     task.set_names_faults(last->outcome == kKernelFault);
@@ -350,12 +338,9 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // it goes back to the queue when the process is gone
       }
-      if (is_host_trouble(outcome) || (options_.elsewhere && is_node_trouble(outcome))) {
-        const bool full = outcome.reason() == "STORAGE_FULL";
-        note_host_trouble(is_node_trouble(outcome) ? outcome.reason()
-                          : full                   ? "STORAGE_FULL"
-                                                   : kStorageError,
-                          printable(outcome.message()));
+      if (const std::string trouble = host_trouble_of(outcome.reason(), options_.elsewhere);
+          !trouble.empty()) {
+        note_host_trouble(trouble, printable(outcome.message()));
         break;  // likewise
       }
       update.move =
@@ -498,6 +483,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (!trouble || job.cancel_requested) options_.trouble->over(job.uid);
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
+  }
+  if (trouble && trouble->reason == kRankLost) {  // as when its only worker is
+    return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
+                             now);
   }
   if (trouble) {
     const int64_t pause_us = options_.trouble->pause_us(job.uid);

@@ -14,6 +14,7 @@
 #include "proto/convert/run.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
+#include "server/worker/meeting.h"
 #include "server/worker/node_cache.h"
 #include "server/worker/outcome.h"
 #include "server/worker/remote_files.h"
@@ -38,6 +39,7 @@ constexpr size_t kKeyBytes = 32;
 constexpr std::chrono::seconds kCallTimeout{20};
 constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kLookPause{250};
+constexpr int64_t kOthersClocksS = 5;
 constexpr int64_t kStopBeforeS = 60;
 
 /// Trusts one certificate, under its one name, whatever the host is called.
@@ -101,8 +103,9 @@ class Watch {
  public:
   Watch(int64_t end_time_s, std::stop_source& stop, ReportStream& stream, Uplink& uplink,
         WorkFolder& work)
-      : thread_([=, &stop, &stream, &uplink, &work, this](const std::stop_token& over) {
-          const int64_t begin_s = std::time(nullptr);
+      : end_time_s_(end_time_s),
+        uplink_(uplink),
+        thread_([=, &stop, &stream, &uplink, &work, this](const std::stop_token& over) {
           while (!over.stop_requested()) {
             if (stream.fenced()) {  // another attempt may run: this one's work is nobody's
               std::fprintf(stderr, "trainyard-worker: event=fenced\n");
@@ -111,7 +114,7 @@ class Watch {
             }
             if (stream.out_of_reach()) uplink.abandon();
             if (end_time_s > 0 && !stop.stop_requested() &&
-                std::time(nullptr) >= stop_time_s(begin_s, end_time_s, uplink.last_push())) {
+                std::time(nullptr) >= stop_time_s(begin_s_, end_time_s, uplink.last_push())) {
               time_limit_ = true;
               stop.request_stop();
             }
@@ -119,9 +122,17 @@ class Watch {
           }
         }) {}
   /// The worker stops because its time is nearly over.
-  bool time_limit() const { return time_limit_; }
+  bool time_limit() const {
+    // The worker of another node, which has the same limit, may have looked a moment earlier.
+    return time_limit_ ||
+           (end_time_s_ > 0 && std::time(nullptr) + kOthersClocksS >=
+                                   stop_time_s(begin_s_, end_time_s_, uplink_.last_push()));
+  }
 
  private:
+  const int64_t end_time_s_;
+  const int64_t begin_s_ = std::time(nullptr);
+  const Uplink& uplink_;
   std::atomic<bool> time_limit_{false};
   std::jthread thread_;
 };
@@ -147,7 +158,9 @@ class ElsewhereRun {
         cache_(options.cache, options.cache_bytes) {}
 
   int run(v1::Assignment assignment) {
-    Result<WorkFolder> work = cache_.make_work(options_.task);
+    // Where several nodes are one host, each worker has its own.
+    const std::string of_rank = options_.rank > 0 ? "-rank-" + std::to_string(options_.rank) : "";
+    Result<WorkFolder> work = cache_.make_work(options_.task + of_rank);
     if (!work.ok()) {
       std::fprintf(stderr, "trainyard-worker: event=no_work_folder message=\"%s\"\n",
                    work.error().message.c_str());
@@ -157,6 +170,7 @@ class ElsewhereRun {
     v1::TrainTask& task = *assignment.mutable_train();
     place(task);
     ReportStream::Options reports = ReportStream::options_of(assignment, options_.task, nonce_);
+    reports.muted = options_.rank > 0;
     reports.away_after = reports.unattended;  // nobody else reads this spool
     ReportStream stream(stub_, std::move(reports),
                         [this](const std::string&) { stop_.request_stop(); });
@@ -168,9 +182,22 @@ class ElsewhereRun {
     const Watch watch(options_.end_time_s, stop_, stream, uplink, work_);
     v1::WorkerReport report;
     v1::Outcome& outcome = *report.mutable_outcome();
-    const Status prepared = prepare(task, remote, stream);
-    outcome = prepared.ok() ? run_assignment(assignment, stream, stop_.get_token(), &uplink)
-                            : to_outcome(as_host_trouble(prepared.error()));
+    Status ready = prepare(task, remote, stream);
+    std::shared_ptr<Peers> peers;
+    if (ready.ok() && task.nodes() > 1) {
+      auto met =
+          meet_ranks(stub_, {options_, nonce_, task.nodes()},
+                     std::chrono::milliseconds(assignment.unattended_ms()), stop_.get_token());
+      if (met.ok()) {
+        peers = std::move(met).value();
+      } else {
+        ready = std::move(met).error();
+      }
+    }
+    outcome = ready.ok() ? run_assignment(assignment, stream, stop_.get_token(),
+                                          options_.rank > 0 ? nullptr : &uplink, peers)
+                         : to_outcome(as_host_trouble(ready.error()));
+    if (options_.rank > 0) return end_of_other_rank(outcome, peers != nullptr);
     uplink.drain();
     if (outcome.kind() == v1::Outcome::STOPPED && watch.time_limit()) {
       (*outcome.mutable_metadata())[kContinueKey] = kContinueTimeLimit;
@@ -180,6 +207,19 @@ class ElsewhereRun {
   }
 
  private:
+  /// Rank 0 tells how the attempt ended. Once all have met it notices by itself that one goes;
+  /// before, the status makes the scheduler end the others.
+  int end_of_other_rank(const v1::Outcome& outcome, bool met) const {
+    if (outcome.kind() != v1::Outcome::SUCCEEDED) {
+      std::fprintf(stderr,
+                   "trainyard-worker: task=%s rank=%lld event=ended reason=%s "
+                   "message=\"%s\"\n",
+                   options_.task.c_str(), static_cast<long long>(options_.rank),
+                   outcome.reason().c_str(), outcome.message().c_str());
+    }
+    return met ? 0 : 1;
+  }
+
   /// The assignment's paths, as they are here. What is empty stays so.
   void place(v1::TrainTask& task) const {
     const fs::path& work = work_.path();
@@ -305,6 +345,7 @@ int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
   enrol.set_version(TRAINYARD_VERSION);
   enrol.set_protocol_min(kProtocols.oldest);
   enrol.set_protocol_max(kProtocols.newest);
+  enrol.set_rank(static_cast<int32_t>(options.rank));
   Status s = call_patiently(options.attach_timeout, stop.get_token(), [&](auto& context) {
     v1::EnrolResponse response;
     return stub->Enrol(&context, enrol, &response);

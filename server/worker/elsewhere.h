@@ -4,6 +4,8 @@
 //   enrol    the secret buys a credential, which is in memory alone
 //   attach   the assignment; its paths become those of this host
 //   prepare  the dataset from the host's cache or from the daemon, the checkpoint to resume from
+//   meet     where the attempt has several nodes: the daemon tells each worker where the others are
+//            (docs/decisions/0105); all but that of rank 0 report nothing and push nothing
 //   train    as on the daemon's host; checkpoints and the model go to the daemon (uplink.h)
 //   outcome
 #pragma once
@@ -22,6 +24,7 @@ struct ElsewhereOptions {
   std::filesystem::path cache;
   int64_t cache_bytes = int64_t{50} << 30;  // of datasets that nobody uses just now
   std::string task;
+  int64_t rank = 0;  // among the workers of the attempt's nodes
   // Seconds since 1970 at which the host ends this process: the worker stops before, with a
   // checkpoint. 0: it does not.
   int64_t end_time_s = 0;

@@ -111,6 +111,16 @@ int64_t slurm_end_time_s() {
   return error == std::errc() && end == digits.data() + digits.size() && seconds > 0 ? seconds : 0;
 }
 
+/// Which of the tasks of a Slurm job step this is.
+int64_t slurm_rank() {
+  const char* const text = std::getenv("SLURM_PROCID");
+  int64_t rank = 0;
+  if (text == nullptr) return 0;
+  const std::string_view digits = text;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  return error == std::errc() && end == digits.data() + digits.size() && rank >= 0 ? rank : 0;
+}
+
 int start(const std::string& socket, ElsewhereOptions& elsewhere) {
   if (socket.empty() == elsewhere.attach.empty()) {
     std::fprintf(stderr, "trainyard-worker: expected either --socket or --attach\n");
@@ -132,6 +142,7 @@ int start(const std::string& socket, ElsewhereOptions& elsewhere) {
       stop);  // before gRPC starts threads, so that all of them have the signals blocked
   if (!socket.empty()) return run_worker(socket, elsewhere.task, secret, stop);
   if (elsewhere.end_time_s == 0) elsewhere.end_time_s = slurm_end_time_s();
+  if (elsewhere.rank < 0) elsewhere.rank = slurm_rank();
   return run_elsewhere(elsewhere, secret, stop);
 }
 
@@ -142,6 +153,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Runs one task for trainyardd; not meant to be started by hand."};
   std::string socket;
   trainyard::ElsewhereOptions elsewhere;
+  elsewhere.rank = -1;
   int64_t attach_timeout_s = elsewhere.attach_timeout.count();
   app.add_option("--socket", socket, "the daemon's worker socket, on its own host");
   app.add_option("--attach", elsewhere.attach, "host:port of the daemon, on another host");
@@ -157,6 +169,10 @@ int main(int argc, char** argv) {
   app.add_option("--attach-timeout", attach_timeout_s,
                  "with --attach: seconds to wait for a daemon that is away")
       ->check(CLI::PositiveNumber);
+  app.add_option(
+         "--rank", elsewhere.rank,
+         "with --attach: which of the attempt's workers this is; default SLURM_PROCID, or 0")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--task", elsewhere.task, "the task's ID")->required();
   app.set_version_flag("--version", TRAINYARD_VERSION);
   CLI11_PARSE(app, argc, argv);

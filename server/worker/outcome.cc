@@ -5,6 +5,8 @@
 
 #include "proto/convert/run.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/protocol/enrolment.h"
+#include "src/runtime/communicator.h"
 #include "src/runtime/cuda_error.h"
 
 namespace trainyard {
@@ -35,6 +37,8 @@ v1::Outcome outcome_of(const std::function<Result<v1::Outcome>()>& run) noexcept
   try {
     Result<v1::Outcome> outcome = run();
     return outcome.ok() ? std::move(outcome).value() : to_outcome(outcome.error());
+  } catch (const RankLost& e) {
+    return to_outcome(make_error(ErrorCode::kUnavailable, kRankLost, e.what()));
   } catch (const CudaError& e) {
     if (e.fault() == CudaFault::kBusy) {
       return to_outcome(make_error(ErrorCode::kUnavailable, kDeviceBusy, e.what()));

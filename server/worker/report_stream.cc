@@ -15,6 +15,7 @@ ReportStream::ReportStream(v1::WorkerService::Stub& stub, Options options,
       options_(std::move(options)),
       on_stop_(std::move(on_stop)),
       unattended_(options_.unattended) {
+  if (options_.muted) return;
   if (!options_.spool.empty()) {
     Result<ReportSpool> spool = ReportSpool::create(options_.spool);
     if (spool.ok()) {
@@ -46,10 +47,11 @@ ReportStream::~ReportStream() {
     if (context_) context_->TryCancel();
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void ReportStream::send(v1::WorkerReport report) {
+  if (options_.muted) return;
   MutexLock lock(mu_);
   const auto has_room = [this]() TRAINYARD_REQUIRES(mu_) {
     return fenced_ || (queue_.size() < kReportsMax && on_disk_ == 0) ||

@@ -36,6 +36,7 @@ class ReportStream {
     std::chrono::milliseconds heartbeat_interval{5'000};
     std::chrono::milliseconds unattended{kUnattendedDefault};
     std::filesystem::path spool = {};              // empty: none
+    bool muted = false;                            // nothing is sent: another worker reports
     std::chrono::milliseconds away_after{10'000};  // then a worker that is done does not wait
   };
   /// As the daemon assigned them.

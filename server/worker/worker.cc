@@ -51,14 +51,15 @@ Result<v1::Outcome> tensor_table(const std::filesystem::path& path) {
 Result<v1::Outcome> run_inspect(const v1::InspectTask& task) { return tensor_table(task.path()); }
 
 Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
-                              const std::stop_token& stop, Uplink* uplink) {
+                              const std::stop_token& stop, Uplink* uplink,
+                              const std::shared_ptr<Peers>& peers) {
   const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   std::vector<std::string> names(task.devices().begin(), task.devices().end());
   if (names.empty()) names.push_back(task.device());
   const auto algorithms = std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir()});
   ASSIGN_OR_RETURN(const std::vector<RankDevice> devices,
-                   open_devices(names, task.threads(), algorithms));
+                   open_devices(names, task.threads(), algorithms, peers));
   TrainJob job;
   job.model = spec.model;
   job.recipe = spec.recipe;
@@ -150,7 +151,8 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
 Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
-  const int64_t ranks = std::max(1, task.spec().resources().gpus());
+  const v1::Resources& resources = task.spec().resources();
+  const int64_t ranks = int64_t{std::max(1, resources.gpus())} * std::max(1, resources.nodes());
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
   ASSIGN_OR_RETURN(const RunShape shape,
@@ -256,10 +258,11 @@ Result<v1::Outcome> run_calibrate(const v1::CalibrateTask& task, const std::stop
 }
 
 Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& stream,
-                             const std::stop_token& stop, Uplink* uplink) {
+                             const std::stop_token& stop, Uplink* uplink,
+                             const std::shared_ptr<Peers>& peers) {
   switch (assignment.kind_case()) {
     case v1::Assignment::kTrain:
-      return run_train(assignment.train(), stream, stop, uplink);
+      return run_train(assignment.train(), stream, stop, uplink, peers);
     case v1::Assignment::kDigest:
       return run_digest(assignment.digest());
     case v1::Assignment::kIngest:
@@ -284,8 +287,9 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
 }  // namespace
 
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
-                           std::stop_token stop, Uplink* uplink) noexcept {
-  return outcome_of([&] { return dispatch(assignment, stream, stop, uplink); });
+                           std::stop_token stop, Uplink* uplink,
+                           const std::shared_ptr<Peers>& peers) noexcept {
+  return outcome_of([&] { return dispatch(assignment, stream, stop, uplink, peers); });
 }
 
 }  // namespace trainyard

@@ -3,6 +3,7 @@
 // file's header. One that serves a model goes on until it is told to stop.
 #pragma once
 
+#include <memory>
 #include <stop_token>
 
 #include "server/worker/report_stream.h"
@@ -14,8 +15,9 @@ namespace trainyard {
 
 /// Runs the assignment. Never throws (outcome.h). `stop` is checked once per training step, and
 /// between the calls to a model; ingest ends with the process. `uplink`: of a training worker on
-/// another host.
+/// another host. `peers`: of one that trains together with those of other nodes.
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
-                           std::stop_token stop, Uplink* uplink = nullptr) noexcept;
+                           std::stop_token stop, Uplink* uplink = nullptr,
+                           const std::shared_ptr<Peers>& peers = {}) noexcept;
 
 }  // namespace trainyard

@@ -36,6 +36,12 @@ Status Backend::connect(std::span<Backend* const> /*ranks*/) {
                     "the " + std::string(name()) + " backend trains a job on one device alone");
 }
 
+Status Backend::join(std::span<Backend* const> /*ranks*/, std::shared_ptr<Peers> /*peers*/) {
+  return make_error(ErrorCode::kFailedPrecondition, "NODES_UNSUPPORTED",
+                    "resources.nodes: the " + std::string(name()) +
+                        " backend trains a job on devices of one node alone, expected 1");
+}
+
 void Backend::gather_rows(const kernels::HeldRows& /*held*/, const kernels::HeldSample* /*samples*/,
                           int64_t /*count*/, void* /*x*/, void* /*target*/,
                           std::span<const kernels::CopyPiece> /*copies*/) {

@@ -176,6 +176,9 @@ class Backend {
   /// what is prepared from now on may exchange among them, and each runs on a thread of its own.
   /// FAILED_PRECONDITION where something that this needs is not there.
   virtual Status connect(std::span<Backend* const> ranks);
+  /// The same among several processes, each of which calls it with its ranks, one or more:
+  /// peers->ranks_each(). FAILED_PRECONDITION where the devices cannot.
+  virtual Status join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers);
   /// Its end of that; nullptr before.
   virtual Communicator* communicator() { return nullptr; }
 };

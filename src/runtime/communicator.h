@@ -15,6 +15,7 @@
 namespace trainyard {
 
 class Backend;
+class Peers;
 
 inline constexpr int64_t kRanksMax = 64;
 
@@ -43,6 +44,13 @@ struct ExchangeAborted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A rank in another process has gone, or says nothing any more. what() names it.
+struct RankLost : ExchangeAborted {
+  RankLost(const std::string& message, int64_t first_of_process)
+      : ExchangeAborted(message), rank(first_of_process) {}
+  int64_t rank;  // the first of that process
+};
+
 /// One rank's end of it. Everything here may be called from any thread, while the rank computes.
 class Communicator {
  public:
@@ -55,6 +63,9 @@ class Communicator {
   /// Nobody waits for another rank any more: what waits ends, with ExchangeAborted on a host, with
   /// undefined results on a GPU. Only ending the job is left then.
   virtual void abort() noexcept = 0;
+  /// The job's other processes, if it has some (peers.h): the ranks of each follow those of the
+  /// process before.
+  virtual Peers* peers() const { return nullptr; }
 };
 
 }  // namespace trainyard

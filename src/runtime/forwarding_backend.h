@@ -77,17 +77,24 @@ class ForwardingBackend : public Backend {
 
   /// The other ranks are wrapped as well.
   Status connect(std::span<Backend* const> ranks) override {
+    return inner_.connect(inner_of(ranks));
+  }
+  Status join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers) override {
+    return inner_.join(inner_of(ranks), std::move(peers));
+  }
+  Communicator* communicator() override { return inner_.communicator(); }
+
+ private:
+  static std::vector<Backend*> inner_of(std::span<Backend* const> ranks) {
     std::vector<Backend*> inner;
     for (Backend* rank : ranks) {
       auto* const wrapped = dynamic_cast<ForwardingBackend*>(rank);
       TRAINYARD_CHECK(wrapped != nullptr, "ranks of several kinds");
       inner.push_back(&wrapped->inner_);
     }
-    return inner_.connect(inner);
+    return inner;
   }
-  Communicator* communicator() override { return inner_.communicator(); }
 
- private:
   std::unique_ptr<Backend> owned_;  // or not
   Backend& inner_;
 };

@@ -51,7 +51,8 @@ Status check_devices(std::span<const std::string> devices, const std::string& fi
 }
 
 Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
-                                             const std::shared_ptr<Algorithms>& algorithms) {
+                                             const std::shared_ptr<Algorithms>& algorithms,
+                                             const std::shared_ptr<Peers>& peers) {
   if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
   std::vector<RankDevice> ranks;
   std::vector<Backend*> backends;
@@ -63,7 +64,9 @@ Result<std::vector<RankDevice>> open_devices(std::span<const std::string> device
     ranks.push_back({devices[i], std::move(backend)});
     backends.push_back(ranks.back().backend.get());
   }
-  if (ranks.size() > 1) {
+  if (peers != nullptr) {
+    if (Status s = backends.front()->join(backends, peers); !s.ok()) return std::move(s).error();
+  } else if (ranks.size() > 1) {
     if (Status s = backends.front()->connect(backends); !s.ok()) return std::move(s).error();
   }
   return ranks;

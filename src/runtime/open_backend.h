@@ -23,9 +23,10 @@ Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threa
 Status check_devices(std::span<const std::string> devices, const std::string& field);
 
 /// The backends of these devices, connected where they are several, each with `threads`; they share
-/// `algorithms`, if there are some. Refusals are those of check_devices(), open_backend() and
-/// Backend::connect().
+/// `algorithms`, if there are some. With `peers`, the devices of this process among those of
+/// several. Refusals are those of check_devices(), open_backend(), Backend::connect() and join().
 Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
-                                             const std::shared_ptr<Algorithms>& algorithms = {});
+                                             const std::shared_ptr<Algorithms>& algorithms = {},
+                                             const std::shared_ptr<Peers>& peers = {});
 
 }  // namespace trainyard

@@ -25,10 +25,11 @@ int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
 }
 
 /// What may be sharded besides, the least first. Plans of those that a job cannot have are refused.
-std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks) {
+std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool head) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
   for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
+    if (splits_head(shard) && !head) continue;
     if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
   }
   return shards;
@@ -79,7 +80,7 @@ int64_t largest_fitting(int64_t all, int64_t lasting_bytes, int64_t all_bytes, i
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks, DeviceTraits traits,
-                     const std::stop_token& stop) {
+                     const std::stop_token& stop, bool head) {
   const auto plan_with = [&](const auto& change) {
     Recipe changed = recipe;
     change(changed);
@@ -92,7 +93,7 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   FitAdvice advice;
   const Result<RunPlan> whole = plan_with([](Recipe&) {});
   if (!whole.ok()) return advice;
-  for (const Shard shard : more_shards(recipe, ranks)) {
+  for (const Shard shard : more_shards(recipe, ranks, head)) {
     if (advice.shard != Shard::kNone) break;
     if (needs([&](Recipe& changed) { changed.shard = shard; }) <= limit_bytes) advice.shard = shard;
   }
@@ -148,7 +149,7 @@ std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
   };
   std::vector<Shard> shards = {recipe.shard};
   if (free.shard) {
-    for (const Shard shard : more_shards(recipe, ranks)) shards.push_back(shard);
+    for (const Shard shard : more_shards(recipe, ranks, free.head)) shards.push_back(shard);
   }
   if (!free.recompute && !free.accumulate_steps && shards.size() == 1) return std::nullopt;
   const Result<RunPlan> whole = plan_with(recipe.shard, recipe.recompute, recipe.accumulate_steps);

@@ -22,11 +22,12 @@ struct FitAdvice {
   int64_t batch_size = 0;  // the largest that fits; 0: none does
 };
 /// `limit_bytes` is what the device has for the plan: without the kernels' workspace, if it is
-/// known, and the dataset on a GPU that holds it. Plans some ten times, and none of them where
-/// what lasts between steps is too large already. Nothing once `stop` is requested.
+/// known, and the dataset on a GPU that holds it. `head`: as FitFreedom. Plans some ten times, and
+/// none of them where what lasts between steps is too large already. Nothing once `stop` is
+/// requested.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks = 1, DeviceTraits traits = {},
-                     const std::stop_token& stop = {});
+                     const std::stop_token& stop = {}, bool head = true);
 /// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
 /// advice in words; never empty.
 std::string describe(const FitAdvice& advice);
@@ -36,6 +37,7 @@ struct FitFreedom {
   bool recompute = false;
   bool accumulate_steps = false;  // where find_fit sees that only roundings change
   bool shard = false;             // of several devices, where there is something to shard
+  bool head = true;               // `shard` may be of the head: the devices are of one node
 };
 /// A recipe that fits: as it was but for these.
 struct Fit {

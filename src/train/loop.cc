@@ -102,7 +102,7 @@ Status Loop::run(const std::stop_token& stop) {
                        state_.step, context_.holds_rows, context_.stored_rows));
     run_clock_.begin();
     while (state_.step < shape.steps_total && !stops_early()) {
-      if (stop.stop_requested()) {
+      if (session_.any(stop.stop_requested())) {
         while (!under_way_.empty()) {
           if (Status s = finish_step(); !s.ok()) return s;
         }
@@ -160,12 +160,14 @@ bool Loop::is_checkpoint_step(int64_t step) const {
                                                              : recipe.keep_checkpoints_every_steps);
 }
 
-bool Loop::saves_now() const {
+bool Loop::saves_now() {
   const int64_t step = steps_begun();
   if (is_checkpoint_step(step)) return true;
   // The last step is saved behind its evaluation.
-  return context_.job.recipe.checkpoint_every_steps == 0 && step < context_.shape.steps_total &&
-         pace_.due(context_.clock.steady_us(), writer_.under_way());
+  if (context_.job.recipe.checkpoint_every_steps != 0 || step >= context_.shape.steps_total) {
+    return false;
+  }
+  return session_.of_first(pace_.due(context_.clock.steady_us(), writer_.under_way()));
 }
 
 int64_t Loop::begin_steps(Loader& loader) {
@@ -333,18 +335,19 @@ bool Loop::keeps_this() const {
 
 Status Loop::checkpoint() {
   finish_write();  // one at a time: it may have been of this step
-  if (saved_step_ == state_.step) return {};
+  if (session_.of_first(saved_step_ == state_.step)) return {};
   const int64_t begin_us = context_.clock.steady_us();
   metrics_.flush();  // whoever hears of a checkpoint has heard of all metrics before it
   session_.check_replicas(state_.step);
   Snapshot snapshot = session_.snapshot();
   // Looked at here and not beside the steps to come: how far a run gets that fails does not depend
   // on the disk.
-  if (const std::string bad = find_not_finite(snapshot); !bad.empty()) {
+  if (const std::string bad = session_.of_first(find_not_finite(snapshot)); !bad.empty()) {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
   }
   session_.wait_behind_nodes(false);  // the fault that was looked for lay before it
+  if (!session_.is_first()) return {};
   writer_.begin(state_.step, [this, state = state_, snapshot = std::move(snapshot)] {
     return save(files_, context_.job, context_.run, context_.backend, context_.algorithms, state,
                 snapshot);

@@ -102,7 +102,7 @@ class Loop {
   /// True if the recipe asks for the checkpoint of this step.
   bool is_checkpoint_step(int64_t step) const;
   /// True if the step that has begun last is to have a checkpoint, because of its number or by now.
-  bool saves_now() const;
+  bool saves_now();
   /// The accuracy of a step. A batch of which no row counts leaves it as it was.
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
   void report_step(double learning_rate, const TrainingSession::StepResult& result);

@@ -26,6 +26,9 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
                                      std::vector<RankDevice> devices, int64_t micro_batches,
                                      const StepLimits& limits)
     : replicas_(std::make_shared<Replicas>()),
+      peers_(devices.front().backend->communicator() == nullptr
+                 ? nullptr
+                 : devices.front().backend->communicator()->peers()),
       exchanges_(exchanges_of(programs.front(), micro_batches)),
       evaluation_exchanges_(programs.front().evaluate.has_value()
                                 ? exchanges_in(programs.front().evaluate->program)
@@ -46,8 +49,9 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
   replicas_->checksums.resize(ranks());
   const auto compiled = std::make_shared<std::vector<RunPrograms>>(std::move(programs));
   run_all(
-      [compiled, micro_batches](Replicas& all, size_t r) {
-        const Rank rank{static_cast<int64_t>(r), std::ssize(all.devices)};
+      [compiled, micro_batches, first = first_rank(), count = all_ranks()](Replicas& all,
+                                                                           size_t r) {
+        const Rank rank{first + static_cast<int64_t>(r), count};
         all.sessions[r] = std::make_unique<Session>(std::move((*compiled)[r]),
                                                     *all.devices[r].backend, micro_batches, rank);
       },
@@ -76,16 +80,30 @@ std::optional<RankTeam::Failure> ReplicatedSession::watch() const {
 
 void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   const std::string stopped = failure.rank.has_value() ? "" : describe_stop(limit_s);
+  const auto silent = failure.rank.has_value() ? std::nullopt : find_silent(limit_s);
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
   team_.gather(limits_.grace_s);
+  if (silent.has_value()) throw *silent;
   if (!failure.rank.has_value()) throw RankStopped(stopped);
   try {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
-    throw CudaError("rank " + std::to_string(*failure.rank) + " (" +
-                        replicas_->devices[*failure.rank].name + "): " + e.what(),
-                    e.code(), e.fault());
+    throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }
+}
+
+std::string ReplicatedSession::name_of(size_t rank) const {
+  return "rank " + std::to_string(first_rank() + static_cast<int64_t>(rank)) + " (" +
+         replicas_->devices[rank].name + ")";
+}
+
+std::optional<RankLost> ReplicatedSession::find_silent(double limit_s) const {
+  const int64_t awaited = peers_ == nullptr ? -1 : peers_->awaited();
+  if (awaited < 0) return std::nullopt;
+  return RankLost(peers_->name_of(awaited) + " has not continued within " + seconds(limit_s) +
+                      ", in step " + std::to_string(first_step_ + steps_begun_) +
+                      ", and the other ranks are waiting for it",
+                  awaited * peers_->ranks_each());
 }
 
 std::string ReplicatedSession::describe_stop(double limit_s) const {
@@ -112,8 +130,7 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
   const bool is_inside = reached == furthest && ended < reached;
   const bool is_behind_all = reached >= in_step * steps_begun_;
   const int64_t step = std::min((is_inside ? reached - 1 : reached) / in_step, steps_begun_ - 1);
-  std::string text = "rank " + std::to_string(first) + " (" + replicas_->devices[first].name +
-                     ") stopped in step " + std::to_string(first_step_ + step + 1);
+  std::string text = name_of(first) + " stopped in step " + std::to_string(first_step_ + step + 1);
   if (is_inside) {
     return text + " in " + exchanges_[static_cast<size_t>((reached - 1) % in_step)] +
            ": all ranks have come to it and it has not ended within " + seconds(limit_s) +
@@ -147,23 +164,41 @@ std::vector<const Session*> ReplicatedSession::all() const {
   return sessions;
 }
 
-Snapshot ReplicatedSession::snapshot() const { return first().snapshot(all()); }
+Snapshot ReplicatedSession::snapshot() const {
+  Snapshot snapshot = first().snapshot(all());
+  if (peers_ == nullptr) return snapshot;
+  Peers::Outgoing out(static_cast<size_t>(peers_->count()));
+  Peers::Incoming in(static_cast<size_t>(peers_->count()));
+  for (int64_t r = 0; r < all_ranks(); ++r) {
+    const auto process = static_cast<size_t>(r / peers_->ranks_each());
+    const auto parts = first().parts_of(snapshot, {r, all_ranks()});
+    if (is_first() && process > 0) {
+      in[process].insert(in[process].end(), parts.begin(), parts.end());
+    } else if (static_cast<int64_t>(process) == peers_->index() && !is_first()) {
+      out[0].insert(out[0].end(), parts.begin(), parts.end());
+    }
+  }
+  peers_->exchange(out, in);
+  return snapshot;
+}
 
 void ReplicatedSession::check_replicas(int64_t step) {
   run_all([](Replicas& all, size_t r) { all.checksums[r] = all.sessions[r]->checksums(); },
           limits_.first_s);
-  const auto& sums = replicas_->checksums;
+  const auto sums = all_checksums();
   if (std::ranges::all_of(sums, [&](const auto& sum) { return sum == sums.front(); })) return;
   const auto agree_with = [&](size_t r) { return std::ranges::count(sums, sums[r]); };
   size_t most = 0, odd = 0;
-  for (size_t r = 1; r < ranks(); ++r) {
+  for (size_t r = 1; r < sums.size(); ++r) {
     if (agree_with(r) > agree_with(most)) most = r;
   }
   while (sums[odd] == sums[most]) ++odd;
   const auto tensor = std::ranges::find_if(
       sums[odd], [&](const auto& entry) { return sums[most].at(entry.first) != entry.second; });
   const auto name = [&](size_t r) {
-    return "rank " + std::to_string(r) + " (" + replicas_->devices[r].name + ")";
+    const int64_t here = static_cast<int64_t>(r) - first_rank();
+    return here >= 0 && here < std::ssize(replicas_->devices) ? name_of(static_cast<size_t>(here))
+                                                              : "rank " + std::to_string(r);
   };
   const bool known = agree_with(most) * 2 > std::ssize(sums);
   throw RanksDiffer(name(odd) + (known ? "" : " or " + name(most)) + " holds other values of " +
@@ -182,16 +217,17 @@ void ReplicatedSession::set_evaluated_weights(const Snapshot& weights) {
 
 void ReplicatedSession::share_state() {
   if (state_of_ == steps_begun_) return;
-  for (size_t r = 1; r < ranks(); ++r) replicas_->sessions[r]->copy_state(first());
+  std::vector<std::byte> state = first().read_state();
+  if (peers_ != nullptr) peers_->broadcast(0, state);
+  for (size_t r = is_first() ? 1 : 0; r < ranks(); ++r) replicas_->sessions[r]->write_state(state);
   state_of_ = steps_begun_;
 }
 
 void ReplicatedSession::evaluate(std::span<const std::byte> input) {
   share_state();
-  const size_t size = input.size() / ranks();
+  shared_rows_.clear();
   evaluates_ = true;
-  run_all([input, size](Replicas& all,
-                        size_t r) { all.sessions[r]->evaluate(input.subspan(r * size, size)); },
+  run_all([this, input](Replicas& all, size_t r) { all.sessions[r]->evaluate(of_rank(input, r)); },
           limits_.first_s);
   evaluates_ = false;
   ++evaluations_;
@@ -199,13 +235,11 @@ void ReplicatedSession::evaluate(std::span<const std::byte> input) {
 
 void ReplicatedSession::evaluate_held(std::span<const kernels::HeldSample> samples) {
   share_state();
-  const size_t size = samples.size() / ranks();
+  shared_rows_.clear();
   evaluates_ = true;
-  run_all(
-      [samples, size](Replicas& all, size_t r) {
-        all.sessions[r]->evaluate_held(samples.subspan(r * size, size));
-      },
-      limits_.first_s);
+  run_all([this, samples](Replicas& all,
+                          size_t r) { all.sessions[r]->evaluate_held(of_rank(samples, r)); },
+          limits_.first_s);
   evaluates_ = false;
   ++evaluations_;
 }
@@ -232,8 +266,53 @@ std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {
     join_classes(parts, evaluated_row_);
     return evaluated_row_;
   }
-  const int64_t batch = first().evaluation_batch();
-  return replicas_->sessions[static_cast<size_t>(row / batch)]->evaluation_output(row % batch);
+  const int64_t batch = first().evaluation_batch(), rank = row / batch;
+  const int64_t here = rank - first_rank();
+  if (peers_ == nullptr) {
+    return replicas_->sessions[static_cast<size_t>(here)]->evaluation_output(row % batch);
+  }
+  // Everybody looks at the rows in the same order: whoever has the next ones sends as many as one
+  // reads back at a time.
+  const auto width = static_cast<size_t>(first().evaluation_row_elements());
+  const auto held = static_cast<int64_t>(shared_rows_.size() / width);
+  if (row < shared_first_ || row >= shared_first_ + held) {
+    const int64_t count = std::min(first().evaluation_rows_read(), (rank + 1) * batch - row);
+    shared_first_ = row;
+    shared_rows_.resize(static_cast<size_t>(count) * width);
+    if (here >= 0 && here < std::ssize(replicas_->sessions)) {
+      Session& session = *replicas_->sessions[static_cast<size_t>(here)];
+      for (int64_t i = 0; i < count; ++i) {
+        std::ranges::copy(session.evaluation_output((row + i) % batch),
+                          shared_rows_.begin() + i * static_cast<int64_t>(width));
+      }
+    }
+    peers_->broadcast(rank / peers_->ranks_each(), std::as_writable_bytes(std::span(shared_rows_)));
+  }
+  return std::span<const float>(shared_rows_)
+      .subspan(static_cast<size_t>(row - shared_first_) * width, width);
+}
+
+bool ReplicatedSession::any(bool here) { return peers_ == nullptr ? here : peers_->any(here); }
+
+std::string ReplicatedSession::of_first(std::string text) {
+  return peers_ == nullptr ? text : peers_->of_first(text);
+}
+
+std::vector<std::map<std::string, uint32_t>> ReplicatedSession::all_checksums() const {
+  if (peers_ == nullptr) return replicas_->checksums;
+  const size_t tensors = replicas_->checksums.front().size();
+  std::vector<uint32_t> all(static_cast<size_t>(all_ranks()) * tensors);
+  auto to = all.begin() + first_rank() * static_cast<int64_t>(tensors);
+  for (const auto& sums : replicas_->checksums) {
+    for (const auto& [name, sum] : sums) *to++ = sum;
+  }
+  peers_->all_gather(std::as_writable_bytes(std::span(all)));
+  std::vector<std::map<std::string, uint32_t>> result(static_cast<size_t>(all_ranks()));
+  auto from = all.begin();
+  for (auto& sums : result) {
+    for (const auto& [name, sum] : replicas_->checksums.front()) sums[name] = *from++;
+  }
+  return result;
 }
 
 void ReplicatedSession::wait_behind_nodes(bool waits) {
@@ -257,8 +336,7 @@ void ReplicatedSession::begin_steps(int64_t count, const std::function<StepInput
           step_limit_s());
 }
 
-void ReplicatedSession::join_logits() {
-  const std::vector<StepResult>& parts = replicas_->results;
+void ReplicatedSession::join_logits(const std::vector<StepResult>& parts) {
   logits_.clear();
   if (first().split_classes() > 0) {  // each has its classes of all rows
     std::vector<std::span<const float>> classes;
@@ -276,10 +354,33 @@ void ReplicatedSession::join_logits() {
   }
 }
 
+std::vector<TrainingSession::StepResult> ReplicatedSession::all_results() {
+  if (peers_ == nullptr) return replicas_->results;
+  const size_t size = 1 + replicas_->results.front().logits.size();
+  gathered_.resize(size * static_cast<size_t>(all_ranks()));
+  const auto of = [&](int64_t rank) {
+    return std::span(gathered_).subspan(static_cast<size_t>(rank) * size, size);
+  };
+  for (size_t r = 0; r < ranks(); ++r) {
+    const StepResult& mine = replicas_->results[r];
+    const std::span<float> to = of(first_rank() + static_cast<int64_t>(r));
+    to.front() = mine.loss;
+    std::ranges::copy(mine.logits, to.begin() + 1);
+  }
+  peers_->all_gather(std::as_writable_bytes(std::span(gathered_)));
+  // The rest of a result is the same of all ranks.
+  std::vector<StepResult> all(static_cast<size_t>(all_ranks()), replicas_->results.front());
+  for (int64_t r = 0; r < all_ranks(); ++r) {
+    all[static_cast<size_t>(r)].loss = of(r).front();
+    all[static_cast<size_t>(r)].logits = of(r).subspan(1);
+  }
+  return all;
+}
+
 TrainingSession::StepResult ReplicatedSession::finish_step() {
   run_all([](Replicas& all, size_t r) { all.results[r] = all.sessions[r]->finish_step(); },
           step_limit_s());
-  const std::vector<StepResult>& parts = replicas_->results;
+  const std::vector<StepResult> parts = all_results();
   if (++steps_finished_ > kFirstSteps) {
     const std::chrono::duration<double> took = Clock::now() - under_way_.front();
     slowest_s_ = std::max(slowest_s_, took.count());
@@ -287,9 +388,9 @@ TrainingSession::StepResult ReplicatedSession::finish_step() {
   under_way_.pop_front();
   double loss = 0;
   for (const StepResult& part : parts) loss += static_cast<double>(part.loss);
-  join_logits();
+  join_logits(parts);
   StepResult result = parts.front();  // the norm and the scale are those of the mean gradients
-  result.loss = static_cast<float>(loss / static_cast<double>(ranks()));
+  result.loss = static_cast<float>(loss / static_cast<double>(all_ranks()));
   result.logits = logits_;
   return result;
 }

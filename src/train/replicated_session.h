@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/runtime/cuda_error.h"
+#include "src/runtime/peers.h"
 #include "src/train/rank_team.h"
 #include "src/train/session.h"
 
@@ -44,7 +45,8 @@ struct StepLimits {
 
 class ReplicatedSession final : public TrainingSession {
  public:
-  /// `programs` by rank, as compile_run() makes them; `devices` are connected.
+  /// `programs` by rank, as compile_run() makes them; `devices` are connected. Of a job of several
+  /// processes both are this one's.
   ReplicatedSession(std::vector<RunPrograms> programs, std::vector<RankDevice> devices,
                     int64_t micro_batches, const StepLimits& limits = {});
   ~ReplicatedSession() override;
@@ -72,9 +74,11 @@ class ReplicatedSession final : public TrainingSession {
   void evaluate(std::span<const std::byte> input) override;
   void evaluate_held(std::span<const kernels::HeldSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
-  int64_t evaluation_batch() const override {
-    return first().evaluation_batch() * std::ssize(replicas_->sessions);
-  }
+  int64_t evaluation_batch() const override { return first().evaluation_batch() * all_ranks(); }
+
+  bool is_first() const override { return peers_ == nullptr || peers_->index() == 0; }
+  bool any(bool here) override;
+  std::string of_first(std::string text) override;
 
   /// Of rank 0; the others have as much.
   int64_t arena_planned_bytes() const override { return first().arena_planned_bytes(); }
@@ -96,26 +100,47 @@ class ReplicatedSession final : public TrainingSession {
   /// Of a split head: appends a row, whose classes are put together from all ranks' parts.
   /// `parts`: each rank's columns of it, position by position.
   void join_classes(std::span<const std::span<const float>> parts, std::vector<float>& row) const;
-  size_t ranks() const { return replicas_->devices.size(); }
+  size_t ranks() const { return replicas_->devices.size(); }  // of this process
+  int64_t all_ranks() const {
+    return peers_ == nullptr ? std::ssize(replicas_->devices) : peers_->ranks();
+  }
+  int64_t first_rank() const { return peers_ == nullptr ? 0 : peers_->first_rank(); }
+  /// This process's part of what a call gives to all ranks, and in it that of one of its ranks.
+  template <typename T>
+  std::span<const T> of_rank(std::span<const T> all, size_t r) const {
+    const size_t size = all.size() / static_cast<size_t>(all_ranks());
+    return all.subspan((static_cast<size_t>(first_rank()) + r) * size, size);
+  }
   /// task(replicas, rank) on all ranks.
   void run_all(std::function<void(Replicas&, size_t)> task, double limit_s);
   std::optional<RankTeam::Failure> watch() const;
   /// The step's output, by row of the batch.
-  void join_logits();
+  void join_logits(const std::vector<StepResult>& parts);
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
   std::string describe_stop(double limit_s) const;
+  /// "rank 3 (devices/gpu-1)", counted in this process.
+  std::string name_of(size_t rank) const;
+  /// Another process's ranks are waited for, in an exchange to which all of this one's have come.
+  std::optional<RankLost> find_silent(double limit_s) const;
+  /// What is read of the checksums of all processes' ranks.
+  std::vector<std::map<std::string, uint32_t>> all_checksums() const;
+  /// Losses and rows of all ranks, by rank: of each its part of every micro-batch.
+  std::vector<StepResult> all_results();
   double step_limit_s() const;
   /// Running statistics of all ranks become rank 0's, once behind each step.
   void share_state();
 
   std::shared_ptr<Replicas> replicas_;
+  Peers* const peers_;                        // of the devices' communicators; or nullptr
   const std::vector<std::string> exchanges_;  // of a step, by node name
   const int64_t evaluation_exchanges_;        // of a run of the evaluation program
   const int64_t micro_batches_;
   const StepLimits limits_;
-  std::vector<float> logits_, evaluated_row_;
+  std::vector<float> logits_, gathered_, evaluated_row_;
   int64_t evaluations_ = 0;  // runs that have ended
   bool evaluates_ = false;
+  std::vector<float> shared_rows_;           // of an evaluation's output, from ...
+  int64_t shared_first_ = 0;                 // ... this row of the batch on
   std::deque<Clock::time_point> under_way_;  // when they began
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
   int64_t state_of_ = -1;  // steps that had begun when all ranks got rank 0's state

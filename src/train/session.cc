@@ -190,6 +190,20 @@ void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
   }
 }
 
+std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank rank) const {
+  std::vector<std::span<std::byte>> parts;
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    const TensorInfo& t = saved_[i].info();
+    if (!t.shard_of.has_value()) continue;
+    const kernels::ShardRange range = held_range(t, rank.index);
+    const size_t size = size_of(t.type.dtype);
+    parts.push_back(std::span(snapshot.storage[i])
+                        .subspan(static_cast<size_t>(range.first) * size,
+                                 static_cast<size_t>(range.count) * size));
+  }
+  return parts;
+}
+
 Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
   Snapshot snapshot;
   for (size_t i = 0; i < saved_.size(); ++i) {
@@ -257,14 +271,23 @@ std::map<std::string, uint32_t> Session::checksums() const {
   return sums;
 }
 
-void Session::copy_state(const Session& from) {
+std::vector<std::byte> Session::read_state() const {
   std::vector<std::byte> values;
-  for (size_t i = 0; i < saved_.size(); ++i) {
-    const Saved &source = from.saved_[i], &to = saved_[i];
-    if (to.info().role != Role::kState) continue;
-    values.resize(static_cast<size_t>(to.info().type.bytes()));
-    source.executor->read(source.id, values);
-    to.executor->write(to.id, values);
+  for (const Saved& s : saved_) {
+    if (s.info().role != Role::kState) continue;
+    const size_t from = values.size();
+    values.resize(from + static_cast<size_t>(s.info().type.bytes()));
+    s.executor->read(s.id, std::span(values).subspan(from));
+  }
+  return values;
+}
+
+void Session::write_state(std::span<const std::byte> values) {
+  for (const Saved& s : saved_) {
+    if (s.info().role != Role::kState) continue;
+    const auto size = static_cast<size_t>(s.info().type.bytes());
+    s.executor->write(s.id, values.first(size));
+    values = values.subspan(size);
   }
 }
 

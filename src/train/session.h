@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -39,6 +40,8 @@ class Session final : public TrainingSession {
   /// What the sessions of all ranks, of which this is one, hold together: of what is sharded, each
   /// has a part.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
+  /// Where a rank's parts of what is sharded lie in that.
+  std::vector<std::span<std::byte>> parts_of(Snapshot& snapshot, Rank rank) const;
   Snapshot evaluated_weights() const override { return evaluated_weights(std::vector{this}); }
   Snapshot evaluated_weights(const std::vector<const Session*>& ranks) const;
   void set_evaluated_weights(const Snapshot& weights) override;
@@ -49,7 +52,10 @@ class Session final : public TrainingSession {
   std::map<std::string, uint32_t> checksums() const;
   /// What is neither trained nor the optimizer's, such as running statistics, becomes that of
   /// another session of the same job.
-  void copy_state(const Session& from);
+  void copy_state(const Session& from) { write_state(from.read_state()); }
+  /// All of that, one tensor behind the other.
+  std::vector<std::byte> read_state() const;
+  void write_state(std::span<const std::byte> values);
 
   void hold(const HeldSource& source) override;
   void travel(const TravelSource& source) override { travelling_.emplace(backend_, source); }
@@ -69,6 +75,11 @@ class Session final : public TrainingSession {
   /// all ranks; the last ranks may have fewer classes than columns.
   int64_t split_classes() const { return train_ids_.split_classes; }
   int64_t output_columns() const;
+  /// Numbers of a row's output, and rows that are read back at a time.
+  int64_t evaluation_row_elements() const { return evaluation_row_elements_; }
+  int64_t evaluation_rows_read() const {
+    return std::ssize(evaluation_output_) / std::max<int64_t>(1, evaluation_row_elements_);
+  }
 
   int64_t arena_planned_bytes() const override { return arena_->size_bytes(); }
   int64_t arena_used_bytes() const override;

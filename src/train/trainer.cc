@@ -3,8 +3,10 @@
 
 #include <optional>
 
+#include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/data/row_copies.h"
+#include "src/runtime/peers.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
 #include "src/train/model_artifact.h"
@@ -93,6 +95,24 @@ class TimingReports {
   Algorithms* algorithms_;
 };
 
+/// Processes that train one job together begin at the same state of the same job: what each found
+/// is compared with what the first did. ABORTED/RANKS_DIFFER.
+Status check_same_start(const Start& start, TrainingSession& session) {
+  std::string mine = "job " + start.identity.record().digest + " from ";
+  if (start.checkpoint.has_value()) {
+    const CheckpointState& state = start.checkpoint->state;
+    mine += "a checkpoint of step " + std::to_string(state.step) + " (" +
+            sha256_hex(state.extra_json).substr(0, 16) + ")";
+  } else {
+    mine += "its beginning";
+  }
+  const std::string of_first = session.of_first(mine);
+  if (of_first == mine) return {};
+  return make_error(ErrorCode::kAborted, "RANKS_DIFFER",
+                    "this process would train " + mine + ", rank 0 " + of_first +
+                        ": all ranks must be given the same job, dataset and checkpoint");
+}
+
 /// Who writes, who is told, who ends a run, and what its checkpoints are timed by.
 struct Surroundings {
   Files& files;
@@ -165,6 +185,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   } else if (stored_rows == 0) {
     plan.dataset_bytes = 0;
   }
+  if (Status s = check_same_start(start, session); !s.ok()) return std::move(s).error();
   LoopState first;
   if (start.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(first,
@@ -202,7 +223,9 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   const ModelInfo info{
       job.model,         std::move(model_schema), preprocessing,        loop.final_metrics(),
       loop.state().step, plan.parameter_count,    job.recipe.precision, loop.confusion()};
-  if (Status s = write_run(job, around.files, info, loop); !s.ok()) return std::move(s).error();
+  if (session.is_first()) {
+    if (Status s = write_run(job, around.files, info, loop); !s.ok()) return std::move(s).error();
+  }
   warnings.insert(warnings.end(), loop.warnings().begin(), loop.warnings().end());
   return TrainResult{loop.state().step,
                      loop.final_metrics(),
@@ -233,17 +256,20 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
 
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
                           Reporter& reporter, std::stop_token stop, const Clock& clock) {
-  if (devices.size() == 1) {
+  Communicator* const connection = devices.front().backend->communicator();
+  const Peers* const peers = connection == nullptr ? nullptr : connection->peers();
+  if (devices.size() == 1 && peers == nullptr) {
     return train(job, *devices.front().backend, files, reporter, std::move(stop), clock);
   }
   TrainJob ranked = job;
-  ranked.ranks = std::ssize(devices);
+  ranked.ranks = peers == nullptr ? std::ssize(devices) : peers->ranks();
+  const int64_t first_rank = peers == nullptr ? 0 : peers->first_rank();
   const Backend& first = *devices.front().backend;
   ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked, first));
   std::vector<RunPrograms> programs;
   for (const RankDevice& device : devices) {
     ASSIGN_OR_RETURN(RunPrograms compiled,
-                     compile_rank(open, std::ssize(programs), *device.backend));
+                     compile_rank(open, first_rank + std::ssize(programs), *device.backend));
     programs.push_back(std::move(compiled));
   }
   RunPlan plan = describe_run(programs.front(), open.shape, job.recipe);

@@ -287,8 +287,11 @@ struct TrainResult {
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
                           std::stop_token stop, const Clock& clock = system_clock());
 
-/// The same on several devices, which are connected (open_devices()); results depend on how many
-/// they are. Keeps those that are stuck when it throws RankStopped (replicated_session.h).
+/// The same on several devices, which are connected (open_devices()), of one process or of several
+/// that train the job together, each by this call: results depend on how many devices there are in
+/// all. ABORTED/RANKS_DIFFER if the processes are given different jobs or checkpoints; throws
+/// RankLost when another process goes. The first process alone writes. Keeps those that are stuck
+/// when it throws RankStopped (replicated_session.h).
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
                           Reporter& reporter, std::stop_token stop,
                           const Clock& clock = system_clock());

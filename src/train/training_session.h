@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,7 @@ class TrainingSession : public BatchModel {
   /// used. Ignores tensors of `optimizer` whose names begin with kKeptPrefix, which belong to the
   /// loop.
   virtual Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) = 0;
+  /// Of several processes the first has all of it; the others what they hold.
   virtual Snapshot snapshot() const = 0;
   /// Before a snapshot, behind `step` steps: throws RanksDiffer (replicated_session.h) if devices
   /// no longer hold the same weights.
@@ -104,6 +106,16 @@ class TrainingSession : public BatchModel {
   virtual bool runs_ahead() const = 0;
   /// Whether steps from here on wait behind each node (Executor::wait_behind_nodes()).
   virtual void wait_behind_nodes(bool waits) = 0;
+
+  // Of a job that several processes train together (src/runtime/peers.h): what one of them alone
+  // can know, such as the time or that a signal came, becomes one answer of all. All of them ask,
+  // in the same order. The first reports, and writes checkpoints and the model.
+  virtual bool is_first() const { return true; }
+  /// Whether it is so in any process.
+  virtual bool any(bool here) { return here; }
+  /// What the first process says; at most Peers::kTextBytesMax of it.
+  virtual std::string of_first(std::string text) { return text; }
+  bool of_first(bool here) { return !of_first(std::string(here ? "1" : "")).empty(); }
 
   // Of one device.
   virtual int64_t arena_planned_bytes() const = 0;

@@ -415,7 +415,8 @@ TEST(ShardedRanks, RefusalsNameTheFieldAndWhatIsAccepted) {
   EXPECT_EQ(refusal(2), "");
   EXPECT_EQ(
       refusal(1),
-      "resources.shard: optimizer needs resources.gpus above 1, expected that or shard: none");
+      "resources.shard: optimizer needs resources.gpus or resources.nodes above 1, expected one of "
+      "these or shard: none");
   const std::string expected =
       ", expected shard: none, or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd "
       "with momentum";

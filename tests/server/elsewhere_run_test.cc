@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "proto/convert/data.h"
+#include "proto/convert/spec.h"
 #include "server/protocol/enrolment.h"
 #include "server/service/listener.h"
 #include "server/service/worker_door.h"
@@ -26,9 +27,11 @@
 #include "server/supervisor/train_task.h"
 #include "src/base/sha256.h"
 #include "src/data/dataset.h"
+#include "src/train/trainer.h"
 #include "tests/server/store_support.h"
 #include "tests/server/tcp_relay.h"
 #include "tests/support/source_path.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard::server {
 namespace {
@@ -167,7 +170,7 @@ class ElsewhereRun : public ::testing::Test {
                       bool adopted) {
     supervisor_->expect({task_of(job), "elsewhere", make_owner(job, true, adopted),
                          sha256_hex(door_->enrolment_secret(task_of(job))), nonce_digest, lease_ms,
-                         [](const std::string&) {}});
+                         [](const std::string&) {}, std::max(1, job.spec.resources().nodes())});
   }
   void spawn(Elsewhere& worker, const std::string& task, const std::string& attach,
              const std::vector<std::string>& more = {}) {
@@ -532,6 +535,205 @@ TEST_F(ElsewhereRun, TwoWorkersOfAHostShareItsCache) {
     folders += entry.is_directory() ? 1 : 0;
   }
   EXPECT_EQ(folders, 1);
+}
+
+/// An attempt of several nodes, which are workers on this host.
+class NodesRun : public ElsewhereRun {
+ protected:
+  static constexpr int32_t kNodes = 4;
+
+  Job make_nodes_job(const std::string& id, int64_t steps) {
+    NewJob job;
+    job.id = id;
+    job.spec = ElsewhereRun::make_job(id + "-one", steps).spec;
+    job.spec.mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::ADAMW);
+    job.spec.mutable_recipe()->mutable_optimizer()->set_learning_rate(0.001);
+    job.spec.mutable_resources()->set_device(v1::Resources::CPU);
+    job.spec.mutable_resources()->set_pool("cluster");
+    job.spec.mutable_resources()->set_nodes(kNodes);
+    job.spec.mutable_resources()->set_shard(v1::Resources::OPTIMIZER);
+    job.plan.set_steps_total(steps);
+    Job submitted = store_->jobs().submit(std::move(job)).value();
+    EXPECT_TRUE(local_files().create_directories(paths_.checkpoints(submitted.uid)).ok());
+    return submitted;
+  }
+
+  /// What threads of this process make of the job.
+  std::string model_of_local_ranks(const Job& job) {
+    const EngineSpec spec = to_engine(job.spec).value();
+    TrainJob local;
+    local.model = spec.model;
+    local.recipe = spec.recipe;
+    local.dataset = paths_.dataset(kDigest);
+    local.checkpoints = root_.path() / "local-checkpoints";
+    local.model_output = root_.path() / "local-model";
+    std::vector<RankDevice> devices;
+    std::vector<Backend*> backends;
+    for (int r = 0; r < kNodes; ++r) {
+      devices.push_back({"devices/cpu", make_cpu_backend(1)});
+      backends.push_back(devices.back().backend.get());
+    }
+    EXPECT_TRUE(backends.front()->connect(backends).ok());
+    SilentReporter silent;
+    const auto result = train(local, devices, local_files(), silent, {});
+    EXPECT_TRUE(result.ok()) << result.error().message;
+    return sha256_file(local.model_output / "model.safetensors").value();
+  }
+
+  void spawn_all(std::array<Elsewhere, kNodes>& workers, const std::string& task) {
+    for (int r = 0; r < kNodes; ++r) {
+      spawn(workers[static_cast<size_t>(r)], task, door_->attach_address(),
+            {"--rank", std::to_string(r)});
+    }
+  }
+
+ private:
+  struct SilentReporter final : Reporter {
+    void started(const RunPlan&) override {}
+    void progressed() override {}
+    void metrics(std::span<const MetricPoint>) override {}
+    void checkpoint_saved(int64_t, const fs::path&) override {}
+    void checkpoint_failed(int64_t, const Error&) override {}
+    void log(std::string_view) override {}
+  };
+};
+
+TEST_F(NodesRun, FourWorkersTrainTheBitsOfFourLocalRanks) {
+  const Job job = make_nodes_job("nodes", 400);
+  std::array<Elsewhere, kNodes> workers;
+  const std::string task = expect("nodes");
+  spawn_all(workers, task);
+  for (Elsewhere& worker : workers) EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("nodes", JobState::kSucceeded);
+  EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
+  EXPECT_EQ(get("nodes").checkpoint_step, 400);
+  EXPECT_EQ(evaluations("nodes").size() % 8, 0u) << "of one rank alone";
+  EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work"));
+  for (const Elsewhere& worker : workers) {
+    EXPECT_EQ(worker.output.find(door_->enrolment_secret(task)), std::string::npos);
+  }
+}
+
+TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
+  const Job job = make_nodes_job("nodes", 2000);
+  {
+    std::array<Elsewhere, kNodes> workers;
+    const std::string task = expect("nodes");
+    spawn_all(workers, task);
+    ASSERT_TRUE(eventually([&] { return get("nodes").checkpoint_step > 0; }));
+    workers[2].process->signal_group(SIGKILL);
+    for (Elsewhere& worker : workers) (void)wait(worker);
+    EXPECT_EQ(workers[0].exit->number, 0) << workers[0].output;
+    EXPECT_TRUE(workers[2].exit->signalled);
+    EXPECT_NE(workers[3].output.find("RANK_LOST message=\"rank 2 "), std::string::npos)
+        << workers[3].output;
+    supervisor_->ended_elsewhere(task, {});
+  }
+  wait_for("nodes", JobState::kQueued);
+  const Job lost = get("nodes");
+  EXPECT_EQ(lost.reason, "RANK_LOST");
+  EXPECT_NE(lost.message.find("A node of it was lost: rank 2 (127.0.0.1) has gone"),
+            std::string::npos)
+      << lost.message;
+  ASSERT_GT(lost.checkpoint_step, 0);
+  ASSERT_LT(lost.checkpoint_step, 2000);
+  std::array<Elsewhere, kNodes> workers;
+  spawn_all(workers, expect("nodes"));
+  for (Elsewhere& worker : workers) EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("nodes", JobState::kSucceeded);
+  EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
+}
+
+TEST_F(NodesRun, ACancelReachesAllOfThem) {
+  make_nodes_job("nodes", 4'000'000);
+  std::array<Elsewhere, kNodes> workers;
+  const std::string task = expect("nodes");
+  spawn_all(workers, task);
+  ASSERT_TRUE(eventually([&] { return get("nodes").state == JobState::kRunning; }));
+  ASSERT_TRUE(store_->jobs().request_cancel("default", "nodes").ok());
+  supervisor_->stop(task, "cancel");
+  for (Elsewhere& worker : workers) EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("nodes", JobState::kCancelled);
+}
+
+TEST_F(NodesRun, EachRankComesOnceAndOthersThanTheFirstMayOnlyRead) {
+  make_nodes_job("nodes", 400);
+  const std::string task = expect("nodes");
+  const auto channel = grpc::CreateCustomChannel(
+      door_->attach_address(), grpc::SslCredentials({door_->certificate_pem(), "", ""}), [] {
+        grpc::ChannelArguments arguments;
+        arguments.SetSslTargetNameOverride(kWorkersName);
+        return arguments;
+      }());
+  const auto stub = v1::WorkerService::NewStub(channel);
+  const auto enrol = [&](int32_t rank, char digit) {
+    v1::EnrolRequest request;
+    request.set_task(task);
+    request.set_secret(door_->enrolment_secret(task));
+    request.set_key(std::string(64, digit));
+    request.set_protocol_min(1);
+    request.set_protocol_max(4);
+    request.set_rank(rank);
+    grpc::ClientContext context;
+    v1::EnrolResponse response;
+    return stub->Enrol(&context, request, &response).error_message();
+  };
+  EXPECT_EQ(enrol(2, 'a'), "");
+  EXPECT_EQ(enrol(2, 'a'), "") << "the answer may have been lost";
+  EXPECT_NE(enrol(2, 'b').find("already has a worker of rank 2"), std::string::npos);
+  EXPECT_NE(enrol(4, 'c').find("rank: 4 is out of range, expected 0..3"), std::string::npos);
+  EXPECT_NE(enrol(-1, 'c').find("out of range"), std::string::npos);
+
+  const std::string nonce =
+      enrolment_credential(door_->enrolment_secret(task), std::string(64, 'a'));
+  const auto meet = [&](const std::string& credential, const std::string& address) {
+    v1::MeetRequest request;
+    request.set_task(task);
+    request.set_nonce(credential);
+    request.mutable_endpoint()->set_address(address);
+    request.mutable_endpoint()->set_port(4711);
+    grpc::ClientContext context;
+    v1::MeetResponse response;
+    const grpc::Status status = stub->Meet(&context, request, &response);
+    return status.ok() ? (response.ready() ? "ready" : "waits") : status.error_message();
+  };
+  EXPECT_EQ(meet(nonce, "127.0.0.1"), "waits") << "the others have not come";
+  EXPECT_NE(meet(nonce, "node-2").find("expected a numeric address"), std::string::npos);
+  EXPECT_NE(meet(std::string(64, '0'), "127.0.0.1").find("is not running"), std::string::npos);
+  {
+    v1::AttachRequest request;
+    request.set_task(task);
+    request.set_nonce(nonce);
+    request.set_protocol_max(4);
+    grpc::ClientContext context;
+    v1::Assignment assignment;
+    EXPECT_TRUE(stub->Attach(&context, request, &assignment).ok());
+    EXPECT_EQ(assignment.train().nodes(), kNodes);
+  }
+  {
+    grpc::ClientContext context;
+    v1::PushFilesResponse response;
+    const auto stream = stub->PushFiles(&context, &response);
+    v1::PushFilesRequest request;
+    request.mutable_start()->set_task(task);
+    request.mutable_start()->set_nonce(nonce);
+    request.mutable_start()->set_set(v1::FILE_SET_CHECKPOINT);
+    request.mutable_start()->set_step(1);
+    stream->Write(request);
+    stream->WritesDone();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::ABORTED);
+  }
+  {
+    grpc::ClientContext context;
+    const auto stream = stub->Report(&context);
+    v1::WorkerReport report;
+    report.set_task(task);
+    report.set_nonce(nonce);
+    report.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
+    stream->Write(report);
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::ABORTED);
+  }
+  EXPECT_EQ(get("nodes").state, JobState::kStarting);
 }
 
 }  // namespace

@@ -1,149 +1,38 @@
 #include "src/runtime/host/host_communicator.h"
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
-#include "kernels/shard.h"
 #include "src/base/check.h"
-#include "src/base/mutex.h"
 #include "src/runtime/common/kernel_table.h"
 #include "src/runtime/host/host_memory.h"
+#include "src/runtime/host/peer_communicator.h"
+#include "src/runtime/host/thread_communicator.h"
 
 namespace trainyard {
 
-std::vector<std::unique_ptr<HostCommunicator>> HostCommunicator::make(size_t ranks) {
-  const auto group = std::make_shared<Group>();
-  group->parts.resize(ranks);
-  std::vector<std::unique_ptr<HostCommunicator>> all;
-  for (size_t r = 0; r < ranks; ++r) all.emplace_back(new HostCommunicator(group, r));
-  return all;
-}
-
-void HostCommunicator::meet() {
-  MutexLock lock(group_->mutex);
-  const int64_t meeting = group_->meetings;
-  if (!group_->aborted && ++group_->arrived == group_->parts.size()) {
-    group_->arrived = 0;
-    ++group_->meetings;
-    group_->changed.notify_all();
+void Meeting::meet() {
+  MutexLock lock(mutex_);
+  const int64_t meeting = meetings_;
+  if (!aborted_ && ++arrived_ == ranks_) {
+    arrived_ = 0;
+    ++meetings_;
+    changed_.notify_all();
     return;
   }
-  group_->changed.wait(lock, [&]() TRAINYARD_REQUIRES(group_->mutex) {
-    return group_->aborted || group_->meetings != meeting;
-  });
-  if (group_->meetings == meeting) throw ExchangeAborted("another device has stopped");
+  changed_.wait(lock,
+                [&]() TRAINYARD_REQUIRES(mutex_) { return aborted_ || meetings_ != meeting; });
+  if (meetings_ != meeting) return;
+  if (lost_.has_value()) throw *lost_;
+  throw ExchangeAborted("another device has stopped");
 }
 
-void HostCommunicator::run(Exchange exchange, std::span<const Part> parts) {
-  ++reached_;
-  group_->parts[rank_] = parts;  // read by others between the two meetings alone
-  meet();
-  for (size_t i = 0; i < parts.size(); ++i) {
-    for (const std::span<const Part>& other : group_->parts) {
-      TRAINYARD_CHECK(other.size() == parts.size() && other[i].count == parts[i].count &&
-                          other[i].dtype == parts[i].dtype,
-                      "the ranks exchange different tensors");
-    }
-    if (exchange == Exchange::kGatherRows) {
-      gather_rows(i);
-    } else {
-      with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
-    }
-  }
-  meet();
-  ++ended_;
-}
-
-template <typename T>
-void HostCommunicator::take_part(Exchange exchange, size_t index) const {
-  const auto ranks = static_cast<int64_t>(group_->parts.size());
-  const auto me = static_cast<int64_t>(rank_);
-  const Part& part = group_->parts[rank_][index];
-  switch (exchange) {
-    case Exchange::kAllReduce:
-      reduce<T>(index, part.count * me / ranks, part.count * (me + 1) / ranks,
-                [&](int64_t i, T mean) {
-                  for (size_t r = 0; r < group_->parts.size(); ++r) data_of<T>(r, index)[i] = mean;
-                });
-      break;
-    case Exchange::kReduceScatter: {
-      const kernels::ShardRange mine = kernels::shard_range(part.count, me, ranks);
-      T* const shard = static_cast<T*>(part.shard);
-      reduce<T>(index, mine.first, mine.first + mine.count,
-                [&](int64_t i, T mean) { shard[i - mine.first] = mean; });
-      std::fill(shard + mine.count, shard + kernels::shard_elements(part.count, ranks), T(0));
-      break;
-    }
-    case Exchange::kAllGather:
-      gather<T>(index);
-      break;
-    case Exchange::kGatherRows:
-      gather_rows(index);
-      break;
-    case Exchange::kScatterRows:
-      scatter_rows<T>(index);
-      break;
-  }
-}
-
-template <typename T, typename F>
-void HostCommunicator::reduce(size_t index, int64_t first, int64_t end, const F& take) const {
-  const size_t ranks = group_->parts.size();
-  const T share = T(1) / static_cast<T>(ranks);
-  std::array<const T*, kRanksMax> data{};
-  for (size_t r = 0; r < ranks; ++r) data.at(r) = data_of<T>(r, index);
-  for (int64_t i = first; i < end; ++i) {
-    T sum = 0;
-    for (size_t r = 0; r < ranks; ++r) sum += data[r][i] * share;
-    take(i, sum);
-  }
-}
-
-template <typename T>
-void HostCommunicator::gather(size_t index) const {
-  const auto ranks = static_cast<int64_t>(group_->parts.size());
-  T* const mine = data_of<T>(rank_, index);
-  for (size_t r = 0; r < group_->parts.size(); ++r) {
-    if (r == rank_) continue;
-    const kernels::ShardRange shard =
-        kernels::shard_range(group_->parts[rank_][index].count, static_cast<int64_t>(r), ranks);
-    std::copy_n(data_of<T>(r, index) + shard.first, shard.count, mine + shard.first);
-  }
-}
-
-void HostCommunicator::gather_rows(size_t index) const {
-  const Part& part = group_->parts[rank_][index];
-  const auto bytes = static_cast<size_t>(part.count) * size_of(part.dtype);
-  for (size_t r = 0; r < group_->parts.size(); ++r) {
-    std::memcpy(static_cast<std::byte*>(part.rows) + r * bytes, group_->parts[r][index].data,
-                bytes);
-  }
-}
-
-template <typename T>
-void HostCommunicator::scatter_rows(size_t index) const {
-  const size_t ranks = group_->parts.size();
-  const Part& part = group_->parts[rank_][index];
-  const int64_t count = part.count / static_cast<int64_t>(ranks);
-  const int64_t first = count * static_cast<int64_t>(rank_);
-  std::array<const T*, kRanksMax> data{};
-  for (size_t r = 0; r < ranks; ++r) data.at(r) = data_of<T>(r, index) + first;
-  auto* const rows = static_cast<T*>(part.rows);
-  for (int64_t i = 0; i < count; ++i) {
-    T sum = 0;
-    for (size_t r = 0; r < ranks; ++r) sum += data[r][i];
-    rows[i] = sum * static_cast<T>(ranks);
-  }
-}
-
-void HostCommunicator::abort() noexcept {
-  const MutexLock lock(group_->mutex);
-  group_->aborted = true;
-  group_->changed.notify_all();
+void Meeting::abort(std::optional<RankLost> lost) noexcept {
+  const MutexLock lock(mutex_);
+  if (!aborted_) lost_ = std::move(lost);
+  aborted_ = true;
+  changed_.notify_all();
 }
 
 std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
@@ -155,6 +44,7 @@ std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const
       take_results(bytes, a, std::memcpy);
     });
   }
+  if (communicator != nullptr) communicator->plan(exchange_of(type), exchange_parts(graph, node));
   return make_kernel([=, exchange = exchange_of(type), parts = exchange_parts(graph, node),
                       name = node.name](const KernelArgs& a) mutable {
     TRAINYARD_CHECK(communicator != nullptr, name + ": the backend is connected to no other");
@@ -164,13 +54,21 @@ std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const
 }
 
 Status HostBackend::connect(std::span<Backend* const> ranks) {
-  auto all = HostCommunicator::make(ranks.size());
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    auto* const host = dynamic_cast<HostBackend*>(ranks[r]);
-    TRAINYARD_CHECK(host != nullptr, "ranks of several kinds");
-    host->communicator_ = std::move(all[r]);
-  }
+  auto all = ThreadCommunicator::make(ranks.size());
+  for (size_t r = 0; r < ranks.size(); ++r) take(ranks[r], std::move(all[r]));
   return {};
+}
+
+Status HostBackend::join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers) {
+  auto all = PeerCommunicator::make(ranks.size(), std::move(peers));
+  for (size_t r = 0; r < ranks.size(); ++r) take(ranks[r], std::move(all[r]));
+  return {};
+}
+
+void HostBackend::take(Backend* rank, std::unique_ptr<HostCommunicator> communicator) {
+  auto* const host = dynamic_cast<HostBackend*>(rank);
+  TRAINYARD_CHECK(host != nullptr, "ranks of several kinds");
+  host->communicator_ = std::move(communicator);
 }
 
 }  // namespace trainyard

@@ -1,15 +1,16 @@
-// src/runtime/host/host_communicator.h: ranks that are threads of this process.
+// src/runtime/host/host_communicator.h: ranks that compute on hosts.
 //
-// A rank that comes to an exchange waits for all others; then each sums its share of the elements
-// over all ranks, in the order of the ranks, and writes the mean into everybody's memory, or, where
-// gradients are scattered, its shard's into its own. The result depends on the number of ranks
-// alone, and is the same of both. Of rows each takes what it needs of the others'.
+// Whether they are threads of this process (thread_communicator.h) or of several
+// (peer_communicator.h): means are summed over all ranks in their order, so the result depends on
+// the number of ranks alone, and is the same of all of them. Of rows, which ranks of one process
+// exchange alone, each takes what it needs of the others'.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
-#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/runtime/backend.h"
@@ -18,56 +19,53 @@
 
 namespace trainyard {
 
-class HostCommunicator final : public Communicator {
+class HostCommunicator : public Communicator {
  public:
   using Part = ExchangePart;
 
-  /// Connected communicators, by rank.
-  static std::vector<std::unique_ptr<HostCommunicator>> make(size_t ranks);
-
+  /// An exchange that run() will be called with: memory that it needs is taken here.
+  virtual void plan(Exchange /*exchange*/, std::span<const Part> /*parts*/) {}
   /// Every rank gives parts of the same sizes. Throws ExchangeAborted.
-  void run(Exchange exchange, std::span<const Part> parts);
+  virtual void run(Exchange exchange, std::span<const Part> parts) = 0;
 
   int64_t reached() const override { return reached_; }
   int64_t ended() const override { return ended_; }
-  void abort() noexcept override;
 
- private:
-  struct Group {
-    Mutex mutex;
-    CondVar changed;
-    size_t arrived TRAINYARD_GUARDED_BY(mutex) = 0;
-    int64_t meetings TRAINYARD_GUARDED_BY(mutex) = 0;
-    bool aborted TRAINYARD_GUARDED_BY(mutex) = false;
-    // Of the exchange under way, by rank: each rank writes its own before all meet and reads the
-    // others' until they meet again.
-    std::vector<std::span<const Part>> parts;
-  };
-  HostCommunicator(std::shared_ptr<Group> group, size_t rank)
-      : group_(std::move(group)), rank_(rank) {}
-  /// Waits until every rank is here.
-  void meet();
-  // Of part `index`:
-  template <typename T>
-  T* data_of(size_t rank, size_t index) const {
-    return static_cast<T*>(group_->parts[rank][index].data);
-  }
-  /// Calls take(i, mean) for elements i of [first, end).
-  template <typename T, typename F>
-  void reduce(size_t index, int64_t first, int64_t end, const F& take) const;
-  /// This rank's part of the work.
-  template <typename T>
-  void take_part(Exchange exchange, size_t index) const;
-  template <typename T>
-  void gather(size_t index) const;
-  void gather_rows(size_t index) const;
-  template <typename T>
-  void scatter_rows(size_t index) const;
-
-  const std::shared_ptr<Group> group_;
-  const size_t rank_;
+ protected:
   std::atomic<int64_t> reached_ = 0, ended_ = 0;
 };
+
+/// Where the threads of one process wait for each other.
+class Meeting {
+ public:
+  explicit Meeting(size_t ranks) : ranks_(ranks) {}
+  /// Waits until every rank is here. Throws ExchangeAborted.
+  void meet();
+  /// Nobody waits any more: all throw what is lost, if something is.
+  void abort(std::optional<RankLost> lost = std::nullopt) noexcept;
+
+ private:
+  const size_t ranks_;
+  Mutex mutex_;
+  CondVar changed_;
+  size_t arrived_ TRAINYARD_GUARDED_BY(mutex_) = 0;
+  int64_t meetings_ TRAINYARD_GUARDED_BY(mutex_) = 0;
+  bool aborted_ TRAINYARD_GUARDED_BY(mutex_) = false;
+  std::optional<RankLost> lost_ TRAINYARD_GUARDED_BY(mutex_);
+};
+
+/// Calls take(i, mean) for i of [0, count): the mean of data[r][i] over `ranks` ranks, summed in
+/// their order.
+template <typename T, typename F>
+void mean_in_rank_order(const std::array<const T*, kRanksMax>& data, size_t ranks, int64_t count,
+                        const F& take) {
+  const T share = T(1) / static_cast<T>(ranks);
+  for (int64_t i = 0; i < count; ++i) {
+    T sum = 0;
+    for (size_t r = 0; r < ranks; ++r) sum += data[r][i] * share;
+    take(i, sum);
+  }
+}
 
 /// The kernel of an exchange's op, or nullptr for another op. Without a communicator it can be
 /// planned with and not run.

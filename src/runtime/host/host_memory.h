@@ -32,6 +32,7 @@ class HostBackend : public Backend {
   void synchronize() override {}
 
   Status connect(std::span<Backend* const> ranks) override;
+  Status join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers) override;
   Communicator* communicator() override { return communicator_.get(); }
 
  protected:
@@ -41,6 +42,8 @@ class HostBackend : public Backend {
   }
 
  private:
+  static void take(Backend* rank, std::unique_ptr<HostCommunicator> communicator);
+
   std::unique_ptr<HostCommunicator> communicator_;
 };
 

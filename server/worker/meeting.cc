@@ -1,0 +1,108 @@
+#include "server/worker/meeting.h"
+
+#include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "proto/convert/run.h"
+#include "server/worker/remote_files.h"
+#include "src/base/handle.h"
+#include "src/base/text.h"
+#include "src/base/wait_for_stop.h"
+
+namespace trainyard {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kMeetTimeout{20};
+constexpr std::chrono::milliseconds kAskAgain{300};
+
+/// Asks once; an answer that is not there yet, and a daemon that is away, are a response that is
+/// not ready.
+Result<v1::MeetResponse> ask(v1::WorkerService::Stub& stub, const v1::MeetRequest& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kMeetTimeout);
+  v1::MeetResponse response;
+  const grpc::Status status = stub.Meet(&context, request, &response);
+  if (status.ok()) return response;
+  Error error = error_of(status);
+  const bool may_pass = error.code == ErrorCode::kUnavailable || status.error_details().empty();
+  if (may_pass) return v1::MeetResponse();
+  return error;
+}
+
+}  // namespace
+
+Result<std::string> address_towards(const std::string& attach) {
+  const auto refuse = [&](const std::string& what) {
+    return make_error(ErrorCode::kUnavailable, "PEER_LISTENER",
+                      "no address of this host leads to " + quoted_value(attach) + ": " + what);
+  };
+  const size_t colon = attach.rfind(':');
+  if (colon == attach.npos) return refuse("host:port is expected");
+  std::string host = attach.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (const int code = ::getaddrinfo(host.c_str(), attach.c_str() + colon + 1, &hints, &found);
+      code != 0) {
+    return refuse(::gai_strerror(code));
+  }
+  const Handle<addrinfo, ::freeaddrinfo> all(found);
+  std::string why;
+  for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
+    // Connecting sends nothing: the kernel only looks for the way.
+    const UniqueFd fd(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage local{};
+    socklen_t size = sizeof local;
+    std::array<char, NI_MAXHOST> text{};
+    if (fd && ::connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0 &&
+        ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) == 0 &&
+        ::getnameinfo(reinterpret_cast<sockaddr*>(&local), size, text.data(), text.size(), nullptr,
+                      0, NI_NUMERICHOST) == 0) {
+      return std::string(text.data());
+    }
+    why = std::strerror(errno);
+  }
+  return refuse(why);
+}
+
+Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const MeetingPlace& place,
+                                          std::chrono::milliseconds limit,
+                                          const std::stop_token& stop) {
+  ASSIGN_OR_RETURN(const std::string address, address_towards(place.options.attach));
+  ASSIGN_OR_RETURN(PeerListener listener, PeerListener::open(address));
+  v1::MeetRequest request;
+  request.set_task(place.options.task);
+  request.set_nonce(place.nonce);
+  request.mutable_endpoint()->set_address(listener.endpoint().address);
+  request.mutable_endpoint()->set_port(listener.endpoint().port);
+  const Steady::time_point end = Steady::now() + limit;
+  v1::MeetResponse response;
+  while (!response.ready()) {
+    ASSIGN_OR_RETURN(response, ask(stub, request));
+    if (response.ready()) break;
+    if (Steady::now() >= end) {
+      return make_error(ErrorCode::kDeadlineExceeded, "PEERS_MISSING",
+                        "the workers of the other nodes have not all come within " +
+                            std::to_string(limit.count() / 1000) + " s");
+    }
+    wait_for_stop(stop, kAskAgain);
+    if (stop.stop_requested()) {
+      return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before the ranks had met");
+    }
+  }
+  std::vector<PeerEndpoint> all;
+  for (const v1::Endpoint& e : response.endpoints()) all.push_back({e.address(), e.port()});
+  return Peers::connect(std::move(listener), {place.options.rank, place.nodes, response.key()}, all,
+                        {}, stop);
+}
+
+}  // namespace trainyard

@@ -1,0 +1,106 @@
+"""One job on four nodes of a real Slurm on this machine: whichever of its workers dies, whatever happens to a node or to the
+daemon, it ends with the bits of a run on four nodes that nobody disturbed. (That these are the bits of four ranks of one
+process, tests/engine/nodes_test.cc and tests/server/elsewhere_run_test.cc say.)"""
+
+import os
+import pathlib
+import signal
+import sys
+import time
+import unittest
+
+from harness import SOURCE, is_running, wait_until
+from test_slurm import MODEL, SlurmTest
+
+sys.path.insert(0, str(SOURCE / "tests/support"))
+import slurm  # noqa: E402
+
+NODES = 4
+
+
+class SlurmNodesTest(SlurmTest):
+    network = MODEL
+
+    def spec(self, name):
+        path = super().spec(name, resources="device: cpu, threads: 1")
+        text = path.read_text().replace("batch_size: 50", "batch_size: 48").replace(", pool: cluster", "")
+        text = text.replace("optimizer: {type: sgd, learning_rate: 0.05, momentum: 0.9}",
+                            "optimizer: {type: adamw, learning_rate: 0.001}")
+        path.write_text(text.replace("threads: 1}", f"threads: 1, pool: cluster, nodes: {NODES}, shard: optimizer}}"))
+        return path
+
+    def rank_of(self, pid):
+        words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return int(next(w for w in words if w.startswith(b"SLURM_PROCID=")).split(b"=")[1])
+
+    def worker_of(self, name, rank):
+        return wait_until(lambda: next((p for p in self.workers(name) if self.rank_of(p) == rank), None),
+                          f"the worker of rank {rank} runs")
+
+    def assert_gone(self, name):
+        wait_until(lambda: not self.workers(name), "no worker is left behind")
+
+
+class Nodes(SlurmNodesTest):
+    def test_it_has_a_worker_on_each_node(self):
+        self.begin("spread")
+        (_, _, state, nodes), = self.jobs_of("spread")
+        self.assertEqual((state, nodes), ("RUNNING", "n[1-4]"))
+        self.assertEqual(sorted(map(self.rank_of, self.workers("spread"))), list(range(NODES)))
+        self.assertGreater(int(self.daemon.job("spread")["plan"]["shard_saved_bytes"]), 0, "the state is sharded")
+        self.assert_whole("spread")
+        self.assert_gone("spread")
+        self.assertEqual(self.daemon.job("spread")["plan"]["ranks"], NODES)
+
+    def test_a_killed_rank_and_a_killed_first(self):
+        for rank in (2, 0):
+            name = f"killed-{rank}"
+            self.begin(name)
+            os.kill(self.worker_of(name, rank), signal.SIGKILL)
+            self.assert_whole(name, attempts=2)
+            self.assert_gone(name)
+
+    def test_a_node_that_fails(self):
+        self.begin("failing")
+        self.cluster.kill_node("n3")
+        try:
+            wait_until(lambda: self.daemon.job("failing")["state"] != "RUNNING", "the others have noticed")
+        finally:
+            self.cluster.start_node("n3")
+            self.cluster.wait_for_nodes()
+        self.assert_whole("failing", attempts=2)
+
+    def test_a_daemon_killed_while_they_train(self):
+        self.begin("orphans")
+        self.daemon.kill()
+        time.sleep(1)
+        self.daemon.start()
+        self.assertEqual(self.daemon.job("orphans")["state"], "RUNNING")
+        self.assert_whole("orphans")
+
+    def test_a_cancel_ends_all(self):
+        self.begin("cancelled")
+        pids = self.workers("cancelled")
+        self.assertEqual(len(pids), NODES)
+        self.daemon.cli("cancel", "cancelled")
+        self.wait_for_state("cancelled", "CANCELLED")
+        wait_until(lambda: not any(map(is_running, pids)), "none is left")
+
+    def test_wrong_input_names_the_field(self):
+        path = self.spec("wrong")
+        right = path.read_text()
+        for change, words in {
+            (f"nodes: {NODES}", "nodes: 7"): ("resources.nodes", "7 does not divide recipe.batch_size 48"),
+            (f"nodes: {NODES}", "nodes: 65"): ("resources.nodes", "expected 1..64"),
+            ("pool: cluster, ", ""): ("resources.nodes", "needs resources.pool"),
+        }.items():
+            path.write_text(right.replace(*change))
+            self.assert_refused(self.daemon.cli("submit", path, check=False), 2, *words)
+
+
+if __name__ == "__main__":
+    reason = slurm.missing()
+    if reason:
+        print(reason)
+        sys.exit(slurm.SKIPPED)
+    unittest.main()

@@ -1,0 +1,404 @@
+// One job over several processes, each with its own ranks: the bits of as many local ranks, the
+// same decisions everywhere, and no process left behind when one goes.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/base/handle.h"
+#include "src/checkpoint/checkpoint.h"
+#include "tests/engine/peers_support.h"
+#include "tests/engine/rank_support.h"
+
+extern char** environ;
+
+namespace trainyard {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::bytes_of;
+using testing::image_model;
+using testing::joined_devices;
+using testing::make_dataset;
+using testing::meet;
+using testing::on_each;
+using testing::plain_job;
+using testing::Recorder;
+using testing::weights_of;
+using testing::Workspace;
+
+/// What each process of a job has reported, and how it ended.
+struct Ended {
+  std::vector<Recorder> recorders;
+  std::vector<Result<TrainResult>> results;
+};
+
+/// The job on processes x ranks_each devices. `prepare` may change what a process is given.
+Ended run_over(const TrainJob& job, int64_t processes, int64_t ranks_each = 1,
+               const std::function<void(int64_t, TrainJob&, Recorder&)>& prepare = {},
+               std::vector<std::stop_source> stops = {}) {
+  const auto peers = meet(processes, {.ranks_each = ranks_each});
+  const auto count = static_cast<size_t>(processes);
+  stops.resize(count);
+  Ended ended{std::vector<Recorder>(count),
+              std::vector<Result<TrainResult>>(count, Result<TrainResult>(TrainResult{}))};
+  on_each(processes, [&](int64_t p) {
+    const auto at = static_cast<size_t>(p);
+    TrainJob mine = job;
+    if (prepare) prepare(p, mine, ended.recorders[at]);
+    ended.results[at] = train(mine, joined_devices(peers[at]), local_files(), ended.recorders[at],
+                              stops[at].get_token());
+  });
+  return ended;
+}
+
+std::map<std::string, std::map<int64_t, double>> numbers_of(const Recorder& r) {
+  auto series = r.series;
+  series.erase("train/samples_per_second");
+  series.erase("train/data_wait_share");
+  return series;
+}
+
+/// The job on 4 local ranks, on 4 processes, and on 2 of 2 ranks: every number that is reported and
+/// every byte that is stored.
+void expect_the_bits_of_local_ranks(const std::function<void(TrainJob&)>& change,
+                                    bool images = true, const char* saved_step = "step-000000030") {
+  const Workspace w;
+  make_dataset(w, images, 100, 20);
+  const auto job_of = [&](const std::string& name) {
+    TrainJob job = plain_job(w, name);
+    change(job);
+    return job;
+  };
+  const TrainJob local = job_of("local");
+  Recorder expected;
+  testing::run(local, 4, expected);
+  for (const auto& [processes, each] : {std::pair(4, 1), {2, 2}}) {
+    SCOPED_TRACE(std::to_string(processes) + " processes");
+    const TrainJob job = job_of("over-" + std::to_string(processes));
+    const Ended ended = run_over(job, processes, each);
+    for (size_t p = 0; p < ended.results.size(); ++p) {
+      ASSERT_TRUE(ended.results[p].ok()) << ended.results[p].error().message;
+      EXPECT_EQ(numbers_of(ended.recorders[p]), numbers_of(expected)) << "process " << p;
+      EXPECT_EQ(ended.recorders[p].plan.ranks, 4);
+      EXPECT_EQ(ended.results[p]->arena_planned_bytes, ended.results[p]->arena_used_bytes);
+      EXPECT_TRUE(p == 0 || ended.recorders[p].saved.empty()) << "process " << p;
+    }
+    EXPECT_EQ(ended.recorders[0].saved, expected.saved);
+    EXPECT_EQ(weights_of(job), weights_of(local));
+    for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(bytes_of(job.checkpoints / saved_step / file) ==
+                  bytes_of(local.checkpoints / saved_step / file))
+          << file;
+    }
+  }
+}
+
+TEST(Nodes, AnMlpOnNumbers) {
+  expect_the_bits_of_local_ranks(
+      [](TrainJob& job) {
+        job.model.layers = {
+            {"", "Gemm", {}, {{"units", int64_t{13}}}}, {"", "Relu", {}, {}}, {"", "Gemm", {}, {}}};
+      },
+      /*images=*/false);
+}
+TEST(Nodes, AConvolutionalNetworkWithBatchNormalizationAndDropout) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) { job.model = image_model(); });
+}
+TEST(Nodes, MicroBatchesClippingAndAverages) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) {
+    job.model = image_model();
+    job.recipe.accumulate_steps = 2;
+    job.recipe.clip_norm = 0.5;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.metrics = {"gradient_norm", "confusion_matrix"};
+  });
+}
+TEST(Nodes, AShardedOptimizer) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) {
+    job.model = image_model();
+    job.recipe.optimizer = default_optimizer("adamw");
+    job.recipe.optimizer.learning_rate = 0.002;
+    job.recipe.clip_norm = 1;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.shard = Shard::kOptimizer;
+  });
+}
+TEST(Nodes, BestWeightsAndAnEarlyStop) {
+  expect_the_bits_of_local_ranks(
+      [](TrainJob& job) {
+        job.model = image_model();
+        job.recipe.steps = 60;
+        job.recipe.evaluate_every_steps = 2;
+        job.recipe.keep_best = {.metric = "val/accuracy"};
+        job.recipe.early_stopping = {.metric = "val/accuracy", .patience = 2, .min_delta = 2};
+        job.recipe.checkpoint_every_steps = 2;
+      },
+      true, "step-000000006");
+}
+/// Every look at it is an hour later.
+class HastyClock final : public Clock {
+ public:
+  int64_t wall_us() const override { return system_clock().wall_us(); }
+  int64_t steady_us() const override { return hours_++ * 3'600'000'000; }
+
+ private:
+  mutable std::atomic<int64_t> hours_{1};
+};
+
+// Clocks differ: when a checkpoint is due by time, the first process says.
+TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  for (const int64_t hasty : {0, 1}) {
+    const TrainJob job = plain_job(w, "hasty-" + std::to_string(hasty));
+    const auto peers = meet(2);
+    std::vector<Recorder> recorders(2);
+    const HastyClock hours;
+    on_each(2, [&](int64_t p) {
+      const auto at = static_cast<size_t>(p);
+      const auto result = train(job, joined_devices(peers[at]), local_files(), recorders[at], {},
+                                p == hasty ? static_cast<const Clock&>(hours) : system_clock());
+      EXPECT_TRUE(result.ok()) << result.error().message;
+    });
+    const std::vector<int64_t>& saved = recorders[0].saved;
+    ASSERT_FALSE(saved.empty());
+    EXPECT_EQ(saved.back(), 30);
+    EXPECT_EQ(saved.size() > 10, hasty == 0) << saved.size();
+  }
+}
+
+// A signal comes to one node alone.
+TEST(Nodes, AStopOfOneStopsAllBehindTheSameStepAndTheyGoOn) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const auto job_of = [&](const std::string& name) {
+    TrainJob job = plain_job(w, name);
+    job.model = image_model();
+    job.recipe.optimizer = default_optimizer("adamw");
+    job.recipe.shard = Shard::kOptimizer;
+    return job;
+  };
+  const TrainJob whole = job_of("whole"), parts = job_of("parts");
+  Recorder expected;
+  testing::run(whole, 4, expected);
+
+  std::vector<std::stop_source> stops(4);
+  const Ended first = run_over(
+      parts, 4, 1,
+      [&](int64_t p, TrainJob&, Recorder& r) {
+        if (p != 2) return;
+        r.on_progress = [&stops](int64_t signs) {
+          if (signs == 8) stops[2].request_stop();
+        };
+      },
+      stops);
+  for (const auto& result : first.results) {
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().reason, "STOPPED");
+    EXPECT_EQ(result.error().message, "stopped after step 8 of 30");
+  }
+  EXPECT_EQ(first.recorders[0].saved, std::vector<int64_t>{8});
+  const Ended second = run_over(parts, 2, 2);
+  for (size_t p = 0; p < 2; ++p) {
+    ASSERT_TRUE(second.results[p].ok()) << second.results[p].error().message;
+    EXPECT_EQ(second.recorders[p].plan.first_step, 8);
+  }
+  EXPECT_EQ(weights_of(parts), weights_of(whole));
+}
+
+TEST(Nodes, ACheckpointOfThemGoesOnLocallyAndBack) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob whole = plain_job(w, "whole");
+  Recorder expected;
+  testing::run(whole, 4, expected);
+  const TrainJob parts = plain_job(w, "parts");
+  std::vector<std::stop_source> stops(4);
+  (void)run_over(
+      parts, 4, 1,
+      [&](int64_t p, TrainJob&, Recorder& r) {
+        if (p == 0) {
+          r.on_progress = [&](int64_t signs) {
+            if (signs == 5) stops[0].request_stop();
+          };
+        }
+      },
+      stops);
+  Recorder local;
+  testing::run(parts, 4, local);
+  EXPECT_EQ(local.plan.first_step, 5);
+  EXPECT_EQ(weights_of(parts), weights_of(whole));
+}
+
+TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const TrainJob job = plain_job(w, "a");
+  const auto refused = [&](const std::function<void(TrainJob&)>& change) {
+    std::string reason = "none";
+    const auto peers = meet(2);
+    on_each(2, [&](int64_t p) {
+      TrainJob mine = job;
+      if (p == 1) change(mine);
+      Recorder r;
+      const auto at = static_cast<size_t>(p);
+      try {
+        const auto result = train(mine, joined_devices(peers[at]), local_files(), r, {});
+        if (p == 1 && !result.ok()) reason = result.error().reason;
+      } catch (const RankLost& e) {
+        EXPECT_EQ(p, 0) << e.what();
+      }
+      peers[at]->abort();  // as the end of the process
+      (void)[&] {
+        try {
+          peers[at]->any(false);
+        } catch (const ExchangeAborted&) {
+        }
+      }
+      ();
+    });
+    return reason;
+  };
+  EXPECT_EQ(refused([](TrainJob& other) { other.recipe.seed = 6; }), "RANKS_DIFFER");
+  // A checkpoint that one alone has.
+  TrainJob earlier = plain_job(w, "b");
+  earlier.recipe.checkpoint_every_steps = 5;
+  Recorder r;
+  testing::run(earlier, 2, r);
+  EXPECT_EQ(refused([&](TrainJob& other) { other.checkpoints = earlier.checkpoints; }),
+            "RANKS_DIFFER");
+}
+
+/// A rank_process.
+class Child {
+ public:
+  Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, const std::string& work) {
+    const std::filesystem::path program =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "rank_process";
+    std::vector<std::string> words{program.string(),
+                                   std::to_string(index),
+                                   std::to_string(count),
+                                   (w / "dataset").string(),
+                                   (w / work).string(),
+                                   std::to_string(quiet_ms),
+                                   "600"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    int in[2], out[2];
+    EXPECT_EQ(::pipe2(in, O_CLOEXEC) + ::pipe2(out, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    EXPECT_EQ(::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    in_.reset(in[1]);
+    out_.reset(::fdopen(out[0], "r"));
+  }
+  ~Child() {
+    kill(SIGKILL);
+    if (!reaped_) ::waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void write(const std::string& text) {
+    EXPECT_EQ(::write(in_.get(), text.data(), text.size()), std::ssize(text));
+  }
+  /// The next line that begins so; "" at the end.
+  std::string line(const std::string& begin) {
+    char text[512];
+    while (std::fgets(text, sizeof text, out_.get()) != nullptr) {
+      std::string line(text);
+      while (!line.empty() && line.back() == '\n') line.pop_back();
+      if (line.starts_with(begin)) return line;
+    }
+    return "";
+  }
+  void kill(int signal) const { (void)::kill(pid_, signal); }
+  /// Waits for its end; the exit status, or minus the signal.
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    reaped_ = true;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  bool reaped_ = false;
+  UniqueFd in_;
+  std::unique_ptr<FILE, int (*)(FILE*)> out_{nullptr, std::fclose};
+};
+
+std::vector<std::unique_ptr<Child>> start_children(const Workspace& w, int quiet_ms,
+                                                   const std::string& work = "work") {
+  std::vector<std::unique_ptr<Child>> children;
+  for (int64_t p = 0; p < 4; ++p) {
+    children.push_back(std::make_unique<Child>(p, 4, w, quiet_ms, work));
+  }
+  std::string ports;
+  for (auto& child : children) ports += child->line("port ").substr(5) + "\n";
+  for (auto& child : children) child->write(ports);
+  return children;
+}
+
+TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  auto children = start_children(w, 900'000);
+  EXPECT_EQ(children[0]->line("saved 25"), "saved 25");
+  children[2]->line("step 30");
+  children[2]->kill(SIGKILL);
+  const auto begin = steady_clock::now();
+  for (const size_t p : {0, 1, 3}) {
+    const std::string line = children[p]->line("lost");
+    EXPECT_EQ(line, "lost 2: rank 2 (127.0.0.1) has gone: its connection broke") << "rank " << p;
+    EXPECT_EQ(children[p]->wait(), 1);
+  }
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(10'000));
+
+  // All together go on from what process 0 has stored, to the bits of a run that nobody disturbed.
+  auto again = start_children(w, 900'000);
+  EXPECT_NE(again[0]->line("from "), "from 0");
+  for (auto& child : again) EXPECT_EQ(child->line("done"), "done");
+  auto calm = start_children(w, 900'000, "calm");
+  EXPECT_EQ(calm[0]->line("from "), "from 0");
+  for (auto& child : calm) EXPECT_EQ(child->line("done"), "done");
+  EXPECT_TRUE(bytes_of(w / "work/model/model.safetensors") ==
+              bytes_of(w / "calm/model/model.safetensors"));
+}
+
+TEST(Nodes, AProcessThatStandsStillIsNamed) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  auto children = start_children(w, 1500);
+  children[1]->line("step 3");
+  children[1]->kill(SIGSTOP);
+  const auto begin = steady_clock::now();
+  bool named = false;
+  for (const size_t p : {0, 2, 3}) {
+    const std::string line = children[p]->line("lost");
+    EXPECT_FALSE(line.empty()) << "rank " << p;
+    named = named || line.starts_with("lost 1: rank 1 has sent and taken nothing for 1 s");
+    EXPECT_EQ(children[p]->wait(), 1);
+  }
+  EXPECT_TRUE(named);
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(20'000));
+}
+
+}  // namespace
+}  // namespace trainyard

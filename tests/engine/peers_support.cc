@@ -1,0 +1,48 @@
+#include "tests/engine/peers_support.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "src/runtime/open_backend.h"
+
+namespace trainyard::testing {
+
+void on_each(int64_t processes, const std::function<void(int64_t)>& work) {
+  std::vector<std::jthread> threads;
+  for (int64_t p = 0; p < processes; ++p) threads.emplace_back([&work, p] { work(p); });
+}
+
+std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options) {
+  std::vector<PeerListener> listeners;
+  std::vector<PeerEndpoint> endpoints;
+  for (int64_t p = 0; p < processes; ++p) {
+    listeners.push_back(PeerListener::open("127.0.0.1").value());
+    endpoints.push_back(listeners.back().endpoint());
+  }
+  std::vector<std::shared_ptr<Peers>> all(static_cast<size_t>(processes));
+  on_each(processes, [&](int64_t p) {
+    const auto at = static_cast<size_t>(p);
+    auto made =
+        Peers::connect(std::move(listeners[at]), {p, processes, kPeerKey}, endpoints, options);
+    if (made.ok()) {
+      all[at] = *made;
+    } else {
+      ADD_FAILURE() << made.error().message;
+    }
+  });
+  return all;
+}
+
+std::vector<RankDevice> joined_devices(std::shared_ptr<Peers> peers) {
+  std::vector<RankDevice> devices;
+  std::vector<Backend*> backends;
+  for (int64_t r = 0; r < peers->ranks_each(); ++r) {
+    devices.push_back({"devices/cpu", make_cpu_backend(1)});
+    backends.push_back(devices.back().backend.get());
+  }
+  backends.front()->join(backends, std::move(peers)).value();
+  return devices;
+}
+
+}  // namespace trainyard::testing

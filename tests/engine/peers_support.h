@@ -1,0 +1,26 @@
+// tests/engine/peers_support.h: processes of one job that are threads of the test, connected as
+// processes are.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/runtime/peers.h"
+#include "src/train/trainer.h"
+
+namespace trainyard::testing {
+
+inline const std::string kPeerKey(32, 'k');
+
+/// Calls work(process) on a thread for each, and waits for all.
+void on_each(int64_t processes, const std::function<void(int64_t)>& work);
+
+/// All connected, on loopback.
+std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options = {});
+
+/// `ranks` CPU devices of one of them.
+std::vector<RankDevice> joined_devices(std::shared_ptr<Peers> peers);
+
+}  // namespace trainyard::testing

@@ -1,0 +1,287 @@
+// The connections of processes that train one job together: who is let in, what is exchanged and in
+// which order it is summed, and who is named when one goes.
+#include "src/runtime/peers.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <thread>
+
+#include "kernels/shard.h"
+#include "src/runtime/host/peer_communicator.h"
+#include "src/runtime/host/thread_communicator.h"
+#include "tests/engine/peers_support.h"
+
+namespace trainyard {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::kPeerKey;
+using testing::meet;
+using testing::on_each;
+
+template <typename E, typename F>
+std::string thrown(const F& f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "nothing of the kind was thrown";
+}
+
+/// What one rank gives to an exchange, and what it has afterwards.
+template <typename T>
+struct Tensors {
+  std::vector<std::vector<T>> data, shards;
+  std::vector<ExchangePart> parts() {
+    std::vector<ExchangePart> all;
+    for (size_t i = 0; i < data.size(); ++i) {
+      all.push_back({data[i].data(), std::ssize(data[i]),
+                     sizeof(T) == 4 ? DType::kF32 : DType::kF64, shards[i].data()});
+    }
+    return all;
+  }
+};
+
+template <typename T>
+std::vector<Tensors<T>> make_tensors(const std::vector<int64_t>& sizes, int64_t ranks) {
+  std::vector<Tensors<T>> all(static_cast<size_t>(ranks));
+  uint32_t state = 7;
+  const auto next = [&] {  // of several magnitudes, so that the order of a sum matters
+    state = state * 1664525 + 1013904223;
+    return static_cast<T>(static_cast<int32_t>(state)) * (state % 8 < 4 ? T(1) : T(1e-5));
+  };
+  for (Tensors<T>& rank : all) {
+    for (const int64_t size : sizes) {
+      std::vector<T>& values = rank.data.emplace_back(static_cast<size_t>(size));
+      for (T& v : values) v = next();
+      const int64_t shard = kernels::shard_elements(size, ranks);
+      rank.shards.emplace_back(static_cast<size_t>(shard), T(99));
+    }
+  }
+  return all;
+}
+
+/// The same exchange among threads of one process and among processes.
+template <typename T>
+void expect_the_bits_of_threads(Exchange exchange, const std::vector<int64_t>& sizes,
+                                int64_t processes, int64_t ranks_each) {
+  SCOPED_TRACE(std::to_string(processes) + " processes of " + std::to_string(ranks_each));
+  const int64_t ranks = processes * ranks_each;
+  auto expected = make_tensors<T>(sizes, ranks);
+  auto got = expected;
+  const auto threads = ThreadCommunicator::make(static_cast<size_t>(ranks));
+  on_each(ranks, [&](int64_t r) {
+    const auto parts = expected[static_cast<size_t>(r)].parts();
+    threads[static_cast<size_t>(r)]->run(exchange, parts);
+  });
+  const auto peers = meet(processes, {.ranks_each = ranks_each});
+  std::vector<std::unique_ptr<PeerCommunicator>> all;
+  for (const auto& p : peers) {
+    for (auto& c : PeerCommunicator::make(static_cast<size_t>(ranks_each), p)) {
+      all.push_back(std::move(c));
+    }
+  }
+  on_each(ranks, [&](int64_t r) {
+    const auto parts = got[static_cast<size_t>(r)].parts();
+    all[static_cast<size_t>(r)]->plan(exchange, parts);
+    all[static_cast<size_t>(r)]->run(exchange, parts);
+  });
+  for (size_t r = 0; r < got.size(); ++r) {
+    EXPECT_TRUE(got[r].data == expected[r].data) << "rank " << r;
+    EXPECT_TRUE(got[r].shards == expected[r].shards) << "rank " << r;
+    EXPECT_EQ(all[r]->reached(), 1);
+    EXPECT_EQ(all[r]->ended(), 1);
+  }
+}
+
+class Exchanges : public ::testing::TestWithParam<Exchange> {};
+
+TEST_P(Exchanges, SmallTensorsAndTheRestOfADivision) {
+  for (const auto& [processes, each] : {std::pair(2, 1), {3, 1}, {4, 1}, {2, 2}, {1, 2}}) {
+    expect_the_bits_of_threads<float>(GetParam(), {1, 5, 17, 1, 1000, 33}, processes, each);
+    expect_the_bits_of_threads<double>(GetParam(), {3, 1, 64, 129}, processes, each);
+  }
+}
+
+TEST_P(Exchanges, TensorsOfSeveralRounds) {
+  const std::vector<int64_t> sizes{7, 2 * kRoundBytes / 4 + 1234567, 100, kRoundBytes / 4, 3};
+  expect_the_bits_of_threads<float>(GetParam(), sizes, 3, 1);
+  expect_the_bits_of_threads<float>(GetParam(), sizes, 2, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Exchanges,
+                         ::testing::Values(Exchange::kAllReduce, Exchange::kReduceScatter,
+                                           Exchange::kAllGather));
+
+TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
+  const auto peers = meet(4);
+  on_each(4, [&](int64_t p) {
+    Peers& mine = *peers[static_cast<size_t>(p)];
+    EXPECT_EQ(mine.of_first("process " + std::to_string(p)), "process 0");
+    EXPECT_EQ(mine.of_first(""), "");
+    EXPECT_EQ(mine.of_first(std::string(10'000, 'x')), std::string(Peers::kTextBytesMax, 'x'));
+    EXPECT_FALSE(mine.any(false));
+    EXPECT_TRUE(mine.any(p == 2));
+    std::vector<int32_t> all(4);
+    all[static_cast<size_t>(p)] = static_cast<int32_t>(p * p);
+    mine.all_gather(std::as_writable_bytes(std::span(all)));
+    EXPECT_EQ(all, (std::vector<int32_t>{0, 1, 4, 9}));
+    int64_t value = p;
+    mine.broadcast(3, std::as_writable_bytes(std::span(&value, 1)));
+    EXPECT_EQ(value, 3);
+  });
+}
+
+TEST(Peers, AnotherKeyIsRefused) {
+  auto first = PeerListener::open("127.0.0.1").value();
+  auto second = PeerListener::open("127.0.0.1").value();
+  const std::vector<PeerEndpoint> all{first.endpoint(), second.endpoint()};
+  const PeerOptions options{.meet = milliseconds(700)};
+  on_each(2, [&](int64_t p) {
+    const std::string key = p == 0 ? kPeerKey : std::string(32, 'x');
+    auto made =
+        Peers::connect(p == 0 ? std::move(first) : std::move(second), {p, 2, key}, all, options);
+    ASSERT_FALSE(made.ok());
+    if (p == 1) {
+      EXPECT_EQ(made.error().reason, "PEER_KEY");
+      EXPECT_NE(made.error().message.find("rank 0 (127.0.0.1)"), std::string::npos)
+          << made.error().message;
+    } else {
+      EXPECT_EQ(made.error().reason, "PEERS_MISSING");
+      EXPECT_NE(made.error().message.find("rank 1 (127.0.0.1): no connection"), std::string::npos)
+          << made.error().message;
+      EXPECT_NE(made.error().message.find("without the key were turned away"), std::string::npos)
+          << made.error().message;
+    }
+  });
+}
+
+int connect_to(const PeerEndpoint& endpoint) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(endpoint.port));
+  ::inet_pton(AF_INET, endpoint.address.c_str(), &address.sin_addr);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+// Ports of clusters are scanned; what comes there without the key must hold nobody up.
+TEST(Peers, StrangersDoNotHoldThemUp) {
+  std::vector<PeerListener> listeners;
+  std::vector<PeerEndpoint> endpoints;
+  for (int p = 0; p < 3; ++p) {
+    listeners.push_back(PeerListener::open("127.0.0.1").value());
+    endpoints.push_back(listeners.back().endpoint());
+  }
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 40; ++i) {
+    strangers.emplace_back(connect_to(endpoints[static_cast<size_t>(i % 2)]));
+    const std::string text = i % 3 == 0 ? "GET / HTTP/1.1\r\n\r\n" : "";
+    (void)::send(strangers.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  const auto begin = steady_clock::now();
+  on_each(3, [&](int64_t p) {
+    auto made =
+        Peers::connect(std::move(listeners[static_cast<size_t>(p)]), {p, 3, kPeerKey}, endpoints);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_TRUE((*made)->any(p == 1));
+  });
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(5000));
+}
+
+TEST(Peers, WhoDoesNotComeIsNamed) {
+  auto first = PeerListener::open("127.0.0.1").value();
+  auto last = PeerListener::open("127.0.0.1").value();
+  const std::vector<PeerEndpoint> all{first.endpoint(), {"127.0.0.1", 1}, last.endpoint()};
+  const PeerOptions options{.meet = milliseconds(600)};
+  on_each(2, [&](int64_t p) {
+    auto made = Peers::connect(p == 0 ? std::move(first) : std::move(last), {p * 2, 3, kPeerKey},
+                               all, options);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().reason, "PEERS_MISSING");
+    EXPECT_TRUE(made.error().message.starts_with("rank 1 (127.0.0.1): no connection"))
+        << made.error().message;
+  });
+}
+
+TEST(Peers, AGroupThatCannotBeIsRefusedByField) {
+  const auto reason = [](PeerIdentity me, std::vector<PeerEndpoint> all, PeerOptions options) {
+    const auto made =
+        Peers::connect(PeerListener::open("127.0.0.1").value(), std::move(me), all, options);
+    return made.ok() ? "" : made.error().message;
+  };
+  const PeerEndpoint any{"127.0.0.1", 9};
+  EXPECT_EQ(reason({0, 65, kPeerKey}, {}, {}),
+            "ranks: 65 processes of 1 ranks, expected 1 to 64 ranks in all");
+  EXPECT_EQ(reason({2, 2, kPeerKey}, {any, any}, {}), "rank: 2, expected 0 to 1");
+  EXPECT_EQ(reason({0, 2, kPeerKey}, {any}, {}),
+            "endpoints: 1 of them, expected one for each of 2 processes");
+  EXPECT_EQ(reason({0, 2, "short"}, {any, any}, {}), "key: 5 bytes, expected at least 32");
+  EXPECT_EQ(reason({1, 2, kPeerKey}, {{"node-1", 9}, any}, {}),
+            "endpoints[0]: node-1 port 9 is no numeric address with a port from 1 to 65535");
+}
+
+TEST(Peers, OneThatGivesUpIsNamedToAll) {
+  auto peers = meet(4);
+  on_each(4, [&](int64_t p) {
+    auto& mine = peers[static_cast<size_t>(p)];
+    (void)mine->any(false);
+    if (p == 2) return mine.reset();
+    const std::string text = thrown<RankLost>([&] { (void)mine->any(false); });
+    EXPECT_EQ(text, "rank 2 (127.0.0.1) has given the job up") << "rank " << p;
+    mine.reset();
+  });
+}
+
+TEST(Peers, OneThatIsSilentIsNamed) {
+  const auto peers = meet(3, {.quiet = milliseconds(400)});
+  on_each(3, [&](int64_t p) {
+    Peers& mine = *peers[static_cast<size_t>(p)];
+    if (p == 1) return std::this_thread::sleep_for(milliseconds(1500));
+    const auto begin = steady_clock::now();
+    const std::string text = thrown<RankLost>([&] { (void)mine.any(false); });
+    // The other one that waited may be the first to give up.
+    EXPECT_TRUE(text.find("rank 1 has sent and taken nothing") == 0 ||
+                text.find("has given the job up") != std::string::npos)
+        << text;
+    EXPECT_LT(steady_clock::now() - begin, milliseconds(3000));
+  });
+}
+
+TEST(Peers, AnAbortWakesWhoeverWaits) {
+  const auto peers = meet(2);
+  std::jthread later([&] {
+    while (peers[0]->awaited() < 0) std::this_thread::sleep_for(milliseconds(5));
+    EXPECT_EQ(peers[0]->awaited(), 1);
+    peers[0]->abort();
+  });
+  EXPECT_EQ(thrown<ExchangeAborted>([&] { (void)peers[0]->any(false); }),
+            "the exchange was given up");
+}
+
+TEST(Peers, OtherSizesAreAFaultAndNoMemory) {
+  const auto peers = meet(2);
+  on_each(2, [&](int64_t p) {
+    std::vector<std::byte> all(p == 0 ? 2000 : 4000);
+    const std::string text =
+        thrown<std::exception>([&] { peers[static_cast<size_t>(p)]->all_gather(all); });
+    if (p == 0) {
+      EXPECT_NE(text.find("rank 1 sends message 1 of 2000 bytes where number 1 of 1000 is due"),
+                std::string::npos)
+          << text;
+      peers[0]->abort();
+      (void)thrown<ExchangeAborted>([&] { (void)peers[0]->any(false); });
+    } else {
+      EXPECT_NE(text, "nothing of the kind was thrown");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trainyard

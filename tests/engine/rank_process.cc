@@ -1,0 +1,82 @@
+// One process of several that train a job, for tests that kill them. Its listener's port goes to
+// standard output; then all ports come from standard input. It prints "step N" behind each, and at
+// its end "done", "lost RANK" or "error REASON".
+//
+//   rank_process INDEX COUNT DATASET WORK QUIET_MS STEPS
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "tests/engine/peers_support.h"
+#include "tests/engine/rank_support.h"
+
+namespace trainyard {
+namespace {
+
+class Printer final : public Reporter {
+ public:
+  void started(const RunPlan& plan) override { say("from " + std::to_string(plan.first_step)); }
+  void progressed() override { say("step " + std::to_string(++steps_)); }
+  void metrics(std::span<const MetricPoint> /*points*/) override {}
+  void checkpoint_saved(int64_t step, const std::filesystem::path& /*path*/) override {
+    say("saved " + std::to_string(step));
+  }
+  void checkpoint_failed(int64_t step, const Error& error) override {
+    say("not saved " + std::to_string(step) + " " + error.message);
+  }
+  void log(std::string_view /*message*/) override {}
+
+  static void say(const std::string& text) {
+    std::puts(text.c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  int64_t steps_ = 0;
+};
+
+int run_process(int argc, char** argv) {
+  if (argc != 7) return 2;
+  const int64_t index = std::atoll(argv[1]), count = std::atoll(argv[2]);
+  auto listener = PeerListener::open("127.0.0.1").value();
+  Printer::say("port " + std::to_string(listener.endpoint().port));
+  std::vector<PeerEndpoint> all;
+  for (int64_t p = 0; p < count; ++p) {
+    int port = 0;
+    std::cin >> port;
+    all.push_back({"127.0.0.1", port});
+  }
+  const PeerOptions options{.quiet = std::chrono::milliseconds(std::atoll(argv[5]))};
+  auto peers =
+      Peers::connect(std::move(listener), {index, count, testing::kPeerKey}, all, options).value();
+  TrainJob job;
+  job.model = testing::image_model();
+  job.recipe.steps = std::atoll(argv[6]);
+  job.recipe.batch_size = 16;
+  job.recipe.optimizer = default_optimizer("adamw");
+  job.recipe.seed = 5;
+  job.recipe.shard = Shard::kOptimizer;
+  job.recipe.checkpoint_every_steps = 25;
+  job.recipe.validation_split = 0.2;
+  job.recipe.evaluate_every_steps = 500;
+  job.dataset = argv[3];
+  job.checkpoints = std::filesystem::path(argv[4]) / "checkpoints";
+  job.model_output = std::filesystem::path(argv[4]) / "model";
+  Printer printer;
+  try {
+    const auto result = train(job, testing::joined_devices(peers), local_files(), printer, {});
+    Printer::say(result.ok() ? "done" : "error " + result.error().reason);
+    return result.ok() ? 0 : 1;
+  } catch (const RankLost& e) {
+    Printer::say("lost " + std::to_string(e.rank) + ": " + e.what());
+  } catch (const std::exception& e) {
+    Printer::say(std::string("fault ") + e.what());
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace trainyard
+
+int main(int argc, char** argv) { return trainyard::run_process(argc, argv); }
