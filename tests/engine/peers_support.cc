@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "src/runtime/open_backend.h"
+#include "src/runtime/backend.h"
 
 namespace trainyard::testing {
 

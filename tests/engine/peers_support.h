@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/runtime/peers.h"
-#include "src/train/trainer.h"
 
 namespace trainyard::testing {
 
