@@ -50,7 +50,6 @@ class Nodes(SlurmNodesTest):
         self.assertGreater(int(self.daemon.job("spread")["plan"]["shard_saved_bytes"]), 0, "the state is sharded")
         self.assert_whole("spread")
         self.assert_gone("spread")
-        self.assertEqual(self.daemon.job("spread")["plan"]["ranks"], NODES)
 
     def test_a_killed_rank_and_a_killed_first(self):
         for rank in (2, 0):
@@ -67,8 +66,8 @@ class Nodes(SlurmNodesTest):
             wait_until(lambda: self.daemon.job("failing")["state"] != "RUNNING", "the others have noticed")
         finally:
             self.cluster.start_node("n3")
-            self.cluster.wait_for_nodes()
-        self.assert_whole("failing", attempts=2)
+        self.assert_whole("failing", attempts=2)  # it needs all four
+        self.cluster.wait_for_nodes()
 
     def test_a_daemon_killed_while_they_train(self):
         self.begin("orphans")
