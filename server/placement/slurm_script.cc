@@ -182,17 +182,10 @@ std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent)
       "#!/bin/sh\n"
       "# One attempt of a Trainyard job. What it is to do comes over its connection.\n"
       "# A second start is not this attempt's: the server decides about the next one.\n"
-      "[ \"${SLURM_RESTART_COUNT:-0}\" = 0 ] || exit 75\n"
-      "umask 077\n";
+      "[ \"${SLURM_RESTART_COUNT:-0}\" = 0 ] || exit 75\n";
   out += "PATH=";
   if (!profile.commands.empty()) out += shell_word(profile.commands) + ":";
   out += "\"${PATH:+$PATH:}\"/usr/local/bin:/usr/bin:/bin\nexport PATH\n";
-  out +=
-      "certificate=$(mktemp \"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/trainyard-XXXXXX\") || exit 73\n"
-      "trap 'rm -f \"$certificate\"' EXIT\n"
-      "trap 'exit 143' HUP INT TERM\n"
-      "cat >\"$certificate\" <<'END_OF_CERTIFICATE' || exit 73\n" +
-      pem + "END_OF_CERTIFICATE\n";
   // 22.05 does not say in the environment when the job ends. Without a limit it says NONE or N/A.
   out +=
       "end=${SLURM_JOB_END_TIME:-}\n"
@@ -200,15 +193,16 @@ std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent)
       "  end=$(squeue --noheader --jobs=\"$SLURM_JOB_ID\" --format=%e 2>/dev/null)\n"
       "  case $end in *-*T*) end=$(date -d \"$end\" +%s 2>/dev/null) ;; *) end= ;; esac\n"
       "fi\n";
-  // srun takes none of the options that sbatch was given for granted: since 22.05 not the CPUs.
+  // srun gives its standard input to the workers of all nodes, which need share no folder.
+  // It takes none of the options that sbatch was given for granted: since 22.05 not the CPUs.
   out += "srun --nodes=" + nodes + " --ntasks=" + nodes +
          " --ntasks-per-node=1 --cpus-per-task=" + std::to_string(intent.cpus) +
          " --kill-on-bad-exit=1 --export=" + std::string(kExported) + " \\\n  " +
          shell_word(profile.worker) + " --attach " + shell_word(intent.attach) +
-         " --certificate \"$certificate\" --cache " + shell_word(profile.cache) +
+         " --certificate - --cache " + shell_word(profile.cache) +
          (profile.cache_bytes > 0 ? " --cache-bytes " + std::to_string(profile.cache_bytes) : "") +
-         " ${end:+--end-time \"$end\"} --task " + shell_word(intent.task) + " <<'END OF SECRET'\n" +
-         intent.secret + "\nEND OF SECRET\n";
+         " ${end:+--end-time \"$end\"} --task " + shell_word(intent.task) + " <<'END:OF:INPUT'\n" +
+         intent.secret + "\n" + pem + "END:OF:INPUT\n";
   return out;
 }
 

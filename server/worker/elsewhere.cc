@@ -332,7 +332,9 @@ int64_t stop_time_s(int64_t begin_s, int64_t end_time_s, std::chrono::millisecon
 
 int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
                   std::stop_source& stop) {
-  const Result<std::string> certificate = read_file(options.certificate, kPemBytesMax);
+  const Result<std::string> certificate = options.certificate_pem.empty()
+                                              ? read_file(options.certificate, kPemBytesMax)
+                                              : Result<std::string>(options.certificate_pem);
   if (!certificate.ok()) return failed(options, "no_certificate", certificate.error());
   const auto channel = open_channel(options.attach, *certificate);
   const ChannelPoll poll(channel);

@@ -21,6 +21,7 @@ namespace trainyard {
 struct ElsewhereOptions {
   std::string attach;  // host:port of the daemon
   std::filesystem::path certificate;
+  std::string certificate_pem;  // in place of the file's, if it is not empty
   std::filesystem::path cache;
   int64_t cache_bytes = int64_t{50} << 30;  // of datasets that nobody uses just now
   std::string task;

@@ -63,6 +63,14 @@ std::string read_secret() {
   return secret;
 }
 
+/// What else is on standard input: a certificate in PEM, of which there is no more than this.
+std::string read_rest() {
+  std::string text(64 << 10, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(std::cin.gcount()));
+  return text;
+}
+
 int run_worker(const std::string& socket, const std::string& task, const std::string& nonce,
                std::stop_source& stop) {
   grpc::ChannelArguments arguments;
@@ -136,6 +144,7 @@ int start(const std::string& socket, ElsewhereOptions& elsewhere) {
   }
   const std::string secret = read_secret();
   if (secret.empty()) return 2;
+  if (elsewhere.certificate == "-") elsewhere.certificate_pem = read_rest();
   ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads what we print, may be gone
   std::stop_source stop;
   SignalThread signals(
@@ -157,7 +166,9 @@ int main(int argc, char** argv) {
   int64_t attach_timeout_s = elsewhere.attach_timeout.count();
   app.add_option("--socket", socket, "the daemon's worker socket, on its own host");
   app.add_option("--attach", elsewhere.attach, "host:port of the daemon, on another host");
-  app.add_option("--certificate", elsewhere.certificate, "with --attach: the daemon's (PEM)");
+  app.add_option(
+      "--certificate", elsewhere.certificate,
+      "with --attach: file with the daemon's (PEM); -: on standard input, behind the secret");
   app.add_option("--cache", elsewhere.cache, "with --attach: folder for datasets and for work");
   app.add_option("--cache-bytes", elsewhere.cache_bytes,
                  "with --attach: size from which datasets that are not in use are removed")

@@ -155,11 +155,11 @@ TEST_F(FakeSlurm, RefusesIntentsThatWouldChangeTheScript) {
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.name = "ty-a,ty-b"; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.name = std::string(201, 'a'); }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.name = ""; }));
-  EXPECT_TRUE(refused([](AttemptIntent& i) { i.secret = "a\nEND OF SECRET\nrm -rf /"; }));
+  EXPECT_TRUE(refused([](AttemptIntent& i) { i.secret = "a\nEND:OF:INPUT\nrm -rf /"; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.secret = ""; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.task = "t'; rm"; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.attach = "host:1 --x"; }));
-  EXPECT_TRUE(refused([](AttemptIntent& i) { i.certificate_pem += "END_OF_CERTIFICATE\n"; }));
+  EXPECT_TRUE(refused([](AttemptIntent& i) { i.certificate_pem += "END:OF:INPUT\n"; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.certificate_pem = "none"; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.nodes = 0; }));
   EXPECT_TRUE(refused([](AttemptIntent& i) { i.cpus = 0; }));
@@ -404,13 +404,10 @@ TEST(SlurmVersion, WarnsOfTheFaultyOnesAlone) {
 
 TEST(SlurmScript, RunsTheWorkerWithTheSecretOnStandardInput) {
   // The script itself, with srun played: quotes, blanks and dollars in the operator's paths are
-  // text, the certificate is a private file that goes away, a second start ends at once.
+  // text, a second start ends at once.
   CommandFolder folder;
-  folder.write(
-      "srun",
-      "printf '%s\\n' \"$@\" >$folder/argv; cat >$folder/stdin; env >$folder/env\nwhile [ "
-      "$# -gt 0 ]; do [ \"$1\" = --certificate ] && { cat \"$2\" >$folder/seen; stat -c %a "
-      "\"$2\" >$folder/mode; echo \"$2\" >$folder/path; }; shift; done; exit 3");
+  folder.write("srun",
+               "printf '%s\\n' \"$@\" >$folder/argv; cat >$folder/stdin; env >$folder/env; exit 3");
   SlurmProfile profile = test_profile();
   profile.commands = folder.path();
   profile.worker = "/opt/it's $HOME/`id`/trainyard-worker";
@@ -423,15 +420,10 @@ TEST(SlurmScript, RunsTheWorkerWithTheSecretOnStandardInput) {
   CommandAnswer answer = run_command(request);
   EXPECT_EQ(answer.end, CommandAnswer::End::kExited);
   EXPECT_EQ(answer.number, 3) << answer.errors;
-  EXPECT_EQ(folder.read("stdin"), test_intent().secret + "\n");
-  EXPECT_EQ(folder.read("seen"), kTestCertificate);
-  EXPECT_EQ(folder.read("mode"), "600\n");
-  const std::string path = folder.read("path").substr(0, folder.read("path").size() - 1);
-  EXPECT_FALSE(std::filesystem::exists(path)) << path;
-  EXPECT_EQ(path.rfind(folder.path().string(), 0), 0u);
+  EXPECT_EQ(folder.read("stdin"), test_intent().secret + "\n" + kTestCertificate);
   const std::string argv = folder.read("argv");
-  EXPECT_NE(argv.find("\n" + profile.worker + "\n--attach\ndaemon.example:7443\n--certificate\n" +
-                      path + "\n--cache\n" + profile.cache + "\n--task\njob-01jobuid.1\n"),
+  EXPECT_NE(argv.find("\n" + profile.worker + "\n--attach\ndaemon.example:7443\n--certificate\n-" +
+                      "\n--cache\n" + profile.cache + "\n--task\njob-01jobuid.1\n"),
             std::string::npos)
       << argv;
   EXPECT_EQ(argv.find(test_intent().secret), std::string::npos);
