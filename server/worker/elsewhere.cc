@@ -121,12 +121,14 @@ class Watch {
             wait_for_stop(over, kLookPause);
           }
         }) {}
-  /// The worker stops because its time is nearly over.
-  bool time_limit() const {
-    // The worker of another node, which has the same limit, may have looked a moment earlier.
-    return time_limit_ ||
-           (end_time_s_ > 0 && std::time(nullptr) + kOthersClocksS >=
-                                   stop_time_s(begin_s_, end_time_s_, uplink_.last_push()));
+  /// The worker stops because its time is nearly over; or, with `others`, that of another node,
+  /// which has the same limit and may have looked a moment earlier.
+  bool time_limit(bool others) const {
+    const auto near = [this] {
+      return end_time_s_ > 0 && std::time(nullptr) + kOthersClocksS >=
+                                    stop_time_s(begin_s_, end_time_s_, uplink_.last_push());
+    };
+    return time_limit_ || (others && near());
   }
 
  private:
@@ -199,7 +201,7 @@ class ElsewhereRun {
                          : to_outcome(as_host_trouble(ready.error()));
     if (options_.rank > 0) return end_of_other_rank(outcome, peers != nullptr);
     uplink.drain();
-    if (outcome.kind() == v1::Outcome::STOPPED && watch.time_limit()) {
+    if (outcome.kind() == v1::Outcome::STOPPED && watch.time_limit(task.nodes() > 1)) {
       (*outcome.mutable_metadata())[kContinueKey] = kContinueTimeLimit;
     }
     stream.send(std::move(report));

@@ -118,6 +118,31 @@ INSTANTIATE_TEST_SUITE_P(All, Exchanges,
                          ::testing::Values(Exchange::kAllReduce, Exchange::kReduceScatter,
                                            Exchange::kAllGather));
 
+// 2 (N - 1) / N of a tensor's bytes leave each process for a mean, and half of that for each of the
+// two that it is made of.
+TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
+  constexpr int64_t kElements = 3 * kRoundBytes / 4 / 64 * 64;  // of 4 bytes, in several rounds
+  for (const int64_t processes : {2, 4}) {
+    const double of_tensor =
+        4.0 * kElements * static_cast<double>(processes - 1) / static_cast<double>(processes);
+    for (const auto& [exchange, times] : {std::pair(Exchange::kAllReduce, 2),
+                                          {Exchange::kReduceScatter, 1},
+                                          {Exchange::kAllGather, 1}}) {
+      auto tensors = make_tensors<float>({kElements}, processes);
+      const auto peers = meet(processes);
+      on_each(processes, [&](int64_t p) {
+        const auto at = static_cast<size_t>(p);
+        const auto mine = std::move(PeerCommunicator::make(1, peers[at]).front());
+        const auto parts = tensors[at].parts();
+        mine->plan(exchange, parts);
+        mine->run(exchange, parts);
+        // Both ways, and a few bytes in front of each message.
+        EXPECT_NEAR(static_cast<double>(peers[at]->moved_bytes()), 2 * times * of_tensor, 1000);
+      });
+    }
+  }
+}
+
 TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
   const auto peers = meet(4);
   on_each(4, [&](int64_t p) {
