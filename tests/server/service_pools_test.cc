@@ -25,6 +25,13 @@ bool eventually(const std::function<bool()>& condition) {
   return false;
 }
 
+Sighting sighting_of(PlacementHandle handle, Seen seen) {
+  Sighting sighting;
+  sighting.handle = std::move(handle);
+  sighting.seen = seen;
+  return sighting;
+}
+
 /// What the cluster has, by name, and how it answers.
 class FakeCluster final : public Placement {
  public:
@@ -58,7 +65,7 @@ class FakeCluster final : public Placement {
       if (job != jobs.end()) {
         seen.push_back(job->second.sighting);
       } else {
-        seen.push_back({.handle = handle, .seen = Seen::kUnseen});
+        seen.push_back(sighting_of(handle, Seen::kUnseen));
       }
     }
     return seen;
@@ -101,6 +108,11 @@ class FakeCluster final : public Placement {
     silent = is;
   }
 
+  void set_obeys() {
+    const MutexLock lock(mu);
+    obeys = true;
+  }
+
   Mutex mu;
   std::string answers;  // of submits, in order; then all are good
   std::map<std::string, Job> jobs;
@@ -113,7 +125,8 @@ class FakeCluster final : public Placement {
   SubmitAnswer make(const std::string& name) {
     Job job;
     job.id = std::to_string(100 + jobs.size());
-    job.sighting = {.handle = {job.id, name}, .seen = Seen::kWaiting, .reason = "Priority"};
+    job.sighting = sighting_of({job.id, name}, Seen::kWaiting);
+    job.sighting.reason = "Priority";
     jobs[name] = job;
     return Submitted{job.sighting.handle};
   }
@@ -279,9 +292,10 @@ TEST_F(PoolsTest, ASilentClusterDecidesNothing) {
 
 TEST_F(PoolsTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
   begin();
-  cluster_->mu.lock();
-  cluster_->jobs["ty-old"] = {"41", {.handle = {"41", "ty-old"}, .seen = Seen::kGranted}};
-  cluster_->mu.unlock();
+  {
+    const MutexLock lock(cluster_->mu);
+    cluster_->jobs["ty-old"] = {"41", sighting_of({"41", "ty-old"}, Seen::kGranted)};
+  }
   const auto by_handle = hand_over("old", "41", true);
   ASSERT_TRUE(in_time([&] { return sight("old").granted; }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
@@ -300,9 +314,7 @@ TEST_F(PoolsTest, WithdrawnIsOverWhenTheClusterShowsIt) {
   ASSERT_TRUE(in_time([&] { return cluster_->read(&FakeCluster::withdrawn).size() >= 3; }))
       << "it is asked again as long as it is there";
   EXPECT_FALSE(owner->end());
-  cluster_->mu.lock();
-  cluster_->obeys = true;
-  cluster_->mu.unlock();
+  cluster_->set_obeys();
   ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->away->how, "CANCELLED");
   EXPECT_TRUE(owner->end()->stop_asked);
