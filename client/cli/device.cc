@@ -149,12 +149,16 @@ std::string render_pools(const v1::ListDevicesResponse& list, const Terminal& ou
   std::string text = "\n" + table.render(out);
   for (const v1::Pool& pool : list.pools()) {
     const auto add = [&](const std::string& sentence) {
-      text += wrapped(safe_text(std::string(client::short_name(pool.name())) + ": " + sentence),
-                      width, /*indent=*/2) +
-              "\n";
+      text += wrapped(safe_text(sentence), width, /*indent=*/2) + "\n";
     };
-    if (!pool.note().empty()) add(pool.note());
-    for (const v1::PoolJob& job : pool.jobs()) add(pool_job_text(job));
+    for (size_t at = 0; at < pool.note().size();) {
+      const size_t end = std::min(pool.note().find('\n', at), pool.note().size());
+      add(pool.note().substr(at, end - at));
+      at = end + 1;
+    }
+    for (const v1::PoolJob& job : pool.jobs()) {
+      add(std::string(client::short_name(pool.name())) + ": " + pool_job_text(job));
+    }
   }
   return text;
 }

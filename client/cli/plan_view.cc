@@ -21,6 +21,9 @@ namespace {
 bool is_shared(const v1::Resources& resources) {
   return resources.gpus() > 1 || resources.nodes() > 1;
 }
+std::string each_of(const v1::Resources& resources) {
+  return resources.nodes() > 1 ? "each node" : "each GPU";
+}
 
 constexpr int kBlockMax = 64;      // rows of a block whose repetitions are shown once
 constexpr int kBarWidthMax = 40;   // columns of the longest bar
@@ -237,7 +240,7 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
 
 /// "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in 2 along rows; each GPU
 /// sends at least 74 MiB a step".
-std::string exchanges_text(const v1::RunPlan& run) {
+std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   int64_t sent_bytes = 0;
   for (const v1::Exchange& exchange : run.exchanges()) {
@@ -246,19 +249,19 @@ std::string exchanges_text(const v1::RunPlan& run) {
             (exchange.axis().empty() ? "" : " along " + exchange.axis());
     sent_bytes += exchange.sent_bytes();
   }
-  return text + "; each GPU sends at least " + human_bytes(sent_bytes) + " a step";
+  return text + "; " + each + " sends at least " + human_bytes(sent_bytes) + " a step";
 }
 
-/// What each GPU need not hold.
-std::string sharded_text(const v1::RunPlan& run) {
+/// What each need not hold.
+std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   std::vector<std::string> parts;
   if (run.shard_saved_bytes() > 0) {
-    parts.push_back("the optimizer's state: each GPU holds " +
+    parts.push_back("the optimizer's state: " + each + " holds " +
                     human_bytes(run.shard_saved_bytes()) + " less than all of it");
   }
   if (run.head_saved_bytes() > 0) {
-    parts.push_back("the head's weights: each GPU holds " + human_bytes(run.head_saved_bytes()) +
-                    " less than all of them");
+    parts.push_back("the head's weights: " + each + " holds " +
+                    human_bytes(run.head_saved_bytes()) + " less than all of them");
   }
   return joined(parts, "; ");
 }
@@ -290,9 +293,10 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   if (const std::string text = checkpoints_text(run.checkpoints()); !text.empty()) {
     list.emplace_back("checkpoints", text);
   }
-  if (run.exchanges_size() > 0) list.emplace_back("exchanges", exchanges_text(run));
+  if (run.exchanges_size() > 0)
+    list.emplace_back("exchanges", exchanges_text(run, each_of(plan.spec().resources())));
   if (run.shard_saved_bytes() > 0 || run.head_saved_bytes() > 0) {
-    list.emplace_back("sharded", sharded_text(run));
+    list.emplace_back("sharded", sharded_text(run, each_of(plan.spec().resources())));
   }
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
     list.emplace_back(
