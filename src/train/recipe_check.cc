@@ -155,10 +155,13 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
 void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
   if (r.shard == Shard::kNone) return;
   if (ranks == 1) {
-    violations.add("FIELD_CONFLICT", "resources.shard",
-                   std::string(name_of(r.shard)) +
-                       " needs resources.gpus or resources.nodes above 1, expected one of these or "
-                       "shard: none");
+    violations.add(
+        "FIELD_CONFLICT", "resources.shard",
+        std::string(name_of(r.shard)) +
+            (splits_head(r.shard)
+                 ? " needs resources.gpus above 1, expected that or shard: none"
+                 : " needs resources.gpus or resources.nodes above 1, expected one of these or "
+                   "shard: none"));
     return;
   }
   if (splits_head(r.shard) && r.optimizer.type == "adafactor") {
