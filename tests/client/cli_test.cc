@@ -240,7 +240,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
                      "least 60 MiB a step"),
             std::string::npos)
       << out;
-  EXPECT_NE(out.find("the optimizer's state: each device holds 60 MiB less than all of it"),
+  EXPECT_NE(out.find("the optimizer's state: each GPU holds 60 MiB less than all of it"),
             std::string::npos)
       << out;
   plan.clear_exchanges();
