@@ -127,7 +127,7 @@ struct Daemon::Impl {
         planning(kExecutorThreads, kExecutorQueueMax),
         arrays(kArrayThreads, kArrayQueueMax),
         transfers(kTransferThreads, kExecutorQueueMax),
-        elsewhere(kElsewhereThreads, kExecutorQueueMax),
+        elsewhere(config.workers_listen.empty() ? 0 : kElsewhereThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         worker_files(supervisor, *parts.files, disk),
         dispatcher(*store, supervisor, *inventory, *parts.files,

@@ -5,11 +5,13 @@ namespace of its own behind a link of a given rate (tbf). As root, with slurm-wl
 
 For each rate (Mbit/s each way; 0: as fast as it goes): a network of 1.2 million parameters on the digits, on one node and,
 data parallel, on several. Told are bytes to and from the nodes by the kernel's counters, beside what the job's dataset,
-checkpoints and model have, and the time between RUNNING and the end beside the same job on the daemon's own CPU.
+checkpoints and model have, the time between RUNNING and the end beside the same job on the daemon's own CPU, and the daemon's
+own CPU meanwhile.
 """
 
 import argparse
 import datetime
+import os
 import pathlib
 import shutil
 import subprocess
@@ -95,6 +97,12 @@ def spec(folder, name, resources, epochs):
     return path
 
 
+def cpu_ms(pid):
+    """The process's CPU time so far, its threads' in all."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def seconds(daemon, name, begin):
     times = {}
     for e in daemon.events(name):
@@ -126,20 +134,21 @@ def main():
             saved = [e["checkpoint"] for e in daemon.events("here") if "checkpoint" in e]
             size = int(job["plan"]["checkpoints"]["size_bytes"]) / 1e6
             print(f"{steps} steps, {len(saved)} checkpoints of {size:.1f} MB; on the daemon's own CPU {alone:.1f} s")
-            print("| Mbit/s | nodes | to the nodes, MB | from them, MB | RUNNING to the end, s | of here | from submit, s |")
-            print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+            print("| Mbit/s | nodes | to the nodes, MB | from them, MB | RUNNING to the end, s | of here | from submit, s | "
+                  "daemon's CPU, ms |")
+            print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
             for rate in map(int, arguments.rates.split(",")):
                 cluster.set_rate(rate)
                 for nodes in map(int, arguments.nodes.split(",")):
                     shutil.rmtree(cluster.folder / "cache", ignore_errors=True)
                     name = f"r{rate}-n{nodes}"
-                    before = cluster.counted()
+                    before, cpu = cluster.counted(), cpu_ms(daemon.process.pid)
                     more = f", nodes: {nodes}" if nodes > 1 else ""
                     daemon.submit(spec(folder, name, f"threads: 1, pool: cluster{more}", arguments.epochs), "--wait")
                     to, back = (after - b for after, b in zip(cluster.counted(), before))
                     took = seconds(daemon, name, "RUNNING")
                     print(f"| {rate or 'no limit'} | {nodes} | {to / 1e6:.1f} | {back / 1e6:.1f} | {took:.1f} | {took / alone:.2f} | "
-                          f"{seconds(daemon, name, 'QUEUED'):.1f} |", flush=True)
+                          f"{seconds(daemon, name, 'QUEUED'):.1f} | {cpu_ms(daemon.process.pid) - cpu:.0f} |", flush=True)
         finally:
             daemon.stop()
             shutil.rmtree(folder, ignore_errors=True)

@@ -117,11 +117,13 @@ output: {cls.cluster.folder}/log/job-%j.log
 class Handed(SlurmTest):
     def test_a_job_in_the_pool_has_the_bits_of_one_here(self):
         self.begin("pooled")
-        listed = self.daemon.cli("device", "list").stdout
-        self.assertIn("POOL", listed)
         (number, name, state, node), = self.jobs_of("pooled")
         self.assertEqual(state, "RUNNING")
-        self.assertIn(f"pooled (job {number}, on {node})", listed)
+
+        def listed():
+            text = self.daemon.cli("device", "list").stdout
+            return "POOL" in text and f"pooled (job {number}, on {node})" in text
+        wait_until(listed, "the list of devices has where it runs")
         self.assertEqual(self.daemon.job("pooled")["devices"], ["pools/cluster"])
         self.assertEqual(self.daemon.worker_pids(), [], "this host runs none of it")
         self.assert_whole("pooled")
