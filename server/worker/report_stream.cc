@@ -80,7 +80,10 @@ void ReportStream::send(v1::WorkerReport report) {
     }
     changed_.wait(lock, has_room);
   }
-  if (fenced_) return;  // nothing will read it; the worker is about to exit
+  if (fenced_) {  // nothing will read it; the worker is about to exit
+    dropped_ = true;
+    return;
+  }
   ++next_number_;
   changed_.notify_all();
 }
@@ -129,7 +132,7 @@ bool ReportStream::drain() {
     return all_sent() || fenced_ || other_version_ || out_of_reach_ ||
            (away_ && spool_ && spool_->accepts());
   });
-  if (all_sent()) return true;
+  if (all_sent()) return !dropped_;
   return !fenced_ && spool_ && spool_->accepts() && spool_->sync().ok();
 }
 

@@ -115,6 +115,7 @@ class ReportStream {
   int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;      // reports behind queue_ that are only there
   int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // where they begin
   bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
+  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report, because we are fenced
   bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon refused us for good
   bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;  // the daemon does not speak ours
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;
