@@ -64,9 +64,10 @@ class Hosts(slurm.Slurm):
 
     def _start(self, name, program, *arguments):
         if name.startswith("slurmd-"):
-            arguments = ("netns", "exec", f"ty-{name.removeprefix('slurmd-')}", shutil.which(program, path=slurm.SEARCHED),
+            # Not `ip netns exec`, which hides /sys/fs/cgroup.
+            arguments = (f"--net=/run/netns/ty-{name.removeprefix('slurmd-')}", shutil.which(program, path=slurm.SEARCHED),
                          *arguments)
-            program = "ip"
+            program = "nsenter"
         return super()._start(name, program, *arguments)
 
     def _write_configuration(self):
