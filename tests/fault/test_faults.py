@@ -125,7 +125,9 @@ class Faults(DaemonTest):
         begin = time.monotonic()
         self.daemon.start()
         for name in ("orphan-1", "orphan-2"):
-            wait_until(lambda: self.daemon.job(name)["state"] == "RUNNING", f"{name} trains again", timeout_s=10)
+            # The first attempt is RUNNING until its end is stored.
+            wait_until(lambda: (j := self.daemon.job(name))["state"] == "RUNNING" and j["attempt"] == 2, f"{name} trains again",
+                       timeout_s=10)
         self.assertLess(time.monotonic() - begin, 10)
         for name in ("orphan-1", "orphan-2"):
             self.daemon.cli("cancel", name)
