@@ -52,7 +52,8 @@ class Placement(DisturbedTest):
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once, in order")
 
     def test_the_queue_says_what_is_before_a_job(self):
-        self.daemon.submit(self.spec("whole", priority=9, resources="exclusive: true, threads: 1, device: cpu"))
+        whole = self.spec("whole", priority=9, resources="exclusive: true, threads: 1, device: cpu")
+        self.daemon.submit(whole, "--set", "recipe.epochs=100000")  # until it is cancelled
         self.wait_for_step("whole", 1)
         self.daemon.submit(self.spec("waits"))
         queue = wait_until(lambda: (q := self.daemon.json("queue"))["jobs"] and q, "it waits")
