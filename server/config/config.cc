@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <set>
 #include <thread>
 
 #include "server/config/values.h"
@@ -29,12 +28,8 @@ Setting path_setting(std::string name, std::string help, std::filesystem::path C
 
 Setting int_setting(std::string name, std::string help, int Config::*member, int min, int max) {
   auto assign = [name, member, min, max](Config& c, std::string_view text) -> Status {
-    const std::optional<int64_t> value = parse_integer(text);
-    if (!value || *value < min || *value > max) {
-      return refuse(name, text,
-                    "a number from " + std::to_string(min) + " to " + std::to_string(max));
-    }
-    c.*member = static_cast<int>(*value);
+    ASSIGN_OR_RETURN(const int64_t value, read_number(name, text, min, max));
+    c.*member = static_cast<int>(value);
     return {};
   };
   return {name, std::move(help), false, assign};
@@ -188,11 +183,7 @@ Status assign_log_level(Config& c, std::string_view text) {
 
 Setting bytes_setting(const char* name, const char* help, int64_t Config::*field, int64_t min = 1) {
   return {name, help, false, [name, field, min](Config& c, std::string_view text) -> Status {
-            const std::optional<int64_t> bytes = parse_bytes(text, min);
-            if (!bytes) {
-              return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
-            }
-            c.*field = *bytes;
+            ASSIGN_OR_RETURN(c.*field, read_bytes(name, text, min));
             return {};
           }};
 }
@@ -305,8 +296,8 @@ const std::vector<Setting>& settings() {
       int_setting("unattended_seconds",
                   "How long a training worker goes on without a daemon; 0: it ends with its daemon",
                   &Config::unattended_seconds, 0, 2'592'000),
-      {"pool", "File that describes a cluster which takes jobs (docs/slurm.md); repeatable", false,
-       assign_pool, true},
+      {"pool", "File that describes a cluster which takes jobs (docs/cluster.md); repeatable",
+       false, assign_pool, true},
       {"keep_jobs",
        "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both "
        "(1000,90d)",
@@ -331,44 +322,14 @@ Status apply_setting(std::string_view name, std::string_view text, Config& confi
 }
 
 Status apply_config_text(std::string_view text, const std::string& origin, Config& config) {
-  const auto refuse_at = [&](const YAML::Mark& mark, const std::string& what) {
-    std::string where = origin;
-    if (!mark.is_null()) where += ":" + std::to_string(mark.line + 1);
-    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID", where + ": " + what);
+  const auto repeats = [](const std::string& key) {
+    return std::ranges::any_of(settings(),
+                               [&](const Setting& s) { return s.name == key && s.repeats; });
   };
-  try {
-    const YAML::Node root = YAML::Load(std::string(text));
-    if (root.IsNull()) return {};
-    if (!root.IsMap()) return refuse_at(root.Mark(), "expected lines of the form `key: value`");
-    std::set<std::string> seen;
-    for (const auto& entry : root) {
-      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
-      if (!seen.insert(key).second) {
-        return refuse_at(entry.first.Mark(), "key '" + key + "' is given twice");
-      }
-      const auto setting =
-          std::ranges::find_if(settings(), [&](const Setting& s) { return s.name == key; });
-      if (setting != settings().end() && setting->repeats && entry.second.IsSequence()) {
-        for (const YAML::Node& one : entry.second) {
-          if (!one.IsScalar())
-            return refuse_at(one.Mark(), key + " expects a list of plain values");
-          if (Status s = setting->assign(config, one.Scalar()); !s.ok()) {
-            return refuse_at(one.Mark(), s.error().message);
-          }
-        }
-        continue;
-      }
-      if (!entry.second.IsScalar()) {
-        return refuse_at(entry.first.Mark(), quoted_value(key) + " expects one plain value");
-      }
-      if (Status s = apply_setting(key, entry.second.Scalar(), config); !s.ok()) {
-        return refuse_at(entry.first.Mark(), s.error().message);
-      }
-    }
-  } catch (const YAML::Exception& e) {
-    return refuse_at(e.mark, "not YAML: " + e.msg);
-  }
-  return {};
+  return read_settings(text, origin, repeats,
+                       [&](const std::string& key, const std::string& value) {
+                         return apply_setting(key, value, config);
+                       });
 }
 
 bool HostPort::loopback() const {

@@ -1,7 +1,5 @@
 #include "server/config/pool.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -61,21 +59,15 @@ Key path(const char* name, std::filesystem::path PoolConfig::*member) {
 
 Key number(const char* name, int32_t PoolConfig::*member, int32_t min, int32_t max) {
   return {name, [name, member, min, max](PoolConfig& pool, std::string_view text) -> Status {
-            const std::optional<int64_t> value = parse_integer(text);
-            if (!value || *value < min || *value > max) {
-              return refuse(name, text,
-                            "a number from " + std::to_string(min) + " to " + std::to_string(max));
-            }
-            pool.*member = static_cast<int32_t>(*value);
+            ASSIGN_OR_RETURN(const int64_t value, read_number(name, text, min, max));
+            pool.*member = static_cast<int32_t>(value);
             return {};
           }};
 }
 
 Key bytes(const char* name, int64_t PoolConfig::*member) {
   return {name, [name, member](PoolConfig& pool, std::string_view text) -> Status {
-            const std::optional<int64_t> value = parse_bytes(text, 1);
-            if (!value) return refuse(name, text, "a number of bytes, or one such as 64GiB");
-            pool.*member = *value;
+            ASSIGN_OR_RETURN(pool.*member, read_bytes(name, text, 1));
             return {};
           }};
 }
@@ -154,35 +146,22 @@ Status assign(PoolConfig& pool, const std::string& name, const std::string& valu
 }  // namespace
 
 Result<PoolConfig> parse_pool(std::string_view text, const std::string& origin) {
-  const auto refuse_at = [&](const YAML::Mark& mark, const std::string& what) {
-    return invalid(origin + (mark.is_null() ? "" : ":" + std::to_string(mark.line + 1)) + ": " +
-                   what);
-  };
   PoolConfig pool;
-  try {
-    const YAML::Node root = YAML::Load(std::string(text));
-    if (!root.IsMap()) return refuse_at(root.Mark(), "expected lines of the form `key: value`");
-    std::set<std::string> seen;
-    for (const auto& entry : root) {
-      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
-      if (!seen.insert(key).second) {
-        return refuse_at(entry.first.Mark(), "key '" + key + "' is given twice");
-      }
-      if (!entry.second.IsScalar()) {
-        return refuse_at(entry.first.Mark(), quoted_value(key) + " expects one plain value");
-      }
-      if (Status s = assign(pool, key, entry.second.Scalar()); !s.ok()) {
-        return refuse_at(entry.first.Mark(), s.error().message);
-      }
+  std::set<std::string> seen;
+  const auto take = [&](const std::string& key, const std::string& value) {
+    seen.insert(key);
+    return assign(pool, key, value);
+  };
+  if (Status s = read_settings(
+          text, origin, [](const std::string&) { return false; }, take);
+      !s.ok()) {
+    return std::move(s).error();
+  }
+  for (const char* needed : {"name", "kind", "worker", "cache"}) {
+    if (!seen.contains(needed)) {
+      return invalid(origin + ": " + needed +
+                     " is missing; a pool needs name, kind, worker and cache");
     }
-    for (const char* needed : {"name", "kind", "worker", "cache"}) {
-      if (!seen.contains(needed)) {
-        return invalid(origin + ": " + needed +
-                       " is missing; a pool needs name, kind, worker and cache");
-      }
-    }
-  } catch (const YAML::Exception& e) {
-    return refuse_at(e.mark, "not YAML: " + e.msg);
   }
   if (pool.gpus_per_node == 0 && (!pool.gpu_type.empty() || pool.gpu_memory_bytes > 0)) {
     return invalid(origin + ": gpu_type and gpu_memory need gpus_per_node");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +14,17 @@ namespace trainyard::server {
 /// CONFIG_INVALID: "name: 'text' is not valid, expected ...".
 Error refuse(std::string_view name, std::string_view text, std::string expected);
 std::optional<int64_t> parse_integer(std::string_view text);
-/// "67108864", "64MiB", "64GiB", "2TiB"; nothing below `min`, and above 2^50.
-std::optional<int64_t> parse_bytes(std::string_view text, int64_t min);
+/// A number from `min` to `max`; else a refusal of the setting `name`.
+Result<int64_t> read_number(std::string_view name, std::string_view text, int64_t min, int64_t max);
+/// "67108864", "64MiB", "64GiB", "2TiB": from `min` to 2^46; else a refusal.
+Result<int64_t> read_bytes(std::string_view name, std::string_view text, int64_t min);
+
+/// Reads YAML lines of the form `key: value`, no key twice. Calls `take` for each value, and for
+/// each one of a list behind a key that `repeats` is true of. Its refusals, and those of the form,
+/// name `origin` and the line. Nothing is wrong with a text without a line.
+Status read_settings(
+    std::string_view text, const std::string& origin,
+    const std::function<bool(const std::string& key)>& repeats,
+    const std::function<Status(const std::string& key, const std::string& value)>& take);
 
 }  // namespace trainyard::server
