@@ -59,6 +59,17 @@ Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares&
   return decisions;
 }
 
+std::optional<int64_t> pool_place(const Queue& waiting, const WaitingJob& job, const Shares& shares,
+                                  int64_t now_us) {
+  int64_t ahead = 0;
+  bool found = false;
+  walk(waiting, shares, now_us, [&](const WaitingJob& next) {
+    found = &next == &job;
+    return !found && ++ahead < static_cast<int64_t>(kPoolLookedAtMax);
+  });
+  return found ? std::optional(ahead) : std::nullopt;
+}
+
 std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& shares,
                                           int64_t now_us, size_t count_max) {
   std::vector<const WaitingJob*> jobs;

@@ -43,6 +43,11 @@ Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares&
 std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* pool,
                                       std::optional<int64_t> ahead, int64_t now_us);
 
+/// How many of `waiting` are handed over before the job, which is one of them; nothing: more than
+/// kPoolLookedAtMax, or it rests.
+std::optional<int64_t> pool_place(const Queue& waiting, const WaitingJob& job, const Shares& shares,
+                                  int64_t now_us);
+
 /// The first `count_max` of `waiting` in the order in which they are handed over, by uid.
 std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& shares,
                                           int64_t now_us, size_t count_max);

@@ -260,8 +260,4 @@ std::optional<int64_t> Supervisor::silent_ms(const std::string& id) const {
   return std::max<int64_t>(0, impl_->clock.steady_us() - task->heard_us) / 1000;
 }
 
-bool Supervisor::silent_elsewhere(const std::string& id) const {
-  return silent_ms(id).value_or(0) >= impl_->options.silence_ms;
-}
-
 }  // namespace trainyard::server

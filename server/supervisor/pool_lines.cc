@@ -43,11 +43,6 @@ void PoolLines::remove(std::string_view uid) {
 
 bool PoolLines::empty() const { return waiting_.empty(); }
 
-bool PoolLines::waits(std::string_view uid) const {
-  return std::ranges::any_of(waiting_,
-                             [&](const auto& w) { return w.second.find(uid) != nullptr; });
-}
-
 std::optional<PoolState> PoolLines::state_of(const std::string& pool, bool draining) const {
   const auto config = std::ranges::find(configs_, pool, &PoolConfig::name);
   if (config == configs_.end()) return std::nullopt;
@@ -79,11 +74,8 @@ std::optional<WaitReason> PoolLines::why(const Job& job, const Shares& shares, b
     const WaitingJob* waiting = queue->second.find(job.uid);
     if (waiting == nullptr) return std::nullopt;
     const std::optional<PoolState> state = state_of(pool, draining);
-    const auto order = pool_order(queue->second, shares, now_us, kPoolLookedAtMax);
-    const auto place = std::ranges::find(order, waiting);
-    std::optional<int64_t> ahead;
-    if (place != order.end()) ahead = place - order.begin();
-    return pool_reason(*waiting, state ? &*state : nullptr, ahead, now_us);
+    return pool_reason(*waiting, state ? &*state : nullptr,
+                       pool_place(queue->second, *waiting, shares, now_us), now_us);
   }
   if (job.state != JobState::kStarting) return std::nullopt;
   const std::optional<PoolSight> sight = pools_.find(job.uid);

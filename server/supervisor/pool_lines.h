@@ -29,7 +29,6 @@ class PoolLines {
   void remove(std::string_view uid);
   void clear() { waiting_.clear(); }
   bool empty() const;
-  bool waits(std::string_view uid) const;
 
   /// Which jobs are handed over now, of all pools.
   Decisions decide(const Shares& shares, bool draining, int64_t now_us) const;

@@ -76,6 +76,8 @@ struct Pools::Runner {
   void known(const Key& key, const PlacementHandle& handle);
   /// It is over for certain.
   void finish(const Key& key, TaskEnd end);
+  /// As the cluster says, or because its worker has come.
+  bool has_node(const Live& live) const;
   PoolSight sight_of(const Live& live) const;
 
   Supervisor& supervisor;
@@ -165,7 +167,8 @@ void Pools::Runner::submit(const Key& key) {
   if (const auto* refused = std::get_if<SubmitRefused>(&answer)) {
     TaskEnd end;
     end.start_error = make_error(ErrorCode::kUnavailable, "POOL_REFUSED",
-                                 "the pool " + pool.config.name + " refused it: " + refused->text);
+                                 "the pool " + pool.config.name + " refused it" +
+                                     (refused->may_pass ? " for now: " : ": ") + refused->text);
     return finish(key, std::move(end));
   }
   const std::string& text = std::get<SubmitUnknown>(answer).text;
@@ -291,14 +294,10 @@ void Pools::Runner::judge(const Key& key) {
   // revived.
   (void)pool.placement->withdraw(before->handle);
   TaskEnd end;
-  AwayEnd away;
-  away.text = verdict.why;
+  end.away = AwayEnd{before->sight.how, verdict.why};
   if (const std::string more = pool.placement->explain(before->handle); !more.empty()) {
-    away.text += "; " + more;
+    end.away->text += "; " + more;
   }
-  away.how = before->sight.how;
-  with(key, [&](Live& l) { away.how = l.sight.how; });
-  end.away = std::move(away);
   finish(key, std::move(end));
 }
 
@@ -317,6 +316,10 @@ void Pools::Runner::finish(const Key& key, TaskEnd end) {
   changed();
 }
 
+bool Pools::Runner::has_node(const Live& l) const {
+  return l.fate == Fate::kGranted || supervisor.silent_ms(l.attempt.intent.task).has_value();
+}
+
 PoolSight Pools::Runner::sight_of(const Live& l) const {
   PoolSight sight;
   sight.uid = l.attempt.uid;
@@ -324,7 +327,7 @@ PoolSight Pools::Runner::sight_of(const Live& l) const {
   sight.owner = l.attempt.owner;
   sight.priority = l.attempt.priority;
   sight.handle = l.handle.id;
-  sight.granted = l.fate == Fate::kGranted || supervisor.silent_ms(l.attempt.intent.task);
+  sight.granted = has_node(l);
   sight.nodes = l.sight.nodes;
   sight.start_estimate_us = l.sight.start_estimate_us;
   sight.reason = !l.trouble.empty()            ? l.trouble
@@ -400,7 +403,11 @@ void Pools::forget(const std::string& pool, const std::string& uid, int32_t atte
 
 int32_t Pools::waiting(const std::string& pool) const {
   int32_t count = 0;
-  for (const PoolSight& sight : sights(pool)) count += sight.granted ? 0 : 1;
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    const MutexLock lock(r->mu);
+    for (const auto& [key, l] : r->live) count += !l.left_us && !r->has_node(l) ? 1 : 0;
+  }
   return count;
 }
 
@@ -418,8 +425,10 @@ std::vector<PoolSight> Pools::sights(const std::string& pool) const {
 
 std::optional<PoolSight> Pools::find(const std::string& uid) const {
   for (const auto& r : runners_) {
-    for (PoolSight& sight : sights(r->pool.config.name)) {
-      if (sight.uid == uid) return std::move(sight);
+    const MutexLock lock(r->mu);
+    for (auto it = r->live.lower_bound({uid, 0}); it != r->live.end() && it->first.first == uid;
+         ++it) {
+      if (!it->second.left_us) return r->sight_of(it->second);
     }
   }
   return std::nullopt;

@@ -191,8 +191,6 @@ class Supervisor {
   bool connected(const std::string& task) const;
   /// Time since it was last heard; nothing of a task that is not elsewhere or has not enrolled.
   std::optional<int64_t> silent_ms(const std::string& task) const;
-  /// Whether that is longer than SupervisorOptions::silence_ms.
-  bool silent_elsewhere(const std::string& task) const;
 
   /// Leaves the tasks that outlive the daemon to the next one: their owners hear no more of them.
   void release();

@@ -84,6 +84,23 @@ TEST(SchedPool, EveryWaitingJobCanSayWhy) {
   EXPECT_EQ(pool_reason(rests, &pool, 0, 0)->reason, "RETRY_BACKOFF");
 }
 
+TEST(SchedPool, TellsAJobsPlaceAsItIsHandedOver) {
+  Queue queue;
+  for (int i = 1; i <= 2'100; ++i) queue.put(job("j" + std::to_string(i), i, i == 7 ? 5 : 0));
+  const Shares none;
+  const auto place = [&](const char* uid) { return pool_place(queue, *queue.find(uid), none, 0); };
+  EXPECT_EQ(place("j7"), 0);
+  EXPECT_EQ(place("j1"), 1);
+  EXPECT_EQ(place("j6"), 6);
+  EXPECT_EQ(place("j8"), 7);
+  EXPECT_EQ(place("j2000"), 1'999);
+  EXPECT_EQ(place("j2001"), std::nullopt);
+  const std::vector<const WaitingJob*> order = pool_order(queue, none, 0, 10);
+  for (size_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(place(order[i]->uid.c_str()), static_cast<int64_t>(i));
+  }
+}
+
 TEST(SchedPool, NamesPools) {
   EXPECT_EQ(pool_of({"pools/a"}), "a");
   EXPECT_EQ(pool_of({"devices/cpu"}), "");
