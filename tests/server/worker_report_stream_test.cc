@@ -212,6 +212,17 @@ TEST_F(WorkerReports, AWorkerThatIsFencedDropsItsReports) {
   EXPECT_EQ(stops_, 1);
 }
 
+// A worker whose outcome nobody takes has not done its work, although nothing waits to be sent.
+TEST_F(WorkerReports, WhatIsReportedAfterTheFenceIsNotSent) {
+  daemon_.refusal = refusal_of(grpc::StatusCode::ABORTED, "ATTEMPT_FENCED");
+  come();
+  ReportStream& stream = begin();
+  for (int i = 0; i < 400 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_EQ(stops_, 1);
+  stream.send(line());
+  EXPECT_FALSE(stream.drain());
+}
+
 TEST_F(WorkerReports, AFullDiskCostsTheSpoolAndNoReport) {
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
