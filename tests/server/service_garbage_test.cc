@@ -21,9 +21,17 @@ class ServiceGarbage : public ServiceTest {
  protected:
   StatePaths paths() const { return StatePaths(config_.state_dir); }
   fs::path checkpoints(const std::string& job) { return paths().checkpoints(get(job).uid()); }
+  /// Behind a job's end its empty folders go, some time: one that is made meanwhile is made again.
+  static void make_folder(const fs::path& folder) {
+    std::error_code ec;
+    do {
+      fs::create_directories(folder, ec);
+    } while (ec == std::errc::no_such_file_or_directory);
+    ASSERT_FALSE(ec) << ec.message();
+  }
   /// A file of so many bytes in the job's folder of checkpoints.
   void add_checkpoint(const std::string& job, size_t bytes) {
-    fs::create_directories(checkpoints(job) / "step-000000005");
+    make_folder(checkpoints(job) / "step-000000005");
     std::ofstream(checkpoints(job) / "step-000000005/weights.safetensors")
         << std::string(bytes, 'w');
   }
@@ -165,7 +173,7 @@ TEST_F(ServiceGarbage, FilesThatAnotherJobHasTooFreeNothing) {
   wait_for("running-fork", v1::RUNNING);
   add_checkpoint("parent", 1000);
   const auto link = [&](const char* job) {
-    fs::create_directories(checkpoints(job) / "step-000000005");
+    make_folder(checkpoints(job) / "step-000000005");
     fs::create_hard_link(checkpoints("parent") / "step-000000005/weights.safetensors",
                          checkpoints(job) / "step-000000005/weights.safetensors");
   };
