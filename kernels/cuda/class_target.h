@@ -69,4 +69,11 @@ TRAINYARD_DEVICE void write_mean(int64_t rows, const ClassTarget& t, const float
   if (threadIdx.x == 0) *loss = weight == 0 ? 0.0f : static_cast<float>(total / weight);
 }
 
+/// W into *weight, and the mean of the rows' losses into *loss: one block. Asynchronous on
+/// `stream`; a launch that failed is told by cudaPeekAtLastError().
+void weigh_labels(int64_t rows, const ClassTarget& t, const int32_t* labels, double* weight,
+                  CUstream_st* stream);
+void mean_of_rows(int64_t rows, const ClassTarget& t, const float* row_loss, const int32_t* labels,
+                  float* loss, CUstream_st* stream);
+
 }  // namespace trainyard::kernels::cuda

@@ -300,6 +300,16 @@ bool fours_of(int64_t classes, std::initializer_list<const float*> rows) {
 
 }  // namespace
 
+void weigh_labels(int64_t rows, const ClassTarget& t, const int32_t* labels, double* weight,
+                  CUstream_st* stream) {
+  launch({1, kSumThreads}, stream, write_weight, rows, t, labels, weight);
+}
+
+void mean_of_rows(int64_t rows, const ClassTarget& t, const float* row_loss, const int32_t* labels,
+                  float* loss, CUstream_st* stream) {
+  launch({1, kSumThreads}, stream, mean_by_weight, rows, t, row_loss, labels, loss);
+}
+
 int64_t softmax_xent_forward_workspace_bytes(const SoftmaxXentParams& p) {
   return 2 * p.rows * static_cast<int64_t>(sizeof(float));  // losses and weights of rows
 }
@@ -356,7 +366,7 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const float* weights,
               launch(grid, run.stream, xent_rows<block.value, step.value>, p.rows, p.classes, t,
                      o.z, o.target, o.prob, row_loss);
             });
-  launch({1, kSumThreads}, run.stream, mean_by_weight, p.rows, t, row_loss, o.target, o.loss);
+  mean_of_rows(p.rows, t, row_loss, o.target, o.loss, run.stream);
 }
 
 void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
@@ -366,7 +376,7 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
   const bool sums_itself = p.rows <= kRowsThatABlockSums;
   auto* const weight = sums_itself ? nullptr : workspace_of<double>("softmax_xent_backward", run);
   if (!sums_itself) {
-    launch({1, kSumThreads}, run.stream, write_weight, p.rows, t, o.target, weight);
+    weigh_labels(p.rows, t, o.target, weight, run.stream);
   }
   with_rows(p.rows, p.classes, fours_of(p.classes, {o.prob, o.dz}),
             [&](auto block, auto step, const Grid& grid) {
@@ -382,8 +392,8 @@ int64_t softmax_xent_rows_workspace_bytes(const SoftmaxXentParams& p) {
 void softmax_xent_rows_begin(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
                              Run run) {
   check("softmax_xent_rows_begin", p).given("label", label);
-  launch({1, kSumThreads}, run.stream, write_weight, p.rows, target_of(p, weights), label,
-         workspace_of<double>("softmax_xent_rows_begin", run));
+  weigh_labels(p.rows, target_of(p, weights), label,
+               workspace_of<double>("softmax_xent_rows_begin", run), run.stream);
 }
 
 void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, const SoftmaxXentRows& o,
@@ -410,8 +420,7 @@ void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, con
   check("softmax_xent_rows_end", p).given("label", label).given("loss", loss);
   const auto* const weight = workspace_of<double>("softmax_xent_rows_end", run);
   const auto* const row_loss = reinterpret_cast<const float*>(weight + 1);
-  launch({1, kSumThreads}, run.stream, mean_by_weight, p.rows, target_of(p, weights), row_loss,
-         label, loss);
+  mean_of_rows(p.rows, target_of(p, weights), row_loss, label, loss, run.stream);
 }
 
 namespace {

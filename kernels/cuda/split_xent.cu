@@ -99,17 +99,6 @@ TRAINYARD_KERNEL void split_rows(int64_t rows, Part p, int64_t parts, int64_t pa
   }
 }
 
-TRAINYARD_KERNEL void mean_of_rows(int64_t rows, ClassTarget t, const float* row_loss,
-                                   const int32_t* labels, float* loss) {
-  write_mean(rows, t, row_loss, labels, loss);
-}
-
-TRAINYARD_KERNEL void weight_of_rows(int64_t rows, ClassTarget t, const int32_t* labels,
-                                     double* weight) {
-  const double total = total_weight(rows, t, labels);
-  if (threadIdx.x == 0) *weight = total;
-}
-
 // dz may be prob, as above.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void split_gradient(int64_t rows, Part p, ClassTarget t, const float* prob,
@@ -172,7 +161,7 @@ void split_xent_forward(const SplitXentParams& p, const float* weights, const fl
                      p.parts, p.part, t, PartWeight{part_weights}, o.q, o.label, o.statistics,
                      o.prob, row_loss);
             });
-  launch({1, kSumThreads}, run.stream, mean_of_rows, p.loss.rows, t, row_loss, o.label, o.loss);
+  mean_of_rows(p.loss.rows, t, row_loss, o.label, o.loss, run.stream);
 }
 
 int64_t split_xent_backward_workspace_bytes(const SplitXentParams&) {
@@ -184,7 +173,7 @@ void split_xent_backward(const SplitXentParams& p, const float* weights,
   check(p, o);
   const ClassTarget t = target_of(p.loss, weights);
   auto* const weight = workspace_of<double>("split_xent_backward", run);
-  launch({1, kSumThreads}, run.stream, weight_of_rows, p.loss.rows, t, o.label, weight);
+  weigh_labels(p.loss.rows, t, o.label, weight, run.stream);
   with_rows(p.loss.rows, p.width, are_fours(p.width, o.prob, o.dz),
             [&](auto block, auto step, const Grid& grid) {
               launch(grid, run.stream, split_gradient<block.value, step.value>, p.loss.rows,

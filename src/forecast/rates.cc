@@ -78,12 +78,11 @@ RateModel::Terms least_squares(const std::vector<const RateSample*>& samples) {
 
 bool is_pseudo(std::string_view op) { return op.starts_with('('); }
 
-/// What it takes is moving its bytes: hardly anything is computed of each. Not of a view, which
-/// moves none.
+/// What it takes is moving its bytes: hardly anything is computed of each. (A view, which moves
+/// none, has another op: see kViewOp.)
 bool only_moves(const NodeWorkload& w) {
   constexpr double kFlopsPerByteMax = 10;
-  return w.m == 0 && w.flops <= kFlopsPerByteMax * w.bytes && !is_pseudo(w.op) &&
-         !w.op.starts_with("Reshape") && !w.op.starts_with("Flatten");
+  return w.m == 0 && w.flops <= kFlopsPerByteMax * w.bytes && !is_pseudo(w.op);
 }
 
 NodeWorkload without_flops(NodeWorkload node) {

@@ -168,6 +168,18 @@ class DaemonTest(unittest.TestCase):
         self.assertLess(len(done.stderr), 4000)
 
 
+# What a lost or repeated step shows in: moving means and draws besides the weights, and checkpoints in between.
+STATEFUL_MODEL = """  layers:
+    - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
+    - batch_normalization: {}
+    - relu: {}
+    - dropout: {ratio: 0.2}
+    - gemm: {}"""
+FREQUENT_CHECKPOINTS = """  validation_split: 0.2
+  checkpoint_every_steps: 20
+"""
+
+
 class DisturbedTest(DaemonTest):
     """Jobs that are disturbed, each of which has to end with the bits of one that was not."""
 

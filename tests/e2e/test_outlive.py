@@ -6,21 +6,11 @@ import signal
 import time
 import unittest
 
-from harness import BIN, Daemon, DisturbedTest, is_running, wait_until
-
-MODEL = """  layers:
-    - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
-    - batch_normalization: {}
-    - relu: {}
-    - dropout: {ratio: 0.2}
-    - gemm: {}"""
-RECIPE = """  validation_split: 0.2
-  checkpoint_every_steps: 20
-"""
+from harness import BIN, FREQUENT_CHECKPOINTS, STATEFUL_MODEL, Daemon, DisturbedTest, is_running, wait_until
 
 
 class Outlive(DisturbedTest):
-    network, recipe, epochs = MODEL, RECIPE, 400
+    network, recipe, epochs = STATEFUL_MODEL, FREQUENT_CHECKPOINTS, 400
 
     def setUp(self):
         if self.daemon.process.poll() is not None:  # an earlier test failed in between
@@ -130,7 +120,7 @@ class Outlive(DisturbedTest):
 
 class Alone(DisturbedTest):
     arguments = ["--unattended-seconds", "1"]
-    network, recipe, epochs = MODEL, RECIPE, 150
+    network, recipe, epochs = STATEFUL_MODEL, FREQUENT_CHECKPOINTS, 150
 
     def test_a_worker_without_a_daemon_saves_its_work_in_time_and_ends(self):
         self.daemon.submit(self.spec("bounded"))
@@ -148,7 +138,7 @@ class Alone(DisturbedTest):
 class Replaced(DisturbedTest):
     """SIGUSR2: the program at the daemon's path takes its place, with the same pid."""
 
-    network, recipe, epochs = MODEL, RECIPE, 400
+    network, recipe, epochs = STATEFUL_MODEL, FREQUENT_CHECKPOINTS, 400
 
     @classmethod
     def setUpClass(cls):

@@ -11,26 +11,17 @@ import sys
 import time
 import unittest
 
-from harness import BIN, SOURCE, Daemon, DisturbedTest, digits_spec, is_running, wait_until
+from harness import (BIN, FREQUENT_CHECKPOINTS, SOURCE, STATEFUL_MODEL, Daemon, DisturbedTest, digits_spec, is_running,
+                     wait_until)
 
 sys.path.insert(0, str(SOURCE / "tests/support"))
 import slurm  # noqa: E402
-
-MODEL = """  layers:
-    - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
-    - batch_normalization: {}
-    - relu: {}
-    - dropout: {ratio: 0.2}
-    - gemm: {}"""
-RECIPE = """  validation_split: 0.2
-  checkpoint_every_steps: 20
-"""
 
 
 class SlurmTest(DisturbedTest):
     """A daemon with the pool `cluster` of a Slurm of its own; `undisturbed` was trained by the daemon itself."""
 
-    network, recipe, epochs = MODEL, RECIPE, 60
+    network, recipe, epochs = STATEFUL_MODEL, FREQUENT_CHECKPOINTS, 60
     slurm_options, pool_lines = {}, ""
 
     @classmethod

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from harness import SOURCE, is_running, wait_until
-from test_slurm import MODEL, SlurmTest
+from test_slurm import SlurmTest
 
 sys.path.insert(0, str(SOURCE / "tests/support"))
 import slurm  # noqa: E402
@@ -19,8 +19,6 @@ NODES = 4
 
 
 class SlurmNodesTest(SlurmTest):
-    network = MODEL
-
     def spec(self, name):
         path = super().spec(name, resources="device: cpu, threads: 1")
         text = path.read_text().replace("batch_size: 50", "batch_size: 48").replace(", pool: cluster", "")

@@ -139,17 +139,20 @@ TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
 
 // All of an op's time may be found in its far bytes; a node without any takes some time, too.
 TEST(Rates, ANodeWithoutWhatItsOpWasFittedByTakesTheTimeOfOthers) {
-  DeviceRates measured = rates_by_law();
-  // More than in proportion, so that nothing is left for beginning a node.
-  for (const auto& [far, seconds] : {std::pair(1e4, 1e-6), {1e5, 5e-5}, {1e6, 1e-3}}) {
-    NodeWorkload gather = node("Gather", 0, 1);
-    gather.far_bytes = far;
-    measured.samples.push_back({gather, seconds});
+  // A Flatten that is none of the views is a copy as any other.
+  for (const char* op : {"Gather", "FlattenGrad"}) {
+    DeviceRates measured = rates_by_law();
+    // More than in proportion, so that nothing is left for beginning a node.
+    for (const auto& [far, seconds] : {std::pair(1e4, 1e-6), {1e5, 5e-5}, {1e6, 1e-3}}) {
+      NodeWorkload moved = node(op, 0, 1);
+      moved.far_bytes = far;
+      measured.samples.push_back({moved, seconds});
+    }
+    const RateModel rates(measured);
+    const std::optional<NodeTime> near = rates.time(node(op, 0, 0));
+    ASSERT_TRUE(near.has_value()) << op;
+    EXPECT_GT(near->seconds, 0) << op;
   }
-  const RateModel rates(measured);
-  const std::optional<NodeTime> near = rates.time(node("Gather", 0, 0));
-  ASSERT_TRUE(near.has_value());
-  EXPECT_GT(near->seconds, 0);
 }
 
 TEST(Rates, AreReadAsTheyWereWritten) {
