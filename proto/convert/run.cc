@@ -150,25 +150,30 @@ v1::Recipe::Recompute to_proto(Recompute recompute) {
   return v1::Recipe::RECOMPUTE_UNSPECIFIED;
 }
 
-v1::Resources::Shard to_proto(Shard shard) {
-  switch (shard) {
-    case Shard::kNone:
-      return v1::Resources::NONE;
-    case Shard::kOptimizer:
-      return v1::Resources::OPTIMIZER;
-    case Shard::kHead:
-      return v1::Resources::HEAD;
-    case Shard::kOptimizerAndHead:
-      return v1::Resources::OPTIMIZER_AND_HEAD;
+std::vector<v1::Resources::Shard> to_proto(Shard shard) {
+  std::vector<v1::Resources::Shard> parts;
+  for (const Shard part : shard_parts(shard)) {
+    switch (part) {
+      case Shard::kNone:
+        break;
+      case Shard::kOptimizer:
+        parts.push_back(v1::Resources::OPTIMIZER);
+        break;
+      case Shard::kHead:
+        parts.push_back(v1::Resources::HEAD);
+        break;
+    }
   }
-  return v1::Resources::SHARD_UNSPECIFIED;
+  if (parts.empty()) parts.push_back(v1::Resources::NONE);
+  return parts;
 }
 
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
   fit.set_batch_size(advice.batch_size);
   fit.set_accumulate_steps(advice.accumulate_steps);
   if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
-  if (advice.shard != Shard::kNone) fit.set_shard(to_proto(advice.shard));
+  if (advice.shard == Shard::kNone) return;
+  for (const v1::Resources::Shard part : to_proto(advice.shard)) fit.add_shard(part);
 }
 
 int64_t total_bytes(const v1::MemoryPlan& m) {

@@ -18,7 +18,8 @@ namespace trainyard {
 
 v1::Recipe::Precision to_proto(Precision precision);
 v1::Recipe::Recompute to_proto(Recompute recompute);
-v1::Resources::Shard to_proto(Shard shard);
+/// One or several; NONE for none.
+std::vector<v1::Resources::Shard> to_proto(Shard shard);
 /// FP32 of one that is not known.
 Precision to_engine(v1::Recipe::Precision precision);
 v1::RunPlan to_proto(const RunPlan& plan);

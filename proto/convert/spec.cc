@@ -72,11 +72,37 @@ void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violation
   }
   if (splits_head(recipe.shard)) {
     violations.add("FIELD_CONFLICT", "resources.shard",
-                   std::string(name_of(recipe.shard)) +
+                   name_of(recipe.shard) +
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
                        "optimizer or none, or resources.nodes: 1");
   }
   check_divides(nodes, recipe, "resources.nodes", violations);
+}
+
+Shard to_shard(const v1::Resources& resources, Violations& violations) {
+  Shard all = Shard::kNone;
+  for (int i = 0; i < resources.shard_size(); ++i) {
+    const std::string field = "resources.shard[" + std::to_string(i) + "]";
+    switch (resources.shard(i)) {
+      case v1::Resources::NONE:
+        if (resources.shard_size() > 1) {
+          violations.add("FIELD_CONFLICT", field,
+                         "none stands alone, expected it without the others, or them without it");
+        }
+        break;
+      case v1::Resources::OPTIMIZER:
+        all = all | Shard::kOptimizer;
+        break;
+      case v1::Resources::HEAD:
+        all = all | Shard::kHead;
+        break;
+      default:
+        violations.add(
+            "FIELD_UNSUPPORTED", field,
+            std::to_string(resources.shard(i)) + " is not known, expected none, optimizer or head");
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -111,14 +137,7 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
                        " is out of range, expected 1.." + std::to_string(kTimeLimitMax));
   }
   check_gpus(resources, out.recipe, violations);
-  if (!v1::Resources::Shard_IsValid(resources.shard())) {
-    violations.add("FIELD_UNSUPPORTED", "resources.shard",
-                   std::to_string(resources.shard()) +
-                       " is not known, expected none, optimizer, head or optimizer_and_head");
-  }
-  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
-    if (to_proto(shard) == resources.shard()) out.recipe.shard = shard;
-  }
+  out.recipe.shard = to_shard(resources, violations);
   check_nodes(resources, out.recipe, violations);
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",

@@ -44,10 +44,11 @@ void add_batch_choice(const std::optional<v1::FitChoice>& batch, v1::RunPlan& pl
 
 /// What a plan depends on. The spec's precision is part of its recipe, given or not.
 std::string plan_key(const v1::JobSpec& spec, const Dataset& dataset, DeviceTraits traits) {
+  std::string shard;
+  for (const int part : spec.resources().shard()) shard += std::to_string(part) + "+";
   return dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
-         std::to_string(ranks_of(spec.resources())) + "/" +
-         std::to_string(spec.resources().shard()) + "/" + std::to_string(traits.alignment) +
-         (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
+         std::to_string(ranks_of(spec.resources())) + "/" + shard + "/" +
+         std::to_string(traits.alignment) + (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
 }
 
 PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
@@ -348,7 +349,7 @@ Error JobPlanner::impossible(const CheckedJob& job, const DatasetSchema& schema,
                 {"batch_size_that_fits", std::to_string(advice.batch_size)},
                 {"accumulate_steps_that_fit", std::to_string(advice.accumulate_steps)},
                 {"recompute_that_fits", std::string(name_of(advice.recompute))},
-                {"shard_that_fits", std::string(name_of(advice.shard))}};
+                {"shard_that_fits", name_of(advice.shard)}};
   return e;
 }
 

@@ -71,9 +71,9 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
                                         const MemoryRoom& room, DeviceTraits traits,
                                         const std::stop_token& stop) {
   v1::Recipe& recipe = *spec.mutable_recipe();
-  const FitFreedom free{
-      recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED, !recipe.has_accumulate_steps(),
-      spec.resources().shard() == v1::Resources::SHARD_UNSPECIFIED, spec.resources().nodes() <= 1};
+  const FitFreedom free{recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
+                        !recipe.has_accumulate_steps(), spec.resources().shard().empty(),
+                        spec.resources().nodes() <= 1};
   const std::optional<Fit> fit =
       find_fit(engine.model, engine.recipe, schema, room.plan_bytes_max(), free,
                ranks_of(spec.resources()), traits, stop);
@@ -94,9 +94,9 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
     chosen.push_back("recipe.accumulate_steps: " + std::to_string(fit->accumulate_steps));
   }
   if (fit->shard != engine.recipe.shard) {
-    choice.set_shard(to_proto(fit->shard));
-    spec.mutable_resources()->set_shard(choice.shard());
-    chosen.push_back("resources.shard: " + std::string(name_of(fit->shard)));
+    for (const v1::Resources::Shard part : to_proto(fit->shard)) choice.add_shard(part);
+    *spec.mutable_resources()->mutable_shard() = choice.shard();
+    chosen.push_back("resources.shard: " + name_of(fit->shard));
   }
   engine.recipe.recompute = fit->recompute;
   engine.recipe.accumulate_steps = fit->accumulate_steps;

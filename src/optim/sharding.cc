@@ -1,6 +1,7 @@
 #include "src/optim/sharding.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/graph/op.h"
@@ -8,18 +9,31 @@
 
 namespace trainyard {
 
-std::string_view name_of(Shard shard) {
-  switch (shard) {
-    case Shard::kNone:
-      return "none";
-    case Shard::kOptimizer:
-      return "optimizer";
-    case Shard::kHead:
-      return "head";
-    case Shard::kOptimizerAndHead:
-      return "optimizer_and_head";
+namespace {
+
+struct NamedPart {
+  Shard part;
+  std::string_view name;
+};
+constexpr NamedPart kParts[] = {{Shard::kOptimizer, "optimizer"}, {Shard::kHead, "head"}};
+
+}  // namespace
+
+std::vector<Shard> shard_parts(Shard shard) {
+  std::vector<Shard> parts;
+  for (const NamedPart& named : kParts) {
+    if (has(shard, named.part)) parts.push_back(named.part);
   }
-  return "?";
+  return parts;
+}
+
+std::string name_of(Shard shard) {
+  std::string names;
+  for (const NamedPart& named : kParts) {
+    if (has(shard, named.part)) names += (names.empty() ? "" : ", ") + std::string(named.name);
+  }
+  if (names.empty()) return "none";
+  return shard_parts(shard).size() == 1 ? names : "[" + names + "]";
 }
 
 ScatteredGradients append_reduce_scatter(Graph& graph,

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 #include <map>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "src/graph/graph.h"
@@ -18,20 +18,25 @@
 
 namespace trainyard {
 
-/// What each of several devices holds a part of. A spec names it in resources.shard.
+/// What each of several devices holds a part of: one or several of these. A spec lists them in
+/// resources.shard.
 enum class Shard : uint8_t {
-  kNone,
-  kOptimizer,        // the optimizer's state
-  kHead,             // the head's weights, and the state of these (src/train/split_head.h)
-  kOptimizerAndHead  // both: the state of the other weights is sharded as in kOptimizer
+  kNone = 0,
+  kOptimizer = 1,  // the optimizer's state; beside kHead that of the other weights
+  kHead = 2,       // the head's weights, and the state of these (src/train/split_head.h)
 };
-std::string_view name_of(Shard shard);
-constexpr bool shards_optimizer(Shard shard) {
-  return shard == Shard::kOptimizer || shard == Shard::kOptimizerAndHead;
+constexpr Shard operator|(Shard a, Shard b) {
+  return static_cast<Shard>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));
 }
-constexpr bool splits_head(Shard shard) {
-  return shard == Shard::kHead || shard == Shard::kOptimizerAndHead;
+constexpr bool has(Shard shard, Shard part) {
+  return (static_cast<uint8_t>(shard) & static_cast<uint8_t>(part)) != 0;
 }
+constexpr bool shards_optimizer(Shard shard) { return has(shard, Shard::kOptimizer); }
+constexpr bool splits_head(Shard shard) { return has(shard, Shard::kHead); }
+/// Every one that is a single part, in the order of names.
+std::vector<Shard> shard_parts(Shard shard);
+/// As a spec has it: "none", "head", "[optimizer, head]".
+std::string name_of(Shard shard);
 
 /// Who updates: one of several ranks, each of which updates everything, or its shard of it.
 struct Updater {

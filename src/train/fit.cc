@@ -28,7 +28,7 @@ int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
 std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool head) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
-  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
+  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
     if (splits_head(shard) && !head) continue;
     if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
   }
@@ -125,7 +125,7 @@ std::string describe(const FitAdvice& advice) {
     ways.push_back("recipe.recompute: " + std::string(name_of(advice.recompute)));
   }
   if (advice.shard != Shard::kNone) {
-    ways.push_back("resources.shard: " + std::string(name_of(advice.shard)));
+    ways.push_back("resources.shard: " + name_of(advice.shard));
   }
   if (advice.accumulate_steps > 0) {
     ways.push_back("recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps));

@@ -157,7 +157,7 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
   if (ranks == 1) {
     violations.add(
         "FIELD_CONFLICT", "resources.shard",
-        std::string(name_of(r.shard)) +
+        name_of(r.shard) +
             (splits_head(r.shard)
                  ? " needs resources.gpus above 1, expected that or shard: none"
                  : " needs resources.gpus or resources.nodes above 1, expected one of these or "
@@ -166,7 +166,7 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
   }
   if (splits_head(r.shard) && r.optimizer.type == "adafactor") {
     violations.add("FIELD_CONFLICT", "resources.shard",
-                   std::string(name_of(r.shard)) +
+                   name_of(r.shard) +
                        " needs an optimizer that updates each row of the head by itself, and "
                        "adafactor scales by all of them; expected shard: none, or another "
                        "recipe.optimizer");

@@ -119,7 +119,7 @@ void report(const char* name, Way& way) {
 int bench(const Options& options) {
   std::vector<std::pair<Shard, std::unique_ptr<Way>>> ways;
   for (const Shard shard :
-       {Shard::kNone, Shard::kOptimizer, Shard::kHead, Shard::kOptimizerAndHead}) {
+       {Shard::kNone, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
     ways.emplace_back(shard, std::make_unique<Way>(options, shard));
     ways.back().second->run(3);  // sets up
     ways.back().second->ms.clear();
@@ -127,7 +127,7 @@ int bench(const Options& options) {
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (auto& [shard, way] : ways) way->run(options.steps);
   }
-  for (auto& [shard, way] : ways) report(std::string(name_of(shard)).c_str(), *way);
+  for (auto& [shard, way] : ways) report(name_of(shard).c_str(), *way);
   return 0;
 }
 

@@ -39,7 +39,7 @@ TEST(EmulatedRanks, TrainShardedLikeTheCpus) {
   }
 }
 TEST(EmulatedRanks, TrainWithASplitHeadLikeTheCpus) {
-  for (const Shard shard : {Shard::kHead, Shard::kOptimizerAndHead}) {
+  for (const Shard shard : {Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
     for (const int64_t accumulate_steps : {1, 2}) {
       testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, shard);
     }

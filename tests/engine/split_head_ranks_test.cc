@@ -94,8 +94,8 @@ void expect_the_curve(const Recorder& expected, const Recorder& got, double boun
 
 /// The same job on one device and with a split head, on each number of ranks.
 void expect_the_curve_of_one_device(int64_t classes, const Change& change, double bound = 1e-5,
-                                    std::vector<Shard> shards = {Shard::kHead,
-                                                                 Shard::kOptimizerAndHead}) {
+                                    std::vector<Shard> shards = {
+                                        Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
   const Workspace w;
   make_classes(w, classes, 120);
   Recorder expected;
@@ -103,7 +103,7 @@ void expect_the_curve_of_one_device(int64_t classes, const Change& change, doubl
   ASSERT_EQ(expected.series["train/loss"].size(), 50u);
   for (const int64_t ranks : {2, 4}) {
     for (const Shard shard : shards) {
-      const std::string name = std::string(name_of(shard)) + std::to_string(ranks);
+      const std::string name = name_of(shard) + std::to_string(ranks);
       SCOPED_TRACE(name);
       Recorder got;
       const TrainResult result = run(job_on(w, name, shard, change), ranks, got);
@@ -244,7 +244,7 @@ TEST(SplitHead, HasTheLossesOfPyTorch) {
   recipe.optimizer.learning_rate = expected["optimizer"]["learning_rate"];
   recipe.batch_size = expected["batch_size"];
   for (const int64_t ranks : {2, 4}) {
-    for (const Shard shard : {Shard::kHead, Shard::kOptimizerAndHead}) {
+    for (const Shard shard : {Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
       recipe.shard = shard;
       std::vector<RunPrograms> programs;
       for (int64_t r = 0; r < ranks; ++r) {
@@ -266,7 +266,7 @@ TEST(SplitHead, HasTheLossesOfPyTorch) {
         worst = std::max(worst, std::fabs(loss - golden_loss));
       }
       std::printf("%lld ranks, %s: losses within %.1e of PyTorch\n", static_cast<long long>(ranks),
-                  std::string(name_of(shard)).c_str(), worst);
+                  name_of(shard).c_str(), worst);
     }
   }
 }
@@ -279,8 +279,8 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
     job.recipe.checkpoint_every_steps = 7;
   };
   for (const int64_t ranks : {2, 4}) {
-    for (const Shard shard : {Shard::kHead, Shard::kOptimizerAndHead}) {
-      const std::string name = std::string(name_of(shard)) + std::to_string(ranks);
+    for (const Shard shard : {Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
+      const std::string name = name_of(shard) + std::to_string(ranks);
       SCOPED_TRACE(name);
       const TrainJob once = job_on(w, name + "once", shard, change),
                      twice = job_on(w, name + "twice", shard, change),
@@ -344,7 +344,7 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   Recorder expected;
   run(one, 1, expected);
   constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard::kHead,
-                  kBoth = Shard::kOptimizerAndHead;
+                  kBoth = Shard::kOptimizer | Shard::kHead;
   const std::vector<std::vector<Leg>> ways = {
       {{4, kHead}, {1, kWhole}, {2, kHead}, {2, kState}, {4, kBoth}, {2, kWhole}, {2, kBoth}},
       {{1, kWhole}, {4, kBoth}, {4, kWhole}, {4, kHead}, {4, kState}, {2, kHead}, {1, kWhole}}};
@@ -508,7 +508,7 @@ TEST(SplitHead, PlansWhatRanksExchange) {
 TEST(SplitHead, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_classes(w, 5, 120);
-  TrainJob job = job_on(w, "job", Shard::kOptimizerAndHead);
+  TrainJob job = job_on(w, "job", Shard::kOptimizer | Shard::kHead);
   job.recipe.clip_norm = 1;
   const DatasetSchema schema = read_schema(job.dataset).value();
   for (const int64_t accumulate_steps : {1, 2}) {
@@ -579,7 +579,7 @@ TEST(SplitHead, RefusalsNameTheFieldAndWhatIsAccepted) {
             "resources.shard: head needs an optimizer that updates each row of the head by itself, "
             "and adafactor scales by all of them; expected shard: none, or another "
             "recipe.optimizer");
-  EXPECT_EQ(refusal(2, optimizer("muon", 0.01), Shard::kOptimizerAndHead),
+  EXPECT_EQ(refusal(2, optimizer("muon", 0.01), Shard::kOptimizer | Shard::kHead),
             "resources.shard: muon updates tensors as a whole, expected shard: none or head, or as "
             "recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd with momentum");
   const std::string otherwise = ", expected shard: optimizer or none";

@@ -49,6 +49,28 @@ TEST(ConvertSpec, PresetAndDefaults) {
   EXPECT_TRUE(spec->recipe.drop_last);
 }
 
+TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
+  const auto shard_of = [](const std::string& shards) {
+    const auto spec = to_engine(parse_spec(std::string("model { mlp { hidden: 4 } } ") + kRecipe +
+                                           " resources { device: GPU gpus: 2 " + shards + " }"));
+    return spec.ok() ? name_of(spec->recipe.shard) : spec.error().message;
+  };
+  EXPECT_EQ(shard_of(""), "none");
+  EXPECT_EQ(shard_of("shard: NONE"), "none");
+  EXPECT_EQ(shard_of("shard: HEAD"), "head");
+  EXPECT_EQ(shard_of("shard: [HEAD, OPTIMIZER]"), "[optimizer, head]");
+  EXPECT_EQ(
+      shard_of("shard: [NONE, HEAD]"),
+      "resources.shard[0]: none stands alone, expected it without the others, or them without "
+      "it");
+  EXPECT_EQ(shard_of("shard: 77"),
+            "resources.shard[0]: 77 is not known, expected none, optimizer or head");
+  // Each part of a list goes on the wire as it came.
+  EXPECT_EQ(to_proto(Shard::kOptimizer | Shard::kHead),
+            (std::vector{v1::Resources::OPTIMIZER, v1::Resources::HEAD}));
+  EXPECT_EQ(to_proto(Shard::kNone), std::vector{v1::Resources::NONE});
+}
+
 TEST(ConvertSpec, FalseIsNotLeftOut) {
   const auto spec = to_engine(
       parse_spec("model { mlp { hidden: 4 } } recipe { epochs: 2 shuffle: false drop_last: false "

@@ -551,7 +551,7 @@ class NodesRun : public ElsewhereRun {
     job.spec.mutable_resources()->set_device(v1::Resources::CPU);
     job.spec.mutable_resources()->set_pool("cluster");
     job.spec.mutable_resources()->set_nodes(kNodes);
-    job.spec.mutable_resources()->set_shard(v1::Resources::OPTIMIZER);
+    job.spec.mutable_resources()->add_shard(v1::Resources::OPTIMIZER);
     job.plan.set_steps_total(steps);
     Job submitted = store_->jobs().submit(std::move(job)).value();
     EXPECT_TRUE(local_files().create_directories(paths_.checkpoints(submitted.uid)).ok());

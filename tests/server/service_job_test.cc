@@ -802,7 +802,8 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
 }
 
 TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
-  const auto request_of = [](const std::string& id, v1::Resources::Shard shard) {
+  const auto request_of = [](const std::string& id,
+                             const std::vector<v1::Resources::Shard>& shards) {
     v1::SubmitJobRequest request = gpu_request(id, "", 2);
     v1::JobSpec& spec = *request.mutable_spec();
     spec.mutable_model()->mutable_mlp()->clear_hidden();
@@ -812,19 +813,19 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
     spec.mutable_recipe()->mutable_optimizer()->set_learning_rate(0.001);
     spec.mutable_recipe()->set_recompute(v1::Recipe::NONE);
     spec.mutable_recipe()->set_accumulate_steps(1);
-    spec.mutable_resources()->set_shard(shard);
+    for (const v1::Resources::Shard shard : shards) spec.mutable_resources()->add_shard(shard);
     return request;
   };
-  const auto plan_of = [&](v1::Resources::Shard shard) {
+  const auto plan_of = [&](const std::vector<v1::Resources::Shard>& shards) {
     v1::PlanJobRequest request;
-    *request.mutable_spec() = request_of("", shard).spec();
+    *request.mutable_spec() = request_of("", shards).spec();
     v1::JobPlan plan;
     const grpc::Status s = jobs_->PlanJob(context().get(), request, &plan);
     EXPECT_TRUE(s.ok()) << s.error_message();
     return plan;
   };
-  const v1::JobPlan whole = plan_of(v1::Resources::NONE);
-  const v1::JobPlan sharded = plan_of(v1::Resources::OPTIMIZER);
+  const v1::JobPlan whole = plan_of({v1::Resources::NONE});
+  const v1::JobPlan sharded = plan_of({v1::Resources::OPTIMIZER});
   const v1::MemoryPlan &all = whole.run().memory(), &part = sharded.run().memory();
   EXPECT_EQ(part.optimizer_bytes() + sharded.run().shard_saved_bytes(), all.optimizer_bytes());
   EXPECT_LT(part.optimizer_bytes(), all.optimizer_bytes() * 6 / 10);
@@ -832,13 +833,13 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   EXPECT_EQ(sharded.run().exchanges(0).kind(), "reduce_scatter");
   EXPECT_EQ(sharded.run().exchanges(1).kind(), "all_gather");
 
-  const v1::JobPlan split = plan_of(v1::Resources::HEAD);
+  const v1::JobPlan split = plan_of({v1::Resources::HEAD});
   EXPECT_EQ(split.run().exchanges(0).kind(), "gather_rows");
   EXPECT_EQ(split.run().exchanges(0).axis(), "rows");
   EXPECT_GT(split.run().head_saved_bytes(), 0);
   EXPECT_EQ(split.run().memory().parameter_bytes() + split.run().head_saved_bytes(),
             all.parameter_bytes());
-  const v1::JobPlan both = plan_of(v1::Resources::OPTIMIZER_AND_HEAD);
+  const v1::JobPlan both = plan_of({v1::Resources::OPTIMIZER, v1::Resources::HEAD});
   EXPECT_LT(both.run().memory().optimizer_bytes(), split.run().memory().optimizer_bytes());
   EXPECT_EQ(both.run().head_saved_bytes(), split.run().head_saved_bytes());
 
@@ -847,19 +848,22 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   }
   restart();
   v1::Job job;
-  const grpc::Status refused = submit(request_of("whole", v1::Resources::NONE), &job);
+  const grpc::Status refused = submit(request_of("whole", {v1::Resources::NONE}), &job);
   EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
   EXPECT_NE(refused.error_message().find("resources.shard: optimizer"), std::string::npos)
       << refused.error_message();
-  ASSERT_TRUE(submit(request_of("open", v1::Resources::SHARD_UNSPECIFIED), &job).ok());
-  EXPECT_EQ(job.spec().resources().shard(), v1::Resources::OPTIMIZER);
-  EXPECT_EQ(job.plan().fit_choice().shard(), v1::Resources::OPTIMIZER);
+  ASSERT_TRUE(submit(request_of("open", {}), &job).ok());
+  const auto is_optimizer = [](const auto& shard) {
+    return shard.size() == 1 && shard[0] == v1::Resources::OPTIMIZER;
+  };
+  EXPECT_TRUE(is_optimizer(job.spec().resources().shard()));
+  EXPECT_TRUE(is_optimizer(job.plan().fit_choice().shard()));
   EXPECT_TRUE(
       job.plan().fit_choice().message().starts_with("resources.shard: optimizer was chosen"))
       << job.plan().fit_choice().message();
   wait_for("open", v1::SUCCEEDED);
 
-  v1::SubmitJobRequest muon = request_of("muon", v1::Resources::OPTIMIZER);
+  v1::SubmitJobRequest muon = request_of("muon", {v1::Resources::OPTIMIZER});
   muon.mutable_spec()->mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::MUON);
   const grpc::Status unable = submit(muon, &job);
   EXPECT_NE(unable.error_message().find("resources.shard: muon updates tensors as a whole"),
