@@ -105,8 +105,6 @@ class JobPlanner {
                              const std::stop_token& stop);
   /// Those of the pool that the spec asks for, or devices().
   Devices devices_for(const v1::JobSpec& spec);
-  Result<double> rows_per_second(const Devices& devices, const Device& device,
-                                 const v1::JobSpec& spec, const RunWork& work) const;
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Where the job could have the most memory. Considers running jobs only if `needed_bytes`
