@@ -14,7 +14,6 @@
 #include "server/service/batch_choice.h"
 #include "server/service/device_choice.h"
 #include "server/service/digest.h"
-#include "server/service/layout_choice.h"
 #include "server/service/names.h"
 #include "server/service/pool_devices.h"
 #include "server/service/spec_check.h"
@@ -256,8 +255,9 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
     ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
     const v1::JobSpec as_written = job.spec;
     ASSIGN_OR_RETURN(const FoundLayouts found,
-                     find_layouts({job.spec, job.engine, schema, devices, room, traits},
-                                  service_.forecaster, stop));
+                     find_layouts({job.spec, job.engine, schema, devices, room, traits,
+                                   times_of(job.spec, devices)},
+                                  stop));
     std::optional<v1::FitChoice> choice =
         choose_fit(job.spec, job.engine, found.layouts, planned.plan, room, traits);
     if (!choice) {
@@ -311,7 +311,7 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
     v1::MemoryPlan memory = kept.plan.memory();
     memory.set_dataset_bytes(0);  // which may stay on the host
     BatchTrial trial{bytes_on(traits, memory), kept.plan.train_rows(), kept.work->nodes};
-    const auto step = step_time(service_.forecaster, devices, device, spec, *kept.work);
+    const Result<TimeRange> step = times_of(spec, devices)(device, *kept.work);
     trial.rows_per_second = step.ok() ? Result<double>(static_cast<double>(rows) / step->seconds)
                                       : Result<double>(step.error());
     return trial;
@@ -329,7 +329,7 @@ Status JobPlanner::add_cost(const v1::JobSpec& as_written, const CheckedJob& job
   const DeviceTraits traits = traits_on(device.name);
   // Without an estimate where rates are missing.
   const auto step_seconds = [&](const RunWork& work) {
-    const auto step = step_time(service_.forecaster, devices, device, job.spec, work);
+    const Result<TimeRange> step = times_of(job.spec, devices)(device, work);
     return step.ok() ? step->seconds : 0.0;
   };
   ASSIGN_OR_RETURN(const KeptPlan before, plan_on_dataset(as_written, job.dataset, traits, stop));
@@ -388,9 +388,10 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   const bool fits = room.memory_bytes == 0 || needed <= room.plan_bytes_max();
   FoundLayouts found;
   if (!fits || request.layouts()) {
-    ASSIGN_OR_RETURN(found, find_layouts({full.job.spec, full.job.engine, full.schema, devices,
-                                          room, traits, request.layouts()},
-                                         service_.forecaster, stop));
+    ASSIGN_OR_RETURN(
+        found, find_layouts({full.job.spec, full.job.engine, full.schema, devices, room, traits,
+                             times_of(full.job.spec, devices), request.layouts()},
+                            stop));
   }
   if (!fits) {
     v1::RunPlan as_written = to_proto(plan.run);
@@ -567,6 +568,12 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const
 Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
   const PoolConfig* pool = find_pool(service_.config.pools, spec.resources().pool());
   return pool != nullptr ? devices_of(*pool) : devices();
+}
+
+StepTimeOn JobPlanner::times_of(const v1::JobSpec& spec, const Devices& devices) const {
+  return [&, this](const Device& device, const RunWork& work) {
+    return step_time(service_.forecaster, devices, device, spec, work);
+  };
 }
 
 Devices JobPlanner::devices() {

@@ -37,8 +37,8 @@ LayoutQuery query_of(const LayoutQuestion& question) {
 /// Of the layouts that fit: each is asked for once.
 class Times {
  public:
-  Times(const LayoutQuestion& question, Forecaster& forecaster, const std::stop_token& stop)
-      : question_(question), forecaster_(forecaster), stop_(stop) {
+  Times(const LayoutQuestion& question, const std::stop_token& stop)
+      : question_(question), stop_(stop) {
     const auto& all = question.devices.devices;
     const auto it = std::ranges::find(all, question.room.device, &Device::name);
     if (it != all.end()) device_ = &*it;
@@ -54,8 +54,7 @@ class Times {
       if (!there.ok()) return std::nullopt;
       work = std::move(there->work);
     }
-    const Result<TimeRange> step =
-        step_time(forecaster_, question_.devices, *device_, question_.spec, work);
+    const Result<TimeRange> step = question_.step_time(*device_, work);
     if (!step.ok()) {
       unknown_ = step.error().message;
       return std::nullopt;
@@ -75,7 +74,6 @@ class Times {
 
  private:
   const LayoutQuestion& question_;
-  Forecaster& forecaster_;
   const std::stop_token& stop_;
   const Device* device_ = nullptr;
   bool is_known_ = false;
@@ -100,9 +98,8 @@ Result<TimeRange> step_time(Forecaster& forecaster, const Devices& devices, cons
   return forecaster.step_time(device, spec.resources().threads(), spec.recipe().precision(), work);
 }
 
-Result<FoundLayouts> find_layouts(const LayoutQuestion& question, Forecaster& forecaster,
-                                  const std::stop_token& stop) {
-  Times times(question, forecaster, stop);
+Result<FoundLayouts> find_layouts(const LayoutQuestion& question, const std::stop_token& stop) {
+  Times times(question, stop);
   LayoutQuery query = query_of(question);
   query.step_times = [&](const Recipe& recipe, const RunPlan& plan) {
     return times.of(recipe, plan);

@@ -2,6 +2,8 @@
 // the times of its steps where these are known.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -21,6 +23,9 @@ namespace trainyard::server {
 Result<TimeRange> step_time(Forecaster& forecaster, const Devices& devices, const Device& device,
                             const v1::JobSpec& spec, const RunWork& work);
 
+/// step_time() of one job, with all but these filled in.
+using StepTimeOn = std::function<Result<TimeRange>(const Device& device, const RunWork& work)>;
+
 /// A job, and where it is to fit.
 struct LayoutQuestion {
   const v1::JobSpec& spec;  // with its precision and threads
@@ -29,15 +34,15 @@ struct LayoutQuestion {
   const Devices& devices;
   const MemoryRoom& room;
   DeviceTraits traits;  // that it is planned with
-  bool all = false;     // else no more than a choice takes
+  StepTimeOn step_time;
+  bool all = false;  // else no more than a choice takes
 };
 struct FoundLayouts {
   Layouts layouts;
   std::string basis;  // JobPlan.layouts_basis
 };
 /// CANCELLED/STOPPED soon after `stop` is requested.
-Result<FoundLayouts> find_layouts(const LayoutQuestion& question, Forecaster& forecaster,
-                                  const std::stop_token& stop);
+Result<FoundLayouts> find_layouts(const LayoutQuestion& question, const std::stop_token& stop);
 
 /// Writes the chosen layout into both forms of the spec of a job that does not fit as it is
 /// written. `as_written` is its plan. Nothing if no layout fits. What it costs is for the caller to

@@ -44,8 +44,8 @@ double link_seconds(const LinkWork& work, double bytes_per_second) {
 }
 
 bool uses_link(const StepWork& work) {
-  return work.processor == Processor::kGpu &&
-         work.sent_beside.exchanges + work.sent_alone.exchanges > 0;
+  const auto sends = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
+  return work.processor == Processor::kGpu && (sends(work.sent_beside) || sends(work.sent_alone));
 }
 
 /// What of a step's time is added by exchanges: those that it waits for, and of the others what is
