@@ -63,6 +63,9 @@ class LayoutSearch {
   Result<Layouts> run() {
     const Result<RunPlan> written = plan(layout_of(recipe_));
     if (!written.ok()) return written.error();
+    const int64_t nodes = std::max<int64_t>(1, written->work.nodes);
+    programs_max_ =
+        std::min(query_.programs_max, std::max(kProgramsLeast, query_.nodes_max / nodes));
     if (query_.until_chosen && fits(written)) {
       add(layout_of(recipe_), written);
     } else {
@@ -88,7 +91,7 @@ class LayoutSearch {
   bool fits(const Result<RunPlan>& plan) const {
     return plan.ok() && device_bytes(query_.traits, *plan) <= query_.limit_bytes;
   }
-  bool has_programs_left() const { return found_.programs < query_.programs_max; }
+  bool has_programs_left() const { return found_.programs < programs_max_; }
   Recipe recipe_with(const JobLayout& layout) const {
     Recipe changed = recipe_;
     set_layout(layout, changed);
@@ -262,6 +265,7 @@ class LayoutSearch {
   const LayoutQuery& query_;
   const std::stop_token& stop_;
   Layouts found_;
+  int64_t programs_max_ = 1;
   std::optional<std::string> effect_;  // of micro-batches
   std::vector<Shard> refused_;
   bool is_decided_ = false;

@@ -68,6 +68,7 @@ struct LayoutRow {
 /// How long a step of a recipe with this plan takes; nothing where that is unknown.
 using StepTimes = std::function<std::optional<TimeRange>(const Recipe& recipe, const RunPlan&)>;
 
+inline constexpr int64_t kProgramsLeast = 16;
 struct LayoutQuery {
   // What the device has for a plan, as for advise_fit; without a bound where that is unknown.
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();
@@ -81,7 +82,9 @@ struct LayoutQuery {
   // For a choice alone: ends at the first layout that fits if its time is unknown, since that is
   // chosen then.
   bool until_chosen = false;
-  int64_t programs_max = 96;  // that are compiled; milliseconds each
+  // That are compiled, milliseconds each; of very large networks fewer, at least kProgramsLeast, so
+  // that all of them together have so many nodes: a few seconds.
+  int64_t programs_max = 96, nodes_max = 200'000;
 };
 
 struct Layouts {
@@ -91,7 +94,7 @@ struct Layouts {
   std::optional<JobLayout> chosen;  // none: nothing fits
   bool by_forecast = false;         // the chosen one is not the first that fits
   int64_t programs = 0;             // that were compiled
-  int64_t left_out = 0;  // pairs of shard and recompute, for which programs_max left nothing
+  int64_t left_out = 0;             // pairs of shard and recompute, for which no program was left
 };
 
 /// They are planned in the order of what they change: what can be sharded, nothing first and few
