@@ -11,20 +11,6 @@
 namespace trainyard::cli {
 namespace {
 
-/// Of a step: "850 us", "12.3 ms", "1.2 s".
-std::string step_text(double seconds) {
-  if (seconds <= 0) return "";
-  char text[32];
-  if (seconds < 1e-3) {
-    std::snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
-  } else if (seconds < 1) {
-    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
-  }
-  return text;
-}
-
 std::string range_text(double seconds, double low, double high) {
   return human_duration(seconds) + " (" + human_duration(low) + " to " + human_duration(high) + ")";
 }
@@ -52,6 +38,19 @@ std::string energy_text(const v1::Forecast& f) {
 }
 
 }  // namespace
+
+std::string step_text(double seconds) {
+  if (seconds <= 0) return "";
+  char text[32];
+  if (seconds < 1e-3) {
+    std::snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
+  } else if (seconds < 1) {
+    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  }
+  return text;
+}
 
 std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
   if (plan.forecasts().empty()) return "";

@@ -8,6 +8,9 @@
 
 namespace trainyard::cli {
 
+/// Of a step: "850 us", "12.3 ms", "1.2 s"; empty where it is unknown.
+std::string step_text(double seconds);
+
 /// A table of devices with the step's time, the time to the end with its range, what limits it and
 /// the cost; below it why one is unknown. Empty without forecasts, as of an older server.
 std::string render_forecasts(const v1::RunPlan& plan, bool colour);

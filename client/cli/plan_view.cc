@@ -318,6 +318,9 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   if (run.has_fit_choice()) {
     list.emplace_back("chosen", Cell(run.fit_choice().message(), Style::kNotice));
   }
+  if (is_shared(plan.spec().resources()) || run.has_fit_choice() || !fit.fits()) {
+    list.emplace_back("layouts", "--layouts compares this one with the others");
+  }
   for (const std::string& warning : plan.warnings()) {
     list.emplace_back("warning", Cell(warning, Style::kNotice));
   }

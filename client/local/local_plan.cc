@@ -1,6 +1,7 @@
 // `trainyard plan` on this machine: as the server plans, with the kernels' workspace measured here.
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "client/cli/local_spec.h"
@@ -12,6 +13,7 @@
 #include "src/runtime/open_backend.h"
 #include "src/train/fit.h"
 #include "src/train/job_plan.h"
+#include "src/train/layouts.h"
 #include "src/train/session.h"
 #include "src/train/weight_match.h"
 
@@ -21,6 +23,30 @@ namespace {
 int64_t machine_bytes() {
   const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
+}
+
+/// What a server with such a device would choose from. `besides_bytes` are those that the plan's
+/// programs do not have: the kernels' workspace, measured of the job as it is written.
+Status add_layouts(const client::SpecFile& spec, const EngineSpec& engine,
+                   const DatasetSchema& schema, LayoutQuery query, int64_t besides_bytes,
+                   v1::JobPlan& plan) {
+  const v1::JobFile& file = spec.file;
+  query.free = {file.recipe().recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
+                !file.recipe().has_accumulate_steps(), file.resources().shard().empty()};
+  const int64_t available = plan.fit().bytes_available();
+  if (available > 0) query.limit_bytes = std::max<int64_t>(0, available - besides_bytes);
+  ASSIGN_OR_RETURN(const Layouts layouts,
+                   enumerate_layouts(engine.model, engine.recipe, schema, query));
+  for (const LayoutRow& row : layouts.rows) {
+    v1::LayoutRow& to = *plan.add_layouts();
+    to = to_proto(row);
+    if (row.bytes > 0) to.set_bytes(row.bytes + besides_bytes);
+    to.set_bytes_available(available);
+  }
+  plan.set_layouts_basis(
+      "A server would choose so; 'local run' trains as it is written. How long steps take is not "
+      "known here.");
+  return {};
 }
 
 }  // namespace
@@ -83,6 +109,16 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
                     (ranks > 1 ? " on each device, " : ", ") + human_bytes(needed - available) +
                     " more than this machine has (" + human_bytes(available) + "); " +
                     describe(advice));
+  }
+  if (options.layouts) {
+    LayoutQuery query;
+    query.ranks = ranks;
+    query.traits = backend->traits();
+    if (Status s = add_layouts(spec, engine, schema, std::move(query),
+                               planned->run.memory.workspace_bytes, plan);
+        !s.ok()) {
+      return std::move(s).error();
+    }
   }
   return plan;
 }

@@ -168,6 +168,40 @@ std::vector<v1::Resources::Shard> to_proto(Shard shard) {
   return parts;
 }
 
+v1::LayoutRow to_proto(const LayoutRow& row) {
+  v1::LayoutRow out;
+  for (const v1::Resources::Shard part : to_proto(row.layout.shard)) out.add_shard(part);
+  out.set_recompute(to_proto(row.layout.recompute));
+  out.set_accumulate_steps(row.layout.accumulate_steps);
+  switch (row.verdict) {
+    case LayoutVerdict::kChosen:
+      out.set_verdict(v1::LayoutRow::CHOSEN);
+      break;
+    case LayoutVerdict::kFits:
+      out.set_verdict(v1::LayoutRow::FITS);
+      break;
+    case LayoutVerdict::kChangesResult:
+      out.set_verdict(v1::LayoutRow::CHANGES_RESULT);
+      break;
+    case LayoutVerdict::kDoesNotFit:
+      out.set_verdict(v1::LayoutRow::DOES_NOT_FIT);
+      break;
+    case LayoutVerdict::kRefused:
+      out.set_verdict(v1::LayoutRow::REFUSED);
+      break;
+  }
+  out.set_as_written(row.as_written);
+  out.set_message(row.message);
+  out.set_bytes(row.bytes);
+  out.set_sent_bytes(row.sent_bytes);
+  if (row.step) {
+    out.set_step_seconds(row.step->seconds);
+    out.set_step_seconds_low(row.step->low);
+    out.set_step_seconds_high(row.step->high);
+  }
+  return out;
+}
+
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
   fit.set_batch_size(advice.batch_size);
   fit.set_accumulate_steps(advice.accumulate_steps);

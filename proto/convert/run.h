@@ -8,6 +8,7 @@
 #include "src/train/evaluate_model.h"
 #include "src/train/fit.h"
 #include "src/train/job_plan.h"
+#include "src/train/layouts.h"
 #include "src/train/predictor.h"
 #include "src/train/trainer.h"
 #include "trainyard/v1/job_service.pb.h"
@@ -31,6 +32,7 @@ FileTensor to_engine(const v1::WeightTensor& tensor);
 
 /// All but what only the caller knows: spec, device, threads, fit.
 v1::JobPlan to_proto(const JobPlan& plan);
+v1::LayoutRow to_proto(const LayoutRow& row);
 /// What would make it fit, without words.
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 /// Sum of all parts.

@@ -248,6 +248,9 @@ v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device
                 : cpu ? "rates measured with " + std::to_string(key.threads) +
                             (key.threads == 1 ? " thread" : " threads")
                       : "rates measured on it");
+  if (const std::string link = assumed_link(work.step); !measured && !link.empty()) {
+    out.set_basis(out.basis() + "; " + link);
+  }
   out.set_energy_joules(run->total.seconds * known->second.model->rates().watts * out.devices());
   const double price = cpu ? options.cpu_price_per_hour : options.gpu_price_per_hour;
   out.set_cost(run->total.seconds / kSecondsPerHour * price * out.devices());
@@ -412,8 +415,8 @@ std::vector<v1::Forecast> Forecaster::forecast(const ForecastQuery& query, const
   return all;
 }
 
-Result<double> Forecaster::rows_per_second(const Device& device, int32_t threads,
-                                           v1::Recipe::Precision precision, const RunWork& work) {
+Result<TimeRange> Forecaster::step_time(const Device& device, int32_t threads,
+                                        v1::Recipe::Precision precision, const RunWork& work) {
   const MutexLock lock(impl_->mu);
   const RatesKey key = impl_->key_of(device, threads, precision);
   const auto known = impl_->rates.find(key);
@@ -422,7 +425,7 @@ Result<double> Forecaster::rows_per_second(const Device& device, int32_t threads
     return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", impl_->why_missing(key));
   }
   ASSIGN_OR_RETURN(const RunForecast run, forecast_run(work, *known->second.model));
-  return static_cast<double>(work.batch_size) / run.step.seconds;
+  return run.step;
 }
 
 v1::DeviceForecasts Forecaster::describe(const Device& device) {

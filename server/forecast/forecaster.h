@@ -58,11 +58,11 @@ class Forecaster {
   /// The CPU, then one for each model of GPU. Rates that are missing are measured for later ones.
   /// Microseconds, for a query that was asked before.
   std::vector<v1::Forecast> forecast(const ForecastQuery& query, const Devices& devices);
-  /// Rows per second of a run's steps by the measured rates alone, so that batches compare: what
+  /// A step of a run by the measured rates alone, so that batches and layouts compare: what
   /// finished jobs took is known of some of them only. NOT_FOUND/RATE_UNKNOWN says why there is
   /// none; missing rates are then measured.
-  Result<double> rows_per_second(const Device& device, int32_t threads,
-                                 v1::Recipe::Precision precision, const RunWork& work);
+  Result<TimeRange> step_time(const Device& device, int32_t threads,
+                              v1::Recipe::Precision precision, const RunWork& work);
   /// What the device's forecasts rest on, and their errors.
   v1::DeviceForecasts describe(const Device& device);
 

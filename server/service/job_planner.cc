@@ -254,10 +254,13 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
     const v1::JobSpec as_written = job.spec;
+    ASSIGN_OR_RETURN(const FoundLayouts found,
+                     find_layouts({job.spec, job.engine, schema, devices, room, traits,
+                                   times_of(job.spec, devices)},
+                                  stop));
     std::optional<v1::FitChoice> choice =
-        choose_fit(job.spec, job.engine, schema, planned.plan, room, traits, stop);
+        choose_fit(job.spec, job.engine, found.layouts, planned.plan, room, traits);
     if (!choice) {
-      if (Status stopped = check_stop(stop); !stopped.ok()) return stopped.error();
       return impossible(job, schema, needed, room, traits, stop);
     }
     if (Status s = add_cost(as_written, job, room, devices, *choice, stop); !s.ok()) {
@@ -307,8 +310,11 @@ Status JobPlanner::choose_batch(CheckedJob& job, const Devices& devices,
     ASSIGN_OR_RETURN(const KeptPlan kept, plan_on_dataset(spec, job.dataset, traits, stop));
     v1::MemoryPlan memory = kept.plan.memory();
     memory.set_dataset_bytes(0);  // which may stay on the host
-    return BatchTrial{bytes_on(traits, memory), kept.plan.train_rows(), kept.work->nodes,
-                      rows_per_second(devices, device, spec, *kept.work)};
+    BatchTrial trial{bytes_on(traits, memory), kept.plan.train_rows(), kept.work->nodes};
+    const Result<TimeRange> step = times_of(spec, devices)(device, *kept.work);
+    trial.rows_per_second = step.ok() ? Result<double>(static_cast<double>(rows) / step->seconds)
+                                      : Result<double>(step.error());
+    return trial;
   };
   ASSIGN_OR_RETURN(job.batch_choice, choose_batch_size(search));
   job.engine.recipe.batch_size = job.batch_choice->batch_size();
@@ -323,8 +329,8 @@ Status JobPlanner::add_cost(const v1::JobSpec& as_written, const CheckedJob& job
   const DeviceTraits traits = traits_on(device.name);
   // Without an estimate where rates are missing.
   const auto step_seconds = [&](const RunWork& work) {
-    const Result<double> rate = rows_per_second(devices, device, job.spec, work);
-    return rate.ok() ? static_cast<double>(work.batch_size) / *rate : 0.0;
+    const Result<TimeRange> step = times_of(job.spec, devices)(device, work);
+    return step.ok() ? step->seconds : 0.0;
   };
   ASSIGN_OR_RETURN(const KeptPlan before, plan_on_dataset(as_written, job.dataset, traits, stop));
   ASSIGN_OR_RETURN(const KeptPlan after, plan_on_dataset(job.spec, job.dataset, traits, stop));
@@ -379,12 +385,19 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   const int64_t needed = plan.run.memory.total() + host_bytes;
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(full.job.wish, full.job.gpus, devices, needed));
   std::optional<v1::FitChoice> choice;
-  if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
+  const bool fits = room.memory_bytes == 0 || needed <= room.plan_bytes_max();
+  FoundLayouts found;
+  if (!fits || request.layouts()) {
+    ASSIGN_OR_RETURN(
+        found, find_layouts({full.job.spec, full.job.engine, full.schema, devices, room, traits,
+                             times_of(full.job.spec, devices), request.layouts()},
+                            stop));
+  }
+  if (!fits) {
     v1::RunPlan as_written = to_proto(plan.run);
     as_written.mutable_memory()->set_dataset_bytes(0);
     const v1::JobSpec spec = full.job.spec;
-    choice =
-        choose_fit(full.job.spec, full.job.engine, full.schema, as_written, room, traits, stop);
+    choice = choose_fit(full.job.spec, full.job.engine, found.layouts, as_written, room, traits);
     if (choice) {
       if (Status s = add_cost(spec, full.job, room, devices, *choice, stop); !s.ok()) {
         return s.error();
@@ -401,6 +414,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
             ", more than the 3 MiB that a message holds; 'trainyard plan --local' prints it");
   }
   full.plan = to_proto(plan);
+  if (request.layouts()) set_layouts(found, room, full.plan);
   if (choice) *full.plan.mutable_run()->mutable_fit_choice() = *std::move(choice);
   add_batch_choice(full.job.batch_choice, *full.plan.mutable_run());
   full.kept = {plan_key(full.job.spec, full.job.dataset, traits_on(full.device.device)),
@@ -556,14 +570,10 @@ Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
   return pool != nullptr ? devices_of(*pool) : devices();
 }
 
-Result<double> JobPlanner::rows_per_second(const Devices& devices, const Device& device,
-                                           const v1::JobSpec& spec, const RunWork& work) const {
-  if (!devices.pool.empty()) {
-    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN",
-                      "rates of the pool " + devices.pool + "'s nodes are not measured");
-  }
-  return service_.forecaster.rows_per_second(device, spec.resources().threads(),
-                                             spec.recipe().precision(), work);
+StepTimeOn JobPlanner::times_of(const v1::JobSpec& spec, const Devices& devices) const {
+  return [&, this](const Device& device, const RunWork& work) {
+    return step_time(service_.forecaster, devices, device, spec, work);
+  };
 }
 
 Devices JobPlanner::devices() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/service/context.h"
+#include "server/service/layout_choice.h"
 #include "server/service/memory_fit.h"
 #include "server/store/done.h"
 #include "src/base/mutex.h"
@@ -105,8 +106,8 @@ class JobPlanner {
                              const std::stop_token& stop);
   /// Those of the pool that the spec asks for, or devices().
   Devices devices_for(const v1::JobSpec& spec);
-  Result<double> rows_per_second(const Devices& devices, const Device& device,
-                                 const v1::JobSpec& spec, const RunWork& work) const;
+  /// For as long as both of them live.
+  StepTimeOn times_of(const v1::JobSpec& spec, const Devices& devices) const;
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Where the job could have the most memory. Considers running jobs only if `needed_bytes`

@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "proto/convert/run.h"
-#include "src/base/join.h"
 #include "src/base/text.h"
-#include "src/train/fit.h"
 
 namespace trainyard::server {
 namespace {
@@ -64,50 +62,6 @@ MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
     }
   }
   return largest;
-}
-
-std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
-                                        const DatasetSchema& schema, const v1::RunPlan& as_written,
-                                        const MemoryRoom& room, DeviceTraits traits,
-                                        const std::stop_token& stop) {
-  v1::Recipe& recipe = *spec.mutable_recipe();
-  const FitFreedom free{recipe.recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
-                        !recipe.has_accumulate_steps(), spec.resources().shard().empty(),
-                        spec.resources().nodes() <= 1};
-  const std::optional<Fit> fit =
-      find_fit(engine.model, engine.recipe, schema, room.plan_bytes_max(), free,
-               ranks_of(spec.resources()), traits, stop);
-  if (!fit) return std::nullopt;
-  v1::FitChoice choice;
-  const int64_t bytes_as_written = bytes_on(traits, as_written.memory());
-  choice.set_bytes_as_written(bytes_as_written + room.overhead_bytes);
-  choice.set_flops_as_written(as_written.flops_per_step());
-  std::vector<std::string> chosen;
-  if (fit->recompute != engine.recipe.recompute) {
-    choice.set_recompute(to_proto(fit->recompute));
-    recipe.set_recompute(choice.recompute());
-    chosen.push_back("recipe.recompute: " + std::string(name_of(fit->recompute)));
-  }
-  if (fit->accumulate_steps != engine.recipe.accumulate_steps) {
-    choice.set_accumulate_steps(fit->accumulate_steps);
-    recipe.set_accumulate_steps(fit->accumulate_steps);
-    chosen.push_back("recipe.accumulate_steps: " + std::to_string(fit->accumulate_steps));
-  }
-  if (fit->shard != engine.recipe.shard) {
-    for (const v1::Resources::Shard part : to_proto(fit->shard)) choice.add_shard(part);
-    *spec.mutable_resources()->mutable_shard() = choice.shard();
-    chosen.push_back("resources.shard: " + name_of(fit->shard));
-  }
-  engine.recipe.recompute = fit->recompute;
-  engine.recipe.accumulate_steps = fit->accumulate_steps;
-  engine.recipe.shard = fit->shard;
-
-  choice.set_message(
-      joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen: as written, " +
-      shortage_text(bytes_as_written, room) + ". The result is the same" +
-      (choice.accumulate_steps() > 0 || fit->shard != Shard::kNone ? " but for roundings"
-                                                                   : " to the bit"));
-  return choice;
 }
 
 std::string cost_text(const v1::FitChoice& choice, int64_t flops_per_step) {

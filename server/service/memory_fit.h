@@ -44,14 +44,6 @@ bool may_use(DeviceWish wish, const Device& device);
 MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                         const std::vector<Job>& active, int64_t cpu_limit_bytes);
 
-/// Chooses what the spec leaves open so that a job fits in `room` with the same result, and writes
-/// it into both forms of its spec. `as_written` is the plan that needs more. Nothing if nothing
-/// that may be chosen makes it fit. What it costs is for the caller to add.
-std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
-                                        const DatasetSchema& schema, const v1::RunPlan& as_written,
-                                        const MemoryRoom& room, DeviceTraits traits,
-                                        const std::stop_token& stop);
-
 /// "; a step takes about 27% longer by forecast"; of a choice without forecasts, by what a step
 /// computes: "; a step computes 33% more", or nothing if that is the same.
 std::string cost_text(const v1::FitChoice& choice, int64_t flops_per_step);

@@ -12,7 +12,8 @@ constexpr double kSlowedShare = 0.9;  // of the forecast speed, below which jobs
 
 /// Of a step that nothing was measured to hold up: what it is made of.
 std::string dominant_part(const v1::Forecast& forecast) {
-  const bool bound_says = !forecast.bound_by().empty() && forecast.limited_by() != "launches";
+  const bool bound_says = !forecast.bound_by().empty() && forecast.limited_by() != "launches" &&
+                          forecast.limited_by() != "exchanges";
   return bound_says ? forecast.bound_by() : forecast.limited_by();
 }
 

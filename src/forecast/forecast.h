@@ -19,8 +19,8 @@ struct TimeRange {
 };
 TimeRange operator*(TimeRange range, double factor);
 
-enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData };
-/// "compute", "memory bandwidth", "launches", "data"; "" of kUnknown.
+enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData, kExchanges };
+/// "compute", "memory bandwidth", "launches", "data", "exchanges"; "" of kUnknown.
 std::string_view name_of(Limit limit);
 
 /// The least time that a device could take: of each node its FLOPs at the fastest measured rate, or
@@ -31,11 +31,27 @@ struct StepBound {
 };
 StepBound bound_step(const StepWork& work, const RateModel& rates);
 
+/// The link between the GPUs of a job. Nobody has measured it: these are what cards have, from PCI
+/// Express 3.0 beside other traffic to NVLink, and the middle is PCI Express 4.0 with 16 lanes as
+/// NCCL uses it.
+struct LinkRates {
+  double bytes_per_second = 20e9, bytes_per_second_least = 8e9, bytes_per_second_most = 300e9;
+  double seconds_per_exchange = 30e-6;
+};
+inline constexpr LinkRates kAssumedLink;
+/// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges"; empty
+/// where nothing is sent over one.
+std::string assumed_link(const StepWork& work);
+
 struct StepForecast {
   TimeRange time;
   Limit limited_by = Limit::kUnknown;
 };
-/// The error says of which op no rate is known: NOT_FOUND/RATE_UNKNOWN.
+/// Of several GPUs with what they send each other, by kAssumedLink. The likely time hides of it
+/// what half of the computing takes (the backward pass is more than that), the upper end of the
+/// range nothing, the lower one what all of the computing takes. Ranks on one CPU send nothing:
+/// they read each other's memory. The error says of which op no rate is known:
+/// NOT_FOUND/RATE_UNKNOWN.
 Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates);
 
 /// How the loader makes a row.

@@ -39,11 +39,20 @@ struct WorkItem {
   double count = 1;  // nodes alike, in one step
 };
 
+/// What the devices of a job send each other in one step, by one of them.
+struct LinkWork {
+  double exchanges = 0;  // one after another
+  double bytes = 0;      // sent
+};
+
 struct StepWork {
   std::vector<WorkItem> items;
   Processor processor = Processor::kCpu;
   double steps_of_host = 1;  // programs that are submitted one by one: micro-batches, an update
   double input_bytes = 0;    // of a batch
+  // Of several devices. What they do in their own memory for it is among the items.
+  LinkWork sent_beside;  // while the step computes
+  LinkWork sent_alone;   // while it waits
   // SHA-256 of the nodes with their shapes: equal for steps that compute alike, whatever the data,
   // the learning rate and the length of the job.
   std::string digest;

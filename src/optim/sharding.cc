@@ -1,5 +1,6 @@
 #include "src/optim/sharding.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,17 @@ std::vector<Shard> shard_parts(Shard shard) {
     if (has(shard, named.part)) parts.push_back(named.part);
   }
   return parts;
+}
+
+std::vector<Shard> shard_sets() {
+  std::vector<Shard> sets = {Shard::kNone};
+  for (const NamedPart& named : kParts) {
+    const size_t without = sets.size();
+    for (size_t i = 0; i < without; ++i) sets.push_back(sets[i] | named.part);
+  }
+  sets.erase(sets.begin());
+  std::ranges::stable_sort(sets, {}, [](Shard set) { return shard_parts(set).size(); });
+  return sets;
 }
 
 std::string name_of(Shard shard) {

@@ -35,6 +35,8 @@ constexpr bool shards_optimizer(Shard shard) { return has(shard, Shard::kOptimiz
 constexpr bool splits_head(Shard shard) { return has(shard, Shard::kHead); }
 /// Every one that is a single part, in the order of names.
 std::vector<Shard> shard_parts(Shard shard);
+/// Every set of parts but the empty one: those of few parts first, else in the order of names.
+std::vector<Shard> shard_sets();
 /// As a spec has it: "none", "head", "[optimizer, head]".
 std::string name_of(Shard shard);
 

@@ -1,6 +1,7 @@
 #include "src/train/programs.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "kernels/alignment.h"
@@ -369,13 +370,18 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
   std::vector<PlannedExchange> exchanges;
   const int64_t ranks = shape.ranks;
   const auto add = [&](const Program& program, int64_t runs) {
+    std::map<std::string_view, int64_t> begun;  // by op, of those that end in another node
     for (const NodeId k : program.order) {
       const Node& node = program.graph.node(k);
       if (!starts_exchange(node.op->type())) continue;
       const auto [kind, axis] = kind_of(node.op->type());
       auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
-      if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis, 0, 0, 0});
+      if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis});
       known->count += runs;
+      // Behind the last one there is nothing left to compute, and an update alone computes little.
+      const bool is_beside =
+          !exchanges_rows(node.op->type()) && &program == &programs.train.program;
+      if (is_beside && begun[node.op->type()]++ > 0) known->beside_count += runs;
       // What it makes whole, or has whole.
       for (const TensorId id : kind == "gather_rows" ? node.outputs : node.inputs) {
         known->bytes += runs * program.graph.tensor(id).type.bytes();

@@ -38,6 +38,15 @@ RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recip
   const auto input_bytes =
       static_cast<double>((bytes_of(train.input) + bytes_of(train.target)) * shape.micro_batches);
   work.step = step_work(step, input_bytes, processor);
+  for (const PlannedExchange& e : plan.exchanges) {
+    const auto share = static_cast<double>(e.sent_bytes) / static_cast<double>(e.count);
+    const auto add = [&](LinkWork& link, int64_t count) {
+      link.exchanges += static_cast<double>(count);
+      link.bytes += share * static_cast<double>(count);
+    };
+    add(work.step.sent_beside, e.beside_count);
+    add(work.step.sent_alone, e.count - e.beside_count);
+  }
   work.row = row_work(shape, recipe, schema);
   work.batch_size = recipe.batch_size;
   work.steps = shape.steps_total;

@@ -202,6 +202,7 @@ struct PlannedExchange {
   int64_t count = 0;
   int64_t bytes = 0;       // of the tensors that are exchanged
   int64_t sent_bytes = 0;  // by each device, at least
+  int64_t beside_count = 0;  // of `count`: those beside which the step goes on computing
 };
 
 /// What is known before the first step.

@@ -4,7 +4,12 @@
 //   plan_bench                 a table: CPU milliseconds of plan_run() by shape of the network and
 //                              layers
 //   plan_bench SHAPE N         one of them, with N layers in all
-//   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50
+//   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50, or gpt2, the one
+//   of
+//                              124 M parameters
+//   plan_bench layouts         what it takes to lay presets out side by side, on one GPU and on
+//   eight:
+//                              where all layouts fit, where some do, and where none does
 //
 // What is linear has one number of microseconds per layer in all rows of a shape.
 #include <sys/resource.h>
@@ -18,6 +23,7 @@
 #include <vector>
 
 #include "src/train/job_plan.h"
+#include "src/train/layouts.h"
 
 namespace trainyard {
 namespace {
@@ -136,15 +142,71 @@ void time_plan(const Shape& shape, int64_t layers) {
   std::fflush(stdout);
 }
 
-void time_preset(const std::string& name) {
-  DatasetSchema schema = digits();
-  schema.image = {3, 224, 224};
-  schema.train_rows = 1'281'167;
-  schema.test_rows = 50'000;
+struct PresetJob {
   ModelSpec model;
-  model.preset = name;
+  DatasetSchema schema;
   Recipe recipe;
-  recipe.epochs = 90;
+};
+
+PresetJob job_of(const std::string& name) {
+  PresetJob job;
+  job.model.preset = name;
+  job.recipe.epochs = 90;
+  if (name == "gpt2") {
+    job.schema.kind = DatasetSchema::Kind::kText;
+    job.schema.text.tokenizer = TokenizerKind::kWord;
+    for (int i = 0; i < 50'256; ++i) job.schema.text.pieces.push_back("w" + std::to_string(i));
+    job.schema.target.kind = TargetSchema::Kind::kNextToken;
+    job.schema.train_rows = 10'000'000;
+    job.schema.test_rows = 100'000;
+    job.model.parameters.set("size", std::string("small"));
+    job.recipe.context_length = 1024;
+    return job;
+  }
+  job.schema = digits();
+  job.schema.image = {3, 224, 224};
+  job.schema.train_rows = 1'281'167;
+  job.schema.test_rows = 50'000;
+  return job;
+}
+
+/// `share` of what the recipe as it is needs besides what it keeps between steps.
+void time_layouts(const PresetJob& job, int64_t ranks, double share) {
+  LayoutQuery query;
+  query.free = {true, true, true};
+  query.ranks = ranks;
+  query.traits = {kCudaAlignment, Processor::kGpu};
+  const RunPlan whole = plan_run(job.model, job.recipe, job.schema, ranks, query.traits).value();
+  const int64_t kept = lasting_bytes(whole.memory);
+  query.limit_bytes =
+      kept + static_cast<int64_t>(share * static_cast<double>(whole.memory.total() - kept));
+  for (const bool until_chosen : {false, true}) {
+    query.until_chosen = until_chosen;
+    const double start_ms = cpu_ms();
+    const Layouts found = enumerate_layouts(job.model, job.recipe, job.schema, query).value();
+    const double ms = cpu_ms() - start_ms;
+    std::printf(
+        "%-10s %ld GPUs, %3.0f%% of what it needs beyond what it keeps, %-11s %3zu rows %3ld "
+        "programs %8.1f ms %6.1f ms each\n",
+        job.model.preset.c_str(), static_cast<long>(ranks), 100 * share,
+        until_chosen ? "choice:" : "all:", found.rows.size(), static_cast<long>(found.programs), ms,
+        ms / static_cast<double>(found.programs));
+    std::fflush(stdout);
+  }
+}
+
+void time_all_layouts() {
+  for (const char* name : {"gpt2", "resnet50", "vit_base"}) {
+    PresetJob job = job_of(name);
+    job.recipe.optimizer = default_optimizer("adamw");
+    for (const int64_t ranks : {1, 8}) {
+      for (const double share : {1.0, 0.4, 0.001}) time_layouts(job, ranks, share);
+    }
+  }
+}
+
+void time_preset(const std::string& name) {
+  const auto [model, schema, recipe] = job_of(name);
   std::vector<double> times_ms;
   for (int i = 0; i < 21; ++i) {
     const double start_ms = cpu_ms();
@@ -162,6 +224,10 @@ void time_preset(const std::string& name) {
 int run(int argc, char** argv) {
   if (argc > 2 && std::string(argv[1]) == "preset") {
     time_preset(argv[2]);
+    return 0;
+  }
+  if (argc > 1 && std::string(argv[1]) == "layouts") {
+    time_all_layouts();
     return 0;
   }
   for (const Shape& shape : shapes()) {

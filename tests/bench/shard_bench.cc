@@ -4,8 +4,9 @@
 //   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw] [classes=10]
 //
 // The model is an MLP of three layers of that width on 784 inputs. Rounds of all alternate, so that
-// what else the machine does meets each; a step's time is the median over all rounds. One line for
-// each.
+// what else the machine does meets each; a step's time is the median over all rounds, and beside it
+// stands the forecast that layouts would be ranked by, from rates measured first with one thread.
+// One line for each.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,9 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "src/forecast/forecast.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/calibrate.h"
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
+#include "src/train/run_work.h"
 
 namespace trainyard {
 namespace {
@@ -67,6 +71,7 @@ class Way {
       programs.push_back(compile_run(model, recipe, schema, shape, r).value());
     }
     plan = describe_run(programs.front(), shape, recipe);
+    plan.work = run_work(programs.front(), shape, recipe, schema, plan);
     session_ = std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1);
     session_->initialize(1);
     plan.memory.workspace_bytes = session_->workspace_bytes();
@@ -102,7 +107,7 @@ class Way {
   int64_t step_ = 0;
 };
 
-void report(const char* name, Way& way) {
+void report(const char* name, Way& way, const RateModel& rates) {
   const double mib = 1024.0 * 1024.0;
   const auto of = [&](int64_t bytes) { return static_cast<double>(bytes) / mib; };
   int64_t sent = 0;
@@ -110,13 +115,15 @@ void report(const char* name, Way& way) {
   std::printf(
       "%-18s  weights %8.2f MiB  optimizer %8.2f MiB  gradients %8.2f MiB  arena %8.2f MiB, "
       "planned "
-      "%8.2f  sent %8.2f MiB a step  step %8.2f ms\n",
+      "%8.2f  sent %8.2f MiB a step  step %8.2f ms, forecast %8.2f\n",
       name, of(way.plan.memory.parameter_bytes), of(way.plan.memory.optimizer_bytes),
       of(way.plan.memory.gradient_bytes), of(way.arena_bytes()), of(way.plan.memory.total()),
-      of(sent), way.median_ms());
+      of(sent), way.median_ms(), 1e3 * forecast_step(way.plan.work.step, rates)->time.seconds);
 }
 
 int bench(const Options& options) {
+  const std::unique_ptr<Backend> device = make_cpu_backend(1);
+  const RateModel rates(calibrate(*device, {}).value());
   std::vector<std::pair<Shard, std::unique_ptr<Way>>> ways;
   for (const Shard shard :
        {Shard::kNone, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
@@ -127,7 +134,7 @@ int bench(const Options& options) {
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (auto& [shard, way] : ways) way->run(options.steps);
   }
-  for (auto& [shard, way] : ways) report(name_of(shard).c_str(), *way);
+  for (auto& [shard, way] : ways) report(name_of(shard).c_str(), *way, rates);
   return 0;
 }
 

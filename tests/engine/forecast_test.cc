@@ -266,6 +266,92 @@ TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
   EXPECT_LT(forecast.bound.seconds, forecast.step.seconds);
 }
 
+/// Of several devices, each with a step of a second by itself.
+StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
+  StepWork work;
+  work.processor = processor;
+  work.items = {{node("Relu", 1e9, 1e10), 1}};
+  work.sent_beside = beside;
+  work.sent_alone = alone;
+  return work;
+}
+
+TEST(Forecast, WhatGpusSendIsHiddenBehindHalfOfTheComputing) {
+  const RateModel rates(rates_by_law());
+  const auto step = [&](LinkWork beside, LinkWork alone) {
+    return forecast_step(linked(Processor::kGpu, beside, alone), rates).value();
+  };
+  const StepForecast computing = step({}, {});
+  const double s = computing.time.seconds;
+  const double per_second = kAssumedLink.bytes_per_second;
+  EXPECT_NE(computing.limited_by, Limit::kExchanges);
+  const auto likely = [&](LinkWork beside, LinkWork alone) {
+    return step(beside, alone).time.seconds - s;
+  };
+  EXPECT_NEAR(likely({0, 0.4 * s * per_second}, {}), 0, 1e-9) << "all of it is hidden";
+  EXPECT_NEAR(likely({0, 0.7 * s * per_second}, {}), 0.2 * s, 1e-9);
+  EXPECT_NEAR(likely({}, {0, 0.1 * s * per_second}), 0.1 * s, 1e-9) << "the step waits for it";
+  EXPECT_NEAR(likely({}, {1000, 0}), 1000 * kAssumedLink.seconds_per_exchange, 1e-9);
+  EXPECT_EQ(step({}, {0, 2 * s * per_second}).limited_by, Limit::kExchanges);
+
+  // Where the link is as fast as any, or as slow as any with nothing hidden.
+  const TimeRange range = step({0, 0.4 * s * per_second}, {}).time;
+  EXPECT_NEAR(range.low, computing.time.low, 1e-9);
+  EXPECT_NEAR(range.high - computing.time.high,
+              0.4 * s * per_second / kAssumedLink.bytes_per_second_least, 1e-6);
+}
+
+TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
+  const StepWork gpus = linked(Processor::kGpu, {1, 1e6}, {});
+  EXPECT_EQ(assumed_link(gpus),
+            "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the "
+            "ranges");
+  EXPECT_EQ(assumed_link(linked(Processor::kGpu, {}, {})), "");
+  const StepWork cpu = linked(Processor::kCpu, {1, 1e12}, {1, 1e12});
+  EXPECT_EQ(assumed_link(cpu), "") << "ranks on a CPU read each other's memory";
+  const RateModel rates(rates_by_law());
+  EXPECT_EQ(forecast_step(cpu, rates)->time.seconds,
+            forecast_step(linked(Processor::kCpu, {}, {}), rates)->time.seconds);
+}
+
+/// Of a step's exchanges, how many there are, and beside how many it computes.
+std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
+  DatasetSchema schema;
+  schema.columns.resize(500);
+  for (int i = 0; i < 5000; ++i) schema.target.classes.push_back(std::to_string(i));
+  schema.train_rows = 1000;
+  ModelSpec model;
+  model.preset = "mlp";
+  model.parameters.set("hidden", std::vector<int64_t>(4, 4096));  // 80 M parameters in 13 buckets
+  Recipe recipe;
+  recipe.epochs = 1;
+  recipe.batch_size = 8;
+  recipe.optimizer = default_optimizer("adam");
+  recipe.shard = shard;
+  recipe.accumulate_steps = accumulate_steps;
+  const RunPlan plan = plan_run(model, recipe, schema, 2).value();
+  double sent = 0, planned = 0;
+  for (const PlannedExchange& e : plan.exchanges) {
+    sent += static_cast<double>(e.sent_bytes);
+    planned += static_cast<double>(e.count);
+  }
+  const StepWork& step = plan.work.step;
+  EXPECT_NEAR((step.sent_beside.bytes + step.sent_alone.bytes) / sent, 1, 1e-9);
+  EXPECT_EQ(step.sent_beside.exchanges + step.sent_alone.exchanges, planned);
+  return {planned, step.sent_beside.exchanges};
+}
+
+TEST(RunWork, AllButTheLastExchangeOfAKindGoOnBesideTheBackwardPass) {
+  const auto [whole, beside] = exchanges_of(Shard::kNone, 1);
+  ASSERT_GT(whole, 2);
+  EXPECT_EQ(beside, whole - 1);
+  const auto [scattered, beside_scattered] = exchanges_of(Shard::kOptimizer, 1);
+  EXPECT_EQ(beside_scattered, scattered - 2) << "scattered and gathered";
+  EXPECT_EQ(exchanges_of(Shard::kNone, 2).second, 0) << "they are summed first";
+  const auto [split, beside_split] = exchanges_of(Shard::kHead, 1);
+  EXPECT_LE(beside_split, split - 4) << "rows, labels, sums and the rows' gradient";
+}
+
 TEST(Forecast, WhatWasMeasuredTakesItsPlace) {
   const RunWork work = plan_of(100).work;
   const MeasuredSteps measured{{0.5, 0.4, 0.6}, 3};

@@ -14,6 +14,7 @@
 #include "src/train/fit.h"
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
+#include "tests/engine/fit_support.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
 

@@ -18,6 +18,7 @@
 #include "src/train/predictor.h"
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
+#include "tests/engine/fit_support.h"
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"

@@ -13,6 +13,7 @@
 #include "src/train/held_plan.h"
 #include "src/train/initialize.h"
 #include "src/train/session.h"
+#include "tests/engine/fit_support.h"
 
 namespace trainyard {
 namespace {

@@ -871,6 +871,62 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
       << unable.error_message();
 }
 
+TEST_F(ServiceGpus, LayoutsArePlannedSideBySideForWhoAsks) {
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = gpu_request("", "", 2).spec();
+  for (int i = 0; i < 16; ++i)
+    request.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(32);
+  const auto planned = [&] {
+    v1::JobPlan plan;
+    const grpc::Status s = jobs_->PlanJob(context().get(), request, &plan);
+    EXPECT_TRUE(s.ok()) << s.error_message();
+    return plan;
+  };
+  EXPECT_EQ(planned().layouts_size(), 0);
+  EXPECT_EQ(planned().layouts_basis(), "");
+  request.set_layouts(true);
+  const v1::JobPlan fits = planned();
+  ASSERT_GT(fits.layouts_size(), 1);
+  EXPECT_EQ(fits.layouts(0).verdict(), v1::LayoutRow::CHOSEN);
+  EXPECT_TRUE(fits.layouts(0).as_written());
+  EXPECT_EQ(fits.layouts(0).bytes(), kKept + total_bytes(fits.run().memory()) -
+                                         fits.run().memory().dataset_bytes() -
+                                         fits.run().memory().workspace_bytes());
+  EXPECT_NE(fits.layouts_basis(), "") << "no rates";
+
+  // sgd without momentum: refused as a spec that names it is.
+  v1::SubmitJobRequest named = gpu_request("named", "", 2);
+  named.mutable_spec()->mutable_resources()->add_shard(v1::Resources::OPTIMIZER);
+  v1::Job job;
+  const grpc::Status refusal = submit(named, &job);
+  const auto refused = std::ranges::find(fits.layouts(), v1::LayoutRow::REFUSED,
+                                         [](const v1::LayoutRow& row) { return row.verdict(); });
+  ASSERT_NE(refused, fits.layouts().end());
+  EXPECT_NE(refusal.error_message().find(refused->message()), std::string::npos)
+      << refusal.error_message() << "\n"
+      << refused->message();
+
+  // Of a job that does not fit, the row that is chosen is what its spec gets.
+  for (Device& gpu : gpus_) gpu.memory_bytes = fits.layouts(0).bytes() - 1;
+  restart();
+  const v1::JobPlan made_to_fit = planned();
+  ASSERT_GT(made_to_fit.layouts_size(), 1);
+  const v1::LayoutRow& chosen = made_to_fit.layouts(0);
+  ASSERT_EQ(chosen.verdict(), v1::LayoutRow::CHOSEN);
+  EXPECT_LE(chosen.bytes(), chosen.bytes_available());
+  const v1::JobSpec& spec = made_to_fit.spec();
+  EXPECT_EQ(std::max<int64_t>(1, spec.recipe().accumulate_steps()), chosen.accumulate_steps());
+  EXPECT_EQ(std::max(v1::Recipe::NONE, spec.recipe().recompute()), chosen.recompute());
+  EXPECT_EQ(spec.resources().shard_size() == 0 ? v1::Resources::NONE : spec.resources().shard(0),
+            chosen.shard(0));
+  EXPECT_TRUE(made_to_fit.run().has_fit_choice());
+  const auto written = std::ranges::find_if(
+      made_to_fit.layouts(), [](const v1::LayoutRow& row) { return row.as_written(); });
+  ASSERT_NE(written, made_to_fit.layouts().end());
+  EXPECT_EQ(written->verdict(), v1::LayoutRow::DOES_NOT_FIT);
+  EXPECT_EQ(written->message(), "1 B too large");
+}
+
 TEST_F(ServiceGpus, WhatCannotBeIsRefusedByItsField) {
   v1::Job job;
   const grpc::Status three = submit(gpu_request("three", "", 3), &job);

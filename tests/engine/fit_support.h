@@ -1,0 +1,37 @@
+// tests/engine/fit_support.h: the layout that is chosen for a job which does not fit.
+#pragma once
+
+#include <optional>
+
+#include "src/train/layouts.h"
+
+namespace trainyard {
+
+/// A recipe that fits: as it was but for these.
+struct Fit {
+  Recompute recompute = Recompute::kNone;
+  int64_t accumulate_steps = 1;
+  Shard shard = Shard::kNone;
+  RunPlan plan;
+};
+
+/// As the daemon chooses while no rates are known. Nothing where the recipe as it is fits, or
+/// nothing does.
+inline std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
+                                   const DatasetSchema& schema, int64_t limit_bytes,
+                                   FitFreedom free, int64_t ranks = 1) {
+  LayoutQuery query;
+  query.limit_bytes = limit_bytes;
+  query.free = free;
+  query.ranks = ranks;
+  query.until_chosen = true;
+  const Layouts found = enumerate_layouts(model, recipe, schema, query).value();
+  if (!found.chosen || *found.chosen == layout_of(recipe)) return std::nullopt;
+  const JobLayout& layout = *found.chosen;
+  Recipe changed = recipe;
+  set_layout(layout, changed);
+  return Fit{layout.recompute, layout.accumulate_steps, layout.shard,
+             plan_run(model, changed, schema, ranks).value()};
+}
+
+}  // namespace trainyard

@@ -1,0 +1,376 @@
+// Catches: a layout that is missing, has other bytes than the job would have, lost for a reason
+// that is not so, or is chosen although the forecast says otherwise, or because of rates that
+// nobody knows.
+#include "src/train/layouts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "src/base/text.h"
+#include "src/train/job_plan.h"
+
+namespace trainyard {
+namespace {
+
+constexpr Shard kBoth = Shard::kOptimizer | Shard::kHead;
+
+LayerSpec layer_of(const char* op, int64_t units = 0) {
+  LayerSpec spec;
+  spec.op = op;
+  if (units > 0) spec.attributes.set("units", units);
+  return spec;
+}
+
+/// Whose activations outweigh its parameters.
+ModelSpec deep(bool normalized = false) {
+  ModelSpec model;
+  for (int i = 0; i < 12; ++i) {
+    model.layers.push_back(layer_of("Gemm", 16));
+    if (normalized && i == 0) model.layers.push_back(layer_of("BatchNormalization"));
+    model.layers.push_back(layer_of("Relu"));
+  }
+  model.layers.push_back(layer_of("Gemm"));
+  return model;
+}
+
+/// Whose parameters outweigh its activations.
+ModelSpec wide() {
+  ModelSpec model;
+  model.layers = {layer_of("Gemm", 600), layer_of("Relu"), layer_of("Gemm")};
+  return model;
+}
+
+DatasetSchema digits() {
+  DatasetSchema schema;
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.image = {1, 8, 8};
+  for (int i = 0; i < 40; ++i) schema.target.classes.push_back(std::to_string(i));
+  schema.train_rows = 1000;
+  return schema;
+}
+
+Recipe adam(int64_t batch_size = 96) {
+  Recipe r;
+  r.epochs = 1;
+  r.batch_size = batch_size;
+  r.optimizer = default_optimizer("adam");
+  return r;
+}
+
+RunPlan planned(const ModelSpec& model, Recipe recipe, const JobLayout& layout, int64_t ranks) {
+  set_layout(layout, recipe);
+  return plan_run(model, recipe, digits(), ranks).value();
+}
+int64_t bytes_of(const ModelSpec& model, const Recipe& recipe, const JobLayout& layout,
+                 int64_t ranks = 1) {
+  return device_bytes({}, planned(model, recipe, layout, ranks));
+}
+
+LayoutQuery query_of(int64_t limit_bytes, int64_t ranks = 1) {
+  LayoutQuery query;
+  if (limit_bytes > 0) query.limit_bytes = limit_bytes;
+  query.free = {true, true, true};
+  query.ranks = ranks;
+  return query;
+}
+
+Layouts layouts_of(const ModelSpec& model, const Recipe& recipe, const LayoutQuery& query) {
+  return enumerate_layouts(model, recipe, digits(), query).value();
+}
+
+const LayoutRow* find(const Layouts& layouts, const JobLayout& layout) {
+  const auto row = std::ranges::find(layouts.rows, layout, &LayoutRow::layout);
+  return row == layouts.rows.end() ? nullptr : &*row;
+}
+
+/// A law of steps' times: recompute and micro-batches cost, in seconds.
+StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
+  return [=](const Recipe& recipe, const RunPlan&) -> std::optional<TimeRange> {
+    const double seconds = 1 + recompute * static_cast<double>(recipe.recompute) +
+                           micro_batches * static_cast<double>(recipe.accumulate_steps - 1);
+    return TimeRange{seconds, seconds * (1 - range), seconds * (1 + range)};
+  };
+}
+
+TEST(ShardSets, AreAllOfThemTheSmallestFirst) {
+  EXPECT_EQ(shard_sets(), (std::vector<Shard>{Shard::kOptimizer, Shard::kHead, kBoth}));
+}
+
+TEST(Layouts, AreAllPlannedToTheByte) {
+  const Layouts found = layouts_of(wide(), adam(), query_of(0, 4));
+  ASSERT_EQ(found.rows.size(), 12u);
+  EXPECT_EQ(found.programs, 12);
+  EXPECT_EQ(found.left_out, 0);
+  ASSERT_TRUE(found.chosen.has_value());
+  EXPECT_EQ(*found.chosen, JobLayout{}) << "a job that fits stays as it is";
+  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kHead, kBoth}) {
+    for (const Recompute way : {Recompute::kNone, Recompute::kBlocks, Recompute::kFull}) {
+      const JobLayout layout{shard, way, 1};
+      SCOPED_TRACE(name_of(shard) + " " + std::string(name_of(way)));
+      const LayoutRow* row = find(found, layout);
+      ASSERT_NE(row, nullptr);
+      const RunPlan plan = planned(wide(), adam(), layout, 4);
+      EXPECT_EQ(row->bytes, device_bytes({}, plan));
+      int64_t sent = 0;
+      for (const PlannedExchange& exchange : plan.exchanges) sent += exchange.sent_bytes;
+      EXPECT_EQ(row->sent_bytes, sent);
+      EXPECT_EQ(row->as_written, layout == JobLayout{});
+      EXPECT_EQ(row->verdict,
+                layout == JobLayout{} ? LayoutVerdict::kChosen : LayoutVerdict::kFits);
+      EXPECT_FALSE(row->step.has_value());
+    }
+  }
+}
+
+TEST(Layouts, OneDeviceHasNothingToShard) {
+  const Layouts found = layouts_of(wide(), adam(), query_of(0));
+  EXPECT_EQ(found.rows.size(), 3u);
+  for (const LayoutRow& row : found.rows) EXPECT_EQ(row.layout.shard, Shard::kNone);
+}
+
+TEST(Layouts, AreRankedAndTheLosersSayByHowMuch) {
+  LayoutQuery query = query_of(0, 4);
+  query.step_times = times_by(0.25, 0.5);
+  const Layouts found = layouts_of(wide(), adam(), query);
+  EXPECT_EQ(found.rows.front().verdict, LayoutVerdict::kChosen);
+  for (size_t i = 2; i < found.rows.size(); ++i) {
+    EXPECT_LE(found.rows[i - 1].step->seconds, found.rows[i].step->seconds);
+  }
+  EXPECT_EQ(find(found, {Shard::kNone, Recompute::kFull, 1})->message, "50% slower");
+  EXPECT_EQ(find(found, {Shard::kOptimizer, Recompute::kNone, 1})->message, "as fast");
+
+  // Faster than a job that fits as it is written, within what the forecast can tell and beyond it.
+  query.step_times = times_by(-0.05, 0);
+  EXPECT_EQ(find(layouts_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,
+            "5% faster, which the forecast cannot tell");
+  query.step_times = times_by(-0.2, 0);
+  const Layouts faster = layouts_of(wide(), adam(), query);
+  EXPECT_EQ(find(faster, {Shard::kNone, Recompute::kBlocks, 1})->message,
+            "20% faster: name it to have it");
+  EXPECT_EQ(*faster.chosen, JobLayout{}) << "what fits as it is written stays so";
+}
+
+TEST(Layouts, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
+  const ModelSpec model = deep();
+  const int64_t limit = bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4});
+  const Layouts found = layouts_of(model, adam(), query_of(limit));
+  const LayoutRow* whole = find(found, {});
+  ASSERT_NE(whole, nullptr);
+  EXPECT_EQ(whole->verdict, LayoutVerdict::kDoesNotFit);
+  EXPECT_TRUE(whole->as_written);
+  EXPECT_EQ(whole->message, human_bytes(bytes_of(model, adam(), {}) - limit) + " too large");
+  const auto split = std::ranges::find_if(found.rows, [](const LayoutRow& row) {
+    return row.layout.recompute == Recompute::kNone && row.layout.accumulate_steps > 1;
+  });
+  ASSERT_NE(split, found.rows.end());
+  EXPECT_LE(split->bytes, limit);
+  for (int64_t fewer = 2; fewer < split->layout.accumulate_steps; ++fewer) {
+    if (96 % fewer != 0) continue;
+    EXPECT_GT(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, fewer}), limit) << fewer;
+  }
+  // Those that fit by recompute alone need no micro-batches.
+  for (const LayoutRow& row : found.rows) {
+    if (row.layout.accumulate_steps == 1) continue;
+    JobLayout alone = row.layout;
+    alone.accumulate_steps = 1;
+    EXPECT_EQ(find(found, alone)->verdict, LayoutVerdict::kDoesNotFit);
+  }
+}
+
+TEST(Layouts, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
+  const Recipe recipe = adam(8);
+  LayoutQuery query = query_of(0, 4);
+  query.traits = {kCudaAlignment, Processor::kGpu};  // whose memory has no checkpoint's copy
+  const auto plan_with = [&](Shard shard) {
+    Recipe changed = recipe;
+    changed.shard = shard;
+    return plan_run(wide(), changed, digits(), 4, query.traits).value();
+  };
+  query.limit_bytes = device_bytes(query.traits, plan_with(Shard::kOptimizer));
+  ASSERT_GT(lasting_bytes(plan_with(Shard::kNone).memory), query.limit_bytes);
+  const Layouts found = layouts_of(wide(), recipe, query);
+  ASSERT_TRUE(found.chosen.has_value());
+  EXPECT_EQ(found.rows.front().layout, *found.chosen);
+  EXPECT_EQ(found.chosen->shard, Shard::kOptimizer);
+  const LayoutRow* whole = find(found, {});
+  EXPECT_NE(whole->message.find("of them whatever the batch"), std::string::npos) << whole->message;
+  for (const LayoutRow& row : found.rows) {
+    EXPECT_TRUE(row.layout.shard != Shard::kNone || row.layout == JobLayout{})
+        << "nothing would help";
+  }
+  query.limit_bytes = 1000;
+  EXPECT_FALSE(layouts_of(wide(), recipe, query).chosen.has_value());
+}
+
+// Recompute keeps every bit and micro-batches do not: only what is certainly faster goes before it.
+TEST(Layouts, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
+  const ModelSpec model = deep();
+  const int64_t limit = std::max(bytes_of(model, adam(), {Shard::kNone, Recompute::kFull, 1}),
+                                 bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 96}));
+  ASSERT_LT(limit, bytes_of(model, adam(), {}));
+  LayoutQuery query = query_of(limit);
+  const JobLayout unknown = *layouts_of(model, adam(), query).chosen;
+  EXPECT_NE(unknown.recompute, Recompute::kNone);
+  EXPECT_EQ(unknown.accumulate_steps, 1);
+
+  query.step_times = times_by(0.1, 0, 0.3);  // 9 % or 17 % slower is in the range
+  Layouts found = layouts_of(model, adam(), query);
+  EXPECT_EQ(*found.chosen, unknown);
+  EXPECT_FALSE(found.by_forecast);
+  EXPECT_EQ(found.rows.front().message, "changes least of those about as fast as the fastest");
+
+  query.step_times = times_by(0.5, 0.001);
+  found = layouts_of(model, adam(), query);
+  EXPECT_EQ(found.chosen->recompute, Recompute::kNone);
+  EXPECT_GT(found.chosen->accumulate_steps, 1);
+  EXPECT_TRUE(found.by_forecast);
+  EXPECT_EQ(found.rows.front().message, "the fastest");
+
+  query.step_times = times_by(0.01, 0.5);
+  found = layouts_of(model, adam(), query);
+  EXPECT_EQ(*found.chosen, unknown);
+  EXPECT_FALSE(found.by_forecast);
+}
+
+// A choice alone takes fewer programs and is the same, whether rates are known or not.
+TEST(Layouts, AChoiceIsThatOfAllLayouts) {
+  for (const ModelSpec& model : {deep(), wide()}) {
+    const int64_t whole = bytes_of(model, adam(), {}, 4);
+    for (const StepTimes& times : {StepTimes(), times_by(0.5, 0.001), times_by(0.01, 0.5)}) {
+      for (int part = 1; part <= 5; ++part) {
+        LayoutQuery query = query_of(whole * part / 5, 4);
+        query.step_times = times;
+        const Layouts all = layouts_of(model, adam(), query);
+        query.until_chosen = true;
+        const Layouts some = layouts_of(model, adam(), query);
+        EXPECT_EQ(some.chosen, all.chosen) << part;
+        EXPECT_EQ(some.by_forecast, all.by_forecast) << part;
+        EXPECT_LE(some.programs, all.programs) << part;
+        EXPECT_TRUE(part < 5 || some.programs == 1) << "it fits as it is written";
+      }
+    }
+  }
+}
+
+TEST(Layouts, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
+  Recipe recipe = adam();
+  recipe.optimizer = default_optimizer("muon");
+  Recipe named = recipe;
+  named.shard = Shard::kOptimizer;
+  const Result<RunPlan> refusal = plan_run(wide(), named, digits(), 4);
+  ASSERT_FALSE(refusal.ok());
+  LayoutQuery query = query_of(0, 4);
+  const Layouts found = layouts_of(wide(), recipe, query);
+  const LayoutRow* row = find(found, {Shard::kOptimizer, Recompute::kNone, 1});
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(row->verdict, LayoutVerdict::kRefused);
+  EXPECT_EQ(row->message, refusal.error().message);
+  EXPECT_EQ(row->bytes, 0);
+  EXPECT_EQ(find(found, {kBoth, Recompute::kNone, 1}), nullptr) << "it would say the same";
+  EXPECT_EQ(find(found, {Shard::kHead, Recompute::kNone, 1})->verdict, LayoutVerdict::kFits);
+
+  query.check_shard = [](Shard shard) -> Status {
+    if (!splits_head(shard)) return {};
+    return make_error(ErrorCode::kInvalidArgument, "FIELD_CONFLICT", "resources.shard: not here");
+  };
+  const Layouts forbidden = layouts_of(wide(), adam(), query);
+  EXPECT_EQ(find(forbidden, {Shard::kHead, Recompute::kNone, 1})->message,
+            "resources.shard: not here");
+  EXPECT_EQ(forbidden.rows.size(), 7u);
+  EXPECT_EQ(forbidden.programs, 6);
+}
+
+TEST(Layouts, WhatTheSpecNamesStays) {
+  const ModelSpec model = deep();
+  Recipe recipe = adam();
+  recipe.shard = Shard::kHead;
+  recipe.accumulate_steps = 2;
+  LayoutQuery query = query_of(1000, 4);
+  query.free = {true, false, false};
+  for (const LayoutRow& row : layouts_of(model, recipe, query).rows) {
+    EXPECT_EQ(row.layout.shard, Shard::kHead);
+    EXPECT_EQ(row.layout.accumulate_steps, 2);
+  }
+  recipe.recompute = Recompute::kBlocks;
+  query.free = {false, true, false};
+  query.limit_bytes = bytes_of(model, recipe, layout_of(recipe), 4) - 1;
+  const Layouts found = layouts_of(model, recipe, query);
+  for (const LayoutRow& row : found.rows) EXPECT_EQ(row.layout.recompute, Recompute::kBlocks);
+  EXPECT_EQ(found.rows.size(), 2u);
+}
+
+TEST(Layouts, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
+  const ModelSpec model = deep(/*normalized=*/true);
+  LayoutQuery query = query_of(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4}));
+  query.free.recompute = false;
+  query.step_times = times_by(0, -0.01);
+  const Layouts found = layouts_of(model, adam(), query);
+  EXPECT_FALSE(found.chosen.has_value());
+  ASSERT_EQ(found.rows.size(), 2u);
+  EXPECT_EQ(found.rows[0].verdict, LayoutVerdict::kChangesResult);
+  EXPECT_GT(found.rows[0].layout.accumulate_steps, 1);
+  EXPECT_EQ(found.rows[0].message,
+            "batch normalization takes its statistics from each micro-batch");
+}
+
+TEST(Layouts, SoManyProgramsAreCompiledAtMost) {
+  const Recipe recipe = adam(720);  // 29 numbers of micro-batches
+  LayoutQuery query = query_of(lasting_bytes(planned(deep(), recipe, {}, 1).memory) + 1);
+  const Layouts one = layouts_of(deep(), recipe, query);
+  EXPECT_FALSE(one.chosen.has_value());
+  EXPECT_LE(one.programs, 3 + 3 * 5);
+  query.ranks = 4;
+  const Layouts four = layouts_of(deep(), recipe, query);
+  EXPECT_LE(four.programs, query.programs_max);
+  EXPECT_EQ(four.left_out, 0);
+
+  query.programs_max = 5;
+  const Layouts few = layouts_of(deep(), recipe, query);
+  EXPECT_EQ(few.programs, 5);
+  EXPECT_GT(few.left_out, 0);
+  for (const LayoutRow& row : few.rows) EXPECT_GT(row.bytes, 0) << "it was not planned";
+}
+
+TEST(Layouts, OfAVeryLargeNetworkAreFewer) {
+  const Recipe recipe = adam(720);
+  const RunPlan plan = planned(deep(), recipe, {}, 4);
+  LayoutQuery query = query_of(lasting_bytes(plan.memory) + 1, 4);
+  const int64_t all = layouts_of(deep(), recipe, query).programs;
+  ASSERT_GT(all, 40);
+  query.nodes_max = 30 * plan.work.nodes;
+  EXPECT_EQ(layouts_of(deep(), recipe, query).programs, 30);
+  query.nodes_max = plan.work.nodes;
+  const Layouts found = layouts_of(deep(), recipe, query);
+  EXPECT_EQ(found.programs, kProgramsLeast);
+  EXPECT_GT(found.left_out, 0);
+}
+
+TEST(Layouts, NobodyWaitsForThem) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped =
+      enumerate_layouts(deep(), adam(), digits(), query_of(0, 4), stop.get_token());
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().reason, "STOPPED");
+  // Between two programs, too.
+  std::stop_source later;
+  LayoutQuery query = query_of(0, 4);
+  query.step_times = [&](const Recipe&, const RunPlan&) -> std::optional<TimeRange> {
+    later.request_stop();
+    return std::nullopt;
+  };
+  const auto ended = enumerate_layouts(deep(), adam(), digits(), query, later.get_token());
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
+}
+
+TEST(Layouts, ASpecThatIsWrongIsRefusedAsAnyPlanOfIt) {
+  Recipe recipe = adam(0);
+  const auto found = enumerate_layouts(deep(), recipe, digits(), query_of(0));
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().message, plan_run(deep(), recipe, digits()).error().message);
+}
+
+}  // namespace
+}  // namespace trainyard
