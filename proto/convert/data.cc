@@ -11,6 +11,7 @@
 
 #include "src/base/join.h"
 #include "src/base/violations.h"
+#include "src/data/limits.h"
 
 namespace trainyard {
 namespace {

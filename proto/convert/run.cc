@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/data/limits.h"
 #include "src/train/confusion.h"
 
 namespace trainyard {

@@ -159,7 +159,7 @@ struct BuildOptions {
 };
 
 /// How a training program takes the loss over some of the classes (model.loss: sampled_softmax).
-struct Sampling {
+struct SampledLoss {
   int64_t samples = 0;
   std::string distribution = "log_uniform";  // or "uniform"
 };
@@ -175,7 +175,7 @@ struct Model {
   TensorId loss = kNoTensor;    // [1]; training only
   // Training only: the graph has the loss over all classes, and whoever trains is to replace it
   // (src/train/sampled_head.h).
-  std::optional<Sampling> sampling = {};
+  std::optional<SampledLoss> sampling = {};
   std::vector<std::string> products = {};  // layers that LoraSpec::targets may match
 };
 

@@ -43,7 +43,7 @@ class Predictor {
 /// Rows that a predictor computes at a time. Fewer cost the same, so callers with fewer gain by
 /// predict_together(). Scores of very many classes are computed for fewer rows: at most 64 MiB.
 inline constexpr int64_t kPredictBatch = 64;
-constexpr int64_t predict_batch(const ModelInterface& interface) {
+inline int64_t predict_batch(const ModelInterface& interface) {
   if (!interface.classification()) return kPredictBatch;
   return std::clamp<int64_t>((int64_t{1} << 24) / interface.outputs, 1, kPredictBatch);
 }

@@ -20,7 +20,7 @@ constexpr int64_t kLabelsExchange = int64_t{1} << 30;
 
 class Sampler final : public HeadReplacement {
  public:
-  Sampler(const Model& model, const ModelHead& head, const Sampling& sampling, uint64_t seed,
+  Sampler(const Model& model, const ModelHead& head, const SampledLoss& sampling, uint64_t seed,
           Rank rank)
       : HeadReplacement(model, head), sampling_(sampling), seed_(seed), rank_(rank) {}
 
@@ -83,7 +83,7 @@ class Sampler final : public HeadReplacement {
                {tensor(loss().outputs[0]).name, tensor(loss().outputs[1]).name})[0];
   }
 
-  const Sampling sampling_;
+  const SampledLoss sampling_;
   const uint64_t seed_;
   const Rank rank_;
   SampledModel sampled_;

@@ -77,7 +77,9 @@ TEST(Candidates, AreWithinTheClassesAtTheEnds) {
       double total = 0;
       for (int64_t k = 0; k < std::min<int64_t>(classes, 1000); ++k) total += c.probability(k);
       EXPECT_LE(total, 1 + 1e-12);
-      if (classes <= 1000) EXPECT_NEAR(total, 1, 1e-12);
+      if (classes <= 1000) {
+        EXPECT_NEAR(total, 1, 1e-12);
+      }
       for (int64_t t = 0; t < 2000; ++t) {
         const int64_t k = c.draw(3, 5, 1, t);
         ASSERT_GE(k, 0);

@@ -7,6 +7,8 @@
 #include "src/data/dataset.h"
 #include "src/data/dataset_folder.h"
 #include "src/data/ingest/formats.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
 #include "src/data/statistics.h"
 #include "src/data/typed_writer.h"
 #include "src/data/warnings.h"
