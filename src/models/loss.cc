@@ -97,7 +97,7 @@ void check_classes(const Attributes& attributes, const std::string& path, int64_
     refuse("ignore_index",
            std::to_string(ignored) + " is not a class, expected 0.." + std::to_string(K - 1));
   }
-  const int64_t samples = attributes.get_int("samples", 1);
+  const int64_t samples = attributes.get_int("samples", 0);
   if (samples > K / 2) {
     refuse("samples", std::to_string(samples) + " is more than half of the " + std::to_string(K) +
                           " classes, expected 1.." + std::to_string(K / 2) +

@@ -21,6 +21,7 @@
 #include "src/runtime/open_backend.h"
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
+#include "src/train/session.h"
 
 namespace trainyard {
 namespace {
@@ -76,8 +77,13 @@ void run(const Options& options, const Way& way) {
   RunShape shape;
   shape.ranks = way.ranks;
   const RunPlan plan = describe_run(programs.front(), shape, recipe);
-  ReplicatedSession session(std::move(programs), std::move(devices), 1);
-  session.initialize(1);
+  std::unique_ptr<TrainingSession> session;
+  if (way.ranks == 1) {
+    session = std::make_unique<Session>(std::move(programs.front()), *devices.front().backend);
+  } else {
+    session = std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1);
+  }
+  session->initialize(1);
   std::vector<float> input;
   for (int64_t i = 0; i < options.batch * kInputs; ++i) {
     input.push_back(static_cast<float>((i * 31) % 97) / 97.0F);
@@ -92,7 +98,7 @@ void run(const Options& options, const Way& way) {
     }
     const auto start = Steady::now();
     loss = session
-               .run_step(
+               ->run_step(
                    {std::as_bytes(std::span(input)), std::as_bytes(std::span(target)), step, 1e-3F})
                .loss;
     const std::chrono::duration<double, std::milli> took = Steady::now() - start;
@@ -107,7 +113,7 @@ void run(const Options& options, const Way& way) {
       "%7.2f MiB a step  step %9.2f ms (%.2f to %.2f)  loss %.3f\n",
       std::string(way.name).c_str(), static_cast<long long>(way.ranks),
       mib(plan.memory.parameter_bytes), mib(plan.memory.optimizer_bytes),
-      mib(plan.memory.gradient_bytes), mib(session.arena_planned_bytes()), mib(sent),
+      mib(plan.memory.gradient_bytes), mib(session->arena_planned_bytes()), mib(sent),
       ms[ms.size() / 2], ms.front(), ms.back(), loss);
   std::fflush(stdout);
 }

@@ -93,6 +93,7 @@ void run_case(const Json& expected, Backend& backend) {
   recipe.batch_size = size_of("batch");
   recipe.optimizer = default_optimizer(expected["optimizer"].get<std::string>());
   recipe.optimizer.learning_rate = expected["learning_rate"];
+  recipe.optimizer.epsilon = golden()["epsilon"];
   Session session(compile_step(model, recipe, data, {}, backend.traits()).value(), backend);
   session.initialize(golden()["seed"]);
   double worst = 0;

@@ -11,11 +11,14 @@
 
 #include "src/base/philox.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/data/limits.h"
 #include "src/ops/sampled_xent.h"
+#include "src/train/evaluate_model.h"
 #include "src/train/fit.h"
 #include "src/train/job_plan.h"
 #include "src/train/predictor.h"
 #include "src/train/programs.h"
+#include "src/train/replicated_session.h"
 #include "src/train/session.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
@@ -281,6 +284,114 @@ TEST(SampledHead, PredictsAndEvaluatesWithAllClasses) {
   const auto predictor = Predictor::open(job.model_output, *backend).value();
   EXPECT_EQ(std::ssize(predictor->schema().target.classes), 300);
   EXPECT_EQ(std::ssize(tensor_of(job.model_output / "model.safetensors", "head.weight")), 300 * 24);
+}
+
+// More classes than whose scores are read back in each step, over all of them and over some.
+TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
+  constexpr int64_t kClasses = kScoresReadMax + 1003;
+  ModelSpec model;
+  model.layers = {{"head", "Gemm", {}, {}}};
+  const ModelInterface interface { {8}, 0, TargetForm::kClass, kClasses };
+  const auto losses = [&](int64_t ranks, Shard shard, int64_t samples) {
+    ModelSpec spec = model;
+    if (samples > 0) spec.loss = sampled(samples);
+    Recipe recipe;
+    recipe.batch_size = 8;
+    recipe.optimizer = default_optimizer("adam");
+    recipe.shard = shard;
+    std::vector<RunPrograms> programs;
+    for (int64_t r = 0; r < ranks; ++r) {
+      programs.push_back(compile_step(spec, recipe, interface, {r, ranks}).value());
+    }
+    const auto backend = make_cpu_backend(1);
+    std::unique_ptr<TrainingSession> session;
+    if (ranks == 1) {
+      session = std::make_unique<Session>(std::move(programs.front()), *backend);
+    } else {
+      session = std::make_unique<ReplicatedSession>(std::move(programs), cpu_devices(ranks), 1);
+    }
+    session->initialize(1);
+    std::map<int64_t, double> out;
+    for (int64_t step = 0; step < 4; ++step) {
+      std::vector<float> x(64);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = std::cos(static_cast<float>(i) * 0.7f);
+      std::vector<int32_t> labels;
+      for (int64_t n = 0; n < 8; ++n) {
+        labels.push_back(static_cast<int32_t>(n * 65537 * (step + 1) % kClasses));
+      }
+      const auto result = session->run_step(
+          {std::as_bytes(std::span(x)), std::as_bytes(std::span(labels)), step, 0.01f});
+      EXPECT_TRUE(result.logits.empty());
+      out[step] = result.loss;
+    }
+    return out;
+  };
+  const auto exact = losses(1, Shard::kNone, 0), some = losses(1, Shard::kNone, 64);
+  EXPECT_NEAR(exact.at(0), std::log(static_cast<double>(kClasses)), 0.5);
+  for (const int64_t ranks : {2, 4}) {
+    expect_near(losses(ranks, Shard::kHead, 0), exact, 1e-5);
+    expect_near(losses(ranks, Shard::kNone, 64), some, 1e-5);
+  }
+}
+
+// From a file to predictions, which name the most probable classes alone.
+TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
+  const Workspace w;
+  constexpr int64_t kClasses = kClassesListedMax + 5;
+  make_classes(w, kClasses, kClasses + 100);
+  const TrainJob job = job_on(w, "job", 64, [](TrainJob& changed) {
+    changed.model.layers[0].attributes.set("units", int64_t{4});
+    changed.recipe.steps = 2;
+  });
+  Recorder r;
+  const TrainResult result = run(job, 1, r);
+  EXPECT_TRUE(result.baselines.empty()) << "each row would cost as much as all of its scores";
+  EXPECT_NEAR(r.series["test/loss"].rbegin()->second, std::log(static_cast<double>(kClasses)), 2);
+  const auto backend = make_cpu_backend(1);
+  const auto predictor = Predictor::open(job.model_output, *backend).value();
+  const auto rows = parse_raw_rows(predictor->schema(), "csv",
+                                   "x0,x1,x2,x3,x4,x5,x6,x7\n1,2,3,4,5,6,7,8\n0,0,0,0,0,0,0,1\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  for (const Prediction& p : predictor->predict(*rows)) {
+    ASSERT_EQ(std::ssize(p.probabilities), kTopClasses);
+    ASSERT_EQ(p.top.size(), p.probabilities.size());
+    EXPECT_EQ(p.top.front(), p.label);
+    EXPECT_TRUE(std::ranges::is_sorted(p.probabilities, std::ranges::greater()));
+    EXPECT_EQ(std::set<int64_t>(p.top.begin(), p.top.end()).size(), p.top.size());
+  }
+  const auto evaluation = evaluate_model(job.model_output, job.dataset, "test", {}, *backend);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.error().message;
+  EXPECT_TRUE(evaluation->confusion.empty());
+  EXPECT_EQ(evaluation->rows, 64);
+  for (const char* metric : {"confusion_matrix", "roc_auc"}) {
+    const auto refused = evaluate_model(job.model_output, job.dataset, "test", {metric}, *backend);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message,
+              "metrics[0]: '" + std::string(metric) +
+                  "' keeps numbers of every class for every class or row, and there are 65541 "
+                  "classes, expected at most 4096; top_K_accuracy has no such limit");
+  }
+}
+
+TEST(SampledHead, WarnsOfClassesThatAreNotByFallingFrequency) {
+  const Workspace w;
+  make_classes(w, 300, 900);
+  const TrainJob job = job_on(w, "a", 20);
+  DatasetSchema schema = read_schema(job.dataset).value();
+  const auto warning = [&](const std::string& distribution) {
+    ModelSpec model = job.model;
+    model.loss.attributes.set("distribution", distribution);
+    const JobPlan plan = plan_job(model, job.recipe, schema, PlanDump::kNone).value();
+    const auto found = std::ranges::find_if(plan.warnings, [](const std::string& line) {
+      return line.find("sampled_softmax") != line.npos;
+    });
+    return found == plan.warnings.end() ? std::string() : *found;
+  };
+  EXPECT_EQ(warning("log_uniform"), "") << "Zipf's law";
+  std::ranges::reverse(schema.statistics->classes);
+  EXPECT_NE(warning("log_uniform").find("distribution: uniform fits them better"),
+            std::string::npos);
+  EXPECT_EQ(warning("uniform"), "");
 }
 
 TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {

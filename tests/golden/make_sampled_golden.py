@@ -6,7 +6,8 @@
 
 Candidates are drawn here once more, from Philox numbers and NumPy's logarithms; the loss is written as TensorFlow's
 sampled_softmax_loss is defined: the true score beside the sampled ones, each less the logarithm of its expected count,
-accidental hits removed. Adam is torch.optim.SparseAdam for the head, which updates the rows of a sparse gradient alone.
+accidental hits removed. Adam is torch.optim.SparseAdam for the head, which updates the rows of a sparse gradient alone; it
+adds epsilon before it corrects the second moment and Adam after that, so that epsilon is too small here to be seen.
 """
 
 import json
@@ -21,6 +22,7 @@ from torch.nn import functional as F
 SEED, STEPS, BATCH, FEATURES, HIDDEN, CLASSES, SAMPLES = 20261127, 20, 16, 12, 16, 300, 24
 IGNORED = 1
 RATE = {"sgd": 0.5, "adam": 0.01}
+EPSILON = 1e-14
 
 
 def probability(k, distribution):
@@ -88,7 +90,8 @@ def train(optimizer, distribution, ignored):
     if optimizer == "sgd":
         optimizers = [torch.optim.SGD(model.parameters(), lr=rate)]
     else:
-        optimizers = [torch.optim.Adam(model.fc1.parameters(), lr=rate), torch.optim.SparseAdam(head, lr=rate)]
+        optimizers = [torch.optim.Adam(model.fc1.parameters(), lr=rate, eps=EPSILON),
+                      torch.optim.SparseAdam(head, lr=rate, eps=EPSILON)]
     losses, drawn = [], []
     for step in range(STEPS):
         x, label = batch(step)
@@ -117,7 +120,7 @@ def main():
                       "ignored": -1 if ignored is None else ignored, "learning_rate": RATE[optimizer],
                       **train(optimizer, distribution, ignored)})
     out = {"seed": SEED, "batch": BATCH, "features": FEATURES, "hidden": HIDDEN, "classes": CLASSES,
-           "samples": SAMPLES, "row_step": 37, "torch": torch.__version__, "cases": cases}
+           "samples": SAMPLES, "row_step": 37, "epsilon": EPSILON, "torch": torch.__version__, "cases": cases}
     path = pathlib.Path(__file__).parent / "sampled_softmax.json"
     path.write_text(json.dumps(out, indent=1) + "\n")
 
