@@ -16,6 +16,7 @@
 #include "src/train/evaluate_model.h"
 #include "src/train/fit.h"
 #include "src/train/job_plan.h"
+#include "src/train/metric_accumulator.h"
 #include "src/train/predictor.h"
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
@@ -342,6 +343,8 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const TrainJob job = job_on(w, "job", 64, [](TrainJob& changed) {
     changed.model.layers[0].attributes.set("units", int64_t{4});
     changed.recipe.steps = 2;
+    changed.recipe.validation_split = 0;
+    changed.recipe.evaluate_every_steps = 0;
   });
   Recorder r;
   const TrainResult result = run(job, 1, r);
@@ -367,9 +370,21 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
     const auto refused = evaluate_model(job.model_output, job.dataset, "test", {metric}, *backend);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().message,
-              "metrics[0]: '" + std::string(metric) +
+              "recipe.metrics[0]: '" + std::string(metric) +
                   "' keeps numbers of every class for every class or row, and there are 65541 "
                   "classes, expected at most 4096; top_K_accuracy has no such limit");
+  }
+}
+
+TEST(VeryManyClasses, HaveTheCrossEntropyOfAll) {
+  std::vector<float> z(kScoresReadMax + 23);
+  for (size_t k = 0; k < z.size(); ++k) z[k] = 5 * std::sin(static_cast<float>(k));
+  z[17] = 30;
+  double sum = 0;
+  for (const float x : z) sum += std::exp(static_cast<double>(x) - 30);
+  for (const int64_t label : {int64_t{17}, int64_t{0}, std::ssize(z) - 1}) {
+    const double expected = 30 + std::log(sum) - static_cast<double>(z[static_cast<size_t>(label)]);
+    EXPECT_NEAR(cross_entropy(z, label), expected, 1e-6 * std::max(1.0, expected)) << label;
   }
 }
 
