@@ -83,9 +83,14 @@ std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
          statistic_text(numbers.mean()) + ", std " + statistic_text(numbers.std());
 }
 
+/// Of which the schema may list fewer; older servers count none.
+int64_t class_count(const v1::DatasetSchema& schema) {
+  return std::max<int64_t>(schema.class_count(), schema.classes_size());
+}
+
 /// "Ideal 21,551, Premium 13,791, ... 1 more": the most frequent first, where they were counted.
 std::string counted_names(const google::protobuf::RepeatedPtrField<std::string>& names,
-                          const google::protobuf::RepeatedField<int64_t>& counts,
+                          const google::protobuf::RepeatedField<int64_t>& counts, int64_t count,
                           size_t length_max) {
   std::vector<int> order(static_cast<size_t>(names.size()));
   std::iota(order.begin(), order.end(), 0);
@@ -95,7 +100,7 @@ std::string counted_names(const google::protobuf::RepeatedPtrField<std::string>&
   int shown = 0;
   for (const int i : order) {
     if (text.size() > length_max) {
-      return text + ", ... " + grouped(names.size() - shown) + " more";
+      return text + ", ... " + grouped(count - shown) + " more";
     }
     text += (shown++ > 0 ? ", " : "") + safe_text(names[i]);
     if (counted) text += " " + grouped(counts[i]);
@@ -119,7 +124,7 @@ std::string kind_text(const v1::DatasetSchema::Column& column) {
 }
 
 std::string target_text(const v1::DatasetSchema& schema) {
-  if (schema.classification()) return std::to_string(schema.classes_size()) + " classes";
+  if (schema.classification()) return std::to_string(class_count(schema)) + " classes";
   if (schema.has_text() && schema.text().max_length() == 0) return "next token";
   return schema.target().empty() ? "" : "number";
 }
@@ -160,7 +165,7 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
        s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
-      {"classes", counted_names(s.classes(), s.class_counts(), kClassesShown)},
+      {"classes", counted_names(s.classes(), s.class_counts(), class_count(s), kClassesShown)},
       {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
       {"created", local_time(d.create_time())},
       {"digest", d.digest()}};
@@ -173,7 +178,8 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
   for (const v1::DatasetSchema::Column& c : s.columns()) {
     table.add({c.name(), kind_text(c), grouped(c.missing_count()),
                c.has_numbers() ? numbers_text(c.numbers())
-                               : counted_names(c.categories(), c.category_counts(), kNamesShown)});
+                               : counted_names(c.categories(), c.category_counts(),
+                                               c.categories_size(), kNamesShown)});
   }
   return out + "\n" + table.render(colour);
 }

@@ -139,6 +139,7 @@ Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
 }
 
 float probability_of(const v1::Prediction& p) {
+  if (p.top_indices_size() > 0) return p.probabilities_size() > 0 ? p.probabilities(0) : 0;
   const auto index = static_cast<int>(p.label_index());
   return index >= 0 && index < p.probabilities_size() ? p.probabilities(index) : 0;
 }
@@ -189,13 +190,15 @@ std::string render_table(const v1::PredictResponse& answer, const std::vector<st
   for (int i = 0; i < answer.predictions_size(); ++i) {
     const v1::Prediction& p = answer.predictions(i);
     int second = -1;
+    const bool is_top = p.top_indices_size() > 0;  // the most probable ones, the first first
     for (int k = 0; k < p.probabilities_size(); ++k) {
-      if (k == p.label_index()) continue;
+      if (k == (is_top ? 0 : p.label_index())) continue;
       if (second < 0 || p.probabilities(k) > p.probabilities(second)) second = k;
     }
     std::string next;
-    if (second >= 0 && second < answer.classes_size()) {
-      next = answer.classes(second) + " (" + percent(p.probabilities(second)) + ")";
+    const auto& names_of = is_top ? p.top_labels() : answer.classes();
+    if (second >= 0 && second < names_of.size()) {
+      next = names_of[second] + " (" + percent(p.probabilities(second)) + ")";
     }
     const float probability = probability_of(p);
     table.add({name_of_row(i), p.label(),
@@ -212,6 +215,9 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   if (values == 0) out += ",prediction";
   for (int k = 0; k < values; ++k) out += ",x" + std::to_string(k);
   for (const std::string& name : answer.classes()) out += "," + csv_field("p_" + name);
+  // Of very many classes only that of the prediction; -o json has the next ones.
+  const bool is_top = answer.classification() && answer.classes_size() == 0;
+  if (is_top) out += ",probability";
   out += "\n";
   char number[40];
   const auto append = [&](float value) {
@@ -225,6 +231,11 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
       for (const float x : p.reconstruction()) append(x);
     } else if (answer.classification()) {
       out += "," + csv_field(p.label());
+      if (is_top) {
+        append(probability_of(p));
+        out += "\n";
+        continue;
+      }
       for (const float share : p.probabilities()) append(share);
     } else {
       std::snprintf(number, sizeof number, ",%.17g", p.value());

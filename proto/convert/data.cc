@@ -11,6 +11,7 @@
 
 #include "src/base/join.h"
 #include "src/base/violations.h"
+#include "src/data/limits.h"
 
 namespace trainyard {
 namespace {
@@ -224,7 +225,8 @@ void add_statistics(const DatasetSchema& schema, v1::DatasetSchema& out) {
       ++numeric;
     }
   }
-  for (const int64_t count : s.classes) out.add_class_counts(count);
+  const auto listed = std::min<std::ptrdiff_t>(std::ssize(s.classes), kClassesListedMax);
+  out.mutable_class_counts()->Add(s.classes.begin(), s.classes.begin() + listed);
   if (s.target) set_numbers(*s.target, *out.mutable_target_numbers());
   for (const NumberStatistics& channel : s.channels) set_numbers(channel, *out.add_channels());
   if (s.tokens_per_row) {
@@ -406,7 +408,11 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
   for (const int64_t d : schema.image.dims()) out.add_image(d);
   out.set_target(schema.target.name);
   out.set_classification(schema.target.kind == TargetSchema::Kind::kClass);
-  for (const std::string& name : schema.target.classes) out.add_classes(name);
+  for (const std::string& name : schema.target.classes) {
+    if (out.classes_size() == kClassesListedMax) break;
+    out.add_classes(name);
+  }
+  out.set_class_count(std::ssize(schema.target.classes));
   out.set_train_rows(schema.train_rows);
   out.set_test_rows(schema.test_rows);
   for (const auto& [wire, mode] : kResizes) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/data/limits.h"
 #include "src/train/confusion.h"
 
 namespace trainyard {
@@ -291,17 +292,22 @@ v1::PredictResponse to_proto(std::span<const Prediction> predictions, const RawR
   v1::PredictResponse out;
   const bool reconstructs = !predictions.empty() && !predictions[0].reconstruction.empty();
   out.set_classification(schema.target.kind == TargetSchema::Kind::kClass && !reconstructs);
-  if (out.classification()) {
-    for (const std::string& name : schema.target.classes) out.add_classes(name);
+  const std::vector<std::string>& classes = schema.target.classes;
+  if (out.classification() && std::ssize(classes) <= kClassesListedMax) {
+    for (const std::string& name : classes) out.add_classes(name);
   }
   for (const Prediction& p : predictions) {
     v1::Prediction* to = out.add_predictions();
     if (reconstructs) {
       to->mutable_reconstruction()->Add(p.reconstruction.begin(), p.reconstruction.end());
     } else if (out.classification()) {
-      to->set_label(schema.target.classes.at(static_cast<size_t>(p.label)));
+      to->set_label(classes.at(static_cast<size_t>(p.label)));
       to->set_label_index(p.label);
       to->mutable_probabilities()->Add(p.probabilities.begin(), p.probabilities.end());
+      for (const int64_t k : p.top) {
+        to->add_top_indices(k);
+        to->add_top_labels(classes.at(static_cast<size_t>(k)));
+      }
     } else {
       to->set_value(p.value);
     }

@@ -20,8 +20,12 @@ struct Share {
 
 class Differentiation {
  public:
-  Differentiation(Graph& graph, TensorId loss, const std::set<TensorId>& frozen)
-      : graph_(graph), forward_count_(static_cast<NodeId>(graph.nodes().size())), loss_(loss) {
+  Differentiation(Graph& graph, TensorId loss, const std::set<TensorId>& frozen,
+                  const std::set<TensorId>& leaves)
+      : graph_(graph),
+        forward_count_(static_cast<NodeId>(graph.nodes().size())),
+        loss_(loss),
+        leaves_(leaves) {
     find_dependent_tensors(frozen);
   }
 
@@ -37,7 +41,8 @@ class Differentiation {
   Graph& graph_;
   const NodeId forward_count_;
   const TensorId loss_;
-  std::set<TensorId> dependent_;  // lead back to a parameter
+  const std::set<TensorId>& leaves_;
+  std::set<TensorId> dependent_;  // lead back to a parameter or a leaf
   std::map<TensorId, std::vector<Share>> shares_;
   std::map<TensorId, TensorId> summed_;
 };
@@ -102,6 +107,7 @@ void Differentiation::find_dependent_tensors(const std::set<TensorId>& frozen) {
     const auto id = static_cast<TensorId>(i);
     if (graph_.tensor(id).role == Role::kParameter && !frozen.contains(id)) dependent_.insert(id);
   }
+  dependent_.insert(leaves_.begin(), leaves_.end());
   for (const Node& node : graph_.nodes()) {
     if (std::none_of(node.inputs.begin(), node.inputs.end(),
                      [&](TensorId i) { return dependent_.contains(i); })) {
@@ -162,7 +168,7 @@ std::map<TensorId, TensorId> Differentiation::run(TensorId seed) {
   }
   std::map<TensorId, TensorId> gradients;
   for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors().size()); ++id) {
-    if (graph_.tensor(id).role != Role::kParameter) continue;
+    if (graph_.tensor(id).role != Role::kParameter && !leaves_.contains(id)) continue;
     const TensorId gradient = summed_gradient(id);
     if (gradient != kNoTensor) gradients[id] = gradient;
   }
@@ -176,8 +182,9 @@ std::map<TensorId, TensorId> Differentiation::run(TensorId seed) {
 }  // namespace
 
 std::map<TensorId, TensorId> differentiate(Graph& graph, TensorId loss,
-                                           const std::set<TensorId>& frozen, TensorId seed) {
-  return Differentiation(graph, loss, frozen).run(seed);
+                                           const std::set<TensorId>& frozen, TensorId seed,
+                                           const std::set<TensorId>& leaves) {
+  return Differentiation(graph, loss, frozen, leaves).run(seed);
 }
 
 }  // namespace trainyard

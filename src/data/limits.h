@@ -12,8 +12,15 @@ inline constexpr int64_t kRowsMax = int64_t{1} << 31;
 inline constexpr int64_t kColumnsMax = int64_t{1} << 18;   // a 256 x 256 image has 3 x 2^16
 inline constexpr size_t kLineBytesMax = size_t{16} << 20;  // one CSV record, quoted breaks too
 inline constexpr int64_t kCategoriesMax = 10000;           // of one feature column
-inline constexpr int64_t kClassesMax = 65536;              // of the target
-inline constexpr size_t kNameBytesMax = 256;               // a column's, category's or class's name
+inline constexpr int64_t kClassesMax = int64_t{1} << 22;   // of the target
+inline constexpr int64_t kClassFoldersMax = 65536;  // classes that are folders, or in a listing
+// Classes that a number alone may name, where nothing tells how many there are, beside 8 a row.
+inline constexpr int64_t kUnnamedClassesMax = 65536;
+// Classes whose names, row counts and probabilities are sent to clients one and all; and of more
+// classes, how many of a row's most probable ones.
+inline constexpr int64_t kClassesListedMax = 65536;
+inline constexpr int64_t kTopClasses = 100;
+inline constexpr size_t kNameBytesMax = 256;  // a column's, category's or class's name
 inline constexpr int64_t kImageValuesMax = int64_t{1} << 28;  // of one image
 inline constexpr int64_t kInputSizeMax = int64_t{1} << 28;    // of one sample, one-hot columns too
 inline constexpr size_t kRawBytesMax = size_t{1} << 30;       // rows to predict, decompressed

@@ -18,11 +18,11 @@ namespace {
 constexpr const char* kSchemaInvalid = "DATASET_INVALID";
 
 std::optional<std::string> first_duplicate(const std::vector<std::string>& names) {
-  std::set<std::string_view> seen;
-  for (const std::string& name : names) {
-    if (!seen.insert(name).second) return name;
-  }
-  return std::nullopt;
+  std::vector<std::string_view> sorted(names.begin(), names.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice == sorted.end()) return std::nullopt;
+  return std::string(*twice);
 }
 
 Result<ColumnSchema> column_from_json(const nlohmann::json& json) {

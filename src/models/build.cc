@@ -88,8 +88,17 @@ Status add_loss(LayerBuilder& builder, const Objective& objective) {
   }
   std::vector<std::string> outputs = {"loss"};
   if (objective.loss->classes) outputs.emplace_back("loss.prob");  // for the backward pass
-  auto node = model.graph.add_node("loss", get_op(objective.loss->op), objective.attributes,
-                                   {*output, *target}, std::move(outputs));
+  std::string_view op = objective.loss->op;
+  Attributes attributes = objective.attributes;
+  if (objective.loss->samples) {
+    op = "SoftmaxCrossEntropyLoss";  // until the head is replaced
+    attributes = {};
+    if (objective.ignored_label() >= 0) attributes.set("ignore_index", objective.ignored_label());
+    model.sampling = {objective.attributes.get_int("samples", 0),
+                      objective.attributes.get_string("distribution", "log_uniform")};
+  }
+  auto node = model.graph.add_node("loss", get_op(op), std::move(attributes), {*output, *target},
+                                   std::move(outputs));
   if (!node.ok()) {
     Error e = std::move(node).error();
     e.violations = {{"model.loss", e.message}};
@@ -116,9 +125,9 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   if (interface.target == TargetForm::kInput) {
     ASSIGN_OR_RETURN(model.output, add_rows(builder, "reconstruction", model.output));
   }
-  // The loop reads no scores of tokens and no reconstruction while it trains (session.h).
-  if (!options.training || interface.target == TargetForm::kClass ||
-      interface.target == TargetForm::kNumeric) {
+  // The loop reads no scores of tokens or of very many classes and no reconstruction while it
+  // trains (session.h).
+  if (!options.training || objective.reads_scores() || interface.target == TargetForm::kNumeric) {
     model.graph.mark_output(model.output);
   }
   if (options.training) {

@@ -9,7 +9,9 @@ namespace trainyard {
 
 namespace {
 
-constexpr double kFactorMax = 1e6;  // weights and deltas: far beyond any sensible one
+constexpr int64_t kClassesMax = 1 << 22;  // as src/data/limits.h has it
+constexpr double kSamplesMax = 1 << 20;   // beyond that the loss over all classes is no dearer
+constexpr double kFactorMax = 1e6;        // weights and deltas: far beyond any sensible one
 
 using enum TargetForm;
 
@@ -94,6 +96,12 @@ void check_classes(const Attributes& attributes, const std::string& path, int64_
   if (ignored >= K) {
     refuse("ignore_index",
            std::to_string(ignored) + " is not a class, expected 0.." + std::to_string(K - 1));
+  }
+  const int64_t samples = attributes.get_int("samples", 0);
+  if (samples > K / 2) {
+    refuse("samples", std::to_string(samples) + " is more than half of the " + std::to_string(K) +
+                          " classes, expected 1.." + std::to_string(K / 2) +
+                          ", or the loss softmax_cross_entropy, which counts all of them");
   }
   const std::vector<double> weights = attributes.get_floats("class_weights", {});
   if (attributes.find("class_weights") == nullptr) return;
@@ -210,8 +218,8 @@ const std::vector<LossKind>& loss_kinds() {
   weights.name = "class_weights";
   weights.choices = {"balanced"};
   weights.max = kFactorMax;
-  weights.count_max = 1048576;
-  const AttributeRule ignored = integer_rule("ignore_index", false, 0, 1048575);
+  weights.count_max = kClassesMax;
+  const AttributeRule ignored = integer_rule("ignore_index", false, 0, kClassesMax - 1);
   static const std::vector<LossKind> kinds = {
       {.op = "SoftmaxCrossEntropyLoss",
        .field = "softmax_cross_entropy",
@@ -223,6 +231,13 @@ const std::vector<LossKind>& loss_kinds() {
        .targets = {kClass, kNextToken},
        .attributes = {smoothing_rule(true), ignored},
        .classes = true},
+      {.op = "SampledSoftmaxCrossEntropyLoss",
+       .field = "sampled_softmax",
+       .targets = {kClass, kNextToken},
+       .attributes = {integer_rule("samples", true, 1, kSamplesMax),
+                      choice_rule("distribution", {"log_uniform", "uniform"}), ignored},
+       .classes = true,
+       .samples = true},
       {.op = "MeanSquaredError", .field = "mean_squared_error", .targets = {kNumeric, kInput}},
       {.op = "MeanAbsoluteError", .field = "mean_absolute_error", .targets = {kNumeric, kInput}},
       {.op = "HuberLoss",
@@ -243,6 +258,10 @@ const LossKind* find_loss_kind(std::string_view op) {
 
 bool Objective::unit_input() const {
   return interface.target == kInput && loss->field == "binary_cross_entropy";
+}
+
+bool Objective::reads_scores() const {
+  return interface.classification() && !loss->samples && interface.outputs <= kScoresReadMax;
 }
 
 Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& data) {

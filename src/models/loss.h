@@ -16,7 +16,11 @@ struct LossKind {
   std::vector<TargetForm> targets;
   std::vector<AttributeRule> attributes = {};
   bool classes = false;  // scores against I32 labels, by softmax; else number against number
+  bool samples = false;  // while it trains, over some of the classes
 };
+
+/// Scores of more classes than this are not copied to the host in every step.
+inline constexpr int64_t kScoresReadMax = 65536;
 
 const std::vector<LossKind>& loss_kinds();
 const LossKind* find_loss_kind(std::string_view op);
@@ -30,6 +34,9 @@ struct Objective {
   /// True if the input's pixels go in as shares in [0, 1], because they are the targets of a
   /// cross-entropy; else the input is standardized.
   bool unit_input() const;
+  /// True if a training step computes the scores of all classes, and not too many of them to look
+  /// at: then the loop reports how many rows were right.
+  bool reads_scores() const;
   /// Rows with this label count in no loss and no metric; -1: all count.
   int64_t ignored_label() const { return attributes.get_int("ignore_index", -1); }
 };

@@ -158,6 +158,12 @@ struct BuildOptions {
   std::stop_token stop = {};  // building looks at it layer by layer: CANCELLED/STOPPED
 };
 
+/// How a training program takes the loss over some of the classes (model.loss: sampled_softmax).
+struct SampledLoss {
+  int64_t samples = 0;
+  std::string distribution = "log_uniform";  // or "uniform"
+};
+
 struct Model {
   Graph graph;
   TensorId input = kNoTensor;   // [N, ...]
@@ -167,6 +173,9 @@ struct Model {
       kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only
+  // Training only: the graph has the loss over all classes, and whoever trains is to replace it
+  // (src/train/sampled_head.h).
+  std::optional<SampledLoss> sampling = {};
   std::vector<std::string> products = {};  // layers that LoraSpec::targets may match
 };
 

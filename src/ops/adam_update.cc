@@ -12,11 +12,11 @@ class AdamUpdate final : public Op {
   std::string_view type() const override { return type_; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"p", "g", "learning_rate", "step", "m", "v"}, 6,
+    OpChecks check(c, {"p", "g", "learning_rate", "step", "m", "v", "rows"}, 6,
                    {"beta1", "beta2", "epsilon", "weight_decay", "rate_factor", kRank, kRanks});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1}).dtype(3, DType::kI64).shape(3, {1});
     if (!check.ok()) return check.error();
-    check_updated(check, c, {1, 4, 5});
+    check_updated(check, c, {1, 4, 5}, 6);
     if (!check.ok()) return check.error();
     return std::vector<TensorType>{};
   }

@@ -5,6 +5,7 @@
 //             as p, updated.
 // Attributes  beta1, beta2, epsilon, weight_decay, rate_factor; defaults 0.9, 0.999, 1e-8, 0, 1.
 //             rank, ranks: of a shard (shards.h), default 0 of 1.
+// By rows     a last input, rows (shards.h): g has these rows alone, and no other is updated.
 // Kernels     adam (kernels/optimizer.h)
 #pragma once
 

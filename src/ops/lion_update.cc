@@ -11,11 +11,11 @@ class LionUpdate final : public Op {
   std::string_view type() const override { return "LionUpdate"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"p", "g", "learning_rate", "m"}, 4,
+    OpChecks check(c, {"p", "g", "learning_rate", "m", "rows"}, 4,
                    {"beta1", "beta2", "weight_decay", "rate_factor", kRank, kRanks});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1});
     if (!check.ok()) return check.error();
-    check_updated(check, c, {1, 3});
+    check_updated(check, c, {1, 3}, 4);
     if (!check.ok()) return check.error();
     return std::vector<TensorType>{};
   }

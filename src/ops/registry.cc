@@ -50,6 +50,7 @@
 #include "src/ops/resize.h"
 #include "src/ops/rmsprop_update.h"
 #include "src/ops/row_exchange.h"
+#include "src/ops/sampled_xent.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/sgd_update.h"
 #include "src/ops/shards.h"
@@ -154,6 +155,10 @@ const std::vector<const Op*>& registry() {
         class_softmax_op(),
         split_xent_op(),
         split_xent_grad_op(),
+        sample_classes_op(),
+        take_rows_op(),
+        sampled_xent_op(),
+        sampled_xent_grad_op(),
         gradient_squares_op(),
         norm_of_squares_op(),
         moving_average_update_op(),

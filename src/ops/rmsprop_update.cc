@@ -11,11 +11,12 @@ class RmspropUpdate final : public Op {
   std::string_view type() const override { return "RmspropUpdate"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"p", "g", "learning_rate", "square", "grad_avg", "momentum_buffer"}, 4,
+    OpChecks check(c, {"p", "g", "learning_rate", "square", "grad_avg", "momentum_buffer", "rows"},
+                   4,
                    {"alpha", "epsilon", "momentum", "weight_decay", "rate_factor", kRank, kRanks});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1});
     if (!check.ok()) return check.error();
-    check_updated(check, c, {1, 3, 4, 5});
+    check_updated(check, c, {1, 3, 4, 5}, 6);
     if (!check.ok()) return check.error();
     check.require((c.attributes().get_float("momentum", 0) != 0) == c.has_input(5),
                   "ATTRIBUTE_OUT_OF_RANGE", "momentum",

@@ -3,6 +3,7 @@
 //             updated: only when centered; momentum_buffer, as p, updated: only with momentum.
 // Attributes  alpha, epsilon, momentum, weight_decay, rate_factor; defaults 0.99, 1e-8, 0, 0, 1.
 //             rank, ranks: of a shard (shards.h), default 0 of 1.
+// By rows     a last input, rows (shards.h): g has these rows alone, and no other is updated.
 // Refuses     momentum without its buffer and the buffer without momentum.
 // Kernels     rmsprop (kernels/optimizer.h)
 #pragma once

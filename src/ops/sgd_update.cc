@@ -11,11 +11,11 @@ class SgdUpdate final : public Op {
   std::string_view type() const override { return "SgdUpdate"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"p", "g", "learning_rate", "v"}, 3,
+    OpChecks check(c, {"p", "g", "learning_rate", "v", "rows"}, 3,
                    {"momentum", "nesterov", "weight_decay", "rate_factor", kRank, kRanks});
     check.float_type(0).dtype(2, DType::kF32).shape(2, {1}).int_in("nesterov", 0, 0, 1);
     if (!check.ok()) return check.error();
-    check_updated(check, c, {1, 3});
+    check_updated(check, c, {1, 3}, 4);
     if (!check.ok()) return check.error();
     check.require((c.attributes().get_float("momentum", 0) != 0) == c.has_input(3),
                   "ATTRIBUTE_OUT_OF_RANGE", "momentum", "needs the input v, and v needs it");

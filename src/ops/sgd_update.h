@@ -3,6 +3,7 @@
 // Attributes  momentum, nesterov (0 or 1), weight_decay, default 0; rate_factor, default 1:
 //             multiplies the learning rate.
 //             rank, ranks: of a shard (shards.h), default 0 of 1.
+// By rows     a last input, rows (shards.h): g has these rows alone, and no other is updated.
 // Refuses     v without momentum and momentum without v.
 // Kernels     sgd (kernels/optimizer.h)
 #pragma once

@@ -142,19 +142,40 @@ kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank) {
   return {first, std::min(size, all - first)};
 }
 
+std::optional<size_t> updated_rows(const Graph& graph, const Node& node) {
+  const size_t last = node.inputs.size() - 1;
+  const TensorId id = node.inputs[last];
+  if (id == kNoTensor || graph.tensor(id).type.dtype != DType::kI32) return std::nullopt;
+  return last;
+}
+
 kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
+  if (updated_rows(graph, node)) {
+    return {0, graph.tensor(node.inputs[1]).type.shape.elements()};
+  }
   return shard_range(graph.tensor(node.inputs[0]).type, node.attributes.get_int(kRank, 0),
                      ranks_of(node.attributes));
 }
 
-void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs) {
+void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs,
+                   int64_t rows) {
   check.int_in(kRanks, 1, 1, kIntMax);
+  check.dtype(rows, DType::kI32).rank(rows, 1);
   if (!check.ok()) return;
   const int64_t ranks = ranks_of(c.attributes());
   check.int_in(kRank, 0, 0, ranks - 1);
+  const bool by_rows = c.has_input(rows);
+  check.require(!by_rows || ranks == 1, "ATTRIBUTE_OUT_OF_RANGE", kRanks,
+                "expected 1 where rows are updated");
+  check.rank_at_least(0, by_rows ? 1 : 0);
+  if (!check.ok()) return;
   for (const int64_t i : inputs) {
     check.same_dtype(i, 0);
-    if (ranks == 1) {
+    if (by_rows && i == *inputs.begin()) {
+      std::vector<int64_t> dims = c.input(0).shape.dims();
+      dims[0] = c.input(rows).shape[0];
+      check.shape(i, Shape(std::move(dims)));
+    } else if (ranks == 1) {
       check.same_shape(i, 0);
     } else {
       check.shape(i, shard_type(c.input(0), ranks).shape);
@@ -177,6 +198,16 @@ std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inp
 
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {
   const TensorType& p = graph.tensor(node.inputs[0]).type;
+  if (const auto rows = updated_rows(graph, node)) {
+    const TensorType& g = graph.tensor(node.inputs[1]).type;
+    Cost cost{flops_per_element * g.shape.elements(),
+              g.bytes() + graph.tensor(node.inputs[*rows]).type.bytes()};
+    for (const int64_t i : op.mutated_inputs(node)) {  // read and written, no more than these rows
+      const auto at = static_cast<size_t>(i);
+      if (at < node.inputs.size() && node.inputs[at] != kNoTensor) cost.bytes += 2 * g.bytes();
+    }
+    return cost;
+  }
   const int64_t ranks = ranks_of(node.attributes);
   // Of every rank as of the first: all have one plan.
   const TensorType updated = ranks == 1 ? p : shard_type(p, ranks);

@@ -46,10 +46,15 @@ kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank);
 /// shard: `rank`, of `ranks`. Its gradient and its state are shards then.
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kRanks = "ranks";
-/// The elements of its parameter that it updates.
+/// The elements of its parameter that it updates, or of those rows.
 kernels::ShardRange updated_range(const Graph& graph, const Node& node);
-/// For its infer(): `inputs` are gradient and state.
-void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs);
+/// Its last input, `rows` [R], I32, is optional: then the gradient is [R, ...], and of parameter
+/// and state only these rows are read and updated; no row stands there twice, and -1 is none. Which
+/// input that is: no other one is I32.
+std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
+/// For its infer(): `inputs` are gradient and state, in this order, `rows` is the last input.
+void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs,
+                   int64_t rows);
 /// For its spread(): parameter, gradient and state have one spread, and are whole rows of classes
 /// where it is not kOwn; all else is kOwn.
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,

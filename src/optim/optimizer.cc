@@ -78,6 +78,7 @@ class Updates {
       attributes.set(kRanks, updater_.ranks);
     }
     inputs.insert(inputs.begin(), {p_, g_, inputs_.learning_rate});
+    if (rule_.rows != kNoTensor) inputs.push_back(rule_.rows);
     graph_
         .add_node(graph_.tensor(p_).name + "/update", op, std::move(attributes), std::move(inputs),
                   {}, Phase::kUpdate)

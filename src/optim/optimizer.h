@@ -114,6 +114,9 @@ struct ParameterRule {
   double rate_factor = 1;
   double weight_decay = 0;
   bool hidden_matrix = false;  // Muon's; other parameters are AdamW's
+  // I32 [R]: the gradient is of these rows alone, and no other row is updated. Not for Adafactor,
+  // Muon's matrices and shards.
+  TensorId rows = kNoTensor;
 };
 
 /// What happens to gradients before the update.

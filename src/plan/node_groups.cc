@@ -45,20 +45,25 @@ class Touched {
   std::vector<Placement> all_, written_;
 };
 
-bool may_join(const Node& node) {
-  return node.phase == Phase::kUpdate || node.op->type() == "Cast";
+/// An update of some rows of its parameter reads them by number.
+bool updates_rows(const Graph& graph, const Node& node) {
+  const TensorId last = node.inputs.empty() ? kNoTensor : node.inputs.back();
+  return last != kNoTensor && graph.tensor(last).type.dtype == DType::kI32;
+}
+bool may_join(const Graph& graph, const Node& node) {
+  return node.op->type() == "Cast" || (node.phase == Phase::kUpdate && !updates_rows(graph, node));
 }
 
 }  // namespace
 
 size_t joinable_nodes(const Program& program, size_t first) {
   const Node& node = program.graph.node(program.order[first]);
-  if (!may_join(node)) return 1;
+  if (!may_join(program.graph, node)) return 1;
   Touched group(program, node);
   size_t size = 1;
   for (; first + size < program.order.size(); ++size) {
     const Node& next = program.graph.node(program.order[first + size]);
-    if (next.op != node.op || next.phase != node.phase) break;
+    if (next.op != node.op || next.phase != node.phase || !may_join(program.graph, next)) break;
     const Touched touched(program, next);
     if (!touched.is_apart_from(group)) break;
     group.add(touched);

@@ -214,7 +214,7 @@ void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
   if (!objective.interface.classification()) {
     violations.add("FIELD_UNSUPPORTED", path,
                    "mixes classes, but the model does not predict any; remove it");
-  } else if (!objective.loss->classes) {
+  } else if (!objective.loss->classes || objective.loss->samples) {
     violations.add(
         "FIELD_UNSUPPORTED", path,
         "does not work with " + loss + ", expected softmax_cross_entropy or kl_divergence");

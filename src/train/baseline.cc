@@ -33,7 +33,10 @@ std::optional<Baseline> Baseline::of(const Objective& objective, const Partition
     baseline.output_ = {0};  // the mean, as targets are standardized
     return baseline;
   }
-  if (interface.target != TargetForm::kClass) return std::nullopt;
+  // Each row would cost as much as all of its scores.
+  if (interface.target != TargetForm::kClass || interface.outputs > kScoresReadMax) {
+    return std::nullopt;
+  }
   std::vector<double> counts(static_cast<size_t>(interface.classes()));
   for (const int64_t row : rows) {
     const int32_t label = train.target_class[static_cast<size_t>(row)];

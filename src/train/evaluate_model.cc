@@ -9,12 +9,13 @@
 #include "src/train/inference.h"
 #include "src/train/metrics.h"
 #include "src/train/model_artifact.h"
+#include "src/train/predictor.h"
 
 namespace trainyard {
 namespace {
 
-// Rows in one run of the program. Windows of a text are many rows of logits each.
-constexpr int64_t kRowsBatch = 64, kWindowsBatch = 4;
+// In one run of the program: windows of a text are many rows of logits each.
+constexpr int64_t kWindowsBatch = 4;
 
 class InferenceModel final : public BatchModel {
  public:
@@ -49,7 +50,8 @@ Result<std::vector<std::string>> pick_metrics(const std::vector<std::string>& as
   Violations violations;
   check_metrics(recipe, interface, false, violations);
   if (!violations.empty()) return violations.to_error();
-  if (interface.target == TargetForm::kClass && !reports(recipe, "confusion_matrix")) {
+  if (interface.target == TargetForm::kClass && interface.classes() <= kConfusionClassesMax &&
+      !reports(recipe, "confusion_matrix")) {
     recipe.metrics.push_back("confusion_matrix");
   }
   return evaluation_metrics(recipe, interface);
@@ -111,7 +113,8 @@ Result<std::unique_ptr<ModelEvaluator>> ModelEvaluator::open(const std::filesyst
                                                              Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(model));
   const ModelInfo& info = loaded.info;
-  const int64_t batch = info.schema.stream() ? kWindowsBatch : kRowsBatch;
+  const int64_t batch =
+      info.schema.stream() ? kWindowsBatch : predict_batch(loaded.objective.interface);
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(info.model, info.interface(), batch, nullptr, info.precision,
                                      {}, backend.traits()));

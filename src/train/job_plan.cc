@@ -1,9 +1,11 @@
 #include "src/train/job_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
+#include "kernels/math/candidates.h"
 #include "src/graph/op.h"
 #include "src/train/programs.h"
 #include "src/train/run_warnings.h"
@@ -43,10 +45,37 @@ void warn_of_last_batch(const Recipe& recipe, const RunShape& shape,
   }
 }
 
+/// True if the numbers of the classes say less about how frequent they are than nothing would: by
+/// the mean log probability of the training rows' classes.
+bool is_uniform_better(const std::vector<int64_t>& class_counts) {
+  const auto classes = std::ssize(class_counts);
+  const math::Candidates zipf = math::candidates_of(classes, true);
+  double rows = 0, logs = 0;
+  for (int64_t k = 0; k < classes; ++k) {
+    const auto count = static_cast<double>(class_counts[static_cast<size_t>(k)]);
+    rows += count;
+    logs += count * std::log(zipf.probability(k));
+  }
+  return logs < -rows * std::log(static_cast<double>(classes));
+}
+
+void warn_of_class_order(const Objective& objective, std::vector<std::string>& warnings) {
+  if (!objective.loss->samples || objective.interface.class_counts.empty() ||
+      objective.attributes.get_string("distribution", "log_uniform") != "log_uniform" ||
+      !is_uniform_better(objective.interface.class_counts)) {
+    return;
+  }
+  warnings.push_back(
+      "model.loss.sampled_softmax draws classes with low numbers most, and the training rows have "
+      "others more often: distribution: uniform fits them better, or classes that are numbered by "
+      "falling frequency");
+}
+
 std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape,
                                      const Graph& graph) {
   std::vector<std::string> warnings;
   warn_of_last_batch(recipe, shape, warnings);
+  warn_of_class_order(shape.objective, warnings);
   if (shape.validation_rows == 0 && shape.test_rows == 0) {
     warnings.push_back(
         "no rows are held out to measure the model on unseen data; set recipe.validation_split");

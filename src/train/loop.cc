@@ -82,7 +82,7 @@ Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, R
     evaluator_.emplace(session, context.data.schema(), context.preprocessing, objective,
                        evaluation_metrics(context.job.recipe, objective.interface));
   }
-  classification_ = objective.interface.classification();
+  reads_scores_ = objective.reads_scores();
 }
 
 Loop::~Loop() {
@@ -191,7 +191,7 @@ TrainingSession::StepInputs Loop::next_inputs(Loader& loader) {
   inputs.stored = std::as_bytes(std::span(batch.stored));
   inputs.step = step;
   inputs.learning_rate = static_cast<float>(rate);
-  under_way_.push_back({rate, classification_ ? batch.target_class : std::vector<int32_t>()});
+  under_way_.push_back({rate, reads_scores_ ? batch.target_class : std::vector<int32_t>()});
   return inputs;
 }
 
@@ -218,7 +218,7 @@ Status Loop::finish_step() {
   if (state_.step == 1) state_.first_loss = loss;
   last_losses_.push_back(loss);
   if (last_losses_.size() > kLastLosses) last_losses_.pop_front();
-  if (classification_) count_correct(step.labels, result.logits);
+  if (reads_scores_) count_correct(step.labels, result.logits);
   report_step(step.learning_rate, result);
   return {};
 }
@@ -238,7 +238,7 @@ void Loop::count_correct(std::span<const int32_t> labels, std::span<const float>
 
 void Loop::report_step(double learning_rate, const TrainingSession::StepResult& result) {
   metrics_.add("train/loss", state_.step, state_.train_loss);
-  if (classification_) metrics_.add("train/accuracy", state_.step, state_.train_accuracy);
+  if (reads_scores_) metrics_.add("train/accuracy", state_.step, state_.train_accuracy);
   if (learning_rate != reported_learning_rate_) {  // constant rates are reported once
     metrics_.add("train/learning_rate", state_.step, learning_rate);
     reported_learning_rate_ = learning_rate;
@@ -449,7 +449,7 @@ Status Loop::finish() {
   if (Status s = checkpoint_and_wait(); !s.ok()) return s;
   choose_model();
   final_metrics_ = {{"train/loss", step, state_.train_loss}};
-  if (classification_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});
+  if (reads_scores_) final_metrics_.push_back({"train/accuracy", step, state_.train_accuracy});
   if (state_.first_loss) {
     warn(check_divergence(*state_.first_loss, {last_losses_.begin(), last_losses_.end()},
                           context_.job.recipe.optimizer.learning_rate));

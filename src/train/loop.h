@@ -144,7 +144,7 @@ class Loop {
   MetricBuffer metrics_;
   LoopState state_;
   std::deque<StepUnderWay> under_way_;  // oldest first
-  bool classification_;                 // one class per sample: its accuracy is read off every step
+  bool reads_scores_;                   // of each step, for its accuracy
   int64_t saved_step_ = -1;             // step of the newest durable checkpoint of this run
   double reported_learning_rate_ = -1;
   std::optional<float> reported_loss_scale_;

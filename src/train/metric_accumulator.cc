@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "kernels/math/elementary.h"
 #include "src/base/check.h"
 #include "src/train/metrics.h"
 
@@ -52,10 +53,37 @@ double ratio(int64_t part, int64_t whole) {
 
 }  // namespace
 
-double cross_entropy(std::span<const float> logits, int64_t label) {
-  const double top = *std::ranges::max_element(logits);
+namespace {
+
+/// Sum of e^(z - top) of very many scores, several at a time: 1 ns each instead of 7, and float's
+/// roundings of each term.
+double sum_of_many(std::span<const float> logits, float top) {
+  constexpr size_t kLanes = 16, kBlock = 256 * kLanes;  // within which floats add up
   double sum = 0;
-  for (const float z : logits) sum += std::exp(static_cast<double>(z) - top);
+  size_t i = 0;
+  while (i + kLanes <= logits.size()) {
+    const size_t end = std::min(logits.size() / kLanes * kLanes, i + kBlock);
+    std::array<float, kLanes> lanes{};
+    for (; i < end; i += kLanes) {
+      for (size_t l = 0; l < kLanes; ++l) lanes[l] += math::exp(logits[i + l] - top);
+    }
+    for (const float lane : lanes) sum += static_cast<double>(lane);
+  }
+  for (; i < logits.size(); ++i) sum += static_cast<double>(math::exp(logits[i] - top));
+  return sum;
+}
+
+}  // namespace
+
+double cross_entropy(std::span<const float> logits, int64_t label) {
+  const float largest = *std::ranges::max_element(logits);
+  const double top = largest;
+  double sum = 0;
+  if (std::ssize(logits) > kScoresReadMax) {
+    sum = sum_of_many(logits, largest);
+  } else {
+    for (const float z : logits) sum += std::exp(static_cast<double>(z) - top);
+  }
   return top + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(label)]);
 }
 

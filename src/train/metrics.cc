@@ -53,6 +53,10 @@ bool scores_classes(TargetForm form) {
   return form == TargetForm::kClass || form == TargetForm::kNextToken;
 }
 
+bool counts_by_pairs(std::string_view name) {
+  return name == "confusion_matrix" || name == "roc_auc";
+}
+
 bool has(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -61,7 +65,16 @@ void check_name(const std::string& name, const std::string& field, const ModelIn
                 Violations& violations) {
   if (has(step_metrics(), name)) return;
   const Names known = known_metrics(interface.target);
-  if (has(known, name)) return;
+  if (has(known, name)) {
+    if (!counts_by_pairs(name) || interface.classes() <= kConfusionClassesMax) return;
+    violations.add("FIELD_OUT_OF_RANGE", field,
+                   quoted_value(name) +
+                       " keeps numbers of every class for every class or row, and "
+                       "there are " +
+                       std::to_string(interface.classes()) + " classes, expected at most " +
+                       std::to_string(kConfusionClassesMax) + "; top_K_accuracy has no such limit");
+    return;
+  }
   const auto k = top_k_of(name);
   if (k && scores_classes(interface.target)) {
     const int64_t classes = std::max(interface.classes(), interface.outputs);

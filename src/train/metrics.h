@@ -18,6 +18,10 @@ namespace trainyard {
 /// True if the recipe's list has the name.
 bool reports(const Recipe& recipe, std::string_view name);
 
+/// Metrics that keep numbers of each class for each class (confusion_matrix: 128 MiB of so many),
+/// or for each row (roc_auc), are refused of more classes.
+inline constexpr int64_t kConfusionClassesMax = 4096;
+
 /// What an evaluation computes, in the order in which it is reported: the target's usual metrics
 /// and those of the recipe. "confusion_matrix" is not a number and is logged with the final model.
 std::vector<std::string> evaluation_metrics(const Recipe& recipe, const ModelInterface& interface);

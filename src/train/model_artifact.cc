@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/data/limits.h"
 #include "src/models/model_json.h"
 
 namespace trainyard {
@@ -11,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kFormatVersion = 1;
-constexpr int64_t kModelJsonMax = int64_t{64} << 20;  // schemas with many categories are long
+constexpr int64_t kModelJsonMax = 2 * kSchemaBytesMax;  // the schema in it has a name a line
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kInfoFile = "model.json";
 constexpr const char* kAdapterFile = "adapter_model.safetensors";  // PEFT's names

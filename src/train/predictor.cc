@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/math/activations.h"
+#include "src/data/limits.h"
 #include "src/data/load/loader.h"
 #include "src/train/evaluate.h"
 #include "src/train/inference.h"
@@ -26,6 +27,21 @@ std::vector<float> softmax(std::span<const float> logits) {
   return p;
 }
 
+/// The most probable classes alone; of equal ones the first.
+void keep_top(Prediction& p) {
+  p.top.resize(p.probabilities.size());
+  std::iota(p.top.begin(), p.top.end(), int64_t{0});
+  const auto probability = [&](int64_t k) { return p.probabilities[static_cast<size_t>(k)]; };
+  std::ranges::partial_sort(p.top, p.top.begin() + kTopClasses, [&](int64_t a, int64_t b) {
+    return std::pair(probability(b), a) < std::pair(probability(a), b);
+  });
+  p.top.resize(static_cast<size_t>(kTopClasses));
+  p.top.shrink_to_fit();
+  std::vector<float> kept;
+  for (const int64_t k : p.top) kept.push_back(probability(k));
+  p.probabilities = std::move(kept);
+}
+
 class LoadedPredictor final : public Predictor {
  public:
   LoadedPredictor(ModelInfo info, Objective objective, std::unique_ptr<Inference> inference)
@@ -33,7 +49,8 @@ class LoadedPredictor final : public Predictor {
         objective_(std::move(objective)),
         transform_(info_.schema, info_.preprocessing),
         inference_(std::move(inference)),
-        output_(static_cast<size_t>(kPredictBatch * objective_.interface.outputs)) {}
+        batch_(predict_batch(objective_.interface)),
+        output_(static_cast<size_t>(batch_ * objective_.interface.outputs)) {}
 
   const DatasetSchema& schema() const override { return info_.schema; }
 
@@ -46,7 +63,7 @@ class LoadedPredictor final : public Predictor {
       const Partition partition = rows[i].view();
       predictions[i].reserve(static_cast<size_t>(rows[i].rows));
       for (int64_t first = 0; first < rows[i].rows;) {
-        const int64_t free = kPredictBatch - std::ssize(owners);
+        const int64_t free = batch_ - std::ssize(owners);
         std::vector<int64_t> taken(static_cast<size_t>(std::min(free, rows[i].rows - first)));
         std::iota(taken.begin(), taken.end(), first);
         fill_batch(transform_, partition, taken, part_);
@@ -54,7 +71,7 @@ class LoadedPredictor final : public Predictor {
         input_.insert(input_.end(), bytes.begin(), bytes.end());
         owners.insert(owners.end(), taken.size(), i);
         first += std::ssize(taken);
-        if (std::ssize(owners) == kPredictBatch) compute(owners, predictions);
+        if (std::ssize(owners) == batch_) compute(owners, predictions);
       }
     }
     if (!owners.empty()) compute(owners, predictions);
@@ -64,7 +81,7 @@ class LoadedPredictor final : public Predictor {
  private:
   void compute(std::vector<size_t>& owners, std::vector<std::vector<Prediction>>& predictions) {
     const size_t row_bytes = input_.size() / owners.size();
-    while (input_.size() < row_bytes * kPredictBatch) {
+    while (input_.size() < row_bytes * static_cast<size_t>(batch_)) {
       input_.resize(input_.size() + row_bytes);
       std::copy(input_.end() - 2 * static_cast<std::ptrdiff_t>(row_bytes),
                 input_.end() - static_cast<std::ptrdiff_t>(row_bytes),
@@ -88,6 +105,7 @@ class LoadedPredictor final : public Predictor {
       const ClassScores scores(values);
       p.label = argmax(scores.get());
       p.probabilities = softmax(scores.get());
+      if (std::ssize(p.probabilities) > kClassesListedMax) keep_top(p);
     } else if (objective_.interface.target == TargetForm::kInput) {
       p.reconstruction.assign(values.begin(), values.end());
       if (objective_.unit_input()) {
@@ -107,6 +125,7 @@ class LoadedPredictor final : public Predictor {
   std::unique_ptr<Inference> inference_;
   Batch part_;                    // of one caller
   std::vector<std::byte> input_;  // of the program
+  const int64_t batch_;
   std::vector<float> output_;
 };
 
@@ -124,8 +143,9 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
                       "the model continues text: it has no rows to predict; ask it to generate");
   }
   ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(loaded.info.model, loaded.info.interface(), kPredictBatch,
-                                     nullptr, loaded.info.precision, {}, backend.traits()));
+                   compile_inference(loaded.info.model, loaded.info.interface(),
+                                     predict_batch(loaded.objective.interface), nullptr,
+                                     loaded.info.precision, {}, backend.traits()));
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));
   return std::unique_ptr<Predictor>(std::make_unique<LoadedPredictor>(

@@ -4,6 +4,7 @@
 //   model.json          model spec, dataset schema, preprocessing, final metrics, format version
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -18,8 +19,11 @@
 namespace trainyard {
 
 struct Prediction {
-  int64_t label = -1;                 // classification: index into schema().target.classes
-  std::vector<float> probabilities;   // classification: one per class
+  int64_t label = -1;  // classification: index into schema().target.classes
+  // Classification: one per class; of more than kClassesListedMax, the largest kTopClasses, whose
+  // classes `top` has.
+  std::vector<float> probabilities;
+  std::vector<int64_t> top;
   double value = 0;                   // regression, in the target's own units
   std::vector<float> reconstruction;  // of a model of its input: RowTransform::restore_input
 };
@@ -37,7 +41,11 @@ class Predictor {
 };
 
 /// Rows that a predictor computes at a time. Fewer cost the same, so callers with fewer gain by
-/// predict_together().
+/// predict_together(). Scores of very many classes are computed for fewer rows: at most 64 MiB.
 inline constexpr int64_t kPredictBatch = 64;
+inline int64_t predict_batch(const ModelInterface& interface) {
+  if (!interface.classification()) return kPredictBatch;
+  return std::clamp<int64_t>((int64_t{1} << 24) / interface.outputs, 1, kPredictBatch);
+}
 
 }  // namespace trainyard

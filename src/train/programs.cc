@@ -11,6 +11,7 @@
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
 #include "src/ops/moving_average_update.h"
+#include "src/ops/sampled_xent.h"
 #include "src/optim/all_reduce.h"
 #include "src/optim/sharding.h"
 #include "src/runtime/communicator.h"
@@ -19,6 +20,7 @@
 #include "src/train/metrics.h"
 #include "src/train/run_warnings.h"
 #include "src/train/run_work.h"
+#include "src/train/sampled_head.h"
 #include "src/train/split_head.h"
 #include "src/train/step_slots.h"
 
@@ -55,6 +57,7 @@ void draw_for_rank(Graph& graph, Rank rank) {
   if (rank.index == 0) return;
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
+    if (node.op == sample_classes_op()) continue;  // of the whole batch, on every rank
     if (node.attributes.find("stream") != nullptr) node.attributes.set("rank", rank.index);
   }
   graph.rewrite(std::move(nodes));
@@ -101,6 +104,27 @@ void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources 
   bound.learning_rate = inputs.learning_rate;
   bound.scaled = inputs.scaled;
   bound.step = inputs.step != kNoTensor ? inputs.step : from.step;
+}
+
+/// Gradients by parameter; of a head that is sampled, those of the rows that were taken, which its
+/// rules name from now on.
+std::map<TensorId, TensorId> differentiate_taken(Graph& graph, TensorId loss,
+                                                 std::set<TensorId> frozen, TensorId loss_scale,
+                                                 const SampledModel& sampled,
+                                                 std::map<TensorId, ParameterRule>& rules) {
+  std::set<TensorId> leaves;
+  for (const auto& [parameter, taken] : sampled.taken_of) {
+    if (frozen.insert(parameter).second) leaves.insert(taken);
+  }
+  std::map<TensorId, TensorId> gradients = differentiate(graph, loss, frozen, loss_scale, leaves);
+  for (const auto& [parameter, taken] : sampled.taken_of) {
+    const auto found = gradients.find(taken);
+    if (found == gradients.end()) continue;
+    rules[parameter].rows = sampled.classes;
+    gradients[parameter] = found->second;
+    gradients.erase(taken);
+  }
+  return gradients;
 }
 
 /// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
@@ -207,12 +231,17 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
   RunPrograms programs;
-  if (splits_head(recipe.shard)) {
+  SampledModel sampled;
+  if (model.sampling.has_value()) {
+    if (Status s = check_sampled_recipe(recipe); !s.ok()) return std::move(s).error();
+    ASSIGN_OR_RETURN(sampled, sample_head(model, recipe.seed, rank));
+    model = std::move(sampled.model);
+  } else if (splits_head(recipe.shard)) {
     ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
     model = std::move(split.model);
     programs.train.split_classes = split.classes;
   }
-  ASSIGN_OR_RETURN(const auto rules,
+  ASSIGN_OR_RETURN(auto rules,
                    resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
                                            lora_groups(recipe.lora), stop));
   std::set<TensorId> frozen;
@@ -221,7 +250,8 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   }
   const TensorId loss_scale =
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
-  const auto gradients = differentiate(model.graph, model.loss, frozen, loss_scale);
+  const auto gradients =
+      differentiate_taken(model.graph, model.loss, frozen, loss_scale, sampled, rules);
   draw_for_rank(model.graph, rank);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
 

@@ -1,20 +1,15 @@
 #include "src/train/split_head.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/graph/op.h"
-#include "src/ops/gemm.h"
-#include "src/ops/reshape.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/shards.h"
-#include "src/ops/softmax_xent.h"
 #include "src/ops/split_xent.h"
+#include "src/train/model_head.h"
 
 namespace trainyard {
 namespace {
@@ -23,142 +18,22 @@ namespace {
 // first has the one behind it.
 constexpr int64_t kRowsExchange = int64_t{1} << 30, kStatisticsExchange = kRowsExchange + 2;
 
-Error refuse(const std::string& why) {
-  return field_error("FIELD_CONFLICT", "resources.shard",
-                     "head " + why + ", expected shard: optimizer or none");
-}
-
-/// What is replaced.
-struct Head {
-  NodeId gemm = kNoNode;
-  NodeId loss = kNoNode;      // none where the model only evaluates
-  std::set<NodeId> reshapes;  // between the two, and behind the head
-};
-
-class HeadFinder {
+class Splitter final : public HeadReplacement {
  public:
-  explicit HeadFinder(const Model& model) : model_(model), graph_(model.graph) {
-    readers_.resize(graph_.tensors().size());
-    for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
-      for (const TensorId id : graph_.node(k).inputs) {
-        if (id != kNoTensor) readers_[static_cast<size_t>(id)].push_back(k);
-      }
-    }
+  Splitter(const Model& model, const ModelHead& head, Rank rank)
+      : HeadReplacement(model, head), rank_(rank) {
+    classes_ = tensor(gemm().inputs[1]).type.shape[0];
   }
 
-  Result<Head> find() const {
-    Head head;
-    TensorId scores = model_.output;
-    if (model_.loss != kNoTensor) {
-      head.loss = graph_.tensor(model_.loss).producer;
-      const Node& loss = graph_.node(head.loss);
-      if (loss.op != softmax_xent_op()) {
-        return refuse("splits the classes of a softmax cross-entropy, and the loss is " +
-                      std::string(loss.op->type()));
-      }
-      if (graph_.tensor(loss.inputs[1]).type.dtype != DType::kI32) {
-        return refuse(
-            "needs one label for each row, and recipe.augmentation mixes the classes of rows");
-      }
-      scores = loss.inputs[0];
-    }
-    if (Status s = find_gemm(scores, head); !s.ok()) return std::move(s).error();
-    return head;
-  }
+  SplitModel split() { return {run(), classes_}; }
 
  private:
-  Status find_gemm(TensorId scores, Head& head) const {
-    while (graph_.tensor(scores).producer != kNoNode) {
-      const NodeId k = graph_.tensor(scores).producer;
-      const Node& node = graph_.node(k);
-      if (!is_read_within(scores, head)) {
-        return refuse("needs scores that nothing but the loss reads");
-      }
-      if (node.op == gemm_op()) {
-        head.gemm = k;
-        return check_weights(node);
-      }
-      if (node.op != reshape_op()) {
-        return refuse(
-            "needs a gemm or linear layer as the model's last layer, without "
-            "recipe.lora on it, and " +
-            node.name + " is a " + std::string(node.op->type()));
-      }
-      head.reshapes.insert(k);
-      scores = node.inputs[0];
-    }
-    return refuse("needs a gemm or linear layer as the model's last layer");
-  }
-  bool is_read_within(TensorId id, const Head& head) const {
-    return std::ranges::all_of(readers_[static_cast<size_t>(id)], [&](NodeId k) {
-      return k == head.loss || head.reshapes.contains(k);
-    });
-  }
-  Status check_weights(const Node& gemm) const {
-    for (size_t i = 1; i < gemm.inputs.size(); ++i) {
-      if (gemm.inputs[i] == kNoTensor) continue;
-      const TensorInfo& w = graph_.tensor(gemm.inputs[i]);
-      const std::vector<NodeId>& readers = readers_[static_cast<size_t>(gemm.inputs[i])];
-      if (w.role != Role::kParameter) {
-        return refuse("needs weights of its own, and " + gemm.name + " computes " + w.name);
-      }
-      if (readers.size() > 1) {
-        return refuse("needs weights of its own, and " + w.name + " is read by " +
-                      graph_.node(readers.front()).name +
-                      " too: a table that is tied to the head "
-                      "stays whole");
-      }
-    }
-    return {};
-  }
-
-  const Model& model_;
-  const Graph& graph_;
-  std::vector<std::vector<NodeId>> readers_;  // by tensor
-};
-
-/// The model once more, with the other head.
-class Splitter {
- public:
-  Splitter(const Model& model, const Head& head, Rank rank)
-      : from_(model), graph_(model.graph), head_(head), rank_(rank) {
-    classes_ = graph_.tensor(gemm().inputs[1]).type.shape[0];
-    to_.products = model.products;
-  }
-
-  SplitModel run() {
-    for (TensorId id = 0; id < std::ssize(graph_.tensors()); ++id) {
-      if (graph_.tensor(id).producer == kNoNode) copies_[id] = to_.graph.add_tensor(info_of(id));
-    }
-    for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
-      if (k == head_.gemm) {
-        add_head();
-      } else if (k == head_.loss) {
-        add_loss();
-      } else if (!head_.reshapes.contains(k)) {
-        copy(k);
-      }
-    }
-    const auto copy_of = [&](TensorId id) { return id == kNoTensor ? id : copies_.at(id); };
-    to_.input = copy_of(from_.input);
-    to_.target = copy_of(from_.target);
-    to_.step = copy_of(from_.step);
-    to_.loss = copy_of(from_.loss);
-    to_.output = scores_;
-    for (const TensorId id : graph_.outputs()) {
-      to_.graph.mark_output(id == from_.output ? scores_ : copies_.at(id));
-    }
-    return {std::move(to_), classes_};
-  }
-
- private:
-  const Node& gemm() const { return graph_.node(head_.gemm); }
   bool is_of_head(TensorId id) const {
     return std::find(gemm().inputs.begin() + 1, gemm().inputs.end(), id) != gemm().inputs.end();
   }
 
-  TensorInfo info_of(TensorId id) const {
-    TensorInfo info = graph_.tensor(id);
+  TensorInfo info_of(TensorId id) const override {
+    TensorInfo info = tensor(id);
     if (!is_of_head(id)) return info;
     std::vector<int64_t> dims(info.type.shape.dims().begin(), info.type.shape.dims().end());
     dims[0] = classes_of_rank(classes_, rank_.count);
@@ -168,39 +43,14 @@ class Splitter {
     return info;
   }
 
-  std::vector<TensorId> add(std::string name, const Op& op, Attributes attributes,
-                            std::vector<TensorId> inputs, std::vector<std::string> outputs) {
-    const NodeId node = to_.graph
-                            .add_node(std::move(name), op, std::move(attributes), std::move(inputs),
-                                      std::move(outputs))
-                            .value();
-    return to_.graph.node(node).outputs;
-  }
-  void copy(NodeId k) {
-    const Node& node = graph_.node(k);
-    std::vector<TensorId> inputs;
-    std::vector<std::string> names;
-    for (const TensorId id : node.inputs) {
-      inputs.push_back(id == kNoTensor ? id : copies_.at(id));
-    }
-    for (const TensorId id : node.outputs) {
-      names.push_back(id == kNoTensor ? "" : graph_.tensor(id).name);
-    }
-    const std::vector<TensorId> outputs =
-        add(node.name, *node.op, node.attributes, std::move(inputs), std::move(names));
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i] != kNoTensor) copies_[node.outputs[i]] = outputs[i];
-    }
-  }
-
-  void add_head() {
+  TensorId add_head() override {
     const Node& node = gemm();
-    std::vector<TensorId> rows = {copies_.at(node.inputs[0])};
+    std::vector<TensorId> rows = {copy_of(node.inputs[0])};
     std::vector<std::string> names = {node.name + "/rows"};
-    if (head_.loss != kNoNode) {
-      const TensorId labels = graph_.node(head_.loss).inputs[1];
-      rows.push_back(copies_.at(labels));
-      names.push_back(graph_.tensor(labels).name + "/rows");
+    if (has_loss()) {
+      const TensorId labels = loss().inputs[1];
+      rows.push_back(copy_of(labels));
+      names.push_back(tensor(labels).name + "/rows");
     }
     const std::vector<TensorId> gathered =
         add(node.name + "/gather", *gather_rows_op(),
@@ -208,45 +58,39 @@ class Splitter {
     if (gathered.size() > 1) labels_ = gathered[1];
     std::vector<TensorId> inputs = {gathered[0]};
     for (size_t i = 1; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != kNoTensor) inputs.push_back(copies_.at(node.inputs[i]));
+      if (node.inputs[i] != kNoTensor) inputs.push_back(copy_of(node.inputs[i]));
     }
-    scores_ = add(node.name, *node.op, node.attributes, std::move(inputs),
-                  {graph_.tensor(node.outputs[0]).name})[0];
+    return add(node.name, *node.op, node.attributes, std::move(inputs),
+               {tensor(node.outputs[0]).name})[0];
   }
 
-  void add_loss() {
-    const Node& node = graph_.node(head_.loss);
+  TensorId add_loss() override {
+    const Node& node = loss();
     Attributes attributes = node.attributes;
     attributes.set("classes", classes_);
     attributes.set(kRank, rank_.index);
     attributes.set(kRanks, rank_.count);
     const std::vector<TensorId> of_classes =
-        add(node.name + "/class_softmax", *class_softmax_op(), attributes, {scores_, labels_},
+        add(node.name + "/class_softmax", *class_softmax_op(), attributes, {to_.output, labels_},
             {node.name + ".statistics", node.name + ".class_prob"});
     const TensorId statistics = add(node.name + "/gather", *gather_rows_op(),
                                     {{"bucket", kStatisticsExchange}, {kRanks, rank_.count}},
                                     {of_classes[0]}, {node.name + ".statistics/rows"})[0];
-    const std::vector<TensorId> outputs =
-        add(node.name, *split_xent_op(), attributes, {of_classes[1], labels_, statistics},
-            {graph_.tensor(node.outputs[0]).name, graph_.tensor(node.outputs[1]).name});
-    copies_[node.outputs[0]] = outputs[0];
+    return add(node.name, *split_xent_op(), attributes, {of_classes[1], labels_, statistics},
+               {tensor(node.outputs[0]).name, tensor(node.outputs[1]).name})[0];
   }
 
-  const Model& from_;
-  const Graph& graph_;
-  const Head& head_;
   const Rank rank_;
   int64_t classes_ = 0;
-  Model to_;
-  std::map<TensorId, TensorId> copies_;
-  TensorId labels_ = kNoTensor, scores_ = kNoTensor;
+  TensorId labels_ = kNoTensor;
 };
 
 }  // namespace
 
 Result<SplitModel> split_head(const Model& model, Rank rank) {
-  ASSIGN_OR_RETURN(const Head head, HeadFinder(model).find());
-  return Splitter(model, head, rank).run();
+  const HeadUse use{"resources.shard", "head", "shard: optimizer or none"};
+  ASSIGN_OR_RETURN(const ModelHead head, find_head(model, use));
+  return Splitter(model, head, rank).split();
 }
 
 }  // namespace trainyard

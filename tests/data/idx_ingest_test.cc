@@ -90,7 +90,10 @@ TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
        "train_labels: every label is 2, expected at least 2 different ones"},
       {images(3), images(3), "train_labels: rank 3, expected labels of [N]"},
       {images(3), idx_file(0x0C, {3}, std::string(8, '\0') + "\xff\xff\xff\xff"),
-       "train_labels: row 3: label -1 is out of range, expected 0 to 65535"},
+       "train_labels: row 3: label -1 is out of range, expected 0 to 65559"},
+      // 70,000: each number up to it would become a class with a name.
+      {images(3), idx_file(0x0C, {3}, std::string(8, '\0') + std::string("\x00\x01\x11\x70", 4)),
+       "train_labels: row 3: label 70000 is out of range, expected 0 to 65559"},
       {idx_file(0x0D, {3, 1, 1}, idx_floats({0, NAN, 1})), ok_labels,
        "train_images: row 2, value 1: not a finite number"},
   };

@@ -67,7 +67,7 @@ std::vector<Refusal> refusals() {
        with_loss("HuberLoss"),
        kTwoClasses,
        {"model.loss: huber does not fit a target of classes, expected softmax_cross_entropy, "
-        "kl_divergence, binary_cross_entropy"}},
+        "kl_divergence, sampled_softmax, binary_cross_entropy"}},
       {"ClassesOfANumber",
        with_loss(xent),
        kNumber,
@@ -77,7 +77,7 @@ std::vector<Refusal> refusals() {
        with_loss("BinaryCrossEntropyLoss"),
        kTenClasses,
        {"model.loss: binary_cross_entropy is for two classes, but the dataset has more, expected "
-        "softmax_cross_entropy, kl_divergence"}},
+        "softmax_cross_entropy, kl_divergence, sampled_softmax"}},
       {"NoShares",
        autoencoder({}, {"BinaryCrossEntropyLoss"}),
        kTenClasses,
@@ -109,7 +109,7 @@ std::vector<Refusal> refusals() {
        kTwoClasses,
        {path + "class_weights: -1 is out of range, expected 0..1000000",
         path + "delta: is not known here, expected label_smoothing, class_weights, ignore_index",
-        path + "ignore_index: -100 is out of range, expected 0..1048575",
+        path + "ignore_index: -100 is out of range, expected 0..4194303",
         path + "label_smoothing: 1 is out of range, expected [0, 1)"}},
       {"Delta",
        with_loss("HuberLoss", {{"delta", 0.0}}),

@@ -11,6 +11,7 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "src/data/ingest/formats.h"
+#include "src/data/limits.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/preset.h"
@@ -232,6 +233,18 @@ TEST(ConvertSpec, LossesKeepTheirSettings) {
   const auto empty = to_engine(parse_spec(std::string("model { mlp {} loss {} }") + kRecipe));
   ASSERT_FALSE(empty.ok());
   EXPECT_TRUE(names_field(empty.error(), "model.loss"));
+}
+
+TEST(ConvertSpec, ASampledLossKeepsItsSettings) {
+  const auto spec = to_engine(parse_spec(
+      std::string("model { mlp { hidden: 4 } loss { sampled_softmax { samples: 8192 distribution: "
+                  "'uniform' ignore_index: 0 } } }") +
+      kRecipe));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->model.loss.op, "SampledSoftmaxCrossEntropyLoss");
+  EXPECT_EQ(spec->model.loss.attributes.get_int("samples", 0), 8192);
+  EXPECT_EQ(spec->model.loss.attributes.get_string("distribution", ""), "uniform");
+  EXPECT_EQ(spec->model.loss.attributes.get_int("ignore_index", -1), 0);
 }
 
 TEST(ConvertSpec, TextModels) {
@@ -712,6 +725,32 @@ TEST(ConvertRun, ValuesThatAreNotFiniteAreMarked) {
 }
 
 // Of many classes the matrix would not fit into an answer: the mistakes alone do.
+// An answer of a thousand rows by a million classes is neither listed nor sent.
+TEST(ConvertRun, OfVeryManyClassesTheFirstAndTheMostProbableAreSent) {
+  DatasetSchema schema;
+  schema.kind = DatasetSchema::Kind::kTabular;
+  schema.statistics.emplace();
+  for (int64_t k = 0; k < kClassesListedMax + 1; ++k) {
+    schema.target.classes.push_back("c" + std::to_string(k));
+    schema.statistics->classes.push_back(1);
+  }
+  const v1::DatasetSchema sent = to_proto(schema);
+  EXPECT_EQ(sent.class_count(), kClassesListedMax + 1);
+  EXPECT_EQ(sent.classes_size(), kClassesListedMax);
+  EXPECT_EQ(sent.class_counts_size(), kClassesListedMax);
+  Prediction p;
+  p.label = 70;
+  p.probabilities = {0.5F, 0.25F};
+  p.top = {70, 9};
+  const v1::PredictResponse answer =
+      to_proto(std::span<const Prediction>(&p, 1), RawRows(), schema);
+  EXPECT_EQ(answer.classes_size(), 0);
+  EXPECT_EQ(answer.predictions(0).label(), "c70");
+  EXPECT_EQ(answer.predictions(0).probabilities_size(), 2);
+  EXPECT_EQ(answer.predictions(0).top_indices(1), 9);
+  EXPECT_EQ(answer.predictions(0).top_labels(1), "c9");
+}
+
 TEST(ConvertRun, ConfusionMatricesStayShort) {
   const auto small = to_proto({{"val", {{5, 1}, {2, 7}}}}, {"a", "b"});
   ASSERT_EQ(small.size(), 1u);

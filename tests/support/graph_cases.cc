@@ -455,6 +455,7 @@ std::vector<GraphCase> all_cases() {
   append_losses(cases);
   append_large_losses(cases);
   append_split_head_cases(cases);
+  append_sampled_head_cases(cases);
   append_image_cases(cases);
   append_basic_cases(cases);
   append_sequence_cases(cases);

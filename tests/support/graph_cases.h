@@ -84,6 +84,8 @@ void append_sequence_cases(std::vector<GraphCase>& cases);
 
 /// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
 void append_basic_cases(std::vector<GraphCase>& cases);
+/// Rows of tests/support/sampled_head_cases.cc: a loss over classes that are drawn.
+void append_sampled_head_cases(std::vector<GraphCase>& cases);
 /// Rows of tests/support/split_head_cases.cc: a head whose classes lie on several ranks.
 void append_split_head_cases(std::vector<GraphCase>& cases);
 /// Rows of tests/support/text_cases.cc: recurrent layers, bags of tokens.

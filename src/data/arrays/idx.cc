@@ -154,11 +154,13 @@ Result<std::vector<int32_t>> read_idx_labels(ByteSource& source, const std::stri
                                    ", expected 0x08 (bytes) or 0x0c (32-bit integers)");
   }
   Problems problems;
+  // Every number up to the largest becomes a class with a name.
+  const int64_t end = std::min(kClassesMax, kUnnamedClassesMax + 8 * std::ssize(labels));
   for (size_t i = 0; i < labels.size() && !problems.full(); ++i) {
-    if (labels[i] >= 0 && labels[i] < kClassesMax) continue;
+    if (labels[i] >= 0 && labels[i] < end) continue;
     problems.add(what + ": row " + std::to_string(i + 1), "label " + std::to_string(labels[i]) +
                                                               " is out of range, expected 0 to " +
-                                                              std::to_string(kClassesMax - 1));
+                                                              std::to_string(end - 1));
   }
   if (!problems.empty()) return problems.error();
   return labels;

@@ -27,7 +27,7 @@ struct IdxImages {
 
 /// `what` is the source's role in messages. At most `bytes_max` bytes of elements.
 Result<IdxImages> read_idx_images(ByteSource& source, const std::string& what, int64_t bytes_max);
-/// Labels are at least 0 and below kClassesMax.
+/// Labels are at least 0 and below kClassesMax, and below kUnnamedClassesMax and 8 for each row.
 Result<std::vector<int32_t>> read_idx_labels(ByteSource& source, const std::string& what);
 
 }  // namespace trainyard

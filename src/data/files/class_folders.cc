@@ -118,13 +118,13 @@ void draw_test_files(const ListedFiles& files, double share, uint64_t seed) {
 Result<std::vector<std::string>> find_classes(const ListedFiles& train, const std::string& noun) {
   std::set<std::string_view> names;
   for (const ListedFile* file : train) names.insert(file->label);
-  if (std::ssize(names) >= 2 && std::ssize(names) <= kClassesMax) {
+  if (std::ssize(names) >= 2 && std::ssize(names) <= kClassFoldersMax) {
     return std::vector<std::string>(names.begin(), names.end());
   }
   return dataset_error("data", (names.size() == 1 ? "every " + noun + " to train is of the class " +
                                                         quoted_value(*names.begin())
                                                   : std::to_string(names.size()) + " classes") +
-                                   ", expected 2 to " + std::to_string(kClassesMax) +
+                                   ", expected 2 to " + std::to_string(kClassFoldersMax) +
                                    " classes, each a folder or a name in the labels");
 }
 

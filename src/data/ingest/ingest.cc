@@ -7,6 +7,8 @@
 #include "src/data/dataset.h"
 #include "src/data/dataset_folder.h"
 #include "src/data/ingest/formats.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
 #include "src/data/statistics.h"
 #include "src/data/typed_writer.h"
 #include "src/data/warnings.h"
@@ -77,6 +79,11 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
   data.schema.warnings = std::move(warnings);
   ASSIGN_OR_RETURN(const std::vector<std::string> digests, source_digests.get());
   const std::string schema = schema_json(format, request, data.schema, digests);
+  if (std::ssize(schema) > kSchemaBytesMax) {
+    return dataset_error("data", "the names of its columns, categories, classes and tokens take " +
+                                     std::to_string(schema.size()) + " bytes, expected at most " +
+                                     std::to_string(kSchemaBytesMax));
+  }
   if (Status s = write_text(files, folder / "schema.json", schema); !s.ok()) return s;
   if (Status s = write_text(files, folder / "digest", digest_text(sha256_hex(schema), data_digest));
       !s.ok()) {

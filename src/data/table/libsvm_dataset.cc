@@ -161,7 +161,13 @@ Status fill_targets(const SparseRows& sparse, const TargetSchema& target, const 
 /// The classes in order. Refuses a single one.
 Result<std::vector<std::string>> classes_of(const SparseRows& rows) {
   CategoryCodes codes;
-  for (const Cell& label : rows.labels) codes.add(whole_number_text(label.value));
+  for (const Cell& label : rows.labels) {
+    codes.add(whole_number_text(label.value));
+    if (codes.count() > kClassesMax) {
+      return dataset_error("data", "more than " + std::to_string(kClassesMax) +
+                                       " different labels, expected at most that many classes");
+    }
+  }
   std::vector<int32_t> unused;
   std::vector<std::string> classes = codes.sorted(unused);
   if (classes.size() >= 2) return classes;

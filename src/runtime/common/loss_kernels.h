@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/pointwise_loss.h"
+#include "kernels/sampled_xent.h"
 #include "kernels/softmax_xent.h"
 #include "kernels/split_xent.h"
 #include "src/runtime/common/adapter.h"
@@ -98,6 +99,74 @@ std::unique_ptr<Kernel> make_split_xent_grad(Context& context, const Graph& g, c
                                                                       .dz = a.out<T>(0)};
       split_xent_backward(p, operands, o.run(a));
     });
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_sample_classes(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, output_info(g, n, 2), [&]<typename O>(O o) {
+    const kernels::SampleClassesParams p = sample_classes_params(g, n);
+    // Without a third input all labels are this rank's.
+    return make_kernel(
+        [o, p, counted = has_input(n, 2) ? size_t{2} : size_t{0}](const KernelArgs& a) {
+          const kernels::SampleClassesOperands<typename O::Type> operands{
+              .label = a.in<int32_t>(0),
+              .counted = a.in<int32_t>(counted),
+              .step = a.in<int64_t>(1),
+              .classes = a.out<int32_t>(0),
+              .position = a.out<int32_t>(1),
+              .log_expected = a.out<typename O::Number>(2)};
+          sample_classes(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(p));
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_take_rows(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& table = input_info(g, n, 0);
+  return with_operands(context, g, n, table, [&](auto o) {
+    return make_kernel(
+        [o, d = table_rows(table.type.shape, input_info(g, n, 1).type.shape)](const KernelArgs& a) {
+          take_rows(d, o.in(a, 0), a.in<int32_t>(1), o.out(a, 0), o.run(a));
+        });
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_sampled_xent(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    const kernels::SampledXentParams p = sampled_xent_params(g, n);
+    return make_kernel(
+        [o, p](const KernelArgs& a) {
+          const kernels::SampledXentOperands<typename O::Type> operands{
+              .z = o.number(a, 0),
+              .position = a.in<int32_t>(1),
+              .log_expected = o.number(a, 2),
+              .loss = a.out<T>(0),
+              .prob = a.out<T>(1)};
+          sampled_xent_forward(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(p));
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_sampled_xent_grad(Context& context, const Graph& g, const Node& n) {
+  return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
+    using T = typename O::Number;
+    const kernels::SampledXentParams p = sampled_xent_params(g, n);
+    return make_kernel(
+        [o, p](const KernelArgs& a) {
+          const kernels::SampledXentGradOperands<typename O::Type> operands{
+              .prob = o.number(a, 0),
+              .position = a.in<int32_t>(1),
+              .dloss = o.number(a, 2),
+              .dz = a.out<T>(0)};
+          sampled_xent_backward(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(p));
   });
 }
 

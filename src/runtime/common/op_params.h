@@ -7,6 +7,7 @@
 #include "kernels/gradient.h"
 #include "kernels/math/losses.h"
 #include "kernels/optimizer.h"
+#include "kernels/sampled_xent.h"
 #include "kernels/softmax_xent.h"
 #include "kernels/split_xent.h"
 #include "src/ops/adam_update.h"
@@ -62,6 +63,30 @@ inline kernels::SplitXentParams split_xent_params(const Graph& g, const Node& n)
   p.first = kernels::class_part_first(p.loss.classes, p.width, p.part);
   p.count = kernels::class_part_first(p.loss.classes, p.width, p.part + 1) - p.first;
   return p;
+}
+
+inline kernels::SampleClassesParams sample_classes_params(const Graph& g, const Node& n) {
+  const Attributes& a = n.attributes;
+  const int64_t rows = input_info(g, n, 0).type.shape[0];
+  return {rows,
+          has_input(n, 2) ? input_info(g, n, 2).type.shape[0] : rows,
+          a.get_int("samples", 1),
+          a.get_int("ignore_index", -1),
+          static_cast<uint64_t>(a.get_int("seed", 0)),
+          static_cast<uint32_t>(a.get_int("stream", 0)),
+          math::candidates_of(a.get_int("classes", 2),
+                              a.get_string("distribution", "log_uniform") == "log_uniform")};
+}
+
+/// SampledSoftmaxCrossEntropyLoss and its gradient: scores come first.
+inline kernels::SampledXentParams sampled_xent_params(const Graph& g, const Node& n) {
+  const Shape& z = input_info(g, n, 0).type.shape;
+  return {z[0], z[1], n.attributes.get_int("samples", 1)};
+}
+
+/// The rows of a table that an index names.
+inline kernels::TableRows table_rows(const Shape& table, const Shape& index) {
+  return {index[0], table[0], table.elements() / table[0]};
 }
 
 /// GemmSoftmaxCrossEntropyLoss: by x and w.

@@ -2,11 +2,14 @@
 // every backend (adapter.h).
 #pragma once
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
+#include "kernels/alignment.h"
 #include "kernels/gradient.h"
 #include "kernels/optimizer.h"
+#include "kernels/sampled_xent.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
 
@@ -133,8 +136,47 @@ inline int64_t first_updated(const Graph& g, const Node& n) {
   return n.attributes.find(kRanks) == nullptr ? 0 : updated_range(g, n).first;
 }
 
+/// An update of some rows (updated_rows() in src/ops/shards.h): parameter and state of these rows
+/// lie one behind the other in the workspace while they are updated, as a whole parameter would be.
+template <typename Kind, typename O>
+std::unique_ptr<Kernel> make_rows_update(const O& o, const Graph& g, const Node& n, size_t rows) {
+  using T = typename O::Number;
+  const kernels::TableRows d =
+      table_rows(input_info(g, n, 0).type.shape, input_info(g, n, rows).type.shape);
+  const int64_t piece =
+      round_up(d.count * d.width * static_cast<int64_t>(sizeof(T)), kCudaAlignment);
+  int64_t pieces = 0;
+  for (const int64_t i : n.op->mutated_inputs(n)) {
+    pieces += has_input(n, static_cast<size_t>(i)) ? 1 : 0;
+  }
+  return make_kernel(
+      [o, d, rows, piece, p = Kind::params(g, n)](const KernelArgs& a) {
+        const auto* index = a.in<int32_t>(rows);
+        KernelArgs taken = a;
+        auto* at = static_cast<std::byte*>(a.workspace);
+        for (size_t i = 0; i < a.mutated.size(); ++i) {
+          if (a.mutated[i] == nullptr) continue;
+          taken.mutated[i] = at;
+          at += piece;
+          take_rows(d, kernels::InOf<typename O::Type>{a.mut<T>(i)}, index,
+                    kernels::OutOf<typename O::Type>{taken.mut<T>(i)}, o.run(a));
+        }
+        Kind::run(p, Kind::operands(o, taken), o.run(a));
+        for (size_t i = 0; i < a.mutated.size(); ++i) {
+          if (a.mutated[i] == nullptr) continue;
+          put_rows(d, kernels::InOf<typename O::Type>{taken.mut<T>(i)}, index,
+                   kernels::OutOf<typename O::Type>{a.mut<T>(i)}, o.run(a));
+        }
+      },
+      pieces * piece);
+}
+
 template <typename Kind, typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_update(Context& context, const Graph& g, const Node& n) {
+  if (const auto rows = updated_rows(g, n)) {
+    return with_operands(context, g, n, input_info(g, n, 0),
+                         [&](auto o) { return make_rows_update<Kind>(o, g, n, *rows); });
+  }
   return with_operands(context, g, n, input_info(g, n, 0), [&](auto o) {
     const auto p = Kind::params(g, n);
     return make_kernel(

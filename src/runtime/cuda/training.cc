@@ -162,6 +162,12 @@ std::span<const CudaEntry> training_kernels() {
       {"ClassSoftmax", make_of<ClassSoftmaxForward>},
       {"SplitSoftmaxCrossEntropyLoss", make_of<SplitXentForward>},
       {"SplitSoftmaxCrossEntropyLossGrad", make_of<SplitXentBackward>},
+      {"SampleClasses", make_sample_classes<C, kernels::cuda::sample_classes_workspace_bytes>},
+      {"TakeRows", make_take_rows<C>},
+      {"SampledSoftmaxCrossEntropyLoss",
+       make_sampled_xent<C, kernels::cuda::sampled_xent_workspace_bytes>},
+      {"SampledSoftmaxCrossEntropyLossGrad",
+       make_sampled_xent_grad<C, kernels::cuda::sampled_xent_backward_workspace_bytes>},
 #define TRAINYARD_ROW(F)                                                                \
   {#F, make_pointwise_loss<math::F, C, kernels::cuda::pointwise_loss_workspace_bytes>}, \
       {#F "Grad", make_pointwise_loss_grad<math::F, C>},

@@ -41,13 +41,16 @@ class Predictions:
     classification: bool
     classes: tuple[str, ...]  # of a classification
     labels: tuple[str, ...]  # classification: the class's name, else empty
-    probabilities: tuple[tuple[float, ...], ...]  # classification: by class, as in `classes`, else empty
+    # Classification: by class, as in `classes`; of more than 65,536 classes, of which `classes` has none, those of
+    # the 100 most probable, whose names top_labels has. Else empty.
+    probabilities: tuple[tuple[float, ...], ...]
     values: tuple[float, ...]  # regression: in the target's units, else empty
     unseen: tuple[UnseenCategory, ...] = ()  # the first 1000 of each request
     unseen_count: int = 0  # all of them
     # How it was computed, which makes no difference to the predictions.
     warm: bool = field(default=False, compare=False)  # no request waited for a worker that loaded the model
     compute_us: int = field(default=0, compare=False)  # the worker's time, of all requests together
+    top_labels: tuple[tuple[str, ...], ...] = ()  # for each row, where there are more than 65,536 classes
 
     def __len__(self) -> int:
         return len(self.labels) if self.classification else len(self.values)
@@ -59,11 +62,13 @@ class Predictions:
         return np.asarray(self.probabilities if self.classification else self.values, dtype=np.float64)
 
     def to_frame(self) -> pd.DataFrame:
-        """A column `prediction`, and p_CLASS for each class. Needs pandas."""
+        """A column `prediction`, and p_CLASS for each class, or `probability` where there are more than 65,536. Needs pandas."""
         import pandas as pd
 
         if not self.classification:
             return pd.DataFrame({"prediction": self.values})
+        if self.top_labels:
+            return pd.DataFrame({"prediction": self.labels, "probability": [shares[0] for shares in self.probabilities]})
         shares = pd.DataFrame(list(self.probabilities), columns=[f"p_{name}" for name in self.classes])
         shares.insert(0, "prediction", list(self.labels))
         return shares
@@ -214,6 +219,7 @@ def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
     values: list[float] = []
     unseen: list[UnseenCategory] = []
     unseen_count = 0
+    top_labels: list[tuple[str, ...]] = []
     warm, compute_us = True, 0
     for answer in answers:
         unseen_count += answer.unseen_count
@@ -225,7 +231,9 @@ def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
             if classification:
                 labels.append(prediction.label)
                 probabilities.append(tuple(prediction.probabilities))
+                if prediction.top_labels:
+                    top_labels.append(tuple(prediction.top_labels))
             else:
                 values.append(prediction.value)
     return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values),
-                       tuple(unseen), unseen_count, warm, compute_us)
+                       tuple(unseen), unseen_count, warm, compute_us, tuple(top_labels))

@@ -1,0 +1,180 @@
+// kernels/sampled_xent.h: softmax and cross-entropy over some of K classes: those of the batch's
+// labels, and S that are drawn (kernels/math/candidates.h), each once.
+//
+//   sample_classes         class[j]: the S first different draws, in the order of the draws, then
+//                          the labels that are not among them, in theirs, then -1. position[n]:
+//                          where the label of row n stands, -1 where it does not count.
+//                          log_expected[j] = log Q[j], Q = 1 - (1 - P)^T of T draws in all; 0 of -1
+//   sampled_xent_forward   of row n these count: columns below S, and its own label's, each once;
+//                          with a[n,j] = z[n,j] - log_expected[j] over those
+//                            p[n,j] = softmax of a[n], 0 in columns that do not count
+//                            loss   = -mean over rows with a position of log p[n, position[n]]
+//   sampled_xent_backward  dz[n,j] = dloss (p[n,j] - [j == position[n]]) / rows with a position,
+//                          0 in columns and rows that do not count
+//   take_rows              y[r] = table[index[r]], 0 where that is -1
+//   put_rows               table[index[r]] = y[r]; nothing where that is -1
+//
+/// Shapes    label, position [N]; counted [M], the labels of all ranks' rows, of which label is a
+///           part; class, log_expected [R], R = S + M; z, p, dz [N, R]; loss, dloss [1]; table
+///           [K, D], index [R], no class twice, y [R, D].
+/// Writes    all of each output but put_rows, assigned.
+/// Aliasing  p may be z; dz may be p.
+/// Numerics  what is drawn is the same on all backends. Rows are summed in double, in order.
+/// Errors    none of its own: labels are in [0, K), or the ignored one.
+///
+/// Source: Jean et al. (2015) as in candidates.h. A label that is drawn too is no second candidate
+/// of its row ("accidental hits are removed").
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/contract.h"
+#include "kernels/math/candidates.h"
+#include "kernels/operands.h"
+
+namespace trainyard::kernels {
+
+struct SampleClassesParams {
+  int64_t rows = 1;     // N
+  int64_t counted = 1;  // M
+  int64_t samples = 1;  // S, at most K / 2
+  int64_t ignored = -1;
+  uint64_t seed = 0;
+  uint32_t stream = 0;
+  math::Candidates candidates;
+
+  constexpr int64_t columns() const { return samples + counted; }
+  /// A draw finds a new class with a chance of log 2 / log(K + 1) or more while half of them are
+  /// new, so that this many are never needed; the lowest classes left would fill up what lacks.
+  constexpr int64_t draws_max() const { return 1000 * (samples + 1); }
+};
+template <typename T>
+struct SampleClassesOperands {
+  const int32_t* label;       // [N]
+  const int32_t* counted;     // [M]
+  const int64_t* step;        // [1]
+  int32_t* classes;           // [R]
+  int32_t* position;          // [N]
+  NumberOf<T>* log_expected;  // [R]
+};
+
+struct SampledXentParams {
+  int64_t rows = 1;     // N
+  int64_t columns = 1;  // R
+  int64_t samples = 1;  // S
+};
+template <typename T>
+struct SampledXentOperands {
+  const NumberOf<T>* z;  // [N, R]
+  const int32_t* position;
+  const NumberOf<T>* log_expected;  // [R]
+  NumberOf<T>* loss;                // [1]
+  NumberOf<T>* prob;                // [N, R]
+};
+template <typename T>
+struct SampledXentGradOperands {
+  const NumberOf<T>* prob;  // [N, R]
+  const int32_t* position;
+  const NumberOf<T>* dloss;  // [1]
+  NumberOf<T>* dz;           // [N, R]
+};
+
+struct TableRows {
+  int64_t count = 1;  // R
+  int64_t rows = 1;   // K
+  int64_t width = 1;  // D
+};
+
+template <typename T>
+void check(const SampleClassesParams& p, const SampleClassesOperands<T>& o) {
+  Contract("sample_classes")
+      .size("rows", p.rows)
+      .holds(p.counted >= p.rows, "counted", "has not all rows' labels")
+      .holds(p.samples >= 1 && p.samples <= p.candidates.classes / 2, "samples",
+             "are not 1 to half of the classes")
+      .given("label", o.label)
+      .given("counted", o.counted)
+      .given("step", o.step)
+      .given("classes", o.classes)
+      .given("position", o.position)
+      .given("log_expected", o.log_expected);
+}
+inline Contract check(const char* kernel, const SampledXentParams& p) {
+  const Contract contract(kernel);
+  contract.size("rows", p.rows)
+      .size("samples", p.samples)
+      .holds(p.columns >= p.samples, "columns", "are fewer than the samples");
+  return contract;
+}
+template <typename T>
+void check(const SampledXentParams& p, const SampledXentOperands<T>& o) {
+  check("sampled_xent_forward", p)
+      .given("z", o.z)
+      .given("position", o.position)
+      .given("log_expected", o.log_expected)
+      .given("loss", o.loss)
+      .given("prob", o.prob);
+}
+template <typename T>
+void check(const SampledXentParams& p, const SampledXentGradOperands<T>& o) {
+  check("sampled_xent_backward", p)
+      .given("prob", o.prob)
+      .given("position", o.position)
+      .given("dloss", o.dloss)
+      .given("dz", o.dz);
+}
+template <typename X, typename Y>
+void check_rows(const char* kernel, const TableRows& d, const X& read, const int32_t* index,
+                const Y& written) {
+  Contract(kernel)
+      .size("count", d.count)
+      .size("rows", d.rows)
+      .size("width", d.width)
+      .given("index", index)
+      .given("input", read)
+      .given("output", written);
+}
+
+namespace reference {  // T is float or double
+template <typename T>
+void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<T>& o,
+                    Run<T> run = {});
+template <typename T>
+void sampled_xent_forward(const SampledXentParams& p, const SampledXentOperands<T>& o,
+                          Run<T> run = {});
+template <typename T>
+void sampled_xent_backward(const SampledXentParams& p, const SampledXentGradOperands<T>& o,
+                           Run<T> run = {});
+template <typename T>
+void take_rows(const TableRows& d, const T* table, const int32_t* index, T* y, Run<T> run = {});
+template <typename T>
+void put_rows(const TableRows& d, const T* y, const int32_t* index, T* table, Run<T> run = {});
+}  // namespace reference
+
+/// The same bits for a team of any size.
+namespace cpu {
+int64_t sample_classes_workspace_bytes(const SampleClassesParams& p);
+void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<float>& o, Run run);
+int64_t sampled_xent_workspace_bytes(const SampledXentParams& p);
+void sampled_xent_forward(const SampledXentParams& p, const SampledXentOperands<float>& o, Run run);
+void sampled_xent_backward(const SampledXentParams& p, const SampledXentGradOperands<float>& o,
+                           Run run);
+void take_rows(const TableRows& d, const float* table, const int32_t* index, float* y, Run run);
+void put_rows(const TableRows& d, const float* y, const int32_t* index, float* table, Run run);
+}  // namespace cpu
+
+/// sample_classes keeps 4 bytes for each of the K classes in its workspace. A row's loss is summed
+/// in F32, the rows' losses in double. Launches: 2; forward 2, backward 2; 1; 1.
+namespace cuda {
+int64_t sample_classes_workspace_bytes(const SampleClassesParams& p);
+void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<Views>& o, Run run);
+int64_t sampled_xent_workspace_bytes(const SampledXentParams& p);
+void sampled_xent_forward(const SampledXentParams& p, const SampledXentOperands<Views>& o, Run run);
+int64_t sampled_xent_backward_workspace_bytes(const SampledXentParams& p);
+void sampled_xent_backward(const SampledXentParams& p, const SampledXentGradOperands<Views>& o,
+                           Run run);
+void take_rows(const TableRows& d, In table, const int32_t* index, Out y, Run run);
+void put_rows(const TableRows& d, In y, const int32_t* index, Out table, Run run);
+}  // namespace cuda
+
+}  // namespace trainyard::kernels

@@ -1,0 +1,35 @@
+// src/train/sampled_head.h: a model's head and the loss of its scores, over the classes of the
+// batch's labels and some that are drawn (model.loss: sampled_softmax).
+//
+//   labels, step ── SampleClasses ─┬─ classes ── TakeRows of weight, of bias ──┐
+//   x ─────────────────────────────┼────────────────────────────────────────── Gemm ── z ─┐
+//                                  └─ position, log_expected ── SampledSoftmaxCrossEntropyLoss
+//
+// Only the rows that were taken have gradients, and only they are updated: nothing of a step is as
+// large as the head. Of several ranks all draw the same classes, and take the rows of all ranks'
+// labels, so that one gradient of these rows is exchanged as any other.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "src/base/result.h"
+#include "src/models/model_spec.h"
+#include "src/train/trainer.h"
+
+namespace trainyard {
+
+struct SampledModel {
+  Model model;                   // without an output: nothing computes the scores of all classes
+  TensorId classes = kNoTensor;  // of the rows that were taken
+  std::map<TensorId, TensorId> taken_of;  // rows, by the parameter that they are of
+};
+
+/// What of a recipe does not go with model.loss: sampled_softmax.
+Status check_sampled_recipe(const Recipe& recipe);
+
+/// `model` as it was built, with its loss. Refuses, by model.loss, a head that is no dense layer of
+/// its own.
+Result<SampledModel> sample_head(const Model& model, uint64_t seed, Rank rank);
+
+}  // namespace trainyard

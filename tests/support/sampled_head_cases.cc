@@ -1,0 +1,102 @@
+// A head and its loss over classes that are drawn (src/ops/sampled_xent.h), and updates of the rows
+// that were.
+#include "src/base/philox.h"
+#include "src/ops/shards.h"
+#include "tests/support/graph_cases.h"
+
+namespace trainyard::testing {
+namespace {
+
+struct Sample {
+  int64_t rows, width, classes, samples;
+  int64_t counted = 0;  // > rows: labels of other ranks' rows too
+};
+
+// The head's tables are inputs: what becomes of their gradients is no matter of these ops.
+CaseGraph sampled_loss(DType dtype, const Sample& s, Attributes attributes) {
+  CaseBuilder b(dtype);
+  const TensorId labels = b.labels("labels", s.rows, s.classes);
+  std::vector<TensorId> inputs = {labels, b.step(3)};
+  const TensorId counted =
+      s.counted == 0 ? kNoTensor : b.gathered_labels("counted", s.counted, s.classes);
+  if (counted != kNoTensor) inputs.push_back(counted);
+  attributes.set("classes", s.classes);
+  attributes.set("samples", s.samples);
+  attributes.set("seed", static_cast<int64_t>(0x9000000000000001u));
+  attributes.set("stream", int64_t{stream_of("sample")});
+  attributes.set("dtype", std::string(name_of(dtype)));
+  const auto drawn = b.node("sample", "SampleClasses", attributes, inputs, 3);
+  const TensorId w = b.input("w", {s.classes, s.width}), bias = b.input("b", {s.classes});
+  const TensorId z =
+      b.one("z", "Gemm", {{"transB", int64_t{1}}},
+            {b.parameter("x", {s.rows, s.width}), b.one("w/rows", "TakeRows", {}, {w, drawn[0]}),
+             b.one("b/rows", "TakeRows", {}, {bias, drawn[0]})});
+  CaseGraph c = b.finish_with_loss(b.node("loss", "SampledSoftmaxCrossEntropyLoss",
+                                          {{"samples", s.samples}}, {z, drawn[1], drawn[2]}, 2)[0]);
+  if (counted == kNoTensor) return c;
+  std::vector<double>& all = c.values.at(counted);  // this rank's rows are the last of them
+  c.values.at(labels).assign(all.end() - s.rows, all.end());
+  return c;
+}
+
+CaseGraph rows_update(DType dtype, const std::string& op, bool keeps_all, const Shape& shape) {
+  CaseBuilder b(dtype);
+  std::vector<int64_t> dims = shape.dims();
+  dims[0] = 4;
+  const TensorId p = b.parameter("p", shape);
+  const auto state = [&](const char* name) { return b.optimizer_state(name, shape); };
+  Attributes attributes{{"weight_decay", 0.01}};
+  std::vector<TensorId> inputs = {p, b.input("g", Shape(dims)),
+                                  b.input_f32("learning_rate", 0.125)};
+  if (op == "SgdUpdate") {
+    if (keeps_all) attributes.set("momentum", 0.9);
+    inputs.push_back(keeps_all ? state("v") : kNoTensor);
+  } else if (op == "LionUpdate") {
+    inputs.push_back(state("m"));
+  } else if (op == "RmspropUpdate") {
+    if (keeps_all) attributes.set("momentum", 0.9);
+    inputs.insert(inputs.end(), {state("square"), keeps_all ? state("average") : kNoTensor,
+                                 keeps_all ? state("momentum") : kNoTensor});
+  } else {
+    inputs.insert(inputs.end(), {b.step(2), state("m"), state("v")});
+  }
+  const TensorId rows = b.tokens("rows", {4}, shape[0]);
+  inputs.push_back(rows);
+  b.node("update", op, std::move(attributes), inputs, 0, Phase::kUpdate);
+  CaseGraph c = b.finish_update();
+  c.values.at(rows) = {4, 0, -1, 2};
+  return c;
+}
+
+}  // namespace
+
+void append_sampled_head_cases(std::vector<GraphCase>& cases) {
+  const auto row = [&](const char* name, const Sample& sample, const Attributes& attributes = {},
+                       bool is_large = false) {
+    cases.push_back({std::string("SampledSoftmaxCrossEntropyLoss/") + name,
+                     [=](DType t) { return sampled_loss(t, sample, attributes); }, is_large});
+  };
+  row("one", {1, 1, 2, 1});
+  row("odd", {9, 5, 37, 11});
+  row("half", {5, 3, 12, 6});  // many labels are drawn too
+  row("uniform", {9, 5, 37, 11}, {{"distribution", std::string("uniform")}});
+  row("ignored", {9, 5, 7, 3}, {{"ignore_index", int64_t{3}}});
+  row("none_counts", {2, 3, 2, 1}, {{"ignore_index", int64_t{1}}});
+  row("ranks", {3, 5, 37, 11, 9});
+  row("ranks_ignored", {3, 5, 7, 3, 9}, {{"ignore_index", int64_t{2}}});
+  row("fours", {7, 8, 64, 25});
+  row("warps", {9, 4, 3000, 263}, {}, true);
+  row("parts", {300, 4, 2000, 700}, {}, true);  // more draws and labels than a block has threads
+  row("rows", {1100, 4, 90, 20}, {}, true);
+  for (const char* op : {"SgdUpdate", "AdamUpdate", "AdamWUpdate", "RmspropUpdate", "LionUpdate"}) {
+    const auto update = [&](const char* name, bool keeps_all, const Shape& shape) {
+      cases.push_back(
+          {op + std::string(name), [=](DType t) { return rows_update(t, op, keeps_all, shape); }});
+    };
+    update("/rows", true, {5, 7});
+    update("/rows_of_fours", false, {9, 8});
+    update("/rows_of_bias", true, {5});
+  }
+}
+
+}  // namespace trainyard::testing
