@@ -28,8 +28,10 @@ int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
 std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool head) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
-  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
-    if (splits_head(shard) && !head) continue;
+  using enum Shard;
+  for (const Shard shard : {kOptimizer, kHead, kOptimizer | kHead, kMlp, kOptimizer | kMlp,
+                            kHead | kMlp, kOptimizer | kHead | kMlp}) {
+    if (splits_layers(shard) && !head) continue;
     if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
   }
   return shards;

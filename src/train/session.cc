@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
-#include "kernels/shard.h"
 #include "src/base/crc32c.h"
 #include "src/graph/op.h"
 #include "src/ops/shards.h"
@@ -161,12 +161,13 @@ void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
     to.executor->write(to.id, values);
     return;
   }
-  const kernels::ShardRange range = held_range(t, rank_.index);
   const size_t size = size_of(t.type.dtype);
   std::vector<std::byte> shard(static_cast<size_t>(t.type.bytes()));
-  std::ranges::copy(values.subspan(static_cast<size_t>(range.first) * size,
-                                   static_cast<size_t>(range.count) * size),
-                    shard.begin());
+  held_elements(t, rank_.index).for_each_run([&](int64_t from, int64_t at, int64_t count) {
+    std::memcpy(shard.data() + static_cast<size_t>(at) * size,
+                values.data() + static_cast<size_t>(from) * size,
+                static_cast<size_t>(count) * size);
+  });
   to.executor->write(to.id, shard);
 }
 
@@ -178,15 +179,26 @@ void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
     saved.executor->read(saved.id, values);
     return;
   }
+  std::vector<std::byte> columns;
   for (const Session* rank : ranks) {
-    const kernels::ShardRange range = held_range(t, rank->rank_.index);
-    if (range.count == 0) continue;
+    const HeldElements held = held_elements(t, rank->rank_.index);
+    if (held.count == 0) continue;
     const size_t size = size_of(t.type.dtype);
     const Saved& shard = rank->saved_[index];
-    shard.executor->read(shard.id,
-                         values.subspan(static_cast<size_t>(range.first) * size,
-                                        static_cast<size_t>(range.count) * size),
-                         0);
+    if (held.runs == 1) {
+      shard.executor->read(shard.id,
+                           values.subspan(static_cast<size_t>(held.first) * size,
+                                          static_cast<size_t>(held.count) * size),
+                           0);
+      continue;
+    }
+    columns.resize(static_cast<size_t>(t.type.bytes()));
+    shard.executor->read(shard.id, columns);
+    held.for_each_run([&](int64_t to, int64_t at, int64_t count) {
+      std::memcpy(values.data() + static_cast<size_t>(to) * size,
+                  columns.data() + static_cast<size_t>(at) * size,
+                  static_cast<size_t>(count) * size);
+    });
   }
 }
 
@@ -195,11 +207,12 @@ std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank ran
   for (size_t i = 0; i < saved_.size(); ++i) {
     const TensorInfo& t = saved_[i].info();
     if (!t.shard_of.has_value()) continue;
-    const kernels::ShardRange range = held_range(t, rank.index);
     const size_t size = size_of(t.type.dtype);
-    parts.push_back(std::span(snapshot.storage[i])
-                        .subspan(static_cast<size_t>(range.first) * size,
-                                 static_cast<size_t>(range.count) * size));
+    held_elements(t, rank.index).for_each_run([&](int64_t first, int64_t, int64_t count) {
+      parts.push_back(
+          std::span(snapshot.storage[i])
+              .subspan(static_cast<size_t>(first) * size, static_cast<size_t>(count) * size));
+    });
   }
   return parts;
 }
@@ -249,6 +262,7 @@ std::vector<TensorInfo> Session::weight_tensors() const {
     tensors.push_back(s.info());
     tensors.back().type = s.info().whole_type();
     tensors.back().shard_of.reset();
+    tensors.back().shard_axis = 0;
   }
   return tensors;
 }

@@ -1,8 +1,6 @@
 #include "src/train/split_head.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "src/ops/shards.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/split_xent.h"
+#include "src/train/model_copy.h"
 
 namespace trainyard {
 namespace {
@@ -37,14 +36,8 @@ struct Head {
 
 class HeadFinder {
  public:
-  explicit HeadFinder(const Model& model) : model_(model), graph_(model.graph) {
-    readers_.resize(graph_.tensors().size());
-    for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
-      for (const TensorId id : graph_.node(k).inputs) {
-        if (id != kNoTensor) readers_[static_cast<size_t>(id)].push_back(k);
-      }
-    }
-  }
+  explicit HeadFinder(const Model& model)
+      : model_(model), graph_(model.graph), readers_(readers_of(model.graph)) {}
 
   Result<Head> find() const {
     Head head;
@@ -114,22 +107,19 @@ class HeadFinder {
 
   const Model& model_;
   const Graph& graph_;
-  std::vector<std::vector<NodeId>> readers_;  // by tensor
+  const std::vector<std::vector<NodeId>> readers_;  // by tensor
 };
 
 /// The model once more, with the other head.
-class Splitter {
+class Splitter final : private ModelCopy {
  public:
   Splitter(const Model& model, const Head& head, Rank rank)
-      : from_(model), graph_(model.graph), head_(head), rank_(rank) {
+      : ModelCopy(model), head_(head), rank_(rank) {
     classes_ = graph_.tensor(gemm().inputs[1]).type.shape[0];
-    to_.products = model.products;
   }
 
   SplitModel run() {
-    for (TensorId id = 0; id < std::ssize(graph_.tensors()); ++id) {
-      if (graph_.tensor(id).producer == kNoNode) copies_[id] = to_.graph.add_tensor(info_of(id));
-    }
+    copy_sources();
     for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
       if (k == head_.gemm) {
         add_head();
@@ -139,16 +129,8 @@ class Splitter {
         copy(k);
       }
     }
-    const auto copy_of = [&](TensorId id) { return id == kNoTensor ? id : copies_.at(id); };
-    to_.input = copy_of(from_.input);
-    to_.target = copy_of(from_.target);
-    to_.step = copy_of(from_.step);
-    to_.loss = copy_of(from_.loss);
-    to_.output = scores_;
-    for (const TensorId id : graph_.outputs()) {
-      to_.graph.mark_output(id == from_.output ? scores_ : copies_.at(id));
-    }
-    return {std::move(to_), classes_};
+    copies_[from_.output] = scores_;
+    return {finish(), classes_};
   }
 
  private:
@@ -157,7 +139,7 @@ class Splitter {
     return std::find(gemm().inputs.begin() + 1, gemm().inputs.end(), id) != gemm().inputs.end();
   }
 
-  TensorInfo info_of(TensorId id) const {
+  TensorInfo info_of(TensorId id) const override {
     TensorInfo info = graph_.tensor(id);
     if (!is_of_head(id)) return info;
     std::vector<int64_t> dims(info.type.shape.dims().begin(), info.type.shape.dims().end());
@@ -166,31 +148,6 @@ class Splitter {
     info.type.shape = Shape(std::move(dims));
     info.spread = Spread::kClasses;
     return info;
-  }
-
-  std::vector<TensorId> add(std::string name, const Op& op, Attributes attributes,
-                            std::vector<TensorId> inputs, std::vector<std::string> outputs) {
-    const NodeId node = to_.graph
-                            .add_node(std::move(name), op, std::move(attributes), std::move(inputs),
-                                      std::move(outputs))
-                            .value();
-    return to_.graph.node(node).outputs;
-  }
-  void copy(NodeId k) {
-    const Node& node = graph_.node(k);
-    std::vector<TensorId> inputs;
-    std::vector<std::string> names;
-    for (const TensorId id : node.inputs) {
-      inputs.push_back(id == kNoTensor ? id : copies_.at(id));
-    }
-    for (const TensorId id : node.outputs) {
-      names.push_back(id == kNoTensor ? "" : graph_.tensor(id).name);
-    }
-    const std::vector<TensorId> outputs =
-        add(node.name, *node.op, node.attributes, std::move(inputs), std::move(names));
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i] != kNoTensor) copies_[node.outputs[i]] = outputs[i];
-    }
   }
 
   void add_head() {
@@ -232,13 +189,9 @@ class Splitter {
     copies_[node.outputs[0]] = outputs[0];
   }
 
-  const Model& from_;
-  const Graph& graph_;
   const Head& head_;
   const Rank rank_;
   int64_t classes_ = 0;
-  Model to_;
-  std::map<TensorId, TensorId> copies_;
   TensorId labels_ = kNoTensor, scores_ = kNoTensor;
 };
 
