@@ -12,6 +12,7 @@
 #include "src/models/lora.h"
 #include "src/ops/activation.h"
 #include "src/ops/add.h"
+#include "src/ops/dropout.h"
 #include "src/ops/gemm.h"
 #include "src/ops/reshape.h"
 #include "src/ops/row_exchange.h"
@@ -31,10 +32,14 @@ Error refuse_mlp(const std::string& why) {
                      "mlp " + why + ", expected shard: optimizer or none");
 }
 
+constexpr int64_t units_of_rank(int64_t units, int64_t ranks) {
+  return (units + ranks - 1) / ranks;
+}
+
 struct Pair {
   NodeId first = kNoNode, second = kNoNode;
   std::vector<NodeId> reshapes = {};  // between the two, which the split one has no need of
-  std::vector<NodeId> activations = {};
+  std::vector<NodeId> activations = {}, dropouts = {};
 };
 
 /// Of the activations those that make 0 of 0, and have a gradient there: units that fill up a
@@ -51,13 +56,15 @@ class PairFinder {
   PairFinder(const Model& model, Rank rank)
       : graph_(model.graph), rank_(rank), readers_(readers_of(model.graph)) {}
 
-  std::vector<Pair> find() const {
+  /// From the input on, those that `is_chosen`.
+  template <typename F>
+  std::vector<Pair> find(const F& is_chosen) const {
     std::vector<Pair> pairs;
     std::set<NodeId> taken;
     for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
       if (taken.contains(k) || !is_dense(k)) continue;
       std::optional<Pair> pair = pair_from(k);
-      if (!pair.has_value()) continue;
+      if (!pair.has_value() || !is_chosen(*pair)) continue;
       taken.insert(pair->second);
       pairs.push_back(std::move(*pair));
     }
@@ -93,7 +100,7 @@ class PairFinder {
       if (node.op == gemm_op()) {
         const bool fits = node.inputs[0] == at && is_dense(k) && !pair.activations.empty() &&
                           graph_.tensor(at).type == graph_.tensor(units).type;
-        if (!fits || !can_fill_up(pair)) return std::nullopt;
+        if (!fits || !can_be_cut(pair)) return std::nullopt;
         pair.second = k;
         return pair;
       }
@@ -101,14 +108,20 @@ class PairFinder {
         pair.reshapes.push_back(k);
       } else if (dynamic_cast<const ActivationOp*>(node.op) != nullptr) {
         pair.activations.push_back(k);
+      } else if (node.op == dropout_op() && node.inputs[0] == at) {
+        pair.dropouts.push_back(k);
       } else {
         return std::nullopt;
       }
       at = node.outputs[0];
     }
   }
-  bool can_fill_up(const Pair& pair) const {
+  /// Ranks' parts fill up with units that stay 0, and draw what one device draws for theirs.
+  bool can_be_cut(const Pair& pair) const {
     const int64_t units = graph_.tensor(graph_.node(pair.first).outputs[0]).type.shape[1];
+    const bool are_drawn_alike = units % kUnitsDrawnTogether == 0 &&
+                                 units_of_rank(units, rank_.count) % kUnitsDrawnTogether == 0;
+    if (!pair.dropouts.empty() && !are_drawn_alike) return false;
     return units % rank_.count == 0 || std::ranges::all_of(pair.activations, [&](NodeId k) {
              return keeps_zero(*graph_.node(k).op);
            });
@@ -122,7 +135,6 @@ class PairFinder {
 /// What the rule compares.
 struct Weighing {
   int64_t kept = 0, rows = 0;  // numbers of the weights, and of the rows
-  bool saves() const { return kept > rows; }
 };
 Weighing weigh(const Graph& graph, const Pair& pair, Rank rank, int64_t copies) {
   int64_t weights = 0;
@@ -153,6 +165,8 @@ class PairSplitter final : private ModelCopy {
       firsts_.insert(pair.first);
       seconds_.insert(pair.second);
       reshapes_.insert(pair.reshapes.begin(), pair.reshapes.end());
+      const int64_t units = graph_.tensor(graph_.node(pair.first).outputs[0]).type.shape[1];
+      for (const NodeId k : pair.dropouts) dropouts_[k] = units;
     }
   }
 
@@ -164,6 +178,8 @@ class PairSplitter final : private ModelCopy {
         add_first(node);
       } else if (seconds_.contains(k)) {
         add_second(node);
+      } else if (dropouts_.contains(k)) {
+        add_dropout(k);
       } else if (reshapes_.contains(k)) {
         copies_[node.outputs[0]] = copies_.at(node.inputs[0]);
       } else {
@@ -180,7 +196,7 @@ class PairSplitter final : private ModelCopy {
     if (axis == axis_.end()) return info;
     std::vector<int64_t> dims = info.type.shape.dims();
     int64_t& units = dims[static_cast<size_t>(axis->second)];
-    units = (units + rank_.count - 1) / rank_.count;
+    units = units_of_rank(units, rank_.count);
     info.shard_of = info.type.shape;
     info.shard_axis = axis->second;
     info.type.shape = Shape(std::move(dims));
@@ -199,6 +215,19 @@ class PairSplitter final : private ModelCopy {
                                    {graph_.tensor(node.outputs[0]).name})[0];
     exchange_of_pair_.push_back(next_exchange_);
     next_exchange_ += kExchangesOfPair;
+  }
+
+  /// Of all rows, so that rank 0's draws begin where one device's do.
+  void add_dropout(NodeId k) {
+    const Node& node = graph_.node(k);
+    const int64_t units = dropouts_.at(k);
+    Attributes attributes = node.attributes;
+    attributes.set(kDrawnUnits, units);
+    const int64_t first = rank_.index * units_of_rank(units, rank_.count);
+    attributes.set(kFirstDrawnUnit, std::min(units, first));
+    copies_[node.outputs[0]] = add(node.name, *node.op, std::move(attributes),
+                                   {copies_.at(node.inputs[0]), copies_.at(node.inputs[1])},
+                                   {graph_.tensor(node.outputs[0]).name})[0];
   }
 
   void add_second(const Node& node) {
@@ -221,6 +250,7 @@ class PairSplitter final : private ModelCopy {
   const Rank rank_;
   std::map<TensorId, int64_t> axis_;  // along which ranks have parts of a weight
   std::set<NodeId> firsts_, seconds_, reshapes_;
+  std::map<NodeId, int64_t> dropouts_;  // the units of their pair
   int64_t next_exchange_ = kFirstExchange;
   std::vector<int64_t> exchange_of_pair_;
   size_t added_ = 0;
@@ -241,29 +271,30 @@ SplitPair describe(const Graph& graph, const Pair& pair) {
 }  // namespace
 
 Result<SplitMlp> split_mlp(const Model& model, Rank rank, int64_t copies) {
-  const std::vector<Pair> found = PairFinder(model, rank).find();
-  if (found.empty()) {
+  std::optional<Pair> closest;
+  Weighing of_closest;
+  const std::vector<Pair> pairs = PairFinder(model, rank).find([&](const Pair& pair) {
+    const Weighing weighed = weigh(model.graph, pair, rank, copies);
+    if (!closest || weighed.kept - weighed.rows > of_closest.kept - of_closest.rows) {
+      closest = pair;
+      of_closest = weighed;
+    }
+    return weighed.kept > weighed.rows;
+  });
+  if (!closest) {
     return refuse_mlp(
-        "splits pairs of gemm or linear layers with nothing but activations between them, of "
-        "weights that no other layer and no recipe.lora uses, and the model has none");
-  }
-  std::vector<Pair> pairs;
-  const Pair* closest = &found.front();
-  const auto weighed = [&](const Pair& pair) { return weigh(model.graph, pair, rank, copies); };
-  for (const Pair& pair : found) {
-    if (weighed(pair).saves()) pairs.push_back(pair);
-    const Weighing best = weighed(*closest), other = weighed(pair);
-    if (other.kept - other.rows > best.kept - best.rows) closest = &pair;
+        "splits pairs of gemm or linear layers with nothing but activations and dropout "
+        "between them, of weights that no other layer and no recipe.lora uses, and the model has "
+        "none");
   }
   if (pairs.empty()) {
-    const Weighing least = weighed(*closest);
-    return refuse_mlp(
-        "would save no memory: " + layer_of(model.graph.node(closest->first).name) + " and " +
-        layer_of(model.graph.node(closest->second).name) + ", which come closest, have " +
-        std::to_string(least.kept) + " numbers of weights, gradients and state, and " +
-        std::to_string(least.rows) +
-        " of the rows that ranks would hold of each other; a smaller recipe.batch_size "
-        "or more recipe.accumulate_steps makes the rows fewer");
+    return refuse_mlp("would save no memory: " + layer_of(model.graph.node(closest->first).name) +
+                      " and " + layer_of(model.graph.node(closest->second).name) +
+                      ", which come closest, have " + std::to_string(of_closest.kept) +
+                      " numbers of weights, gradients and state, and " +
+                      std::to_string(of_closest.rows) +
+                      " of the rows that ranks would hold of each other; a smaller "
+                      "recipe.batch_size or more recipe.accumulate_steps makes the rows fewer");
   }
   SplitMlp split;
   for (const Pair& pair : pairs) split.pairs.push_back(describe(model.graph, pair));
@@ -272,14 +303,11 @@ Result<SplitMlp> split_mlp(const Model& model, Rank rank, int64_t copies) {
 }
 
 Model split_mlp(const Model& model, Rank rank, const std::vector<SplitPair>& pairs) {
-  std::vector<Pair> chosen;
-  for (Pair& pair : PairFinder(model, rank).find()) {
-    const SplitPair described = describe(model.graph, pair);
-    if (std::ranges::find(pairs, described) != pairs.end()) chosen.push_back(std::move(pair));
-  }
-  TRAINYARD_CHECK(chosen.size() == pairs.size(),
-                  "a model that evaluates has other pairs of layers");
-  return PairSplitter(model, chosen, rank).run();
+  const std::vector<Pair> found = PairFinder(model, rank).find([&](const Pair& pair) {
+    return std::ranges::find(pairs, describe(model.graph, pair)) != pairs.end();
+  });
+  TRAINYARD_CHECK(found.size() == pairs.size(), "a model that evaluates has other pairs of layers");
+  return PairSplitter(model, found, rank).run();
 }
 
 std::string layer_of(std::string_view node_name) {

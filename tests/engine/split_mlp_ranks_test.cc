@@ -122,6 +122,40 @@ TEST(SplitMlp, FollowsItWithEveryOptimizerThatCan) {
   }
   expect_the_curve_of_one_device(optimizer("sgd", 0.02), 1e-5, {kMlp, kHead | kMlp});
 }
+/// Two layers with `units` and a dropout between them, as VGG's classifier has them.
+Change dropped(int64_t units) {
+  return [=](TrainJob& job) {
+    model_of(job, units, "Relu", 24);
+    job.model.layers.insert(job.model.layers.begin() + 2,
+                            {"drop", "Dropout", {}, {{"ratio", 0.4}}});
+  };
+}
+// Of its units each rank draws what one device draws for them.
+TEST(SplitMlp, FollowsItWithDropoutBetween) {
+  expect_the_curve_of_one_device(dropped(48), 1e-5, {kMlp, kAll}, {2, 3, 4});
+  expect_the_curve_of_one_device(
+      [](TrainJob& job) {
+        dropped(44)(job);  // 12 of each, and 8 of the last
+        job.recipe.batch_size = 24;
+        job.recipe.accumulate_steps = 2;
+        job.recipe.recompute = Recompute::kFull;
+      },
+      1e-5, {kMlp}, {4});
+}
+// Where a rank's units are no multiple of 4 the pair stays whole, and the next is looked at: the
+// evaluation has no dropout, and splits the same.
+TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
+  const Workspace w;
+  make_classes(w, 7, 120);
+  Recorder expected, got;
+  run(job_on(w, "one", kWhole, dropped(44)), 1, expected);
+  run(job_on(w, "two", kMlp, dropped(44)), 3, got);
+  ASSERT_EQ(got.plan.pairs.size(), 1u);
+  EXPECT_EQ(got.plan.pairs[0].first, "fc2");
+  EXPECT_EQ(got.plan.pairs[0].second, "head");
+  expect_the_curve(expected, got, 1e-5);
+}
+
 /// The preset pairs its layers two by two: 1 and 2, 3 and the head.
 TEST(SplitMlp, FollowsItWithSeveralPairs) {
   const auto three = [](TrainJob& job) {
@@ -415,7 +449,6 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
     changed.model.layers.insert(changed.model.layers.begin(),
                                 {dense("in", 10), activation("Tanh")});
     changed.model.layers[0].name = "in";
-    // What a head without an activation reads is no pair.
     changed.recipe.batch_size = 16;
   });
   const DatasetSchema schema = read_schema(job.dataset).value();
@@ -569,9 +602,9 @@ TEST(SplitMlp, RefusalsNameTheFieldAndWhatIsAccepted) {
             "shard: none or mlp, or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd "
             "with momentum");
   const std::string none =
-      "resources.shard: mlp splits pairs of gemm or linear layers with nothing but activations "
-      "between them, of weights that no other layer and no recipe.lora uses, and the model has "
-      "none, expected shard: optimizer or none";
+      "resources.shard: mlp splits pairs of gemm or linear layers with nothing but activations and "
+      "dropout between them, of weights that no other layer and no recipe.lora uses, and the model "
+      "has none, expected shard: optimizer or none";
   EXPECT_EQ(refusal(2, [](TrainJob& job) { job.model.layers = {{"head", "Gemm", {}, {}}}; }), none);
   EXPECT_EQ(
       refusal(
