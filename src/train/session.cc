@@ -65,6 +65,8 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
 Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
     : backend_(backend), rank_(rank), slots_(plan_step_slots(programs, micro_batches, rank)) {
   const int64_t persistent = programs.persistent_bytes();
+  evaluation_exchanges_ =
+      programs.evaluate.has_value() && exchanges_in(programs.evaluate->program) > 0;
   int64_t transient = 0;
   int64_t workspace = 0;
   const auto prepare = [&](BoundProgram& bound, ProgramIds& ids) {
@@ -468,7 +470,7 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 void Session::run_evaluation() {
   evaluate_->run();
   // It exchanges rows with the other ranks: here somebody watches who does not come.
-  if (split_classes() > 0) backend_.wait(backend_.mark());
+  if (evaluation_exchanges_) backend_.wait(backend_.mark());
   evaluation_first_ = evaluation_rows_;  // nothing is read yet
 }
 
