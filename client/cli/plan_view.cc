@@ -263,7 +263,26 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
     parts.push_back("the head's weights: " + each + " holds " +
                     human_bytes(run.head_saved_bytes()) + " less than all of them");
   }
+  if (run.mlp_saved_bytes() > 0) {
+    parts.push_back("weights of pairs of layers: " + each + " holds " +
+                    human_bytes(run.mlp_saved_bytes()) + " less than all of them");
+  }
   return joined(parts, "; ");
+}
+
+/// "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, ..."; of many the first.
+std::string split_pairs_text(const v1::RunPlan& run) {
+  constexpr int kShown = 8;
+  std::string text;
+  const int shown = std::min(run.split_pairs_size(), kShown);
+  for (int i = 0; i < shown; ++i) {
+    const v1::SplitPair& pair = run.split_pairs(i);
+    text += (text.empty() ? "" : ", ") + pair.first() + " and " + pair.second() + " (" +
+            grouped(pair.units()) + " units): " + human_bytes(pair.saved_bytes()) + " less for " +
+            human_bytes(pair.exchanged_bytes()) + " exchanged in a step";
+  }
+  const int more = run.split_pairs_size() - shown;
+  return text + (more > 0 ? ", and " + std::to_string(more) + " more" : "");
 }
 
 std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
@@ -295,9 +314,10 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   }
   if (run.exchanges_size() > 0)
     list.emplace_back("exchanges", exchanges_text(run, each_of(plan.spec().resources())));
-  if (run.shard_saved_bytes() > 0 || run.head_saved_bytes() > 0) {
-    list.emplace_back("sharded", sharded_text(run, each_of(plan.spec().resources())));
+  if (const std::string text = sharded_text(run, each_of(plan.spec().resources())); !text.empty()) {
+    list.emplace_back("sharded", text);
   }
+  if (run.split_pairs_size() > 0) list.emplace_back("split pairs", split_pairs_text(run));
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
     list.emplace_back(
         "precision", precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));

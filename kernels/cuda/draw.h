@@ -22,9 +22,10 @@ struct Draw {
         first_block(p.first_block),
         step(at) {}
   /// The numbers of elements i to i + 3; i is a multiple of 4.
-  TRAINYARD_DEVICE math::Philox4 numbers(int64_t i) const {
+  TRAINYARD_DEVICE math::Philox4 numbers(int64_t i) const { return block(i / 4); }
+  TRAINYARD_DEVICE math::Philox4 block(int64_t b) const {
     return math::philox_block(seed, stream, static_cast<uint64_t>(*step),
-                              static_cast<uint64_t>(first_block + i / 4));
+                              static_cast<uint64_t>(first_block + b));
   }
   TRAINYARD_DEVICE float kept(uint32_t number, float value) const {
     return math::dropout_keeps(number, threshold) ? value * scale : 0.0f;

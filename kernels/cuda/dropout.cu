@@ -9,9 +9,11 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, In x, Out y) {
+template <bool kColumns>
+TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, DropoutColumns columns, In x,
+                           Out y) {
   for (int64_t i = 4 * thread_index(); i < count; i += 4 * thread_count()) {
-    const math::Philox4 random = draw.numbers(i);
+    const math::Philox4 random = draw.block(kColumns ? columns.block(i / 4) : i / 4);
     const auto kept = [&](int k, float value) { return draw.kept(random.v[k], value); };
     if (fours) {
       Four v = load4(x, i);
@@ -30,7 +32,8 @@ TRAINYARD_KERNEL void drop(int64_t count, bool fours, Draw draw, In x, Out y) {
 void dropout(const DropoutParams& p, const int64_t* step, In x, Out y, Run run) {
   check(p, step, x, y);
   const bool fours = p.count % 4 == 0 && takes_four(x) && takes_four(y);
-  launch(grid_for((p.count + 3) / 4), run.stream, drop, p.count, fours, Draw(p, step), x, y);
+  launch(grid_for((p.count + 3) / 4), run.stream, p.columns.own == 0 ? drop<false> : drop<true>,
+         p.count, fours, Draw(p, step), p.columns, x, y);
 }
 
 }  // namespace trainyard::kernels::cuda

@@ -101,6 +101,15 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   }
   out.set_shard_saved_bytes(plan.shard_saved_bytes);
   out.set_head_saved_bytes(plan.head_saved_bytes);
+  out.set_mlp_saved_bytes(plan.mlp_saved_bytes);
+  for (const PlannedPair& pair : plan.pairs) {
+    v1::SplitPair* to = out.add_split_pairs();
+    to->set_first(pair.first);
+    to->set_second(pair.second);
+    to->set_units(pair.units);
+    to->set_saved_bytes(pair.saved_bytes);
+    to->set_exchanged_bytes(pair.exchanged_bytes);
+  }
   return out;
 }
 
@@ -162,6 +171,9 @@ std::vector<v1::Resources::Shard> to_proto(Shard shard) {
         break;
       case Shard::kHead:
         parts.push_back(v1::Resources::HEAD);
+        break;
+      case Shard::kMlp:
+        parts.push_back(v1::Resources::MLP);
         break;
     }
   }

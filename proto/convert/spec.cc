@@ -70,7 +70,7 @@ void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violation
                   "is for CPUs: GPUs of several nodes cannot share a job yet, expected device: cpu "
                   "or nodes: 1");
   }
-  if (splits_head(recipe.shard)) {
+  if (splits_layers(recipe.shard)) {
     violations.add("FIELD_CONFLICT", "resources.shard",
                    name_of(recipe.shard) +
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
@@ -96,10 +96,13 @@ Shard to_shard(const v1::Resources& resources, Violations& violations) {
       case v1::Resources::HEAD:
         all = all | Shard::kHead;
         break;
+      case v1::Resources::MLP:
+        all = all | Shard::kMlp;
+        break;
       default:
-        violations.add(
-            "FIELD_UNSUPPORTED", field,
-            std::to_string(resources.shard(i)) + " is not known, expected none, optimizer or head");
+        violations.add("FIELD_UNSUPPORTED", field,
+                       std::to_string(resources.shard(i)) +
+                           " is not known, expected none, optimizer, head or mlp");
     }
   }
   return all;

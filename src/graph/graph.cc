@@ -49,6 +49,8 @@ std::string_view name_of(Spread spread) {
       return "gathered";
     case Spread::kClasses:
       return "classes";
+    case Spread::kUnits:
+      return "units";
     case Spread::kSummand:
       return "summand";
   }

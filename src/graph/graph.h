@@ -61,9 +61,14 @@ enum class Spread : uint8_t {
   kOwn,       // of this rank's rows of the batch, or alike on all ranks
   kGathered,  // of all ranks' rows, in the order of the ranks: alike on all
   kClasses,   // of this rank's classes; the other ranks hold the others
+  kUnits,     // of this rank's hidden units, likewise
   kSummand,   // of all ranks' rows; the sum over the ranks is what is meant
 };
 std::string_view name_of(Spread spread);
+/// What is kept so is a part of a whole: complete on its rank, and on no other.
+constexpr bool is_part(Spread spread) {
+  return spread == Spread::kClasses || spread == Spread::kUnits;
+}
 
 struct TensorInfo {
   std::string name;  // unique in the graph
@@ -77,8 +82,15 @@ struct TensorInfo {
   // shards are of equal size, in row-major order, and the last ones may reach beyond its end.
   std::optional<Shape> shard_of = {};
   Spread spread = Spread::kOwn;
+  int64_t shard_axis = 0;  // 1: of a matrix, a shard is so many columns, of all of its rows
 
   TensorType whole_type() const { return {shard_of.value_or(type.shape), type.dtype}; }
+  /// Each rank holds as much of it as of `other`, which has the same shape.
+  void hold_as(const TensorInfo& other) {
+    shard_of = other.shard_of;
+    spread = other.spread;
+    shard_axis = other.shard_axis;
+  }
   bool is_bf16() const { return storage == Storage::kBf16; }
   bool is_f16() const { return storage == Storage::kF16; }
   bool is_half() const { return storage != Storage::kAsTyped; }  // in two bytes

@@ -14,6 +14,11 @@ bool is_persistent(Role role) {
          role == Role::kAccumulator;
 }
 
+bool holds_columns(const TensorInfo& t) {
+  return t.shard_axis == 1 && t.shard_of.has_value() && t.shard_of->rank() == 2 &&
+         t.type.shape.rank() == 2 && t.type.shape[0] == (*t.shard_of)[0];
+}
+
 }  // namespace
 
 void Graph::verify() const {
@@ -28,8 +33,10 @@ void Graph::verify() const {
     TRAINYARD_CHECK(t.layout == Layout::kRowMajor || t.type.shape.rank() == 4,
                     t.name + ": channels-last needs rank 4");
     TRAINYARD_CHECK(!is_persistent(t.role) || t.spread == Spread::kOwn ||
-                        (t.spread == Spread::kClasses && t.shard_of.has_value()),
-                    t.name + ": what is kept of some classes has no whole shape");
+                        (is_part(t.spread) && t.shard_of.has_value()),
+                    t.name + ": what is kept of some classes or units has no whole shape");
+    TRAINYARD_CHECK(t.shard_axis == 0 || holds_columns(t),
+                    t.name + ": its shards are no columns of its whole shape");
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
                     t.name + ": only an activation of F32 is stored in 16 bits");
   }

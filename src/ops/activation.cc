@@ -1,8 +1,20 @@
 #include "src/ops/activation.h"
 
+#include <algorithm>
+
 #include "src/ops/shape_helpers.h"
 
 namespace trainyard {
+
+std::optional<std::vector<Spread>> spread_elementwise(const std::vector<Spread>& inputs,
+                                                      size_t outputs) {
+  const Spread spread = inputs.front();
+  const bool fits = spread == Spread::kOwn || spread == Spread::kUnits;
+  if (!fits || std::ranges::any_of(inputs, [&](Spread p) { return p != spread; })) {
+    return std::nullopt;
+  }
+  return std::vector(outputs, spread);
+}
 
 Result<std::vector<TensorType>> ActivationOp::infer(const InferContext& c) const {
   OpChecks check(c, {"x"}, 1);

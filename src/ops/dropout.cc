@@ -2,15 +2,38 @@
 
 #include <limits>
 
+#include "src/ops/activation.h"
 #include "src/ops/shape_helpers.h"
 
 namespace trainyard {
 namespace {
 
+void check_units(OpChecks& check, const InferContext& c) {
+  check.int_in(kDrawnUnits, 0, 0, std::numeric_limits<int32_t>::max());
+  const int64_t units = c.attributes().get_int(kDrawnUnits, 0);
+  check.int_in(kFirstDrawnUnit, 0, 0, units);
+  if (!check.ok() || units == 0) return;
+  check.rank(0, 2);
+  if (!check.ok()) return;
+  const int64_t first = c.attributes().get_int(kFirstDrawnUnit, 0), own = c.input(0).shape[1];
+  const bool are_drawn_together = units % kUnitsDrawnTogether == 0 &&
+                                  first % kUnitsDrawnTogether == 0 &&
+                                  own % kUnitsDrawnTogether == 0;
+  check.require(are_drawn_together && own <= units, "ATTRIBUTE_OUT_OF_RANGE", kDrawnUnits,
+                std::to_string(own) + " from " + std::to_string(first) + " on of " +
+                    std::to_string(units) + ", expected multiples of 4");
+}
+
+std::optional<std::vector<Spread>> spread_dropout(const std::vector<Spread>& inputs) {
+  return inputs[1] == Spread::kOwn ? spread_elementwise({inputs[0]}, 1) : std::nullopt;
+}
+
 Result<std::vector<TensorType>> infer_dropout(const InferContext& c, std::string_view input) {
-  OpChecks check(c, {input, "step"}, 2, {"ratio", "seed", "stream", "rank"});
+  OpChecks check(c, {input, "step"}, 2,
+                 {"ratio", "seed", "stream", "rank", kDrawnUnits, kFirstDrawnUnit});
   check.float_type(0);
   check_dropout(check, c, 1);
+  check_units(check, c);
   if (!check.ok()) return check.error();
   return std::vector{c.input(0)};
 }
@@ -33,6 +56,10 @@ class DropoutGrad final : public Op {
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}};
   }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_dropout(inputs);
+  }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 
@@ -51,6 +78,10 @@ class Dropout final : public Op {
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}};
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t) const override {
+    return spread_dropout(inputs);
   }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };

@@ -20,11 +20,14 @@ void check_gemm(OpChecks& check, const InferContext& c) {
                     " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
 }
 
-/// True of x of all rows, and weights, bias or dy of this rank's classes.
-bool are_of_classes(const std::vector<Spread>& inputs) {
-  const auto is_classes = [](Spread p) { return p == Spread::kClasses; };
-  return inputs[0] == Spread::kGathered &&
-         std::all_of(inputs.begin() + 1, inputs.end(), is_classes);
+/// True of x of all rows, and weights, bias or dy of this rank's classes, or of its units.
+bool are_of(Spread part, const std::vector<Spread>& inputs) {
+  const auto is_of = [part](Spread p) { return p == part; };
+  return inputs[0] == Spread::kGathered && std::all_of(inputs.begin() + 1, inputs.end(), is_of);
+}
+/// True of units of all rows, and the weights that read these.
+bool read_units(const std::vector<Spread>& inputs) {
+  return inputs[0] == Spread::kUnits && inputs[1] == Spread::kUnits;
 }
 
 TensorType mask_of(const Shape& y) { return {{y[0], relu_mask_bytes(y[1])}, DType::kU8}; }
@@ -68,8 +71,12 @@ class Gemm : public Op {
   }
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t outputs) const override {
-    return type() == "Gemm" && are_of_classes(inputs) ? std::vector{Spread::kClasses}
-                                                      : Op::spread(inputs, outputs);
+    if (are_of(Spread::kUnits, inputs)) return std::vector(outputs, Spread::kUnits);
+    const bool is_plain = type() == "Gemm";
+    if (is_plain && are_of(Spread::kClasses, inputs)) return std::vector{Spread::kClasses};
+    // A bias would be added by every rank.
+    if (is_plain && read_units(inputs) && inputs.size() == 2) return std::vector{Spread::kSummand};
+    return Op::spread(inputs, outputs);
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };
@@ -132,9 +139,16 @@ class GemmGrad : public Op {
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t outputs) const override {
     using enum Spread;
-    return type() == "GemmGrad" && are_of_classes(inputs)
-               ? std::vector{kSummand, kClasses, kClasses}
-               : Op::spread(inputs, outputs);
+    const bool is_plain = type() == "GemmGrad";
+    for (const Spread part : {kClasses, kUnits}) {
+      if (is_plain && are_of(part, inputs)) return std::vector{kSummand, part, part};
+    }
+    // Of what is put between product and activation, kOwn is left out.
+    const bool is_between = inputs.size() == 3 || inputs[3] == kUnits || inputs[3] == kOwn;
+    if (read_units(inputs) && inputs[2] == kGathered && is_between) {
+      return std::vector{kUnits, kUnits, kGathered};
+    }
+    return Op::spread(inputs, outputs);
   }
   PrecisionRule precision_rule() const override { return {.factors = {0, 1}}; }
 };

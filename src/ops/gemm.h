@@ -4,8 +4,10 @@
 //             do.
 // Saves       nothing of its own; the gradient reads x and w.
 // Gradients   x, w, b, assigned: one node, what nobody needs is left out.
-// Spread      all kOwn; or x kGathered and the others kClasses, of a head that is split over ranks
-//             (src/ops/row_exchange.h): y, dw and db are kClasses then and dx is kSummand.
+// Spread      all kOwn; or parts, of what is split over ranks (src/ops/row_exchange.h). By rows of
+//             w: x kGathered and the others kClasses, or kUnits; y, dw and db are that then and dx
+//             is kSummand. By columns: x and w kUnits without b, dy kGathered; y is kSummand then,
+//             dx and dw are kUnits.
 // Refuses     other ranks, sizes that do not agree, transB other than 1.
 // Kernels     gemm_forward, gemm_backward (kernels/gemm.h)
 //

@@ -87,8 +87,7 @@ class GradientSquares final : public Op {
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
     using enum Spread;
-    const bool fit =
-        std::ranges::all_of(inputs, [](Spread p) { return p == kOwn || p == kClasses; });
+    const bool fit = std::ranges::all_of(inputs, [](Spread p) { return p == kOwn || is_part(p); });
     if (!fit) return std::nullopt;
     return std::vector{kOwn};
   }

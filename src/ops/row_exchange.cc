@@ -10,18 +10,23 @@
 namespace trainyard {
 namespace {
 
+constexpr const char* kFactor = "factor";
 constexpr int64_t kNumberMax = std::numeric_limits<int32_t>::max();
 
 OpChecks check_rows(const InferContext& c, std::string_view input) {
   OpChecks check(c, std::vector<std::string_view>(static_cast<size_t>(c.input_count()), input), 1,
-                 {"bucket", kRanks});
+                 {"bucket", kRanks, kFactor});
   check.require(c.input_count() <= kBucketTensorsMax, "INPUT_COUNT", input,
                 std::to_string(c.input_count()) + " are given, expected 1.." +
                     std::to_string(kBucketTensorsMax));
   check.int_in("bucket", -1, 0, kNumberMax - 1).int_in(kRanks, 0, 2, kNumberMax);
+  const bool is_scaled = c.attributes().find(kFactor) != nullptr;
+  check.require(!is_scaled || c.attributes().get_float(kFactor, 0) > 0, "ATTRIBUTE_OUT_OF_RANGE",
+                kFactor, "expected more than 0");
   for (int64_t i = 0; i < c.input_count() && check.ok(); ++i) {
     check.require(c.has_input(i), "INPUT_COUNT", input, "none may be left out");
     check.rank_at_least(i, 1).not_empty(i);
+    if (is_scaled) check.float_type(i);
   }
   return check;
 }
@@ -47,6 +52,25 @@ PrecisionRule all_as_typed() {
   return {.f32_outputs = all, .f32_inputs = all};
 }
 
+/// Appends the gradient of a row exchange: the other one, with another factor.
+void differentiate_rows(GradientContext& c, const Op& other, std::optional<double> factor) {
+  std::vector<int64_t> of;
+  std::vector<TensorId> gradients;
+  for (int64_t i = 0; i < std::ssize(c.node().inputs); ++i) {
+    if (!c.needs_grad(i) || c.grad_output(i) == kNoTensor) continue;
+    of.push_back(i);
+    gradients.push_back(c.grad_output(i));
+  }
+  if (of.empty()) return;
+  const std::vector<bool> wanted(of.size(), true);
+  const Attributes& own = c.node().attributes;
+  Attributes attributes{{"bucket", own.get_int("bucket", 0) + 1}, {kRanks, own.get_int(kRanks, 0)}};
+  if (factor.has_value()) attributes.set(kFactor, *factor);
+  const std::vector<TensorId> rows =
+      c.add("grad", other, std::move(attributes), std::move(gradients), wanted);
+  for (size_t k = 0; k < of.size(); ++k) c.set_grad(of[k], rows[k]);
+}
+
 class ScatterRows final : public Op {
  public:
   std::string_view type() const override { return "ScatterRows"; }
@@ -65,6 +89,11 @@ class ScatterRows final : public Op {
     }
     if (!check.ok()) return check.error();
     return types;
+  }
+  void differentiate(GradientContext& c) const override {
+    const Attributes& own = c.node().attributes;
+    differentiate_rows(c, *gather_rows_op(),
+                       row_factor(type(), own) / static_cast<double>(own.get_int(kRanks, 0)));
   }
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
@@ -88,20 +117,12 @@ class GatherRows final : public Op {
     return types;
   }
   void differentiate(GradientContext& c) const override {
-    std::vector<int64_t> of;
-    std::vector<TensorId> gradients;
-    for (int64_t i = 0; i < std::ssize(c.node().inputs); ++i) {
-      if (!c.needs_grad(i) || c.grad_output(i) == kNoTensor) continue;
-      of.push_back(i);
-      gradients.push_back(c.grad_output(i));
+    const Attributes& own = c.node().attributes;
+    std::optional<double> factor;
+    if (own.find(kFactor) != nullptr) {
+      factor = row_factor(type(), own) * static_cast<double>(own.get_int(kRanks, 0));
     }
-    if (of.empty()) return;
-    const std::vector<bool> wanted(of.size(), true);
-    Attributes attributes = c.node().attributes;
-    attributes.set("bucket", attributes.get_int("bucket", 0) + 1);
-    const std::vector<TensorId> rows =
-        c.add("grad", *scatter_rows_op(), std::move(attributes), std::move(gradients), wanted);
-    for (size_t k = 0; k < of.size(); ++k) c.set_grad(of[k], rows[k]);
+    differentiate_rows(c, *scatter_rows_op(), factor);
   }
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
@@ -112,6 +133,12 @@ class GatherRows final : public Op {
 };
 
 }  // namespace
+
+double row_factor(std::string_view op_type, const Attributes& attributes) {
+  const double usual =
+      op_type == "ScatterRows" ? static_cast<double>(attributes.get_int(kRanks, 1)) : 1;
+  return attributes.get_float(kFactor, usual);
+}
 
 const Op* gather_rows_op() {
   static const GatherRows op;

@@ -142,6 +142,20 @@ kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank) {
   return {first, std::min(size, all - first)};
 }
 
+HeldElements held_elements(const TensorInfo& shard, int64_t rank) {
+  if (shard.shard_axis == 0) {
+    const kernels::ShardRange range = held_range(shard, rank);
+    return {.runs = 1, .count = range.count, .first = range.first};
+  }
+  const int64_t columns = shard.whole_type().shape[1], each = shard.type.shape[1];
+  const int64_t first = std::min(columns, rank * each);
+  return {.runs = shard.type.shape[0],
+          .count = std::min(each, columns - first),
+          .first = first,
+          .step = columns,
+          .shard_step = each};
+}
+
 std::optional<size_t> updated_rows(const Graph& graph, const Node& node) {
   const size_t last = node.inputs.size() - 1;
   const TensorId id = node.inputs[last];
@@ -186,7 +200,7 @@ void check_updated(OpChecks& check, const InferContext& c, std::initializer_list
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
                                                   std::initializer_list<size_t> parts) {
   const Spread spread = inputs[0];
-  if (spread != Spread::kOwn && spread != Spread::kClasses) return std::nullopt;
+  if (spread != Spread::kOwn && !is_part(spread)) return std::nullopt;
   for (size_t i = 1; i < inputs.size(); ++i) {
     const bool is_part = std::ranges::find(parts, i) != parts.end();
     // What is left out looks like kOwn.

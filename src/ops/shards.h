@@ -39,8 +39,23 @@ const Op* all_gather_done_op();       // "AllGatherDone"
 /// Of a tensor of `type` over that many ranks: [c], and the elements of one rank's shard.
 TensorType shard_type(const TensorType& type, int64_t ranks);
 kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
-/// Of the whole tensor, the elements that `rank` holds of one of which each has a shard.
+/// Of the whole tensor, the elements that `rank` holds of one of which each has a shard along axis
+/// 0.
 kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank);
+/// The same along any axis: so many runs of `count` elements, one in each row where the shards are
+/// columns. The others of a shard are 0.
+struct HeldElements {
+  int64_t runs = 0, count = 0;
+  int64_t first = 0, step = 0;  // of the whole: where the first begins; from one to the next
+  int64_t shard_step = 0;       // of the shard, which the first begins
+  /// Calls take(from, to, count) for each run that is not empty: elements of the whole tensor, and
+  /// of the shard.
+  template <typename F>
+  void for_each_run(const F& take) const {
+    for (int64_t i = 0; i < runs && count > 0; ++i) take(first + i * step, i * shard_step, count);
+  }
+};
+HeldElements held_elements(const TensorInfo& shard, int64_t rank);
 
 /// An element-wise update of a parameter, its input 0, has two more attributes where it updates a
 /// shard: `rank`, of `ranks`. Its gradient and its state are shards then.
@@ -55,8 +70,8 @@ std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
 /// For its infer(): `inputs` are gradient and state, in this order, `rows` is the last input.
 void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs,
                    int64_t rows);
-/// For its spread(): parameter, gradient and state have one spread, and are whole rows of classes
-/// where it is not kOwn; all else is kOwn.
+/// For its spread(): parameter, gradient and state have one spread, and are parts where it is not
+/// kOwn; all else is kOwn.
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
                                                   std::initializer_list<size_t> parts);
 /// For its cost().

@@ -61,8 +61,8 @@ class Updates {
                     Layout::kRowMajor,
                     kNoNode,
                     {}};
+    info.hold_as(p);
     info.shard_of = shard_of;
-    info.spread = p.spread;
     return graph_.add_tensor(std::move(info));
   }
   /// Whether this rank updates a shard of the parameter, which it has whole.
@@ -162,8 +162,13 @@ ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId learni
   return step;
 }
 
+/// Of a part's elements those that are no padding, or 0 anyway.
+kernels::ShardRange part_range(const TensorInfo& p, int64_t rank) {
+  return p.shard_axis == 0 ? held_range(p, rank) : kernels::ShardRange{0, p.type.shape.elements()};
+}
+
 /// The mean over all ranks of the sum of the squares of what each one counts: its shards, or those
-/// of gradients that all have alike; and all of its classes.
+/// of gradients that all have alike; and all of its parts.
 TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& gradients,
                         const Updater& updater) {
   std::vector<TensorId> inputs;
@@ -173,7 +178,7 @@ TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& gradie
     const bool is_whole = p.spread == Spread::kOwn && !updater.is_sharded;
     const kernels::ShardRange range = p.spread == Spread::kOwn
                                           ? shard_range(p.type, updater.rank, updater.ranks)
-                                          : held_range(p, updater.rank);
+                                          : part_range(p, updater.rank);
     inputs.push_back(gradient);
     counts.push_back(range.count);
     firsts.push_back(is_whole ? range.first : 0);

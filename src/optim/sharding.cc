@@ -16,7 +16,8 @@ struct NamedPart {
   Shard part;
   std::string_view name;
 };
-constexpr NamedPart kParts[] = {{Shard::kOptimizer, "optimizer"}, {Shard::kHead, "head"}};
+constexpr NamedPart kParts[] = {
+    {Shard::kOptimizer, "optimizer"}, {Shard::kHead, "head"}, {Shard::kMlp, "mlp"}};
 
 }  // namespace
 

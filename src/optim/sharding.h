@@ -24,6 +24,7 @@ enum class Shard : uint8_t {
   kNone = 0,
   kOptimizer = 1,  // the optimizer's state; beside kHead that of the other weights
   kHead = 2,       // the head's weights, and the state of these (src/train/split_head.h)
+  kMlp = 8,        // those of pairs of dense layers (src/train/split_mlp.h)
 };
 constexpr Shard operator|(Shard a, Shard b) {
   return static_cast<Shard>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));
@@ -33,6 +34,9 @@ constexpr bool has(Shard shard, Shard part) {
 }
 constexpr bool shards_optimizer(Shard shard) { return has(shard, Shard::kOptimizer); }
 constexpr bool splits_head(Shard shard) { return has(shard, Shard::kHead); }
+constexpr bool splits_mlp(Shard shard) { return has(shard, Shard::kMlp); }
+/// Layers are split, which ranks of one node do.
+constexpr bool splits_layers(Shard shard) { return splits_head(shard) || splits_mlp(shard); }
 /// Every one that is a single part, in the order of names.
 std::vector<Shard> shard_parts(Shard shard);
 /// Every set of parts but the empty one: those of few parts first, else in the order of names.
@@ -44,7 +48,7 @@ std::string name_of(Shard shard);
 struct Updater {
   int64_t rank = 0;
   int64_t ranks = 1;
-  bool is_sharded = false;  // of several ranks alone; but for what the rank has classes of
+  bool is_sharded = false;  // of several ranks alone; but for what the rank has a part of
 };
 
 struct ScatteredGradients {

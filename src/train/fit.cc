@@ -12,11 +12,11 @@ namespace trainyard {
 namespace {
 
 /// What may be sharded besides, the least first. Plans of those that a job cannot have are refused.
-std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool head) {
+std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_node) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
   for (const Shard shard : shard_sets()) {
-    if (splits_head(shard) && !head) continue;
+    if (splits_layers(shard) && !one_node) continue;
     if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
   }
   return shards;
@@ -48,7 +48,7 @@ int64_t largest_fitting(int64_t all, int64_t kept_bytes, int64_t all_bytes, int6
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks, DeviceTraits traits,
-                     const std::stop_token& stop, bool head) {
+                     const std::stop_token& stop, bool one_node) {
   const auto plan_with = [&](const auto& change) {
     Recipe changed = recipe;
     change(changed);
@@ -61,7 +61,7 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
   FitAdvice advice;
   const Result<RunPlan> whole = plan_with([](Recipe&) {});
   if (!whole.ok()) return advice;
-  for (const Shard shard : more_shards(recipe, ranks, head)) {
+  for (const Shard shard : more_shards(recipe, ranks, one_node)) {
     if (advice.shard != Shard::kNone) break;
     if (needs([&](Recipe& changed) { changed.shard = shard; }) <= limit_bytes) advice.shard = shard;
   }

@@ -21,12 +21,12 @@ struct FitAdvice {
   int64_t batch_size = 0;  // the largest that fits; 0: none does
 };
 /// `limit_bytes` is what the device has for the plan: without the kernels' workspace, if it is
-/// known, and the dataset on a GPU that holds it. `head`: the head may be split, since the devices
-/// are of one node. Plans some ten times, and none of them where what lasts between steps is too
-/// large already. Nothing once `stop` is requested.
+/// known, and the dataset on a GPU that holds it. `one_node`: layers may be split, since the
+/// devices are of one node. Plans some ten times, and none of them where what lasts between steps
+/// is too large already. Nothing once `stop` is requested.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks = 1, DeviceTraits traits = {},
-                     const std::stop_token& stop = {}, bool head = true);
+                     const std::stop_token& stop = {}, bool one_node = true);
 /// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
 /// advice in words; never empty.
 std::string describe(const FitAdvice& advice);

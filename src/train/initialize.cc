@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "kernels/math/philox.h"
-#include "kernels/shard.h"
 #include "src/base/check.h"
 #include "src/base/philox.h"
 #include "src/ops/shards.h"
@@ -34,41 +33,43 @@ double draw(const Initializer& init, uint64_t seed, uint32_t stream, uint64_t i)
 }
 
 template <typename T>
-void fill(const TensorInfo& tensor, uint64_t seed, kernels::ShardRange range,
+void fill(const TensorInfo& tensor, uint64_t seed, const HeldElements& held,
           std::span<std::byte> out) {
   const uint32_t stream = stream_of(tensor.name);
-  const auto first = static_cast<uint64_t>(range.first), count = static_cast<uint64_t>(range.count);
-  for (uint64_t i = 0; i < count; ++i) {
-    const T value = static_cast<T>(draw(tensor.initializer, seed, stream, first + i));
-    std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
-  }
+  held.for_each_run([&](int64_t first, int64_t at, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const T value =
+          static_cast<T>(draw(tensor.initializer, seed, stream, static_cast<uint64_t>(first + i)));
+      std::memcpy(out.data() + static_cast<size_t>(at + i) * sizeof(T), &value, sizeof(T));
+    }
+  });
 }
 
-void initialize(const TensorInfo& tensor, uint64_t seed, kernels::ShardRange range,
+void initialize(const TensorInfo& tensor, uint64_t seed, const HeldElements& held,
                 std::span<std::byte> out) {
   TRAINYARD_CHECK(out.size() == static_cast<size_t>(tensor.type.bytes()),
                   tensor.name + ": buffer of the wrong size");
   if (tensor.type.dtype == DType::kF64) {
-    fill<double>(tensor, seed, range, out);
+    fill<double>(tensor, seed, held, out);
   } else if (tensor.type.dtype == DType::kI64) {  // counters of the optimizer
-    fill<int64_t>(tensor, seed, range, out);
+    fill<int64_t>(tensor, seed, held, out);
   } else {
     TRAINYARD_CHECK(tensor.type.dtype == DType::kF32,
                     tensor.name + ": no tensor that has a first value");
-    fill<float>(tensor, seed, range, out);
+    fill<float>(tensor, seed, held, out);
   }
 }
 
 }  // namespace
 
 void initialize_tensor(const TensorInfo& tensor, uint64_t seed, std::span<std::byte> out) {
-  initialize(tensor, seed, {0, tensor.type.shape.elements()}, out);
+  initialize(tensor, seed, {.runs = 1, .count = tensor.type.shape.elements()}, out);
 }
 
 void initialize_shard(const TensorInfo& tensor, uint64_t seed, int64_t rank,
                       std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
-  initialize(tensor, seed, held_range(tensor, rank), out);
+  initialize(tensor, seed, held_elements(tensor, rank), out);
 }
 
 }  // namespace trainyard

@@ -14,14 +14,7 @@ namespace {
 class HeadFinder {
  public:
   HeadFinder(const Model& model, const HeadUse& use)
-      : model_(model), graph_(model.graph), use_(use) {
-    readers_.resize(graph_.tensors().size());
-    for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
-      for (const TensorId id : graph_.node(k).inputs) {
-        if (id != kNoTensor) readers_[static_cast<size_t>(id)].push_back(k);
-      }
-    }
-  }
+      : model_(model), graph_(model.graph), use_(use), readers_(readers_of(model.graph)) {}
 
   Result<ModelHead> find() const {
     ModelHead head;
@@ -92,7 +85,7 @@ class HeadFinder {
   const Model& model_;
   const Graph& graph_;
   const HeadUse& use_;
-  std::vector<std::vector<NodeId>> readers_;  // by tensor
+  const std::vector<std::vector<NodeId>> readers_;  // by tensor
 };
 
 }  // namespace
@@ -106,54 +99,21 @@ Result<ModelHead> find_head(const Model& model, const HeadUse& use) {
 }
 
 Model HeadReplacement::run() {
-  to_.products = from_.products;
-  for (TensorId id = 0; id < std::ssize(graph_.tensors()); ++id) {
-    if (graph_.tensor(id).producer == kNoNode) copies_[id] = to_.graph.add_tensor(info_of(id));
-  }
-  to_.input = copy_of(from_.input);
-  to_.target = copy_of(from_.target);
-  to_.step = copy_of(from_.step);
-  TensorId loss = kNoTensor;
+  copy_sources();
+  TensorId scores = kNoTensor, loss = kNoTensor;
   for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
     if (k == head_.gemm) {
-      to_.output = add_head();
+      scores = add_head();
     } else if (k == head_.loss) {
       loss = add_loss();
     } else if (!head_.reshapes.contains(k)) {
       copy(k);
     }
   }
-  to_.loss = loss;
-  for (const TensorId id : graph_.outputs()) {
-    const TensorId marked = id == from_.output ? to_.output : id == from_.loss ? loss : copy_of(id);
-    if (marked != kNoTensor) to_.graph.mark_output(marked);
-  }
-  return std::move(to_);
-}
-
-std::vector<TensorId> HeadReplacement::add(std::string name, const Op& op, Attributes attributes,
-                                           std::vector<TensorId> inputs,
-                                           std::vector<std::string> outputs) {
-  const NodeId node = to_.graph
-                          .add_node(std::move(name), op, std::move(attributes), std::move(inputs),
-                                    std::move(outputs))
-                          .value();
-  return to_.graph.node(node).outputs;
-}
-
-void HeadReplacement::copy(NodeId k) {
-  const Node& node = graph_.node(k);
-  std::vector<TensorId> inputs;
-  std::vector<std::string> names;
-  for (const TensorId id : node.inputs) inputs.push_back(copy_of(id));
-  for (const TensorId id : node.outputs) {
-    names.push_back(id == kNoTensor ? "" : graph_.tensor(id).name);
-  }
-  const std::vector<TensorId> outputs =
-      add(node.name, *node.op, node.attributes, std::move(inputs), std::move(names));
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] != kNoTensor) copies_[node.outputs[i]] = outputs[i];
-  }
+  // Behind reshapes the output has another name.
+  copies_[from_.output] = scores;
+  if (has_loss()) copies_[from_.loss] = loss;
+  return finish();
 }
 
 }  // namespace trainyard

@@ -2,13 +2,11 @@
 // built, before it is differentiated; and the model once more with others in their place.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "src/base/result.h"
-#include "src/models/model_spec.h"
+#include "src/train/model_copy.h"
 
 namespace trainyard {
 
@@ -32,43 +30,28 @@ struct HeadUse {
 /// cross-entropy of labels.
 Result<ModelHead> find_head(const Model& model, const HeadUse& use);
 
-/// The model, node by node, in another graph, with another head and loss.
-class HeadReplacement {
+/// The model with another head and loss.
+class HeadReplacement : protected ModelCopy {
  public:
-  HeadReplacement(const Model& model, const ModelHead& head)
-      : from_(model), graph_(model.graph), head_(head) {}
-  virtual ~HeadReplacement() = default;
   HeadReplacement(const HeadReplacement&) = delete;
   HeadReplacement& operator=(const HeadReplacement&) = delete;
 
  protected:
+  HeadReplacement(const Model& model, const ModelHead& head) : ModelCopy(model), head_(head) {}
+
   /// Copies everything else. add_head() stands where the dense layer stood, and says what is the
   /// model's output from now on, kNoTensor: none; add_loss() where the loss stood.
   Model run();
   virtual TensorId add_head() = 0;
   virtual TensorId add_loss() = 0;
-  /// Of a tensor that no node computes.
-  virtual TensorInfo info_of(TensorId id) const { return graph_.tensor(id); }
 
   const Node& gemm() const { return graph_.node(head_.gemm); }
   const Node& loss() const { return graph_.node(head_.loss); }
   bool has_loss() const { return head_.loss != kNoNode; }
   const TensorInfo& tensor(TensorId id) const { return graph_.tensor(id); }
-  /// The other graph's.
-  TensorId copy_of(TensorId id) const { return id == kNoTensor ? id : copies_.at(id); }
-  /// Appends a node to it and returns its outputs.
-  std::vector<TensorId> add(std::string name, const Op& op, Attributes attributes,
-                            std::vector<TensorId> inputs, std::vector<std::string> outputs);
-
-  Model to_;
 
  private:
-  void copy(NodeId k);
-
-  const Model& from_;
-  const Graph& graph_;
   const ModelHead head_;
-  std::map<TensorId, TensorId> copies_;
 };
 
 }  // namespace trainyard

@@ -22,6 +22,7 @@
 #include "src/train/run_work.h"
 #include "src/train/sampled_head.h"
 #include "src/train/split_head.h"
+#include "src/train/split_mlp.h"
 #include "src/train/step_slots.h"
 
 namespace trainyard {
@@ -35,8 +36,7 @@ TensorId add_index_input(Graph& graph, const std::string& name) {
 /// Another tensor of a parameter's shape, of which each rank holds as much as of the parameter.
 TensorInfo like(const TensorInfo& parameter, std::string name, Role role) {
   TensorInfo info{std::move(name), parameter.type, role, Layout::kRowMajor, kNoNode, {}};
-  info.shard_of = parameter.shard_of;
-  info.spread = parameter.spread;
+  info.hold_as(parameter);
   return info;
 }
 
@@ -76,7 +76,7 @@ void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources 
                    BoundProgram& bound) {
   const Updater updater{rank.index, rank.count, shards_optimizer(recipe.shard)};
   std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
-  // Those of a rank's classes are complete where they are.
+  // Those of a rank's parts are complete where they are.
   std::map<TensorId, TensorId> exchanged = from.gradients;
   std::erase_if(exchanged, [&](const auto& gradient) {
     return graph.tensor(gradient.first).spread != Spread::kOwn;
@@ -241,6 +241,11 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     model = std::move(split.model);
     programs.train.split_classes = split.classes;
   }
+  if (splits_mlp(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitMlp split, split_mlp(model, rank, kept_copies(recipe)));
+    model = std::move(split.model);
+    programs.pairs = std::move(split.pairs);
+  }
   ASSIGN_OR_RETURN(auto rules,
                    resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
                                            lora_groups(recipe.lora), stop));
@@ -316,11 +321,12 @@ BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLa
   return bound;
 }
 
-/// While a job trains, in its memory: of the head that the rank has.
+/// While a job trains, in its memory: of the head and the pairs of layers that the rank has.
 Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterface& interface,
                                         const Recipe& recipe, int64_t batch_size, Rank rank,
+                                        const std::vector<SplitPair>& pairs,
                                         const PersistentLayout& persistent) {
-  if (!splits_head(recipe.shard)) {
+  if (!splits_layers(recipe.shard)) {
     return compile_inference(spec, interface, batch_size, &persistent, recipe.precision,
                              recipe.lora);
   }
@@ -328,11 +334,17 @@ Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterf
   options.batch_size = batch_size;
   options.training = false;
   options.lora = recipe.lora;
-  ASSIGN_OR_RETURN(const Model model, build_model(spec, interface, options));
-  ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  int64_t classes = 0;
+  if (splits_head(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+    model = std::move(split.model);
+    classes = split.classes;
+  }
+  if (!pairs.empty()) model = split_mlp(model, rank, pairs);
   BoundProgram bound =
-      compile_forward(std::move(split.model), batch_size, &persistent, recipe.precision, {});
-  bound.split_classes = split.classes;
+      compile_forward(std::move(model), batch_size, &persistent, recipe.precision, {});
+  bound.split_classes = classes;
   return bound;
 }
 
@@ -362,7 +374,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
         evaluated_layout(layout_of(programs), programs.train.program.graph);
     ASSIGN_OR_RETURN(programs.evaluate,
                      compile_evaluation(model, interface, recipe, shape.evaluation_batch,
-                                        {rank, shape.ranks}, layout));
+                                        {rank, shape.ranks}, programs.pairs, layout));
   }
   return programs;
 }
@@ -428,14 +440,15 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
   return exchanges;
 }
 
-/// What a rank would hold besides, if it held all: of tensors of some roles, each once.
-int64_t bytes_saved_by_shards(const RunPrograms& programs, std::initializer_list<Role> roles) {
+/// What a rank would hold besides, if it held all: of some tensors, each once.
+template <typename F>
+int64_t bytes_saved_by_shards(const RunPrograms& programs, const F& is_counted) {
   int64_t bytes = 0;
   std::set<std::string_view> counted;
   const auto add = [&](const Program& program) {
     for (size_t i = 0; i < program.placements.size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
-      if (!t.shard_of.has_value() || std::ranges::find(roles, t.role) == roles.end()) continue;
+      if (!t.shard_of.has_value() || !is_counted(t)) continue;
       if (!counted.insert(t.name).second) continue;
       bytes +=
           round_up(t.whole_type().bytes(), program.alignment) - program.placements[i].size_bytes;
@@ -448,12 +461,36 @@ int64_t bytes_saved_by_shards(const RunPrograms& programs, std::initializer_list
   return bytes;
 }
 
+std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_batches) {
+  std::vector<PlannedPair> planned;
+  const Graph& graph = programs.train.program.graph;
+  for (const SplitPair& pair : programs.pairs) {
+    PlannedPair& to = planned.emplace_back(
+        PlannedPair{layer_of(pair.first), layer_of(pair.second), pair.units, 0, 0});
+    // State and sums are called "<weight>.exp_avg" and the like.
+    to.saved_bytes = bytes_saved_by_shards(programs, [&](const TensorInfo& t) {
+      return std::ranges::any_of(pair.weights, [&](const std::string& weight) {
+        return t.name == weight || t.name.starts_with(weight + ".");
+      });
+    });
+    for (const Node& node : graph.nodes()) {
+      const bool is_of_pair = node.name.starts_with(pair.first + "/gather") ||
+                              node.name.starts_with(pair.second + "/scatter");
+      if (!is_of_pair || !exchanges_rows(node.op->type())) continue;
+      for (const TensorId id : node.op->type() == "GatherRows" ? node.outputs : node.inputs) {
+        to.exchanged_bytes += micro_batches * graph.tensor(id).type.bytes();
+      }
+    }
+  }
+  return planned;
+}
+
 /// `state_saved_bytes`: by shards of the optimizer's state.
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;
-  const int64_t weights =
-      run.memory.parameter_bytes + run.memory.state_bytes + run.head_saved_bytes;
+  const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes +
+                          run.head_saved_bytes + run.mlp_saved_bytes;
   plan.size_bytes = weights + run.memory.optimizer_bytes + state_saved_bytes +
                     (recipe.keep_best.metric.empty() ? 0 : weights);
   if (recipe.checkpoint_every_steps > 0) {
@@ -503,8 +540,16 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.exchanges = plan_exchanges(programs, shape);
-  plan.shard_saved_bytes = bytes_saved_by_shards(programs, {Role::kOptimizerState});
-  plan.head_saved_bytes = bytes_saved_by_shards(programs, {Role::kParameter});
+  plan.shard_saved_bytes = bytes_saved_by_shards(
+      programs, [](const TensorInfo& t) { return t.role == Role::kOptimizerState; });
+  const auto saved_of_weights = [&](Spread spread) {
+    return bytes_saved_by_shards(programs, [=](const TensorInfo& t) {
+      return t.role == Role::kParameter && t.spread == spread;
+    });
+  };
+  plan.head_saved_bytes = saved_of_weights(Spread::kClasses);
+  plan.mlp_saved_bytes = saved_of_weights(Spread::kUnits);
+  plan.pairs = plan_pairs(programs, shape.micro_batches);
   plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
   plan.host_bytes =

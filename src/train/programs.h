@@ -12,6 +12,7 @@
 #include "src/plan/program.h"
 #include "src/train/job_plan.h"
 #include "src/train/recipe_check.h"
+#include "src/train/split_mlp.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
@@ -44,6 +45,7 @@ struct RunPrograms {
   std::optional<BoundProgram> update;
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
+  std::vector<SplitPair> pairs;          // of layers that are split over the ranks
   int64_t trained_parameter_count = 0;
   Precision precision = Precision::kFp32;
 

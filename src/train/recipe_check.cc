@@ -152,13 +152,22 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
+/// What may be sharded where the optimizer's state may not.
+std::string left_over(Shard shard) {
+  std::string text;
+  for (const Shard part : {Shard::kHead, Shard::kMlp}) {
+    if (has(shard, part)) text += " or " + name_of(part);
+  }
+  return text;
+}
+
 void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
   if (r.shard == Shard::kNone) return;
   if (ranks == 1) {
     violations.add(
         "FIELD_CONFLICT", "resources.shard",
         name_of(r.shard) +
-            (splits_head(r.shard)
+            (splits_layers(r.shard)
                  ? " needs resources.gpus above 1, expected that or shard: none"
                  : " needs resources.gpus or resources.nodes above 1, expected one of these or "
                    "shard: none"));
@@ -170,12 +179,21 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
                        " needs an optimizer that updates each row of the head by itself, and "
                        "adafactor scales by all of them; expected shard: none, or another "
                        "recipe.optimizer");
+  } else if (splits_mlp(r.shard) &&
+             (r.optimizer.type == "adafactor" || r.optimizer.type == "muon")) {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   name_of(r.shard) +
+                       " needs an optimizer that updates parts of a layer's weights by "
+                       "themselves, and " +
+                       r.optimizer.type +
+                       " updates tensors as a whole; expected shard: none, or another "
+                       "recipe.optimizer");
   } else if (shards_optimizer(r.shard) && !can_shard(r.optimizer)) {
     const std::string why = r.optimizer.type == "sgd"
                                 ? "sgd without momentum keeps no state that could be sharded"
                                 : r.optimizer.type + " updates tensors as a whole";
     violations.add("FIELD_CONFLICT", "resources.shard",
-                   why + ", expected shard: none" + (splits_head(r.shard) ? " or head" : "") +
+                   why + ", expected shard: none" + left_over(r.shard) +
                        ", or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd with "
                        "momentum");
   }

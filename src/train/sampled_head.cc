@@ -48,6 +48,7 @@ class Sampler final : public HeadReplacement {
   }
 
   void draw(const std::string& head) {
+    to_.step = copy_of(from_.step);
     if (to_.step == kNoTensor) {
       to_.step = to_.graph.add_tensor(
           {"step", {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
@@ -99,7 +100,7 @@ Status check_sampled_recipe(const Recipe& recipe) {
   };
   if (recipe.shard != Shard::kNone) {
     refuse("resources.shard",
-           std::string(name_of(recipe.shard)) +
+           name_of(recipe.shard) +
                " does not go with model.loss: sampled_softmax, which updates single rows of the "
                "head; expected shard: none, or the loss softmax_cross_entropy");
   }

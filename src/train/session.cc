@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
-#include "kernels/shard.h"
 #include "src/base/crc32c.h"
 #include "src/graph/op.h"
 #include "src/ops/shards.h"
@@ -65,6 +65,8 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
 Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
     : backend_(backend), rank_(rank), slots_(plan_step_slots(programs, micro_batches, rank)) {
   const int64_t persistent = programs.persistent_bytes();
+  evaluation_exchanges_ =
+      programs.evaluate.has_value() && exchanges_in(programs.evaluate->program) > 0;
   int64_t transient = 0;
   int64_t workspace = 0;
   const auto prepare = [&](BoundProgram& bound, ProgramIds& ids) {
@@ -161,12 +163,13 @@ void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
     to.executor->write(to.id, values);
     return;
   }
-  const kernels::ShardRange range = held_range(t, rank_.index);
   const size_t size = size_of(t.type.dtype);
   std::vector<std::byte> shard(static_cast<size_t>(t.type.bytes()));
-  std::ranges::copy(values.subspan(static_cast<size_t>(range.first) * size,
-                                   static_cast<size_t>(range.count) * size),
-                    shard.begin());
+  held_elements(t, rank_.index).for_each_run([&](int64_t from, int64_t at, int64_t count) {
+    std::memcpy(shard.data() + static_cast<size_t>(at) * size,
+                values.data() + static_cast<size_t>(from) * size,
+                static_cast<size_t>(count) * size);
+  });
   to.executor->write(to.id, shard);
 }
 
@@ -178,15 +181,26 @@ void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
     saved.executor->read(saved.id, values);
     return;
   }
+  std::vector<std::byte> columns;
   for (const Session* rank : ranks) {
-    const kernels::ShardRange range = held_range(t, rank->rank_.index);
-    if (range.count == 0) continue;
+    const HeldElements held = held_elements(t, rank->rank_.index);
+    if (held.count == 0) continue;
     const size_t size = size_of(t.type.dtype);
     const Saved& shard = rank->saved_[index];
-    shard.executor->read(shard.id,
-                         values.subspan(static_cast<size_t>(range.first) * size,
-                                        static_cast<size_t>(range.count) * size),
-                         0);
+    if (held.runs == 1) {
+      shard.executor->read(shard.id,
+                           values.subspan(static_cast<size_t>(held.first) * size,
+                                          static_cast<size_t>(held.count) * size),
+                           0);
+      continue;
+    }
+    columns.resize(static_cast<size_t>(t.type.bytes()));
+    shard.executor->read(shard.id, columns);
+    held.for_each_run([&](int64_t to, int64_t at, int64_t count) {
+      std::memcpy(values.data() + static_cast<size_t>(to) * size,
+                  columns.data() + static_cast<size_t>(at) * size,
+                  static_cast<size_t>(count) * size);
+    });
   }
 }
 
@@ -195,11 +209,12 @@ std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank ran
   for (size_t i = 0; i < saved_.size(); ++i) {
     const TensorInfo& t = saved_[i].info();
     if (!t.shard_of.has_value()) continue;
-    const kernels::ShardRange range = held_range(t, rank.index);
     const size_t size = size_of(t.type.dtype);
-    parts.push_back(std::span(snapshot.storage[i])
-                        .subspan(static_cast<size_t>(range.first) * size,
-                                 static_cast<size_t>(range.count) * size));
+    held_elements(t, rank.index).for_each_run([&](int64_t first, int64_t, int64_t count) {
+      parts.push_back(
+          std::span(snapshot.storage[i])
+              .subspan(static_cast<size_t>(first) * size, static_cast<size_t>(count) * size));
+    });
   }
   return parts;
 }
@@ -249,6 +264,7 @@ std::vector<TensorInfo> Session::weight_tensors() const {
     tensors.push_back(s.info());
     tensors.back().type = s.info().whole_type();
     tensors.back().shard_of.reset();
+    tensors.back().shard_axis = 0;
   }
   return tensors;
 }
@@ -454,7 +470,7 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 void Session::run_evaluation() {
   evaluate_->run();
   // It exchanges rows with the other ranks: here somebody watches who does not come.
-  if (split_classes() > 0) backend_.wait(backend_.mark());
+  if (evaluation_exchanges_) backend_.wait(backend_.mark());
   evaluation_first_ = evaluation_rows_;  // nothing is read yet
 }
 

@@ -60,8 +60,9 @@ class Splitter final : public HeadReplacement {
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       if (node.inputs[i] != kNoTensor) inputs.push_back(copy_of(node.inputs[i]));
     }
-    return add(node.name, *node.op, node.attributes, std::move(inputs),
-               {tensor(node.outputs[0]).name})[0];
+    scores_ = add(node.name, *node.op, node.attributes, std::move(inputs),
+                  {tensor(node.outputs[0]).name})[0];
+    return scores_;
   }
 
   TensorId add_loss() override {
@@ -71,7 +72,7 @@ class Splitter final : public HeadReplacement {
     attributes.set(kRank, rank_.index);
     attributes.set(kRanks, rank_.count);
     const std::vector<TensorId> of_classes =
-        add(node.name + "/class_softmax", *class_softmax_op(), attributes, {to_.output, labels_},
+        add(node.name + "/class_softmax", *class_softmax_op(), attributes, {scores_, labels_},
             {node.name + ".statistics", node.name + ".class_prob"});
     const TensorId statistics = add(node.name + "/gather", *gather_rows_op(),
                                     {{"bucket", kStatisticsExchange}, {kRanks, rank_.count}},
@@ -82,7 +83,7 @@ class Splitter final : public HeadReplacement {
 
   const Rank rank_;
   int64_t classes_ = 0;
-  TensorId labels_ = kNoTensor;
+  TensorId labels_ = kNoTensor, scores_ = kNoTensor;
 };
 
 }  // namespace

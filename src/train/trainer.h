@@ -99,7 +99,7 @@ struct Recipe {
   // their mean gradient updates: the large batch's result in the small one's memory.
   int64_t accumulate_steps = 1;
   Shard shard = Shard::kNone;  // resources.shard: of several devices; optimizer: the same bits on
-                               // a host, head: the same but for roundings
+                               // a host, head and mlp: the same but for roundings
   double clip_norm = 0;        // global norm of all gradients; 0: not clipped
   double clip_value = 0;       // each gradient's elements; 0: not clipped
   double ema_decay = 0;        // moving average of the weights, evaluated and exported; 0: none
@@ -200,9 +200,17 @@ struct PlannedExchange {
   std::string kind;  // "all_reduce", "reduce_scatter", "all_gather", "gather_rows", "scatter_rows"
   std::string axis;  // along which each device has a part: "rows", "elements"; empty: all have all
   int64_t count = 0;
-  int64_t bytes = 0;       // of the tensors that are exchanged
-  int64_t sent_bytes = 0;  // by each device, at least
+  int64_t bytes = 0;         // of the tensors that are exchanged
+  int64_t sent_bytes = 0;    // by each device, at least
   int64_t beside_count = 0;  // of `count`: those beside which the step goes on computing
+};
+
+/// Two layers whose hidden units are split over the devices (src/train/split_mlp.h).
+struct PlannedPair {
+  std::string first, second;    // by name
+  int64_t units = 0;            // of all devices
+  int64_t saved_bytes = 0;      // that a device does not hold of weights, state, averages and sums
+  int64_t exchanged_bytes = 0;  // of the tensors that are exchanged for it in a step
 };
 
 /// What is known before the first step.
@@ -222,8 +230,9 @@ struct RunPlan {
   int64_t host_bytes = 0;
   std::vector<PlannedExchange> exchanges;  // in the order in which they begin; none of one device
   // Bytes that each device would hold besides if nothing were sharded: of the optimizer's state,
-  // and of the head's weights.
-  int64_t shard_saved_bytes = 0, head_saved_bytes = 0;
+  // of the head's weights, and of those of pairs of layers.
+  int64_t shard_saved_bytes = 0, head_saved_bytes = 0, mlp_saved_bytes = 0;
+  std::vector<PlannedPair> pairs;  // that are split, from the input on
   int64_t flops_per_step = 0;
   CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;               // that it computes in

@@ -259,6 +259,26 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
   EXPECT_NE(split.find("the head's weights: each GPU holds 20 MiB less than all of them"),
             std::string::npos)
       << split;
+  plan.set_mlp_saved_bytes(10 << 20);
+  for (int i = 0; i < 10; ++i) {
+    v1::SplitPair& pair = *plan.add_split_pairs();
+    pair.set_first("fc" + std::to_string(2 * i));
+    pair.set_second("fc" + std::to_string(2 * i + 1));
+    pair.set_units(4096);
+    pair.set_saved_bytes(24 << 20);
+    pair.set_exchanged_bytes(3 << 20);
+  }
+  const std::string pairs = run({"plan", spec()}).out;
+  EXPECT_NE(pairs.find("weights of pairs of layers: each GPU holds 10 MiB less than all of them"),
+            std::string::npos)
+      << pairs;
+  EXPECT_NE(pairs.find("fc0 and fc1 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, fc2"),
+            std::string::npos)
+      << pairs;
+  EXPECT_NE(pairs.find("fc14 and fc15 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, "
+                       "and 2 more"),
+            std::string::npos)
+      << pairs;
 }
 
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {

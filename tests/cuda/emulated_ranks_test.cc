@@ -45,6 +45,16 @@ TEST(EmulatedRanks, TrainWithASplitHeadLikeTheCpus) {
     }
   }
 }
+// Relu and the tanh form of Gelu become part of products there (src/passes/fuse_products.h).
+TEST(EmulatedRanks, TrainWithSplitPairsLikeTheCpus) {
+  for (const char* activation : {"Relu", "Gelu"}) {
+    SCOPED_TRACE(activation);
+    const auto change = [=](TrainJob& job) { testing::split_pairs(job, activation); };
+    testing::expect_like_the_cpus([] { return gpus(2); }, 1, Shard::kMlp, change);
+    testing::expect_like_the_cpus([] { return gpus(2); }, 2,
+                                  Shard::kOptimizer | Shard::kHead | Shard::kMlp, change);
+  }
+}
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }

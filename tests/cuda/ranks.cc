@@ -45,14 +45,34 @@ void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Record
   ASSERT_TRUE(result.ok()) << result.error().message;
 }
 
+void split_pairs(TrainJob& job, const char* activation) {
+  const auto dense = [](const char* name, int64_t units) {
+    return LayerSpec{name, "Gemm", {}, {{"units", units}}};
+  };
+  Attributes attributes;
+  if (std::string(activation) == "Gelu") attributes.set("approximate", std::string("tanh"));
+  job.model = {};
+  job.model.layers = {{"", "Flatten", {}, {}},
+                      dense("fc1", 96),
+                      {"", activation, {}, attributes},
+                      {"", "Dropout", {}, {{"ratio", 0.25}}},
+                      dense("fc2", 48),
+                      {"", "Tanh", {}, {}},
+                      dense("fc3", 80),
+                      {"", activation, {}, attributes},
+                      {"", "Gemm", {}, {}}};
+}
+
 void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
-                          int64_t accumulate_steps, Shard shard) {
+                          int64_t accumulate_steps, Shard shard,
+                          const std::function<void(TrainJob&)>& change) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 60);
   const auto job = [&](const std::string& name) {
     TrainJob named = rank_job(w, name);
     named.recipe.accumulate_steps = accumulate_steps;
     named.recipe.shard = shard;
+    if (change) change(named);
     return named;
   };
   Recorder of_cpus, of_gpus, again;

@@ -25,6 +25,10 @@ void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Record
 
 /// Two GPUs train as two CPU devices do, and give the same bits twice.
 void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
-                          int64_t accumulate_steps, Shard shard = Shard::kNone);
+                          int64_t accumulate_steps, Shard shard = Shard::kNone,
+                          const std::function<void(TrainJob&)>& change = nullptr);
+
+/// Dense layers that make two pairs, one with a dropout; another activation in each.
+void split_pairs(TrainJob& job, const char* activation);
 
 }  // namespace trainyard::testing

@@ -21,48 +21,26 @@
 #include "tests/engine/fit_support.h"
 #include "tests/engine/golden_batch.h"
 #include "tests/engine/rank_support.h"
+#include "tests/engine/split_support.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
 
-using testing::bytes_of;
+using testing::Change;
 using testing::connected;
 using testing::cpu_devices;
+using testing::distance;
+using testing::expect_the_curve;
+using testing::make_classes;
+using testing::make_text;
+using testing::optimizer;
 using testing::Recorder;
 using testing::run;
 using testing::SmallBackend;
 using testing::weights_of;
 using testing::Workspace;
-
-using Change = std::function<void(TrainJob&)>;
-
-/// Rows of eight numbers that lean towards their class, each of `classes` at least once.
-void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
-  const auto write = [&](const std::filesystem::path& path, int64_t first, int64_t count) {
-    std::ofstream out(path);
-    for (int i = 0; i < 8; ++i) out << 'x' << i << ',';
-    out << "y\n";
-    for (int64_t row = first; row < first + count; ++row) {
-      const int64_t label = row < classes ? row : row * row * 7 % classes;
-      for (int64_t i = 0; i < 8; ++i) {
-        const auto noise = static_cast<double>((row * 37 + i * 11) % 101) / 101;
-        out << std::sin(static_cast<double>(label * (i + 1))) + noise << ',';
-      }
-      out << "class" << label << '\n';
-    }
-  };
-  IngestRequest request;
-  request.format = "csv";
-  request.csv.target = "y";
-  request.csv.target_kind = "class";
-  write(w / "rows.csv", 0, rows);
-  write(w / "test.csv", rows, 20);
-  request.sources = {{"data", w / "rows.csv"}, {"test", w / "test.csv"}};
-  const auto schema = ingest(request, w / "dataset", local_files());
-  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
-}
 
 TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
                 const Change& change = nullptr) {
@@ -77,20 +55,6 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   if (change) change(job);
   job.recipe.shard = shard;
   return job;
-}
-
-/// Every series of one device within `bound`; those that count rows exactly.
-void expect_the_curve(const Recorder& expected, const Recorder& got, double bound) {
-  for (const auto& [key, values] : expected.series) {
-    if (key == "train/samples_per_second" || key == "train/data_wait_share") continue;
-    const auto series = got.series.find(key);
-    ASSERT_NE(series, got.series.end()) << key;
-    ASSERT_EQ(series->second.size(), values.size()) << key;
-    for (const auto& [step, value] : values) {
-      EXPECT_NEAR(series->second.at(step), value, bound * std::max(1.0, std::fabs(value)))
-          << key << " of step " << step;
-    }
-  }
 }
 
 /// The same job on one device and with a split head, on each number of ranks.
@@ -115,14 +79,6 @@ void expect_the_curve_of_one_device(int64_t classes, const Change& change, doubl
       expect_the_curve(expected, got, bound);
     }
   }
-}
-
-Change optimizer(const char* type, double rate, double momentum = 0) {
-  return [=](TrainJob& job) {
-    job.recipe.optimizer = default_optimizer(type);
-    job.recipe.optimizer.learning_rate = rate;
-    if (momentum > 0) job.recipe.optimizer.momentum = momentum;
-  };
 }
 
 TEST(SplitHead, FollowsTheCurveOfOneDevice) {
@@ -203,17 +159,6 @@ Change text_model() {
                         {"head", "Linear", {}, {}}};
     job.recipe.context_length = 6;
   };
-}
-void make_text(const Workspace& w) {
-  std::string text;
-  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
-  std::ofstream(w / "input.txt") << text;
-  IngestRequest request;
-  request.format = "text";
-  request.text.test_share = 0.1;
-  request.sources.push_back({"data", w / "input.txt"});
-  const auto schema = ingest(request, w / "dataset", local_files());
-  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
 }
 TEST(SplitHead, FollowsItOverAVocabulary) {
   const Workspace w;
@@ -304,28 +249,6 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
       EXPECT_EQ(weights_of(parts), weights_of(once));
     }
   }
-}
-
-/// The largest difference of a number of two weight files of the same tensors.
-double distance(const TrainJob& a, const TrainJob& b) {
-  const auto x = SafetensorsFile::open(a.model_output / "model.safetensors").value();
-  const auto y = SafetensorsFile::open(b.model_output / "model.safetensors").value();
-  EXPECT_EQ(x.tensors().size(), y.tensors().size());
-  double worst = 0;
-  for (const TensorView& t : x.tensors()) {
-    const TensorView* other = y.find(t.name);
-    if (other == nullptr || other->type != t.type) {
-      ADD_FAILURE() << t.name << " is not the same tensor";
-      return worst;
-    }
-    for (size_t i = 0; i < t.bytes.size(); i += sizeof(float)) {
-      float p = 0, q = 0;
-      std::memcpy(&p, t.bytes.data() + i, sizeof p);
-      std::memcpy(&q, other->bytes.data() + i, sizeof q);
-      worst = std::max(worst, std::fabs(static_cast<double>(p) - static_cast<double>(q)));
-    }
-  }
-  return worst;
 }
 
 struct Leg {

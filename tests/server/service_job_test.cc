@@ -842,6 +842,12 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   const v1::JobPlan both = plan_of({v1::Resources::OPTIMIZER, v1::Resources::HEAD});
   EXPECT_LT(both.run().memory().optimizer_bytes(), split.run().memory().optimizer_bytes());
   EXPECT_EQ(both.run().head_saved_bytes(), split.run().head_saved_bytes());
+  const v1::JobPlan pairs = plan_of({v1::Resources::MLP});
+  ASSERT_EQ(pairs.run().split_pairs_size(), 1);
+  EXPECT_EQ(pairs.run().split_pairs(0).units(), 2048);
+  EXPECT_GT(pairs.run().split_pairs(0).exchanged_bytes(), 0);
+  EXPECT_EQ(pairs.run().memory().parameter_bytes() + pairs.run().mlp_saved_bytes(),
+            all.parameter_bytes());
 
   for (Device& gpu : gpus_) {
     gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 8;

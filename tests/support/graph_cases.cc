@@ -91,6 +91,19 @@ CaseGraph dropout(DType dtype, double ratio, Shape shape, int64_t rank = 0) {
                         {x, b.step(3)}));
 }
 
+// Columns 24 to 35 of 44.
+CaseGraph dropout_of_units(DType dtype) {
+  CaseBuilder b(dtype);
+  const TensorId x = b.parameter("x", {7, 12});
+  return b.finish(b.one("y", "Dropout",
+                        {{"ratio", 0.4},
+                         {"seed", int64_t{9}},
+                         {"stream", int64_t{stream_of("y")}},
+                         {"units", int64_t{44}},
+                         {"first_unit", int64_t{24}}},
+                        {x, b.step(3)}));
+}
+
 CaseGraph class_loss(DType dtype, const std::string& op, const Attributes& attributes, int64_t N,
                      int64_t K) {
   CaseBuilder b(dtype);
@@ -404,6 +417,7 @@ std::vector<GraphCase> all_cases() {
   row("Reshape", reshape);
   row("Dropout", [](DType t) { return dropout(t, 0.4, {3, 37}); });
   row("Dropout/rank", [](DType t) { return dropout(t, 0.4, {3, 37}, 2); });
+  row("Dropout/units", dropout_of_units);
   row("Dropout/zero", [](DType t) { return dropout(t, 0, {2, 3}); });
   row("ConstantOfShape", constant);
   row("SgdUpdate/plain", [](DType t) { return sgd_update(t, 0, false); });

@@ -59,8 +59,9 @@ void transpose(int64_t rows, int64_t columns, const float* x, float* y) {
   }
 }
 
-void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, const float* x,
-             float* y) {
+template <bool kColumns>
+void drop(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, const float* x,
+          float* y) {
   const uint32_t threshold = math::dropout_threshold(p.ratio);
   const float scale = static_cast<float>(1 / (1 - p.ratio));
   constexpr int64_t kBatch = 16;  // blocks drawn together: one per lane
@@ -68,8 +69,9 @@ void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, 
     uint32_t random[4][kBatch];
 #pragma omp simd
     for (int64_t lane = 0; lane < kBatch; ++lane) {
-      const math::Philox4 block = math::philox_block(
-          p.seed, p.stream, step, static_cast<uint64_t>(p.first_block + first + lane));
+      const int64_t at = kColumns ? p.columns.block(first + lane) : first + lane;
+      const math::Philox4 block =
+          math::philox_block(p.seed, p.stream, step, static_cast<uint64_t>(p.first_block + at));
       for (int k = 0; k < 4; ++k) random[k][lane] = block.v[k];
     }
     const int64_t last = first + kBatch < end ? first + kBatch : end;
@@ -79,6 +81,11 @@ void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, 
       y[i] = math::dropout_keeps(drawn, threshold) ? x[i] * scale : 0.0f;
     }
   }
+}
+
+void dropout(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, const float* x,
+             float* y) {
+  (p.columns.own == 0 ? drop<false> : drop<true>)(p, step, begin, end, x, y);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/ops/row_exchange.h"
 #include "src/runtime/backend.h"
 
 namespace trainyard {
@@ -29,6 +30,7 @@ struct ExchangePart {
   DType dtype = DType::kF32;  // or F64; of rows that are gathered any
   void* shard = nullptr;      // ... this: by what scatters alone, ...
   void* rows = nullptr;       // ... and this
+  double factor = 1;          // of rows: that they are multiplied by
 };
 
 /// Of a node that starts an exchange: by what it makes whole.
@@ -37,6 +39,7 @@ inline std::vector<ExchangePart> exchange_parts(const Graph& graph, const Node& 
   for (const TensorId id : node.inputs) {
     const TensorType& type = graph.tensor(id).type;
     parts.push_back({nullptr, type.shape.elements(), type.dtype});
+    parts.back().factor = row_factor(node.op->type(), node.attributes);
   }
   return parts;
 }

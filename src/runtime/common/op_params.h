@@ -11,6 +11,7 @@
 #include "kernels/softmax_xent.h"
 #include "kernels/split_xent.h"
 #include "src/ops/adam_update.h"
+#include "src/ops/dropout.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/shards.h"
 #include "src/ops/softmax_xent.h"
@@ -32,11 +33,18 @@ inline kernels::MatMulBatch mat_mul_dims(const Graph& g, const Node& n) {
 
 /// Dropout and DropoutGrad.
 inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
-  const int64_t count = input_info(g, n, 0).type.shape.elements();
-  return {count, n.attributes.get_float("ratio", 0),
+  const Shape& x = input_info(g, n, 0).type.shape;
+  const int64_t count = x.elements(), units = n.attributes.get_int(kDrawnUnits, 0);
+  const int64_t first = units > 0 ? n.attributes.get_int(kFirstDrawnUnit, 0) / kUnitsDrawnTogether
+                                  : n.attributes.get_int("rank", 0) * ((count + 3) / 4);
+  kernels::DropoutColumns columns;
+  if (units > 0) columns = {x[1] / kUnitsDrawnTogether, units / kUnitsDrawnTogether};
+  return {count,
+          n.attributes.get_float("ratio", 0),
           static_cast<uint64_t>(n.attributes.get_int("seed", 0)),
           static_cast<uint32_t>(n.attributes.get_int("stream", 0)),
-          n.attributes.get_int("rank", 0) * ((count + 3) / 4)};
+          first,
+          columns};
 }
 
 /// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: scores come first.

@@ -178,6 +178,10 @@ void NcclCommunicator::place_own_rows(const Part& part) const {
       cudaMemcpyAsync(static_cast<std::byte*>(part.rows) + bytes * static_cast<size_t>(rank_),
                       part.data, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
       "cudaMemcpyAsync");
+  if (part.factor == 1) return;
+  TRAINYARD_CHECK(part.dtype == DType::kF32, "rows of another type than F32 are scaled");
+  kernels::cuda::scale_in_place(part.count, static_cast<float>(part.factor),
+                                static_cast<float*>(part.rows) + part.count * rank_, stream_.get());
 }
 
 // In place, behind place_own_rows(): what is gathered is bits, in words of 4 or 8 bytes.
@@ -197,7 +201,7 @@ void NcclCommunicator::scatter_rows(const Part& part) const {
 
 void NcclCommunicator::scale_rows(const Part& part) const {
   TRAINYARD_CHECK(part.dtype == DType::kF32, "rows of another type than F32 are scattered");
-  const auto factor = static_cast<float>(ranks_) * static_cast<float>(ranks_);
+  const auto factor = static_cast<float>(ranks_ * part.factor);
   kernels::cuda::scale_in_place(part.count / ranks_, factor, static_cast<float*>(part.rows),
                                 device_.stream());
 }

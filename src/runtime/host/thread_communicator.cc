@@ -99,6 +99,12 @@ void ThreadCommunicator::gather_rows(size_t index) const {
     std::memcpy(static_cast<std::byte*>(part.rows) + r * bytes, group_->parts[r][index].data,
                 bytes);
   }
+  if (part.factor == 1) return;
+  with_float_type(part.dtype, [&]<typename T>(T) {
+    auto* const all = static_cast<T*>(part.rows);
+    const int64_t count = part.count * static_cast<int64_t>(group_->parts.size());
+    for (int64_t i = 0; i < count; ++i) all[i] *= static_cast<T>(part.factor);
+  });
 }
 
 template <typename T>
@@ -113,7 +119,7 @@ void ThreadCommunicator::scatter_rows(size_t index) const {
   for (int64_t i = 0; i < count; ++i) {
     T sum = 0;
     for (size_t r = 0; r < ranks; ++r) sum += data[r][i];
-    rows[i] = sum * static_cast<T>(ranks);
+    rows[i] = sum * static_cast<T>(part.factor);
   }
 }
 

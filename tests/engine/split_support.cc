@@ -1,0 +1,93 @@
+#include "tests/engine/split_support.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "src/checkpoint/safetensors.h"
+
+namespace trainyard::testing {
+
+void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
+  const auto write = [&](const std::filesystem::path& path, int64_t first, int64_t count) {
+    std::ofstream out(path);
+    for (int i = 0; i < 8; ++i) out << 'x' << i << ',';
+    out << "y\n";
+    for (int64_t row = first; row < first + count; ++row) {
+      const int64_t label = row < classes ? row : row * row * 7 % classes;
+      for (int64_t i = 0; i < 8; ++i) {
+        const auto noise = static_cast<double>((row * 37 + i * 11) % 101) / 101;
+        out << std::sin(static_cast<double>(label * (i + 1))) + noise << ',';
+      }
+      out << "class" << label << '\n';
+    }
+  };
+  IngestRequest request;
+  request.format = "csv";
+  request.csv.target = "y";
+  request.csv.target_kind = "class";
+  write(w / "rows.csv", 0, rows);
+  write(w / "test.csv", rows, 20);
+  request.sources = {{"data", w / "rows.csv"}, {"test", w / "test.csv"}};
+  const auto schema = ingest(request, w / "dataset", local_files());
+  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+}
+
+void make_text(const Workspace& w) {
+  std::string text;
+  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
+  std::ofstream(w / "input.txt") << text;
+  IngestRequest request;
+  request.format = "text";
+  request.text.test_share = 0.1;
+  request.sources.push_back({"data", w / "input.txt"});
+  const auto schema = ingest(request, w / "dataset", local_files());
+  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+}
+
+void expect_the_curve(const Recorder& expected, const Recorder& got, double bound) {
+  for (const auto& [key, values] : expected.series) {
+    if (key == "train/samples_per_second" || key == "train/data_wait_share") continue;
+    const auto series = got.series.find(key);
+    ASSERT_NE(series, got.series.end()) << key;
+    ASSERT_EQ(series->second.size(), values.size()) << key;
+    for (const auto& [step, value] : values) {
+      EXPECT_NEAR(series->second.at(step), value, bound * std::max(1.0, std::fabs(value)))
+          << key << " of step " << step;
+    }
+  }
+}
+
+double distance(const TrainJob& a, const TrainJob& b) {
+  const auto x = SafetensorsFile::open(a.model_output / "model.safetensors").value();
+  const auto y = SafetensorsFile::open(b.model_output / "model.safetensors").value();
+  EXPECT_EQ(x.tensors().size(), y.tensors().size());
+  double worst = 0;
+  for (const TensorView& t : x.tensors()) {
+    const TensorView* other = y.find(t.name);
+    if (other == nullptr || other->type != t.type) {
+      ADD_FAILURE() << t.name << " is not the same tensor";
+      return worst;
+    }
+    for (size_t i = 0; i < t.bytes.size(); i += sizeof(float)) {
+      float p = 0, q = 0;
+      std::memcpy(&p, t.bytes.data() + i, sizeof p);
+      std::memcpy(&q, other->bytes.data() + i, sizeof q);
+      worst = std::max(worst, std::fabs(static_cast<double>(p) - static_cast<double>(q)));
+    }
+  }
+  return worst;
+}
+
+Change optimizer(const char* type, double rate, double momentum) {
+  return [=](TrainJob& job) {
+    job.recipe.optimizer = default_optimizer(type);
+    job.recipe.optimizer.learning_rate = rate;
+    if (momentum > 0) job.recipe.optimizer.momentum = momentum;
+  };
+}
+
+}  // namespace trainyard::testing
