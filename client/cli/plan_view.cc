@@ -263,6 +263,11 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
     parts.push_back("the head's weights: " + each + " holds " +
                     human_bytes(run.head_saved_bytes()) + " less than all of them");
   }
+  if (run.parameter_saved_bytes() > 0) {
+    parts.push_back("the parameters: " + each + " holds " +
+                    human_bytes(run.parameter_saved_bytes()) +
+                    " less than all of them, and gathers them where it needs them");
+  }
   return joined(parts, "; ");
 }
 
@@ -295,7 +300,8 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   }
   if (run.exchanges_size() > 0)
     list.emplace_back("exchanges", exchanges_text(run, each_of(plan.spec().resources())));
-  if (run.shard_saved_bytes() > 0 || run.head_saved_bytes() > 0) {
+  if (run.shard_saved_bytes() > 0 || run.head_saved_bytes() > 0 ||
+      run.parameter_saved_bytes() > 0) {
     list.emplace_back("sharded", sharded_text(run, each_of(plan.spec().resources())));
   }
   if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server

@@ -100,6 +100,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   }
   out.set_shard_saved_bytes(plan.shard_saved_bytes);
   out.set_head_saved_bytes(plan.head_saved_bytes);
+  out.set_parameter_saved_bytes(plan.parameter_saved_bytes);
   return out;
 }
 
@@ -161,6 +162,9 @@ std::vector<v1::Resources::Shard> to_proto(Shard shard) {
         break;
       case Shard::kHead:
         parts.push_back(v1::Resources::HEAD);
+        break;
+      case Shard::kParameters:
+        parts.push_back(v1::Resources::PARAMETERS);
         break;
     }
   }

@@ -74,7 +74,7 @@ void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violation
     violations.add("FIELD_CONFLICT", "resources.shard",
                    name_of(recipe.shard) +
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
-                       "optimizer or none, or resources.nodes: 1");
+                       "parameters, optimizer or none, or resources.nodes: 1");
   }
   check_divides(nodes, recipe, "resources.nodes", violations);
 }
@@ -96,13 +96,16 @@ Shard to_shard(const v1::Resources& resources, Violations& violations) {
       case v1::Resources::HEAD:
         all = all | Shard::kHead;
         break;
+      case v1::Resources::PARAMETERS:
+        all = all | Shard::kParameters;
+        break;
       default:
-        violations.add(
-            "FIELD_UNSUPPORTED", field,
-            std::to_string(resources.shard(i)) + " is not known, expected none, optimizer or head");
+        violations.add("FIELD_UNSUPPORTED", field,
+                       std::to_string(resources.shard(i)) +
+                           " is not known, expected none, optimizer, head or parameters");
     }
   }
-  return all;
+  return canonical(all);
 }
 
 }  // namespace

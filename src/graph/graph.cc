@@ -49,6 +49,8 @@ std::string_view name_of(Spread spread) {
       return "gathered";
     case Spread::kClasses:
       return "classes";
+    case Spread::kElements:
+      return "elements";
     case Spread::kSummand:
       return "summand";
   }
@@ -142,13 +144,34 @@ void Graph::rewrite(std::vector<Node> nodes) {
     TRAINYARD_CHECK(
         std::find(outputs_.begin(), outputs_.end(), static_cast<TensorId>(i)) == outputs_.end(),
         "the output " + t.name + " was removed");
-    tensor_by_name_.erase(t.name);
-    t.role = Role::kRemoved;
-    t.layout = Layout::kRowMajor;
-    t.storage = Storage::kAsTyped;
-    t.type.shape = Shape{0};
+    erase(t);
   }
   nodes_ = std::move(nodes);
+}
+
+void Graph::erase(TensorInfo& t) {
+  tensor_by_name_.erase(t.name);
+  t.role = Role::kRemoved;
+  t.layout = Layout::kRowMajor;
+  t.storage = Storage::kAsTyped;
+  t.type.shape = Shape{0};
+}
+
+void Graph::rename(TensorId id, std::string name) {
+  TensorInfo& t = tensors_.at(static_cast<size_t>(id));
+  TRAINYARD_CHECK(t.producer == kNoNode && t.role != Role::kRemoved,
+                  t.name + " cannot be renamed to " + name);
+  TRAINYARD_CHECK(tensor_by_name_.emplace(name, id).second,
+                  "tensor name " + name + " is used twice");
+  tensor_by_name_.erase(t.name);
+  t.name = std::move(name);
+}
+
+void Graph::remove(TensorId id) {
+  TensorInfo& t = tensors_.at(static_cast<size_t>(id));
+  TRAINYARD_CHECK(t.producer == kNoNode && std::ranges::count(outputs_, id) == 0,
+                  t.name + " cannot be removed: it is computed, or an output");
+  erase(t);
 }
 
 std::optional<TensorId> Graph::find_tensor(std::string_view name) const {

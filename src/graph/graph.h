@@ -61,6 +61,7 @@ enum class Spread : uint8_t {
   kOwn,       // of this rank's rows of the batch, or alike on all ranks
   kGathered,  // of all ranks' rows, in the order of the ranks: alike on all
   kClasses,   // of this rank's classes; the other ranks hold the others
+  kElements,  // of this rank's elements (TensorInfo::shard_of); the other ranks hold the others
   kSummand,   // of all ranks' rows; the sum over the ranks is what is meant
 };
 std::string_view name_of(Spread spread);
@@ -112,6 +113,11 @@ class Graph {
   /// be. Types stay.
   void rewrite(std::vector<Node> nodes);
 
+  /// Of a tensor without a producer. A name used twice is a fault.
+  void rename(TensorId id, std::string name);
+  /// Removes a tensor without a producer (Role::kRemoved); verify() finds a node that reads it.
+  void remove(TensorId id);
+
   const TensorInfo& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
   const Node& node(NodeId id) const { return nodes_.at(static_cast<size_t>(id)); }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -140,6 +146,7 @@ class Graph {
 
  private:
   TensorId define(TensorInfo info);
+  void erase(TensorInfo& tensor);
 
   std::vector<TensorInfo> tensors_;
   std::vector<Node> nodes_;

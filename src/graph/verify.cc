@@ -27,9 +27,12 @@ void Graph::verify() const {
         t.name + ": role " + std::string(name_of(t.role)) + " does not fit its producer");
     TRAINYARD_CHECK(t.layout == Layout::kRowMajor || t.type.shape.rank() == 4,
                     t.name + ": channels-last needs rank 4");
-    TRAINYARD_CHECK(!is_persistent(t.role) || t.spread == Spread::kOwn ||
-                        (t.spread == Spread::kClasses && t.shard_of.has_value()),
-                    t.name + ": what is kept of some classes has no whole shape");
+    const bool is_part = t.spread == Spread::kClasses || t.spread == Spread::kElements;
+    TRAINYARD_CHECK(
+        !is_persistent(t.role) || t.spread == Spread::kOwn || (is_part && t.shard_of.has_value()),
+        t.name + ": what is kept of some classes or elements has no whole shape");
+    TRAINYARD_CHECK(!t.shard_of.has_value() || is_part,
+                    t.name + ": a shard is spread as if it were whole");
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
                     t.name + ": only an activation of F32 is stored in 16 bits");
   }

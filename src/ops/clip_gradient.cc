@@ -27,7 +27,8 @@ class ClipGradient final : public Op {
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
     const bool is_scale_own = inputs.size() < 2 || inputs[1] == Spread::kOwn;
-    const bool is_gradient = inputs[0] == Spread::kOwn || inputs[0] == Spread::kClasses;
+    const bool is_gradient = inputs[0] == Spread::kOwn || inputs[0] == Spread::kClasses ||
+                             inputs[0] == Spread::kElements;
     if (!is_scale_own || !is_gradient) return std::nullopt;
     return std::vector{inputs[0]};
   }

@@ -87,8 +87,8 @@ class GradientSquares final : public Op {
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
     using enum Spread;
-    const bool fit =
-        std::ranges::all_of(inputs, [](Spread p) { return p == kOwn || p == kClasses; });
+    const bool fit = std::ranges::all_of(
+        inputs, [](Spread p) { return p == kOwn || p == kClasses || p == kElements; });
     if (!fit) return std::nullopt;
     return std::vector{kOwn};
   }

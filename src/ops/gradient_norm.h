@@ -9,9 +9,9 @@
 //                  default 1: on a host squares are summed shard by shard (kernels/shard.h), as so
 //                  many ranks do by the next two.
 // GradientSquares  Inputs this rank's shards of gradients, or gradients that all ranks have alike;
-//                  any number, one type, kOwn or kClasses. Output the sum of their squares, F64
-//                  [1], kOwn. Attributes counts: elements of each shard, which may be fewer than
-//                  its tensor has; firsts: where it begins, by default at 0.
+//                  any number, one type, kOwn, kClasses or kElements. Output the sum of their
+//                  squares, F64 [1], kOwn. Attributes counts: elements of each shard, which may be
+//                  fewer than its tensor has; firsts: where it begins, by default at 0.
 // NormOfSquares    Inputs the mean of GradientSquares over all ranks, F64 [1]; the loss scale [1]
 //                  where `scaled` says so. Outputs norm and scale of GradientNorm, F32. Attributes
 //                  ranks; max_norm; scaled.

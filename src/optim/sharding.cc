@@ -15,7 +15,8 @@ struct NamedPart {
   Shard part;
   std::string_view name;
 };
-constexpr NamedPart kParts[] = {{Shard::kOptimizer, "optimizer"}, {Shard::kHead, "head"}};
+constexpr NamedPart kParts[] = {
+    {Shard::kOptimizer, "optimizer"}, {Shard::kHead, "head"}, {Shard::kParameters, "parameters"}};
 
 }  // namespace
 
@@ -79,6 +80,22 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
     result.buckets[bucket_of.at(gradient)].push_back(parameter);
   }
   return result;
+}
+
+std::map<TensorId, TensorId> shard_parameters(Graph& graph, int64_t ranks) {
+  std::map<TensorId, TensorId> shards;
+  const auto count = static_cast<TensorId>(graph.tensors().size());
+  for (TensorId id = 0; id < count; ++id) {
+    TensorInfo info = graph.tensor(id);
+    if (info.role != Role::kParameter || info.spread != Spread::kOwn) continue;
+    graph.rename(id, info.name + "/whole");
+    info.shard_of = info.type.shape;
+    info.type = shard_type(info.type, ranks);
+    info.layout = Layout::kRowMajor;
+    info.spread = Spread::kElements;
+    shards[id] = graph.add_tensor(std::move(info));
+  }
+  return shards;
 }
 
 void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& buckets,

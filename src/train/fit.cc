@@ -28,9 +28,12 @@ int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan) {
 std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool head) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
-  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
+  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead,
+                            Shard::kParameters, Shard::kHead | Shard::kParameters}) {
     if (splits_head(shard) && !head) continue;
-    if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
+    if (shards_optimizer(shard) && !can_shard(recipe.optimizer)) continue;
+    if (shards_parameters(shard) && !updates_elements(recipe.optimizer)) continue;
+    shards.push_back(shard);
   }
   return shards;
 }

@@ -48,11 +48,11 @@ struct Fit {
 };
 /// The first that fits, in the order of what it changes: recompute, to the same bits; the fewest
 /// micro-batches, to the same result but for roundings; both; and then the same with what can be
-/// sharded, which the devices' link decides the price of: the optimizer's state, the head, both.
-/// Micro-batches are chosen only where the mean of their gradients is the whole batch's: not with
-/// batch normalization, class weights or an ignored label. Nothing if `recipe` as it is needs no
-/// more than `limit_bytes`, if nothing fits, and once `stop` is requested. `limit_bytes` as for
-/// advise_fit.
+/// sharded, which the devices' link decides the price of: the optimizer's state, the head, both,
+/// and all parameters, with the head as they or split. Micro-batches are chosen only where the mean
+/// of their gradients is the whole batch's: not with batch normalization, class weights or an
+/// ignored label. Nothing if `recipe` as it is needs no more than `limit_bytes`, if nothing fits,
+/// and once `stop` is requested. `limit_bytes` as for advise_fit.
 std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
                             const DatasetSchema& schema, int64_t limit_bytes, FitFreedom free,
                             int64_t ranks = 1, DeviceTraits traits = {},

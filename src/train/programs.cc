@@ -67,12 +67,37 @@ struct UpdateSources {
   TensorId loss_scale = kNoTensor;  // none: gradients are not scaled
 };
 
+/// Gives the rank its shards of the parameters and, as soon as it has one whole, of each gradient.
+ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
+  ParameterGathers gathers;
+  gathers.rank = rank.index;
+  gathers.ranks = rank.count;
+  gathers.shards = shard_parameters(graph, rank.count);
+  const auto shard_of = [&](TensorId id) {
+    const auto shard = gathers.shards.find(id);
+    return shard == gathers.shards.end() ? id : shard->second;
+  };
+  std::map<TensorId, TensorId> whole, gradients;
+  for (const auto& [parameter, gradient] : from.gradients) {
+    (gathers.shards.contains(parameter) ? whole : gradients)[parameter] = gradient;
+  }
+  const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kSoonGone);
+  for (const auto& [parameter, gradient] : scattered.shards) {
+    gradients[shard_of(parameter)] = gradient;
+  }
+  std::map<TensorId, ParameterRule> rules;
+  for (const auto& [parameter, rule] : from.rules) rules[shard_of(parameter)] = rule;
+  from.gradients = std::move(gradients);
+  from.rules = std::move(rules);
+  return gathers;
+}
+
 /// Exchanges, clips and updates, at the end of `bound`'s graph.
 void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
                    BoundProgram& bound) {
   const Updater updater{rank.index, rank.count, shards_optimizer(recipe.shard)};
   std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
-  // Those of a rank's classes are complete where they are.
+  // Those of a rank's classes, and shards of them, are complete where they are.
   std::map<TensorId, TensorId> exchanged = from.gradients;
   std::erase_if(exchanged, [&](const auto& gradient) {
     return graph.tensor(gradient.first).spread != Spread::kOwn;
@@ -236,16 +261,21 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   train.output = model.output;
   train.batch_size = options.batch_size;
   train.layers = layer_table(model.graph);
-  if (recipe.accumulate_steps > 1) {
-    accumulate(model.graph, recipe, rank, {gradients, rules, kNoTensor, loss_scale}, programs);
+  const bool accumulates = recipe.accumulate_steps > 1;
+  UpdateSources from{gradients, rules, accumulates ? kNoTensor : model.step, loss_scale};
+  ParameterGathers gathers;
+  if (shards_parameters(recipe.shard)) gathers = shard_all(model.graph, rank, from);
+  if (accumulates) {
+    accumulate(model.graph, recipe, rank, from, programs);
   } else {
-    append_update(model.graph, recipe, rank, {gradients, rules, model.step, loss_scale}, train);
+    append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
                                                    .alignment = traits.alignment,
+                                                   .gathers = std::move(gathers),
                                                    .stop = stop});
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (programs.update.has_value()) {
@@ -272,8 +302,10 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
 namespace {
 
 BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLayout* persistent,
-                             Precision precision, DeviceTraits traits) {
+                             Precision precision, DeviceTraits traits,
+                             ParameterGathers gathers = {}) {
   CompileOptions compile_options;
+  compile_options.gathers = std::move(gathers);
   compile_options.persistent = persistent;
   compile_options.precision = precision;
   compile_options.alignment = traits.alignment;
@@ -285,11 +317,11 @@ BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLa
   return bound;
 }
 
-/// While a job trains, in its memory: of the head that the rank has.
+/// While a job trains, in its memory: of the parameters that the rank has.
 Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterface& interface,
                                         const Recipe& recipe, int64_t batch_size, Rank rank,
                                         const PersistentLayout& persistent) {
-  if (!splits_head(recipe.shard)) {
+  if (!splits_head(recipe.shard) && !shards_parameters(recipe.shard)) {
     return compile_inference(spec, interface, batch_size, &persistent, recipe.precision,
                              recipe.lora);
   }
@@ -297,11 +329,22 @@ Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterf
   options.batch_size = batch_size;
   options.training = false;
   options.lora = recipe.lora;
-  ASSIGN_OR_RETURN(const Model model, build_model(spec, interface, options));
-  ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
-  BoundProgram bound =
-      compile_forward(std::move(split.model), batch_size, &persistent, recipe.precision, {});
-  bound.split_classes = split.classes;
+  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  int64_t split_classes = 0;
+  if (splits_head(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+    model = std::move(split.model);
+    split_classes = split.classes;
+  }
+  ParameterGathers gathers;
+  if (shards_parameters(recipe.shard)) {
+    gathers.rank = rank.index;
+    gathers.ranks = rank.count;
+    gathers.shards = shard_parameters(model.graph, rank.count);
+  }
+  BoundProgram bound = compile_forward(std::move(model), batch_size, &persistent, recipe.precision,
+                                       {}, std::move(gathers));
+  bound.split_classes = split_classes;
   return bound;
 }
 
@@ -377,8 +420,9 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
       if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis, 0, 0, 0});
       known->count += runs;
       // What it makes whole, or has whole.
-      for (const TensorId id : kind == "gather_rows" ? node.outputs : node.inputs) {
-        known->bytes += runs * program.graph.tensor(id).type.bytes();
+      const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
+      for (const TensorId id : makes ? node.outputs : node.inputs) {
+        known->bytes += runs * program.graph.tensor(id).stored_bytes();
       }
     }
   };
@@ -392,14 +436,15 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
   return exchanges;
 }
 
-/// What a rank would hold besides, if it held all: of tensors of some roles, each once.
-int64_t bytes_saved_by_shards(const RunPrograms& programs, std::initializer_list<Role> roles) {
+/// What a rank would hold besides, if it held all: of tensors that `counts` says, each once.
+template <typename F>
+int64_t bytes_saved_by_shards(const RunPrograms& programs, const F& counts) {
   int64_t bytes = 0;
   std::set<std::string_view> counted;
   const auto add = [&](const Program& program) {
     for (size_t i = 0; i < program.placements.size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
-      if (!t.shard_of.has_value() || std::ranges::find(roles, t.role) == roles.end()) continue;
+      if (!t.shard_of.has_value() || !counts(t)) continue;
       if (!counted.insert(t.name).second) continue;
       bytes +=
           round_up(t.whole_type().bytes(), program.alignment) - program.placements[i].size_bytes;
@@ -416,8 +461,8 @@ int64_t bytes_saved_by_shards(const RunPrograms& programs, std::initializer_list
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;
-  const int64_t weights =
-      run.memory.parameter_bytes + run.memory.state_bytes + run.head_saved_bytes;
+  const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes +
+                          run.head_saved_bytes + run.parameter_saved_bytes;
   plan.size_bytes = weights + run.memory.optimizer_bytes + state_saved_bytes +
                     (recipe.keep_best.metric.empty() ? 0 : weights);
   if (recipe.checkpoint_every_steps > 0) {
@@ -467,8 +512,15 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.exchanges = plan_exchanges(programs, shape);
-  plan.shard_saved_bytes = bytes_saved_by_shards(programs, {Role::kOptimizerState});
-  plan.head_saved_bytes = bytes_saved_by_shards(programs, {Role::kParameter});
+  plan.shard_saved_bytes = bytes_saved_by_shards(
+      programs, [](const TensorInfo& t) { return t.role == Role::kOptimizerState; });
+  const auto parameters_that_are = [](Spread spread) {
+    return
+        [spread](const TensorInfo& t) { return t.role == Role::kParameter && t.spread == spread; };
+  };
+  plan.head_saved_bytes = bytes_saved_by_shards(programs, parameters_that_are(Spread::kClasses));
+  plan.parameter_saved_bytes =
+      bytes_saved_by_shards(programs, parameters_that_are(Spread::kElements));
   plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
   plan.host_bytes =

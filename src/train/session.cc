@@ -190,10 +190,24 @@ void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
   }
 }
 
-std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank rank) const {
-  std::vector<std::span<std::byte>> parts;
+std::vector<size_t> Session::copied_tensors(Copied copied) const {
+  std::vector<size_t> tensors;
   for (size_t i = 0; i < saved_.size(); ++i) {
-    const TensorInfo& t = saved_[i].info();
+    if (copied == Copied::kAll) {
+      tensors.push_back(i);
+    } else if (saved_[i].is_weight()) {
+      tensors.push_back(static_cast<size_t>(&evaluated(saved_[i]) - saved_.data()));
+    }
+  }
+  return tensors;
+}
+
+std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank rank,
+                                                    Copied copied) const {
+  std::vector<std::span<std::byte>> parts;
+  const std::vector<size_t> tensors = copied_tensors(copied);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorInfo& t = saved_[tensors[i]].info();
     if (!t.shard_of.has_value()) continue;
     const kernels::ShardRange range = held_range(t, rank.index);
     const size_t size = size_of(t.type.dtype);

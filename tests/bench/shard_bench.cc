@@ -1,5 +1,6 @@
 // What sharding saves, and what a step takes: plain data parallel and resources.shard: optimizer,
-// head and optimizer_and_head, on ranks that are threads of this process with one core each.
+// head, both, parameters, and head and parameters, on ranks that are threads of this process with
+// one core each.
 //
 //   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw] [classes=10]
 //
@@ -119,7 +120,8 @@ void report(const char* name, Way& way) {
 int bench(const Options& options) {
   std::vector<std::pair<Shard, std::unique_ptr<Way>>> ways;
   for (const Shard shard :
-       {Shard::kNone, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
+       {Shard::kNone, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead,
+        Shard::kParameters, Shard::kHead | Shard::kParameters}) {
     ways.emplace_back(shard, std::make_unique<Way>(options, shard));
     ways.back().second->run(3);  // sets up
     ways.back().second->ms.clear();

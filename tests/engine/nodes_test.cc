@@ -132,6 +132,26 @@ TEST(Nodes, AShardedOptimizer) {
     job.recipe.shard = Shard::kOptimizer;
   });
 }
+TEST(Nodes, ShardedParameters) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) {
+    job.model = image_model();
+    job.recipe.optimizer = default_optimizer("adamw");
+    job.recipe.optimizer.learning_rate = 0.002;
+    job.recipe.clip_norm = 1;
+    job.recipe.shard = Shard::kParameters;
+  });
+}
+// Averages and the best weights are of all processes' parts.
+TEST(Nodes, ShardedParametersWithAveragesAndTheBestOfThem) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) {
+    job.model = image_model();
+    job.recipe.accumulate_steps = 2;
+    job.recipe.precision = Precision::kBf16;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.keep_best = {.metric = "val/loss"};
+    job.recipe.shard = Shard::kParameters;
+  });
+}
 TEST(Nodes, BestWeightsAndAnEarlyStop) {
   expect_the_bits_of_local_ranks(
       [](TrainJob& job) {
