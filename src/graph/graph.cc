@@ -157,14 +157,14 @@ void Graph::erase(TensorInfo& t) {
   t.type.shape = Shape{0};
 }
 
-void Graph::rename(TensorId id, std::string name) {
+void Graph::make_shard(TensorId id, Shape shard) {
   TensorInfo& t = tensors_.at(static_cast<size_t>(id));
-  TRAINYARD_CHECK(t.producer == kNoNode && t.role != Role::kRemoved,
-                  t.name + " cannot be renamed to " + name);
-  TRAINYARD_CHECK(tensor_by_name_.emplace(name, id).second,
-                  "tensor name " + name + " is used twice");
-  tensor_by_name_.erase(t.name);
-  t.name = std::move(name);
+  TRAINYARD_CHECK(t.producer == kNoNode && t.role != Role::kRemoved && !t.shard_of.has_value(),
+                  t.name + " cannot become a shard");
+  t.shard_of = t.type.shape;
+  t.type.shape = std::move(shard);
+  t.layout = Layout::kRowMajor;
+  t.spread = Spread::kElements;
 }
 
 void Graph::remove(TensorId id) {

@@ -113,8 +113,8 @@ class Graph {
   /// be. Types stay.
   void rewrite(std::vector<Node> nodes);
 
-  /// Of a tensor without a producer. A name used twice is a fault.
-  void rename(TensorId id, std::string name);
+  /// A tensor without a producer, which no node reads yet, becomes a rank's shard of what it was.
+  void make_shard(TensorId id, Shape shard);
   /// Removes a tensor without a producer (Role::kRemoved); verify() finds a node that reads it.
   void remove(TensorId id);
 

@@ -83,17 +83,24 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
 }
 
 std::map<TensorId, TensorId> shard_parameters(Graph& graph, int64_t ranks) {
-  std::map<TensorId, TensorId> shards;
+  std::map<TensorId, TensorId> shards, whole;
   const auto count = static_cast<TensorId>(graph.tensors().size());
   for (TensorId id = 0; id < count; ++id) {
     TensorInfo info = graph.tensor(id);
     if (info.role != Role::kParameter || info.spread != Spread::kOwn) continue;
-    graph.rename(id, info.name + "/whole");
-    info.shard_of = info.type.shape;
-    info.type = shard_type(info.type, ranks);
-    info.layout = Layout::kRowMajor;
-    info.spread = Spread::kElements;
-    shards[id] = graph.add_tensor(std::move(info));
+    info.name += "/whole";
+    whole[id] = graph.add_tensor(std::move(info));
+    shards[whole[id]] = id;
+  }
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    for (TensorId& id : node.inputs) {
+      if (const auto read = whole.find(id); read != whole.end()) id = read->second;
+    }
+  }
+  graph.rewrite(std::move(nodes));
+  for (const auto& [id, other] : whole) {
+    graph.make_shard(id, shard_type(graph.tensor(id).type, ranks).shape);
   }
   return shards;
 }

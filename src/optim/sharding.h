@@ -71,9 +71,8 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
 inline constexpr BucketSpec kSoonGone = {
     .first_bytes = int64_t{1} << 20, .bytes = int64_t{4} << 20, .in_flight = 1};
 
-/// Takes every parameter that all ranks have alike from them, and gives them shards of it, which
-/// have its name, its first values and its rank's spread. By parameter, its shard. Nodes that read
-/// the parameter stay as they are, for src/passes/gather_parameters.h.
+/// Every parameter that all ranks have alike becomes a shard of itself. Nodes read a whole one
+/// instead, which no rank has: src/passes/gather_parameters.h gathers it. By whole one, its shard.
 std::map<TensorId, TensorId> shard_parameters(Graph& graph, int64_t ranks);
 
 /// Appends, behind the updates, the nodes that give all ranks the parameters whole. The exchange of

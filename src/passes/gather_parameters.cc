@@ -54,8 +54,8 @@ class ParameterGathering {
   };
   struct Group {
     Pass pass = kForwardPass;
-    size_t first = 0;            // reader
-    std::vector<TensorId> read;  // in the order of their first readers
+    size_t first = 0, newest = 0;  // of the first readers of its parameters
+    std::vector<TensorId> read;    // in the order of their first readers
     int64_t bytes = 0;
     std::vector<TensorId> shards, started;  // once it is started
   };
@@ -95,27 +95,35 @@ class ParameterGathering {
     for (const TensorId id : in_order_[kForwardPass]) add_to_group(kForwardPass, id);
     // What the last group has in memory anyway, and what lasts as long, is not gathered again where
     // it is what the backward pass begins with.
-    const size_t last_begins = groups_.empty() ? 0 : groups_.back().first;
-    bool begins = true;
-    for (const TensorId id : in_order_[kBackwardPass]) {
-      const auto forward = uses_[kForwardPass].find(id);
-      begins =
-          begins && forward != uses_[kForwardPass].end() && forward->second.last >= last_begins;
-      if (begins) {
-        kept_.push_back(id);
-      } else {
-        add_to_group(kBackwardPass, id);
-      }
-    }
+    const std::vector<TensorId> last =
+        groups_.empty() ? std::vector<TensorId>() : groups_.back().read;
+    const auto lasts = [&](TensorId id) {
+      const auto use = uses_[kForwardPass].find(id);
+      return std::ranges::count(last, id) > 0 ||
+             (use != uses_[kForwardPass].end() && use->second.last > groups_.back().first);
+    };
+    const auto& backward = in_order_[kBackwardPass];
+    const auto first = std::ranges::find_if_not(backward, lasts);
+    kept_.assign(backward.begin(), first);
+    for (auto id = first; id != backward.end(); ++id) add_to_group(kBackwardPass, *id);
   }
 
+  /// What a node reads first stands in one group, so that a group is in use no more when the next
+  /// one begins to be.
   void add_to_group(Pass pass, TensorId id) {
-    const bool is_full = groups_.empty() || groups_.back().pass != pass ||
-                         groups_.back().bytes >= gathers_.group_bytes ||
-                         std::ssize(groups_.back().read) == kBucketTensorsMax;
-    if (is_full) groups_.push_back({pass, uses_[pass].at(id).first, {}, 0, {}, {}});
-    groups_.back().read.push_back(id);
-    groups_.back().bytes += graph_.tensor(id).stored_bytes();
+    const size_t reader = uses_[pass].at(id).first;
+    const auto count = groups_.empty() ? 0 : std::ssize(groups_.back().read);
+    const bool is_full = groups_.empty() || groups_.back().bytes >= gathers_.group_bytes ||
+                         count >= kBucketTensorsMax / 2;
+    const bool may_end = groups_.empty() || groups_.back().newest != reader;
+    const bool is_other = groups_.empty() || groups_.back().pass != pass;
+    if (is_other || (is_full && may_end) || count == kBucketTensorsMax) {
+      groups_.push_back({pass, reader, reader, {}, 0, {}, {}});
+    }
+    Group& g = groups_.back();
+    g.newest = reader;
+    g.read.push_back(id);
+    g.bytes += graph_.tensor(id).stored_bytes();
   }
 
   /// Added at the end, where everything exists, and moved by run().

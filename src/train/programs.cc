@@ -72,23 +72,13 @@ ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
   ParameterGathers gathers;
   gathers.rank = rank.index;
   gathers.ranks = rank.count;
+  std::map<TensorId, TensorId> whole = from.gradients;
   gathers.shards = shard_parameters(graph, rank.count);
-  const auto shard_of = [&](TensorId id) {
-    const auto shard = gathers.shards.find(id);
-    return shard == gathers.shards.end() ? id : shard->second;
-  };
-  std::map<TensorId, TensorId> whole, gradients;
-  for (const auto& [parameter, gradient] : from.gradients) {
-    (gathers.shards.contains(parameter) ? whole : gradients)[parameter] = gradient;
-  }
+  std::erase_if(whole, [&](const auto& gradient) {  // but for those of a rank's classes
+    return graph.tensor(gradient.first).spread != Spread::kElements;
+  });
   const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kSoonGone);
-  for (const auto& [parameter, gradient] : scattered.shards) {
-    gradients[shard_of(parameter)] = gradient;
-  }
-  std::map<TensorId, ParameterRule> rules;
-  for (const auto& [parameter, rule] : from.rules) rules[shard_of(parameter)] = rule;
-  from.gradients = std::move(gradients);
-  from.rules = std::move(rules);
+  for (const auto& [parameter, gradient] : scattered.shards) from.gradients[parameter] = gradient;
   return gathers;
 }
 

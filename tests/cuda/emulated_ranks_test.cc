@@ -137,12 +137,7 @@ struct ManyBuckets {
     ParameterGathers gathers{.rank = rank, .ranks = ranks, .group_bytes = 600, .ahead = 2};
     if (shards_parameters(shard)) {
       gathers.shards = shard_parameters(model.graph, ranks);
-      std::map<TensorId, TensorId> shards;
-      for (const auto& [whole, gradient] :
-           append_reduce_scatter(model.graph, gradients, ranks, buckets).shards) {
-        shards[gathers.shards.at(whole)] = gradient;
-      }
-      gradients = std::move(shards);
+      gradients = append_reduce_scatter(model.graph, gradients, ranks, buckets).shards;
     } else if (updater.is_sharded) {
       ScatteredGradients shards =
           append_reduce_scatter(model.graph, gradients, updater.ranks, buckets);
