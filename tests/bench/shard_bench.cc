@@ -3,10 +3,11 @@
 // one core each.
 //
 //   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw] [classes=10]
+//               [layers=3]
 //
-// The model is an MLP of three layers of that width on 784 inputs. Rounds of all alternate, so that
-// what else the machine does meets each; a step's time is the median over all rounds. One line for
-// each.
+// The model is an MLP of so many layers of that width on 784 inputs. Rounds of all alternate, so
+// that what else the machine does meets each; a step's time is the median over all rounds. One line
+// for each.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -30,7 +31,7 @@ constexpr int64_t kInputs = 784, kBatch = 64;
 struct Options {
   int64_t hidden, steps, rounds, ranks;
   std::string optimizer;
-  int64_t classes;
+  int64_t classes, layers;
 };
 
 class Way {
@@ -38,7 +39,8 @@ class Way {
   Way(const Options& options, Shard shard) {
     ModelSpec model;
     model.preset = "mlp";
-    model.parameters.set("hidden", std::vector<int64_t>(3, options.hidden));
+    model.parameters.set("hidden",
+                         std::vector<int64_t>(static_cast<size_t>(options.layers), options.hidden));
     Recipe recipe;
     recipe.steps = 1000;
     recipe.batch_size = kBatch;
@@ -141,5 +143,5 @@ int main(int argc, char** argv) {
     return argc > i ? std::strtoll(argv[i], nullptr, 10) : otherwise;
   };
   return trainyard::bench({number(1, 2048), number(2, 40), number(3, 5), number(4, 2),
-                           argc > 5 ? argv[5] : "adamw", number(6, 10)});
+                           argc > 5 ? argv[5] : "adamw", number(6, 10), number(7, 3)});
 }
