@@ -92,6 +92,7 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   }
   if (evaluate.has_value()) {
     evaluation_batch_ = evaluate_ids_.batch_size;
+    evaluation_exchanges_ = exchanges_in(evaluate->program()) > 0;
     evaluate_.emplace(std::move(*evaluate), *arena_);
     evaluation_rows_ = evaluation_batch_ * (evaluate_ids_.split_classes > 0 ? rank_.count : 1);
     const size_t size = elements(evaluate_->program().graph, evaluate_ids_.output);
@@ -467,8 +468,8 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 
 void Session::run_evaluation() {
   evaluate_->run();
-  // It exchanges rows with the other ranks: here somebody watches who does not come.
-  if (split_classes() > 0) backend_.wait(backend_.mark());
+  // It exchanges rows or parameters with the other ranks: here somebody watches who does not come.
+  if (evaluation_exchanges_) backend_.wait(backend_.mark());
   evaluation_first_ = evaluation_rows_;  // nothing is read yet
 }
 

@@ -144,6 +144,7 @@ class Session final : public TrainingSession {
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0, evaluation_rows_ = 0;    // that are put in; that come out
+  bool evaluation_exchanges_ = false;                     // it meets the other ranks
   std::vector<std::unique_ptr<Submission>> submissions_;  // that may be under way at a time
   int64_t submitted_ = 0, finished_ = 0;                  // submissions
   std::vector<HostPiece> pieces_;                         // that the next program reads
