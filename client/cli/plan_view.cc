@@ -267,6 +267,11 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
     parts.push_back("weights of pairs of layers: " + each + " holds " +
                     human_bytes(run.mlp_saved_bytes()) + " less than all of them");
   }
+  if (run.parameter_saved_bytes() > 0) {
+    parts.push_back("the parameters: " + each + " holds " +
+                    human_bytes(run.parameter_saved_bytes()) +
+                    " less than all of them, and gathers them where it needs them");
+  }
   return joined(parts, "; ");
 }
 

@@ -110,6 +110,7 @@ v1::RunPlan to_proto(const RunPlan& plan) {
     to->set_saved_bytes(pair.saved_bytes);
     to->set_exchanged_bytes(pair.exchanged_bytes);
   }
+  out.set_parameter_saved_bytes(plan.parameter_saved_bytes);
   return out;
 }
 
@@ -171,6 +172,9 @@ std::vector<v1::Resources::Shard> to_proto(Shard shard) {
         break;
       case Shard::kHead:
         parts.push_back(v1::Resources::HEAD);
+        break;
+      case Shard::kParameters:
+        parts.push_back(v1::Resources::PARAMETERS);
         break;
       case Shard::kMlp:
         parts.push_back(v1::Resources::MLP);

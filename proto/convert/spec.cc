@@ -74,7 +74,7 @@ void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violation
     violations.add("FIELD_CONFLICT", "resources.shard",
                    name_of(recipe.shard) +
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
-                       "optimizer or none, or resources.nodes: 1");
+                       "parameters, optimizer or none, or resources.nodes: 1");
   }
   check_divides(nodes, recipe, "resources.nodes", violations);
 }
@@ -96,16 +96,19 @@ Shard to_shard(const v1::Resources& resources, Violations& violations) {
       case v1::Resources::HEAD:
         all = all | Shard::kHead;
         break;
+      case v1::Resources::PARAMETERS:
+        all = all | Shard::kParameters;
+        break;
       case v1::Resources::MLP:
         all = all | Shard::kMlp;
         break;
       default:
         violations.add("FIELD_UNSUPPORTED", field,
                        std::to_string(resources.shard(i)) +
-                           " is not known, expected none, optimizer, head or mlp");
+                           " is not known, expected none, optimizer, head, parameters or mlp");
     }
   }
-  return all;
+  return canonical(all);
 }
 
 }  // namespace

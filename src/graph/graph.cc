@@ -51,6 +51,8 @@ std::string_view name_of(Spread spread) {
       return "classes";
     case Spread::kUnits:
       return "units";
+    case Spread::kElements:
+      return "elements";
     case Spread::kSummand:
       return "summand";
   }
@@ -144,13 +146,34 @@ void Graph::rewrite(std::vector<Node> nodes) {
     TRAINYARD_CHECK(
         std::find(outputs_.begin(), outputs_.end(), static_cast<TensorId>(i)) == outputs_.end(),
         "the output " + t.name + " was removed");
-    tensor_by_name_.erase(t.name);
-    t.role = Role::kRemoved;
-    t.layout = Layout::kRowMajor;
-    t.storage = Storage::kAsTyped;
-    t.type.shape = Shape{0};
+    erase(t);
   }
   nodes_ = std::move(nodes);
+}
+
+void Graph::erase(TensorInfo& t) {
+  tensor_by_name_.erase(t.name);
+  t.role = Role::kRemoved;
+  t.layout = Layout::kRowMajor;
+  t.storage = Storage::kAsTyped;
+  t.type.shape = Shape{0};
+}
+
+void Graph::make_shard(TensorId id, Shape shard) {
+  TensorInfo& t = tensors_.at(static_cast<size_t>(id));
+  TRAINYARD_CHECK(t.producer == kNoNode && t.role != Role::kRemoved && !t.shard_of.has_value(),
+                  t.name + " cannot become a shard");
+  t.shard_of = t.type.shape;
+  t.type.shape = std::move(shard);
+  t.layout = Layout::kRowMajor;
+  t.spread = Spread::kElements;
+}
+
+void Graph::remove(TensorId id) {
+  TensorInfo& t = tensors_.at(static_cast<size_t>(id));
+  TRAINYARD_CHECK(t.producer == kNoNode && std::ranges::count(outputs_, id) == 0,
+                  t.name + " cannot be removed: it is computed, or an output");
+  erase(t);
 }
 
 std::optional<TensorId> Graph::find_tensor(std::string_view name) const {

@@ -62,12 +62,13 @@ enum class Spread : uint8_t {
   kGathered,  // of all ranks' rows, in the order of the ranks: alike on all
   kClasses,   // of this rank's classes; the other ranks hold the others
   kUnits,     // of this rank's hidden units, likewise
+  kElements,  // of this rank's elements (TensorInfo::shard_of); the other ranks hold the others
   kSummand,   // of all ranks' rows; the sum over the ranks is what is meant
 };
 std::string_view name_of(Spread spread);
 /// What is kept so is a part of a whole: complete on its rank, and on no other.
 constexpr bool is_part(Spread spread) {
-  return spread == Spread::kClasses || spread == Spread::kUnits;
+  return spread == Spread::kClasses || spread == Spread::kUnits || spread == Spread::kElements;
 }
 
 struct TensorInfo {
@@ -124,6 +125,11 @@ class Graph {
   /// be. Types stay.
   void rewrite(std::vector<Node> nodes);
 
+  /// A tensor without a producer, which no node reads yet, becomes a rank's shard of what it was.
+  void make_shard(TensorId id, Shape shard);
+  /// Removes a tensor without a producer (Role::kRemoved); verify() finds a node that reads it.
+  void remove(TensorId id);
+
   const TensorInfo& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
   const Node& node(NodeId id) const { return nodes_.at(static_cast<size_t>(id)); }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -152,6 +158,7 @@ class Graph {
 
  private:
   TensorId define(TensorInfo info);
+  void erase(TensorInfo& tensor);
 
   std::vector<TensorInfo> tensors_;
   std::vector<Node> nodes_;

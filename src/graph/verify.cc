@@ -34,9 +34,11 @@ void Graph::verify() const {
                     t.name + ": channels-last needs rank 4");
     TRAINYARD_CHECK(!is_persistent(t.role) || t.spread == Spread::kOwn ||
                         (is_part(t.spread) && t.shard_of.has_value()),
-                    t.name + ": what is kept of some classes or units has no whole shape");
+                    t.name + ": what is kept in parts has no whole shape");
     TRAINYARD_CHECK(t.shard_axis == 0 || holds_columns(t),
                     t.name + ": its shards are no columns of its whole shape");
+    TRAINYARD_CHECK(!t.shard_of.has_value() || is_part(t.spread),
+                    t.name + ": a shard is spread as if it were whole");
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
                     t.name + ": only an activation of F32 is stored in 16 bits");
   }

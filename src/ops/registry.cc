@@ -150,6 +150,8 @@ const std::vector<const Op*>& registry() {
         reduce_scatter_done_op(),
         all_gather_start_op(),
         all_gather_done_op(),
+        gather_shards_start_op(),
+        gather_shards_done_op(),
         gather_rows_op(),
         scatter_rows_op(),
         class_softmax_op(),

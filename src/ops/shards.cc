@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "src/ops/all_reduce.h"
 #include "src/ops/shape_helpers.h"
@@ -32,6 +33,10 @@ void check_tensors(OpChecks& check, const InferContext& c, std::string_view inpu
   }
 }
 
+bool all_are(std::span<const Spread> spreads, Spread one) {
+  return std::ranges::all_of(spreads, [&](Spread spread) { return spread == one; });
+}
+
 class ReduceScatterStart final : public Op {
  public:
   std::string_view type() const override { return "ReduceScatterStart"; }
@@ -45,6 +50,11 @@ class ReduceScatterStart final : public Op {
       types.push_back(shard_type(c.input(i), c.attributes().get_int(kRanks, 0)));
     }
     return types;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    if (!all_are(inputs, Spread::kOwn)) return std::nullopt;
+    return std::vector(outputs, Spread::kElements);
   }
   bool starts_other_work() const override { return true; }
 };
@@ -62,6 +72,15 @@ class ReduceScatterDone final : public Op {
     std::vector<TensorType> types;
     for (int64_t i = 1; i <= c.input_count() / 2; ++i) types.push_back(c.input(i));
     return types;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    const std::span all(inputs);
+    if (!all_are(all.subspan(1, outputs), Spread::kElements) ||
+        !all_are(all.subspan(1 + outputs), Spread::kOwn)) {
+      return std::nullopt;
+    }
+    return std::vector(outputs, Spread::kElements);
   }
   Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
@@ -107,6 +126,81 @@ class AllGatherDone final : public AllGather {
   Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
 };
 
+/// Back from flat_shapes(); none where the numbers are no shapes.
+std::vector<Shape> shapes_from(const std::vector<int64_t>& flat) {
+  std::vector<Shape> shapes;
+  for (size_t at = 0; at < flat.size();) {
+    const int64_t rank = flat[at++];
+    if (rank < 0 || rank > static_cast<int64_t>(flat.size() - at)) return {};
+    const auto dims = flat.begin() + static_cast<std::ptrdiff_t>(at);
+    if (std::any_of(dims, dims + rank, [](int64_t dim) { return dim < 1; })) return {};
+    shapes.emplace_back(std::vector<int64_t>(dims, dims + rank));
+    if (!shapes.back().fits()) return {};
+    at += static_cast<size_t>(rank);
+  }
+  return shapes;
+}
+
+class GatherShardsStart final : public Op {
+ public:
+  std::string_view type() const override { return "GatherShardsStart"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = checks_of(c, "shard", 0, {"bucket", kRank, kRanks, "shapes"});
+    check_tensors(check, c, "shard", 0, kBucketTensorsMax);
+    check.int_in("bucket", -1, 0, kIntMax).int_in(kRanks, 0, 2, kIntMax);
+    if (!check.ok()) return check.error();
+    const int64_t ranks = c.attributes().get_int(kRanks, 0);
+    check.int_in(kRank, -1, 0, ranks - 1);
+    const std::vector<Shape> shapes = shapes_from(c.attributes().get_ints("shapes", {}));
+    check.require(std::ssize(shapes) == c.input_count(), "ATTRIBUTE_OUT_OF_RANGE", "shapes",
+                  "expected one for each shard");
+    std::vector<TensorType> types;
+    for (int64_t i = 0; i < c.input_count() && check.ok(); ++i) {
+      types.push_back({shapes[static_cast<size_t>(i)], c.input(i).dtype});
+      check.shape(i, shard_type(types.back(), ranks).shape);
+    }
+    if (!check.ok()) return check.error();
+    return types;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    if (!all_are(inputs, Spread::kElements)) return std::nullopt;
+    return std::vector(outputs, Spread::kOwn);
+  }
+  bool starts_other_work() const override { return true; }
+};
+
+class GatherShardsDone final : public Op {
+ public:
+  std::string_view type() const override { return "GatherShardsDone"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check = checks_of(c, "whole", 0, {"bucket"});
+    check_tensors(check, c, "whole", 0, 2 * kBucketTensorsMax);
+    check.int_in("bucket", -1, 0, kIntMax);
+    check.require(c.input_count() % 2 == 0, "INPUT_COUNT", "shard",
+                  "expected as many as whole tensors");
+    if (!check.ok()) return check.error();
+    std::vector<TensorType> types;
+    for (int64_t i = 0; i < c.input_count() / 2; ++i) types.push_back(c.input(i));
+    return types;
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    const std::span all(inputs);
+    if (!all_are(all.first(outputs), Spread::kOwn) ||
+        !all_are(all.subspan(outputs), Spread::kElements)) {
+      return std::nullopt;
+    }
+    return std::vector(outputs, Spread::kOwn);
+  }
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int64_t i = 0; i < std::ssize(node.outputs); ++i) pairs.emplace_back(i, i);
+    return pairs;
+  }
+};
+
 int64_t ranks_of(const Attributes& attributes) { return attributes.get_int(kRanks, 1); }
 
 }  // namespace
@@ -126,6 +220,24 @@ const Op* all_gather_start_op() {
 const Op* all_gather_done_op() {
   static const AllGatherDone op;
   return &op;
+}
+
+const Op* gather_shards_start_op() {
+  static const GatherShardsStart op;
+  return &op;
+}
+const Op* gather_shards_done_op() {
+  static const GatherShardsDone op;
+  return &op;
+}
+
+std::vector<int64_t> flat_shapes(const std::vector<Shape>& shapes) {
+  std::vector<int64_t> flat;
+  for (const Shape& shape : shapes) {
+    flat.push_back(shape.rank());
+    flat.insert(flat.end(), shape.dims().begin(), shape.dims().end());
+  }
+  return flat;
 }
 
 TensorType shard_type(const TensorType& type, int64_t ranks) {
@@ -199,15 +311,21 @@ void check_updated(OpChecks& check, const InferContext& c, std::initializer_list
 
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
                                                   std::initializer_list<size_t> parts) {
-  const Spread spread = inputs[0];
-  if (spread != Spread::kOwn && !is_part(spread)) return std::nullopt;
+  const Spread of = inputs[1];
+  const bool is_shard_of_whole = inputs[0] == Spread::kOwn && of == Spread::kElements;
+  if (of != inputs[0] && !is_shard_of_whole) return std::nullopt;
+  if (of != Spread::kOwn && !is_part(of)) return std::nullopt;
   for (size_t i = 1; i < inputs.size(); ++i) {
     const bool is_part = std::ranges::find(parts, i) != parts.end();
     // What is left out looks like kOwn.
-    const bool fits = inputs[i] == spread || (inputs[i] == Spread::kOwn && i > 1);
+    const bool fits = inputs[i] == of || (inputs[i] == Spread::kOwn && i > 1);
     if (!(is_part ? fits : inputs[i] == Spread::kOwn)) return std::nullopt;
   }
   return std::vector<Spread>{};
+}
+
+std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs) {
+  return inputs[0] == inputs[1] ? spread_updated(inputs, {1}) : std::nullopt;
 }
 
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {

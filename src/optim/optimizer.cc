@@ -50,10 +50,11 @@ class Updates {
   TensorId state(const std::string& suffix) {
     const TensorInfo& p = graph_.tensor(p_);
     if (!is_sharded()) return state(suffix, p.type.shape, p.shard_of);
-    return state(suffix, shard_type(p.type, updater_.ranks).shape, p.type.shape);
+    return state(suffix, shard_type(p.type, updater_.ranks).shape, p.type.shape, Spread::kElements);
   }
   TensorId state(const std::string& suffix, const Shape& shape,
-                 const std::optional<Shape>& shard_of = {}) {
+                 const std::optional<Shape>& shard_of = {},
+                 const std::optional<Spread>& spread = {}) {
     const TensorInfo& p = graph_.tensor(p_);
     TensorInfo info{p.name + "." + suffix,
                     {shape, p.type.dtype},
@@ -63,6 +64,7 @@ class Updates {
                     {}};
     info.hold_as(p);
     info.shard_of = shard_of;
+    info.spread = spread.value_or(p.spread);
     return graph_.add_tensor(std::move(info));
   }
   /// Whether this rank updates a shard of the parameter, which it has whole.
@@ -208,10 +210,12 @@ bool counts_steps(const std::string& type) {
 
 }  // namespace
 
-bool can_shard(const OptimizerSpec& spec) {
-  if (spec.type == "sgd") return spec.momentum > 0;
-  return spec.type == "adam" || spec.type == "adamw" || spec.type == "lion" ||
+bool updates_elements(const OptimizerSpec& spec) {
+  return spec.type == "sgd" || spec.type == "adam" || spec.type == "adamw" || spec.type == "lion" ||
          spec.type == "rmsprop";
+}
+bool can_shard(const OptimizerSpec& spec) {
+  return updates_elements(spec) && (spec.type != "sgd" || spec.momentum > 0);
 }
 
 TensorId add_loss_scale(Graph& graph) {

@@ -175,8 +175,9 @@ PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
                                   const std::map<TensorId, TensorId>& gradients,
                                   TensorId loss_scale = kNoTensor, const Updater& updater = {});
 
-/// True if the optimizer has state that can be sharded: it keeps some, and updates each element by
-/// itself.
+/// True if the optimizer updates each element of a parameter by itself.
+bool updates_elements(const OptimizerSpec& spec);
+/// True if it has state that can be sharded besides: it keeps some.
 bool can_shard(const OptimizerSpec& spec);
 
 }  // namespace trainyard

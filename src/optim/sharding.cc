@@ -16,8 +16,10 @@ struct NamedPart {
   Shard part;
   std::string_view name;
 };
-constexpr NamedPart kParts[] = {
-    {Shard::kOptimizer, "optimizer"}, {Shard::kHead, "head"}, {Shard::kMlp, "mlp"}};
+constexpr NamedPart kParts[] = {{Shard::kOptimizer, "optimizer"},
+                                {Shard::kHead, "head"},
+                                {Shard::kMlp, "mlp"},
+                                {Shard::kParameters, "parameters"}};
 
 }  // namespace
 
@@ -35,8 +37,10 @@ std::vector<Shard> shard_sets() {
     const size_t without = sets.size();
     for (size_t i = 0; i < without; ++i) sets.push_back(sets[i] | named.part);
   }
-  sets.erase(sets.begin());
-  std::ranges::stable_sort(sets, {}, [](Shard set) { return shard_parts(set).size(); });
+  std::erase_if(sets, [](Shard set) { return set == Shard::kNone || set != canonical(set); });
+  std::ranges::stable_sort(sets, {}, [](Shard set) {
+    return std::pair(shards_parameters(set), shard_parts(set).size());
+  });
   return sets;
 }
 
@@ -92,6 +96,29 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
     result.buckets[bucket_of.at(gradient)].push_back(parameter);
   }
   return result;
+}
+
+std::map<TensorId, TensorId> shard_parameters(Graph& graph, int64_t ranks) {
+  std::map<TensorId, TensorId> shards, whole;
+  const auto count = static_cast<TensorId>(graph.tensors().size());
+  for (TensorId id = 0; id < count; ++id) {
+    TensorInfo info = graph.tensor(id);
+    if (info.role != Role::kParameter || info.spread != Spread::kOwn) continue;
+    info.name += "/whole";
+    whole[id] = graph.add_tensor(std::move(info));
+    shards[whole[id]] = id;
+  }
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    for (TensorId& id : node.inputs) {
+      if (const auto read = whole.find(id); read != whole.end()) id = read->second;
+    }
+  }
+  graph.rewrite(std::move(nodes));
+  for (const auto& [id, other] : whole) {
+    graph.make_shard(id, shard_type(graph.tensor(id).type, ranks).shape);
+  }
+  return shards;
 }
 
 void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& buckets,

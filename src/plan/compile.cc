@@ -91,6 +91,7 @@ Program compile(Graph graph, const CompileOptions& options) {
   PassOptions passes = options.passes;
   passes.layouts = passes.layouts && options.channels_last;
   run_passes(program.graph, passes, options.recompute, options.precision, options.processor);
+  gather_parameters(program.graph, options.gathers);
   program.graph.verify();
   program.order = schedule(program.graph);
   program.placements.resize(program.graph.tensors().size());

@@ -11,6 +11,7 @@
 #include "kernels/alignment.h"
 #include "src/base/result.h"
 #include "src/graph/graph.h"
+#include "src/passes/gather_parameters.h"
 #include "src/passes/passes.h"
 
 namespace trainyard {
@@ -74,6 +75,7 @@ struct CompileOptions {
   int64_t alignment = kHostAlignment;     // Backend::alignment() of the device that will run it
   // Agree with an earlier program of the same job, in its alignment.
   const PersistentLayout* persistent = nullptr;
+  ParameterGathers gathers = {};  // of parameters that the ranks have shards of
   /// Once it is requested, compile() soon returns a program that must not be used.
   std::stop_token stop = {};
 };

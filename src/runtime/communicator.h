@@ -32,11 +32,12 @@ inline bool exchanges_rows(std::string_view op_type) {  // and ends it, in one n
 }
 inline bool starts_exchange(std::string_view op_type) {
   return exchanges_rows(op_type) || op_type == "AllReduceStart" ||
-         op_type == "ReduceScatterStart" || op_type == "AllGatherStart";
+         op_type == "ReduceScatterStart" || op_type == "AllGatherStart" ||
+         op_type == "GatherShardsStart";
 }
 inline bool is_exchange(std::string_view op_type) {
   return starts_exchange(op_type) || op_type == "AllReduceDone" || op_type == "ReduceScatterDone" ||
-         op_type == "AllGatherDone";
+         op_type == "AllGatherDone" || op_type == "GatherShardsDone";
 }
 
 /// A rank waited for others that will not come: the exchange was given up (Communicator::abort).

@@ -17,7 +17,9 @@ std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_nod
   std::vector<Shard> shards;
   for (const Shard shard : shard_sets()) {
     if (splits_layers(shard) && !one_node) continue;
-    if (!shards_optimizer(shard) || can_shard(recipe.optimizer)) shards.push_back(shard);
+    if (shards_optimizer(shard) && !can_shard(recipe.optimizer)) continue;
+    if (shards_parameters(shard) && !updates_elements(recipe.optimizer)) continue;
+    shards.push_back(shard);
   }
   return shards;
 }

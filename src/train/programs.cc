@@ -71,6 +71,21 @@ struct UpdateSources {
   TensorId loss_scale = kNoTensor;  // none: gradients are not scaled
 };
 
+/// Gives the rank its shards of the parameters and, as soon as it has one whole, of each gradient.
+ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
+  ParameterGathers gathers;
+  gathers.rank = rank.index;
+  gathers.ranks = rank.count;
+  std::map<TensorId, TensorId> whole = from.gradients;
+  gathers.shards = shard_parameters(graph, rank.count);
+  std::erase_if(whole, [&](const auto& gradient) {  // but for those of a rank's classes
+    return graph.tensor(gradient.first).spread != Spread::kElements;
+  });
+  const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kSoonGone);
+  for (const auto& [parameter, gradient] : scattered.shards) from.gradients[parameter] = gradient;
+  return gathers;
+}
+
 /// Exchanges, clips and updates, at the end of `bound`'s graph.
 void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
                    BoundProgram& bound) {
@@ -272,16 +287,21 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   train.output = model.output;
   train.batch_size = options.batch_size;
   train.layers = layer_table(model.graph);
-  if (recipe.accumulate_steps > 1) {
-    accumulate(model.graph, recipe, rank, {gradients, rules, kNoTensor, loss_scale}, programs);
+  const bool accumulates = recipe.accumulate_steps > 1;
+  UpdateSources from{gradients, rules, accumulates ? kNoTensor : model.step, loss_scale};
+  ParameterGathers gathers;
+  if (shards_parameters(recipe.shard)) gathers = shard_all(model.graph, rank, from);
+  if (accumulates) {
+    accumulate(model.graph, recipe, rank, from, programs);
   } else {
-    append_update(model.graph, recipe, rank, {gradients, rules, model.step, loss_scale}, train);
+    append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
                                                    .alignment = traits.alignment,
+                                                   .gathers = std::move(gathers),
                                                    .stop = stop});
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (programs.update.has_value()) {
@@ -308,8 +328,10 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
 namespace {
 
 BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLayout* persistent,
-                             Precision precision, DeviceTraits traits) {
+                             Precision precision, DeviceTraits traits,
+                             ParameterGathers gathers = {}) {
   CompileOptions compile_options;
+  compile_options.gathers = std::move(gathers);
   compile_options.persistent = persistent;
   compile_options.precision = precision;
   compile_options.alignment = traits.alignment;
@@ -321,12 +343,12 @@ BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLa
   return bound;
 }
 
-/// While a job trains, in its memory: of the head and the pairs of layers that the rank has.
+/// While a job trains, in its memory: of the parameters that the rank has.
 Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterface& interface,
                                         const Recipe& recipe, int64_t batch_size, Rank rank,
                                         const std::vector<SplitPair>& pairs,
                                         const PersistentLayout& persistent) {
-  if (!splits_layers(recipe.shard)) {
+  if (!splits_layers(recipe.shard) && !shards_parameters(recipe.shard)) {
     return compile_inference(spec, interface, batch_size, &persistent, recipe.precision,
                              recipe.lora);
   }
@@ -335,16 +357,22 @@ Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterf
   options.training = false;
   options.lora = recipe.lora;
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
-  int64_t classes = 0;
+  int64_t split_classes = 0;
   if (splits_head(recipe.shard)) {
     ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
     model = std::move(split.model);
-    classes = split.classes;
+    split_classes = split.classes;
   }
   if (!pairs.empty()) model = split_mlp(model, rank, pairs);
-  BoundProgram bound =
-      compile_forward(std::move(model), batch_size, &persistent, recipe.precision, {});
-  bound.split_classes = classes;
+  ParameterGathers gathers;
+  if (shards_parameters(recipe.shard)) {
+    gathers.rank = rank.index;
+    gathers.ranks = rank.count;
+    gathers.shards = shard_parameters(model.graph, rank.count);
+  }
+  BoundProgram bound = compile_forward(std::move(model), batch_size, &persistent, recipe.precision,
+                                       {}, std::move(gathers));
+  bound.split_classes = split_classes;
   return bound;
 }
 
@@ -425,8 +453,9 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
           !exchanges_rows(node.op->type()) && &program == &programs.train.program;
       if (is_beside && begun[node.op->type()]++ > 0) known->beside_count += runs;
       // What it makes whole, or has whole.
-      for (const TensorId id : kind == "gather_rows" ? node.outputs : node.inputs) {
-        known->bytes += runs * program.graph.tensor(id).type.bytes();
+      const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
+      for (const TensorId id : makes ? node.outputs : node.inputs) {
+        known->bytes += runs * program.graph.tensor(id).stored_bytes();
       }
     }
   };
@@ -490,7 +519,7 @@ CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;
   const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes +
-                          run.head_saved_bytes + run.mlp_saved_bytes;
+                          run.head_saved_bytes + run.mlp_saved_bytes + run.parameter_saved_bytes;
   plan.size_bytes = weights + run.memory.optimizer_bytes + state_saved_bytes +
                     (recipe.keep_best.metric.empty() ? 0 : weights);
   if (recipe.checkpoint_every_steps > 0) {
@@ -549,6 +578,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   };
   plan.head_saved_bytes = saved_of_weights(Spread::kClasses);
   plan.mlp_saved_bytes = saved_of_weights(Spread::kUnits);
+  plan.parameter_saved_bytes = saved_of_weights(Spread::kElements);
   plan.pairs = plan_pairs(programs, shape.micro_batches);
   plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;

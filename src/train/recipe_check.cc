@@ -196,6 +196,12 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
                    why + ", expected shard: none" + left_over(r.shard) +
                        ", or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd with "
                        "momentum");
+  } else if (shards_parameters(r.shard) && !updates_elements(r.optimizer)) {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   name_of(r.shard) + " needs an optimizer that updates each element by itself, " +
+                       "and " + r.optimizer.type + " updates tensors as a whole, expected shard: " +
+                       "none" + (splits_head(r.shard) ? " or head" : "") +
+                       ", or as recipe.optimizer one of adam, adamw, lion, rmsprop and sgd");
   }
 }
 

@@ -166,12 +166,23 @@ std::vector<const Session*> ReplicatedSession::all() const {
 
 Snapshot ReplicatedSession::snapshot() const {
   Snapshot snapshot = first().snapshot(all());
-  if (peers_ == nullptr) return snapshot;
+  bring_parts(snapshot, Session::Copied::kAll);
+  return snapshot;
+}
+
+Snapshot ReplicatedSession::evaluated_weights() const {
+  Snapshot snapshot = first().evaluated_weights(all());
+  bring_parts(snapshot, Session::Copied::kEvaluated);
+  return snapshot;
+}
+
+void ReplicatedSession::bring_parts(Snapshot& snapshot, Session::Copied copied) const {
+  if (peers_ == nullptr) return;
   Peers::Outgoing out(static_cast<size_t>(peers_->count()));
   Peers::Incoming in(static_cast<size_t>(peers_->count()));
   for (int64_t r = 0; r < all_ranks(); ++r) {
     const auto process = static_cast<size_t>(r / peers_->ranks_each());
-    const auto parts = first().parts_of(snapshot, {r, all_ranks()});
+    const auto parts = first().parts_of(snapshot, {r, all_ranks()}, copied);
     if (is_first() && process > 0) {
       in[process].insert(in[process].end(), parts.begin(), parts.end());
     } else if (static_cast<int64_t>(process) == peers_->index() && !is_first()) {
@@ -179,7 +190,6 @@ Snapshot ReplicatedSession::snapshot() const {
     }
   }
   peers_->exchange(out, in);
-  return snapshot;
 }
 
 void ReplicatedSession::check_replicas(int64_t step) {

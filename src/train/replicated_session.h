@@ -55,7 +55,7 @@ class ReplicatedSession final : public TrainingSession {
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override;
   void check_replicas(int64_t step) override;
-  Snapshot evaluated_weights() const override { return first().evaluated_weights(all()); }
+  Snapshot evaluated_weights() const override;
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
@@ -97,6 +97,9 @@ class ReplicatedSession final : public TrainingSession {
 
   Session& first() const { return *replicas_->sessions.front(); }
   std::vector<const Session*> all() const;
+  /// What other processes' ranks hold of a copy: the first process gets it, and gives what it has
+  /// to no other.
+  void bring_parts(Snapshot& snapshot, Session::Copied copied) const;
   /// Of a split head: appends a row, whose classes are put together from all ranks' parts.
   /// `parts`: each rank's columns of it, position by position.
   void join_classes(std::span<const std::span<const float>> parts, std::vector<float>& row) const;

@@ -94,6 +94,7 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   }
   if (evaluate.has_value()) {
     evaluation_batch_ = evaluate_ids_.batch_size;
+    evaluation_exchanges_ = exchanges_in(evaluate->program()) > 0;
     evaluate_.emplace(std::move(*evaluate), *arena_);
     evaluation_rows_ = evaluation_batch_ * (evaluate_ids_.split_classes > 0 ? rank_.count : 1);
     const size_t size = elements(evaluate_->program().graph, evaluate_ids_.output);
@@ -204,10 +205,24 @@ void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
   }
 }
 
-std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank rank) const {
-  std::vector<std::span<std::byte>> parts;
+std::vector<size_t> Session::copied_tensors(Copied copied) const {
+  std::vector<size_t> tensors;
   for (size_t i = 0; i < saved_.size(); ++i) {
-    const TensorInfo& t = saved_[i].info();
+    if (copied == Copied::kAll) {
+      tensors.push_back(i);
+    } else if (saved_[i].is_weight()) {
+      tensors.push_back(static_cast<size_t>(&evaluated(saved_[i]) - saved_.data()));
+    }
+  }
+  return tensors;
+}
+
+std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank rank,
+                                                    Copied copied) const {
+  std::vector<std::span<std::byte>> parts;
+  const std::vector<size_t> tensors = copied_tensors(copied);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorInfo& t = saved_[tensors[i]].info();
     if (!t.shard_of.has_value()) continue;
     const size_t size = size_of(t.type.dtype);
     held_elements(t, rank.index).for_each_run([&](int64_t first, int64_t, int64_t count) {
@@ -469,7 +484,7 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 
 void Session::run_evaluation() {
   evaluate_->run();
-  // It exchanges rows with the other ranks: here somebody watches who does not come.
+  // It exchanges rows or parameters with the other ranks: here somebody watches who does not come.
   if (evaluation_exchanges_) backend_.wait(backend_.mark());
   evaluation_first_ = evaluation_rows_;  // nothing is read yet
 }

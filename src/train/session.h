@@ -40,8 +40,9 @@ class Session final : public TrainingSession {
   /// What the sessions of all ranks, of which this is one, hold together: of what is sharded, each
   /// has a part.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
-  /// Where a rank's parts of what is sharded lie in that.
-  std::vector<std::span<std::byte>> parts_of(Snapshot& snapshot, Rank rank) const;
+  /// Where a rank's parts of what is sharded lie in a snapshot, or in evaluated weights.
+  enum class Copied : uint8_t { kAll, kEvaluated };
+  std::vector<std::span<std::byte>> parts_of(Snapshot& snapshot, Rank rank, Copied copied) const;
   Snapshot evaluated_weights() const override { return evaluated_weights(std::vector{this}); }
   Snapshot evaluated_weights(const std::vector<const Session*>& ranks) const;
   void set_evaluated_weights(const Snapshot& weights) override;
@@ -109,6 +110,8 @@ class Session final : public TrainingSession {
   void write_whole(const Saved& to, std::span<const std::byte> values);
   /// Where a weight is evaluated.
   const Saved& evaluated(const Saved& weight) const;
+  /// The tensors of saved_ that a copy has, in its order.
+  std::vector<size_t> copied_tensors(Copied copied) const;
   // Where batches come from the host: what a program reads in one block (Backend), each program
   // recorded by itself.
   void add_piece(const Executor& executor, TensorId id, std::span<const std::byte> bytes);
@@ -141,6 +144,7 @@ class Session final : public TrainingSession {
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0, evaluation_rows_ = 0;    // that are put in; that come out
+  bool evaluation_exchanges_ = false;                     // it meets the other ranks
   std::vector<std::unique_ptr<Submission>> submissions_;  // that may be under way at a time
   int64_t submitted_ = 0, finished_ = 0;                  // submissions
   std::vector<HostPiece> pieces_;                         // that the next program reads

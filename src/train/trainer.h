@@ -98,8 +98,8 @@ struct Recipe {
   // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
   // their mean gradient updates: the large batch's result in the small one's memory.
   int64_t accumulate_steps = 1;
-  Shard shard = Shard::kNone;  // resources.shard: of several devices; optimizer: the same bits on
-                               // a host, head and mlp: the same but for roundings
+  Shard shard = Shard::kNone;  // resources.shard: of several devices; optimizer, parameters: the
+                               // same bits on a host, head and mlp: the same but for roundings
   double clip_norm = 0;        // global norm of all gradients; 0: not clipped
   double clip_value = 0;       // each gradient's elements; 0: not clipped
   double ema_decay = 0;        // moving average of the weights, evaluated and exported; 0: none
@@ -229,9 +229,10 @@ struct RunPlan {
   // Beside that, of the host: the copy that a checkpoint is written from, and the loader's batches.
   int64_t host_bytes = 0;
   std::vector<PlannedExchange> exchanges;  // in the order in which they begin; none of one device
-  // Bytes that each device would hold besides if nothing were sharded: of the optimizer's state,
-  // of the head's weights, and of those of pairs of layers.
+  // Bytes that each device would hold besides if nothing were sharded: of the optimizer's state, of
+  // the head's weights, of those of pairs of layers, and of all others.
   int64_t shard_saved_bytes = 0, head_saved_bytes = 0, mlp_saved_bytes = 0;
+  int64_t parameter_saved_bytes = 0;
   std::vector<PlannedPair> pairs;  // that are split, from the input on
   int64_t flops_per_step = 0;
   CheckpointPlan checkpoints;

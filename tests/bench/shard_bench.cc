@@ -1,11 +1,12 @@
 // What sharding saves, and what a step takes: plain data parallel and resources.shard: optimizer,
-// head, mlp and what they make together, on ranks that are threads of this process with one core
-// each.
+// head, mlp, parameters and what they make together, on ranks that are threads of this process with
+// one core each.
 //
 //   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw] [classes=10]
+//               [layers=3]
 //
-// The model is an MLP of three layers of that width on 784 inputs; a way that it cannot be split in
-// is left out. Rounds of all alternate, so that what else the machine does meets each; a step's
+// The model is an MLP of so many layers of that width on 784 inputs; a way that it cannot be split
+// in is left out. Rounds of all alternate, so that what else the machine does meets each; a step's
 // time is the median over all rounds, and beside it stands the forecast that layouts would be
 // ranked by, from rates measured first with one thread. One line for each.
 #include <algorithm>
@@ -34,13 +35,14 @@ constexpr int64_t kInputs = 784, kBatch = 64;
 struct Options {
   int64_t hidden, steps, rounds, ranks;
   std::string optimizer;
-  int64_t classes;
+  int64_t classes, layers;
 };
 
 struct Job {
   Job(const Options& options, Shard shard) : ranks(options.ranks) {
     model.preset = "mlp";
-    model.parameters.set("hidden", std::vector<int64_t>(3, options.hidden));
+    model.parameters.set("hidden",
+                         std::vector<int64_t>(static_cast<size_t>(options.layers), options.hidden));
     recipe.steps = 1000;
     recipe.batch_size = kBatch;
     recipe.optimizer = default_optimizer(options.optimizer);
@@ -134,9 +136,9 @@ int bench(const Options& options) {
   const std::unique_ptr<Backend> device = make_cpu_backend(1);
   const RateModel rates(calibrate(*device, {}).value());
   std::vector<std::pair<Shard, std::unique_ptr<Way>>> ways;
-  using enum Shard;
-  for (const Shard shard : {kNone, kOptimizer, kHead, kOptimizer | kHead, kMlp, kOptimizer | kMlp,
-                            kHead | kMlp, kOptimizer | kHead | kMlp}) {
+  std::vector<Shard> sets = shard_sets();
+  sets.insert(sets.begin(), Shard::kNone);
+  for (const Shard shard : sets) {
     const Job job(options, shard);
     if (const auto plan = job.plan(); !plan.ok()) {
       std::printf("%-22s  %s\n", name_of(shard).c_str(), plan.error().message.c_str());
@@ -161,5 +163,5 @@ int main(int argc, char** argv) {
     return argc > i ? std::strtoll(argv[i], nullptr, 10) : otherwise;
   };
   return trainyard::bench({number(1, 2048), number(2, 40), number(3, 5), number(4, 2),
-                           argc > 5 ? argv[5] : "adamw", number(6, 10)});
+                           argc > 5 ? argv[5] : "adamw", number(6, 10), number(7, 3)});
 }

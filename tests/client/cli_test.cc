@@ -279,6 +279,13 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
                        "and 2 more"),
             std::string::npos)
       << pairs;
+  plan.clear_shard_saved_bytes();
+  plan.clear_head_saved_bytes();
+  plan.set_parameter_saved_bytes(90 << 20);
+  const std::string parameters = run({"plan", spec()}).out;
+  EXPECT_NE(parameters.find("the parameters: each GPU holds 90 MiB less than all of them"),
+            std::string::npos)
+      << parameters;
 }
 
 TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {

@@ -55,6 +55,13 @@ TEST(EmulatedRanks, TrainWithSplitPairsLikeTheCpus) {
                                   Shard::kOptimizer | Shard::kHead | Shard::kMlp, change);
   }
 }
+TEST(EmulatedRanks, TrainWithShardedParametersLikeTheCpus) {
+  for (const Shard shard : {Shard::kParameters, Shard::kHead | Shard::kParameters}) {
+    for (const int64_t accumulate_steps : {1, 2}) {
+      testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, shard);
+    }
+  }
+}
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }
@@ -107,10 +114,10 @@ struct ManyBuckets {
   static constexpr int64_t kRows = 4, kColumns = 6;
 
   explicit ManyBuckets(std::vector<RankDevice> devices, const StepLimits& limits = {},
-                       bool is_sharded = false) {
+                       Shard shard = Shard::kNone) {
     const int64_t ranks = std::ssize(devices);
     std::vector<RunPrograms> programs;
-    for (int64_t r = 0; r < ranks; ++r) programs.push_back(build({r, ranks, is_sharded}));
+    for (int64_t r = 0; r < ranks; ++r) programs.push_back(build(r, ranks, shard));
     session =
         std::make_unique<ReplicatedSession>(std::move(programs), std::move(devices), 1, limits);
     session->initialize(7);
@@ -120,7 +127,8 @@ struct ManyBuckets {
     for (int64_t i = 0; i < ranks * kRows; ++i) target.push_back(static_cast<int32_t>(i % 3));
   }
 
-  static RunPrograms build(const Updater& updater = {0, 2, false}) {
+  static RunPrograms build(int64_t rank = 0, int64_t ranks = 2, Shard shard = Shard::kNone) {
+    const Updater updater{rank, ranks, shards_optimizer(shard)};
     ModelSpec spec;
     for (int i = 0; i < 9; ++i) {
       spec.layers.push_back({"", "Gemm", {}, {{"units", int64_t{10 + i}}}});
@@ -136,7 +144,11 @@ struct ManyBuckets {
     const BucketSpec buckets{.first_bytes = 64, .bytes = 600, .in_flight = 2};
     auto gradients = differentiate(model.graph, model.loss);
     std::vector<std::vector<TensorId>> scattered;
-    if (updater.is_sharded) {
+    ParameterGathers gathers{.rank = rank, .ranks = ranks, .group_bytes = 600, .ahead = 2};
+    if (shards_parameters(shard)) {
+      gathers.shards = shard_parameters(model.graph, ranks);
+      gradients = append_reduce_scatter(model.graph, gradients, ranks, buckets).shards;
+    } else if (updater.is_sharded) {
       ScatteredGradients shards =
           append_reduce_scatter(model.graph, gradients, updater.ranks, buckets);
       gradients = std::move(shards.shards);
@@ -159,7 +171,8 @@ struct ManyBuckets {
     train.output = model.output;
     train.learning_rate = inputs.learning_rate;
     train.batch_size = kRows;
-    train.program = compile(std::move(model.graph), {.alignment = kCudaAlignment});
+    train.program = compile(std::move(model.graph),
+                            {.alignment = kCudaAlignment, .gathers = std::move(gathers)});
     return programs;
   }
 
@@ -181,13 +194,13 @@ struct ManyBuckets {
 };
 
 /// On emulated GPUs as on CPUs, and twice alike.
-void expect_many_buckets_under_way(bool is_sharded) {
+void expect_many_buckets_under_way(Shard shard) {
   const auto make = [&](std::vector<RankDevice> devices) {
-    return ManyBuckets(std::move(devices), {}, is_sharded);
+    return ManyBuckets(std::move(devices), {}, shard);
   };
   ManyBuckets expected = make(testing::cpu_ranks(kDevices)), a = make(gpus(kDevices)),
               b = make(gpus(kDevices));
-  EXPECT_GT(exchanges_of(ManyBuckets::build({0, kDevices, is_sharded})).size(), 6u);
+  EXPECT_GT(exchanges_of(ManyBuckets::build(0, kDevices, shard)).size(), 6u);
   const std::vector<float> losses = expected.losses(8), of_a = a.losses(8);
   for (size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(of_a[s], losses[s], 1e-5) << s;
   EXPECT_EQ(of_a, b.losses(8));
@@ -202,15 +215,20 @@ void expect_many_buckets_under_way(bool is_sharded) {
   EXPECT_EQ(of_gpus.storage, b.session->snapshot().storage);
 }
 
-TEST(EmulatedRanks, ManyBucketsUnderWay) { expect_many_buckets_under_way(false); }
-TEST(EmulatedRanks, ManyBucketsOfShardsUnderWay) { expect_many_buckets_under_way(true); }
+TEST(EmulatedRanks, ManyBucketsUnderWay) { expect_many_buckets_under_way(Shard::kNone); }
+TEST(EmulatedRanks, ManyBucketsOfShardsUnderWay) {
+  expect_many_buckets_under_way(Shard::kOptimizer);
+}
+TEST(EmulatedRanks, ManyGathersUnderWay) { expect_many_buckets_under_way(Shard::kParameters); }
 
 // But for the norm, which whole state sums in another order.
 TEST(EmulatedRanks, ShardsFollowTheCurveOfWholeState) {
-  ManyBuckets whole(gpus(kDevices)), sharded(gpus(kDevices), {}, true);
+  ManyBuckets whole(gpus(kDevices)), sharded(gpus(kDevices), {}, Shard::kOptimizer),
+      gathered(gpus(kDevices), {}, Shard::kParameters);
   const std::vector<float> losses = whole.losses(8);
   const std::vector<float> of_shards = sharded.losses(8);
   for (size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(of_shards[s], losses[s], 1e-6) << s;
+  EXPECT_EQ(gathered.losses(8), of_shards);
 }
 
 constexpr StepLimits kSoon{.first_s = 2, .least_s = 2, .times = 1, .grace_s = 0.3};

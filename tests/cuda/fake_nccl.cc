@@ -128,7 +128,16 @@ void exchange(const ncclComm& comm, const Call& call) {
       if (group.aborted) return;  // the other has gone on without this one
       std::abort();
     }
-    call.type == ncclFloat64 ? exchange_all<double>(group) : exchange_all<float>(group);
+    switch (call.type) {
+      case ncclFloat64:
+        exchange_all<double>(group);
+        break;
+      case ncclFloat16:
+        exchange_all<uint16_t>(group);  // moved alone, see add()
+        break;
+      default:
+        exchange_all<float>(group);
+    }
   }
   (void)meet(group);
 }
@@ -178,8 +187,13 @@ ncclResult_t group_end() {
   }
   return ncclSuccess;
 }
+size_t size_of(ncclDataType_t type) {
+  return type == ncclFloat64 ? sizeof(double) : type == ncclFloat16 ? 2 : sizeof(float);
+}
 ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRedOp_t op = ncclAvg) {
-  const bool known = call.type == ncclFloat32 || call.type == ncclFloat64;
+  const bool moves = call.kind == Kind::kBroadcast || call.kind == Kind::kAllGather;
+  const bool known =
+      call.type == ncclFloat32 || call.type == ncclFloat64 || (call.type == ncclFloat16 && moves);
   const bool has_root = call.root < comm->group->calls.size();
   if (!in_group || op != ncclAvg || !known || !has_root || call.count == 0 ||
       call.from == nullptr || call.to == nullptr) {
@@ -191,7 +205,7 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
 /// Whether the two begin within `elements` of each other, so that one would be written while it is
 /// read.
 bool overlap(const void* a, const void* b, size_t elements, ncclDataType_t type) {
-  const size_t bytes = elements * (type == ncclFloat64 ? sizeof(double) : sizeof(float));
+  const size_t bytes = elements * size_of(type);
   const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
   return x < y + bytes && y < x + bytes;
 }
@@ -219,7 +233,7 @@ ncclResult_t broadcast(const void* from, void* to, size_t count, ncclDataType_t 
 ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t type,
                         ncclComm_t comm, cudaStream_t stream) {
   // In place it begins with this rank's part of what it ends with.
-  const size_t size = type == ncclFloat64 ? sizeof(double) : sizeof(float);
+  const size_t size = size_of(type);
   if (from != static_cast<std::byte*>(to) + comm->rank * count * size) return ncclInvalidArgument;
   return add({Kind::kAllGather, from, to, count, type, 0}, comm, stream);
 }

@@ -132,6 +132,26 @@ TEST(Nodes, AShardedOptimizer) {
     job.recipe.shard = Shard::kOptimizer;
   });
 }
+TEST(Nodes, ShardedParameters) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) {
+    job.model = image_model();
+    job.recipe.optimizer = default_optimizer("adamw");
+    job.recipe.optimizer.learning_rate = 0.002;
+    job.recipe.clip_norm = 1;
+    job.recipe.shard = Shard::kParameters;
+  });
+}
+// Averages and the best weights are of all processes' parts.
+TEST(Nodes, ShardedParametersWithAveragesAndTheBestOfThem) {
+  expect_the_bits_of_local_ranks([](TrainJob& job) {
+    job.model = image_model();
+    job.recipe.accumulate_steps = 2;
+    job.recipe.precision = Precision::kBf16;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.keep_best = {.metric = "val/loss"};
+    job.recipe.shard = Shard::kParameters;
+  });
+}
 TEST(Nodes, BestWeightsAndAnEarlyStop) {
   expect_the_bits_of_local_ranks(
       [](TrainJob& job) {
@@ -281,7 +301,8 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
 /// A rank_process.
 class Child {
  public:
-  Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, const std::string& work) {
+  Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, const std::string& work,
+        Shard shard) {
     const std::filesystem::path program =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "rank_process";
     std::vector<std::string> words{program.string(),
@@ -290,7 +311,8 @@ class Child {
                                    (w / "dataset").string(),
                                    (w / work).string(),
                                    std::to_string(quiet_ms),
-                                   "600"};
+                                   "600",
+                                   name_of(shard)};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -345,10 +367,11 @@ class Child {
 };
 
 std::vector<std::unique_ptr<Child>> start_children(const Workspace& w, int quiet_ms,
-                                                   const std::string& work = "work") {
+                                                   const std::string& work = "work",
+                                                   Shard shard = Shard::kOptimizer) {
   std::vector<std::unique_ptr<Child>> children;
   for (int64_t p = 0; p < 4; ++p) {
-    children.push_back(std::make_unique<Child>(p, 4, w, quiet_ms, work));
+    children.push_back(std::make_unique<Child>(p, 4, w, quiet_ms, work, shard));
   }
   std::string ports;
   for (auto& child : children) ports += child->line("port ").substr(5) + "\n";
@@ -376,6 +399,31 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
   EXPECT_NE(again[0]->line("from "), "from 0");
   for (auto& child : again) EXPECT_EQ(child->line("done"), "done");
   auto calm = start_children(w, 900'000, "calm");
+  EXPECT_EQ(calm[0]->line("from "), "from 0");
+  for (auto& child : calm) EXPECT_EQ(child->line("done"), "done");
+  EXPECT_TRUE(bytes_of(w / "work/model/model.safetensors") ==
+              bytes_of(w / "calm/model/model.safetensors"));
+}
+
+// What each process held is gone with it: all of it is in the checkpoint of the first.
+TEST(Nodes, ShardedParametersOutliveAKilledProcess) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const auto start = [&](const std::string& work) {
+    return start_children(w, 900'000, work, Shard::kParameters);
+  };
+  auto children = start("work");
+  EXPECT_EQ(children[0]->line("saved 25"), "saved 25");
+  children[3]->line("step 30");
+  children[3]->kill(SIGKILL);
+  for (const size_t p : {0, 1, 2}) {
+    EXPECT_TRUE(children[p]->line("lost").starts_with("lost 3: ")) << "rank " << p;
+    EXPECT_EQ(children[p]->wait(), 1);
+  }
+  auto again = start("work");
+  EXPECT_NE(again[0]->line("from "), "from 0");
+  for (auto& child : again) EXPECT_EQ(child->line("done"), "done");
+  auto calm = start("calm");
   EXPECT_EQ(calm[0]->line("from "), "from 0");
   for (auto& child : calm) EXPECT_EQ(child->line("done"), "done");
   EXPECT_TRUE(bytes_of(w / "work/model/model.safetensors") ==

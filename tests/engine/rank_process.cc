@@ -2,7 +2,7 @@
 // standard output; then all ports come from standard input. It prints "step N" behind each, and at
 // its end "done", "lost RANK" or "error REASON".
 //
-//   rank_process INDEX COUNT DATASET WORK QUIET_MS STEPS
+//   rank_process INDEX COUNT DATASET WORK QUIET_MS STEPS optimizer|parameters
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -37,7 +37,7 @@ class Printer final : public Reporter {
 };
 
 int run_process(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 8) return 2;
   const int64_t index = std::atoll(argv[1]), count = std::atoll(argv[2]);
   auto listener = PeerListener::open("127.0.0.1").value();
   Printer::say("port " + std::to_string(listener.endpoint().port));
@@ -56,7 +56,7 @@ int run_process(int argc, char** argv) {
   job.recipe.batch_size = 16;
   job.recipe.optimizer = default_optimizer("adamw");
   job.recipe.seed = 5;
-  job.recipe.shard = Shard::kOptimizer;
+  job.recipe.shard = argv[7] == std::string("parameters") ? Shard::kParameters : Shard::kOptimizer;
   job.recipe.checkpoint_every_steps = 25;
   job.recipe.validation_split = 0.2;
   job.recipe.evaluate_every_steps = 500;

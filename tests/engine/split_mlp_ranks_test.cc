@@ -39,7 +39,9 @@ using testing::weights_of;
 using testing::Workspace;
 
 constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard::kHead,
-                kMlp = Shard::kMlp, kAll = Shard::kOptimizer | Shard::kHead | Shard::kMlp;
+                kMlp = Shard::kMlp, kAll = Shard::kOptimizer | Shard::kHead | Shard::kMlp,
+                kSharded = Shard::kMlp | Shard::kParameters,
+                kEvery = Shard::kHead | Shard::kMlp | Shard::kParameters;
 
 LayerSpec dense(const char* name, int64_t units) { return {name, "Gemm", {}, {{"units", units}}}; }
 LayerSpec activation(const char* type) { return {"", type, {}, {}}; }
@@ -94,7 +96,8 @@ void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
 }
 
 TEST(SplitMlp, FollowsTheCurveOfOneDevice) {
-  expect_the_curve_of_one_device(nullptr, 1e-5, {kMlp, kState | kMlp, kHead | kMlp, kAll});
+  expect_the_curve_of_one_device(nullptr, 1e-5,
+                                 {kMlp, kState | kMlp, kHead | kMlp, kAll, kSharded, kEvery});
   expect_the_curve_of_one_device(optimizer("sgd", 0.02, 0.9));
 }
 // 17, 17 and 16 units of 50; and ranks without any: 2, 2, 1 and 0 of 5.
@@ -299,8 +302,15 @@ TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
   Recorder expected;
   run(one, 1, expected);
   const std::vector<std::vector<Leg>> ways = {
-      {{4, kMlp}, {1, kWhole}, {3, kAll}, {2, kState}, {3, kMlp}, {2, kHead}, {4, kAll}, {2, kMlp}},
-      {{1, kWhole}, {3, kMlp}, {4, kWhole}, {4, kMlp}, {4, kState}, {2, kAll}, {1, kWhole}}};
+      {{4, kMlp},
+       {1, kWhole},
+       {3, kAll},
+       {2, kState},
+       {3, kMlp},
+       {2, kHead},
+       {4, kEvery},
+       {2, kMlp}},
+      {{1, kWhole}, {3, kMlp}, {4, kWhole}, {4, kMlp}, {4, kSharded}, {2, kAll}, {1, kWhole}}};
   for (size_t i = 0; i < ways.size(); ++i) {
     TrainJob job = job_on(w, "way" + std::to_string(i), kWhole, change);
     for (size_t leg = 0; leg < ways[i].size(); ++leg) {

@@ -62,17 +62,21 @@ TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   EXPECT_EQ(shard_of("shard: [HEAD, OPTIMIZER]"), "[optimizer, head]");
   EXPECT_EQ(shard_of("shard: MLP"), "mlp");
   EXPECT_EQ(shard_of("shard: [MLP, OPTIMIZER, HEAD]"), "[optimizer, head, mlp]");
+  EXPECT_EQ(shard_of("shard: PARAMETERS"), "parameters");
+  EXPECT_EQ(shard_of("shard: [OPTIMIZER, PARAMETERS]"), "parameters") << "it says nothing more";
+  EXPECT_EQ(shard_of("shard: [PARAMETERS, HEAD]"), "[head, parameters]");
   EXPECT_EQ(
       shard_of("shard: [NONE, HEAD]"),
       "resources.shard[0]: none stands alone, expected it without the others, or them without "
       "it");
-  EXPECT_EQ(shard_of("shard: 77"),
-            "resources.shard[0]: 77 is not known, expected none, optimizer, head or mlp");
+  EXPECT_EQ(
+      shard_of("shard: 77"),
+      "resources.shard[0]: 77 is not known, expected none, optimizer, head, parameters or mlp");
   // Each part of a list goes on the wire as it came.
   EXPECT_EQ(to_proto(Shard::kOptimizer | Shard::kHead),
             (std::vector{v1::Resources::OPTIMIZER, v1::Resources::HEAD}));
-  EXPECT_EQ(to_proto(Shard::kHead | Shard::kMlp),
-            (std::vector{v1::Resources::HEAD, v1::Resources::MLP}));
+  EXPECT_EQ(to_proto(Shard::kHead | Shard::kParameters),
+            (std::vector{v1::Resources::HEAD, v1::Resources::PARAMETERS}));
   EXPECT_EQ(to_proto(Shard::kNone), std::vector{v1::Resources::NONE});
 }
 

@@ -848,6 +848,13 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   EXPECT_GT(pairs.run().split_pairs(0).exchanged_bytes(), 0);
   EXPECT_EQ(pairs.run().memory().parameter_bytes() + pairs.run().mlp_saved_bytes(),
             all.parameter_bytes());
+  const v1::JobPlan parameters = plan_of({v1::Resources::PARAMETERS});
+  EXPECT_EQ(parameters.run().exchanges(0).kind(), "all_gather");
+  EXPECT_EQ(parameters.run().exchanges(1).kind(), "reduce_scatter");
+  EXPECT_GT(parameters.run().parameter_saved_bytes(), 0);
+  EXPECT_EQ(parameters.run().memory().parameter_bytes() + parameters.run().parameter_saved_bytes(),
+            all.parameter_bytes());
+  EXPECT_EQ(parameters.run().shard_saved_bytes(), sharded.run().shard_saved_bytes());
 
   for (Device& gpu : gpus_) {
     gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 8;

@@ -26,10 +26,11 @@ constexpr size_t kCounters = 2;
 }
 
 ncclDataType_t type_of(const ExchangePart& part) {
+  if (part.is_half) return ncclFloat16;  // of either kind: it is moved, not summed
   return part.dtype == DType::kF64 ? ncclFloat64 : ncclFloat32;
 }
 void* element(const ExchangePart& part, int64_t index) {
-  return static_cast<std::byte*>(part.data) + index * static_cast<int64_t>(size_of(part.dtype));
+  return static_cast<std::byte*>(part.data) + index * part.element_bytes();
 }
 
 }  // namespace
@@ -246,10 +247,10 @@ std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* co
       for (const ExchangePart& part : parts) communicator->scale_rows(part);
     });
   }
-  return make_kernel([=, bytes = result_bytes(graph, node)](const KernelArgs& a) {
+  return make_kernel([=, results = exchange_results(graph, node)](const KernelArgs& a) {
     TRAINYARD_CHECK(communicator != nullptr, alone);
     for (const int64_t bucket : buckets) communicator->done(bucket);
-    take_results(bytes, a, copy);
+    results.take(a, copy);
   });
 }
 

@@ -4,8 +4,10 @@
 //   its own                                 └─ ncclAllReduce ── ended ─┘
 //
 // or, where each rank updates its shard (src/ops/shards.h), the same with ncclReduceScatter, and
-// ncclAllGather behind the updates. Rows (src/ops/row_exchange.h) are gathered and scattered by the
-// same two; the main stream waits at once. Where a tensor's shards are not all whole
+// ncclAllGather behind the updates. Where a rank has no more than its shard, that is copied into
+// the whole tensor, in which ncclAllGather then works, before the whole one is read. Rows
+// (src/ops/row_exchange.h) are gathered and scattered by the same two; the main stream waits at
+// once. Where a tensor's shards are not all whole
 // (kernels/shard.h), those are a ncclReduce or a ncclBroadcast for each.
 //
 // Events fork and join, so that a recorded step has the same shape. `reached` and `ended` are

@@ -40,8 +40,8 @@ std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const
   const std::string_view type = node.op->type();
   if (!is_exchange(type)) return nullptr;
   if (!starts_exchange(type)) {  // it has ended where it started
-    return make_kernel([bytes = result_bytes(graph, node)](const KernelArgs& a) {
-      take_results(bytes, a, std::memcpy);
+    return make_kernel([results = exchange_results(graph, node)](const KernelArgs& a) {
+      results.take(a, std::memcpy);
     });
   }
   if (communicator != nullptr) communicator->plan(exchange_of(type), exchange_parts(graph, node));

@@ -79,7 +79,7 @@ class PeerCommunicator::Group {
     int64_t bytes = 0;
     round_.clear();
     for (size_t i = 0; i < all.size(); ++i) {
-      const auto size = static_cast<int64_t>(size_of(all[i].dtype));
+      const int64_t size = all[i].element_bytes();
       const bool scattered = exchange != Exchange::kAllReduce;
       const int64_t end = scattered ? kernels::shard_elements(all[i].count, ranks) : all[i].count;
       const int64_t most = std::max<int64_t>(1, kRoundBytes / size / (scattered ? ranks : 1));
@@ -119,7 +119,7 @@ class PeerCommunicator::Group {
   }
 
   size_t bytes_of(const Piece& p, std::span<const Part> all) const {
-    return static_cast<size_t>(p.count) * size_of(all[p.part].dtype);
+    return static_cast<size_t>(p.count * all[p.part].element_bytes());
   }
 
   /// Gives this process's pieces of the round their places; returns how much all take.
@@ -143,7 +143,7 @@ class PeerCommunicator::Group {
 
   std::byte* data_of(size_t local_rank, const Piece& p) const {
     const Part& part = parts[local_rank][p.part];
-    return static_cast<std::byte*>(part.data) + static_cast<size_t>(p.first) * size_of(part.dtype);
+    return static_cast<std::byte*>(part.data) + p.first * part.element_bytes();
   }
 
   void begin_exchange() {

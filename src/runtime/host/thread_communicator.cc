@@ -26,11 +26,13 @@ void ThreadCommunicator::run(Exchange exchange, std::span<const Part> parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const std::span<const Part>& other : group_->parts) {
       TRAINYARD_CHECK(other.size() == parts.size() && other[i].count == parts[i].count &&
-                          other[i].dtype == parts[i].dtype,
+                          other[i].dtype == parts[i].dtype && other[i].is_half == parts[i].is_half,
                       "the ranks exchange different tensors");
     }
     if (exchange == Exchange::kGatherRows) {
       gather_rows(i);
+    } else if (exchange == Exchange::kAllGather) {
+      gather(i);
     } else {
       with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
     }
@@ -60,7 +62,7 @@ void ThreadCommunicator::take_part(Exchange exchange, size_t index) const {
       break;
     }
     case Exchange::kAllGather:
-      gather<T>(index);
+      gather(index);
       break;
     case Exchange::kGatherRows:
       gather_rows(index);
@@ -80,15 +82,17 @@ void ThreadCommunicator::reduce(size_t index, int64_t first, int64_t end, const 
                         [&](int64_t i, T mean) { take(first + i, mean); });
 }
 
-template <typename T>
 void ThreadCommunicator::gather(size_t index) const {
   const auto ranks = static_cast<int64_t>(group_->parts.size());
-  T* const mine = data_of<T>(rank_, index);
+  const Part& part = group_->parts[rank_][index];
   for (size_t r = 0; r < group_->parts.size(); ++r) {
     if (r == rank_) continue;
     const kernels::ShardRange shard =
-        kernels::shard_range(group_->parts[rank_][index].count, static_cast<int64_t>(r), ranks);
-    std::copy_n(data_of<T>(r, index) + shard.first, shard.count, mine + shard.first);
+        kernels::shard_range(part.count, static_cast<int64_t>(r), ranks);
+    if (shard.count == 0) continue;
+    const int64_t at = shard.first * part.element_bytes();
+    std::memcpy(data_of<std::byte>(rank_, index) + at, data_of<std::byte>(r, index) + at,
+                static_cast<size_t>(shard.count * part.element_bytes()));
   }
 }
 

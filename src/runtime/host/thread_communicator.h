@@ -43,7 +43,6 @@ class ThreadCommunicator final : public HostCommunicator {
   /// This rank's part of the work.
   template <typename T>
   void take_part(Exchange exchange, size_t index) const;
-  template <typename T>
   void gather(size_t index) const;
   void gather_rows(size_t index) const;
   template <typename T>

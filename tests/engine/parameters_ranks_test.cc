@@ -1,0 +1,623 @@
+// Parameters sharded over several devices, which are host backends here, and gathered where they
+// are read: the bits of plain data parallel, in the memory that the plan says, from and to the
+// checkpoints of any layout. Catches a gather that comes too late or is read too long, a gradient
+// that outlives its exchange, a shard that is taken for a whole tensor.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <new>
+
+#include "kernels/alignment.h"
+#include "kernels/shard.h"
+#include "src/graph/op.h"
+#include "src/ops/relu.h"
+#include "src/ops/shards.h"
+#include "src/train/fit.h"
+#include "src/train/programs.h"
+#include "src/train/replicated_session.h"
+#include "tests/engine/fit_support.h"
+#include "tests/engine/rank_support.h"
+#include "tests/engine/train_support.h"
+
+namespace trainyard {
+namespace {
+
+using testing::bytes_of;
+using testing::connected;
+using testing::cpu_devices;
+using testing::image_model;
+using testing::make_dataset;
+using testing::plain_job;
+using testing::Recorder;
+using testing::run;
+using testing::SmallBackend;
+using testing::weights_of;
+using testing::Workspace;
+
+using Change = std::function<void(TrainJob&)>;
+
+constexpr Shard kWhole = Shard::kNone, kParameters = Shard::kParameters,
+                kHeadToo = Shard::kHead | Shard::kParameters;
+
+void make_text(const Workspace& w) {
+  std::string text;
+  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
+  std::ofstream(w / "input.txt") << text;
+  IngestRequest request;
+  request.format = "text";
+  request.text.test_share = 0.1;
+  request.sources.push_back({"data", w / "input.txt"});
+  const auto schema = ingest(request, w / "dataset", local_files());
+  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+}
+
+TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
+                const Change& change = nullptr) {
+  TrainJob job = plain_job(w, name);
+  job.recipe.steps = 24;
+  job.recipe.batch_size = 24;  // of 2, 3 and 4 ranks
+  job.recipe.checkpoint_every_steps = 12;
+  job.recipe.optimizer = default_optimizer("adamw");
+  job.recipe.optimizer.learning_rate = 0.002;
+  job.recipe.optimizer.weight_decay = 0.01;
+  if (change) change(job);
+  job.recipe.shard = shard;
+  return job;
+}
+
+/// Two layers with weights of several sizes: shards that are even, that are not, and none at all.
+Change mlp(const Change& more = nullptr) {
+  return [=](TrainJob& job) {
+    job.model = {};
+    job.model.layers = {{"", "Gemm", {}, {{"units", int64_t{33}}}},
+                        {"", "Tanh", {}, {}},
+                        {"", "Gemm", {}, {{"units", int64_t{20}}}},
+                        {"", "Relu", {}, {}},
+                        {"head", "Gemm", {}, {}}};
+    if (more) more(job);
+  };
+}
+Change transformer(const Change& more = nullptr) {
+  return [=](TrainJob& job) {
+    job.model = {};
+    job.model.preset = "gpt2";
+    job.model.parameters = {{"size", std::string("nano")}, {"n_layer", int64_t{2}}};
+    job.recipe.context_length = 12;
+    if (more) more(job);
+  };
+}
+
+/// The same job with whole parameters, and with shards of them, on each number of ranks: every bit
+/// of what is reported, of the result and of the last checkpoint.
+void expect_the_same_bits(const Change& change, bool text = false) {
+  const Workspace w;
+  text ? make_text(w) : void(make_dataset(w, /*images=*/true, 100, 20));
+  for (const int64_t ranks : {2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    const TrainJob whole = job_on(w, "whole" + std::to_string(ranks), kWhole, change);
+    const TrainJob sharded = job_on(w, "sharded" + std::to_string(ranks), kParameters, change);
+    Recorder of_whole, of_sharded;
+    run(whole, ranks, of_whole);
+    const TrainResult result = run(sharded, ranks, of_sharded);
+    EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+    EXPECT_EQ(of_sharded.plan.memory.total(), result.arena_planned_bytes);
+    EXPECT_GT(of_sharded.plan.parameter_saved_bytes, 0);
+    EXPECT_EQ(of_sharded.plan.memory.parameter_bytes + of_sharded.plan.parameter_saved_bytes,
+              of_whole.plan.memory.parameter_bytes);
+    EXPECT_EQ(of_sharded.plan.parameter_count, of_whole.plan.parameter_count);
+    EXPECT_EQ(of_sharded.plan.checkpoints.size_bytes, of_whole.plan.checkpoints.size_bytes);
+    ASSERT_EQ(of_whole.series["train/loss"].size(), 24u);
+    for (const auto& [key, values] : of_whole.series) {
+      if (key == "train/samples_per_second" || key == "train/data_wait_share") continue;
+      EXPECT_EQ(of_sharded.series[key], values) << key;
+    }
+    EXPECT_TRUE(weights_of(sharded) == weights_of(whole));
+    for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(bytes_of(sharded.checkpoints / "step-000000024" / file) ==
+                  bytes_of(whole.checkpoints / "step-000000024" / file))
+          << file;
+    }
+  }
+}
+
+TEST(ParameterRanks, HaveTheBitsOfWholeParametersInAnMlp) { expect_the_same_bits(mlp()); }
+TEST(ParameterRanks, HaveThemWithEveryOptimizerThatCan) {
+  for (const char* type : {"sgd", "adam", "lion", "rmsprop"}) {
+    SCOPED_TRACE(type);
+    expect_the_same_bits(mlp([&](TrainJob& job) {
+      job.recipe.optimizer = default_optimizer(type);
+      job.recipe.optimizer.learning_rate = 0.002;
+    }));
+  }
+}
+TEST(ParameterRanks, HaveThemInAConvolutionalNetworkWithBatchNormalizationAndDropout) {
+  expect_the_same_bits([](TrainJob& job) { job.model = image_model(); });
+}
+// A table that both ends use.
+TEST(ParameterRanks, HaveThemInATransformer) { expect_the_same_bits(transformer(), true); }
+TEST(ParameterRanks, HaveThemWithRecompute) {
+  for (const Recompute recompute : {Recompute::kBlocks, Recompute::kFull}) {
+    expect_the_same_bits(transformer([&](TrainJob& job) { job.recipe.recompute = recompute; }),
+                         true);
+  }
+}
+TEST(ParameterRanks, HaveThemWithClippingAndAverages) {
+  expect_the_same_bits(mlp([](TrainJob& job) {
+    job.recipe.clip_norm = 0.3;
+    job.recipe.metrics = {"gradient_norm"};
+    job.recipe.ema_decay = 0.9;
+    job.recipe.keep_best.metric = "val/loss";
+  }));
+  expect_the_same_bits(mlp([](TrainJob& job) { job.recipe.clip_value = 0.01; }));
+}
+TEST(ParameterRanks, HaveThemWithFrozenLayersAndLowRankAdditions) {
+  expect_the_same_bits(mlp([](TrainJob& job) {
+    job.recipe.parameter_groups = {{.match = "gemm1.*", .freeze = true},
+                                   {.match = "*.bias", .learning_rate_factor = 2}};
+  }));
+  expect_the_same_bits(mlp([](TrainJob& job) {
+    job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
+  }));
+}
+TEST(ParameterRanks, HaveThemIn16Bits) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    SCOPED_TRACE(std::string(name_of(precision)));
+    const auto change = [&](TrainJob& job) {
+      job.recipe.precision = precision;
+      job.recipe.clip_norm = 0.3;
+    };
+    expect_the_same_bits(mlp(change));
+    expect_the_same_bits(transformer(change), true);
+  }
+}
+
+/// Every loss of the two within the bound.
+void expect_near(const Recorder& expected, const Recorder& got, double bound) {
+  for (const char* key : {"train/loss", "val/loss"}) {
+    const auto& values = expected.series.at(key);
+    ASSERT_EQ(got.series.at(key).size(), values.size()) << key;
+    for (const auto& [step, loss] : values) {
+      EXPECT_NEAR(got.series.at(key).at(step), loss, bound) << key << " of step " << step;
+    }
+  }
+}
+
+TEST(ParameterRanks, FollowTheCurveOfOneDevice) {
+  const Workspace w;
+  make_dataset(w, true, 100, 20);
+  const auto long_run = mlp([](TrainJob& job) {
+    job.recipe.steps = 50;
+    job.recipe.clip_norm = 1;
+  });
+  Recorder expected;
+  run(job_on(w, "one", kWhole, long_run), 1, expected);
+  for (const int64_t ranks : {2, 3, 4}) {
+    for (const Shard shard : {kParameters, kHeadToo}) {
+      SCOPED_TRACE(name_of(shard) + std::to_string(ranks));
+      Recorder got;
+      const TrainResult result =
+          run(job_on(w, name_of(shard) + std::to_string(ranks), shard, long_run), ranks, got);
+      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+      expect_near(expected, got, 1e-5);
+    }
+  }
+}
+
+// Each micro-batch's gradients are exchanged, and their shards summed: another order of the same
+// sum, so that the result is near that of whole sums and not equal to it.
+TEST(ParameterRanks, SumShardsOverMicroBatches) {
+  const Workspace w;
+  make_dataset(w, true, 100, 20);
+  const auto change = mlp([](TrainJob& job) {
+    job.recipe.steps = 50;
+    job.recipe.accumulate_steps = 3;
+    job.recipe.clip_norm = 0.3;
+    job.recipe.ema_decay = 0.9;
+  });
+  Recorder expected;
+  run(job_on(w, "one", kWhole, change), 1, expected);
+  for (const int64_t ranks : {2, 4}) {
+    for (const Shard shard : {kParameters, kHeadToo}) {
+      const std::string name = name_of(shard) + std::to_string(ranks);
+      SCOPED_TRACE(name);
+      Recorder got, again;
+      const TrainJob once = job_on(w, name, shard, change),
+                     twice = job_on(w, name + "twice", shard, change);
+      const TrainResult result = run(once, ranks, got);
+      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+      expect_near(expected, got, 1e-5);
+      run(twice, ranks, again);
+      EXPECT_TRUE(weights_of(once) == weights_of(twice));
+    }
+    Recorder whole;
+    run(job_on(w, "whole" + std::to_string(ranks), kWhole, change), ranks, whole);
+    Recorder sharded;
+    run(job_on(w, "short" + std::to_string(ranks), kParameters, change), ranks, sharded);
+    EXPECT_LT(sharded.plan.memory.gradient_bytes, whole.plan.memory.gradient_bytes);
+    for (const PlannedExchange& exchange : sharded.plan.exchanges) {
+      EXPECT_TRUE(exchange.kind == "all_reduce" || exchange.count % 3 == 0) << exchange.kind;
+    }
+  }
+}
+
+TEST(ParameterRanks, ResumeLikeNeverStopped) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const auto change = mlp([](TrainJob& job) {
+    job.recipe.clip_norm = 0.5;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.checkpoint_every_steps = 7;
+  });
+  for (const Shard shard : {kParameters, kHeadToo}) {
+    SCOPED_TRACE(name_of(shard));
+    const TrainJob whole = job_on(w, "whole" + name_of(shard), shard, change);
+    const TrainJob parts = job_on(w, "parts" + name_of(shard), shard, change);
+    Recorder of_whole, first, second;
+    run(whole, 4, of_whole);
+    std::stop_source stop;
+    first.stop_step = 7;
+    first.stop = &stop;
+    EXPECT_EQ(train(parts, cpu_devices(4), local_files(), first, stop.get_token()).error().reason,
+              "STOPPED");
+    run(parts, 4, second);
+    EXPECT_EQ(second.plan.first_step, 7);
+    EXPECT_TRUE(second.lines.empty()) << second.lines.front();
+    EXPECT_TRUE(weights_of(parts) == weights_of(whole));
+  }
+}
+
+struct Way {
+  int64_t ranks;
+  Shard shard;
+};
+/// Trains from the newest checkpoint on, to `stop_step` or, where that is 0, to the end.
+void go_on(TrainJob job, const Way& layout, int64_t stop_step, Recorder& recorder) {
+  job.recipe.shard = layout.shard;
+  std::stop_source stop;
+  recorder.stop_step = stop_step;
+  recorder.stop = &stop;
+  const auto result =
+      train(job, cpu_devices(layout.ranks), local_files(), recorder, stop.get_token());
+  EXPECT_EQ(result.ok(), stop_step == 0) << (result.ok() ? "" : result.error().message);
+}
+
+// A checkpoint has whole tensors, so that it does not matter who wrote it.
+TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const auto change = mlp([](TrainJob& job) {
+    job.recipe.steps = 6;
+    job.recipe.checkpoint_every_steps = 3;
+    job.recipe.evaluate_every_steps = 3;
+    job.recipe.ema_decay = 0.9;
+    job.recipe.clip_norm = 1;
+  });
+  Recorder expected;
+  run(job_on(w, "one", kWhole, change), 1, expected);
+  const std::vector<Way> layouts = {{1, kWhole},       {3, kWhole},      {4, Shard::kOptimizer},
+                                    {2, Shard::kHead}, {2, kParameters}, {4, kParameters},
+                                    {4, kHeadToo}};
+  const auto name = [](const Way& l) { return name_of(l.shard) + std::to_string(l.ranks); };
+  for (const Way& from : layouts) {
+    const TrainJob first = job_on(w, name(from), kWhole, change);
+    Recorder begun;
+    go_on(first, from, 3, begun);
+    for (const Way& to : layouts) {
+      SCOPED_TRACE(name(from) + " to " + name(to));
+      const TrainJob job = job_on(w, name(from) + name(to), kWhole, change);
+      std::filesystem::copy(first.checkpoints, job.checkpoints,
+                            std::filesystem::copy_options::recursive);
+      Recorder got;
+      go_on(job, to, 0, got);
+      EXPECT_EQ(got.plan.first_step, 3);
+      for (const char* key : {"train/loss", "val/loss"}) {
+        ASSERT_FALSE(got.series[key].empty());
+        for (const auto& [step, loss] : got.series[key]) {
+          EXPECT_NEAR(loss, expected.series[key].at(step), 1e-5) << key << " of step " << step;
+        }
+      }
+    }
+  }
+}
+// Of one number of ranks nothing tells who held what when.
+TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const auto change = mlp([](TrainJob& job) { job.recipe.checkpoint_every_steps = 6; });
+  const TrainJob never = job_on(w, "never", kWhole, change);
+  Recorder of_never;
+  run(never, 4, of_never);
+  const TrainJob often = job_on(w, "often", kWhole, change);
+  Recorder legs[4];
+  go_on(often, {4, kParameters}, 6, legs[0]);
+  go_on(often, {4, kWhole}, 12, legs[1]);
+  go_on(often, {4, Shard::kOptimizer}, 18, legs[2]);
+  go_on(often, {4, kParameters}, 0, legs[3]);
+  EXPECT_TRUE(weights_of(often) == weights_of(never));
+}
+
+constexpr int64_t kWidth = 1024;  // a weight of it is 4 MiB, and a group and a bucket of its own
+Change deep(int64_t layers, int64_t width = kWidth) {
+  return [=](TrainJob& job) {
+    job.model = {};
+    job.model.preset = "mlp";
+    job.model.parameters.set("hidden", std::vector<int64_t>(static_cast<size_t>(layers), width));
+    job.recipe.steps = 3;
+  };
+}
+constexpr int64_t kWeight = 4 * kWidth * kWidth;
+int64_t transient_bytes(const MemoryBreakdown& memory) {
+  return memory.activation_bytes + memory.gradient_bytes + memory.input_bytes;
+}
+
+TEST(ParameterRanks, HoldTheirPartAndTheLayersInUse) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const DatasetSchema schema = read_schema(w / "dataset").value();
+  const auto plan = [&](int64_t layers, int64_t ranks, Shard shard) {
+    const TrainJob job = job_on(w, "plan", shard, deep(layers));
+    return plan_run(job.model, job.recipe, schema, ranks).value();
+  };
+  for (const int64_t ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    const MemoryBreakdown whole = plan(12, ranks, kWhole).memory;
+    const RunPlan of_parts = plan(12, ranks, kParameters);
+    const MemoryBreakdown& part = of_parts.memory;
+    int64_t expected = 0;
+    const auto add = [&](int64_t elements) {
+      expected += round_up(4 * kernels::shard_elements(elements, ranks), kHostAlignment);
+    };
+    add(64 * kWidth);
+    for (int i = 0; i < 11; ++i) add(kWidth * kWidth);
+    for (int i = 0; i < 12; ++i) add(kWidth);
+    add(3 * kWidth);
+    add(3);
+    EXPECT_EQ(part.parameter_bytes, expected);
+    EXPECT_EQ(part.optimizer_bytes, 2 * expected);
+    EXPECT_EQ(of_parts.parameter_saved_bytes, whole.parameter_bytes - expected);
+    EXPECT_EQ(of_parts.shard_saved_bytes, whole.optimizer_bytes - 2 * expected);
+    EXPECT_NEAR(static_cast<double>(expected),
+                static_cast<double>(whole.parameter_bytes) / static_cast<double>(ranks),
+                0.01 * static_cast<double>(whole.parameter_bytes));
+    // Two groups of weights, and of gradients those that are computed, cross, and wait for the next
+    // bucket; with their shards.
+    constexpr int64_t kRest = int64_t{1} << 20;  // activations, biases, the first and last layer
+    EXPECT_LE(part.gradient_bytes, 3 * kWeight + kRest);
+    EXPECT_LE(transient_bytes(part), 5 * kWeight + 2 * kWeight / ranks + kRest);
+    // However many layers there are.
+    const MemoryBreakdown deeper = plan(24, ranks, kParameters).memory;
+    EXPECT_LT(transient_bytes(deeper), transient_bytes(part) + kWeight / 2);
+    // Nothing of it depends on what is measured: it is what a run uses.
+    Recorder r;
+    const TrainResult result =
+        run(job_on(w, "run" + std::to_string(ranks), kParameters, deep(4)), ranks, r);
+    EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+    EXPECT_EQ(r.plan.memory.total(), result.arena_planned_bytes);
+  }
+}
+
+// Clipping has all gradients wait: their shards do.
+TEST(ParameterRanks, ClipShardsWhoseWholeGradientsAreGone) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const DatasetSchema schema = read_schema(w / "dataset").value();
+  const auto gradient_bytes = [&](Shard shard) {
+    TrainJob job = job_on(w, "clipped", shard, deep(24));
+    job.recipe.clip_norm = 1;
+    return plan_run(job.model, job.recipe, schema, 4).value().memory.gradient_bytes;
+  };
+  EXPECT_GT(gradient_bytes(kWhole), 23 * kWeight);
+  EXPECT_LT(gradient_bytes(kParameters), 23 * kWeight / 4 + 3 * kWeight);
+}
+
+TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  Recorder unbounded, r;
+  const auto model = deep(8);
+  run(job_on(w, "unbounded", kWhole, model), 4, unbounded);
+  const TrainJob sharded = job_on(w, "sharded", kParameters, model);
+  const DatasetSchema schema = read_schema(w / "dataset").value();
+  // Neither the weights with their state fit, nor the weights with a part of it.
+  const int64_t limit =
+      plan_run(sharded.model, sharded.recipe, schema, 4).value().memory.total() + kWeight / 2;
+  EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);
+  const auto devices = [&] {
+    std::vector<std::shared_ptr<Backend>> backends;
+    for (int i = 0; i < 4; ++i) backends.push_back(std::make_shared<SmallBackend>(limit));
+    return connected(std::move(backends));
+  };
+  for (const Shard shard :
+       {kWhole, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
+    Recorder refused;
+    EXPECT_THROW((void)train(job_on(w, "refused" + name_of(shard), shard, model), devices(),
+                             local_files(), refused, {}),
+                 std::bad_alloc)
+        << name_of(shard);
+  }
+  const auto result = train(sharded, devices(), local_files(), r, {});
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(r.series["train/loss"], unbounded.series["train/loss"]);
+}
+
+TEST(ParameterRanks, AreChosenLast) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const DatasetSchema schema = read_schema(w / "dataset").value();
+  const auto bytes = [&](const TrainJob& job) {
+    const RunPlan plan = plan_run(job.model, job.recipe, schema, 4).value();
+    return plan.memory.total() + plan.host_bytes;
+  };
+  const TrainJob job = job_on(w, "job", kWhole, deep(8));
+  const auto of = [&](Shard shard) { return bytes(job_on(w, "job", shard, deep(8))); };
+  ASSERT_LT(of(kParameters), std::min(of(Shard::kOptimizer), of(Shard::kHead)));
+  const auto find = [&](const Recipe& recipe, int64_t limit) {
+    return find_fit(job.model, recipe, schema, limit, {true, true, true}, 4).value_or(Fit{});
+  };
+  const Fit fit = find(job.recipe, of(kParameters));
+  EXPECT_EQ(fit.shard, kParameters);
+  EXPECT_EQ(fit.recompute, Recompute::kNone);
+  EXPECT_GT(fit.plan.parameter_saved_bytes, 0);
+  EXPECT_EQ(find(job.recipe, of(Shard::kOptimizer)).shard, Shard::kOptimizer)
+      << "it is the smaller change";
+  EXPECT_EQ(advise_fit(job.model, job.recipe, schema, of(kParameters), 4).shard, kParameters);
+  // sgd without momentum has no state; its weights and gradients can be shared all the same.
+  Recipe sgd = job.recipe;
+  sgd.optimizer = default_optimizer("sgd");
+  TrainJob sharded = job_on(w, "job", kParameters, deep(8));
+  sharded.recipe.optimizer = sgd.optimizer;
+  EXPECT_EQ(find(sgd, bytes(sharded)).shard, kParameters);
+  Recipe muon = job.recipe;
+  muon.optimizer = default_optimizer("muon");
+  EXPECT_FALSE(shards_parameters(find(muon, of(kParameters)).shard));
+}
+
+TEST(ParameterRanks, PlanWhatTheyExchange) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const DatasetSchema schema = read_schema(w / "dataset").value();
+  const auto exchanges = [&](const Change& change) {
+    const TrainJob job = job_on(w, "job", kParameters, change);
+    return plan_run(job.model, job.recipe, schema, 4).value().exchanges;
+  };
+  // Biases are not read in backward, and the last weight is in use when it begins. Of the first one
+  // nothing is computed there, but its gradient's node names it.
+  constexpr int64_t kBiases = 4 * 4 * kWidth, kFirst = 4 * 64 * kWidth,
+                    kLast = 4 * (3 * kWidth + 3);
+  const auto of = exchanges(deep(4));
+  ASSERT_EQ(of.size(), 2u);
+  EXPECT_EQ(of[0].kind, "all_gather");
+  EXPECT_EQ(of[0].axis, "elements");
+  EXPECT_EQ(of[0].count, 8);
+  EXPECT_EQ(of[0].bytes, kFirst + 3 * kWeight + kBiases + kLast + 3 * kWeight + kFirst);
+  EXPECT_EQ(of[0].sent_bytes, of[0].bytes * 3 / 4);
+  EXPECT_EQ(of[1].kind, "reduce_scatter");
+  EXPECT_EQ(of[1].bytes, kFirst + 3 * kWeight + kBiases + kLast);
+  // What products read in 16 bits crosses in 16 bits.
+  const auto half = exchanges([](TrainJob& job) {
+    deep(4)(job);
+    job.recipe.precision = Precision::kBf16;
+  });
+  EXPECT_EQ(half[0].kind, "all_gather");
+  EXPECT_LT(half[0].bytes, of[0].bytes * 6 / 10);
+  EXPECT_EQ(half[1].bytes, of[1].bytes);
+}
+
+/// Steps at which the gathered tensors of each group are in memory: from its start to the last node
+/// that reads one.
+std::vector<std::pair<size_t, size_t>> gathered_steps(const Program& program) {
+  std::vector<std::pair<size_t, size_t>> lives;
+  std::map<TensorId, size_t> group_of;
+  for (size_t step = 0; step < program.order.size(); ++step) {
+    const Node& node = program.graph.node(program.order[step]);
+    for (const TensorId id : node.inputs) {
+      if (const auto group = group_of.find(id); group != group_of.end()) {
+        lives[group->second].second = step;
+      }
+    }
+    if (node.op == gather_shards_start_op()) lives.emplace_back(step, step);
+    if (node.op == gather_shards_start_op() || node.op == gather_shards_done_op()) {
+      const size_t group =
+          node.op == gather_shards_start_op() ? lives.size() - 1 : group_of.at(node.inputs[0]);
+      for (const TensorId id : node.outputs) group_of[id] = group;
+    }
+  }
+  return lives;
+}
+
+// Whatever the groups are: no more than two are there at once, the second one while the first is
+// used; all ranks have one layout.
+TEST(ParameterRanks, GatherOneGroupAhead) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  const DatasetSchema schema = read_schema(w / "dataset").value();
+  for (const int64_t accumulate_steps : {1, 2}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      TrainJob job = job_on(w, "job", kParameters, deep(6, 2 * kWidth));
+      job.recipe.accumulate_steps = accumulate_steps;
+      job.recipe.precision = precision;
+      job.recipe.clip_norm = 1;
+      const RunShape shape = check_recipe(job.recipe, job.model, schema, 4).value();
+      const RunPrograms first = compile_run(job.model, job.recipe, schema, shape, 0).value();
+      const RunPrograms last = compile_run(job.model, job.recipe, schema, shape, 3).value();
+      EXPECT_EQ(first.train.program.dump_memory(), last.train.program.dump_memory());
+      EXPECT_EQ(first.evaluate->program.dump_memory(), last.evaluate->program.dump_memory());
+      EXPECT_EQ(exchanges_of(first, accumulate_steps), exchanges_of(last, accumulate_steps));
+      for (const Program* program : {&first.train.program, &first.evaluate->program}) {
+        verify(*program);
+        const auto lives = gathered_steps(*program);
+        ASSERT_GE(lives.size(), 6u);
+        size_t ahead = 0;
+        for (size_t step = 0; step < program->order.size(); ++step) {
+          const auto there = std::ranges::count_if(
+              lives, [&](const auto& l) { return l.first <= step && step <= l.second; });
+          EXPECT_LE(there, 2) << "step " << step;
+          if (there == 2) ++ahead;
+        }
+        EXPECT_GT(ahead, lives.size()) << "nothing hides a gather";
+      }
+    }
+  }
+}
+
+// Of few elements a shard has the shape of the whole tensor: its spread still tells them apart.
+TEST(ParameterRanks, AShardIsNotAWholeTensor) {
+  Graph graph;
+  const TensorId p =
+      graph.add_tensor({"p", {{3}, DType::kF32}, Role::kParameter, Layout::kRowMajor, kNoNode, {}});
+  const auto shards = shard_parameters(graph, 4);
+  ASSERT_EQ(shards.size(), 1u);
+  const auto [whole, of] = *shards.begin();
+  ASSERT_EQ(of, p);
+  const TensorInfo& shard = graph.tensor(p);
+  EXPECT_EQ(shard.name, "p");
+  EXPECT_EQ(shard.type.shape, (Shape{3}));
+  EXPECT_EQ(shard.whole_type().shape, (Shape{3}));
+  const auto refused = graph.add_node("y", *relu_op(), {}, {p}, {"y"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "SPREAD_MISMATCH");
+  EXPECT_NE(refused.error().message.find("p (elements)"), std::string::npos);
+  const Attributes gather{{"bucket", int64_t{0}},
+                          {kRank, int64_t{0}},
+                          {kRanks, int64_t{4}},
+                          {"shapes", flat_shapes({Shape{3}})}};
+  EXPECT_FALSE(graph.add_node("g", *gather_shards_start_op(), gather, {whole}, {"g"}).ok())
+      << "a whole tensor is no shard";
+  Attributes other = gather;
+  other.set("shapes", flat_shapes({Shape{64}}));
+  EXPECT_FALSE(graph.add_node("g", *gather_shards_start_op(), other, {p}, {"g"}).ok());
+  EXPECT_TRUE(graph.add_node("g", *gather_shards_start_op(), gather, {p}, {"g"}).ok());
+}
+
+TEST(ParameterRanks, RefusalsNameTheFieldAndWhatIsAccepted) {
+  const Workspace w;
+  make_dataset(w, true, 100);
+  TrainJob job = job_on(w, "a", kParameters);
+  const DatasetSchema schema = read_schema(job.dataset).value();
+  const auto refusal = [&](int64_t ranks) {
+    const auto plan = plan_run(job.model, job.recipe, schema, ranks);
+    return plan.ok() ? "" : plan.error().message;
+  };
+  EXPECT_EQ(refusal(2), "");
+  EXPECT_EQ(refusal(1),
+            "resources.shard: parameters needs resources.gpus or resources.nodes above 1, expected "
+            "one of these or shard: none");
+  for (const char* type : {"muon", "adafactor"}) {
+    job.recipe.optimizer = default_optimizer(type);
+    EXPECT_EQ(refusal(2),
+              "resources.shard: parameters needs an optimizer that updates each element by itself, "
+              "and " +
+                  std::string(type) +
+                  " updates tensors as a whole, expected shard: none, or as recipe.optimizer one "
+                  "of adam, adamw, lion, rmsprop and sgd");
+  }
+  EXPECT_EQ(canonical(Shard::kOptimizer | kParameters), kParameters);
+  EXPECT_EQ(canonical(Shard::kOptimizer | kHeadToo), kHeadToo);
+  EXPECT_EQ(canonical(Shard::kOptimizer | Shard::kHead), Shard::kOptimizer | Shard::kHead);
+  EXPECT_EQ(name_of(kHeadToo), "[head, parameters]");
+}
+
+}  // namespace
+}  // namespace trainyard
