@@ -179,6 +179,13 @@ TEST(LayoutChoice, RowsHaveWhatTheProcessNeedsBesides) {
   set_layouts(found, asked.room, plan);
   ASSERT_EQ(plan.layouts_size(), std::ssize(found.layouts.rows));
   EXPECT_EQ(plan.layouts_basis(), found.basis);
+  v1::JobPlan without;
+  add_workspace(3 * kMiB, without);
+  EXPECT_EQ(without.layouts_basis(), "") << "nobody asked for layouts";
+  add_workspace(3 * kMiB, plan);
+  EXPECT_EQ(plan.layouts_basis(), found.basis +
+                                      " Memory is without the kernels' workspace, which for the "
+                                      "job as it is planned is 3 MiB.");
   EXPECT_EQ(plan.layouts(0).verdict(), v1::LayoutRow::CHOSEN);
   EXPECT_TRUE(plan.layouts(0).as_written());
   for (int i = 0; i < plan.layouts_size(); ++i) {
