@@ -200,8 +200,8 @@ struct PlannedExchange {
   std::string kind;  // "all_reduce", "reduce_scatter", "all_gather", "gather_rows", "scatter_rows"
   std::string axis;  // along which each device has a part: "rows", "elements"; empty: all have all
   int64_t count = 0;
-  int64_t bytes = 0;       // of the tensors that are exchanged
-  int64_t sent_bytes = 0;  // by each device, at least
+  int64_t bytes = 0;         // of the tensors that are exchanged
+  int64_t sent_bytes = 0;    // by each device, at least
   int64_t beside_count = 0;  // of `count`: those beside which the step goes on computing
 };
 
