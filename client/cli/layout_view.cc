@@ -102,7 +102,10 @@ std::string render_layouts(const v1::JobPlan& plan, bool colour, int width, bool
   if (!refused.empty()) text += "\nrefused\n" + render_fields(refused, colour, width);
   const int64_t available = plan.layouts(0).bytes_available();
   std::string below;
-  if (available > 0) below = "There are " + human_bytes(available) + ". ";
+  if (available > 0) {
+    below =
+        human_bytes(available) + " of memory are available" + (shards ? " on each device. " : ". ");
+  }
   below += plan.layouts_basis();
   if (!below.empty()) text += "\n" + wrapped(safe_text(below), width) + "\n";
   if (!plan.fit().fits()) {

@@ -1,7 +1,6 @@
 // `trainyard plan` on this machine: as the server plans, with the kernels' workspace measured here.
 #include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "client/cli/local_spec.h"
@@ -25,27 +24,26 @@ int64_t machine_bytes() {
   return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
 }
 
-/// What a server with such a device would choose from. `besides_bytes` are those that the plan's
-/// programs do not have: the kernels' workspace, measured of the job as it is written.
+/// What a server with such a device would choose from.
 Status add_layouts(const client::SpecFile& spec, const EngineSpec& engine,
-                   const DatasetSchema& schema, LayoutQuery query, int64_t besides_bytes,
-                   v1::JobPlan& plan) {
+                   const DatasetSchema& schema, LayoutQuery query, v1::JobPlan& plan) {
   const v1::JobFile& file = spec.file;
   query.free = {file.recipe().recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
                 !file.recipe().has_accumulate_steps(), file.resources().shard().empty()};
   const int64_t available = plan.fit().bytes_available();
-  if (available > 0) query.limit_bytes = std::max<int64_t>(0, available - besides_bytes);
+  if (available > 0) query.limit_bytes = available;
   ASSIGN_OR_RETURN(const Layouts layouts,
                    enumerate_layouts(engine.model, engine.recipe, schema, query));
   for (const LayoutRow& row : layouts.rows) {
     v1::LayoutRow& to = *plan.add_layouts();
     to = to_proto(row);
-    if (row.bytes > 0) to.set_bytes(row.bytes + besides_bytes);
     to.set_bytes_available(available);
   }
   plan.set_layouts_basis(
       "A server would choose so; 'local run' trains as it is written. How long steps take is not "
-      "known here.");
+      "known here. Memory is without the kernels' workspace, which for the job as it is written "
+      "is " +
+      human_bytes(plan.run().memory().workspace_bytes()) + ".");
   return {};
 }
 
@@ -114,9 +112,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
     LayoutQuery query;
     query.ranks = ranks;
     query.traits = backend->traits();
-    if (Status s = add_layouts(spec, engine, schema, std::move(query),
-                               planned->run.memory.workspace_bytes, plan);
-        !s.ok()) {
+    if (Status s = add_layouts(spec, engine, schema, std::move(query), plan); !s.ok()) {
       return std::move(s).error();
     }
   }

@@ -496,6 +496,7 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
   if (workspace.ok()) {
     plan.set_workspace_measured(true);
     plan.mutable_run()->mutable_memory()->set_workspace_bytes(*workspace);
+    add_workspace(*workspace, plan);
   } else if (workspace.error().code == ErrorCode::kInternal ||
              workspace.error().code == ErrorCode::kDeadlineExceeded ||
              workspace.error().reason == kDeviceBusy) {

@@ -8,6 +8,7 @@
 #include "proto/convert/run.h"
 #include "server/service/device_choice.h"
 #include "src/base/join.h"
+#include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
@@ -157,6 +158,14 @@ void set_layouts(const FoundLayouts& found, const MemoryRoom& room, v1::JobPlan&
     to.set_bytes_available(room.available_bytes());
   }
   plan.set_layouts_basis(found.basis);
+}
+
+void add_workspace(int64_t workspace_bytes, v1::JobPlan& plan) {
+  if (plan.layouts().empty() || workspace_bytes <= 0) return;
+  plan.set_layouts_basis(plan.layouts_basis() + (plan.layouts_basis().empty() ? "" : " ") +
+                         "Memory is without the kernels' workspace, which for the job as it is "
+                         "planned is " +
+                         human_bytes(workspace_bytes) + ".");
 }
 
 }  // namespace trainyard::server

@@ -53,5 +53,7 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
 
 /// All rows, for who asked for them.
 void set_layouts(const FoundLayouts& found, const MemoryRoom& room, v1::JobPlan& plan);
+/// What no row has, once it was measured for the one that is planned. Nothing without rows.
+void add_workspace(int64_t workspace_bytes, v1::JobPlan& plan);
 
 }  // namespace trainyard::server

@@ -103,7 +103,7 @@ TEST(LayoutView, ATableOfAWideTerminalHasTheReasons) {
       "SHARD            RECOMPUTE  MICRO    MEMORY    STEP     SENT  WHY\n"
       "optimizer        none           1  59.6 GiB  412 ms  870 MiB  chosen: changes least of "
       "those "
-      "about as fast as the fa…\n"
+      "about as fast as the faste…\n"
       "optimizer, head  none           1  50.8 GiB  400 ms  610 MiB  fits, 3% faster, which the "
       "forecast cannot tell\n"
       "none             full           4  77.1 GiB  540 ms  870 MiB  fits, 31% slower\n"
@@ -115,10 +115,9 @@ TEST(LayoutView, ATableOfAWideTerminalHasTheReasons) {
       "shard head:  resources.shard: head has a table that an embedding has, too, expected shard: "
       "optimizer or none\n"
       "\n"
-      "There are 80 GiB. Steps are forecast by the rates measured of devices/gpu-0; the link "
-      "between "
-      "its GPUs is not\n"
-      "measured: 20 GB/s are assumed, 8 to 300 in the ranges.\n");
+      "80 GiB of memory are available on each device. Steps are forecast by the rates measured of "
+      "devices/gpu-0; the link\n"
+      "between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges.\n");
 }
 
 TEST(LayoutView, EightyColumnsAreEnough) {
@@ -157,7 +156,8 @@ TEST(LayoutView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
             "statistics from each micro-batch\n"
             "none           1  8.79 GiB  1 GiB too large (as written)\n"
             "\n"
-            "There are 80 GiB. How long steps take is not known: this server measures no rates.\n"
+            "80 GiB of memory are available. How long steps take is not known: this server "
+            "measures no rates.\n"
             "\n"
             "the job needs 9 GiB of memory, 1 GiB more\n");
 }

@@ -138,6 +138,21 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   }
   const auto again = open();
   EXPECT_NEAR(again->forecast(query(), devices())[0].step_seconds(), 1, 0.05);
+  // Two GPUs that send each other what the assumed link takes two seconds for.
+  ForecastQuery linked = query();
+  linked.key = "linked";
+  linked.gpus = 2;
+  linked.cpu = nullptr;
+  RunWork work = work_of(100);
+  work.step.processor = Processor::kGpu;
+  work.step.sent_alone = {1, 2 * kAssumedLink.bytes_per_second};
+  linked.gpu = std::make_shared<RunWork>(work);
+  const v1::Forecast two = again->forecast(linked, devices()).at(0);
+  EXPECT_NEAR(two.step_seconds(), 2.05, 0.01);
+  EXPECT_EQ(two.limited_by(), "exchanges");
+  EXPECT_EQ(two.basis(), "rates measured on it; " + assumed_link(work.step));
+  EXPECT_NEAR(again->step_time(devices().devices[1], 2, v1::Recipe::TF32, work)->seconds, 2.05,
+              0.01);
   Devices other = devices();
   other.devices[0].cores = 3;  // another machine
   ForecastQuery q = query();

@@ -202,6 +202,39 @@ TEST_F(ServiceSmallBatch, WhatMakesAJobFitCostsTimeByForecast) {
             choice.SerializeAsString());
 }
 
+TEST_F(ServiceSmallBatch, LayoutsAreRankedByRatesAndASubmitGetsTheChosenOne) {
+  measure();
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = deep_request("ranked", 80).spec();
+  request.set_layouts(true);
+  v1::JobPlan plan;
+  ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
+  ASSERT_GT(plan.layouts_size(), 2);
+  EXPECT_NE(plan.layouts_basis().find("Steps are forecast by the rates measured of devices/cpu."),
+            std::string::npos)
+      << plan.layouts_basis();
+  const v1::LayoutRow& chosen = plan.layouts(0);
+  ASSERT_EQ(chosen.verdict(), v1::LayoutRow::CHOSEN) << chosen.message();
+  EXPECT_FALSE(chosen.as_written());
+  double before = 0;
+  for (const v1::LayoutRow& row : plan.layouts()) {
+    if (row.verdict() != v1::LayoutRow::CHOSEN && row.verdict() != v1::LayoutRow::FITS) continue;
+    EXPECT_GT(row.step_seconds(), row.step_seconds_low());
+    EXPECT_LT(row.step_seconds(), row.step_seconds_high());
+    if (row.verdict() == v1::LayoutRow::CHOSEN) continue;
+    EXPECT_GE(row.step_seconds(), before) << "they are ranked";
+    EXPECT_GE(row.step_seconds(), chosen.step_seconds_low()) << "it could be told apart";
+    before = row.step_seconds();
+  }
+  EXPECT_EQ(plan.run().fit_choice().step_seconds(), chosen.step_seconds());
+  v1::SubmitJobRequest submitted = deep_request("ranked", 80);
+  submitted.set_validate_only(true);
+  for (const v1::JobSpec& spec : {plan.spec(), accepted(submitted).spec()}) {
+    EXPECT_EQ(std::max<int64_t>(1, spec.recipe().accumulate_steps()), chosen.accumulate_steps());
+    EXPECT_EQ(std::max(v1::Recipe::NONE, spec.recipe().recompute()), chosen.recompute());
+  }
+}
+
 TEST_F(ServiceSmallBatch, ABatchThatFitsAsWrittenIsPreferred) {
   const v1::Job job = accepted(deep_request("small"));
   const v1::FitChoice& choice = job.plan().fit_choice();

@@ -28,7 +28,7 @@ v1::JobSpec spec_of(int gpus) {
   spec.mutable_dataset()->set_name("table");
   for (int i = 0; i < 8; ++i) spec.mutable_model()->mutable_mlp()->add_hidden(64);
   spec.mutable_recipe()->set_epochs(1);
-  spec.mutable_recipe()->set_batch_size(64);
+  spec.mutable_recipe()->set_batch_size(512);
   spec.mutable_recipe()->set_precision(v1::Recipe::FP32);
   spec.mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::ADAM);
   spec.mutable_recipe()->mutable_optimizer()->set_learning_rate(0.001);
@@ -109,7 +109,9 @@ TEST(LayoutChoice, WritesTheChosenOneIntoBothFormsOfTheSpec) {
 
 // Recompute costs much and micro-batches nothing, by these rates.
 TEST(LayoutChoice, WhatAForecastDecidedIsSaidToBeSo) {
-  const int64_t limit = bytes_with(1, [](Recipe& r) { r.recompute = Recompute::kFull; });
+  const int64_t limit = std::max(bytes_with(1, [](Recipe& r) { r.recompute = Recompute::kFull; }),
+                                 bytes_with(1, [](Recipe& r) { r.accumulate_steps = 8; }));
+  ASSERT_LT(limit, bytes_with(1, [](Recipe&) {}));
   const StepTimeOn by_work = [](const Device&, const RunWork& work) -> Result<TimeRange> {
     const double seconds = work.step.steps_of_host > 1 ? 0.5 : 1.0;  // micro-batches and an update
     return TimeRange{seconds, 0.9 * seconds, 1.1 * seconds};
@@ -177,6 +179,13 @@ TEST(LayoutChoice, RowsHaveWhatTheProcessNeedsBesides) {
   set_layouts(found, asked.room, plan);
   ASSERT_EQ(plan.layouts_size(), std::ssize(found.layouts.rows));
   EXPECT_EQ(plan.layouts_basis(), found.basis);
+  v1::JobPlan without;
+  add_workspace(3 * kMiB, without);
+  EXPECT_EQ(without.layouts_basis(), "") << "nobody asked for layouts";
+  add_workspace(3 * kMiB, plan);
+  EXPECT_EQ(plan.layouts_basis(), found.basis +
+                                      " Memory is without the kernels' workspace, which for the "
+                                      "job as it is planned is 3 MiB.");
   EXPECT_EQ(plan.layouts(0).verdict(), v1::LayoutRow::CHOSEN);
   EXPECT_TRUE(plan.layouts(0).as_written());
   for (int i = 0; i < plan.layouts_size(); ++i) {

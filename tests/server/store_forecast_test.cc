@@ -302,6 +302,8 @@ TEST(Remaining, TellsTheShareOfTheBoundAndWhatItIsMadeOf) {
   EXPECT_EQ(held_back_by(), "memory bandwidth");
   forecast.set_limited_by("launches");
   EXPECT_EQ(held_back_by(), "launches");
+  forecast.set_limited_by("exchanges");
+  EXPECT_EQ(held_back_by(), "exchanges") << "the bound knows nothing of them";
   forecast.set_limited_by("data");  // which was forecast, and did not turn out so
   EXPECT_EQ(held_back_by(), "memory bandwidth");
   progress.mutable_times()->set_data_wait_seconds(30);
