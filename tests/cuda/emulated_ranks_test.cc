@@ -45,6 +45,9 @@ TEST(EmulatedRanks, TrainWithASplitHeadLikeTheCpus) {
     }
   }
 }
+TEST(EmulatedRanks, TrainOverASampleOfTheClassesLikeTheCpus) {
+  testing::expect_like_the_cpus([] { return gpus(2); }, 1, Shard::kNone, 1);
+}
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }

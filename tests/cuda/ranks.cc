@@ -46,13 +46,16 @@ void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Record
 }
 
 void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
-                          int64_t accumulate_steps, Shard shard) {
+                          int64_t accumulate_steps, Shard shard, int64_t samples) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 60);
   const auto job = [&](const std::string& name) {
     TrainJob named = rank_job(w, name);
     named.recipe.accumulate_steps = accumulate_steps;
     named.recipe.shard = shard;
+    if (samples > 0) {
+      named.model.loss = {"SampledSoftmaxCrossEntropyLoss", {{"samples", samples}}};
+    }
     return named;
   };
   Recorder of_cpus, of_gpus, again;

@@ -23,8 +23,10 @@ TrainJob rank_job(const Workspace& w, const std::string& name);
 /// A refusal fails the test.
 void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Recorder& recorder);
 
-/// Two GPUs train as two CPU devices do, and give the same bits twice.
+/// Two GPUs train as two CPU devices do, and give the same bits twice; with `samples` by the loss
+/// over so many classes.
 void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
-                          int64_t accumulate_steps, Shard shard = Shard::kNone);
+                          int64_t accumulate_steps, Shard shard = Shard::kNone,
+                          int64_t samples = 0);
 
 }  // namespace trainyard::testing
