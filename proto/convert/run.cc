@@ -260,12 +260,12 @@ v1::MetricBatch to_proto(std::span<const MetricPoint> points) {
 
 std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
                                           const std::vector<std::string>& classes) {
-  constexpr size_t kClassesMax = 64, kMistakesMax = 20;
+  constexpr size_t kMatrixClassesMax = 64, kMistakesMax = 20;
   std::vector<v1::ConfusionMatrix> out;
   for (const auto& [rows_of, counts] : matrices) {
     v1::ConfusionMatrix& matrix = out.emplace_back();
     matrix.set_rows_of(rows_of);
-    if (classes.size() <= kClassesMax) {
+    if (classes.size() <= kMatrixClassesMax) {
       matrix.mutable_classes()->Add(classes.begin(), classes.end());
       for (const auto& row : counts) {
         matrix.add_rows()->mutable_counts()->Add(row.begin(), row.end());

@@ -6,6 +6,7 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec_parts.h"
 #include "src/base/violations.h"
+#include "src/models/loss.h"
 
 namespace trainyard {
 namespace {
@@ -51,7 +52,8 @@ void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations
 }
 
 /// Several nodes of a cluster share them in the same way.
-void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violations& violations) {
+void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violations& violations) {
+  const Recipe& recipe = spec.recipe;
   if (!resources.has_nodes()) return;
   const int nodes = resources.nodes();
   const auto refuse = [&](const char* reason, const std::string& what) {
@@ -75,6 +77,13 @@ void check_nodes(const v1::Resources& resources, const Recipe& recipe, Violation
                    name_of(recipe.shard) +
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
                        "parameters, optimizer or none, or resources.nodes: 1");
+  }
+  const LossKind* loss = find_loss_kind(spec.model.loss.op);
+  if (loss != nullptr && loss->samples) {
+    violations.add("FIELD_CONFLICT", "model.loss",
+                   std::string(loss->field) +
+                       " is for the GPUs of one node, which exchange their rows' labels; expected "
+                       "softmax_cross_entropy, or resources.nodes: 1");
   }
   check_divides(nodes, recipe, "resources.nodes", violations);
 }
@@ -144,7 +153,7 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
   }
   check_gpus(resources, out.recipe, violations);
   out.recipe.shard = to_shard(resources, violations);
-  check_nodes(resources, out.recipe, violations);
+  check_nodes(resources, out, violations);
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",
                    std::to_string(spec.priority()) + " is out of range, expected -100..100");

@@ -55,6 +55,7 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   testing::expect_like_the_cpus(two_gpus, 1);
   testing::expect_like_the_cpus(two_gpus, 2);
   testing::expect_like_the_cpus(two_gpus, 1, Shard::kOptimizer);
+  testing::expect_like_the_cpus(two_gpus, 1, Shard::kNone, testing::sample_classes);
 }
 
 }  // namespace

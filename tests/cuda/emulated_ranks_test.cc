@@ -62,6 +62,9 @@ TEST(EmulatedRanks, TrainWithShardedParametersLikeTheCpus) {
     }
   }
 }
+TEST(EmulatedRanks, TrainOverASampleOfTheClassesLikeTheCpus) {
+  testing::expect_like_the_cpus([] { return gpus(2); }, 1, Shard::kNone, testing::sample_classes);
+}
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);
 }

@@ -45,6 +45,10 @@ void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Record
   ASSERT_TRUE(result.ok()) << result.error().message;
 }
 
+void sample_classes(TrainJob& job) {
+  job.model.loss = {"SampledSoftmaxCrossEntropyLoss", {{"samples", int64_t{1}}}};
+}
+
 void split_pairs(TrainJob& job, const char* activation) {
   const auto dense = [](const char* name, int64_t units) {
     return LayerSpec{name, "Gemm", {}, {{"units", units}}};

@@ -23,11 +23,14 @@ TrainJob rank_job(const Workspace& w, const std::string& name);
 /// A refusal fails the test.
 void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Recorder& recorder);
 
-/// Two GPUs train as two CPU devices do, and give the same bits twice.
+/// Two GPUs train as two CPU devices do, and give the same bits twice; the job as `change` leaves
+/// it.
 void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gpus,
                           int64_t accumulate_steps, Shard shard = Shard::kNone,
                           const std::function<void(TrainJob&)>& change = nullptr);
 
+/// The loss is over one drawn class beside those of the labels.
+void sample_classes(TrainJob& job);
 /// Dense layers that make two pairs, one with a dropout; another activation in each.
 void split_pairs(TrainJob& job, const char* activation);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "src/base/philox.h"
@@ -23,6 +24,7 @@
 #include "src/train/session.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
+#include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
@@ -376,6 +378,62 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   }
 }
 
+// The numbers of tests/golden/make_sampled_golden.py, on one device and split over several.
+TEST(VeryManyClasses, HaveTheLossesOfPyTorch) {
+  std::ifstream file(testing::source_path("tests/golden/sampled_softmax.json"));
+  const auto golden = nlohmann::json::parse(file);
+  const auto& exact = golden["exact"];
+  const int64_t classes = exact["classes"], width = golden["features"], rows = golden["batch"];
+  const auto uniform = [&](const char* name, int64_t step, int64_t i) {
+    return math::uniform01<double>(math::philox_u32(
+        golden["seed"], stream_of(name), static_cast<uint64_t>(step), static_cast<uint64_t>(i)));
+  };
+  ModelSpec model;
+  model.layers = {{"fc1", "Gemm", {}, {{"units", golden["hidden"].get<int64_t>()}}},
+                  {"", "Tanh", {}, {}},
+                  {"head", "Gemm", {}, {}}};
+  Recipe recipe;
+  recipe.batch_size = rows;
+  recipe.optimizer = default_optimizer("adam");
+  recipe.optimizer.learning_rate = exact["learning_rate"];
+  const ModelInterface interface { {width}, 0, TargetForm::kClass, classes };
+  for (const int64_t ranks : {1, 2, 4}) {
+    recipe.shard = ranks == 1 ? Shard::kNone : Shard::kHead;
+    std::vector<RunPrograms> programs;
+    for (int64_t r = 0; r < ranks; ++r) {
+      programs.push_back(compile_step(model, recipe, interface, {r, ranks}).value());
+    }
+    const auto backend = make_cpu_backend(1);
+    std::unique_ptr<TrainingSession> session;
+    if (ranks == 1) {
+      session = std::make_unique<Session>(std::move(programs.front()), *backend);
+    } else {
+      session = std::make_unique<ReplicatedSession>(std::move(programs), cpu_devices(ranks), 1);
+    }
+    session->initialize(golden["seed"]);
+    for (int64_t step = 0; step < std::ssize(exact["losses"]); ++step) {
+      std::vector<float> x;
+      std::vector<int32_t> labels;
+      for (int64_t n = 0; n < rows; ++n) {
+        const double u = uniform("sampled/label", step % 2, n);
+        labels.push_back(static_cast<int32_t>(static_cast<double>(classes) * u * u * u));
+        for (int64_t f = 0; f < width; ++f) {
+          const double lean = labels.back() % width == f ? 0.75 : 0;
+          x.push_back(
+              static_cast<float>(2 * uniform("sampled/x", step % 2, n * width + f) - 1 + lean));
+        }
+      }
+      const auto rate = static_cast<float>(recipe.optimizer.learning_rate);
+      const double loss = session
+                              ->run_step({std::as_bytes(std::span(x)),
+                                          std::as_bytes(std::span(labels)), step, rate})
+                              .loss;
+      const double wanted = exact["losses"][static_cast<size_t>(step)];
+      EXPECT_NEAR(loss, wanted, 1e-5) << "step " << step << " on " << ranks;
+    }
+  }
+}
+
 TEST(VeryManyClasses, HaveTheCrossEntropyOfAll) {
   std::vector<float> z(kScoresReadMax + 23);
   for (size_t k = 0; k < z.size(); ++k) z[k] = 5 * std::sin(static_cast<float>(k));
@@ -422,6 +480,14 @@ TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {
   EXPECT_LT(some.memory.gradient_bytes, all.memory.gradient_bytes / 5);
   EXPECT_LT(some.flops_per_step, all.flops_per_step / 5);
   EXPECT_GT(some.work.steps, 0);
+  // Whatever would make another job fit is not for this one, and is not chosen.
+  const TrainJob job = job_on(w, "fit", 50);
+  const DatasetSchema schema = read_schema(job.dataset).value();
+  for (const int64_t ranks : {1, 2}) {
+    const auto fit =
+        find_fit(job.model, job.recipe, schema, some.memory.total() / 2, {true, true, true}, ranks);
+    EXPECT_FALSE(fit.has_value());
+  }
 }
 
 TEST(SampledHead, RefusalsNameTheFieldAndWhatIsAccepted) {

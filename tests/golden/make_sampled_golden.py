@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes sampled_softmax.json: what PyTorch computes for the runs in tests/engine/sampled_golden_test.cc.
+"""Writes sampled_softmax.json: what PyTorch computes for runs in tests/engine/sampled_golden_test.cc and, over all of
+very many classes, in sampled_head_test.cc.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_sampled_golden.py
@@ -48,9 +49,9 @@ def candidates(step, distribution):
     raise ValueError("too few draws")
 
 
-def batch(step):
+def batch(step, classes=CLASSES):
     u = uniform01(SEED, stream_of("sampled/label"), step, BATCH)
-    label = (CLASSES * u * u * u).astype(np.int64)
+    label = (classes * u * u * u).astype(np.int64)
     x = 2 * uniform01(SEED, stream_of("sampled/x"), step, BATCH * FEATURES).reshape(BATCH, FEATURES) - 1
     for n in range(BATCH):
         x[n, label[n] % FEATURES] += 0.75
@@ -110,6 +111,25 @@ def train(optimizer, distribution, ignored):
             "bias": model.bias.weight.detach().numpy()[::37, 0].tolist()}
 
 
+def train_exactly(classes, steps):
+    """Over all classes, more of them than scores are read back of."""
+    model = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, classes))
+    with torch.no_grad():
+        for p, name, fan_in in zip(model.parameters(), ["fc1.weight", "fc1.bias", "head.weight", "head.bias"],
+                                   [FEATURES, FEATURES, HIDDEN, HIDDEN]):
+            p.copy_(torch.from_numpy(initial_uniform(SEED, name, tuple(p.shape), fan_in)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE["adam"])
+    losses = []
+    for step in range(steps):
+        x, label = batch(step % 2, classes)  # seen again, so that the loss falls
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(label))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return {"classes": classes, "learning_rate": RATE["adam"], "losses": losses}
+
+
 def main():
     cases = []
     for name, optimizer, distribution, ignored in [("sgd", "sgd", "log_uniform", None),
@@ -120,7 +140,8 @@ def main():
                       "ignored": -1 if ignored is None else ignored, "learning_rate": RATE[optimizer],
                       **train(optimizer, distribution, ignored)})
     out = {"seed": SEED, "batch": BATCH, "features": FEATURES, "hidden": HIDDEN, "classes": CLASSES,
-           "samples": SAMPLES, "row_step": 37, "epsilon": EPSILON, "torch": torch.__version__, "cases": cases}
+           "samples": SAMPLES, "row_step": 37, "epsilon": EPSILON, "torch": torch.__version__, "cases": cases,
+           "exact": train_exactly(70001, 10)}
     path = pathlib.Path(__file__).parent / "sampled_softmax.json"
     path.write_text(json.dumps(out, indent=1) + "\n")
 

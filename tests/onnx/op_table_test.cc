@@ -44,11 +44,14 @@ const std::set<std::string_view> kOfTraining = {"AccumulateGradient",
                                                 "ReduceScatterDone",
                                                 "ReduceScatterStart",
                                                 "Reorder",
+                                                "SampleClasses",
+                                                "SampledSoftmaxCrossEntropyLoss",
                                                 "ScatterRows",
                                                 "SkipNormalization",
                                                 "SoftmaxCrossEntropyLoss",
                                                 "SplitSoftmaxCrossEntropyLoss",
-                                                "SumTo"};
+                                                "SumTo",
+                                                "TakeRows"};
 
 TEST(OnnxOpTable, HasEveryOpOfInference) {
   for (const Op* op : all_ops()) {
