@@ -170,6 +170,16 @@ TEST(SplitMlp, FollowsItWithSeveralPairs) {
   expect_the_curve_of_one_device(three, 1e-5, {kMlp}, {2, 3, 4}, 2);
   expect_the_curve_of_one_device(three, 1e-5, {kAll}, {2, 4}, 1);
 }
+// All weights are of the pair: no gradient is exchanged.
+TEST(SplitMlp, FollowsItWithNothingBesideThePair) {
+  expect_the_curve_of_one_device(
+      [](TrainJob& job) {
+        job.model.layers = {dense("fc1", 40), activation("Relu"), {"head", "Gemm", {}, {}}};
+        for (const size_t i : {0, 2}) job.model.layers[i].attributes.set("bias", int64_t{0});
+        job.recipe.clip_norm = 0.5;
+      },
+      1e-5, {kMlp, kState | kMlp});
+}
 TEST(SplitMlp, FollowsItWithClippedGradients) {
   expect_the_curve_of_one_device([](TrainJob& job) {
     job.recipe.clip_norm = 0.3;

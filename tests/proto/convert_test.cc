@@ -53,7 +53,7 @@ TEST(ConvertSpec, PresetAndDefaults) {
 TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   const auto shard_of = [](const std::string& shards) {
     const auto spec = to_engine(parse_spec(std::string("model { mlp { hidden: 4 } } ") + kRecipe +
-                                           " resources { device: GPU gpus: 2 " + shards + " }"));
+                                           " resources { " + shards + " }"));
     return spec.ok() ? name_of(spec->recipe.shard) : spec.error().message;
   };
   EXPECT_EQ(shard_of(""), "none");
@@ -72,6 +72,9 @@ TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   EXPECT_EQ(
       shard_of("shard: 77"),
       "resources.shard[0]: 77 is not known, expected none, optimizer, head, parameters or mlp");
+  EXPECT_EQ(shard_of("pool: 'cluster' nodes: 2 device: CPU shard: MLP"),
+            "resources.shard: mlp is for the GPUs of one node, whose links are fast enough for it; "
+            "expected parameters, optimizer or none, or resources.nodes: 1");
   // Each part of a list goes on the wire as it came.
   EXPECT_EQ(to_proto(Shard::kOptimizer | Shard::kHead),
             (std::vector{v1::Resources::OPTIMIZER, v1::Resources::HEAD}));
