@@ -65,8 +65,6 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend) {
 Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
     : backend_(backend), rank_(rank), slots_(plan_step_slots(programs, micro_batches, rank)) {
   const int64_t persistent = programs.persistent_bytes();
-  evaluation_exchanges_ =
-      programs.evaluate.has_value() && exchanges_in(programs.evaluate->program) > 0;
   int64_t transient = 0;
   int64_t workspace = 0;
   const auto prepare = [&](BoundProgram& bound, ProgramIds& ids) {

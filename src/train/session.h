@@ -151,7 +151,6 @@ class Session final : public TrainingSession {
   std::vector<float> logits_;
   std::vector<float> evaluation_output_;  // of rows from evaluation_first_ on
   int64_t evaluation_row_elements_ = 0, evaluation_first_ = 0;
-  bool evaluation_exchanges_ = false;  // rows, with the other ranks
 };
 
 }  // namespace trainyard
