@@ -41,6 +41,10 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs);
 /// sbatch's, for the job of this name.
 SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name);
 
+/// What sbatch, also with --test-only, says against the profile itself: a partition, an account, a
+/// QOS or a reservation that is not there or not for this user. Empty for any other answer.
+std::string profile_refusal(const CommandAnswer& answer);
+
 /// Whether squeue, asked for one id, said that there is no such job. Any other failure says
 /// nothing.
 bool says_no_such_job(const CommandAnswer& answer);

@@ -206,11 +206,12 @@ std::string SlurmPlacement::explain(const PlacementHandle& handle) {
          " by its accounting (state|exit code|nodes): " + printable(line);
 }
 
-std::string SlurmPlacement::check() {
+PlacementCheck SlurmPlacement::check() {
   const std::string prefix = "slurm." + profile_.name + ": ";
   const CommandAnswer version = run("sbatch", {"--version"});
-  if (!version.succeeded())
-    return prefix + "warning: sbatch --version: " + describe(version) + "\n";
+  if (!version.succeeded()) {
+    return {prefix + "warning: sbatch --version: " + describe(version) + "\n", {}};
+  }
   const std::string text = printable(version.output.substr(0, version.output.find('\n')), 80);
   std::string out = prefix + text;
   const Result<std::string> confirmed = confirm_cluster();
@@ -219,7 +220,7 @@ std::string SlurmPlacement::check() {
     if (confirmed.ok()) out += ", cluster '" + cluster_ + "'";
   }
   out += '\n';
-  if (!confirmed.ok()) return out + prefix + "warning: " + confirmed.error().message + "\n";
+  if (!confirmed.ok()) return {out + prefix + "warning: " + confirmed.error().message + "\n", {}};
   if (const std::string warning = version_warning(text); !warning.empty()) {
     out += prefix + "warning: " + warning + "\n";
   }
@@ -236,10 +237,14 @@ std::string SlurmPlacement::check() {
   std::vector<std::string> arguments = sbatch_arguments(profile_, sample_request(profile_));
   arguments.insert(arguments.begin(), "--test-only");
   const CommandAnswer tested = run("sbatch", std::move(arguments), "#!/bin/sh\n");
-  if (tested.succeeded()) return out + prefix + "a request of one node would be accepted\n";
-  return out + prefix + "warning: a request of one node, " +
-         std::to_string(profile_.gpus_per_node) + " GPUs is not accepted: " + describe(tested) +
-         "\n";
+  if (tested.succeeded()) {
+    return {out + prefix + "a request of one node would be accepted\n", {}};
+  }
+  out += prefix + "warning: a request of one node, " + std::to_string(profile_.gpus_per_node) +
+         " GPUs is not accepted: " + describe(tested) + "\n";
+  // Only what it says of the profile's own words keeps jobs here: of anything else the answer to a
+  // real request counts.
+  return {std::move(out), profile_refusal(tested)};
 }
 
 }  // namespace trainyard::server

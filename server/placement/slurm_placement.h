@@ -29,7 +29,7 @@ class SlurmPlacement final : public Placement {
   Status withdraw(const PlacementHandle& handle) override;
   Result<std::optional<PlacementHandle>> find(const std::string& name) override;
   std::string explain(const PlacementHandle& handle) override;
-  std::string check() override;
+  PlacementCheck check() override;
 
  private:
   CommandAnswer run(const std::string& command, std::vector<std::string> arguments,

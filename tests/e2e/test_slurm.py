@@ -311,15 +311,28 @@ class Refused(SlurmTest):
     epochs = 3
     pool_lines = "partition: absent\n"
 
-    def test_what_slurm_refuses_waits_and_says_so(self):
-        self.daemon.submit(self.spec("refused"))
+    def test_what_slurm_refuses_waits_here_and_says_so(self):
+        names = [f"refused-{i}" for i in range(5)]
+        for name in names:
+            self.daemon.submit(self.spec(name))
+
         def told():
-            text = self.daemon.cli("explain", "refused").stdout
-            return text if "refused it" in text else None
+            text = self.daemon.cli("explain", names[-1]).stdout
+            return text if "takes no jobs now" in text else None
         said = wait_until(told, "why it waits")
-        self.assertIn("A problem of its pool, not of the job", said)
-        self.assertEqual(self.daemon.job("refused")["state"], "QUEUED")
-        self.daemon.cli("cancel", "refused")
+        self.assertIn("nvalid partition", said)
+        self.assertIn("A problem of the pool, not of the job", said)
+        wait_until(lambda: "nvalid partition" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
+        time.sleep(3)
+        for name in names:
+            job = self.daemon.job(name)
+            self.assertEqual(job["state"], "QUEUED")
+            self.assertLessEqual(job["attempt"], 1, "none is tried again and again")
+        # Its operator mends the cluster: they go on by themselves.
+        self.cluster.run("scontrol", "create", "PartitionName=absent", "Nodes=n[1-4]", "State=UP")
+        for name in names:
+            self.daemon.cli("wait", name)
+            self.assertEqual(self.daemon.job(name)["state"], "SUCCEEDED")
 
 
 if __name__ == "__main__":

@@ -128,20 +128,54 @@ TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
   EXPECT_EQ(std::get<SubmitRefused>(answer).text,
             "error: invalid partition specified: nope; error: Batch job submission failed: Invalid "
             "partition name specified");
-  EXPECT_FALSE(std::get<SubmitRefused>(answer).may_pass);
+  EXPECT_EQ(std::get<SubmitRefused>(answer).cause, SubmitRefused::Cause::kPool);
   const SubmitAnswer for_now = submit(
       "echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
       "(job submit limit, the size or time limits of the user)' >&2; exit 1");
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(for_now));
-  EXPECT_TRUE(std::get<SubmitRefused>(for_now).may_pass);
+  EXPECT_EQ(std::get<SubmitRefused>(for_now).cause, SubmitRefused::Cause::kNow);
   const SubmitAnswer fatal =
       submit("echo 'sbatch: fatal: Could not establish a configuration source' >&2; exit 1");
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(fatal));
-  EXPECT_TRUE(std::get<SubmitRefused>(fatal).may_pass);
+  EXPECT_EQ(std::get<SubmitRefused>(fatal).cause, SubmitRefused::Cause::kNow);
   std::filesystem::remove(folder_.path() / "sbatch");
   const SubmitAnswer none = placement_.submit(test_intent());
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(none));
   EXPECT_NE(std::get<SubmitRefused>(none).text.find("No such file"), std::string::npos);
+}
+
+TEST_F(FakeSlurm, TellsRefusalsOfTheProfileFromThoseOfARequestAndOfNow) {
+  using enum SubmitRefused::Cause;
+  const struct {
+    const char* text;
+    SubmitRefused::Cause cause;
+  } cases[] = {
+      {"Invalid partition name specified", kPool},
+      {"Invalid account or account/partition combination specified", kPool},
+      {"Invalid qos specification", kPool},
+      {"No partition specified or system default partition", kPool},
+      {"Requested reservation is invalid", kPool},
+      {"Access denied to requested reservation", kPool},
+      {"User's group not permitted to use this partition", kPool},
+      {"Access/permission denied", kPool},
+      {"Requested node configuration is not available", kRequest},
+      {"Node count specification invalid", kRequest},
+      {"More processors requested than permitted", kRequest},
+      {"Requested time limit is invalid (missing or exceeds some limit)", kRequest},
+      {"words of a site's own plug-in", kRequest},
+      {"Required partition not available (inactive or drain)", kNow},
+      {"Requested reservation not usable now", kNow},
+      {"Requested partition configuration not available now", kNow},
+      {"Job violates accounting/QOS policy (job submit limit)", kNow},
+  };
+  for (const auto& c : cases) {
+    const std::string failure = std::string("echo \"sbatch: error: Batch job submission failed: ") +
+                                c.text + "\" >&2; exit 1";
+    const SubmitAnswer answer = submit(failure);
+    ASSERT_TRUE(std::holds_alternative<SubmitRefused>(answer)) << c.text;
+    EXPECT_EQ(std::get<SubmitRefused>(answer).cause, c.cause) << c.text;
+    EXPECT_NE(std::get<SubmitRefused>(answer).text.find(c.text), std::string::npos);
+  }
 }
 
 TEST_F(FakeSlurm, RefusesIntentsThatWouldChangeTheScript) {
@@ -371,7 +405,7 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   folder_.write("sbatch",
                 "case \"$*\" in\n--version) echo 'slurm-wlm 22.05.8' ;;\n*) echo \"$*\" "
                 ">$folder/tested; exit 0 ;;\nesac");
-  std::string text = placement_.check();
+  std::string text = placement_.check().text;
   EXPECT_NE(text.find("slurm-wlm 22.05.8, cluster 'trainyard'"), std::string::npos) << text;
   EXPECT_NE(text.find("warning: Slurm 22.05.8 may refuse"), std::string::npos) << text;
   EXPECT_NE(text.find("would be accepted"), std::string::npos) << text;
@@ -380,16 +414,36 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   folder_.write("sbatch",
                 "case \"$*\" in\n--version) echo 'slurm 25.05.1' ;;\n*) echo 'allocation failure: "
                 "Requested node configuration is not available' >&2; exit 1 ;;\nesac");
-  text = placement_.check();
+  text = placement_.check().text;
   EXPECT_EQ(text.find("may refuse"), std::string::npos) << text;
   EXPECT_NE(text.find("is not accepted: exit status 1: allocation failure"), std::string::npos);
   folder_.write("scontrol",
                 "echo 'ClusterName = trainyard'; echo 'MinJobAge               = 2 sec'");
-  EXPECT_NE(placement_.check().find("warning: MinJobAge is 2 s"), std::string::npos);
+  EXPECT_NE(placement_.check().text.find("warning: MinJobAge is 2 s"), std::string::npos);
   folder_.write("squeue", "echo 'squeue: error: Invalid job format specification' >&2; exit 1");
-  EXPECT_NE(placement_.check().find("Invalid job format"), std::string::npos);
+  EXPECT_NE(placement_.check().text.find("Invalid job format"), std::string::npos);
   std::filesystem::remove(folder_.path() / "sbatch");
-  EXPECT_NE(placement_.check().find("No such file"), std::string::npos);
+  EXPECT_NE(placement_.check().text.find("No such file"), std::string::npos);
+}
+
+// A pool is kept shut by what Slurm says of its profile, not by a full cluster or a controller that
+// is away.
+TEST_F(FakeSlurm, ChecksIfTheProfileIsRefused) {
+  squeue("");
+  const auto refused = [&](const std::string& said) {
+    folder_.write("sbatch", "case \"$*\" in\n--version) echo 'slurm 23.02.1' ;;\n*) echo '" + said +
+                                "' >&2; exit 1 ;;\nesac");
+    return placement_.check().refused;
+  };
+  EXPECT_EQ(refused("allocation failure: Invalid qos specification"),
+            "allocation failure: Invalid qos specification");
+  EXPECT_EQ(refused("allocation failure: Requested node configuration is not available"), "");
+  EXPECT_EQ(refused("allocation failure: Unable to contact slurm controller (connect failure)"),
+            "");
+  EXPECT_EQ(refused("allocation failure: Required partition not available (inactive or drain)"),
+            "");
+  folder_.write("sbatch", "echo 'slurm 23.02.1'");
+  EXPECT_EQ(placement_.check().refused, "");
 }
 
 TEST(SlurmVersion, WarnsOfTheFaultyOnesAlone) {
