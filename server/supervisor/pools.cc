@@ -74,6 +74,7 @@ struct Pools::Runner {
   void turn();
   /// When something is next due; nothing: never. `look_us` is the next look's.
   std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
+  /// Of those that have an errand.
   std::vector<Key> keys(const std::function<bool(const Live&)>& test);
   void submit(const Key& key);
   void find(const Key& key);
@@ -88,8 +89,8 @@ struct Pools::Runner {
   void finish(const Key& key, TaskEnd end);
   /// As the cluster says, or because its worker has come.
   bool has_node(const Live& live) const;
-  /// Keeps `unplaced`.
-  void note_place(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
+  /// It has changed: keeps `unplaced` and `errands`.
+  void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
   /// The pool is known to be refused: an attempt that was on its way needs no command.
   std::optional<SubmitAnswer> refused_already();
   void refuse(std::string text);
@@ -104,13 +105,15 @@ struct Pools::Runner {
   CondVar wake;
   bool stopping TRAINYARD_GUARDED_BY(mu) = false;
   bool news TRAINYARD_GUARDED_BY(mu) = false;
-  std::string note TRAINYARD_GUARDED_BY(mu);
+  std::string found_at_start TRAINYARD_GUARDED_BY(mu);
   std::string refused_text TRAINYARD_GUARDED_BY(mu);  // empty: the cluster takes jobs
   int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // in a row
   int64_t refused_until_us TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
   // Those of `live` that no look has seen with a node: few, as the pool's waiting_max says.
   std::set<Key> unplaced TRAINYARD_GUARDED_BY(mu);
+  // Those to submit, to find or to withdraw: a hand-over does not go through all that run.
+  std::set<Key> errands TRAINYARD_GUARDED_BY(mu);
   int64_t look_us = 0;  // of the thread: the next look
   std::jthread thread;
 };
@@ -139,7 +142,7 @@ void Pools::Runner::check() {
   spdlog::info("event=pool_checked {} {}", kv("pool", pool.config.name), kv("found", found.text));
   {
     const MutexLock lock(mu);
-    note = std::move(found.text);
+    found_at_start = std::move(found.text);
   }
   if (!found.refused.empty()) refuse(std::move(found.refused));
 }
@@ -160,25 +163,32 @@ void Pools::Runner::turn() {
 
 std::optional<int64_t> Pools::Runner::due_us() {
   std::optional<int64_t> next;
-  for (const auto& [key, l] : live) {
-    const int64_t due = l.stage == Stage::kKnown ? look_us : l.due_us;
-    next = std::min(next.value_or(due), due);
+  size_t unknown = 0;
+  for (const Key& key : errands) {
+    const Live& l = live.at(key);
+    if (l.stage == Stage::kKnown) continue;  // withdrawn in the turn that comes, which news calls
+    ++unknown;
+    next = std::min(next.value_or(l.due_us), l.due_us);
   }
+  if (live.size() > unknown) next = std::min(next.value_or(look_us), look_us);
   return next;
 }
 
 std::vector<Key> Pools::Runner::keys(const std::function<bool(const Live&)>& test) {
   std::vector<Key> found;
   const MutexLock lock(mu);
-  for (const auto& [key, l] : live) {
-    if (test(l)) found.push_back(key);
+  for (const Key& key : errands) {
+    if (test(live.at(key))) found.push_back(key);
   }
   return found;
 }
 
 void Pools::Runner::with(const Key& key, const std::function<void(Live&)>& change) {
   const MutexLock lock(mu);
-  if (const auto it = live.find(key); it != live.end()) change(it->second);
+  const auto it = live.find(key);
+  if (it == live.end()) return;
+  change(it->second);
+  note(key, it->second);
 }
 
 std::optional<Live> Pools::Runner::copy(const Key& key) {
@@ -268,6 +278,7 @@ void Pools::Runner::known(const Key& key, const PlacementHandle& handle) {
       l.stage = Stage::kKnown;
       l.handle = handle;
       l.trouble.clear();
+      note(key, l);
       found = l.attempt.found;
     }
     if (opens) {
@@ -354,11 +365,11 @@ void Pools::Runner::judge(const Key& key) {
     verdict = l.watch.verdict(now);
     has_come = verdict.fate == Fate::kGranted && l.fate != Fate::kGranted;
     l.fate = verdict.fate;
-    note_place(key, l);
     if (verdict.fate == Fate::kGranted && !l.granted_us) l.granted_us = now;
     const bool no_worker = !silent_ms && l.granted_us && now - *l.granted_us >= kEnrolUs;
     const bool lingers = l.left_us && now - *l.left_us >= kLeftGraceUs;
     l.withdrawn |= no_worker || lingers;
+    note(key, l);
     if (verdict.fate == Fate::kOver) {
       handle = l.handle;
       how = l.sight.how;
@@ -388,17 +399,22 @@ void Pools::Runner::finish(const Key& key, TaskEnd end) {
     left = it->second.left_us.has_value();
     live.erase(it);
     unplaced.erase(key);
+    errands.erase(key);
   }
   if (!left) supervisor.ended_elsewhere(task, std::move(end));
   changed();
 }
 
-void Pools::Runner::note_place(const Key& key, const Live& l) {
-  if (l.fate == Fate::kGranted || l.left_us) {
-    unplaced.erase(key);
-  } else {
-    unplaced.insert(key);
-  }
+void Pools::Runner::note(const Key& key, const Live& l) {
+  const auto keep = [&](std::set<Key>& in, bool is) {
+    if (is) {
+      in.insert(key);
+    } else {
+      in.erase(key);
+    }
+  };
+  keep(unplaced, l.fate != Fate::kGranted && !l.left_us);
+  keep(errands, l.stage != Stage::kKnown || (l.withdrawn && !l.asked));
 }
 
 bool Pools::Runner::has_node(const Live& l) const {
@@ -474,8 +490,7 @@ void Pools::hand_over(const std::string& pool, PooledAttempt attempt) {
       l.stage = Stage::kToFind;
     }
     const MutexLock lock(r->mu);
-    r->note_place(key, l);
-    r->live.insert_or_assign(key, std::move(l));
+    r->note(key, r->live.insert_or_assign(key, std::move(l)).first->second);
     r->news = true;
     r->wake.notify_all();
   }
@@ -494,12 +509,7 @@ void Pools::withdraw(const std::string& pool, const std::string& uid, int32_t at
 void Pools::forget(const std::string& pool, const std::string& uid, int32_t attempt) {
   for (const auto& r : runners_) {
     if (r->pool.config.name != pool) continue;
-    const Key key{uid, attempt};
-    const MutexLock lock(r->mu);
-    const auto it = r->live.find(key);
-    if (it == r->live.end()) continue;
-    it->second.left_us = r->clock.steady_us();
-    r->note_place(key, it->second);
+    r->with({uid, attempt}, [&](Live& l) { l.left_us = r->clock.steady_us(); });
   }
 }
 
@@ -551,7 +561,7 @@ std::string Pools::note(const std::string& pool) const {
   for (const auto& r : runners_) {
     if (r->pool.config.name != pool) continue;
     const MutexLock lock(r->mu);
-    return r->note;
+    return r->found_at_start;
   }
   return {};
 }

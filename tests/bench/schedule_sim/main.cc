@@ -10,6 +10,8 @@
 //
 // Utilisation, waits and fairness are of the simulated time and the same on every machine. Decision
 // times are CPU time of this machine.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/schedule_sim/pool_day.h"
 #include "tests/bench/schedule_sim/simulation.h"
 
 namespace trainyard::sim {
@@ -413,6 +416,68 @@ int run_one(const std::vector<std::string>& arguments) {
   return r.violations.empty() ? 0 : 1;
 }
 
+/// A pool of so many nodes, for so many hours; its store in a folder of the disk that is asked
+/// about.
+int run_pool(const std::vector<std::string>& arguments) {
+  PoolDayOptions options;
+  for (size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    const std::string& name = arguments[i];
+    const double value = std::atof(arguments[i + 1].c_str());
+    if (name == "--nodes")
+      options.nodes = static_cast<int>(value);
+    else if (name == "--hours")
+      options.hours = value;
+    else if (name == "--jobs-per-node")
+      options.jobs_per_node_day = value;
+    else if (name == "--backlog")
+      options.backlog = static_cast<int>(value);
+    else if (name == "--waiting-max")
+      options.waiting_max = static_cast<int32_t>(value);
+    else if (name == "--folder")
+      options.folder = arguments[i + 1];
+    else
+      return fail(name + " is unknown");
+  }
+  if (arguments.size() % 2 != 0 || options.folder.empty()) {
+    return fail(
+        "pool --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N] "
+        "[--waiting-max N]");
+  }
+  spdlog::set_level(spdlog::level::off);
+  const PoolDay day = simulate_pool_day(options);
+  const double seconds = day.hours * 3600;
+  const auto spread = [](const char* what, const Spread& s) {
+    std::printf("  %-34s %8lld times  p50 %8.0f us  p99 %8.0f us  most %8.0f us\n", what,
+                static_cast<long long>(s.count), s.p50, s.p99, s.most);
+  };
+  std::printf(
+      "%d nodes, %.1f h: %lld jobs submitted, %lld attempts, %lld done, %lld nodes failed, at most "
+      "%lld "
+      "in the cluster and %lld waiting\n",
+      options.nodes, day.hours, static_cast<long long>(day.submitted),
+      static_cast<long long>(day.attempts), static_cast<long long>(day.succeeded),
+      static_cast<long long>(day.node_failures), static_cast<long long>(day.live_most),
+      static_cast<long long>(day.waiting_most));
+  spread("decide, CPU", day.decide_us);
+  spread("a look at the cluster, CPU", day.look_us);
+  spread("why one job waits, CPU", day.why_us);
+  spread("a commit, wall", day.commit_us);
+  const double look_share = day.look_us.sum / 1e6 / seconds;
+  std::printf("  a job in all                       %.2f ms of CPU, %.1f commits\n",
+              day.job_us.sum / 1e3 / static_cast<double>(std::max<int64_t>(1, day.attempts)),
+              static_cast<double>(day.commit_us.count) /
+                  static_cast<double>(std::max<int64_t>(1, day.attempts)));
+  std::printf("  of a core: decisions %.4f, looks %.4f, jobs %.4f\n",
+              day.decide_us.sum / 1e6 / seconds, look_share, day.job_us.sum / 1e6 / seconds);
+  std::printf(
+      "  squeue prints %.2f MB a look; the store has %.1f MB, %.1f MB were written; memory %.1f "
+      "MB\n",
+      static_cast<double>(day.squeue_bytes_look) / 1e6, static_cast<double>(day.store_bytes) / 1e6,
+      static_cast<double>(day.written_bytes) / 1e6, static_cast<double>(day.rss_bytes) / 1e6);
+  for (const std::string& text : day.violations) std::printf("  violation: %s\n", text.c_str());
+  return day.violations.empty() ? 0 : 1;
+}
+
 int run_tables(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (std::ranges::find(kTables, name, [](const Table& t) { return std::string(t.name); }) ==
@@ -435,5 +500,6 @@ int main(int argc, char** argv) {
   if (!arguments.empty()) arguments.erase(arguments.begin());
   if (verb == "run") return trainyard::sim::run_one(arguments);
   if (verb == "table") return trainyard::sim::run_tables(arguments);
-  return trainyard::sim::fail(verb + ": expected run or table");
+  if (verb == "pool") return trainyard::sim::run_pool(arguments);
+  return trainyard::sim::fail(verb + ": expected run, table or pool");
 }
