@@ -41,8 +41,8 @@ class PeerListener {
 };
 
 struct PeerOptions {
-  int64_t ranks_each = 1;                    // of every process
-  std::chrono::milliseconds meet{60'000};    // until all are connected
+  int64_t ranks_each = 1;                  // of every process
+  std::chrono::milliseconds meet{60'000};  // until all are connected
   // For others from which nothing comes. Less than the time without progress after which the daemon
   // ends a worker (stall_timeout_seconds), which does not know the rank that is waited for.
   std::chrono::milliseconds quiet{480'000};

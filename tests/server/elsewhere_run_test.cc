@@ -414,9 +414,9 @@ TEST_F(ElsewhereRun, AStormOfDelaysStallsAndResetsChangesNothing) {
   testing::StormRelay relay(port_->port(), {.seed = 7,
                                             .delay = 200ms,
                                             .jitter = 100ms,
-                                            .bytes_to_reset = 150'000,
-                                            .bytes_to_stall = 60'000,
-                                            .stall = 500ms});
+                                            .bytes_to_reset = 500'000,
+                                            .bytes_to_stall = 200'000,
+                                            .stall = 400ms});
   Elsewhere worker;
   spawn(worker, expect("there"), relay.address());
   EXPECT_EQ(wait(worker).number, 0) << worker.output;
@@ -637,6 +637,89 @@ TEST_F(ElsewhereRun, TwoWorkersOfAHostShareItsCache) {
   EXPECT_EQ(folders, 1);
 }
 
+/// Answers no report before it is told to.
+class HoldingOwner final : public TaskOwner {
+ public:
+  Result<v1::Assignment> assignment() override { return v1::Assignment(); }
+  void ended(const TaskEnd&, TaskHold) override {}
+  void report(const v1::WorkerReport& report, Done<void> done) override {
+    const std::lock_guard lock(mu_);
+    if (report.has_heartbeat() || free_) return done({});
+    waiting_.push_back(std::move(done));
+  }
+  size_t waiting() {
+    const std::lock_guard lock(mu_);
+    return waiting_.size();
+  }
+  void answer_all() {
+    std::vector<Done<void>> done;
+    {
+      const std::lock_guard lock(mu_);
+      free_ = true;
+      done.swap(waiting_);
+    }
+    for (const Done<void>& one : done) one({});
+  }
+
+ private:
+  std::mutex mu_;
+  bool free_ = false;
+  std::vector<Done<void>> waiting_;
+};
+
+// Would be missed: a thousand workers whose reports overflow the store's queue, so that streams end
+// and begin anew while it has most to do.
+TEST_F(ElsewhereRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
+  constexpr size_t kStreams = 60, kEach = 70;
+  constexpr size_t kAtMost = 2048 + kStreams;  // of 64 of each
+  grpc::SslCredentialsOptions trusted;
+  trusted.pem_root_certs = door_->certificate_pem();
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride(kWorkersName);
+  const auto channel =
+      grpc::CreateCustomChannel(door_->attach_address(), grpc::SslCredentials(trusted), arguments);
+  const auto stub = v1::WorkerService::NewStub(channel);
+  const auto owner = std::make_shared<HoldingOwner>();
+  std::vector<std::jthread> threads;
+  std::atomic<size_t> acknowledged{0};
+  for (size_t i = 0; i < kStreams; ++i) {
+    const std::string task = "many-" + std::to_string(i);
+    supervisor_->expect({task, "many", owner, "", sha256_hex(task), 60'000, {}});
+    v1::AttachRequest attach;
+    attach.set_task(task);
+    attach.set_nonce(task);
+    attach.set_protocol_max(4);
+    ASSERT_TRUE(supervisor_->attach(attach, WorkerDoorKind::kElsewhere).ok());
+    threads.emplace_back([&, task] {
+      grpc::ClientContext context;
+      const auto stream = stub->Report(&context);
+      std::jthread writer([&] {
+        for (size_t n = 1; n <= kEach; ++n) {
+          v1::WorkerReport report;
+          report.set_task(task);
+          report.set_nonce(task);
+          report.set_protocol(4);
+          report.set_number(static_cast<int64_t>(n));
+          report.mutable_log()->set_text("line");
+          if (!stream->Write(report)) return;
+        }
+      });
+      v1::WorkerCommand command;
+      while (stream->Read(&command) && command.acknowledged() < static_cast<int64_t>(kEach)) {
+      }
+      if (command.acknowledged() == static_cast<int64_t>(kEach)) ++acknowledged;
+      writer.join();
+      context.TryCancel();
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return owner->waiting() >= 2048; })) << owner->waiting();
+  std::this_thread::sleep_for(300ms);  // for more, if more may come
+  EXPECT_LE(owner->waiting(), kAtMost);
+  owner->answer_all();
+  threads.clear();
+  EXPECT_EQ(acknowledged, kStreams) << "every report of every stream is taken in the end";
+}
+
 /// An attempt of several nodes, which are workers on this host.
 class NodesRun : public ElsewhereRun {
  protected:
@@ -779,9 +862,9 @@ TEST_F(NodesRun, AStormTowardsTheDaemonChangesNoBit) {
   testing::StormRelay relay(port_->port(), {.seed = 3,
                                             .delay = 100ms,
                                             .jitter = 50ms,
-                                            .bytes_to_reset = 90'000,
-                                            .bytes_to_stall = 40'000,
-                                            .stall = 300ms});
+                                            .bytes_to_reset = 200'000,
+                                            .bytes_to_stall = 100'000,
+                                            .stall = 200ms});
   std::array<Elsewhere, kNodes> workers;
   const std::string task = expect("nodes");
   for (int r = 0; r < kNodes; ++r) {

@@ -7,6 +7,9 @@
 //                    [--owners N] [--half-life HOURS] [--no-preemption] [--equal] [--strict]
 //                    [--starvation HOURS] [--until-event N] [--shrink INVARIANT]
 //                                one run: its figures, violations and, at the end, who waits
+//   schedule_sim pool --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N]
+//                     [--waiting-max N]
+//                                hours of a cluster's pool, with the daemon's store in that folder
 //
 // Utilisation, waits and fairness are of the simulated time and the same on every machine. Decision
 // times are CPU time of this machine.
@@ -17,10 +20,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "server/placement/slurm_placement.h"
+#include "src/base/clock.h"
 #include "tests/bench/schedule_sim/pool_day.h"
 #include "tests/bench/schedule_sim/simulation.h"
 
@@ -416,6 +423,47 @@ int run_one(const std::vector<std::string>& arguments) {
   return r.violations.empty() ? 0 : 1;
 }
 
+/// A look at so many attempts by Slurm's commands, of which squeue prints what it would and takes
+/// no time for it. Wall time in milliseconds.
+double look_by_commands(const std::filesystem::path& folder, int attempts) {
+  namespace fs = std::filesystem;
+  fs::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& body) {
+    std::ofstream(folder / name) << "#!/bin/sh\n" << body << "\n";
+    fs::permissions(folder / name, fs::perms::owner_all);
+  };
+  const auto padded = [](std::string text, size_t width) {
+    text.resize(width, ' ');
+    return text + '\x1f';
+  };
+  std::vector<server::PlacementHandle> handles;
+  for (int i = 0; i < attempts; ++i) {
+    handles.push_back({std::to_string(i + 1), "ty-sim-" + std::to_string(i)});
+    std::ofstream(folder / ("part" + std::to_string(i / 500)), std::ios::app)
+        << padded(handles.back().id, 20) << padded(handles.back().name, 256)
+        << padded("RUNNING", 24) << padded("0", 12) << padded("1795790378", 24)
+        << padded("n" + std::to_string(i), 256) << padded("None", 64) << "\n";
+  }
+  // The first name says which part is asked for.
+  write("squeue",
+        "n=${4#--name=ty-sim-}; exec cat " + folder.string() + "/part$(( ${n%%,*} / 500 ))");
+  write("scontrol", "echo 'ClusterName = sim'");
+  server::SlurmProfile profile;
+  profile.name = "sim";
+  profile.commands = folder.string();
+  profile.worker = profile.cache = "/x";
+  server::SlurmPlacement placement(profile);
+  double best_ms = 0;
+  for (int i = 0; i < 5; ++i) {
+    const int64_t begin = system_clock().steady_us();
+    const auto seen = placement.observe(handles);
+    const double ms = static_cast<double>(system_clock().steady_us() - begin) / 1e3;
+    if (!seen.ok() || std::ssize(*seen) != attempts) return -1;
+    best_ms = i == 0 ? ms : std::min(best_ms, ms);
+  }
+  return best_ms;
+}
+
 /// A pool of so many nodes, for so many hours; its store in a folder of the disk that is asked
 /// about.
 int run_pool(const std::vector<std::string>& arguments) {
@@ -444,6 +492,7 @@ int run_pool(const std::vector<std::string>& arguments) {
         "[--waiting-max N]");
   }
   spdlog::set_level(spdlog::level::off);
+  const double command_ms = look_by_commands(options.folder / "commands", options.nodes);
   const PoolDay day = simulate_pool_day(options);
   const double seconds = day.hours * 3600;
   const auto spread = [](const char* what, const Spread& s) {
@@ -474,6 +523,7 @@ int run_pool(const std::vector<std::string>& arguments) {
       "MB\n",
       static_cast<double>(day.squeue_bytes_look) / 1e6, static_cast<double>(day.store_bytes) / 1e6,
       static_cast<double>(day.written_bytes) / 1e6, static_cast<double>(day.rss_bytes) / 1e6);
+  std::printf("  a look by commands that answer at once takes %.1f ms\n", command_ms);
   for (const std::string& text : day.violations) std::printf("  violation: %s\n", text.c_str());
   return day.violations.empty() ? 0 : 1;
 }
