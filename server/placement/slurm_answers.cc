@@ -137,9 +137,11 @@ std::string how_it_ended(const SlurmJob& job) {
 
 }  // namespace
 
-std::string squeue_format() {
+std::string squeue_format(SqueueWidths widths) {
   std::string format;
-  for (const Column& column : kColumns) {
+  for (Column column : kColumns) {
+    if (column.field == "Name") column.width = widths.name;
+    if (column.field == "NodeList") column.width = widths.nodes;
     if (!format.empty()) format += ',';
     format += std::string(column.field) + ':' + std::to_string(column.width) + kSeparator;
   }

@@ -28,8 +28,13 @@ struct SlurmJob {
   std::string reason;  // None: there is none
 };
 
-/// squeue's --Format of SlurmJob; it also wants SLURM_TIME_FORMAT=%s in its environment.
-std::string squeue_format();
+/// squeue's --Format of SlurmJob; it also wants SLURM_TIME_FORMAT=%s in its environment. What is
+/// longer than its width is cut.
+struct SqueueWidths {
+  int name = 256;  // names of attempts have at most 200 bytes
+  int nodes = 256;
+};
+std::string squeue_format(SqueueWidths widths = {});
 
 /// All lines or an error: UNAVAILABLE/SLURM_ANSWER_UNREADABLE with the first line that is none.
 Result<std::vector<SlurmJob>> parse_squeue(std::string_view text);

@@ -250,6 +250,30 @@ TEST_F(FakeSlurm, AsksOnceForManyAndByName) {
   EXPECT_TRUE(placement_.observe({}).ok());
 }
 
+// Would be missed: twenty commands for ten thousand attempts, for each of which a controller sends
+// its whole list.
+TEST_F(FakeSlurm, AsksOnceForThousandsToo) {
+  std::string listed;
+  std::vector<PlacementHandle> handles;
+  for (int i = 1; i <= 1200; ++i) {
+    handles.push_back({std::to_string(i), "ty-i-j-" + std::to_string(i)});
+    listed += line(std::to_string(i), handles.back().name, i % 2 == 0 ? "RUNNING" : "PENDING");
+  }
+  squeue(listed + line("5000", "ty-i-j-1200-of-another", "FAILED") +
+         line("5001", "someone-elses", "FAILED"));
+  const auto seen = placement_.observe(handles);
+  ASSERT_TRUE(seen.ok()) << seen.error().message;
+  ASSERT_EQ(seen->size(), 1200u);
+  for (size_t i = 0; i < handles.size(); ++i) {
+    EXPECT_EQ((*seen)[i].handle, handles[i]);
+    EXPECT_EQ((*seen)[i].seen, i % 2 == 1 ? Seen::kGranted : Seen::kWaiting);
+  }
+  const std::string asked = folder_.read("asked");
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 1);
+  EXPECT_EQ(asked.find("--name="), std::string::npos) << asked;
+  EXPECT_NE(asked.find("Name:13"), std::string::npos) << "the longest of ours and two more";
+}
+
 TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
   squeue("");
   for (const char* answer :

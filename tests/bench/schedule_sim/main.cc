@@ -436,17 +436,18 @@ double look_by_commands(const std::filesystem::path& folder, int attempts) {
     text.resize(width, ' ');
     return text + '\x1f';
   };
+  const bool by_name = attempts <= 500;  // then squeue is asked with other widths
   std::vector<server::PlacementHandle> handles;
+  std::ofstream all(folder / "all");
   for (int i = 0; i < attempts; ++i) {
-    handles.push_back({std::to_string(i + 1), "ty-sim-" + std::to_string(i)});
-    std::ofstream(folder / ("part" + std::to_string(i / 500)), std::ios::app)
-        << padded(handles.back().id, 20) << padded(handles.back().name, 256)
+    handles.push_back(
+        {std::to_string(i + 1), "ty-sim0-" + std::string(32, 'x') + "-" + std::to_string(i)});
+    all << padded(handles.back().id, 20) << padded(handles.back().name, by_name ? 256 : 50)
         << padded("RUNNING", 24) << padded("0", 12) << padded("1795790378", 24)
-        << padded("n" + std::to_string(i), 256) << padded("None", 64) << "\n";
+        << padded("n" + std::to_string(i), by_name ? 256 : 64) << padded("None", 64) << "\n";
   }
-  // The first name says which part is asked for.
-  write("squeue",
-        "n=${4#--name=ty-sim-}; exec cat " + folder.string() + "/part$(( ${n%%,*} / 500 ))");
+  all.close();
+  write("squeue", "exec cat " + folder.string() + "/all");
   write("scontrol", "echo 'ClusterName = sim'");
   server::SlurmProfile profile;
   profile.name = "sim";

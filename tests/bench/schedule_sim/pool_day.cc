@@ -36,7 +36,8 @@ namespace {
 using namespace trainyard::server;
 namespace fs = std::filesystem;
 
-constexpr int64_t kLineBytes = 663;           // of squeue, by the widths that it is asked for
+// Of squeue, by the widths that it is asked for: by name, and all at once.
+constexpr int64_t kLineBytes = 664, kLineBytesOfMany = 266, kByNameMax = 500;
 constexpr int64_t kStartUs = 5 * kSecondUs;   // from a node to the worker's first report
 constexpr int64_t kEndUs = 2 * kSecondUs;     // from its outcome to the end of its process
 constexpr int64_t kKeptUs = 300 * kSecondUs;  // the cluster shows what has ended for so long
@@ -114,7 +115,8 @@ class PlayedCluster final : public Placement {
       }
     }
     ++looks;
-    most_bytes = std::max(most_bytes, std::ssize(seen) * kLineBytes);
+    const int64_t line = std::ssize(seen) <= kByNameMax ? kLineBytes : kLineBytesOfMany;
+    most_bytes = std::max(most_bytes, std::ssize(seen) * line);
     return seen;
   }
   Status withdraw(const PlacementHandle& handle) override {
