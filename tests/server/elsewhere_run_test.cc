@@ -394,6 +394,7 @@ TEST_F(ElsewhereRun, ADaemonThatIsBusyIsAskedAgain) {
 TEST_F(ElsewhereRun, ALinkThatIsForgottenIsNoticed) {
   make_job("there", 8 * kSteps);
   TcpRelay relay(port_->port());
+  const auto begin = std::chrono::steady_clock::now();
   Elsewhere worker;
   spawn(worker, expect("there"), relay.address());
   ASSERT_TRUE(eventually([&] { return get("there").checkpoint_step > 0; })) << worker.output;
@@ -403,6 +404,14 @@ TEST_F(ElsewhereRun, ALinkThatIsForgottenIsNoticed) {
   wait_for("there", JobState::kSucceeded);
   EXPECT_EQ(get("there").attempt, 1);
   EXPECT_EQ(evaluations("there").size(), 24u);
+  // Metrics come once a second, and before whatever else comes.
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  int64_t with_metrics = 0, others = 0;
+  for (const v1::Event& event : all_events(*store_, get("there").uid)) {
+    ++(event.has_metrics() ? with_metrics : others);
+  }
+  EXPECT_LE(with_metrics,
+            std::chrono::duration_cast<std::chrono::seconds>(passed).count() + others + 2);
 }
 
 // Would be missed: a report that is lost or told twice with a connection, a file that goes on at
