@@ -353,7 +353,7 @@ class Refused(SlurmTest):
         said = wait_until(told, "why it waits")
         self.assertIn("nvalid partition", said)
         self.assertIn("A problem of the pool, not of the job", said)
-        wait_until(lambda: "nvalid partition" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
+        wait_until(lambda: "It takes no jobs now" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
         time.sleep(3)
         for name in names:
             job = self.daemon.job(name)
