@@ -493,6 +493,7 @@ void Pools::hand_over(const std::string& pool, PooledAttempt attempt) {
     r->note(key, r->live.insert_or_assign(key, std::move(l)).first->second);
     r->news = true;
     r->wake.notify_all();
+    return;
   }
 }
 
