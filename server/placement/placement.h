@@ -67,12 +67,21 @@ struct SubmitUnknown {  // it may exist, now or in a moment: find() tells
   std::string text;
 };
 struct SubmitRefused {  // it does not exist and will not: the scheduler said no, in these words
+  enum class Cause : uint8_t {
+    kNow,      // a limit on what is queued, nodes that are down, a command that is missing
+    kPool,     // what the profile names: a partition, an account. The next attempt's is refused too
+    kRequest,  // this request; also whatever nobody knows the words of
+  };
   std::string text;
-  /// No fault of the job's: a limit on what is queued, nodes that are down, a command that is
-  /// missing.
-  bool may_pass = false;
+  Cause cause = Cause::kRequest;
 };
 using SubmitAnswer = std::variant<Submitted, SubmitUnknown, SubmitRefused>;
+
+/// What a look at the cluster found when the daemon started.
+struct PlacementCheck {
+  std::string text;     // lines for people: what is there, and warnings
+  std::string refused;  // the scheduler's words if it takes nothing with this profile; else empty
+};
 
 /// Thread-safe. Each call takes time, bounded by the placement's own limit: not for a thread that
 /// others wait for.
@@ -97,8 +106,8 @@ class Placement {
   /// A sentence for people about how an attempt ended, or empty. Asks once, where it may be known.
   virtual std::string explain(const PlacementHandle& handle) = 0;
 
-  /// At start: what is there, and warnings, as lines for people. Changes nothing.
-  virtual std::string check() = 0;
+  /// At start. Changes nothing.
+  virtual PlacementCheck check() = 0;
 };
 
 /// 1 to 200 letters, digits and '-', first a letter, all small: what an attempt may be called.

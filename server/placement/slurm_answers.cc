@@ -33,8 +33,23 @@ constexpr std::array<std::string_view, 16> kCommunication{
 };
 
 /// Refusals of now: limits on what is queued, and nodes that are away.
-constexpr std::array<std::string_view, 4> kForNow{"QOS policy", "submit limit", "not available now",
-                                                  "down, drained"};
+constexpr std::array<std::string_view, 6> kForNow{"QOS policy",        "submit limit",
+                                                  "not available now", "down, drained",
+                                                  "inactive or drain", "not usable now"};
+
+/// Refusals of what the profile names, whatever a job asks for.
+constexpr std::array<std::string_view, 10> kOfProfile{
+    "invalid partition",  // 22.05 writes both
+    "Invalid partition",
+    "Invalid account",
+    "Invalid qos",
+    "No partition specified",
+    "reservation is invalid",
+    "Access denied to requested reservation",
+    "not permitted to use this partition",
+    "Access/permission denied",
+    "Invalid user id",
+};
 
 /// States in which the attempt has no nodes yet. All words that are in neither list, also those of
 /// releases to come, mean that it has: the safe side.
@@ -122,9 +137,11 @@ std::string how_it_ended(const SlurmJob& job) {
 
 }  // namespace
 
-std::string squeue_format() {
+std::string squeue_format(SqueueWidths widths) {
   std::string format;
-  for (const Column& column : kColumns) {
+  for (Column column : kColumns) {
+    if (column.field == "Name") column.width = widths.name;
+    if (column.field == "NodeList") column.width = widths.nodes;
     if (!format.empty()) format += ',';
     format += std::string(column.field) + ':' + std::to_string(column.width) + kSeparator;
   }
@@ -176,10 +193,35 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs) {
   return sighting;
 }
 
+namespace {
+
+/// All that sbatch complains of, in a line. Its last complaint is the decision, those before it are
+/// details.
+std::string complaints(std::string_view errors) {
+  errors = trimmed(errors);
+  std::string all;
+  while (!errors.empty() && all.size() < 500) {
+    const std::string_view line = trimmed(take_line(errors));
+    if (line.empty()) continue;
+    if (!all.empty()) all += "; ";
+    all += printable(line.starts_with("sbatch: ") ? line.substr(8) : line);
+  }
+  return all;
+}
+
+SubmitRefused::Cause cause_of(std::string_view text) {
+  // `fatal:` is of this host's Slurm: a configuration that is not there. No job's fault.
+  constexpr std::string_view kFatal[] = {"fatal:"};
+  if (mentions(text, kFatal) || mentions(text, kForNow)) return SubmitRefused::Cause::kNow;
+  return mentions(text, kOfProfile) ? SubmitRefused::Cause::kPool : SubmitRefused::Cause::kRequest;
+}
+
+}  // namespace
+
 SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name) {
   using End = CommandAnswer::End;
   const std::string text = "sbatch: " + describe(answer);
-  if (answer.end == End::kNotStarted) return SubmitRefused{text, true};
+  if (answer.end == End::kNotStarted) return SubmitRefused{text, SubmitRefused::Cause::kNow};
   if (answer.end != End::kExited) return SubmitUnknown{text};
   if (answer.number == 0) {
     // `17`, or `17;cluster` of several clusters; some sites print lines of their own before it.
@@ -194,18 +236,16 @@ SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name)
   const bool is_slurms = answer.errors.find("error:") != std::string::npos ||
                          answer.errors.find("fatal:") != std::string::npos;
   if (!is_slurms || mentions(answer.errors, kCommunication)) return SubmitUnknown{text};
-  // Its last complaint is the decision, those before it are details.
-  std::string_view errors = trimmed(answer.errors);
-  std::string all;
-  while (!errors.empty() && all.size() < 500) {
-    const std::string_view line = trimmed(take_line(errors));
-    if (line.empty()) continue;
-    if (!all.empty()) all += "; ";
-    all += printable(line.starts_with("sbatch: ") ? line.substr(8) : line);
-  }
-  // `fatal:` is of this host's Slurm: a configuration that is not there. No job's fault.
-  const bool is_fatal = all.find("fatal:") != std::string::npos;
-  return SubmitRefused{all, is_fatal || mentions(all, kForNow)};
+  std::string all = complaints(answer.errors);
+  const SubmitRefused::Cause cause = cause_of(all);
+  return SubmitRefused{std::move(all), cause};
+}
+
+std::string profile_refusal(const CommandAnswer& answer) {
+  if (answer.end != CommandAnswer::End::kExited || answer.number == 0) return {};
+  if (mentions(answer.errors, kCommunication)) return {};
+  std::string all = complaints(answer.errors);
+  return cause_of(all) == SubmitRefused::Cause::kPool ? all : std::string();
 }
 
 bool says_no_such_job(const CommandAnswer& answer) {

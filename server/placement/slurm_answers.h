@@ -28,8 +28,13 @@ struct SlurmJob {
   std::string reason;  // None: there is none
 };
 
-/// squeue's --Format of SlurmJob; it also wants SLURM_TIME_FORMAT=%s in its environment.
-std::string squeue_format();
+/// squeue's --Format of SlurmJob; it also wants SLURM_TIME_FORMAT=%s in its environment. What is
+/// longer than its width is cut.
+struct SqueueWidths {
+  int name = 256;  // names of attempts have at most 200 bytes
+  int nodes = 256;
+};
+std::string squeue_format(SqueueWidths widths = {});
 
 /// All lines or an error: UNAVAILABLE/SLURM_ANSWER_UNREADABLE with the first line that is none.
 Result<std::vector<SlurmJob>> parse_squeue(std::string_view text);
@@ -40,6 +45,10 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs);
 
 /// sbatch's, for the job of this name.
 SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name);
+
+/// What sbatch, also with --test-only, says against the profile itself: a partition, an account, a
+/// QOS or a reservation that is not there or not for this user. Empty for any other answer.
+std::string profile_refusal(const CommandAnswer& answer);
 
 /// Whether squeue, asked for one id, said that there is no such job. Any other failure says
 /// nothing.

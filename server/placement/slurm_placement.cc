@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
+#include <unordered_map>
 
 #include "server/placement/slurm_script.h"
 #include "src/base/clock.h"
@@ -13,7 +13,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr size_t kNamesOfOneCommandMax = 500;  // 100 KB of at most 128 that one argument may have
-constexpr size_t kLooksByIdMax = 16;           // of one observe(): a controller is shared
+constexpr int kNodesOfManyMax = 64;   // characters of a list of nodes, where the lines are many
+constexpr size_t kLooksByIdMax = 16;  // of one observe(): a controller is shared
 
 constexpr int64_t kMinJobAgeWantedS = 180;  // looks are up to a minute apart, and one may fail
 
@@ -72,9 +73,20 @@ SubmitAnswer SlurmPlacement::submit(const AttemptIntent& intent) {
 }
 
 Result<std::vector<SlurmJob>> SlurmPlacement::list(std::span<const std::string> names) const {
-  const CommandAnswer answer =
-      run("squeue", {"--noheader", "--states=all", "--user=" + user_, "--name=" + joined(names),
-                     "--Format=" + squeue_format()});
+  std::vector<std::string> arguments = {"--noheader", "--states=all", "--user=" + user_};
+  SqueueWidths widths;
+  if (names.size() <= kNamesOfOneCommandMax) {
+    arguments.push_back("--name=" + joined(names));
+  } else {
+    // Wide enough that a longer name, when it is cut, is not one of these.
+    widths.name = 2;
+    for (const std::string& name : names) {
+      widths.name = std::max(widths.name, static_cast<int>(name.size()) + 2);
+    }
+    widths.nodes = kNodesOfManyMax;
+  }
+  arguments.push_back("--Format=" + squeue_format(widths));
+  const CommandAnswer answer = run("squeue", std::move(arguments));
   if (!answer.succeeded()) return unavailable("squeue", answer);
   return parse_squeue(answer.output);
 }
@@ -82,21 +94,18 @@ Result<std::vector<SlurmJob>> SlurmPlacement::list(std::span<const std::string> 
 Result<std::vector<Sighting>> SlurmPlacement::observe(std::span<const PlacementHandle> handles) {
   std::vector<Sighting> sightings;
   std::vector<PlacementHandle> absent;
-  for (size_t begin = 0; begin < handles.size(); begin += kNamesOfOneCommandMax) {
-    const auto part =
-        handles.subspan(begin, std::min(kNamesOfOneCommandMax, handles.size() - begin));
-    std::vector<std::string> names;
-    for (const PlacementHandle& handle : part) names.push_back(handle.name);
-    ASSIGN_OR_RETURN(const std::vector<SlurmJob> jobs, list(names));
-    std::map<std::string, std::vector<SlurmJob>> by_name;
-    for (const SlurmJob& job : jobs) by_name[job.name].push_back(job);
-    for (const PlacementHandle& handle : part) {
-      const auto found = by_name.find(handle.name);
-      if (found == by_name.end()) {
-        absent.push_back(handle);
-      } else {
-        sightings.push_back(fold_jobs(found->second));
-      }
+  if (handles.empty()) return sightings;
+  std::vector<std::string> names;
+  for (const PlacementHandle& handle : handles) names.push_back(handle.name);
+  ASSIGN_OR_RETURN(std::vector<SlurmJob> jobs, list(names));
+  std::unordered_map<std::string, std::vector<SlurmJob>> by_name;
+  for (SlurmJob& job : jobs) by_name[job.name].push_back(std::move(job));
+  for (const PlacementHandle& handle : handles) {
+    const auto found = by_name.find(handle.name);
+    if (found == by_name.end()) {
+      absent.push_back(handle);
+    } else {
+      sightings.push_back(fold_jobs(found->second));
     }
   }
   if (absent.empty()) return sightings;
@@ -206,11 +215,12 @@ std::string SlurmPlacement::explain(const PlacementHandle& handle) {
          " by its accounting (state|exit code|nodes): " + printable(line);
 }
 
-std::string SlurmPlacement::check() {
+PlacementCheck SlurmPlacement::check() {
   const std::string prefix = "slurm." + profile_.name + ": ";
   const CommandAnswer version = run("sbatch", {"--version"});
-  if (!version.succeeded())
-    return prefix + "warning: sbatch --version: " + describe(version) + "\n";
+  if (!version.succeeded()) {
+    return {prefix + "warning: sbatch --version: " + describe(version) + "\n", {}};
+  }
   const std::string text = printable(version.output.substr(0, version.output.find('\n')), 80);
   std::string out = prefix + text;
   const Result<std::string> confirmed = confirm_cluster();
@@ -219,7 +229,7 @@ std::string SlurmPlacement::check() {
     if (confirmed.ok()) out += ", cluster '" + cluster_ + "'";
   }
   out += '\n';
-  if (!confirmed.ok()) return out + prefix + "warning: " + confirmed.error().message + "\n";
+  if (!confirmed.ok()) return {out + prefix + "warning: " + confirmed.error().message + "\n", {}};
   if (const std::string warning = version_warning(text); !warning.empty()) {
     out += prefix + "warning: " + warning + "\n";
   }
@@ -236,10 +246,14 @@ std::string SlurmPlacement::check() {
   std::vector<std::string> arguments = sbatch_arguments(profile_, sample_request(profile_));
   arguments.insert(arguments.begin(), "--test-only");
   const CommandAnswer tested = run("sbatch", std::move(arguments), "#!/bin/sh\n");
-  if (tested.succeeded()) return out + prefix + "a request of one node would be accepted\n";
-  return out + prefix + "warning: a request of one node, " +
-         std::to_string(profile_.gpus_per_node) + " GPUs is not accepted: " + describe(tested) +
-         "\n";
+  if (tested.succeeded()) {
+    return {out + prefix + "a request of one node would be accepted\n", {}};
+  }
+  out += prefix + "warning: a request of one node, " + std::to_string(profile_.gpus_per_node) +
+         " GPUs is not accepted: " + describe(tested) + "\n";
+  // Only what it says of the profile's own words keeps jobs here: of anything else the answer to a
+  // real request counts.
+  return {std::move(out), profile_refusal(tested)};
 }
 
 }  // namespace trainyard::server

@@ -23,18 +23,19 @@ class SlurmPlacement final : public Placement {
   explicit SlurmPlacement(SlurmProfile profile);
 
   SubmitAnswer submit(const AttemptIntent& intent) override;
-  /// One squeue for up to 500; for what it does not show, one for each, at most 16 and for as long
-  /// as one command may take.
+  /// One squeue, by name up to 500 of them, else of all that is this user's: the controller sends
+  /// its whole list for each command. For what it does not show, one for each, at most 16 and for
+  /// as long as one command may take.
   Result<std::vector<Sighting>> observe(std::span<const PlacementHandle> handles) override;
   Status withdraw(const PlacementHandle& handle) override;
   Result<std::optional<PlacementHandle>> find(const std::string& name) override;
   std::string explain(const PlacementHandle& handle) override;
-  std::string check() override;
+  PlacementCheck check() override;
 
  private:
   CommandAnswer run(const std::string& command, std::vector<std::string> arguments,
                     std::string input = {}) const;
-  /// All jobs of this user under these names.
+  /// All jobs of this user under these names, and others of this user's if they are many.
   Result<std::vector<SlurmJob>> list(std::span<const std::string> names) const;
   /// The controller's configuration, if it is that of the cluster that it is to be, or was before.
   Result<std::string> confirm_cluster();

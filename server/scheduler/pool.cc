@@ -1,5 +1,6 @@
 #include "server/scheduler/pool.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -46,7 +47,12 @@ Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares&
   Decisions decisions;
   if (pool.draining) return decisions;
   decisions.wake_time_us = waiting.next_retry_us(now_us);
-  const int32_t places = pool.waiting_max - pool.waiting;
+  if (!pool.refused.empty() && pool.refused_left_us > 0) {
+    if (!waiting.empty()) decisions.wake_time_us = now_us + pool.refused_left_us;
+    return decisions;
+  }
+  int32_t places = pool.waiting_max - pool.waiting;
+  if (!pool.refused.empty()) places = std::min(places, 1);  // enough to see whether it is taken
   if (places <= 0) return decisions;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
     decisions.starts.push_back(
@@ -91,6 +97,15 @@ std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* po
   if (pool->draining) {
     return WaitReason{"SERVER_DRAINING",
                       "The server is stopping; the job starts when the server is back."};
+  }
+  if (!pool->refused.empty()) {
+    const int64_t left_s = (pool->refused_left_us + 999'999) / 1'000'000;
+    return WaitReason{
+        "POOL_REFUSED",
+        "The pool " + pool->name + " takes no jobs now: " + pool->refused +
+            ". A problem of the pool, not of the job, which waits; "
+            "one job is tried " +
+            (left_s > 0 ? "in " + std::to_string(left_s) + " s" : std::string("now")) + "."};
   }
   if (is_resting(job, now_us)) {
     if (job.workers_lost == 0) return std::nullopt;

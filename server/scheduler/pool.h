@@ -32,6 +32,9 @@ struct PoolState {
   int32_t waiting_max = 1;  // in the cluster's queue at a time
   int32_t waiting = 0;      // there now, or on their way: handed over, and no node yet
   bool draining = false;    // the server is stopping
+  // The cluster takes nothing with what the pool's file says; not empty: in its words.
+  std::string refused = {};
+  int64_t refused_left_us = 0;  // until a job is tried again
 };
 
 /// `waiting` are the jobs that ask for this pool, and nothing else.

@@ -55,6 +55,34 @@ Move after_stall(const Job& job, const std::string& message, int64_t now_us) {
   return move;
 }
 
+Move after_pool_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us) {
+  Move move;
+  move.to = JobState::kQueued;
+  move.reason = kPoolRefused;
+  move.uncounted = true;
+  if (refusal.code == ErrorCode::kFailedPrecondition) {  // the pool keeps it until it takes jobs
+    move.message = "A problem of its pool, not of the job: " + refusal.message +
+                   ". The job waits until the pool takes jobs again.";
+    return move;
+  }
+  const bool has_run = job.progress.step() > 0 || job.checkpoint_step > 0;  // so it can run there
+  if (!has_run && times >= kRefusalsMax) {
+    move.to = JobState::kFailed;
+    move.uncounted = false;
+    move.message = "What it asks for is refused: " + refusal.message + ". That was so " +
+                   std::to_string(times) +
+                   " times; ask for fewer nodes, threads or GPUs, or have the pool changed.";
+    return move;
+  }
+  const int64_t pause_us = pause_after_host_trouble(times);
+  move.retry_time_us = now_us + pause_us;
+  move.message =
+      "What it asks for is refused: " + refusal.message + ". The job is tried again in " +
+      std::to_string(pause_us / 1'000'000) + " s" +
+      (has_run ? "." : ", and fails after " + std::to_string(kRefusalsMax) + " such answers.");
+  return move;
+}
+
 int64_t pause_after_host_trouble(int32_t times) {
   return std::min(kRetryLongestUs, int64_t{1'000'000} << std::clamp(times - 1, 0, 6));
 }

@@ -53,14 +53,15 @@ Status check_socket_free(const std::filesystem::path& path) {
 }
 
 /// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
-/// Workers from elsewhere, or whoever speaks to their port, get half of what those here may have.
+/// A pool's jobs have a connection for each worker that runs, so workers from elsewhere, or whoever
+/// speaks to their port, get a quarter of the rest; half of that if they all come by one address.
 struct Bounds {
   ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
 };
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
   const int open = std::max(64, static_cast<int>(descriptors) - kept);
-  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {kept / 4, kept / 8}};
+  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {open / 4, open / 8}};
 }
 
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,

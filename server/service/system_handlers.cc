@@ -133,7 +133,14 @@ void SystemHandlers::add_pools(v1::ListDevicesResponse& response) const {
     v1::Pool& out = *response.add_pools();
     out.set_name(std::string(kPoolPrefix) + config.name);
     out.set_kind(config.kind);
-    out.set_note(pools.note(config.name));
+    std::string note = pools.note(config.name);
+    if (const auto refusal = pools.refusal(config.name)) {
+      note += "It takes no jobs now: " + refusal->text + ". One is tried " +
+              (refusal->left_us > 0 ? "in " + std::to_string(refusal->left_us / 1'000'000) + " s"
+                                    : std::string("now")) +
+              ".\n";
+    }
+    out.set_note(std::move(note));
     out.set_cpus(config.cpus);
     out.set_memory_bytes(config.memory_bytes);
     out.set_gpus_per_node(config.gpus_per_node);

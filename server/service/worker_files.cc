@@ -210,11 +210,17 @@ Result<v1::ListFilesResponse> WorkerFiles::list(const v1::ListFilesRequest& requ
 Result<fs::path> WorkerFiles::find(const FileGrant& grant, const v1::PullFileRequest& request) {
   switch (request.set()) {
     case v1::FILE_SET_DATASET: {
-      // By what is there: a name that leads elsewhere is not among it.
-      ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                       list_folder_files(grant.dataset, "the dataset"));
-      if (!std::ranges::binary_search(names, request.name())) return no_such_file(request.name());
-      return grant.dataset / request.name();
+      // Looked at by itself: a dataset of ten thousand images would be listed for each of them. The
+      // path of a listed file never leads elsewhere.
+      if (!is_listed_path(request.name())) return no_such_file(request.name());
+      fs::path path = grant.dataset / request.name();
+      std::error_code ec;
+      if (fs::is_regular_file(path, ec)) return path;
+      // A folder that is away, as on a disk that is not mounted, is no answer about its files.
+      if (!fs::is_directory(grant.dataset, ec)) {
+        return file_error("cannot find", grant.dataset, ec ? ec.value() : ENOENT);
+      }
+      return no_such_file(request.name());
     }
     case v1::FILE_SET_RESUME: {
       if (std::ranges::find(kNamesOfCheckpoint, request.name()) == kNamesOfCheckpoint.end()) {

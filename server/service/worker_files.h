@@ -1,5 +1,5 @@
 // server/service/worker_files.h: the files that a worker on another host needs and leaves: only
-// those that its task's owner grants (FileGrant), by names that are looked up and never joined.
+// those that its task's owner grants (FileGrant), by names of which none can lead elsewhere.
 //
 // What is pushed is put together beside its place, so that no reader meets a part of it, and is
 // moved there once it is whole, checked against its digests, durable, and its task still goes on.

@@ -2,7 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "server/service/status.h"
@@ -14,15 +16,21 @@
 namespace trainyard::server {
 namespace {
 
+/// Reports of all streams that are not durable yet.
+using ReportsInFlight = std::atomic<int64_t>;
+
 /// The daemon's half of a worker's stream. Reports are handed on in order, at most
-/// kReportsInFlightMax before the oldest is durable; acknowledgements merge, because a number
-/// includes all before it.
+/// kReportsInFlightMax before the oldest is durable, or one at a time while all streams together
+/// have kAllInFlightMax: a thousand workers would fill the store's queue, which refuses what is
+/// beyond it, and a stream that waits costs less than one that is begun anew. Acknowledgements
+/// merge, because a number includes all before it.
 class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                             public CommandSink,
                             public std::enable_shared_from_this<ReportReactor> {
  public:
-  ReportReactor(Supervisor& supervisor, Executor& executor, WorkerDoorKind door)
-      : supervisor_(supervisor), executor_(executor), door_(door) {}
+  ReportReactor(Supervisor& supervisor, Executor& executor, WorkerDoorKind door,
+                std::shared_ptr<ReportsInFlight> all)
+      : supervisor_(supervisor), executor_(executor), door_(door), all_(std::move(all)) {}
 
   void begin() {
     self_ = shared_from_this();
@@ -62,6 +70,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
  private:
   static constexpr int kReportsInFlightMax = 64;
+  static constexpr int64_t kAllInFlightMax = 2048;  // a quarter of what the store takes
   // A dataset's schema may have 262,144 columns, each with statistics and categories.
   static constexpr size_t kReportElementsMax = 4'000'000;
 
@@ -76,6 +85,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       const MutexLock lock(mu_);
       ++in_flight_;
     }
+    ++*all_;
     const int64_t number = report.number();
     const auto done = [self = shared_from_this(), number](Status s) { self->taken(number, s); };
     // An outcome may read and digest a large model: not on gRPC's threads. It is the last report,
@@ -92,7 +102,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     bool read_on = false;
     {
       const MutexLock lock(mu_);
-      read_on = in_flight_ < kReportsInFlightMax;
+      read_on = in_flight_ < (*all_ < kAllInFlightMax ? kReportsInFlightMax : 1);
       paused_ = !read_on;  // and then one that is taken goes on
     }
     if (read_on) read_next();
@@ -106,6 +116,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   /// The effects of a report are durable, or were refused.
   void taken(int64_t number, const Status& s) {
+    --*all_;
     if (!s.ok()) return end(to_grpc_status(s.error()));
     bool read_on = false;
     {
@@ -146,6 +157,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   Supervisor& supervisor_;
   Executor& executor_;
   const WorkerDoorKind door_;
+  const std::shared_ptr<ReportsInFlight> all_;
   std::shared_ptr<ReportReactor> self_;  // until OnDone
   std::string task_;                     // of the reading side
   grpc::ByteBuffer in_;                  // of the reading side
@@ -209,7 +221,7 @@ class WorkerServiceImpl : public RawWorkerService {
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Report(
       grpc::CallbackServerContext*) override {
-    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_, door_);
+    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_, door_, in_flight_);
     reactor->begin();
     return reactor.get();
   }
@@ -220,6 +232,7 @@ class WorkerServiceImpl : public RawWorkerService {
  private:
   Executor& executor_;
   const WorkerDoorKind door_;
+  const std::shared_ptr<ReportsInFlight> in_flight_ = std::make_shared<ReportsInFlight>(0);
 };
 
 class ElsewhereServiceImpl final : public WorkerServiceImpl {

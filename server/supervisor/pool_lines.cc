@@ -46,7 +46,12 @@ bool PoolLines::empty() const { return waiting_.empty(); }
 std::optional<PoolState> PoolLines::state_of(const std::string& pool, bool draining) const {
   const auto config = std::ranges::find(configs_, pool, &PoolConfig::name);
   if (config == configs_.end()) return std::nullopt;
-  return PoolState{pool, config->waiting_max, pools_.waiting(pool), draining};
+  PoolState state{pool, config->waiting_max, pools_.waiting(pool), draining};
+  if (std::optional<PoolRefusal> refusal = pools_.refusal(pool)) {
+    state.refused = std::move(refusal->text);
+    state.refused_left_us = refusal->left_us;
+  }
+  return state;
 }
 
 Decisions PoolLines::decide(const Shares& shares, bool draining, int64_t now_us) const {

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
+#include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "server/config/log.h"
 #include "server/placement/end_watch.h"
+#include "server/scheduler/retry.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -25,6 +29,9 @@ constexpr int64_t kEnrolUs = 900 * kSecondUs;
 /// A worker whose outcome is stored ends by itself; after this its place is taken back.
 constexpr int64_t kLeftGraceUs = 60 * kSecondUs;
 constexpr int64_t kPollLongestUs = 60 * kSecondUs;
+/// Between jobs that are tried on a cluster that refuses the pool: it doubles from the first.
+constexpr int64_t kRefusedFirstUs = 15 * kSecondUs;
+constexpr int64_t kRefusedLongestUs = 600 * kSecondUs;
 /// Looks cost the cluster something: they take at most a tenth of the time.
 constexpr int64_t kRestFactor = 10;
 
@@ -62,8 +69,12 @@ struct Pools::Runner {
       : supervisor(s), clock(c), pool(std::move(p)), changed(std::move(f)) {}
 
   void run();
+  void check();
+  /// All that is due now.
+  void turn();
   /// When something is next due; nothing: never. `look_us` is the next look's.
   std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
+  /// Of those that have an errand.
   std::vector<Key> keys(const std::function<bool(const Live&)>& test);
   void submit(const Key& key);
   void find(const Key& key);
@@ -78,6 +89,11 @@ struct Pools::Runner {
   void finish(const Key& key, TaskEnd end);
   /// As the cluster says, or because its worker has come.
   bool has_node(const Live& live) const;
+  /// It has changed: keeps `unplaced` and `errands`.
+  void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
+  /// The pool is known to be refused: an attempt that was on its way needs no command.
+  std::optional<SubmitAnswer> refused_already();
+  void refuse(std::string text);
   PoolSight sight_of(const Live& live) const;
 
   Supervisor& supervisor;
@@ -89,19 +105,21 @@ struct Pools::Runner {
   CondVar wake;
   bool stopping TRAINYARD_GUARDED_BY(mu) = false;
   bool news TRAINYARD_GUARDED_BY(mu) = false;
-  std::string note TRAINYARD_GUARDED_BY(mu);
+  std::string found_at_start TRAINYARD_GUARDED_BY(mu);
+  std::string refused_text TRAINYARD_GUARDED_BY(mu);  // empty: the cluster takes jobs
+  int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // in a row
+  int64_t refused_until_us TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
+  // Those of `live` that no look has seen with a node: few, as the pool's waiting_max says.
+  std::set<Key> unplaced TRAINYARD_GUARDED_BY(mu);
+  // Those to submit, to find or to withdraw: a hand-over does not go through all that run.
+  std::set<Key> errands TRAINYARD_GUARDED_BY(mu);
   int64_t look_us = 0;  // of the thread: the next look
   std::jthread thread;
 };
 
 void Pools::Runner::run() {
-  std::string found = pool.placement->check();
-  spdlog::info("event=pool_checked {} {}", kv("pool", pool.config.name), kv("found", found));
-  {
-    const MutexLock lock(mu);
-    note = std::move(found);
-  }
+  check();
   for (;;) {
     {
       MutexLock lock(mu);
@@ -115,41 +133,62 @@ void Pools::Runner::run() {
       if (stopping) return;
       news = false;
     }
-    const int64_t now = clock.steady_us();
-    const auto due = [&](Stage stage) {
-      return keys([&](const Live& l) { return l.stage == stage && l.due_us <= now; });
-    };
-    for (const Key& key : due(Stage::kToSubmit)) submit(key);
-    for (const Key& key : due(Stage::kToFind)) find(key);
-    const auto to_withdraw = [](const Live& l) {
-      return l.stage == Stage::kKnown && l.withdrawn && !l.asked;
-    };
-    for (const Key& key : keys(to_withdraw)) withdraw(key);
-    if (clock.steady_us() >= look_us) look();
+    turn();
   }
+}
+
+void Pools::Runner::check() {
+  PlacementCheck found = pool.placement->check();
+  spdlog::info("event=pool_checked {} {}", kv("pool", pool.config.name), kv("found", found.text));
+  {
+    const MutexLock lock(mu);
+    found_at_start = std::move(found.text);
+  }
+  if (!found.refused.empty()) refuse(std::move(found.refused));
+}
+
+void Pools::Runner::turn() {
+  const int64_t now = clock.steady_us();
+  const auto due = [&](Stage stage) {
+    return keys([&](const Live& l) { return l.stage == stage && l.due_us <= now; });
+  };
+  for (const Key& key : due(Stage::kToSubmit)) submit(key);
+  for (const Key& key : due(Stage::kToFind)) find(key);
+  const auto to_withdraw = [](const Live& l) {
+    return l.stage == Stage::kKnown && l.withdrawn && !l.asked;
+  };
+  for (const Key& key : keys(to_withdraw)) withdraw(key);
+  if (clock.steady_us() >= look_us) look();
 }
 
 std::optional<int64_t> Pools::Runner::due_us() {
   std::optional<int64_t> next;
-  for (const auto& [key, l] : live) {
-    const int64_t due = l.stage == Stage::kKnown ? look_us : l.due_us;
-    next = std::min(next.value_or(due), due);
+  size_t unknown = 0;
+  for (const Key& key : errands) {
+    const Live& l = live.at(key);
+    if (l.stage == Stage::kKnown) continue;  // withdrawn in the turn that comes, which news calls
+    ++unknown;
+    next = std::min(next.value_or(l.due_us), l.due_us);
   }
+  if (live.size() > unknown) next = std::min(next.value_or(look_us), look_us);
   return next;
 }
 
 std::vector<Key> Pools::Runner::keys(const std::function<bool(const Live&)>& test) {
   std::vector<Key> found;
   const MutexLock lock(mu);
-  for (const auto& [key, l] : live) {
-    if (test(l)) found.push_back(key);
+  for (const Key& key : errands) {
+    if (test(live.at(key))) found.push_back(key);
   }
   return found;
 }
 
 void Pools::Runner::with(const Key& key, const std::function<void(Live&)>& change) {
   const MutexLock lock(mu);
-  if (const auto it = live.find(key); it != live.end()) change(it->second);
+  const auto it = live.find(key);
+  if (it == live.end()) return;
+  change(it->second);
+  note(key, it->second);
 }
 
 std::optional<Live> Pools::Runner::copy(const Key& key) {
@@ -162,13 +201,21 @@ void Pools::Runner::submit(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
   if (l->withdrawn || l->left_us) return finish(key, {});  // it was never there, or is found gone
-  const SubmitAnswer answer = pool.placement->submit(l->attempt.intent);
+  std::optional<SubmitAnswer> known_answer = refused_already();
+  const SubmitAnswer answer =
+      known_answer ? *std::move(known_answer) : pool.placement->submit(l->attempt.intent);
   if (const auto* submitted = std::get_if<Submitted>(&answer)) return known(key, submitted->handle);
   if (const auto* refused = std::get_if<SubmitRefused>(&answer)) {
+    using enum SubmitRefused::Cause;
+    if (refused->cause == kPool && !refused_already()) refuse(refused->text);
     TaskEnd end;
-    end.start_error = make_error(ErrorCode::kUnavailable, "POOL_REFUSED",
-                                 "the pool " + pool.config.name + " refused it" +
-                                     (refused->may_pass ? " for now: " : ": ") + refused->text);
+    end.start_error =
+        make_error(refused->cause == kRequest ? ErrorCode::kInvalidArgument
+                   : refused->cause == kPool  ? ErrorCode::kFailedPrecondition
+                                              : ErrorCode::kUnavailable,
+                   kPoolRefused,
+                   "the pool " + pool.config.name + " refused it" +
+                       (refused->cause == kNow ? " for now: " : ": ") + refused->text);
     return finish(key, std::move(end));
   }
   const std::string& text = std::get<SubmitUnknown>(answer).text;
@@ -203,17 +250,46 @@ void Pools::Runner::find(const Key& key) {
   if (none) submit(key);
 }
 
+std::optional<SubmitAnswer> Pools::Runner::refused_already() {
+  const MutexLock lock(mu);
+  if (refused_text.empty() || clock.steady_us() >= refused_until_us) return std::nullopt;
+  return SubmitRefused{refused_text, SubmitRefused::Cause::kPool};
+}
+
+void Pools::Runner::refuse(std::string text) {
+  const MutexLock lock(mu);
+  refusals = std::min(refusals + 1, 10);  // far beyond the longest pause
+  const int64_t pause_us = std::min(kRefusedLongestUs, kRefusedFirstUs << (refusals - 1));
+  refused_until_us = clock.steady_us() + pause_us;
+  refused_text = std::move(text);
+  spdlog::warn("event=pool_refused {} pause_s={} {}", kv("pool", pool.config.name),
+               pause_us / kSecondUs, kv("message", refused_text));
+}
+
 void Pools::Runner::known(const Key& key, const PlacementHandle& handle) {
   std::function<void(std::string)> found;
-  with(key, [&](Live& l) {
-    l.stage = Stage::kKnown;
-    l.handle = handle;
-    l.trouble.clear();
-    found = l.attempt.found;
-  });
+  bool opens = false;
+  {
+    const MutexLock lock(mu);
+    const auto it = live.find(key);
+    if (it != live.end()) {
+      Live& l = it->second;
+      opens = l.stage == Stage::kToSubmit && !refused_text.empty();
+      l.stage = Stage::kKnown;
+      l.handle = handle;
+      l.trouble.clear();
+      note(key, l);
+      found = l.attempt.found;
+    }
+    if (opens) {
+      refused_text.clear();
+      refusals = 0;
+    }
+  }
   spdlog::info("event=pool_submitted {} {} {}", kv("pool", pool.config.name),
                kv("name", handle.name), kv("handle", handle.id));
   if (found) found(handle.id);
+  if (opens) changed();
   look_us = std::min(look_us, clock.steady_us() + kSecondUs);  // what it says of a new one
 }
 
@@ -246,27 +322,27 @@ void Pools::Runner::look() {
   const Result<std::vector<Sighting>> seen = pool.placement->observe(handles);
   const int64_t now = clock.steady_us();
   look_us = now + std::clamp((now - begin) * kRestFactor, rest, std::max(rest, kPollLongestUs));
-  if (!seen.ok()) {
+  std::unordered_map<std::string_view, const Sighting*> by_name;
+  if (seen.ok()) {
+    for (const Sighting& sighting : *seen) by_name.emplace(sighting.handle.name, &sighting);
+  } else {
     spdlog::warn("event=pool_silent {} {}", kv("pool", pool.config.name),
                  kv("message", seen.error().message));
   }
   for (const Key& key : asked) {
     with(key, [&](Live& l) {
-      const auto sighting = seen.ok()
-                                ? std::ranges::find(*seen, l.handle.name,
-                                                    [](const Sighting& s) { return s.handle.name; })
-                                : std::vector<Sighting>::const_iterator();
+      const auto sighting = by_name.find(l.handle.name);
       l.asked = false;
       if (!seen.ok()) {
         l.trouble = "the cluster does not answer: " + seen.error().message;
         l.watch.saw_nothing();
-      } else if (sighting == seen->end()) {
+      } else if (sighting == by_name.end()) {
         l.watch.saw_nothing();
       } else {
         l.trouble.clear();
-        l.sight = *sighting;
-        if (!sighting->handle.id.empty()) l.handle = sighting->handle;
-        l.watch.saw(*sighting, now);
+        l.sight = *sighting->second;
+        if (!l.sight.handle.id.empty()) l.handle = l.sight.handle;
+        l.watch.saw(l.sight, now);
       }
     });
     judge(key);
@@ -274,28 +350,39 @@ void Pools::Runner::look() {
 }
 
 void Pools::Runner::judge(const Key& key) {
-  const std::optional<Live> before = copy(key);
-  if (!before) return;
-  const std::optional<int64_t> silent_ms = supervisor.silent_ms(before->attempt.intent.task);
-  const int64_t now = clock.steady_us();
   Verdict verdict;
-  with(key, [&](Live& l) {
+  PlacementHandle handle;
+  std::string how;
+  bool has_come = false;
+  {
+    const MutexLock lock(mu);
+    const auto it = live.find(key);
+    if (it == live.end()) return;
+    Live& l = it->second;
+    const std::optional<int64_t> silent_ms = supervisor.silent_ms(l.attempt.intent.task);
+    const int64_t now = clock.steady_us();
     if (silent_ms && !l.left_us) l.watch.heard(now - *silent_ms * 1000);
     verdict = l.watch.verdict(now);
+    has_come = verdict.fate == Fate::kGranted && l.fate != Fate::kGranted;
     l.fate = verdict.fate;
     if (verdict.fate == Fate::kGranted && !l.granted_us) l.granted_us = now;
     const bool no_worker = !silent_ms && l.granted_us && now - *l.granted_us >= kEnrolUs;
     const bool lingers = l.left_us && now - *l.left_us >= kLeftGraceUs;
     l.withdrawn |= no_worker || lingers;
-  });
-  if (verdict.fate == Fate::kGranted && before->fate != Fate::kGranted) changed();
+    note(key, l);
+    if (verdict.fate == Fate::kOver) {
+      handle = l.handle;
+      how = l.sight.how;
+    }
+  }
+  if (has_come) changed();
   if (verdict.fate != Fate::kOver) return;
   // What may be left under its name: a second copy that waits, or one that an administrator
   // revived.
-  (void)pool.placement->withdraw(before->handle);
+  (void)pool.placement->withdraw(handle);
   TaskEnd end;
-  end.away = AwayEnd{before->sight.how, verdict.why};
-  if (const std::string more = pool.placement->explain(before->handle); !more.empty()) {
+  end.away = AwayEnd{std::move(how), verdict.why};
+  if (const std::string more = pool.placement->explain(handle); !more.empty()) {
     end.away->text += "; " + more;
   }
   finish(key, std::move(end));
@@ -311,9 +398,23 @@ void Pools::Runner::finish(const Key& key, TaskEnd end) {
     task = it->second.attempt.intent.task;
     left = it->second.left_us.has_value();
     live.erase(it);
+    unplaced.erase(key);
+    errands.erase(key);
   }
   if (!left) supervisor.ended_elsewhere(task, std::move(end));
   changed();
+}
+
+void Pools::Runner::note(const Key& key, const Live& l) {
+  const auto keep = [&](std::set<Key>& in, bool is) {
+    if (is) {
+      in.insert(key);
+    } else {
+      in.erase(key);
+    }
+  };
+  keep(unplaced, l.fate != Fate::kGranted && !l.left_us);
+  keep(errands, l.stage != Stage::kKnown || (l.withdrawn && !l.asked));
 }
 
 bool Pools::Runner::has_node(const Live& l) const {
@@ -352,6 +453,17 @@ void Pools::start() {
   }
 }
 
+std::optional<int64_t> Pools::turn() {
+  std::optional<int64_t> next;
+  for (const auto& r : runners_) {
+    r->turn();
+    const MutexLock lock(r->mu);
+    const std::optional<int64_t> due = r->due_us();
+    if (due) next = std::min(next.value_or(*due), *due);
+  }
+  return next;
+}
+
 void Pools::stop() {
   for (const auto& r : runners_) {
     const MutexLock lock(r->mu);
@@ -378,9 +490,10 @@ void Pools::hand_over(const std::string& pool, PooledAttempt attempt) {
       l.stage = Stage::kToFind;
     }
     const MutexLock lock(r->mu);
-    r->live.insert_or_assign(key, std::move(l));
+    r->note(key, r->live.insert_or_assign(key, std::move(l)).first->second);
     r->news = true;
     r->wake.notify_all();
+    return;
   }
 }
 
@@ -406,7 +519,7 @@ int32_t Pools::waiting(const std::string& pool) const {
   for (const auto& r : runners_) {
     if (r->pool.config.name != pool) continue;
     const MutexLock lock(r->mu);
-    for (const auto& [key, l] : r->live) count += !l.left_us && !r->has_node(l) ? 1 : 0;
+    for (const Key& key : r->unplaced) count += r->has_node(r->live.at(key)) ? 0 : 1;
   }
   return count;
 }
@@ -434,11 +547,22 @@ std::optional<PoolSight> Pools::find(const std::string& uid) const {
   return std::nullopt;
 }
 
+std::optional<PoolRefusal> Pools::refusal(const std::string& pool) const {
+  for (const auto& r : runners_) {
+    if (r->pool.config.name != pool) continue;
+    const MutexLock lock(r->mu);
+    if (r->refused_text.empty()) return std::nullopt;
+    return PoolRefusal{r->refused_text,
+                       std::max<int64_t>(0, r->refused_until_us - r->clock.steady_us())};
+  }
+  return std::nullopt;
+}
+
 std::string Pools::note(const std::string& pool) const {
   for (const auto& r : runners_) {
     if (r->pool.config.name != pool) continue;
     const MutexLock lock(r->mu);
-    return r->note;
+    return r->found_at_start;
   }
   return {};
 }

@@ -51,6 +51,12 @@ struct PoolSight {
   int64_t start_estimate_us = 0;  // 0: not known
 };
 
+/// The cluster takes nothing with what the pool's file says.
+struct PoolRefusal {
+  std::string text;     // in its words
+  int64_t left_us = 0;  // until a job is tried again; 0: now
+};
+
 /// Thread-safe.
 class Pools {
  public:
@@ -66,6 +72,9 @@ class Pools {
 
   void start();
   void stop();
+  /// What the pools' threads do when they are woken, on this one: for a simulation, which never
+  /// calls start(). Returns when something is next due, by the steady clock.
+  std::optional<int64_t> turn();
 
   /// Submits it, or takes it up again. Its task is known to the supervisor.
   void hand_over(const std::string& pool, PooledAttempt attempt);
@@ -80,6 +89,9 @@ class Pools {
   std::optional<PoolSight> find(const std::string& uid) const;
   /// What a look at the cluster found when the daemon started; empty: not looked yet.
   std::string note(const std::string& pool) const;
+  /// Jobs are kept here while there is one: else each would be refused, one after another, again
+  /// and again. It is over when a job was taken.
+  std::optional<PoolRefusal> refusal(const std::string& pool) const;
 
  private:
   struct Runner;

@@ -67,16 +67,6 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
-int64_t HostTrouble::pause_us(const std::string& job_uid) {
-  const MutexLock lock(mu_);
-  return pause_after_host_trouble(++times_[job_uid]);
-}
-
-void HostTrouble::over(const std::string& job_uid) {
-  const MutexLock lock(mu_);
-  times_.erase(job_uid);
-}
-
 TrainTask::TrainTask(Store& store, Supervisor& supervisor, const Clock& clock, Job job,
                      TrainTaskOptions options, std::function<void(bool)> gone)
     : store_(store),
@@ -487,6 +477,12 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (trouble && trouble->reason == kRankLost) {  // as when its only worker is
     return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
                              now);
+  }
+  if (trouble && trouble->reason == kPoolRefused) {
+    if (trouble->code == ErrorCode::kFailedPrecondition) options_.trouble->over(job.uid);
+    if (trouble->code != ErrorCode::kUnavailable) {
+      return after_pool_refusal(job, *trouble, options_.trouble->refused(job.uid), now);
+    }
   }
   if (trouble) {
     const int64_t pause_us = options_.trouble->pause_us(job.uid);

@@ -23,13 +23,16 @@ namespace trainyard::server {
 /// forgets with the daemon.
 class HostTrouble {
  public:
-  /// One more; returns the pause before the next attempt.
+  /// One more, and no refusal; returns the pause before the next attempt.
   int64_t pause_us(const std::string& job_uid);
+  /// A cluster has refused what the job asks for; returns how many times in a row it has.
+  int32_t refused(const std::string& job_uid);
   void over(const std::string& job_uid);
 
  private:
   Mutex mu_;
   std::unordered_map<std::string, int32_t> times_ TRAINYARD_GUARDED_BY(mu_);
+  std::unordered_map<std::string, int32_t> refusals_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 struct TrainTaskOptions {

@@ -141,8 +141,8 @@ class Watch {
 
 /// Files that cannot be had now say nothing about the job.
 Error as_host_trouble(Error error) {
-  if (error.reason == "LINK_LOST" || error.reason == "CONTENT_HASH_MISMATCH" ||
-      error.reason == "FILE_NAME_INVALID") {
+  if (error.reason == "LINK_LOST" || error.reason == "SERVER_BUSY" ||
+      error.reason == "CONTENT_HASH_MISMATCH" || error.reason == "FILE_NAME_INVALID") {
     error.code = ErrorCode::kUnavailable;
     error.reason = "STORAGE_ERROR";
   }

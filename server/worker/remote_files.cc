@@ -32,8 +32,9 @@ Error stopped_error() {
   return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were on their way");
 }
 
+/// Many workers may come for their data at once, more than the daemon lets wait.
 bool may_pass(const Error& error) {
-  return error.reason == kLinkLost || error.reason == "PUSH_BUSY";
+  return error.reason == kLinkLost || error.reason == "PUSH_BUSY" || error.reason == "SERVER_BUSY";
 }
 
 /// Ends a call when asked to stop.

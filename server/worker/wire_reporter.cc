@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kPointsPerReportMax = 5000;     // keeps a batch under 64 KiB
 constexpr int64_t kSlowFlopsPerMs = 20'000'000;  // 20 GFLOP/s: two cores of an old laptop
 constexpr size_t kLogBytesMax = 4096;            // as the contract says
+constexpr std::chrono::seconds kHeldFor{1};      // metrics from another host
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -24,7 +25,13 @@ int64_t folder_bytes(const std::filesystem::path& folder) {
 
 }  // namespace
 
+WireReporter::~WireReporter() {
+  send_held();
+  stream_.pace().end();
+}
+
 void WireReporter::send(v1::WorkerReport report) {
+  send_held();
   stream_.send(std::move(report));
   progressed();
 }
@@ -45,13 +52,33 @@ void WireReporter::metrics(std::span<const MetricPoint> points) {
   for (const MetricPoint& point : points) {
     stream_.set_progress(point.step, point.key == "train/samples_per_second" ? point.value : 0);
   }
+  progressed();
+  if (uplink_ == nullptr) return send_metrics(points);
+  const MutexLock lock(mu_);
+  held_.insert(held_.end(), points.begin(), points.end());
+  const auto now = std::chrono::steady_clock::now();
+  if (now - sent_ < kHeldFor && held_.size() < kPointsPerReportMax) return;
+  send_metrics(held_);
+  held_.clear();
+  sent_ = now;
+}
+
+void WireReporter::send_metrics(std::span<const MetricPoint> points) {
   while (!points.empty()) {
     const size_t count = std::min(points.size(), kPointsPerReportMax);
     v1::WorkerReport report;
     *report.mutable_metrics() = to_proto(points.first(count));
-    send(std::move(report));
+    stream_.send(std::move(report));
     points = points.subspan(count);
   }
+}
+
+// A checkpoint that the daemon knows stands for all steps before it: their metrics must not be
+// lost behind it.
+void WireReporter::send_held() {
+  const MutexLock lock(mu_);
+  send_metrics(held_);
+  held_.clear();
 }
 
 void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& path) {
@@ -59,6 +86,7 @@ void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& p
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_size_bytes(folder_bytes(path));
   if (uplink_ == nullptr) return send(std::move(report));
+  send_held();
   uplink_->checkpoint_saved(step, path, std::move(report));
   progressed();
 }

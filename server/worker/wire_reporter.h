@@ -2,14 +2,18 @@
 #pragma once
 
 #include <chrono>
+#include <span>
+#include <vector>
 
 #include "server/worker/report_stream.h"
 #include "server/worker/uplink.h"
+#include "src/base/mutex.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
 
-/// Progress is expected while it exists.
+/// Progress is expected while it exists. From another host metrics travel once a second, and before
+/// whatever else does: a thousand workers report to one store.
 class WireReporter final : public Reporter {
  public:
   /// `begin`: when the task did. `uplink`: of a worker on another host.
@@ -18,7 +22,7 @@ class WireReporter final : public Reporter {
       : stream_(stream), begin_(begin), uplink_(uplink) {
     stream_.pace().begin(0);
   }
-  ~WireReporter() override { stream_.pace().end(); }
+  ~WireReporter() override;
   WireReporter(const WireReporter&) = delete;
   void started(const RunPlan& plan) override;
   void progressed() override;
@@ -33,12 +37,18 @@ class WireReporter final : public Reporter {
 
  private:
   void send(v1::WorkerReport report);
+  void send_metrics(std::span<const MetricPoint> points);
+  /// Metrics that wait go first.
+  void send_held();
   void send_line(v1::LogLine::Level level, std::string_view message);
 
   ReportStream& stream_;
   const std::chrono::steady_clock::time_point begin_;
   Uplink* const uplink_;
   double start_seconds_ = 0;
+  Mutex mu_;  // checkpoints come from a thread of their own
+  std::vector<MetricPoint> held_ TRAINYARD_GUARDED_BY(mu_);
+  std::chrono::steady_clock::time_point sent_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 }  // namespace trainyard

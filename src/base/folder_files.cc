@@ -81,6 +81,17 @@ bool is_image_path(std::string_view path) {
 
 bool is_hidden(std::string_view name) { return name.starts_with('.') || name == "__MACOSX"; }
 
+bool is_listed_path(std::string_view path) {
+  if (path.empty() || path.size() > kTreePathBytesMax || path.find('\0') != path.npos) return false;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || is_hidden(part)) return false;  // "." and ".." are hidden too
+    begin = end + 1;
+  }
+  return true;
+}
+
 Result<std::vector<std::string>> list_folder_files(const std::filesystem::path& root,
                                                    const std::string& what) {
   Listing listing{root, what, {}};

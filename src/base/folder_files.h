@@ -25,6 +25,10 @@ bool is_image_path(std::string_view path);
 /// True if the path ends with one of `endings`, which are in lower case, in any case.
 bool has_ending(std::string_view path, std::span<const std::string_view> endings);
 
+/// Whether list_folder_files() could give this path: relative, without hidden, empty or dotted
+/// parts.
+bool is_listed_path(std::string_view path);
+
 /// Paths below `root` of all files that are not hidden, '/' between the parts, sorted by their
 /// bytes. Links are followed. `what` names the folder in messages. Refusals: DATASET_INVALID for
 /// what is neither file nor folder and beyond the limits above, which also end a link that leads

@@ -41,9 +41,11 @@ class PeerListener {
 };
 
 struct PeerOptions {
-  int64_t ranks_each = 1;                    // of every process
-  std::chrono::milliseconds meet{60'000};    // until all are connected
-  std::chrono::milliseconds quiet{900'000};  // for others from which nothing comes
+  int64_t ranks_each = 1;                  // of every process
+  std::chrono::milliseconds meet{60'000};  // until all are connected
+  // For others from which nothing comes. Less than the time without progress after which the daemon
+  // ends a worker (stall_timeout_seconds), which does not know the rank that is waited for.
+  std::chrono::milliseconds quiet{480'000};
 };
 
 /// One thread at a time, but for abort() and awaited().

@@ -15,6 +15,7 @@ from harness import (BIN, FREQUENT_CHECKPOINTS, SOURCE, STATEFUL_MODEL, Daemon, 
                      wait_until)
 
 sys.path.insert(0, str(SOURCE / "tests/support"))
+import relay  # noqa: E402
 import slurm  # noqa: E402
 
 
@@ -42,10 +43,17 @@ poll_seconds: 1
 lease_seconds: 60
 output: {cls.cluster.folder}/log/job-%j.log
 {cls.pool_lines}""")
-        cls.arguments = ["--pool", str(pool), "--workers-listen", f"127.0.0.1:{slurm.free_ports(1)[0]}", "--cancel-grace-seconds", "5"]
+        port = slurm.free_ports(1)[0]
+        cls.arguments = ["--pool", str(pool), "--workers-listen", f"127.0.0.1:{port}", "--cancel-grace-seconds", "5",
+                         *cls.arguments_of_link(port)]
         for name, value in cls.cluster.environment().items():  # the daemon's commands find this Slurm by it
             os.environ[name] = value
         super().setUpClass()
+
+    @classmethod
+    def arguments_of_link(cls, port):
+        """How workers reach the port, if not as it is."""
+        return []
 
     def setUp(self):
         if self.daemon.process.poll() is not None:  # an earlier test failed in between
@@ -288,6 +296,29 @@ class Disturbed(SlurmTest):
         os.kill(pid, signal.SIGCONT) if is_running(pid) else None
 
 
+class StormyTest(SlurmTest):
+    """Between the daemon and the nodes is a bad network."""
+
+    storm = {"seed": 5, "delay_s": 0.2, "jitter_s": 0.1, "bytes_to_reset": 150_000, "bytes_to_stall": 60_000, "stall_s": 0.7}
+
+    @classmethod
+    def arguments_of_link(cls, port):
+        cls.link = relay.Relay(port, **cls.storm)
+        cls.link.__enter__()
+        cls.addClassCleanup(cls.link.__exit__)
+        return ["--workers-advertise", f"127.0.0.1:{cls.link.port}"]
+
+
+class Stormy(StormyTest):
+    def test_a_storm_and_a_silence_change_nothing(self):
+        self.begin("stormy", step=5)
+        self.link.silence("back")  # the worker hears nothing more, and comes back
+        self.assert_whole("stormy")
+        self.assertGreater(self.link.stalls + self.link.resets, 0, "or it was calm")
+        self.assertGreater(self.link.connections, 1)
+        self.assertEqual(len(self.jobs_of("stormy")), 1)
+
+
 class TimeLimit(SlurmTest):
     epochs = 600
 
@@ -311,15 +342,28 @@ class Refused(SlurmTest):
     epochs = 3
     pool_lines = "partition: absent\n"
 
-    def test_what_slurm_refuses_waits_and_says_so(self):
-        self.daemon.submit(self.spec("refused"))
+    def test_what_slurm_refuses_waits_here_and_says_so(self):
+        names = [f"refused-{i}" for i in range(5)]
+        for name in names:
+            self.daemon.submit(self.spec(name))
+
         def told():
-            text = self.daemon.cli("explain", "refused").stdout
-            return text if "refused it" in text else None
+            text = self.daemon.cli("explain", names[-1]).stdout
+            return text if "takes no jobs now" in text else None
         said = wait_until(told, "why it waits")
-        self.assertIn("A problem of its pool, not of the job", said)
-        self.assertEqual(self.daemon.job("refused")["state"], "QUEUED")
-        self.daemon.cli("cancel", "refused")
+        self.assertIn("nvalid partition", said)
+        self.assertIn("A problem of the pool, not of the job", said)
+        wait_until(lambda: "It takes no jobs now" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
+        time.sleep(3)
+        for name in names:
+            job = self.daemon.job(name)
+            self.assertEqual(job["state"], "QUEUED")
+            self.assertLessEqual(job["attempt"], 1, "none is tried again and again")
+        # Its operator mends the cluster: they go on by themselves.
+        self.cluster.run("scontrol", "create", "PartitionName=absent", "Nodes=n[1-4]", "State=UP")
+        for name in names:
+            self.daemon.cli("wait", name)
+            self.assertEqual(self.daemon.job(name)["state"], "SUCCEEDED")
 
 
 if __name__ == "__main__":

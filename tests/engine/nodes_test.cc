@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -16,6 +17,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "tests/engine/peers_support.h"
 #include "tests/engine/rank_support.h"
+#include "tests/support/storm_relay.h"
 
 extern char** environ;
 
@@ -152,6 +154,52 @@ TEST(Nodes, ShardedParametersWithAveragesAndTheBestOfThem) {
     job.recipe.shard = Shard::kParameters;
   });
 }
+// Bytes that come late, unevenly and in lumps.
+TEST(Nodes, ABadNetworkChangesNoBit) {
+  const Workspace w;
+  make_dataset(w, /*images=*/false, 100, 20);
+  const auto job_of = [&](const std::string& name) {
+    TrainJob job = plain_job(w, name);
+    job.model.layers = {
+        {"", "Gemm", {}, {{"units", int64_t{13}}}}, {"", "Relu", {}, {}}, {"", "Gemm", {}, {}}};
+    job.recipe.steps = 10;
+    job.recipe.optimizer = default_optimizer("adamw");
+    job.recipe.shard = Shard::kOptimizer;
+    return job;
+  };
+  const TrainJob local = job_of("local");
+  Recorder expected;
+  testing::run(local, 4, expected);
+  std::mutex mu;
+  std::vector<std::unique_ptr<testing::StormRelay>> relays;
+  int stalls = 0;
+  const auto through_a_relay = [&](int64_t from, int64_t to, PeerEndpoint endpoint) {
+    if (from < to) return endpoint;
+    const std::lock_guard lock(mu);
+    relays.push_back(std::make_unique<testing::StormRelay>(
+        endpoint.port, testing::Storm{.seed = static_cast<uint64_t>(from * 4 + to),
+                                      .delay = milliseconds(3),
+                                      .jitter = milliseconds(10),
+                                      .bytes_to_stall = 3'000,
+                                      .stall = milliseconds(40)}));
+    endpoint.port = relays.back()->port();
+    return endpoint;
+  };
+  const auto peers = meet(4, {}, through_a_relay);
+  const TrainJob job = job_of("stormy");
+  std::vector<Recorder> recorders(4);
+  on_each(4, [&](int64_t p) {
+    const auto at = static_cast<size_t>(p);
+    const auto result = train(job, joined_devices(peers[at]), local_files(), recorders[at], {});
+    EXPECT_TRUE(result.ok()) << result.error().message;
+    EXPECT_EQ(numbers_of(recorders[at]), numbers_of(expected)) << "process " << p;
+  });
+  EXPECT_EQ(weights_of(job), weights_of(local));
+  for (const auto& relay : relays) stalls += relay->stalls();
+  EXPECT_EQ(relays.size(), 6u);
+  EXPECT_GT(stalls, 0) << "or it was calm";
+}
+
 TEST(Nodes, BestWeightsAndAnEarlyStop) {
   expect_the_bits_of_local_ranks(
       [](TrainJob& job) {

@@ -13,7 +13,8 @@ void on_each(int64_t processes, const std::function<void(int64_t)>& work) {
   for (int64_t p = 0; p < processes; ++p) threads.emplace_back([&work, p] { work(p); });
 }
 
-std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options) {
+std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options,
+                                         const SeenAs& seen_as) {
   std::vector<PeerListener> listeners;
   std::vector<PeerEndpoint> endpoints;
   for (int64_t p = 0; p < processes; ++p) {
@@ -23,8 +24,12 @@ std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& o
   std::vector<std::shared_ptr<Peers>> all(static_cast<size_t>(processes));
   on_each(processes, [&](int64_t p) {
     const auto at = static_cast<size_t>(p);
-    auto made =
-        Peers::connect(std::move(listeners[at]), {p, processes, kPeerKey}, endpoints, options);
+    std::vector<PeerEndpoint> seen = endpoints;
+    for (int64_t to = 0; seen_as && to < processes; ++to) {
+      PeerEndpoint& endpoint = seen[static_cast<size_t>(to)];
+      if (to != p) endpoint = seen_as(p, to, endpoint);
+    }
+    auto made = Peers::connect(std::move(listeners[at]), {p, processes, kPeerKey}, seen, options);
     if (made.ok()) {
       all[at] = *made;
     } else {

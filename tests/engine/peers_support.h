@@ -16,8 +16,12 @@ inline const std::string kPeerKey(32, 'k');
 /// Calls work(process) on a thread for each, and waits for all.
 void on_each(int64_t processes, const std::function<void(int64_t)>& work);
 
-/// All connected, on loopback.
-std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options = {});
+/// Where process `from` reaches process `to`, which listens at `endpoint`.
+using SeenAs = std::function<PeerEndpoint(int64_t from, int64_t to, PeerEndpoint endpoint)>;
+
+/// All connected, on loopback, or through what `seen_as` puts between them.
+std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options = {},
+                                         const SeenAs& seen_as = {});
 
 /// `ranks` CPU devices of one of them.
 std::vector<RankDevice> joined_devices(std::shared_ptr<Peers> peers);

@@ -6,13 +6,19 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 #include "kernels/shard.h"
 #include "src/runtime/host/peer_communicator.h"
 #include "src/runtime/host/thread_communicator.h"
 #include "tests/engine/peers_support.h"
+#include "tests/support/storm_relay.h"
 
 namespace trainyard {
 namespace {
@@ -277,6 +283,91 @@ TEST(Peers, OneThatIsSilentIsNamed) {
         << text;
     EXPECT_LT(steady_clock::now() - begin, milliseconds(3400));
   });
+}
+
+/// A bad network between each two processes, of which the one with the larger index connects.
+class StormyPeers {
+ public:
+  StormyPeers(int64_t processes, const testing::Storm& storm, const PeerOptions& options) {
+    peers = meet(processes, options, [&](int64_t from, int64_t to, PeerEndpoint endpoint) {
+      if (from < to) return endpoint;
+      testing::Storm theirs = storm;
+      theirs.seed = storm.seed * 31 + static_cast<uint64_t>(from * processes + to);
+      auto relay = std::make_unique<testing::StormRelay>(endpoint.port, theirs);
+      endpoint.port = relay->port();
+      const std::lock_guard lock(mu_);
+      relays[{from, to}] = std::move(relay);
+      return endpoint;
+    });
+  }
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<testing::StormRelay>> relays;
+  std::vector<std::shared_ptr<Peers>> peers;
+
+ private:
+  std::mutex mu_;
+};
+
+/// Exchanges until one is lost; what arrives before is right.
+std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
+  std::vector<std::byte> all(static_cast<size_t>(count * 3000));
+  return thrown<RankLost>([&] {
+    for (int round = 0; round < rounds; ++round) {
+      std::ranges::fill(std::span(all).subspan(static_cast<size_t>(mine.index() * 3000), 3000),
+                        static_cast<std::byte>(mine.index() * 50 + round % 50));
+      mine.all_gather(all);
+      for (int64_t p = 0; p < count; ++p) {
+        for (const size_t at : {p * 3000, p * 3000 + 2999}) {
+          ASSERT_EQ(all.at(at), static_cast<std::byte>(p * 50 + round % 50)) << "round " << round;
+        }
+      }
+    }
+  });
+}
+
+// Would be missed: a process that waits for ever because its own bytes still go out, or because the
+// other end of a one-way silence has noticed nothing.
+TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
+  using Way = testing::StormRelay::Way;
+  for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {
+    StormyPeers stormy(3, {.delay = milliseconds(2)}, {.quiet = milliseconds(1500)});
+    std::atomic<int> begun{0};
+    on_each(3, [&](int64_t p) {
+      Peers& mine = *stormy.peers[static_cast<size_t>(p)];
+      (void)mine.any(false);
+      if (++begun == 3) {
+        for (const Way way : ways) stormy.relays.at({2, 0})->silence(way);
+      }
+      const auto begin = steady_clock::now();
+      const std::string text = exchange_until_lost(mine, 3, 1'000'000);
+      EXPECT_TRUE(text.find("has sent and taken nothing for 1 s") != std::string::npos ||
+                  text.find("has given the job up") != std::string::npos)
+          << "rank " << p << ": " << text;
+      EXPECT_TRUE(text.starts_with("rank ")) << text;
+      EXPECT_LT(steady_clock::now() - begin, milliseconds(30'000)) << "rank " << p;
+      stormy.peers[static_cast<size_t>(p)].reset();
+    });
+  }
+}
+
+TEST(Peers, AResetAtAnyByteEndsAllAndNothingWrongArrives) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    StormyPeers stormy(3, {.seed = seed, .delay = milliseconds(1)}, {});
+    std::atomic<bool> goes_on{true};
+    std::jthread breaker([&] {  // in the middle of whatever it is
+      while (goes_on && stormy.relays.at({2, 1})->bytes() < static_cast<int64_t>(seed * 20'011)) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      stormy.relays.at({2, 1})->reset();
+    });
+    on_each(3, [&](int64_t p) {
+      const std::string text =
+          exchange_until_lost(*stormy.peers[static_cast<size_t>(p)], 3, 1'000'000);
+      EXPECT_TRUE(text.starts_with("rank ")) << "rank " << p << ": " << text;
+      stormy.peers[static_cast<size_t>(p)].reset();
+    });
+    goes_on = false;
+  }
 }
 
 TEST(Peers, AnAbortWakesWhoeverWaits) {

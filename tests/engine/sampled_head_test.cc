@@ -22,6 +22,7 @@
 #include "src/train/programs.h"
 #include "src/train/replicated_session.h"
 #include "src/train/session.h"
+#include "tests/engine/fit_support.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/source_path.h"

@@ -193,6 +193,17 @@ TEST_F(ElsewhereFiles, NamesThatLeadAstrayAreUnknown) {
   EXPECT_TRUE(fs::is_empty(owner_->granted.checkpoints));
 }
 
+// Would be missed: a listing of the whole folder for each of its files, which meets the pipe.
+TEST_F(ElsewhereFiles, AFileIsFoundWithoutAListOfTheOthers) {
+  ASSERT_EQ(::mkfifo((root_ / "dataset/pipe").c_str(), 0600), 0);
+  std::ofstream(root_ / "dataset/.hidden") << "nobody's";
+  EXPECT_EQ(read(v1::FILE_SET_DATASET, "sub/rows"), "0123456789");
+  EXPECT_EQ(read(v1::FILE_SET_DATASET, "pipe"), "FILE_NOT_FOUND") << "and nobody waits for it";
+  EXPECT_EQ(read(v1::FILE_SET_DATASET, ".hidden"), "FILE_NOT_FOUND");
+  EXPECT_EQ(read(v1::FILE_SET_DATASET, std::string("sub/rows\0x", 10)), "FILE_NOT_FOUND");
+  EXPECT_EQ(read(v1::FILE_SET_DATASET, std::string(5000, 'a')), "FILE_NOT_FOUND");
+}
+
 TEST_F(ElsewhereFiles, APushedCheckpointIsOneLikeAnyOther) {
   const auto files = make_checkpoint(30);
   EXPECT_EQ(push(start_of(v1::FILE_SET_CHECKPOINT, 30, files), joined(files)), "");

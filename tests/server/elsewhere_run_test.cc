@@ -10,7 +10,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -31,6 +33,7 @@
 #include "tests/server/store_support.h"
 #include "tests/server/tcp_relay.h"
 #include "tests/support/source_path.h"
+#include "tests/support/storm_relay.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard::server {
@@ -88,6 +91,7 @@ class ElsewhereRun : public ::testing::Test {
     options.heartbeat_ms = 200;
     options.silence_ms = 2'000;
     options.stop_grace_ms = 20'000;
+    options.stall_ms = stall_ms_;
     supervisor_ = std::make_unique<Supervisor>(options);
     executor_ = std::make_unique<Executor>(2, 100);
     transfers_ = std::make_unique<Executor>(2, 100);
@@ -170,7 +174,11 @@ class ElsewhereRun : public ::testing::Test {
                       bool adopted) {
     supervisor_->expect({task_of(job), "elsewhere", make_owner(job, true, adopted),
                          sha256_hex(door_->enrolment_secret(task_of(job))), nonce_digest, lease_ms,
-                         [](const std::string&) {}, std::max(1, job.spec.resources().nodes())});
+                         [this](const std::string& why) {
+                           const std::lock_guard lock(mu_);
+                           withdrawn_ += why + " ";
+                         },
+                         std::max(1, job.spec.resources().nodes())});
   }
   void spawn(Elsewhere& worker, const std::string& task, const std::string& attach,
              const std::vector<std::string>& more = {}) {
@@ -210,6 +218,11 @@ class ElsewhereRun : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return get(id).state == state && idle(); }))
         << get(id).reason << ": " << get(id).message;
   }
+  /// Why the placement was asked to end something.
+  std::string withdrawn() {
+    const std::lock_guard lock(mu_);
+    return withdrawn_;
+  }
   bool idle() { return supervisor_->task_count() == 0; }
   std::string model_of(const std::string& id) {
     const auto sha = sha256_file(paths_.model(get(id).uid) / "model.safetensors");
@@ -246,6 +259,9 @@ class ElsewhereRun : public ::testing::Test {
   v1::DatasetSchema schema_;
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
   std::atomic<int64_t> free_bytes_{int64_t{1} << 40};
+  int64_t stall_ms_ = 600'000;
+  std::mutex mu_;
+  std::string withdrawn_;  // under mu_
   std::unique_ptr<WorkerDoor> door_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Executor> executor_, transfers_;
@@ -353,6 +369,27 @@ TEST_F(ElsewhereRun, ALinkThatIsCutLosesAndDoublesNothing) {
   EXPECT_EQ(get("there").attempt, 1);
 }
 
+// Would be missed: a job that fails because a thousand workers came for their data at once.
+TEST_F(ElsewhereRun, ADaemonThatIsBusyIsAskedAgain) {
+  make_job("there", kSteps);
+  std::promise<void> free;
+  const std::shared_future<void> is_free = free.get_future().share();
+  for (int i = 0; i < 102; ++i) {  // what the threads and the queue hold
+    ASSERT_TRUE(eventually([&] { return transfers_->post([is_free] { is_free.wait(); }); }));
+  }
+  EXPECT_FALSE(transfers_->post([] {}));
+  TcpRelay relay(port_->port());
+  Elsewhere worker;
+  spawn(worker, expect("there"), relay.address());
+  ASSERT_TRUE(eventually([&] { return supervisor_->connected(worker.task); }));
+  const int64_t bytes = relay.bytes();
+  ASSERT_TRUE(eventually([&] { return relay.bytes() > bytes + 2'000; })) << "it goes on asking";
+  free.set_value();
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kSucceeded);
+  EXPECT_EQ(get("there").attempt, 1);
+}
+
 // A router that forgets a connection closes nothing: both sides have to notice.
 TEST_F(ElsewhereRun, ALinkThatIsForgottenIsNoticed) {
   make_job("there", 8 * kSteps);
@@ -366,6 +403,99 @@ TEST_F(ElsewhereRun, ALinkThatIsForgottenIsNoticed) {
   wait_for("there", JobState::kSucceeded);
   EXPECT_EQ(get("there").attempt, 1);
   EXPECT_EQ(evaluations("there").size(), 24u);
+}
+
+// Would be missed: a report that is lost or told twice with a connection, a file that goes on at
+// the wrong byte.
+TEST_F(ElsewhereRun, AStormOfDelaysStallsAndResetsChangesNothing) {
+  make_job("here", kSteps);
+  run_here("here");
+  make_job("there", kSteps);
+  testing::StormRelay relay(port_->port(), {.seed = 7,
+                                            .delay = 200ms,
+                                            .jitter = 100ms,
+                                            .bytes_to_reset = 500'000,
+                                            .bytes_to_stall = 200'000,
+                                            .stall = 400ms});
+  Elsewhere worker;
+  spawn(worker, expect("there"), relay.address());
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("there", JobState::kSucceeded);
+  EXPECT_GT(relay.resets(), 0) << relay.bytes() << " bytes";
+  EXPECT_GT(relay.stalls(), 0);
+  EXPECT_EQ(model_of("there"), model_of("here"));
+  EXPECT_EQ(evaluations("there"), evaluations("here"));
+  EXPECT_EQ(get("there").checkpoint_step, get("here").checkpoint_step);
+  EXPECT_EQ(get("there").attempt, 1);
+}
+
+// Nothing arrives one way, or both, and neither end is told: the workers come back by another
+// connection; one that cannot ends by its lease, and what it had pushed is gone on from.
+TEST_F(ElsewhereRun, ASilentLinkIsLeftAndALeaseEnds) {
+  using Way = testing::StormRelay::Way;
+  make_job("here", 4 * kSteps);
+  run_here("here");
+  const std::array<std::string, 3> ids = {"mute", "deaf", "gone"};
+  std::array<testing::StormRelay, 3> relays = {testing::StormRelay(port_->port(), {}),
+                                               testing::StormRelay(port_->port(), {}),
+                                               testing::StormRelay(port_->port(), {})};
+  std::array<Elsewhere, 3> workers;
+  for (size_t i = 0; i < 3; ++i) {
+    make_job(ids[i], 4 * kSteps);
+    spawn(workers[i], expect(ids[i], i == 2 ? 3'000 : 60'000), relays[i].address());
+    ASSERT_TRUE(eventually([&] { return get(ids[i]).checkpoint_step > 0; })) << ids[i];
+    if (i == 0) relays[i].silence(Way::kThere);
+    if (i == 1) relays[i].silence(Way::kBack);
+    if (i == 2) relays[i].swallow();
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(wait(workers[i]).number, 0) << ids[i] << ": " << workers[i].output;
+    EXPECT_TRUE(eventually([&] { return get(ids[i]).state == JobState::kSucceeded; })) << ids[i];
+    EXPECT_EQ(get(ids[i]).attempt, 1);
+    EXPECT_GE(relays[i].connections(), 2);
+    EXPECT_EQ(model_of(ids[i]), model_of("here")) << ids[i];
+    EXPECT_EQ(evaluations(ids[i]), evaluations("here")) << ids[i];
+  }
+  EXPECT_EQ(wait(workers[2]).number, 1) << "it ends by itself; " << workers[2].output;
+  EXPECT_TRUE(eventually([&] { return withdrawn() == "silent "; })) << withdrawn();
+  EXPECT_EQ(get("gone").state, JobState::kRunning) << "silence is not death";
+  TaskEnd end;
+  end.away = AwayEnd{"CANCELLED", "the cluster has ended it"};
+  supervisor_->ended_elsewhere(workers[2].task, std::move(end));
+  wait_for("gone", JobState::kQueued);
+  run_elsewhere("gone", door_->attach_address());
+  EXPECT_EQ(get("gone").attempt, 2);
+  EXPECT_EQ(model_of("gone"), model_of("here"));
+}
+
+// Would be missed: five reports a second of each of a thousand workers to one store.
+TEST_F(ElsewhereRun, MetricsComeOnceASecondAndBeforeWhateverElseComes) {
+  NewJob slow;
+  slow.id = "there";
+  slow.spec = make_job("like", 2000).spec;
+  slow.spec.mutable_model()->mutable_mlp()->set_hidden(0, 1024);
+  slow.spec.mutable_recipe()->set_batch_size(1024);
+  slow.spec.mutable_recipe()->set_evaluate_every_steps(2000);
+  slow.spec.mutable_recipe()->set_checkpoint_every_steps(1000);
+  slow.plan.set_steps_total(2000);
+  const Job job = store_->jobs().submit(std::move(slow)).value();
+  ASSERT_TRUE(local_files().create_directories(paths_.checkpoints(job.uid)).ok());
+  const auto begin = std::chrono::steady_clock::now();
+  run_elsewhere("there", door_->attach_address());
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  int64_t with_metrics = 0, others = 0, newest = 0;
+  for (const v1::Event& event : all_events(*store_, job.uid)) {
+    ++(event.has_metrics() ? with_metrics : others);
+    for (const v1::MetricSeries& series : event.metrics().series()) {
+      if (series.key() == "train/loss") newest = series.steps(series.steps_size() - 1);
+    }
+    if (event.has_checkpoint()) {
+      EXPECT_GE(newest, event.checkpoint().step());
+    }
+  }
+  EXPECT_EQ(newest, 2000);
+  EXPECT_LE(with_metrics,
+            std::chrono::duration_cast<std::chrono::seconds>(passed).count() + others + 2);
 }
 
 TEST_F(ElsewhereRun, TheNextDaemonTakesItOver) {
@@ -537,6 +667,89 @@ TEST_F(ElsewhereRun, TwoWorkersOfAHostShareItsCache) {
   EXPECT_EQ(folders, 1);
 }
 
+/// Answers no report before it is told to.
+class HoldingOwner final : public TaskOwner {
+ public:
+  Result<v1::Assignment> assignment() override { return v1::Assignment(); }
+  void ended(const TaskEnd&, TaskHold) override {}
+  void report(const v1::WorkerReport& report, Done<void> done) override {
+    const std::lock_guard lock(mu_);
+    if (report.has_heartbeat() || free_) return done({});
+    waiting_.push_back(std::move(done));
+  }
+  size_t waiting() {
+    const std::lock_guard lock(mu_);
+    return waiting_.size();
+  }
+  void answer_all() {
+    std::vector<Done<void>> done;
+    {
+      const std::lock_guard lock(mu_);
+      free_ = true;
+      done.swap(waiting_);
+    }
+    for (const Done<void>& one : done) one({});
+  }
+
+ private:
+  std::mutex mu_;
+  bool free_ = false;
+  std::vector<Done<void>> waiting_;
+};
+
+// Would be missed: a thousand workers whose reports overflow the store's queue, so that streams end
+// and begin anew while it has most to do.
+TEST_F(ElsewhereRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
+  constexpr size_t kStreams = 60, kEach = 70;
+  constexpr size_t kAtMost = 2048 + kStreams;  // of 64 of each
+  grpc::SslCredentialsOptions trusted;
+  trusted.pem_root_certs = door_->certificate_pem();
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride(kWorkersName);
+  const auto channel =
+      grpc::CreateCustomChannel(door_->attach_address(), grpc::SslCredentials(trusted), arguments);
+  const auto stub = v1::WorkerService::NewStub(channel);
+  const auto owner = std::make_shared<HoldingOwner>();
+  std::vector<std::jthread> threads;
+  std::atomic<size_t> acknowledged{0};
+  for (size_t i = 0; i < kStreams; ++i) {
+    const std::string task = "many-" + std::to_string(i);
+    supervisor_->expect({task, "many", owner, "", sha256_hex(task), 60'000, {}});
+    v1::AttachRequest attach;
+    attach.set_task(task);
+    attach.set_nonce(task);
+    attach.set_protocol_max(4);
+    ASSERT_TRUE(supervisor_->attach(attach, WorkerDoorKind::kElsewhere).ok());
+    threads.emplace_back([&, task] {
+      grpc::ClientContext context;
+      const auto stream = stub->Report(&context);
+      std::jthread writer([&] {
+        for (size_t n = 1; n <= kEach; ++n) {
+          v1::WorkerReport report;
+          report.set_task(task);
+          report.set_nonce(task);
+          report.set_protocol(4);
+          report.set_number(static_cast<int64_t>(n));
+          report.mutable_log()->set_text("line");
+          if (!stream->Write(report)) return;
+        }
+      });
+      v1::WorkerCommand command;
+      while (stream->Read(&command) && command.acknowledged() < static_cast<int64_t>(kEach)) {
+      }
+      if (command.acknowledged() == static_cast<int64_t>(kEach)) ++acknowledged;
+      writer.join();
+      context.TryCancel();
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return owner->waiting() >= 2048; })) << owner->waiting();
+  std::this_thread::sleep_for(300ms);  // for more, if more may come
+  EXPECT_LE(owner->waiting(), kAtMost);
+  owner->answer_all();
+  threads.clear();
+  EXPECT_EQ(acknowledged, kStreams) << "every report of every stream is taken in the end";
+}
+
 /// An attempt of several nodes, which are workers on this host.
 class NodesRun : public ElsewhereRun {
  protected:
@@ -641,6 +854,56 @@ TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
   spawn_all(workers, expect("nodes"));
   for (Elsewhere& worker : workers) EXPECT_EQ(wait(worker).number, 0) << worker.output;
   wait_for("nodes", JobState::kSucceeded);
+  EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
+}
+
+// The daemon does not see what passes between ranks: a rank that is silent there shows as an
+// attempt without progress, and is over when the placement says so.
+TEST_F(NodesRun, ARankThatStandsStillEndsTheAttemptAndAllGoOnTogether) {
+  stop_daemon();
+  stall_ms_ = 1'500;
+  start_daemon("127.0.0.1:0");
+  const Job job = make_nodes_job("nodes", 2000);
+  {
+    std::array<Elsewhere, kNodes> workers;
+    const std::string task = expect("nodes");
+    spawn_all(workers, task);
+    ASSERT_TRUE(eventually([&] { return get("nodes").checkpoint_step > 0; }));
+    workers[2].process->signal_group(SIGSTOP);
+    ASSERT_TRUE(eventually([&] { return withdrawn() == "stalled "; })) << withdrawn();
+    EXPECT_EQ(get("nodes").state, JobState::kRunning) << "nobody has seen it end";
+    for (Elsewhere& worker : workers) worker.process->signal_group(SIGKILL);
+    for (Elsewhere& worker : workers) (void)wait(worker);
+    TaskEnd end;
+    end.away = AwayEnd{"CANCELLED", "the cluster has ended it"};
+    supervisor_->ended_elsewhere(task, std::move(end));
+  }
+  wait_for("nodes", JobState::kQueued);
+  ASSERT_LT(get("nodes").checkpoint_step, 2000);
+  std::array<Elsewhere, kNodes> workers;
+  spawn_all(workers, expect("nodes"));
+  for (Elsewhere& worker : workers) EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("nodes", JobState::kSucceeded);
+  EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
+}
+
+TEST_F(NodesRun, AStormTowardsTheDaemonChangesNoBit) {
+  const Job job = make_nodes_job("nodes", 400);
+  testing::StormRelay relay(port_->port(), {.seed = 3,
+                                            .delay = 100ms,
+                                            .jitter = 50ms,
+                                            .bytes_to_reset = 200'000,
+                                            .bytes_to_stall = 100'000,
+                                            .stall = 200ms});
+  std::array<Elsewhere, kNodes> workers;
+  const std::string task = expect("nodes");
+  for (int r = 0; r < kNodes; ++r) {
+    spawn(workers[static_cast<size_t>(r)], task, relay.address(), {"--rank", std::to_string(r)});
+  }
+  for (Elsewhere& worker : workers) EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("nodes", JobState::kSucceeded);
+  EXPECT_GT(relay.resets(), 0) << relay.bytes() << " bytes";
+  EXPECT_EQ(get("nodes").attempt, 1);
   EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
 }
 

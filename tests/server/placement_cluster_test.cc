@@ -208,15 +208,15 @@ TEST_F(Cluster, SaysWhyOneWaitsAndRefusesWhatCannotBe) {
 
 TEST_F(Cluster, ChecksTheCluster) {
   profile_.gpus_per_node = 4;
-  std::string text = SlurmPlacement(profile_).check();
+  std::string text = SlurmPlacement(profile_).check().text;
   EXPECT_NE(text.find("cluster 'trainyard'"), std::string::npos) << text;
   EXPECT_NE(text.find("would be accepted"), std::string::npos) << text;
   profile_.gpus_per_node = 5;
-  text = SlurmPlacement(profile_).check();
+  text = SlurmPlacement(profile_).check().text;
   EXPECT_NE(text.find("warning: a request of one node, 5 GPUs is not accepted"), std::string::npos)
       << text;
   profile_.cluster = "elsewhere";
-  EXPECT_NE(SlurmPlacement(profile_).check().find("expected 'elsewhere'"), std::string::npos);
+  EXPECT_NE(SlurmPlacement(profile_).check().text.find("expected 'elsewhere'"), std::string::npos);
 }
 
 TEST_F(Cluster, SeesWhatOthersEnd) {

@@ -128,20 +128,54 @@ TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
   EXPECT_EQ(std::get<SubmitRefused>(answer).text,
             "error: invalid partition specified: nope; error: Batch job submission failed: Invalid "
             "partition name specified");
-  EXPECT_FALSE(std::get<SubmitRefused>(answer).may_pass);
+  EXPECT_EQ(std::get<SubmitRefused>(answer).cause, SubmitRefused::Cause::kPool);
   const SubmitAnswer for_now = submit(
       "echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
       "(job submit limit, the size or time limits of the user)' >&2; exit 1");
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(for_now));
-  EXPECT_TRUE(std::get<SubmitRefused>(for_now).may_pass);
+  EXPECT_EQ(std::get<SubmitRefused>(for_now).cause, SubmitRefused::Cause::kNow);
   const SubmitAnswer fatal =
       submit("echo 'sbatch: fatal: Could not establish a configuration source' >&2; exit 1");
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(fatal));
-  EXPECT_TRUE(std::get<SubmitRefused>(fatal).may_pass);
+  EXPECT_EQ(std::get<SubmitRefused>(fatal).cause, SubmitRefused::Cause::kNow);
   std::filesystem::remove(folder_.path() / "sbatch");
   const SubmitAnswer none = placement_.submit(test_intent());
   ASSERT_TRUE(std::holds_alternative<SubmitRefused>(none));
   EXPECT_NE(std::get<SubmitRefused>(none).text.find("No such file"), std::string::npos);
+}
+
+TEST_F(FakeSlurm, TellsRefusalsOfTheProfileFromThoseOfARequestAndOfNow) {
+  using enum SubmitRefused::Cause;
+  const struct {
+    const char* text;
+    SubmitRefused::Cause cause;
+  } cases[] = {
+      {"Invalid partition name specified", kPool},
+      {"Invalid account or account/partition combination specified", kPool},
+      {"Invalid qos specification", kPool},
+      {"No partition specified or system default partition", kPool},
+      {"Requested reservation is invalid", kPool},
+      {"Access denied to requested reservation", kPool},
+      {"User's group not permitted to use this partition", kPool},
+      {"Access/permission denied", kPool},
+      {"Requested node configuration is not available", kRequest},
+      {"Node count specification invalid", kRequest},
+      {"More processors requested than permitted", kRequest},
+      {"Requested time limit is invalid (missing or exceeds some limit)", kRequest},
+      {"words of a site's own plug-in", kRequest},
+      {"Required partition not available (inactive or drain)", kNow},
+      {"Requested reservation not usable now", kNow},
+      {"Requested partition configuration not available now", kNow},
+      {"Job violates accounting/QOS policy (job submit limit)", kNow},
+  };
+  for (const auto& c : cases) {
+    const std::string failure = std::string("echo \"sbatch: error: Batch job submission failed: ") +
+                                c.text + "\" >&2; exit 1";
+    const SubmitAnswer answer = submit(failure);
+    ASSERT_TRUE(std::holds_alternative<SubmitRefused>(answer)) << c.text;
+    EXPECT_EQ(std::get<SubmitRefused>(answer).cause, c.cause) << c.text;
+    EXPECT_NE(std::get<SubmitRefused>(answer).text.find(c.text), std::string::npos);
+  }
 }
 
 TEST_F(FakeSlurm, RefusesIntentsThatWouldChangeTheScript) {
@@ -214,6 +248,30 @@ TEST_F(FakeSlurm, AsksOnceForManyAndByName) {
   EXPECT_NE(asked.find("--states=all --user="), std::string::npos);
   EXPECT_NE(asked.find("--name=ty-i-j-1,ty-i-j-2,"), std::string::npos);
   EXPECT_TRUE(placement_.observe({}).ok());
+}
+
+// Would be missed: twenty commands for ten thousand attempts, for each of which a controller sends
+// its whole list.
+TEST_F(FakeSlurm, AsksOnceForThousandsToo) {
+  std::string listed;
+  std::vector<PlacementHandle> handles;
+  for (int i = 1; i <= 1200; ++i) {
+    handles.push_back({std::to_string(i), "ty-i-j-" + std::to_string(i)});
+    listed += line(std::to_string(i), handles.back().name, i % 2 == 0 ? "RUNNING" : "PENDING");
+  }
+  squeue(listed + line("5000", "ty-i-j-1200-of-another", "FAILED") +
+         line("5001", "someone-elses", "FAILED"));
+  const auto seen = placement_.observe(handles);
+  ASSERT_TRUE(seen.ok()) << seen.error().message;
+  ASSERT_EQ(seen->size(), 1200u);
+  for (size_t i = 0; i < handles.size(); ++i) {
+    EXPECT_EQ((*seen)[i].handle, handles[i]);
+    EXPECT_EQ((*seen)[i].seen, i % 2 == 1 ? Seen::kGranted : Seen::kWaiting);
+  }
+  const std::string asked = folder_.read("asked");
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 1);
+  EXPECT_EQ(asked.find("--name="), std::string::npos) << asked;
+  EXPECT_NE(asked.find("Name:13"), std::string::npos) << "the longest of ours and two more";
 }
 
 TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
@@ -371,7 +429,7 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   folder_.write("sbatch",
                 "case \"$*\" in\n--version) echo 'slurm-wlm 22.05.8' ;;\n*) echo \"$*\" "
                 ">$folder/tested; exit 0 ;;\nesac");
-  std::string text = placement_.check();
+  std::string text = placement_.check().text;
   EXPECT_NE(text.find("slurm-wlm 22.05.8, cluster 'trainyard'"), std::string::npos) << text;
   EXPECT_NE(text.find("warning: Slurm 22.05.8 may refuse"), std::string::npos) << text;
   EXPECT_NE(text.find("would be accepted"), std::string::npos) << text;
@@ -380,16 +438,36 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   folder_.write("sbatch",
                 "case \"$*\" in\n--version) echo 'slurm 25.05.1' ;;\n*) echo 'allocation failure: "
                 "Requested node configuration is not available' >&2; exit 1 ;;\nesac");
-  text = placement_.check();
+  text = placement_.check().text;
   EXPECT_EQ(text.find("may refuse"), std::string::npos) << text;
   EXPECT_NE(text.find("is not accepted: exit status 1: allocation failure"), std::string::npos);
   folder_.write("scontrol",
                 "echo 'ClusterName = trainyard'; echo 'MinJobAge               = 2 sec'");
-  EXPECT_NE(placement_.check().find("warning: MinJobAge is 2 s"), std::string::npos);
+  EXPECT_NE(placement_.check().text.find("warning: MinJobAge is 2 s"), std::string::npos);
   folder_.write("squeue", "echo 'squeue: error: Invalid job format specification' >&2; exit 1");
-  EXPECT_NE(placement_.check().find("Invalid job format"), std::string::npos);
+  EXPECT_NE(placement_.check().text.find("Invalid job format"), std::string::npos);
   std::filesystem::remove(folder_.path() / "sbatch");
-  EXPECT_NE(placement_.check().find("No such file"), std::string::npos);
+  EXPECT_NE(placement_.check().text.find("No such file"), std::string::npos);
+}
+
+// A pool is kept shut by what Slurm says of its profile, not by a full cluster or a controller that
+// is away.
+TEST_F(FakeSlurm, ChecksIfTheProfileIsRefused) {
+  squeue("");
+  const auto refused = [&](const std::string& said) {
+    folder_.write("sbatch", "case \"$*\" in\n--version) echo 'slurm 23.02.1' ;;\n*) echo '" + said +
+                                "' >&2; exit 1 ;;\nesac");
+    return placement_.check().refused;
+  };
+  EXPECT_EQ(refused("allocation failure: Invalid qos specification"),
+            "allocation failure: Invalid qos specification");
+  EXPECT_EQ(refused("allocation failure: Requested node configuration is not available"), "");
+  EXPECT_EQ(refused("allocation failure: Unable to contact slurm controller (connect failure)"),
+            "");
+  EXPECT_EQ(refused("allocation failure: Required partition not available (inactive or drain)"),
+            "");
+  folder_.write("sbatch", "echo 'slurm 23.02.1'");
+  EXPECT_EQ(placement_.check().refused, "");
 }
 
 TEST(SlurmVersion, WarnsOfTheFaultyOnesAlone) {

@@ -48,6 +48,28 @@ TEST(SchedPool, WhoHasUsedLessComesFirst) {
             "a3@pools/slurm b1@pools/slurm a1@pools/slurm ");
 }
 
+TEST(SchedPool, ARefusedPoolIsTriedWithOneJobAtATime) {
+  Queue queue;
+  for (int i = 1; i <= 5; ++i) queue.put(job("j" + std::to_string(i), i));
+  const Shares none;
+  PoolState pool{"slurm", 4, 0};
+  pool.refused = "no such partition";
+  pool.refused_left_us = 7'000'000;
+  const Decisions shut = decide_pool(queue, pool, none, 1'000'000);
+  EXPECT_EQ(started(shut), "");
+  EXPECT_EQ(shut.wake_time_us, 8'000'000);
+  const WaitReason why = pool_reason(*queue.find("j1"), &pool, 0, 1'000'000).value();
+  EXPECT_EQ(why.reason, "POOL_REFUSED");
+  EXPECT_NE(why.message.find("takes no jobs now: no such partition"), std::string::npos);
+  EXPECT_NE(why.message.find("one job is tried in 7 s"), std::string::npos) << why.message;
+  pool.refused_left_us = 0;
+  EXPECT_EQ(started(decide_pool(queue, pool, none, 8'000'000)), "j1@pools/slurm ");
+  pool.waiting = 2;  // handed over before
+  EXPECT_EQ(started(decide_pool(queue, pool, none, 8'000'000)), "j1@pools/slurm ");
+  pool.waiting = 4;
+  EXPECT_EQ(started(decide_pool(queue, pool, none, 8'000'000)), "");
+}
+
 TEST(SchedPool, ARestingJobIsPassedAndWakesTheNextLook) {
   Queue queue;
   WaitingJob resting = job("rests", 1, 9);

@@ -45,7 +45,11 @@ class FakeCluster final : public Placement {
     if (submits > answers.size()) return make(intent.name);
     switch (answers[submits - 1]) {
       case 'r':
-        return SubmitRefused{"no such partition", false};
+        return SubmitRefused{"too many nodes", SubmitRefused::Cause::kRequest};
+      case 'b':
+        return SubmitRefused{"too many jobs", SubmitRefused::Cause::kNow};
+      case 'p':
+        return SubmitRefused{"no such partition", SubmitRefused::Cause::kPool};
       case 'l':  // it is there, and nobody says so
         (void)make(intent.name);
         return SubmitUnknown{"timed out"};
@@ -88,7 +92,7 @@ class FakeCluster final : public Placement {
     return std::optional(PlacementHandle{job->second.id, name});
   }
   std::string explain(const PlacementHandle&) override { return "so it was"; }
-  std::string check() override { return "a cluster of the test's"; }
+  PlacementCheck check() override { return {"a cluster of the test's", refuses_at_start}; }
 
   void see(const std::string& name, Seen seen, std::string how = {}) {
     const MutexLock lock(mu);
@@ -115,6 +119,7 @@ class FakeCluster final : public Placement {
 
   Mutex mu;
   std::string answers;  // of submits, in order; then all are good
+  std::string refuses_at_start;
   std::map<std::string, Job> jobs;
   std::vector<std::string> withdrawn;
   size_t submits = 0;
@@ -157,10 +162,11 @@ class PoolsTest : public ::testing::Test {
     options.log_dir = std::filesystem::temp_directory_path();
     supervisor_ = std::make_unique<Supervisor>(options, clock_);
   }
-  void begin(const std::string& answers = "") {
+  void begin(const std::string& answers = "", const std::string& refuses_at_start = "") {
     auto placement = std::make_unique<FakeCluster>();
     cluster_ = placement.get();
     cluster_->answers = answers;
+    cluster_->refuses_at_start = refuses_at_start;
     PoolConfig config;
     config.name = "p";
     config.poll_seconds = 10;
@@ -245,7 +251,57 @@ TEST_F(PoolsTest, ARefusalEndsTheAttemptInTheClustersWords) {
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->reason, "POOL_REFUSED");
-  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: no such partition");
+  EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: too many nodes");
+  EXPECT_FALSE(pools_->refusal("p")) << "others may ask for less";
+}
+
+TEST_F(PoolsTest, ARefusalOfNowIsNobodysFault) {
+  begin("b");
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it for now: too many jobs");
+  EXPECT_FALSE(pools_->refusal("p"));
+}
+
+// Would be missed: an sbatch for every waiting job, again and again, for a partition that is
+// misspelt.
+TEST_F(PoolsTest, ARefusedPoolAsksOnceAndOpensWhenAJobIsTaken) {
+  begin("pp");
+  const auto first = hand_over("a"), second = hand_over("b");
+  for (const auto& owner : {first, second}) {
+    ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
+    EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kFailedPrecondition);
+    EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: no such partition");
+  }
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u) << "of the second the answer is known";
+  ASSERT_TRUE(pools_->refusal("p"));
+  EXPECT_EQ(pools_->refusal("p")->text, "no such partition");
+  EXPECT_EQ(pools_->refusal("p")->left_us, 15'000'000);
+  pass(15);
+  EXPECT_EQ(pools_->refusal("p")->left_us, 0) << "one is tried";
+  const auto third = hand_over("c");
+  ASSERT_TRUE(eventually([&] { return third->end().has_value(); }));
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
+  EXPECT_EQ(pools_->refusal("p")->left_us, 30'000'000) << "it doubles";
+  pass(30);
+  const auto fourth = hand_over("d");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; }));
+  EXPECT_FALSE(pools_->refusal("p"));
+  EXPECT_FALSE(fourth->end());
+}
+
+TEST_F(PoolsTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
+  begin("", "no such account");
+  const auto owner = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: no such account");
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
+  pass(15);
+  (void)hand_over("b");
+  ASSERT_TRUE(eventually([&] { return found() == "100"; })) << "it was mended meanwhile";
+  EXPECT_FALSE(pools_->refusal("p"));
 }
 
 TEST_F(PoolsTest, ALostAnswerIsFoundByItsName) {

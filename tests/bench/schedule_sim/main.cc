@@ -7,18 +7,28 @@
 //                    [--owners N] [--half-life HOURS] [--no-preemption] [--equal] [--strict]
 //                    [--starvation HOURS] [--until-event N] [--shrink INVARIANT]
 //                                one run: its figures, violations and, at the end, who waits
+//   schedule_sim pool --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N]
+//                     [--waiting-max N]
+//                                hours of a cluster's pool, with the daemon's store in that folder
 //
 // Utilisation, waits and fairness are of the simulated time and the same on every machine. Decision
 // times are CPU time of this machine.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "server/placement/slurm_placement.h"
+#include "src/base/clock.h"
+#include "tests/bench/schedule_sim/pool_day.h"
 #include "tests/bench/schedule_sim/simulation.h"
 
 namespace trainyard::sim {
@@ -413,6 +423,112 @@ int run_one(const std::vector<std::string>& arguments) {
   return r.violations.empty() ? 0 : 1;
 }
 
+/// A look at so many attempts by Slurm's commands, of which squeue prints what it would and takes
+/// no time for it. Wall time in milliseconds.
+double look_by_commands(const std::filesystem::path& folder, int attempts) {
+  namespace fs = std::filesystem;
+  fs::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& body) {
+    std::ofstream(folder / name) << "#!/bin/sh\n" << body << "\n";
+    fs::permissions(folder / name, fs::perms::owner_all);
+  };
+  const auto padded = [](std::string text, size_t width) {
+    text.resize(width, ' ');
+    return text + '\x1f';
+  };
+  const bool by_name = attempts <= 500;  // then squeue is asked with other widths
+  std::vector<server::PlacementHandle> handles;
+  std::ofstream all(folder / "all");
+  for (int i = 0; i < attempts; ++i) {
+    handles.push_back(
+        {std::to_string(i + 1), "ty-sim0-" + std::string(32, 'x') + "-" + std::to_string(i)});
+    all << padded(handles.back().id, 20) << padded(handles.back().name, by_name ? 256 : 50)
+        << padded("RUNNING", 24) << padded("0", 12) << padded("1795790378", 24)
+        << padded("n" + std::to_string(i), by_name ? 256 : 64) << padded("None", 64) << "\n";
+  }
+  all.close();
+  write("squeue", "exec cat " + folder.string() + "/all");
+  write("scontrol", "echo 'ClusterName = sim'");
+  server::SlurmProfile profile;
+  profile.name = "sim";
+  profile.commands = folder.string();
+  profile.worker = profile.cache = "/x";
+  server::SlurmPlacement placement(profile);
+  double best_ms = 0;
+  for (int i = 0; i < 5; ++i) {
+    const int64_t begin = system_clock().steady_us();
+    const auto seen = placement.observe(handles);
+    const double ms = static_cast<double>(system_clock().steady_us() - begin) / 1e3;
+    if (!seen.ok() || std::ssize(*seen) != attempts) return -1;
+    best_ms = i == 0 ? ms : std::min(best_ms, ms);
+  }
+  return best_ms;
+}
+
+/// A pool of so many nodes, for so many hours; its store in a folder of the disk that is asked
+/// about.
+int run_pool(const std::vector<std::string>& arguments) {
+  PoolDayOptions options;
+  for (size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    const std::string& name = arguments[i];
+    const double value = std::atof(arguments[i + 1].c_str());
+    if (name == "--nodes")
+      options.nodes = static_cast<int>(value);
+    else if (name == "--hours")
+      options.hours = value;
+    else if (name == "--jobs-per-node")
+      options.jobs_per_node_day = value;
+    else if (name == "--backlog")
+      options.backlog = static_cast<int>(value);
+    else if (name == "--waiting-max")
+      options.waiting_max = static_cast<int32_t>(value);
+    else if (name == "--folder")
+      options.folder = arguments[i + 1];
+    else
+      return fail(name + " is unknown");
+  }
+  if (arguments.size() % 2 != 0 || options.folder.empty()) {
+    return fail(
+        "pool --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N] "
+        "[--waiting-max N]");
+  }
+  spdlog::set_level(spdlog::level::off);
+  const double command_ms = look_by_commands(options.folder / "commands", options.nodes);
+  const PoolDay day = simulate_pool_day(options);
+  const double seconds = day.hours * 3600;
+  const auto spread = [](const char* what, const Spread& s) {
+    std::printf("  %-34s %8lld times  p50 %8.0f us  p99 %8.0f us  most %8.0f us\n", what,
+                static_cast<long long>(s.count), s.p50, s.p99, s.most);
+  };
+  std::printf(
+      "%d nodes, %.1f h: %lld jobs submitted, %lld attempts, %lld done, %lld nodes failed, at most "
+      "%lld "
+      "in the cluster and %lld waiting\n",
+      options.nodes, day.hours, static_cast<long long>(day.submitted),
+      static_cast<long long>(day.attempts), static_cast<long long>(day.succeeded),
+      static_cast<long long>(day.node_failures), static_cast<long long>(day.live_most),
+      static_cast<long long>(day.waiting_most));
+  spread("decide, CPU", day.decide_us);
+  spread("a look at the cluster, CPU", day.look_us);
+  spread("why one job waits, CPU", day.why_us);
+  spread("a commit, wall", day.commit_us);
+  const double look_share = day.look_us.sum / 1e6 / seconds;
+  std::printf("  a job in all                       %.2f ms of CPU, %.1f commits\n",
+              day.job_us.sum / 1e3 / static_cast<double>(std::max<int64_t>(1, day.attempts)),
+              static_cast<double>(day.commit_us.count) /
+                  static_cast<double>(std::max<int64_t>(1, day.attempts)));
+  std::printf("  of a core: decisions %.4f, looks %.4f, jobs %.4f\n",
+              day.decide_us.sum / 1e6 / seconds, look_share, day.job_us.sum / 1e6 / seconds);
+  std::printf(
+      "  squeue prints %.2f MB a look; the store has %.1f MB, %.1f MB were written; memory %.1f "
+      "MB\n",
+      static_cast<double>(day.squeue_bytes_look) / 1e6, static_cast<double>(day.store_bytes) / 1e6,
+      static_cast<double>(day.written_bytes) / 1e6, static_cast<double>(day.rss_bytes) / 1e6);
+  std::printf("  a look by commands that answer at once takes %.1f ms\n", command_ms);
+  for (const std::string& text : day.violations) std::printf("  violation: %s\n", text.c_str());
+  return day.violations.empty() ? 0 : 1;
+}
+
 int run_tables(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (std::ranges::find(kTables, name, [](const Table& t) { return std::string(t.name); }) ==
@@ -435,5 +551,6 @@ int main(int argc, char** argv) {
   if (!arguments.empty()) arguments.erase(arguments.begin());
   if (verb == "run") return trainyard::sim::run_one(arguments);
   if (verb == "table") return trainyard::sim::run_tables(arguments);
-  return trainyard::sim::fail(verb + ": expected run or table");
+  if (verb == "pool") return trainyard::sim::run_pool(arguments);
+  return trainyard::sim::fail(verb + ": expected run, table or pool");
 }

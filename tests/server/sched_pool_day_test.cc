@@ -1,0 +1,56 @@
+// Hours of a pool with the daemon's own decisions, bookkeeping, supervisor and store: no job is
+// lost, each ends once, and what happens follows from the seed.
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include "tests/bench/schedule_sim/pool_day.h"
+#include "tests/server/store_support.h"
+
+namespace trainyard::sim {
+namespace {
+
+PoolDay simulate(PoolDayOptions options) {
+  const server::TemporaryDirectory folder;
+  options.folder = folder.path() / "state";
+  const auto level = spdlog::get_level();
+  spdlog::set_level(spdlog::level::off);
+  PoolDay day = simulate_pool_day(options);
+  spdlog::set_level(level);
+  return day;
+}
+
+TEST(PoolDay, NodesThatFailLoseNoJob) {
+  PoolDayOptions options;
+  options.nodes = 20;
+  options.hours = 6;
+  options.jobs_per_node_day = 24;
+  options.backlog = 10;
+  options.node_mtbf_hours = 10;
+  const PoolDay day = simulate(options);
+  for (const std::string& text : day.violations) ADD_FAILURE() << text;
+  EXPECT_GT(day.succeeded, 50);
+  EXPECT_GT(day.node_failures, 3);
+  EXPECT_GE(day.attempts, day.succeeded + day.node_failures) << "each failure is an attempt more";
+  EXPECT_GE(day.waiting_most, 10);
+  EXPECT_LE(day.live_most, options.nodes + options.waiting_max + 20);
+  // Every ten seconds, and a second after each hand-over.
+  EXPECT_LE(day.looks, 6 * 360 + 2 * day.attempts + 10);
+}
+
+TEST(PoolDay, TheSameSeedIsTheSameDay) {
+  PoolDayOptions options;
+  options.nodes = 5;
+  options.hours = 4;
+  options.jobs_per_node_day = 24;
+  options.node_mtbf_hours = 20;
+  const PoolDay one = simulate(options), two = simulate(options);
+  EXPECT_EQ(one.submitted, two.submitted);
+  EXPECT_EQ(one.attempts, two.attempts);
+  EXPECT_EQ(one.succeeded, two.succeeded);
+  EXPECT_EQ(one.node_failures, two.node_failures);
+  options.seed = 2;
+  EXPECT_NE(simulate(options).submitted, one.submitted);
+}
+
+}  // namespace
+}  // namespace trainyard::sim
