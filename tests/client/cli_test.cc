@@ -700,6 +700,15 @@ TEST_F(Cli, PredictReadsRowsAndWritesEachFormat) {
   EXPECT_EQ(run({"list", "-o", "csv"}).code, 2);
 }
 
+// The most probable alone, the first of which is the prediction.
+TEST_F(Cli, PredictShowsTheNextBestOfVeryManyClasses) {
+  server_.state().many_classes = true;
+  EXPECT_EQ(run({"predict", "m-1", "--csv", "-"}, "1,2\n").out,
+            "ROW  PREDICTION  PROBABILITY  NEXT BEST\n  1  b                 75.0%  z (12.5%)\n");
+  EXPECT_EQ(run({"predict", "m-1", "--csv", "-", "-o", "csv"}, "1,2\n").out,
+            "row,prediction,probability\n1,b,0.75\n");
+}
+
 TEST_F(Cli, PredictSendsLongFilesInPiecesInOrder) {
   server_.state().models["tenants/default/models/m-1"].mutable_schema()->add_columns()->set_name(
       "a");

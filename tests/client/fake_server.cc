@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <tuple>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -554,13 +555,23 @@ class Models final : public v1::ModelService::CallbackService {
     const std::scoped_lock lock(s_.mu);
     s_.predicts.push_back(*request);
     response->set_classification(true);
-    response->add_classes("a");
-    response->add_classes("b");
+    if (!s_.many_classes) {
+      response->add_classes("a");
+      response->add_classes("b");
+    }
     for (const char c : request->csv()) {
       if (c != '\n') continue;
       auto* p = response->add_predictions();
       p->set_label("b");
       p->set_label_index(1);
+      if (s_.many_classes) {
+        for (const auto& [index, name, share] : {std::tuple(1, "b", 0.75f), {70000, "z", 0.125f}}) {
+          p->add_top_indices(index);
+          p->add_top_labels(name);
+          p->add_probabilities(share);
+        }
+        continue;
+      }
       p->add_probabilities(0.25f);
       p->add_probabilities(0.75f);
     }

@@ -27,6 +27,7 @@ struct FakeState {
   std::map<std::string, v1::Model> models;
   std::map<std::string, std::string> model_files;  // file name -> content
   bool damage_model_files = false;
+  bool many_classes = false;      // Predict answers as of more than 65,536 classes
   std::string odd_file_name;      // DownloadModel sends a file of this name
   int submit_unavailable = 0;     // so many submits fail before anything is stored
   Error submit_error;             // refused with this, if reason is not empty
