@@ -518,6 +518,23 @@ TEST(SplitMlp, SplitsWhereThatSavesMemory) {
   EXPECT_EQ(pairs(320, 2), "1");
 }
 
+// Its first two dense layers, with ReLU and dropout between them; the third is left without one.
+TEST(SplitMlp, FindsTheClassifierOfVgg) {
+  ModelSpec model;
+  model.preset = "vgg11";
+  model.parameters.set("width", int64_t{8});
+  Recipe recipe;
+  recipe.batch_size = 4;
+  recipe.shard = kMlp;
+  const ModelInterface interface { {3, 32, 32}, 0, TargetForm::kClass, 10 };
+  const auto programs = compile_step(model, recipe, interface, {1, 2});
+  ASSERT_TRUE(programs.ok()) << programs.error().message;
+  ASSERT_EQ(programs->pairs.size(), 1u);
+  EXPECT_EQ(programs->pairs[0].first, "classifier/0");
+  EXPECT_EQ(programs->pairs[0].second, "classifier/3");
+  EXPECT_EQ(programs->pairs[0].units, 64);
+}
+
 // All ranks run one program in one layout, and every exchange has a number of its own.
 TEST(SplitMlp, RanksDifferByAttributesAlone) {
   const Workspace w;
