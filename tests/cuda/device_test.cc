@@ -54,7 +54,11 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   };
   testing::expect_like_the_cpus(two_gpus, 1);
   testing::expect_like_the_cpus(two_gpus, 2);
-  testing::expect_like_the_cpus(two_gpus, 1, Shard::kOptimizer);
+  for (const Shard shard : {Shard::kOptimizer, Shard::kHead, Shard::kParameters}) {
+    testing::expect_like_the_cpus(two_gpus, 1, shard);
+  }
+  testing::expect_like_the_cpus(two_gpus, 1, Shard::kMlp,
+                                [](TrainJob& job) { testing::split_pairs(job, "Gelu"); });
   testing::expect_like_the_cpus(two_gpus, 1, Shard::kNone, testing::sample_classes);
 }
 

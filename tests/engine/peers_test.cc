@@ -46,8 +46,10 @@ struct Tensors {
   std::vector<ExchangePart> parts() {
     std::vector<ExchangePart> all;
     for (size_t i = 0; i < data.size(); ++i) {
-      all.push_back({data[i].data(), std::ssize(data[i]),
-                     sizeof(T) == 4 ? DType::kF32 : DType::kF64, shards[i].data()});
+      all.push_back({.data = data[i].data(),
+                     .count = std::ssize(data[i]),
+                     .dtype = sizeof(T) == 4 ? DType::kF32 : DType::kF64,
+                     .shard = shards[i].data()});
     }
     return all;
   }
