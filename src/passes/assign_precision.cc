@@ -27,6 +27,13 @@ bool grows(const Op& op) {
          type == "ReduceL2";
 }
 
+constexpr int64_t kBias = 2;
+bool adds_bias(const Node& node) {
+  const bool is_product =
+      node.op == gemm_op() || node.op == gemm_gelu_op() || node.op == gemm_relu_op();
+  return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor;
+}
+
 /// Which tensors stay F32, by id.
 std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   std::vector<bool> kept(graph.tensors().size());
@@ -41,6 +48,7 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
     for (const int64_t i : rule.f32_outputs) keep(node.outputs, i);
     for (const int64_t i : rule.f32_inputs) keep(node.inputs, i);
     if (storage == Storage::kF16 && grows(*node.op)) keep(node.outputs, 0);
+    if (adds_bias(node)) keep(node.inputs, kBias);  // rows that were taken of one, added in F32
     if (node.phase != Phase::kUpdate) continue;
     for (size_t i = 0; i < node.outputs.size(); ++i) keep(node.outputs, static_cast<int64_t>(i));
   }
@@ -74,12 +82,8 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
 }
 
 /// The bias that a library adds to a product in the type of its result.
-constexpr int64_t kBias = 2;
 bool adds_bias_in_half(const Graph& graph, const Node& node) {
-  const bool is_product =
-      node.op == gemm_op() || node.op == gemm_gelu_op() || node.op == gemm_relu_op();
-  return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor &&
-         graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
+  return adds_bias(node) && graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
          graph.tensor(node.outputs[0]).is_half();
 }
 
