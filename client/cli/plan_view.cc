@@ -11,7 +11,6 @@
 #include "client/cli/table.h"
 #include "client/lib/names.h"
 #include "proto/convert/run.h"
-#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -252,27 +251,19 @@ std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   return text + "; " + each + " sends at least " + human_bytes(sent_bytes) + " a step";
 }
 
-/// What each need not hold.
+/// What each need not hold: "the optimizer's state: each GPU holds 5 MiB less than all of it; ...".
 std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
-  std::vector<std::string> parts;
-  if (run.shard_saved_bytes() > 0) {
-    parts.push_back("the optimizer's state: " + each + " holds " +
-                    human_bytes(run.shard_saved_bytes()) + " less than all of it");
-  }
-  if (run.head_saved_bytes() > 0) {
-    parts.push_back("the head's weights: " + each + " holds " +
-                    human_bytes(run.head_saved_bytes()) + " less than all of them");
-  }
-  if (run.mlp_saved_bytes() > 0) {
-    parts.push_back("weights of pairs of layers: " + each + " holds " +
-                    human_bytes(run.mlp_saved_bytes()) + " less than all of them");
-  }
-  if (run.parameter_saved_bytes() > 0) {
-    parts.push_back("the parameters: " + each + " holds " +
-                    human_bytes(run.parameter_saved_bytes()) +
-                    " less than all of them, and gathers them where it needs them");
-  }
-  return joined(parts, "; ");
+  std::string text;
+  const auto add = [&](const std::string& what, int64_t saved_bytes, const std::string& than) {
+    if (saved_bytes <= 0) return;
+    text += (text.empty() ? "" : "; ") + what + ": " + each + " holds " + human_bytes(saved_bytes) +
+            " less than all of " + than;
+  };
+  add("the optimizer's state", run.shard_saved_bytes(), "it");
+  add("the head's weights", run.head_saved_bytes(), "them");
+  add("weights of pairs of layers", run.mlp_saved_bytes(), "them");
+  add("the parameters", run.parameter_saved_bytes(), "them, and gathers them where it needs them");
+  return text;
 }
 
 /// "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, ..."; of many the first.
