@@ -1,7 +1,6 @@
 #include "client/cli/job_view.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <ctime>
 
@@ -147,8 +146,7 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
 }
 
 std::string precision_text(v1::Recipe::Precision precision) {
-  std::string name = v1::Recipe::Precision_Name(precision);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string name = lower(v1::Recipe::Precision_Name(precision));
   return name.empty() ? "precision " + std::to_string(precision) : name;  // of a newer server
 }
 

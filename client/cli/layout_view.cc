@@ -13,11 +13,6 @@
 namespace trainyard::cli {
 namespace {
 
-std::string lower(std::string name) {
-  for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return name;
-}
-
 /// "none", "optimizer, head".
 std::string shard_text(const v1::LayoutRow& row) {
   std::vector<std::string> parts;

@@ -234,24 +234,16 @@ void sampled_xent_backward(const SampledXentParams& p, const SampledXentGradOper
 
 void take_rows(const TableRows& d, In table, const int32_t* index, Out y, Run run) {
   check_rows("take_rows", d, table, index, y);
-  if (d.width % 4 == 0 && takes_four(table) && takes_four(y)) {
-    launch(grid_for(d.count * (d.width / 4)), run.stream, rows_out_of<4>, d.count, d.width, table,
-           index, y);
-  } else {
-    launch(grid_for(d.count * d.width), run.stream, rows_out_of<1>, d.count, d.width, table, index,
-           y);
-  }
+  const bool fours = d.width % 4 == 0 && takes_four(table) && takes_four(y);
+  launch(grid_for(d.count * d.width / (fours ? 4 : 1)), run.stream,
+         fours ? rows_out_of<4> : rows_out_of<1>, d.count, d.width, table, index, y);
 }
 
 void put_rows(const TableRows& d, In y, const int32_t* index, Out table, Run run) {
   check_rows("put_rows", d, y, index, table);
-  if (d.width % 4 == 0 && takes_four(y) && takes_four(table)) {
-    launch(grid_for(d.count * (d.width / 4)), run.stream, rows_into<4>, d.count, d.width, y, index,
-           table);
-  } else {
-    launch(grid_for(d.count * d.width), run.stream, rows_into<1>, d.count, d.width, y, index,
-           table);
-  }
+  const bool fours = d.width % 4 == 0 && takes_four(y) && takes_four(table);
+  launch(grid_for(d.count * d.width / (fours ? 4 : 1)), run.stream,
+         fours ? rows_into<4> : rows_into<1>, d.count, d.width, y, index, table);
 }
 
 }  // namespace trainyard::kernels::cuda

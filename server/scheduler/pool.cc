@@ -65,6 +65,11 @@ Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares&
   return decisions;
 }
 
+std::string when_tried(int64_t refused_left_us) {
+  const int64_t left_s = (refused_left_us + 999'999) / 1'000'000;
+  return left_s > 0 ? "in " + std::to_string(left_s) + " s" : "now";
+}
+
 std::optional<int64_t> pool_place(const Queue& waiting, const WaitingJob& job, const Shares& shares,
                                   int64_t now_us) {
   int64_t ahead = 0;
@@ -99,13 +104,11 @@ std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* po
                       "The server is stopping; the job starts when the server is back."};
   }
   if (!pool->refused.empty()) {
-    const int64_t left_s = (pool->refused_left_us + 999'999) / 1'000'000;
     return WaitReason{
         "POOL_REFUSED",
         "The pool " + pool->name + " takes no jobs now: " + pool->refused +
-            ". A problem of the pool, not of the job, which waits; "
-            "one job is tried " +
-            (left_s > 0 ? "in " + std::to_string(left_s) + " s" : std::string("now")) + "."};
+            ". A problem of the pool, not of the job, which waits; one job is tried " +
+            when_tried(pool->refused_left_us) + "."};
   }
   if (is_resting(job, now_us)) {
     if (job.workers_lost == 0) return std::nullopt;

@@ -46,6 +46,9 @@ Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares&
 std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* pool,
                                       std::optional<int64_t> ahead, int64_t now_us);
 
+/// When a job is tried on a pool that refuses: "in 15 s", "now".
+std::string when_tried(int64_t refused_left_us);
+
 /// How many of `waiting` are handed over before the job, which is one of them; nothing: more than
 /// kPoolLookedAtMax, or it rests.
 std::optional<int64_t> pool_place(const Queue& waiting, const WaitingJob& job, const Shares& shares,

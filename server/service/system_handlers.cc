@@ -136,9 +136,7 @@ void SystemHandlers::add_pools(v1::ListDevicesResponse& response) const {
     std::string note = pools.note(config.name);
     if (const auto refusal = pools.refusal(config.name)) {
       note += "It takes no jobs now: " + refusal->text + ". One is tried " +
-              (refusal->left_us > 0 ? "in " + std::to_string(refusal->left_us / 1'000'000) + " s"
-                                    : std::string("now")) +
-              ".\n";
+              when_tried(refusal->left_us) + ".\n";
     }
     out.set_note(std::move(note));
     out.set_cpus(config.cpus);

@@ -58,4 +58,11 @@ Cost Op::cost(const Graph& graph, const Node& node) const {
   return cost;
 }
 
+std::optional<size_t> updated_rows(const Graph& graph, const Node& node) {
+  if (node.inputs.empty()) return std::nullopt;
+  const TensorId last = node.inputs.back();
+  if (last == kNoTensor || graph.tensor(last).type.dtype != DType::kI32) return std::nullopt;
+  return node.inputs.size() - 1;
+}
+
 }  // namespace trainyard

@@ -115,4 +115,8 @@ const Op* find_op(std::string_view type);
 const Op& get_op(std::string_view type);  // a fault if unknown
 std::vector<const Op*> all_ops();
 
+/// Of a node that updates a parameter, the input that numbers the rows which it reads and updates,
+/// if it does not update all: the last one, and no other one is I32 (src/ops/shards.h).
+std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
+
 }  // namespace trainyard

@@ -268,13 +268,6 @@ HeldElements held_elements(const TensorInfo& shard, int64_t rank) {
           .shard_step = each};
 }
 
-std::optional<size_t> updated_rows(const Graph& graph, const Node& node) {
-  const size_t last = node.inputs.size() - 1;
-  const TensorId id = node.inputs[last];
-  if (id == kNoTensor || graph.tensor(id).type.dtype != DType::kI32) return std::nullopt;
-  return last;
-}
-
 kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
   if (updated_rows(graph, node)) {
     return {0, graph.tensor(node.inputs[1]).type.shape.elements()};

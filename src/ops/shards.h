@@ -71,11 +71,10 @@ inline constexpr const char* kRank = "rank";
 inline constexpr const char* kRanks = "ranks";
 /// The elements of its parameter that it updates, or of those rows.
 kernels::ShardRange updated_range(const Graph& graph, const Node& node);
-/// Its last input, `rows` [R], I32, is optional: then the gradient is [R, ...], and of parameter
-/// and state only these rows are read and updated; no row stands there twice, and -1 is none. Which
-/// input that is: no other one is I32.
-std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
-/// For its infer(): `inputs` are gradient and state, in this order, `rows` is the last input.
+/// Its last input, `rows` [R], I32, is optional (updated_rows() in src/graph/op.h): then the
+/// gradient is [R, ...], and of parameter and state only these rows are read and updated; no row
+/// stands there twice, and -1 is none. For its infer(): `inputs` are gradient and state, in this
+/// order, `rows` is the last input.
 void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs,
                    int64_t rows);
 /// For its spread(): gradient and state have one spread. It is the parameter's, or kElements of one

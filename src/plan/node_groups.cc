@@ -45,13 +45,8 @@ class Touched {
   std::vector<Placement> all_, written_;
 };
 
-/// An update of some rows of its parameter reads them by number.
-bool updates_rows(const Graph& graph, const Node& node) {
-  const TensorId last = node.inputs.empty() ? kNoTensor : node.inputs.back();
-  return last != kNoTensor && graph.tensor(last).type.dtype == DType::kI32;
-}
 bool may_join(const Graph& graph, const Node& node) {
-  return node.op->type() == "Cast" || (node.phase == Phase::kUpdate && !updates_rows(graph, node));
+  return node.op->type() == "Cast" || (node.phase == Phase::kUpdate && !updated_rows(graph, node));
 }
 
 }  // namespace

@@ -51,10 +51,6 @@ double ratio(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-}  // namespace
-
-namespace {
-
 /// Sum of e^(z - top) of very many scores, several at a time: 1 ns each instead of 7, and float's
 /// roundings of each term.
 double sum_of_many(std::span<const float> logits, float top) {

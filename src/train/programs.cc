@@ -71,13 +71,19 @@ struct UpdateSources {
   TensorId loss_scale = kNoTensor;  // none: gradients are not scaled
 };
 
-/// Gives the rank its shards of the parameters and, as soon as it has one whole, of each gradient.
-ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
+/// Gives the rank its shards of the parameters.
+ParameterGathers shard_parameters_of(Graph& graph, Rank rank) {
   ParameterGathers gathers;
   gathers.rank = rank.index;
   gathers.ranks = rank.count;
-  std::map<TensorId, TensorId> whole = from.gradients;
   gathers.shards = shard_parameters(graph, rank.count);
+  return gathers;
+}
+
+/// The same and, as soon as it has one whole, of each gradient.
+ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
+  std::map<TensorId, TensorId> whole = from.gradients;
+  ParameterGathers gathers = shard_parameters_of(graph, rank);
   std::erase_if(whole, [&](const auto& gradient) {  // but for those of a rank's classes
     return graph.tensor(gradient.first).spread != Spread::kElements;
   });
@@ -365,11 +371,7 @@ Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterf
   }
   if (!pairs.empty()) model = split_mlp(model, rank, pairs);
   ParameterGathers gathers;
-  if (shards_parameters(recipe.shard)) {
-    gathers.rank = rank.index;
-    gathers.ranks = rank.count;
-    gathers.shards = shard_parameters(model.graph, rank.count);
-  }
+  if (shards_parameters(recipe.shard)) gathers = shard_parameters_of(model.graph, rank);
   BoundProgram bound = compile_forward(std::move(model), batch_size, &persistent, recipe.precision,
                                        {}, std::move(gathers));
   bound.split_classes = split_classes;

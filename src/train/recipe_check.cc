@@ -200,7 +200,7 @@ void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
     violations.add("FIELD_CONFLICT", "resources.shard",
                    name_of(r.shard) + " needs an optimizer that updates each element by itself, " +
                        "and " + r.optimizer.type + " updates tensors as a whole, expected shard: " +
-                       "none" + (splits_head(r.shard) ? " or head" : "") +
+                       "none" + left_over(r.shard) +
                        ", or as recipe.optimizer one of adam, adamw, lion, rmsprop and sgd");
   }
 }

@@ -62,11 +62,8 @@ void ThreadCommunicator::take_part(Exchange exchange, size_t index) const {
       break;
     }
     case Exchange::kAllGather:
-      gather(index);
-      break;
     case Exchange::kGatherRows:
-      gather_rows(index);
-      break;
+      break;  // moved, whatever their type: run()
     case Exchange::kScatterRows:
       scatter_rows<T>(index);
       break;
