@@ -10,7 +10,6 @@
 //                          of train/CLASS/*.jpg: how many images a second are decoded into a
 //                          dataset, and then augmented into batches, for
 //                          tests/bench/image_pipeline.py
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +28,7 @@
 #include "src/data/files/byte_source.h"
 #include "src/data/load/loader.h"
 #include "src/data/typed_dataset.h"
+#include "tests/bench/process_facts.h"
 
 namespace trainyard {
 namespace {
@@ -41,16 +41,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// Of this process, all threads together.
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 double best_of(const std::function<void()>& work) {

@@ -8,7 +8,6 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +35,7 @@
 #include "server/store/store.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/sha256.h"
+#include "tests/bench/process_facts.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard::server {
@@ -49,25 +49,6 @@ struct Setting {
   int workers = 1000;
   double reports_per_second = 5, steps_per_second = 10, seconds = 20;
 };
-
-int64_t number_in(const char* file, const std::string& key) {
-  std::ifstream in(file);
-  std::string word;
-  int64_t value = 0;
-  while (in >> word) {
-    if (word == key && in >> value) return value;
-  }
-  return 0;
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 // ---- The workers ---------------------------------------------------------------------------
 
@@ -339,7 +320,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
     if (second < warm) {
       from = Steady::now();
       cpu = cpu_seconds();
-      written = number_in("/proc/self/io", "write_bytes:");
+      written = written_bytes();
       continue;
     }
     reports += static_cast<int64_t>(n);
@@ -349,7 +330,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   }
   passed = std::chrono::duration<double>(Steady::now() - from).count();
   cpu = cpu_seconds() - cpu;
-  written = number_in("/proc/self/io", "write_bytes:") - written;
+  written = written_bytes() - written;
   const double steps =
       static_cast<double>(reports) * setting.steps_per_second / setting.reports_per_second;
   std::printf(

@@ -7,7 +7,6 @@
 // report; the end of a job on which 10,000 wait. Everything is acknowledged after the commit
 // (synchronous=FULL).
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
 #include "src/base/handle.h"
+#include "tests/bench/process_facts.h"
 
 namespace {
 
@@ -96,15 +96,6 @@ NewJob bench_job() {
   job.request_id = "request-" + std::to_string(++count);
   job.request_digest = std::string(64, 'a');
   return job;
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 /// Reports of the loss and the accuracy of so many steps each.

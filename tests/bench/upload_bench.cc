@@ -4,7 +4,6 @@
 // tests/bench/upload_bench.py, which starts the daemon.
 //
 //   upload_bench SERVER FOLDER MIB [ROUNDS] [PID]    FOLDER is on the daemon's disk, PID the daemon
-#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -23,18 +22,10 @@
 #include "src/base/check.h"
 #include "src/base/files.h"
 #include "src/base/sha256.h"
+#include "tests/bench/process_facts.h"
 
 namespace trainyard::client {
 namespace {
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 /// Of all threads of another process; 0 without one.
 double cpu_seconds_of(pid_t pid) {

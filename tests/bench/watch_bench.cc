@@ -9,7 +9,6 @@
 // object when the time is over; with `linger` it then holds the streams until its input ends.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/process_facts.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace {
@@ -34,15 +34,6 @@ struct Options {
   int watchers = 1000, connections = 1000, seconds = 5, pause_ms = 0, storm_ms = 0;
   bool batches = false, linger = false, packed = false;
 };
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 /// The few parts of the wire format that the bench looks at.
 struct Wire {
@@ -103,7 +94,7 @@ class Bench {
     events_ = messages_ = bytes_ = 0;
     lags_ms_.clear();
     answers_ms_.clear();
-    const double cpu = cpu_seconds();
+    const double cpu = trainyard::cpu_seconds();
     const auto begun = Clock::now();
     const auto until = begun + std::chrono::seconds(options_.seconds);
     auto storm = begun + milliseconds(options_.storm_ms);
@@ -113,7 +104,8 @@ class Bench {
       for (Watcher& w : watchers_) w.context->TryCancel();
       storm += milliseconds(options_.storm_ms);
     }
-    report(cpu_seconds() - cpu, std::chrono::duration<double>(Clock::now() - begun).count());
+    report(trainyard::cpu_seconds() - cpu,
+           std::chrono::duration<double>(Clock::now() - begun).count());
     if (options_.linger) (void)std::getchar();
     std::_Exit(gaps_ + failures_ > 0 ? 1 : 0);  // as a client that is killed
   }

@@ -19,39 +19,31 @@
 #include "src/train/replicated_session.h"
 #include "tests/engine/fit_support.h"
 #include "tests/engine/rank_support.h"
+#include "tests/engine/split_support.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
 namespace {
 
 using testing::bytes_of;
+using testing::Change;
 using testing::connected;
 using testing::cpu_devices;
+using testing::expect_to_resume;
+using testing::go_on;
 using testing::image_model;
 using testing::make_dataset;
+using testing::make_text;
 using testing::plain_job;
+using testing::RankLayout;
 using testing::Recorder;
 using testing::run;
-using testing::SmallBackend;
+using testing::small_devices;
 using testing::weights_of;
 using testing::Workspace;
 
-using Change = std::function<void(TrainJob&)>;
-
 constexpr Shard kWhole = Shard::kNone, kParameters = Shard::kParameters,
                 kHeadToo = Shard::kHead | Shard::kParameters;
-
-void make_text(const Workspace& w) {
-  std::string text;
-  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
-  std::ofstream(w / "input.txt") << text;
-  IngestRequest request;
-  request.format = "text";
-  request.text.test_share = 0.1;
-  request.sources.push_back({"data", w / "input.txt"});
-  const auto schema = ingest(request, w / "dataset", local_files());
-  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
-}
 
 TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
                 const Change& change = nullptr) {
@@ -252,35 +244,11 @@ TEST(ParameterRanks, ResumeLikeNeverStopped) {
   });
   for (const Shard shard : {kParameters, kHeadToo}) {
     SCOPED_TRACE(name_of(shard));
-    const TrainJob whole = job_on(w, "whole" + name_of(shard), shard, change);
-    const TrainJob parts = job_on(w, "parts" + name_of(shard), shard, change);
-    Recorder of_whole, first, second;
-    run(whole, 4, of_whole);
-    std::stop_source stop;
-    first.stop_step = 7;
-    first.stop = &stop;
-    EXPECT_EQ(train(parts, cpu_devices(4), local_files(), first, stop.get_token()).error().reason,
-              "STOPPED");
-    run(parts, 4, second);
-    EXPECT_EQ(second.plan.first_step, 7);
-    EXPECT_TRUE(second.lines.empty()) << second.lines.front();
-    EXPECT_TRUE(weights_of(parts) == weights_of(whole));
+    const auto job_of = [&](const std::string& run) {
+      return job_on(w, run + name_of(shard), shard, change);
+    };
+    expect_to_resume(job_of, 4, 7);
   }
-}
-
-struct Way {
-  int64_t ranks;
-  Shard shard;
-};
-/// Trains from the newest checkpoint on, to `stop_step` or, where that is 0, to the end.
-void go_on(TrainJob job, const Way& layout, int64_t stop_step, Recorder& recorder) {
-  job.recipe.shard = layout.shard;
-  std::stop_source stop;
-  recorder.stop_step = stop_step;
-  recorder.stop = &stop;
-  const auto result =
-      train(job, cpu_devices(layout.ranks), local_files(), recorder, stop.get_token());
-  EXPECT_EQ(result.ok(), stop_step == 0) << (result.ok() ? "" : result.error().message);
 }
 
 // A checkpoint has whole tensors, so that it does not matter who wrote it.
@@ -296,15 +264,15 @@ TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
   });
   Recorder expected;
   run(job_on(w, "one", kWhole, change), 1, expected);
-  const std::vector<Way> layouts = {{1, kWhole},       {3, kWhole},      {4, Shard::kOptimizer},
-                                    {2, Shard::kHead}, {2, kParameters}, {4, kParameters},
-                                    {4, kHeadToo}};
-  const auto name = [](const Way& l) { return name_of(l.shard) + std::to_string(l.ranks); };
-  for (const Way& from : layouts) {
+  const std::vector<RankLayout> layouts = {
+      {1, kWhole},      {3, kWhole},      {4, Shard::kOptimizer}, {2, Shard::kHead},
+      {2, kParameters}, {4, kParameters}, {4, kHeadToo}};
+  const auto name = [](const RankLayout& l) { return name_of(l.shard) + std::to_string(l.ranks); };
+  for (const RankLayout& from : layouts) {
     const TrainJob first = job_on(w, name(from), kWhole, change);
     Recorder begun;
     go_on(first, from, 3, begun);
-    for (const Way& to : layouts) {
+    for (const RankLayout& to : layouts) {
       SCOPED_TRACE(name(from) + " to " + name(to));
       const TrainJob job = job_on(w, name(from) + name(to), kWhole, change);
       std::filesystem::copy(first.checkpoints, job.checkpoints,
@@ -437,11 +405,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   const int64_t limit =
       plan_run(sharded.model, sharded.recipe, schema, 4).value().memory.total() + kWeight / 2;
   EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);
-  const auto devices = [&] {
-    std::vector<std::shared_ptr<Backend>> backends;
-    for (int i = 0; i < 4; ++i) backends.push_back(std::make_shared<SmallBackend>(limit));
-    return connected(std::move(backends));
-  };
+  const auto devices = [&] { return small_devices(4, limit); };
   for (const Shard shard :
        {kWhole, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
     Recorder refused;

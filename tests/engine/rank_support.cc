@@ -17,6 +17,12 @@ std::vector<RankDevice> connected(std::vector<std::shared_ptr<Backend>> backends
   return devices;
 }
 
+std::vector<RankDevice> small_devices(int64_t ranks, int64_t limit_bytes) {
+  std::vector<std::shared_ptr<Backend>> backends;
+  for (int64_t r = 0; r < ranks; ++r)
+    backends.push_back(std::make_shared<SmallBackend>(limit_bytes));
+  return connected(std::move(backends));
+}
 std::vector<RankDevice> cpu_devices(int64_t ranks) {
   std::vector<std::shared_ptr<Backend>> backends;
   for (int64_t r = 0; r < ranks; ++r) backends.push_back(make_cpu_backend(1));
@@ -50,6 +56,30 @@ TrainResult run(const TrainJob& job, int64_t ranks, Recorder& recorder) {
   auto result = train(job, cpu_devices(ranks), local_files(), recorder, {});
   if (!result.ok()) ADD_FAILURE() << result.error().message;
   return result.ok() ? std::move(*result) : TrainResult{};
+}
+
+void go_on(TrainJob job, const RankLayout& layout, int64_t stop_step, Recorder& recorder) {
+  job.recipe.shard = layout.shard;
+  std::stop_source stop;
+  recorder.stop_step = stop_step;
+  recorder.stop = &stop;
+  const auto result =
+      train(job, cpu_devices(layout.ranks), local_files(), recorder, stop.get_token());
+  EXPECT_EQ(result.ok() ? "" : result.error().reason, stop_step == 0 ? "" : "STOPPED")
+      << (result.ok() ? "" : result.error().message);
+}
+
+Recorder expect_to_resume(const std::function<TrainJob(const std::string&)>& job_of, int64_t ranks,
+                          int64_t step) {
+  const TrainJob never = job_of("never"), parts = job_of("parts");
+  Recorder of_never, first, second;
+  run(never, ranks, of_never);
+  go_on(parts, {ranks, parts.recipe.shard}, step, first);
+  run(parts, ranks, second);
+  EXPECT_EQ(second.plan.first_step, step);
+  EXPECT_TRUE(second.lines.empty()) << second.lines.front();
+  EXPECT_TRUE(weights_of(parts) == weights_of(never));
+  return of_never;
 }
 
 std::string weights_of(const TrainJob& job) {

@@ -1,6 +1,7 @@
 // tests/engine/rank_support.h: jobs on several devices that are host backends.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -42,6 +43,9 @@ class SmallBackend final : public HostBackend {
   std::unique_ptr<Backend> inner_;
 };
 
+/// That many of them, which train together.
+std::vector<RankDevice> small_devices(int64_t ranks, int64_t limit_bytes);
+
 /// No batch normalization, whose statistics are each rank's own; everything else that draws or
 /// reduces over rows.
 ModelSpec plain_model();
@@ -49,6 +53,18 @@ ModelSpec plain_model();
 TrainJob plain_job(const Workspace& w, const std::string& name);
 /// A refusal fails the test.
 TrainResult run(const TrainJob& job, int64_t ranks, Recorder& recorder);
+
+/// Of several ranks, and what of a job is sharded over them.
+struct RankLayout {
+  int64_t ranks;
+  Shard shard;
+};
+/// Trains from the newest checkpoint on, to `stop_step` or, where that is 0, to the end.
+void go_on(TrainJob job, const RankLayout& layout, int64_t stop_step, Recorder& recorder);
+/// The job, by name, which writes a checkpoint at that step: stopped there and taken up again, it
+/// ends as one that never stopped. Returns that one's recorder.
+Recorder expect_to_resume(const std::function<TrainJob(const std::string& name)>& job_of,
+                          int64_t ranks, int64_t step);
 
 /// The trained model's file.
 std::string weights_of(const TrainJob& job);

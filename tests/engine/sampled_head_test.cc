@@ -24,48 +24,33 @@
 #include "src/train/session.h"
 #include "tests/engine/fit_support.h"
 #include "tests/engine/rank_support.h"
+#include "tests/engine/split_support.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/source_path.h"
 
 namespace trainyard {
 namespace {
 
+using testing::Change;
 using testing::cpu_devices;
 using testing::Recorder;
 using testing::run;
 using testing::weights_of;
 using testing::Workspace;
 
-using Change = std::function<void(TrainJob&)>;
-
 /// Classes by Zipf's law, each of eight numbers that lean towards it; every class has one row.
-void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
-  const auto write = [&](const std::filesystem::path& path, int64_t first, int64_t count) {
-    std::ofstream out(path);
-    for (int i = 0; i < 8; ++i) out << 'x' << i << ',';
-    out << "y\n";
-    for (int64_t row = first; row < first + count; ++row) {
-      const double u =
-          math::uniform01<double>(math::philox_u32(5, 1, 0, static_cast<uint64_t>(row)));
-      const auto drawn = static_cast<int64_t>(std::pow(static_cast<double>(classes + 1), u)) - 1;
-      const int64_t label = row < classes ? row : std::min(drawn, classes - 1);
-      for (int64_t i = 0; i < 8; ++i) {
-        const double noise =
-            math::uniform01<double>(math::philox_u32(5, 2, 0, static_cast<uint64_t>(row * 8 + i)));
-        out << 2 * std::sin(static_cast<double>((label + 1) * (i + 1)) * 0.7) + 0.5 * noise << ',';
-      }
-      out << label << '\n';
+void make_zipf_classes(const Workspace& w, int64_t classes, int64_t rows) {
+  testing::make_rows(w, rows, 64, [&](std::ostream& out, int64_t row) {
+    const double u = math::uniform01<double>(math::philox_u32(5, 1, 0, static_cast<uint64_t>(row)));
+    const auto drawn = static_cast<int64_t>(std::pow(static_cast<double>(classes + 1), u)) - 1;
+    const int64_t label = row < classes ? row : std::min(drawn, classes - 1);
+    for (int64_t i = 0; i < 8; ++i) {
+      const double noise =
+          math::uniform01<double>(math::philox_u32(5, 2, 0, static_cast<uint64_t>(row * 8 + i)));
+      out << 2 * std::sin(static_cast<double>((label + 1) * (i + 1)) * 0.7) + 0.5 * noise << ',';
     }
-  };
-  IngestRequest request;
-  request.format = "csv";
-  request.csv.target = "y";
-  request.csv.target_kind = "class";
-  write(w / "rows.csv", 0, rows);
-  write(w / "test.csv", rows, 64);
-  request.sources = {{"data", w / "rows.csv"}, {"test", w / "test.csv"}};
-  const auto schema = ingest(request, w / "dataset", local_files());
-  if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+    out << label << '\n';
+  });
 }
 
 LossSpec sampled(int64_t samples) {
@@ -86,6 +71,18 @@ TrainJob job_on(const Workspace& w, const std::string& name, int64_t samples,
   job.recipe.optimizer.weight_decay = 0.01;
   if (change) change(job);
   return job;
+}
+
+/// On `backend` if it is one rank's.
+std::unique_ptr<TrainingSession> session_of(const ModelSpec& model, const Recipe& recipe,
+                                            const ModelInterface& interface, int64_t ranks,
+                                            Backend& backend) {
+  std::vector<RunPrograms> programs;
+  for (int64_t r = 0; r < ranks; ++r) {
+    programs.push_back(compile_step(model, recipe, interface, {r, ranks}).value());
+  }
+  if (ranks == 1) return std::make_unique<Session>(std::move(programs.front()), backend);
+  return std::make_unique<ReplicatedSession>(std::move(programs), cpu_devices(ranks), 1);
 }
 
 std::vector<float> tensor_of(const std::filesystem::path& file, const std::string& name) {
@@ -157,7 +154,7 @@ TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
 
 TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
   const Workspace w;
-  make_classes(w, 300, 400);
+  make_zipf_classes(w, 300, 400);
   const std::vector<std::pair<const char*, Change>> ways = {
       {"plain", nullptr},
       {"clipped",
@@ -202,37 +199,19 @@ TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
 
 TEST(SampledHead, GivesTheSameBitsTwiceAndAfterAResume) {
   const Workspace w;
-  make_classes(w, 300, 400);
+  make_zipf_classes(w, 300, 400);
   for (const int64_t ranks : {1, 2}) {
     const auto change = [](TrainJob& job) { job.recipe.checkpoint_every_steps = 7; };
     const std::string name = std::to_string(ranks);
-    const TrainJob once = job_on(w, name + "once", 20, change),
-                   parts = job_on(w, name + "parts", 20, change);
-    Recorder of_once, first, second;
-    run(once, ranks, of_once);
-    std::stop_source stop;
-    first.stop_step = 7;
-    first.stop = &stop;
-    EXPECT_EQ(
-        train(parts, cpu_devices(ranks), local_files(), first, stop.get_token()).error().reason,
-        "STOPPED");
-    run(parts, ranks, second);
-    EXPECT_EQ(second.plan.first_step, 7);
-    EXPECT_EQ(weights_of(parts), weights_of(once));
+    const auto job_of = [&](const std::string& run) { return job_on(w, name + run, 20, change); };
+    testing::expect_to_resume(job_of, ranks, 7);
   }
 }
 
 // A text's vocabulary, with positions as rows and 16 bits.
 TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
   const Workspace w;
-  std::string text;
-  for (int i = 0; i < 4000; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
-  std::ofstream(w / "input.txt") << text;
-  IngestRequest request;
-  request.format = "text";
-  request.text.test_share = 0.1;
-  request.sources.push_back({"data", w / "input.txt"});
-  ASSERT_TRUE(ingest(request, w / "dataset", local_files()).ok());
+  testing::make_text(w, 4000);
   std::map<std::string, double> reached;
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -259,7 +238,7 @@ TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
 // By the exact loss of the test rows, which both report.
 TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
   const Workspace w;
-  make_classes(w, 1000, 6000);
+  make_zipf_classes(w, 1000, 6000);
   const auto reached = [&](const char* name, int64_t samples) {
     Recorder r;
     run(job_on(w, name, samples,
@@ -280,7 +259,7 @@ TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
 
 TEST(SampledHead, PredictsAndEvaluatesWithAllClasses) {
   const Workspace w;
-  make_classes(w, 300, 400);
+  make_zipf_classes(w, 300, 400);
   const TrainJob job = job_on(w, "job", 20);
   Recorder r;
   run(job, 1, r);
@@ -303,17 +282,8 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
     recipe.batch_size = 8;
     recipe.optimizer = default_optimizer("adam");
     recipe.shard = shard;
-    std::vector<RunPrograms> programs;
-    for (int64_t r = 0; r < ranks; ++r) {
-      programs.push_back(compile_step(spec, recipe, interface, {r, ranks}).value());
-    }
     const auto backend = make_cpu_backend(1);
-    std::unique_ptr<TrainingSession> session;
-    if (ranks == 1) {
-      session = std::make_unique<Session>(std::move(programs.front()), *backend);
-    } else {
-      session = std::make_unique<ReplicatedSession>(std::move(programs), cpu_devices(ranks), 1);
-    }
+    const auto session = session_of(spec, recipe, interface, ranks, *backend);
     session->initialize(1);
     std::map<int64_t, double> out;
     for (int64_t step = 0; step < 4; ++step) {
@@ -342,7 +312,7 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
 TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const Workspace w;
   constexpr int64_t kClasses = kClassesListedMax + 5;
-  make_classes(w, kClasses, kClasses + 100);
+  make_zipf_classes(w, kClasses, kClasses + 100);
   const TrainJob job = job_on(w, "job", 64, [](TrainJob& changed) {
     changed.model.layers[0].attributes.set("units", int64_t{4});
     changed.recipe.steps = 2;
@@ -400,17 +370,8 @@ TEST(VeryManyClasses, HaveTheLossesOfPyTorch) {
   const ModelInterface interface { {width}, 0, TargetForm::kClass, classes };
   for (const int64_t ranks : {1, 2, 4}) {
     recipe.shard = ranks == 1 ? Shard::kNone : Shard::kHead;
-    std::vector<RunPrograms> programs;
-    for (int64_t r = 0; r < ranks; ++r) {
-      programs.push_back(compile_step(model, recipe, interface, {r, ranks}).value());
-    }
     const auto backend = make_cpu_backend(1);
-    std::unique_ptr<TrainingSession> session;
-    if (ranks == 1) {
-      session = std::make_unique<Session>(std::move(programs.front()), *backend);
-    } else {
-      session = std::make_unique<ReplicatedSession>(std::move(programs), cpu_devices(ranks), 1);
-    }
+    const auto session = session_of(model, recipe, interface, ranks, *backend);
     session->initialize(golden["seed"]);
     for (int64_t step = 0; step < std::ssize(exact["losses"]); ++step) {
       std::vector<float> x;
@@ -449,7 +410,7 @@ TEST(VeryManyClasses, HaveTheCrossEntropyOfAll) {
 
 TEST(SampledHead, WarnsOfClassesThatAreNotByFallingFrequency) {
   const Workspace w;
-  make_classes(w, 300, 900);
+  make_zipf_classes(w, 300, 900);
   const TrainJob job = job_on(w, "a", 20);
   DatasetSchema schema = read_schema(job.dataset).value();
   const auto warning = [&](const std::string& distribution) {
@@ -470,7 +431,7 @@ TEST(SampledHead, WarnsOfClassesThatAreNotByFallingFrequency) {
 
 TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {
   const Workspace w;
-  make_classes(w, 2000, 2100);
+  make_zipf_classes(w, 2000, 2100);
   const auto plan_of = [&](int64_t samples) {
     const TrainJob job = job_on(w, "plan", samples);
     return plan_run(job.model, job.recipe, read_schema(job.dataset).value()).value();
@@ -493,7 +454,7 @@ TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {
 
 TEST(SampledHead, RefusalsNameTheFieldAndWhatIsAccepted) {
   const Workspace w;
-  make_classes(w, 300, 400);
+  make_zipf_classes(w, 300, 400);
   const auto refusal = [&](const Change& change, int64_t ranks = 1) {
     const TrainJob job = job_on(w, "a", 20, change);
     const auto plan = plan_run(job.model, job.recipe, read_schema(job.dataset).value(), ranks);

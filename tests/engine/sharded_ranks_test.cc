@@ -28,7 +28,7 @@ using testing::make_dataset;
 using testing::plain_job;
 using testing::Recorder;
 using testing::run;
-using testing::SmallBackend;
+using testing::small_devices;
 using testing::weights_of;
 using testing::Workspace;
 
@@ -311,8 +311,7 @@ TEST(ShardedRanks, TrainAModelThatFitsNoDeviceWithWholeState) {
   const int64_t needed = run(whole, 2, unbounded).arena_planned_bytes;
   const auto devices = [&] {
     const int64_t limit = needed - unbounded.plan.memory.optimizer_bytes / 8;
-    return connected(
-        {std::make_shared<SmallBackend>(limit), std::make_shared<SmallBackend>(limit)});
+    return small_devices(2, limit);
   };
   Recorder r, refused;
   std::filesystem::remove_all(whole.checkpoints);

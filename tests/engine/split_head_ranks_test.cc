@@ -33,12 +33,15 @@ using testing::connected;
 using testing::cpu_devices;
 using testing::distance;
 using testing::expect_the_curve;
+using testing::expect_the_curve_over;
+using testing::expect_the_same_bits_twice;
 using testing::make_classes;
 using testing::make_text;
 using testing::optimizer;
+using testing::RankLayout;
 using testing::Recorder;
 using testing::run;
-using testing::SmallBackend;
+using testing::small_devices;
 using testing::weights_of;
 using testing::Workspace;
 
@@ -228,33 +231,14 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
     for (const Shard shard : {Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
       const std::string name = name_of(shard) + std::to_string(ranks);
       SCOPED_TRACE(name);
-      const TrainJob once = job_on(w, name + "once", shard, change),
-                     twice = job_on(w, name + "twice", shard, change),
-                     parts = job_on(w, name + "parts", shard, change);
-      Recorder of_once, of_twice, first, second;
-      run(once, ranks, of_once);
-      run(twice, ranks, of_twice);
-      EXPECT_EQ(of_once.series["train/loss"], of_twice.series["train/loss"]);
-      EXPECT_EQ(of_once.series["val/loss"], of_twice.series["val/loss"]);
-      EXPECT_EQ(weights_of(once), weights_of(twice));
-      std::stop_source stop;
-      first.stop_step = 7;
-      first.stop = &stop;
-      EXPECT_EQ(
-          train(parts, cpu_devices(ranks), local_files(), first, stop.get_token()).error().reason,
-          "STOPPED");
-      run(parts, ranks, second);
-      EXPECT_EQ(second.plan.first_step, 7);
-      EXPECT_TRUE(second.lines.empty()) << second.lines.front();
-      EXPECT_EQ(weights_of(parts), weights_of(once));
+      const auto job_of = [&](const std::string& run) {
+        return job_on(w, name + run, shard, change);
+      };
+      expect_the_same_bits_twice(job_of, ranks, 7);
     }
   }
 }
 
-struct Leg {
-  int64_t ranks;
-  Shard shard;
-};
 // A checkpoint has whole tensors, so that it does not matter who wrote it.
 TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   const Workspace w;
@@ -269,27 +253,12 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   run(one, 1, expected);
   constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard::kHead,
                   kBoth = Shard::kOptimizer | Shard::kHead;
-  const std::vector<std::vector<Leg>> ways = {
+  const std::vector<std::vector<RankLayout>> ways = {
       {{4, kHead}, {1, kWhole}, {2, kHead}, {2, kState}, {4, kBoth}, {2, kWhole}, {2, kBoth}},
       {{1, kWhole}, {4, kBoth}, {4, kWhole}, {4, kHead}, {4, kState}, {2, kHead}, {1, kWhole}}};
   for (size_t i = 0; i < ways.size(); ++i) {
-    TrainJob job = job_on(w, "way" + std::to_string(i), kWhole, change);
-    for (size_t leg = 0; leg < ways[i].size(); ++leg) {
-      SCOPED_TRACE(leg);
-      job.recipe.shard = ways[i][leg].shard;
-      const bool is_last = leg + 1 == ways[i].size();
-      std::stop_source stop;
-      Recorder got;
-      got.stop_step = is_last ? 0 : static_cast<int64_t>(leg + 1) * 5;
-      got.stop = &stop;
-      const auto result =
-          train(job, cpu_devices(ways[i][leg].ranks), local_files(), got, stop.get_token());
-      EXPECT_EQ(result.ok(), is_last) << (result.ok() ? "" : result.error().message);
-      EXPECT_EQ(got.plan.first_step, static_cast<int64_t>(leg) * 5);
-      for (const auto& [step, loss] : got.series["train/loss"]) {
-        EXPECT_NEAR(loss, expected.series["train/loss"].at(step), 1e-5) << step;
-      }
-    }
+    const TrainJob job = job_on(w, "way" + std::to_string(i), kWhole, change);
+    expect_the_curve_over(ways[i], 5, expected, job);
     EXPECT_LT(distance(job, one), 1e-4);
   }
 }
@@ -359,19 +328,14 @@ TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
   make_classes(w, kClasses, 1100);
   // The head's weights, their gradients and their state are more than a device has.
   constexpr int64_t kLimit = 4 * kClasses * kFeatures * 3;
-  const auto devices = [&](int64_t ranks) {
-    std::vector<std::shared_ptr<Backend>> backends;
-    for (int64_t r = 0; r < ranks; ++r) backends.push_back(std::make_shared<SmallBackend>(kLimit));
-    return connected(std::move(backends));
-  };
   Recorder unbounded, refused, sharded, r;
   run(job_on(w, "unbounded", Shard::kNone, wide(kFeatures)), 1, unbounded);
   EXPECT_GT(unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes, kLimit);
-  EXPECT_THROW((void)train(job_on(w, "whole", Shard::kNone, wide(kFeatures)), devices(4),
-                           local_files(), refused, {}),
+  EXPECT_THROW((void)train(job_on(w, "whole", Shard::kNone, wide(kFeatures)),
+                           small_devices(4, kLimit), local_files(), refused, {}),
                std::bad_alloc);
-  const auto result =
-      train(job_on(w, "split", Shard::kHead, wide(kFeatures)), devices(4), local_files(), r, {});
+  const auto result = train(job_on(w, "split", Shard::kHead, wide(kFeatures)),
+                            small_devices(4, kLimit), local_files(), r, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
   expect_the_curve(unbounded, r, 1e-5);
 }

@@ -11,34 +11,39 @@
 
 namespace trainyard::testing {
 
-void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
+void make_rows(const Workspace& w, int64_t rows, int64_t test_rows,
+               const std::function<void(std::ostream& out, int64_t row)>& write_row) {
   const auto write = [&](const std::filesystem::path& path, int64_t first, int64_t count) {
     std::ofstream out(path);
     for (int i = 0; i < 8; ++i) out << 'x' << i << ',';
     out << "y\n";
-    for (int64_t row = first; row < first + count; ++row) {
-      const int64_t label = row < classes ? row : row * row * 7 % classes;
-      for (int64_t i = 0; i < 8; ++i) {
-        const auto noise = static_cast<double>((row * 37 + i * 11) % 101) / 101;
-        out << std::sin(static_cast<double>(label * (i + 1))) + noise << ',';
-      }
-      out << "class" << label << '\n';
-    }
+    for (int64_t row = first; row < first + count; ++row) write_row(out, row);
   };
   IngestRequest request;
   request.format = "csv";
   request.csv.target = "y";
   request.csv.target_kind = "class";
   write(w / "rows.csv", 0, rows);
-  write(w / "test.csv", rows, 20);
+  write(w / "test.csv", rows, test_rows);
   request.sources = {{"data", w / "rows.csv"}, {"test", w / "test.csv"}};
   const auto schema = ingest(request, w / "dataset", local_files());
   if (!schema.ok()) ADD_FAILURE() << schema.error().message;
 }
 
-void make_text(const Workspace& w) {
+void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
+  make_rows(w, rows, 20, [&](std::ostream& out, int64_t row) {
+    const int64_t label = row < classes ? row : row * row * 7 % classes;
+    for (int64_t i = 0; i < 8; ++i) {
+      const auto noise = static_cast<double>((row * 37 + i * 11) % 101) / 101;
+      out << std::sin(static_cast<double>(label * (i + 1))) + noise << ',';
+    }
+    out << "class" << label << '\n';
+  });
+}
+
+void make_text(const Workspace& w, int letters) {
   std::string text;
-  for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
+  for (int i = 0; i < letters; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
   std::ofstream(w / "input.txt") << text;
   IngestRequest request;
   request.format = "text";
@@ -59,6 +64,32 @@ void expect_the_curve(const Recorder& expected, const Recorder& got, double boun
           << key << " of step " << step;
     }
   }
+}
+
+void expect_the_curve_over(const std::vector<RankLayout>& legs, int64_t steps_each,
+                           const Recorder& expected, const TrainJob& job) {
+  for (size_t leg = 0; leg < legs.size(); ++leg) {
+    SCOPED_TRACE(leg);
+    const int64_t first_step = static_cast<int64_t>(leg) * steps_each;
+    Recorder got;
+    go_on(job, legs[leg], leg + 1 == legs.size() ? 0 : first_step + steps_each, got);
+    EXPECT_EQ(got.plan.first_step, first_step);
+    for (const auto& [step, loss] : got.series["train/loss"]) {
+      EXPECT_NEAR(loss, expected.series.at("train/loss").at(step), 1e-5) << step;
+    }
+  }
+}
+
+void expect_the_same_bits_twice(const std::function<TrainJob(const std::string& name)>& job_of,
+                                int64_t ranks, int64_t step) {
+  const Recorder of_never = expect_to_resume(job_of, ranks, step);
+  const TrainJob twice = job_of("twice");
+  Recorder of_twice;
+  run(twice, ranks, of_twice);
+  for (const char* key : {"train/loss", "val/loss"}) {
+    EXPECT_EQ(of_twice.series.at(key), of_never.series.at(key)) << key;
+  }
+  EXPECT_EQ(weights_of(twice), weights_of(job_of("never")));
 }
 
 double distance(const TrainJob& a, const TrainJob& b) {

@@ -2,46 +2,33 @@
 // on, and can be slow, silent or cut, between any two bytes.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "src/base/handle.h"
+#include "tests/support/tcp_door.h"
 
 namespace trainyard {
 
 class TcpRelay {
  public:
-  explicit TcpRelay(int to_port) : to_port_(to_port) {
-    listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = loopback(0);
-    socklen_t length = sizeof address;
-    (void)::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-    (void)::listen(listener_.get(), 64);
-    (void)::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::jthread([this](const std::stop_token& stop) { accept_all(stop); });
-  }
-  ~TcpRelay() {
-    thread_.request_stop();
-    ended_ = true;
-    thread_.join();
-  }
+  explicit TcpRelay(int to_port)
+      : door_(
+            to_port, [this] { return !cut_; },
+            [this](const UniqueFd& near, const UniqueFd& far, int) { pump(near, far); }) {}
+  ~TcpRelay() { ended_ = true; }
   TcpRelay(const TcpRelay&) = delete;
 
-  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string address() const { return door_.address(); }
   /// Refuses new connections and cuts those that are open.
   void cut(bool cut) {
     cut_ = cut;
@@ -55,34 +42,9 @@ class TcpRelay {
   /// Before each piece that is passed on.
   void delay(std::chrono::milliseconds time) { delay_ms_ = time.count(); }
   int64_t bytes() const { return bytes_; }
-  int connections() const { return connections_; }
+  int connections() const { return door_.connections(); }
 
  private:
-  static sockaddr_in loopback(int port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    return address;
-  }
-
-  void accept_all(const std::stop_token& stop) {
-    std::vector<std::jthread> pumps;
-    while (!stop.stop_requested()) {
-      pollfd waiting{listener_.get(), POLLIN, 0};
-      if (::poll(&waiting, 1, 20) <= 0) continue;
-      UniqueFd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!near || cut_) continue;
-      UniqueFd far(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      const sockaddr_in address = loopback(to_port_);
-      if (::connect(far.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-        continue;
-      }
-      ++connections_;
-      pumps.emplace_back([this, near = std::move(near), far = std::move(far)] { pump(near, far); });
-    }
-  }
-
   void pump(const UniqueFd& near, const UniqueFd& far) {
     const int cuts = cuts_, generation = generation_;
     int64_t passed = 0;
@@ -114,13 +76,10 @@ class TcpRelay {
     }
   }
 
-  const int to_port_;
-  int port_ = 0;
-  UniqueFd listener_;
   std::atomic<bool> cut_{false}, ended_{false};
-  std::atomic<int> cuts_{0}, generation_{0}, connections_{0};
+  std::atomic<int> cuts_{0}, generation_{0};
   std::atomic<int64_t> bytes_max_{0}, delay_ms_{0}, bytes_{0};
-  std::jthread thread_;
+  testing::TcpDoor door_;  // ends first: it waits for all pumps
 };
 
 }  // namespace trainyard

@@ -7,7 +7,6 @@
 // hold in every storm, and the seed makes one that failed come back most of the time.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,11 +23,10 @@
 #include <deque>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "src/base/handle.h"
+#include "tests/support/tcp_door.h"
 
 namespace trainyard::testing {
 
@@ -46,25 +44,18 @@ class StormRelay {
  public:
   enum class Way : uint8_t { kThere, kBack };  // from whoever connects, and back
 
-  StormRelay(int to_port, Storm storm) : to_port_(to_port), storm_(storm) {
-    listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = loopback(0);
-    socklen_t length = sizeof address;
-    (void)::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-    (void)::listen(listener_.get(), 64);
-    (void)::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::jthread([this](const std::stop_token& stop) { accept_all(stop); });
-  }
-  ~StormRelay() {
-    thread_.request_stop();
-    ended_ = true;
-    thread_.join();
-  }
+  StormRelay(int to_port, Storm storm)
+      : storm_(storm),
+        door_(
+            to_port, [] { return true; },
+            [this](const UniqueFd& near, const UniqueFd& far, int number) {
+              serve(near, far, number);
+            }) {}
+  ~StormRelay() { ended_ = true; }
   StormRelay(const StormRelay&) = delete;
 
-  int port() const { return port_; }
-  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  int port() const { return door_.port(); }
+  std::string address() const { return door_.address(); }
   /// The connections that are open now pass nothing that way any more: it is taken and dropped.
   void silence(Way way) { ++silences_[static_cast<size_t>(way)]; }
   /// From now on also those to come, both ways: a host that is cut off, and is told nothing.
@@ -77,7 +68,7 @@ class StormRelay {
   void reset() { ++breaks_; }
 
   int64_t bytes() const { return bytes_; }
-  int connections() const { return connections_; }
+  int connections() const { return door_.connections(); }
   int resets() const { return resets_; }
   int stalls() const { return stalls_; }
 
@@ -120,36 +111,13 @@ class StormRelay {
     bool ended = false, told_end = false, silent = false;
   };
 
-  static sockaddr_in loopback(int port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    return address;
-  }
-
-  void accept_all(const std::stop_token& stop) {
-    std::vector<std::jthread> pumps;
-    while (!stop.stop_requested()) {
-      pollfd waiting{listener_.get(), POLLIN, 0};
-      if (::poll(&waiting, 1, 20) <= 0) continue;
-      UniqueFd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!near) continue;
-      UniqueFd far(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      const sockaddr_in address = loopback(to_port_);
-      if (::connect(far.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-        continue;
-      }
-      for (const UniqueFd* end : {&near, &far}) {
-        const int yes = 1;
-        (void)::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        (void)::fcntl(end->get(), F_SETFL, O_NONBLOCK);
-      }
-      const auto number = static_cast<uint64_t>(connections_++);
-      pumps.emplace_back([this, number, near = std::move(near), far = std::move(far)] {
-        pump(near, far, number);
-      });
+  void serve(const UniqueFd& near, const UniqueFd& far, int number) {
+    for (const UniqueFd* end : {&near, &far}) {
+      const int yes = 1;
+      (void)::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+      (void)::fcntl(end->get(), F_SETFL, O_NONBLOCK);
     }
+    pump(near, far, static_cast<uint64_t>(number));
   }
 
   /// With SO_LINGER of 0 the end of a socket is a reset.
@@ -262,15 +230,12 @@ class StormRelay {
     return true;
   }
 
-  const int to_port_;
   const Storm storm_;
-  int port_ = 0;
-  UniqueFd listener_;
   std::atomic<bool> ended_{false}, swallows_{false};
   std::array<std::atomic<int>, 2> silences_{};
-  std::atomic<int> breaks_{0}, connections_{0}, resets_{0}, stalls_{0};
+  std::atomic<int> breaks_{0}, resets_{0}, stalls_{0};
   std::atomic<int64_t> bytes_{0};
-  std::jthread thread_;
+  TcpDoor door_;  // ends first: it waits for all pumps
 };
 
 }  // namespace trainyard::testing

@@ -7,7 +7,6 @@
 #include <array>
 #include <condition_variable>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,6 +25,7 @@
 #include "server/supervisor/train_task.h"
 #include "src/base/check.h"
 #include "src/base/sha256.h"
+#include "tests/bench/process_facts.h"
 #include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/trace.h"
 #include "tests/server/fake_clock.h"
@@ -52,18 +52,7 @@ double cpu_us() {
 
 double wall_us() { return static_cast<double>(system_clock().steady_us()); }
 
-int64_t number_in(const char* file, const std::string& key) {
-  std::ifstream in(file);
-  std::string word;
-  int64_t value = 0;
-  while (in >> word) {
-    if (word == key && in >> value) return value;
-  }
-  return 0;
-}
-
 int64_t rss_bytes() { return number_in("/proc/self/status", "VmRSS:") * 1024; }
-int64_t written_bytes() { return number_in("/proc/self/io", "write_bytes:"); }
 
 class Times {
  public:

@@ -1,0 +1,35 @@
+// tests/bench/process_facts.h: what this process has used.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+namespace trainyard {
+
+/// Of all threads together.
+inline double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// The number behind a word of a file of /proc; 0: it is not there.
+inline int64_t number_in(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  std::string word;
+  int64_t value = 0;
+  while (in >> word) {
+    if (word == key && in >> value) return value;
+  }
+  return 0;
+}
+/// To files, as far as the disk has them to write.
+inline int64_t written_bytes() { return number_in("/proc/self/io", "write_bytes:"); }
+
+}  // namespace trainyard
