@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -42,10 +44,17 @@ class ScriptedDevices final : public Inventory {
   Devices read() override {
     if (before_reading_) before_reading_();
     const std::lock_guard lock(mu_);
+    if (coming_ && std::ranges::all_of(coming_->beside, [&](const std::string& uid) {
+          return holders_[coming_->device].contains(uid);
+        })) {
+      others_[coming_->device] = coming_->bytes;
+    }
+    coming_.reset();
     Devices now;
     now.devices = devices_;
     for (Device& d : now.devices) d.memory_used_bytes = used(d);
     last_holders_ = holders_;
+    last_others_ = others_;
     return now;
   }
   /// Called on the thread that reads, before each reading. Set it before there is such a thread.
@@ -54,6 +63,11 @@ class ScriptedDevices final : public Inventory {
   void set_others(const std::string& device, int64_t bytes) {
     const std::lock_guard lock(mu_);
     others_[device] = bytes;
+  }
+  /// The same as of the next reading, if all of these jobs have their memory in it.
+  void set_others_beside(std::vector<std::string> uids, const std::string& device, int64_t bytes) {
+    const std::lock_guard lock(mu_);
+    coming_ = {device, bytes, std::move(uids)};
   }
   /// For a job. False if there is not so much left, which is what a worker would die of.
   bool take(const std::string& device, const std::string& uid, int64_t bytes) {
@@ -65,16 +79,17 @@ class ScriptedDevices final : public Inventory {
     const std::lock_guard lock(mu_);
     holders_[device].erase(uid);
   }
-  bool holds(const std::string& device, const std::string& uid) {
-    const std::lock_guard lock(mu_);
-    return holders_[device].contains(uid);
-  }
   using Holders =
       std::map<std::string, std::map<std::string, int64_t>>;  // bytes, by device and job
   /// The jobs that had memory at the last reading.
   Holders last_holders() {
     const std::lock_guard lock(mu_);
     return last_holders_;
+  }
+  /// What processes outside held at the last reading, by device.
+  std::map<std::string, int64_t> last_others() {
+    const std::lock_guard lock(mu_);
+    return last_others_;
   }
   int64_t others(const std::string& device) {
     const std::lock_guard lock(mu_);
@@ -98,7 +113,13 @@ class ScriptedDevices final : public Inventory {
   const std::vector<Device> devices_;
   std::function<void()> before_reading_;
   std::mutex mu_;
-  std::map<std::string, int64_t> others_;
+  struct Coming {
+    std::string device;
+    int64_t bytes = 0;
+    std::vector<std::string> beside;  // uids
+  };
+  std::optional<Coming> coming_;
+  std::map<std::string, int64_t> others_, last_others_;
   Holders holders_, last_holders_;
 };
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/trace.h"
@@ -36,7 +37,7 @@ class ServiceTrace : public ServiceDispatcher {
   static constexpr int kFirstEvery = 4;     // decisions of which the first job is looked up
 
   void note() {
-    if (!decisions_.empty()) decisions_.back().holders = devices_->last_holders();
+    keep_reading();
     let_others_come_and_go();
     Before& before = decisions_.emplace_back();
     before.time_us = system_clock().wall_us();
@@ -44,9 +45,19 @@ class ServiceTrace : public ServiceDispatcher {
     for (size_t i = 0; i < views.size(); ++i) {
       const std::string& name = devices_->all()[i].name;
       before.on[name] = views[i].jobs;
-      before.others[name] = devices_->others(name);
+      before.others[name] = 0;
     }
     if (decisions_.size() % kFirstEvery == 0) before.first = first_in_order();
+  }
+
+  /// Of the last decision, whose devices have been read since.
+  void keep_reading() {
+    if (decisions_.empty()) return;
+    decisions_.back().holders = devices_->last_holders();
+    for (const auto& [name, bytes] : devices_->last_others()) {
+      decisions_.back().others.at(name) = bytes;
+      others_came_ += std::exchange(held_by_others_[name], bytes) == 0 && bytes > 0;
+    }
   }
 
   // Not where a job starts or stops, or a worker has just died: what of the memory is its own is
@@ -58,15 +69,16 @@ class ServiceTrace : public ServiceDispatcher {
     const DeviceView view = dispatcher_->devices(all)[i];
     if (device.kind != DeviceKind::kGpu) return;
     int64_t free = device.memory_bytes;
+    std::vector<std::string> ours;
     for (const PlacedJob& job : view.jobs) {
-      if (!job.running || job.stopping || !devices_->holds(device.name, job.uid)) return;
+      if (!job.running || job.stopping) return;
+      ours.push_back(job.uid);
       free -= job.bytes + device.overhead_bytes;
     }
     const bool come = devices_->others(device.name) == 0 && random_.chance(0.5);
     const double share = random_.uniform(0.1, 0.9);
-    devices_->set_others(device.name,
-                         come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0);
-    others_came_ += come;
+    const auto bytes = come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0;
+    devices_->set_others_beside(std::move(ours), device.name, bytes);
   }
 
   std::string first_in_order() {
@@ -204,8 +216,9 @@ class ServiceTrace : public ServiceDispatcher {
     }
   }
 
-  /// The trace on 24 GPUs of three models; `load` is the work that comes by what they can do.
-  void run(double load, const Policy& policy) {
+  /// The trace on 24 GPUs of three models; `load` is the work that comes by what they can do, and
+  /// `urgent_share` of the jobs have a priority above the others'.
+  void run(double load, double urgent_share, const Policy& policy) {
     sim::ClusterOptions options;
     options.gpus = 24;
     options.gpus_per_host = 4;
@@ -216,7 +229,7 @@ class ServiceTrace : public ServiceDispatcher {
     trace.jobs = kJobs;
     trace.owners = 10;
     trace.load = load;
-    trace.urgent_share = 0.05;
+    trace.urgent_share = urgent_share;
     make(cluster, trace);
 
     std::vector<Device> devices;
@@ -228,7 +241,7 @@ class ServiceTrace : public ServiceDispatcher {
     }
     wait_until_idle();
     dispatcher_->halt();
-    decisions_.back().holders = devices_->last_holders();
+    keep_reading();
 
     const std::vector<Moment> moments = read_moments();
     check(moments);
@@ -239,11 +252,12 @@ class ServiceTrace : public ServiceDispatcher {
   std::map<std::string, ScriptedJob> trace_;
   std::map<std::string, double> arrive_ms_;
   std::vector<Before> decisions_;
+  std::map<std::string, int64_t> held_by_others_;
   int others_came_ = 0, first_waited_ = 0;
 };
 
 TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemoryChanges) {
-  run(12, {});
+  run(12, 0.05, {});
   size_t together = 0, gangs = 0;
   for (const Before& before : decisions_) {
     for (const auto& [name, jobs] : before.on) {
@@ -262,7 +276,7 @@ TEST_F(ServiceTrace, JobsThatArePreemptedGoOnWhereTheyWereAndAllEnd) {
   Policy policy;
   policy.preemption = Preemption::kPriority;
   policy.preempt_after_us = 50'000;
-  run(20, policy);
+  run(20, 0.2, policy);
   int32_t most_urgent = 0;
   for (const auto& [id, job] : trace_) most_urgent = std::max(most_urgent, job.priority);
   std::set<std::string> preempted;
