@@ -438,10 +438,16 @@ std::pair<std::string, std::string> kind_of(std::string_view op_type) {
   return {"all_gather", "elements"};
 }
 
-std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
+struct ExchangingProgram {
+  const Program& program;
+  int64_t runs = 1;
+  bool computes = true;  // an update computes little beside its exchanges
+};
+
+std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>& programs,
+                                            int64_t ranks) {
   std::vector<PlannedExchange> exchanges;
-  const int64_t ranks = shape.ranks;
-  const auto add = [&](const Program& program, int64_t runs) {
+  for (const auto& [program, runs, computes] : programs) {
     std::map<std::string_view, int64_t> begun;  // by op, of those that end in another node
     for (const NodeId k : program.order) {
       const Node& node = program.graph.node(k);
@@ -450,9 +456,8 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
       auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
       if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis});
       known->count += runs;
-      // Behind the last one there is nothing left to compute, and an update alone computes little.
-      const bool is_beside =
-          !exchanges_rows(node.op->type()) && &program == &programs.train.program;
+      // Behind the last one there is nothing left to compute.
+      const bool is_beside = computes && !exchanges_rows(node.op->type());
       if (is_beside && begun[node.op->type()]++ > 0) known->beside_count += runs;
       // What it makes whole, or has whole.
       const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
@@ -460,15 +465,20 @@ std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const R
         known->bytes += runs * program.graph.tensor(id).stored_bytes();
       }
     }
-  };
-  add(programs.train.program, shape.micro_batches);
-  if (programs.update.has_value()) add(programs.update->program, 1);
+  }
   // Every device sends each element on its way to all others at least once, and an all-reduce is
   // a reduce-scatter and an all-gather.
   for (PlannedExchange& e : exchanges) {
     e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
   }
   return exchanges;
+}
+
+/// Of a step.
+std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
+  std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
+  if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
+  return plan_exchanges(all, shape.ranks);
 }
 
 /// What a rank would hold besides, if it held all: of some tensors, each once.
@@ -571,6 +581,9 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   // What the programs behind the first one keep is optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.exchanges = plan_exchanges(programs, shape);
+  if (programs.evaluate.has_value()) {
+    plan.evaluation_exchanges = plan_exchanges({{programs.evaluate->program}}, shape.ranks);
+  }
   plan.shard_saved_bytes = bytes_saved_by_shards(
       programs, [](const TensorInfo& t) { return t.role == Role::kOptimizerState; });
   const auto saved_of_weights = [&](Spread spread) {

@@ -1,6 +1,7 @@
 #include "src/train/run_work.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace trainyard {
 namespace {
@@ -16,6 +17,18 @@ RowWork row_work(const RunShape& shape, const Recipe& recipe, const DatasetSchem
   const auto numbers = static_cast<double>(interface.input.elements());
   if (schema.kind == DatasetSchema::Kind::kImage) return {std::string(kImageRowOp), numbers};
   return {std::string(kTableRowOp), numbers};
+}
+
+void add_exchanges(const std::vector<PlannedExchange>& exchanges, StepWork& work) {
+  for (const PlannedExchange& e : exchanges) {
+    const auto share = static_cast<double>(e.sent_bytes) / static_cast<double>(e.count);
+    const auto add = [&](LinkWork& link, int64_t count) {
+      link.exchanges += static_cast<double>(count);
+      link.bytes += share * static_cast<double>(count);
+    };
+    add(work.sent_beside, e.beside_count);
+    add(work.sent_alone, e.count - e.beside_count);
+  }
 }
 
 }  // namespace
@@ -38,15 +51,7 @@ RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recip
   const auto input_bytes =
       static_cast<double>((bytes_of(train.input) + bytes_of(train.target)) * shape.micro_batches);
   work.step = step_work(step, input_bytes, processor);
-  for (const PlannedExchange& e : plan.exchanges) {
-    const auto share = static_cast<double>(e.sent_bytes) / static_cast<double>(e.count);
-    const auto add = [&](LinkWork& link, int64_t count) {
-      link.exchanges += static_cast<double>(count);
-      link.bytes += share * static_cast<double>(count);
-    };
-    add(work.step.sent_beside, e.beside_count);
-    add(work.step.sent_alone, e.count - e.beside_count);
-  }
+  add_exchanges(plan.exchanges, work.step);
   work.row = row_work(shape, recipe, schema);
   work.batch_size = recipe.batch_size;
   work.steps = shape.steps_total;
@@ -57,6 +62,7 @@ RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recip
         step_work({{&evaluate, 1}},
                   static_cast<double>(evaluate.graph.tensor(programs.evaluate->input).type.bytes()),
                   processor);
+    add_exchanges(plan.evaluation_exchanges, work.evaluation);
     const int64_t rows_at_once = shape.evaluation_batch * shape.ranks;
     const int64_t every =
         recipe.evaluate_every_steps > 0 ? recipe.evaluate_every_steps : shape.steps_per_epoch;

@@ -195,14 +195,15 @@ struct CheckpointPlan {
   double lost_seconds_max = 0;
 };
 
-/// Exchanges of one kind between the devices of a job, of one step.
+/// Exchanges of one kind between the devices of a job, in one step or for one batch of an
+/// evaluation.
 struct PlannedExchange {
   std::string kind;  // "all_reduce", "reduce_scatter", "all_gather", "gather_rows", "scatter_rows"
   std::string axis;  // along which each device has a part: "rows", "elements"; empty: all have all
   int64_t count = 0;
   int64_t bytes = 0;         // of the tensors that are exchanged
   int64_t sent_bytes = 0;    // by each device, at least
-  int64_t beside_count = 0;  // of `count`: those beside which the step goes on computing
+  int64_t beside_count = 0;  // of `count`: those beside which a device goes on computing
 };
 
 /// Two layers whose hidden units are split over the devices (src/train/split_mlp.h).
@@ -228,7 +229,9 @@ struct RunPlan {
   int64_t dataset_bytes = 0;
   // Beside that, of the host: the copy that a checkpoint is written from, and the loader's batches.
   int64_t host_bytes = 0;
-  std::vector<PlannedExchange> exchanges;  // in the order in which they begin; none of one device
+  // In the order in which they begin; none of one device. Of a step, and of a batch that is
+  // evaluated.
+  std::vector<PlannedExchange> exchanges, evaluation_exchanges;
   // Bytes that each device would hold besides if nothing were sharded: of the optimizer's state, of
   // the head's weights, of those of pairs of layers, and of all others.
   int64_t shard_saved_bytes = 0, head_saved_bytes = 0, mlp_saved_bytes = 0;

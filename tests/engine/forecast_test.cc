@@ -352,6 +352,35 @@ TEST(RunWork, AllButTheLastExchangeOfAKindGoOnBesideTheBackwardPass) {
   EXPECT_LE(beside_split, split - 4) << "rows, labels, sums and the rows' gradient";
 }
 
+TEST(RunWork, EvaluationsExchangeToo) {
+  DatasetSchema schema;
+  schema.columns.resize(20);
+  for (int i = 0; i < 100; ++i) schema.target.classes.push_back(std::to_string(i));
+  schema.train_rows = schema.test_rows = 1000;
+  ModelSpec model;
+  model.preset = "mlp";
+  model.parameters.set("hidden", std::vector<int64_t>(2, 64));
+  Recipe recipe;
+  recipe.epochs = 1;
+  recipe.batch_size = 8;
+  recipe.optimizer = default_optimizer("adam");
+  const auto sent = [&](Shard shard) {
+    recipe.shard = shard;
+    return plan_run(model, recipe, schema, 2).value().work.evaluation;
+  };
+  const StepWork none = sent(Shard::kNone);
+  EXPECT_EQ(none.sent_beside.exchanges + none.sent_alone.exchanges, 0) << "each has its own rows";
+  // What the layer below the head made of all rows, of which there are as many as go in.
+  const StepWork head = sent(Shard::kHead);
+  EXPECT_EQ(head.sent_beside.exchanges, 0);
+  EXPECT_EQ(head.sent_alone.exchanges, 1);
+  EXPECT_EQ(head.sent_alone.bytes, head.input_bytes / 20 * 64);
+  // Half of all weights and biases.
+  const StepWork gathered = sent(Shard::kParameters);
+  const double weights = 20 * 64 + 64 + 64 * 64 + 64 + 64 * 100 + 100;
+  EXPECT_EQ(gathered.sent_beside.bytes + gathered.sent_alone.bytes, weights * sizeof(float) / 2);
+}
+
 TEST(Forecast, WhatWasMeasuredTakesItsPlace) {
   const RunWork work = plan_of(100).work;
   const MeasuredSteps measured{{0.5, 0.4, 0.6}, 3};
