@@ -147,6 +147,10 @@ class Crowd:
 class Work:
     """What a client does, step by step; each step is done again if the server was lost in it."""
 
+    ends = {"kept": "SUCCEEDED", "other": "CANCELLED", "forked": "SUCCEEDED"}  # by job
+    endless = ("--set", "recipe.epochs=100000")
+    resources = ""
+
     def __init__(self, daemon, folder, crowd):
         self.daemon, self.folder, self.crowd = daemon, folder, crowd
         self.history, self.end = [], None
@@ -154,10 +158,15 @@ class Work:
         self.requests = {name: str(uuid.uuid4()) for name in ("kept", "other")}
         self.specs = {"kept": digits_spec(folder, "kept", recipe="  checkpoint_every_steps: 40\n"),
                       "other": digits_spec(folder, "other", recipe="  checkpoint_every_steps: 1000000\n")}
+        for spec in self.specs.values():
+            spec.write_text(spec.read_text() + self.resources)
+
+    def steps(self):
+        return (self.submit, self.submit_other, self.watch, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork,
+                self.cancel_other, self.read_watches, self.end_crowd, self.look, self.thin, self.delete)
 
     def run(self):
-        for step in (self.submit, self.submit_other, self.watch, self.wait, self.fork, self.pause, self.resume, self.wait_for_fork,
-                     self.cancel_other, self.read_watches, self.end_crowd, self.look, self.thin, self.delete):
+        for step in self.steps():
             restarts = self.daemon.restarts
             try:
                 step()
@@ -176,7 +185,7 @@ class Work:
         self.submitted("kept")
 
     def submit_other(self):
-        self.submitted("other", "--set", "recipe.epochs=100000")
+        self.submitted("other", *self.endless)
 
     def submitted(self, name, *more):
         request = self.requests[name]
@@ -227,25 +236,28 @@ class Work:
     def look(self):
         self.daemon.cli("wait", "other", "--timeout", WAIT_S, check=False)
         jobs = {}
-        for name in ("kept", "other", "forked"):
+        for name in self.ends:
             job = self.daemon.job(name)
             jobs[name] = {"state": job["state"], "reason": job["reason"], "attempt": job["attempt"], "kind": name,
                           "request": self.requests.get(name), "weights": None,
                           "origin": "kept" if name == "forked" else None, "events": events_of(self.daemon.events(name))}
             self.history.append({"op": "watched", "job": name, "after": 0, "events": events_of(self.daemon.events(name))})
         states = {name: job["state"] for name, job in jobs.items()}
-        assert states == {"kept": "SUCCEEDED", "other": "CANCELLED", "forked": "SUCCEEDED"}, jobs
-        for name in ("kept", "forked"):
+        assert states == self.ends, jobs
+        for name in self.succeeded():
             jobs[name]["weights"] = self.daemon.json("model", "get", name)["digest"]
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
         self.end = {"jobs": jobs, "workers": [], "crowd": self.crowd_end}
+
+    def succeeded(self):
+        return [name for name, end in self.ends.items() if end == "SUCCEEDED"]
 
     def thin(self):
         """The events of finished jobs, of which the story stays: it is what it was, whenever the daemon is killed."""
         def states(events):
             return [event for event in events if "state" in event]
 
-        story = {name: states(self.end["jobs"][name]["events"]) for name in ("kept", "other", "forked")}
+        story = {name: states(self.end["jobs"][name]["events"]) for name in self.ends}
         self.daemon.cli("server", "gc", "--keep-events", "0", "--yes")
         for name in story:
             left = states(events_of(self.daemon.events(name)))
@@ -259,7 +271,7 @@ class Work:
         self.daemon.cli("server", "gc", "--keep-jobs", "1", "--yes")
         crowd = [name for name in list_jobs(self.daemon) if name in self.crowd_end]  # what the rule kept of it
         crowd_models = [name for name, state in self.crowd_end.items() if state == "SUCCEEDED"]
-        for what, name in (("", "other"), ("", "kept"), ("", "forked"), ("model", "kept"), ("model", "forked"),
+        for what, name in (*(("", name) for name in self.ends), *(("model", name) for name in self.succeeded()),
                            *(("", name) for name in crowd), *(("model", name) for name in crowd_models),
                            *(("dataset", dataset["name"].split("/")[-1].split("@")[0]) for dataset in datasets)):
             done = self.daemon.cli(*what.split(), "delete", name, "--yes", check=False)
@@ -267,20 +279,36 @@ class Work:
                 raise AssertionError(done.stderr)
 
 
-def run(crowd, killed=None, log=""):
+class Place:
+    """Where the jobs run: here."""
+
+    points, work = POINTS, Work
+    arguments = ("--threads-per-job", "1", "--cpu-slots", "2")
+
+    def environment(self, folder, program, kill, log):
+        return {"TRAINYARD_POINTS_OF": program, "TRAINYARD_POINTS_UNDER": str(folder / "state"),
+                "TRAINYARD_POINTS_KILL": kill, "TRAINYARD_POINTS_ONCE": str(folder / "once"), "TRAINYARD_POINTS_LOG": log,
+                "LD_PRELOAD": LIBRARY}
+
+    def daemon(self, folder, program, kill, log):
+        worker = folder / "worker"
+        worker.write_text(f'#!/bin/sh\nLD_PRELOAD={LIBRARY} exec {BIN / "trainyard-worker"} "$@"\n')
+        worker.chmod(0o755)
+        return KilledDaemon(folder / "state", "--worker", worker, *self.arguments,
+                            env=self.environment(folder, program, kill, log))
+
+    def left_behind(self, folder):
+        return left_behind(folder / "state")
+
+
+def run(place, crowd, killed=None, log=""):
     """Does the work, with a kill at (program, "POINT#k before") or without. Returns the weights' digest and what is wrong."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-points-"))
     if crowd.names:
         shutil.copytree(crowd.state, folder / "state", ignore=shutil.ignore_patterns("*.sock"))
-    worker = folder / "worker"
-    worker.write_text(f'#!/bin/sh\nLD_PRELOAD={LIBRARY} exec {BIN / "trainyard-worker"} "$@"\n')
-    worker.chmod(0o755)
     program, kill = killed or (log[0], "")
-    points = {"TRAINYARD_POINTS_OF": program, "TRAINYARD_POINTS_UNDER": str(folder / "state"),
-              "TRAINYARD_POINTS_KILL": kill, "TRAINYARD_POINTS_ONCE": str(folder / "once"),
-              "TRAINYARD_POINTS_LOG": "" if killed else log[1], "LD_PRELOAD": LIBRARY}
-    daemon = KilledDaemon(folder / "state", "--worker", worker, "--threads-per-job", "1", "--cpu-slots", "2", env=points)
-    work = Work(daemon, folder, crowd)
+    daemon = place.daemon(folder, program, kill, "" if killed else log[1])
+    work = place.work(daemon, folder, crowd)
     found = []
     try:
         work.run()
@@ -292,7 +320,7 @@ def run(crowd, killed=None, log=""):
             process.kill()
             process.communicate()
     if not found:
-        found += left_behind(folder / "state")
+        found += place.left_behind(folder)
     return work, found, folder, (folder / "once").exists()
 
 
@@ -308,18 +336,18 @@ def left_behind(state):
     return found
 
 
-def trace(crowd, program):
+def trace(place, crowd, program):
     """The points in their order, as a run without a kill passes them, and its weights."""
     with tempfile.NamedTemporaryFile() as log:
-        work, found, folder, _ = run(crowd, log=(program, log.name))
+        work, found, folder, _ = run(place, crowd, log=(program, log.name))
         points = pathlib.Path(log.name).read_text().splitlines()
     assert not found, found
     shutil.rmtree(folder)
-    return points, {name: work.end["jobs"][name]["weights"] for name in ("kept", "forked")}
+    return points, {name: work.end["jobs"][name]["weights"] for name in work.succeeded()}
 
 
-def kill_at(crowd, killed, weights):
-    work, found, folder, was_killed = run(crowd, killed=killed)
+def kill_at(place, crowd, killed, weights):
+    work, found, folder, was_killed = run(place, crowd, killed=killed)
     if not found:
         found = history.check(work.history, dict(work.end, expected=weights))
     if not found:
@@ -327,7 +355,7 @@ def kill_at(crowd, killed, weights):
     return [f"{killed[0]} killed at {killed[1]}: {line} ({folder})" for line in found], was_killed
 
 
-def choose(points, program, count, rng):
+def choose(named, points, program, count, rng):
     """The first time of each point with a meaning of its own, before or after it, and `count` others; None: all of them,
     before and after."""
     times = {}
@@ -338,42 +366,46 @@ def choose(points, program, count, rng):
     if count is None:
         return every
     first = [(program, f"{point}#1 {rng.choice(('before', 'after'))}")
-             for point in times if POINTS[program].get(point)]
+             for point in times if named.get(point)]
     rest = [each for each in every if each not in first]
     return first + rng.sample(rest, min(len(rest), count))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def read_arguments(description):
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--more", type=int, default=5, help="kills of each program beside those")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="points whose text contains this")
     parser.add_argument("--waiting", type=int, default=0, metavar="N", help="jobs that wait behind those of the work")
     parser.add_argument("--watchers", type=int, default=0, metavar="N", help="clients that follow the work's jobs")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    arguments = read_arguments(__doc__)
     if not pathlib.Path(LIBRARY).is_file():
         print("TRAINYARD_KILL_POINTS does not name the library")
         return 77
     with tempfile.TemporaryDirectory(prefix="trainyard-crowd-") as folder:
-        return kill_everywhere(Crowd(pathlib.Path(folder), arguments.waiting, arguments.watchers), arguments)
+        return kill_everywhere(Place(), Crowd(pathlib.Path(folder), arguments.waiting, arguments.watchers), arguments)
 
 
-def kill_everywhere(crowd, arguments):
+def kill_everywhere(place, crowd, arguments):
     rng = random.Random(arguments.seed)
     found, chosen = [], []
     for program in (DAEMON, WORKER):
-        points, weights = trace(crowd, program)
-        named = POINTS[program]
+        points, weights = trace(place, crowd, program)
+        named = place.points[program]
         passed = {point.replace("/crowd-*", "/*") for point in points}  # the copies' uids are no random ones
         found += [f"{program}: '{point}' is a point without a name in POINTS" for point in sorted(passed - set(named))]
         if not crowd.names:  # whose store is there
             found += [f"{program}: '{point}' of POINTS does not happen" for point in sorted(set(named) - passed)]
-        chosen += choose(points, program, None if arguments.all else arguments.more, rng)
+        chosen += choose(named, points, program, None if arguments.all else arguments.more, rng)
     chosen = [each for each in chosen if arguments.only in each[1]]
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda killed: kill_at(crowd, killed, weights), chosen))
+        results = list(pool.map(lambda killed: kill_at(place, crowd, killed, weights), chosen))
     for problems, _ in results:
         found += problems
     missed = sum(not killed for _, killed in results)

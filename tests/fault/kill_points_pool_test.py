@@ -1,0 +1,147 @@
+"""Every commit point of a daemon whose jobs run in a pool, and of the workers on its nodes: as kill_points_test.py, with a
+real Slurm of two nodes on this machine (tests/support/slurm.py). Killed are the daemon, at each thing that it does to a
+file of its state folder, and at each hand-over; and a worker, at each thing that it does to a file of its node's cache:
+before sbatch, after sbatch and before the row, while a worker enrols, at the parts of a checkpoint as they come, behind an
+outcome and before its row. What was promised must hold, and Slurm must be left with nothing of ours.
+
+Those of the store and of uploads are kill_points_test.py's own, and have no text here: they are among the others of --more.
+
+    python3 tests/fault/kill_points_pool_test.py --all
+"""
+
+import os
+import pathlib
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import kill_points_test as local  # noqa: E402
+import slurm  # noqa: E402
+from harness import BIN, wait_until  # noqa: E402
+from kill_points_test import DAEMON, LIBRARY, WORKER, Crowd, KilledDaemon, Place, Work  # noqa: E402
+
+NAME = "cluster"
+
+
+def without_text(points):
+    return {point: "" for point in points}
+
+
+POINTS = {
+    DAEMON: {
+        **without_text(point for point in local.POINTS[DAEMON]
+                       if not point.startswith(("write jobs/", "remove jobs/*/reports", "sync jobs"))),
+        "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
+        "write trainyard.db.commit": "change: counted, not yet told to the pool",
+        # What workers know the daemon by.
+        "write workers/identity.pem.tmp": "door: a certificate, not yet there", "sync workers/identity.pem.tmp": "",
+        "rename workers/identity.pem.tmp": "", "remove workers/identity.pem.tmp": "",
+        "write workers/enrolment.key.tmp": "door: a key of secrets, not yet there", "sync workers/enrolment.key.tmp": "",
+        "rename workers/enrolment.key.tmp": "door: both are there", "remove workers/enrolment.key.tmp": "",
+        "sync workers": "",
+        "write pipe": "sbatch runs: its script is not with Slurm yet, or is and has no row",
+        # A checkpoint as it comes from a node, and a model.
+        "write jobs/*/checkpoints/step-*.tmp/weights.safetensors": "checkpoint: a part has come",
+        "sync jobs/*/checkpoints/step-*.tmp/weights.safetensors": "",
+        "write jobs/*/checkpoints/step-*.tmp/optimizer.safetensors": "",
+        "sync jobs/*/checkpoints/step-*.tmp/optimizer.safetensors": "",
+        "write jobs/*/checkpoints/step-*.tmp/state.json": "checkpoint: all parts but one",
+        "sync jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp": "",
+        "rename jobs/*/checkpoints/step-*.tmp": "checkpoint: durable, the worker does not know", "sync jobs/*/checkpoints": "",
+        "write models/*.tmp/model.safetensors": "model: a part has come", "sync models/*.tmp/model.safetensors": "",
+        "write models/*.tmp/model.json": "", "sync models/*.tmp/model.json": "", "sync models/*.tmp": "",
+        "rename models/*.tmp": "model: durable, the outcome has not come", "sync models": "",
+    },
+    WORKER: {
+        "write datasets/*.tmp/data.safetensors": "dataset: pulled in part", "sync datasets/*.tmp/data.safetensors": "",
+        "write datasets/*.tmp/schema.json": "", "sync datasets/*.tmp/schema.json": "",
+        "write datasets/*.tmp/digest": "", "sync datasets/*.tmp/digest": "", "sync datasets/*.tmp": "",
+        "rename datasets/*.tmp": "dataset: whole", "sync datasets": "",
+        "write work/*-*/reports": "a report: on the node, not yet sent", "remove work/*-*/reports": "the end: all was heard",
+        "write work/*-*/checkpoints/step-*.tmp/weights.safetensors": "checkpoint: written on the node",
+        "sync work/*-*/checkpoints/step-*.tmp/weights.safetensors": "",
+        "write work/*-*/checkpoints/step-*.tmp/optimizer.safetensors": "",
+        "sync work/*-*/checkpoints/step-*.tmp/optimizer.safetensors": "",
+        "write work/*-*/checkpoints/step-*.tmp/state.json": "", "sync work/*-*/checkpoints/step-*.tmp/state.json": "",
+        "sync work/*-*/checkpoints/step-*.tmp": "",
+        "rename work/*-*/checkpoints/step-*.tmp": "checkpoint: there, not yet pushed", "sync work/*-*/checkpoints": "",
+        "remove work/*-*/checkpoints/step-*/state.json": "", "remove work/*-*/checkpoints/step-*/optimizer.safetensors": "",
+        "remove work/*-*/checkpoints/step-*/weights.safetensors": "", "remove work/*-*/checkpoints/step-*": "",
+        "remove work/*-*/checkpoints": "",
+        "write work/*-*/model.tmp/model.safetensors.tmp": "model: written on the node",
+        "sync work/*-*/model.tmp/model.safetensors.tmp": "", "rename work/*-*/model.tmp/model.safetensors.tmp": "",
+        "write work/*-*/model.tmp/model.json.tmp": "", "sync work/*-*/model.tmp/model.json.tmp": "",
+        "rename work/*-*/model.tmp/model.json.tmp": "", "sync work/*-*/model.tmp": "",
+        "rename work/*-*/model.tmp": "model: there, not yet pushed", "sync work/*-*": "",
+        "remove work/*-*/model/model.json": "", "remove work/*-*/model/model.safetensors": "", "remove work/*-*/model": "",
+        "remove work/*-*": "", "remove work/*-*.lock": "",
+    },
+}
+
+
+class PoolWork(Work):
+    """One job that ends well and one that is cancelled, both on nodes."""
+
+    ends = {"kept": "SUCCEEDED", "other": "CANCELLED"}
+    resources = f"resources: {{threads: 1, pool: {NAME}}}\n"
+
+    def steps(self):
+        return (self.submit, self.submit_other, self.wait, self.cancel_other, self.look, self.delete)
+
+
+class PoolPlace(Place):
+    points, work = POINTS, PoolWork
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.ports_lock = threading.Lock()
+
+    def daemon(self, folder, program, kill, log):
+        folder.chmod(0o755)
+        environment = self.environment(folder, program, kill, log)
+        if program == WORKER:  # on a node, which has none of the daemon's environment
+            environment["TRAINYARD_POINTS_UNDER"] = str(folder / "cache")
+        worker = folder / "worker"
+        lines = [f"export {name}='{value}'" for name, value in environment.items()] if program == WORKER else []
+        worker.write_text("\n".join(["#!/bin/sh", *lines, f'exec {BIN / "trainyard-worker"} "$@"', ""]))
+        worker.chmod(0o755)
+        pool = folder / "pool.yaml"
+        pool.write_text(f"""name: {NAME}
+kind: slurm
+worker: {worker}
+cache: {folder / "cache"}
+commands: {self.cluster.bin}
+cpus: 1
+waiting_max: 2
+poll_seconds: 1
+lease_seconds: 30
+output: {folder}/job-%j.log
+""")
+        with self.ports_lock:
+            port = slurm.free_ports(1)[0]
+        return KilledDaemon(folder / "state", *self.arguments, "--pool", pool, "--workers-listen", f"127.0.0.1:{port}",
+                            "--cancel-grace-seconds", "5",
+                            env={**self.cluster.environment(), **(environment if program == DAEMON else {})})
+
+    def left_behind(self, folder):
+        found = super().left_behind(folder)
+        text = self.cluster.run("squeue", "--noheader", "--states=RUNNING,PENDING", "-o", "%j %o").stdout
+        return found + [f"Slurm still has {line}" for line in text.splitlines() if str(folder) in line]
+
+
+def main():
+    arguments = local.read_arguments(__doc__)
+    if missing := slurm.missing():
+        print(f"no Slurm here: {missing}")
+        return 77
+    if not pathlib.Path(LIBRARY).is_file():
+        print("TRAINYARD_KILL_POINTS does not name the library")
+        return 77
+    with slurm.Slurm(nodes=2) as cluster:
+        for name, value in cluster.environment().items():  # the daemon's commands find this Slurm by it
+            os.environ[name] = value
+        return local.kill_everywhere(PoolPlace(cluster), Crowd(pathlib.Path(cluster.folder), 0, 0), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
