@@ -7,6 +7,7 @@ outcome and before its row. What was promised must hold, and Slurm must be left 
 Those of the store and of uploads are kill_points_test.py's own, and have no text here: they are among the others of --more.
 
     python3 tests/fault/kill_points_pool_test.py --all
+    python3 tests/fault/kill_points_pool_test.py --nodes 2
 """
 
 import os
@@ -83,7 +84,11 @@ class PoolWork(Work):
     """One job that ends well and one that is cancelled, both on nodes."""
 
     ends = {"kept": "SUCCEEDED", "other": "CANCELLED"}
-    resources = f"resources: {{threads: 1, pool: {NAME}}}\n"
+    nodes = 1
+
+    @property
+    def resources(self):
+        return f"resources: {{threads: 1, pool: {NAME}, nodes: {self.nodes}}}\n"
 
     def steps(self):
         return (self.submit, self.submit_other, self.wait, self.cancel_other, self.look, self.delete)
@@ -92,8 +97,9 @@ class PoolWork(Work):
 class PoolPlace(Place):
     points, work = POINTS, PoolWork
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, nodes):
         self.cluster = cluster
+        self.work = type("WorkOnNodes", (PoolWork,), {"nodes": nodes})
         self.ports_lock = threading.Lock()
 
     def daemon(self, folder, program, kill, log):
@@ -123,6 +129,10 @@ output: {folder}/job-%j.log
                             "--cancel-grace-seconds", "5",
                             env={**self.cluster.environment(), **(environment if program == DAEMON else {})})
 
+    @staticmethod
+    def name_of(point):
+        return point.replace("-rank-*", "")  # of the others than the first
+
     def left_behind(self, folder):
         found = super().left_behind(folder)
         text = self.cluster.run("squeue", "--noheader", "--states=RUNNING,PENDING", "-o", "%j %o").stdout
@@ -130,17 +140,19 @@ output: {folder}/job-%j.log
 
 
 def main():
-    arguments = local.read_arguments(__doc__)
+    parser = local.make_parser(__doc__)
+    parser.add_argument("--nodes", type=int, default=1, help="of each job: a rank on each, and workers killed are of any")
+    arguments = parser.parse_args()
     if missing := slurm.missing():
         print(f"no Slurm here: {missing}")
         return 77
     if not pathlib.Path(LIBRARY).is_file():
         print("TRAINYARD_KILL_POINTS does not name the library")
         return 77
-    with slurm.Slurm(nodes=2) as cluster:
+    with slurm.Slurm(nodes=2 * arguments.nodes) as cluster:
         for name, value in cluster.environment().items():  # the daemon's commands find this Slurm by it
             os.environ[name] = value
-        return local.kill_everywhere(PoolPlace(cluster), Crowd(pathlib.Path(cluster.folder), 0, 0), arguments)
+        return local.kill_everywhere(PoolPlace(cluster, arguments.nodes), Crowd(pathlib.Path(cluster.folder), 0, 0), arguments)
 
 
 if __name__ == "__main__":

@@ -297,6 +297,10 @@ class Place:
         return KilledDaemon(folder / "state", "--worker", worker, *self.arguments,
                             env=self.environment(folder, program, kill, log))
 
+    @staticmethod
+    def name_of(point):
+        return point.replace("/crowd-*", "/*")  # the copies' uids are no random ones
+
     def left_behind(self, folder):
         return left_behind(folder / "state")
 
@@ -371,7 +375,7 @@ def choose(named, points, program, count, rng):
     return first + rng.sample(rest, min(len(rest), count))
 
 
-def read_arguments(description):
+def make_parser(description):
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--more", type=int, default=5, help="kills of each program beside those")
     parser.add_argument("--all", action="store_true")
@@ -379,11 +383,11 @@ def read_arguments(description):
     parser.add_argument("--only", default="", help="points whose text contains this")
     parser.add_argument("--waiting", type=int, default=0, metavar="N", help="jobs that wait behind those of the work")
     parser.add_argument("--watchers", type=int, default=0, metavar="N", help="clients that follow the work's jobs")
-    return parser.parse_args()
+    return parser
 
 
 def main():
-    arguments = read_arguments(__doc__)
+    arguments = make_parser(__doc__).parse_args()
     if not pathlib.Path(LIBRARY).is_file():
         print("TRAINYARD_KILL_POINTS does not name the library")
         return 77
@@ -397,7 +401,7 @@ def kill_everywhere(place, crowd, arguments):
     for program in (DAEMON, WORKER):
         points, weights = trace(place, crowd, program)
         named = place.points[program]
-        passed = {point.replace("/crowd-*", "/*") for point in points}  # the copies' uids are no random ones
+        passed = {place.name_of(point) for point in points}
         found += [f"{program}: '{point}' is a point without a name in POINTS" for point in sorted(passed - set(named))]
         if not crowd.names:  # whose store is there
             found += [f"{program}: '{point}' of POINTS does not happen" for point in sorted(set(named) - passed)]
