@@ -39,7 +39,7 @@ struct GatherDims {
   int64_t first = -1;  // of a part: where its rows begin in the whole table; -1: the table is whole
 
   /// Where the table has the row of an index, -1 if another part has it.
-  TRAINYARD_HD constexpr int64_t row(int32_t index) const {
+  TRAINYARD_HD int64_t row(int32_t index) const {
     if (first < 0) return index;
     return index >= first && index < first + rows ? index - first : -1;
   }
