@@ -84,6 +84,8 @@ void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
   Recorder expected;
   run(job_on(w, "one", kWhole, change), 1, expected);
   ASSERT_EQ(expected.series["train/loss"].size(), 50u);
+  EXPECT_LT(expected.series["train/loss"].rbegin()->second,
+            expected.series["train/loss"].begin()->second);
   for (const int64_t ranks : all_ranks) {
     for (const Shard shard : shards) {
       const std::string name = name_of(shard) + std::to_string(ranks);
