@@ -4,6 +4,7 @@
 //   to_index        index[i] = x[i], a whole number
 //   gather          y[i] = table[index[i]]
 //                   dtable[v] = sum of dy[i] over i with index[i] == v
+//                   of a part of a table: of its rows alone, y[i] = 0 for an index of another part
 //   add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
 //                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
 //   sequence_pool   first: y[n] = x[n, 0]
@@ -12,7 +13,8 @@
 //                   mean: y[n] = mean over t of x[n, t], of which those with token[n, t] == 0 are
 //                   left out where tokens are given (none left: y[n] = 0)
 //
-/// Shapes    table, dtable [V, D]; index [count] with values in [0, V); x, dx [N, T, D]; position
+/// Shapes    table, dtable [V, D]; index [count] with values in [0, V), of a part of a table in the
+///           whole one; x, dx [N, T, D]; position
 ///           [P + T, D]; prefix [P, D], P may be 0; y of add_positions [N, P + T, D], of
 ///           sequence_pool [N, D]; token [N, T] or nullptr.
 /// Writes    all of each output that is not null, assigned: rows that no index names get 0.
@@ -25,14 +27,22 @@
 #include <cstdint>
 
 #include "kernels/contract.h"
+#include "kernels/math/host_device.h"
 #include "kernels/operands.h"
 
 namespace trainyard::kernels {
 
 struct GatherDims {
-  int64_t count;  // indices
-  int64_t rows;   // V
-  int64_t width;  // D
+  int64_t count;       // indices
+  int64_t rows;        // V
+  int64_t width;       // D
+  int64_t first = -1;  // of a part: where its rows begin in the whole table; -1: the table is whole
+
+  /// Where the table has the row of an index, -1 if another part has it.
+  TRAINYARD_HD int64_t row(int32_t index) const {
+    if (first < 0) return index;
+    return index >= first && index < first + rows ? index - first : -1;
+  }
 };
 
 struct PositionDims {
@@ -127,7 +137,8 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
                             float* dx, Run run);
 }  // namespace cpu
 
-/// Launches: 1 each, but gather_backward as kernels/cuda/scatter_rows.h says, and
+/// Launches: 1 each, but gather_backward as kernels/cuda/scatter_rows.h says and, of a part of a
+/// table, 1 more, and
 /// add_positions_backward 1 for dx and 1 or 2 for the rest. Asynchronous on `stream`; a launch that
 /// failed is told by cudaPeekAtLastError().
 namespace cuda {

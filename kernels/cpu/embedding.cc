@@ -50,7 +50,12 @@ void gather(const GatherDims& d, const float* table, const int32_t* index, float
   check_gather(d, table, index, y);
   run.team.parallel_for(d.count, grain_of(d.width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      copy_row(d.width, table + index[i] * d.width, y + i * d.width);
+      const int64_t row = d.row(index[i]);
+      if (row < 0) {
+        clear_row(d.width, y + i * d.width);
+      } else {
+        copy_row(d.width, table + row * d.width, y + i * d.width);
+      }
     }
   });
 }
@@ -63,7 +68,9 @@ void gather_backward(const GatherDims& d, const int32_t* index, const float* dy,
   });
   by_columns(d.width, d.count, run.team, [&](int64_t first, int64_t width) {
     for (int64_t i = 0; i < d.count; ++i) {
-      row_loops().accumulate(width, dy + i * d.width + first, dtable + index[i] * d.width + first);
+      const int64_t row = d.row(index[i]);
+      if (row < 0) continue;
+      row_loops().accumulate(width, dy + i * d.width + first, dtable + row * d.width + first);
     }
   });
 }

@@ -35,12 +35,20 @@ TRAINYARD_KERNEL void whole_numbers(int64_t count, In x, int32_t* index) {
 }
 
 template <int kStep>
-TRAINYARD_KERNEL void gather_rows(int64_t count, int64_t width, In table, const int32_t* index,
-                                  Out y) {
-  const int64_t packs = width / kStep;
-  for (int64_t i = thread_index(); i < count * packs; i += thread_count()) {
-    const int64_t column = i % packs * kStep;
-    store<kStep>(y, i * kStep, load<kStep>(table, index[i / packs] * width + column));
+TRAINYARD_KERNEL void gather_rows(GatherDims d, In table, const int32_t* index, Out y) {
+  const int64_t packs = d.width / kStep;
+  for (int64_t i = thread_index(); i < d.count * packs; i += thread_count()) {
+    const int64_t column = i % packs * kStep, row = d.row(index[i / packs]);
+    store<kStep>(y, i * kStep,
+                 row < 0 ? Pack<kStep>{} : load<kStep>(table, row * d.width + column));
+  }
+}
+
+// Rows of a part of a table; those of other parts come behind all of them.
+TRAINYARD_KERNEL void rows_of_part(GatherDims d, const int32_t* index, int32_t* rows) {
+  for (int64_t i = thread_index(); i < d.count; i += thread_count()) {
+    const int64_t row = d.row(index[i]);
+    rows[i] = static_cast<int32_t>(row < 0 ? d.rows : row);
   }
 }
 
@@ -216,7 +224,13 @@ TRAINYARD_KERNEL void bag_scales(EmbeddingBagDims d, const int32_t* token, float
   }
 }
 
-ScatterDims scatter_dims(const GatherDims& d) { return {d.count, d.rows, d.width}; }
+ScatterDims scatter_dims(const GatherDims& d) {
+  return {d.count, d.rows, d.width, 1, d.first < 0 ? -1 : d.rows};
+}
+/// Of a part's rows, in front of what scatter_rows works with.
+int64_t part_bytes(const GatherDims& d) {
+  return d.first < 0 ? 0 : round_up(d.count * 4, kCudaAlignment);
+}
 ScatterDims scatter_dims(const EmbeddingBagDims& d) {
   return {d.N * d.T, d.V, d.D, d.T, d.padding};
 }
@@ -233,19 +247,24 @@ void to_index(int64_t count, In x, int32_t* index, Run run) {
 void gather(const GatherDims& d, In table, const int32_t* index, Out y, Run run) {
   check_gather(d, table, index, y);
   with_step(d.width % 4 == 0 && takes_four(table) && takes_four(y), [&](auto step) {
-    launch(grid_for(d.count * (d.width / step.value)), run.stream, gather_rows<step.value>, d.count,
-           d.width, table, index, y);
+    launch(grid_for(d.count * (d.width / step.value)), run.stream, gather_rows<step.value>, d,
+           table, index, y);
   });
 }
 
 int64_t gather_backward_workspace_bytes(const GatherDims& d) {
-  return scatter_rows_workspace_bytes(scatter_dims(d));
+  return part_bytes(d) + scatter_rows_workspace_bytes(scatter_dims(d));
 }
 
 void gather_backward(const GatherDims& d, const int32_t* index, In dy, Out dtable, Run run) {
   check_gather(d, dy, index, dtable);
-  scatter_rows(scatter_dims(d), index, nullptr, dy, dtable,
-               workspace_of<void>("gather_backward", run), run.stream);
+  auto* const workspace = workspace_of<char>("gather_backward", run);
+  if (d.first >= 0) {
+    auto* const rows = reinterpret_cast<int32_t*>(workspace);
+    launch(grid_for(d.count), run.stream, rows_of_part, d, index, rows);
+    index = rows;
+  }
+  scatter_rows(scatter_dims(d), index, nullptr, dy, dtable, workspace + part_bytes(d), run.stream);
 }
 
 void add_positions(const PositionDims& d, In x, In position, In prefix, Out y, Run run) {

@@ -173,6 +173,7 @@ void scatter_rows(const ScatterDims& d, const int32_t* index, const float* weigh
   Workspace w(d, workspace);
   fill(d.rows * d.width, 0, dtable, {stream});
   Order from{index, nullptr};
+  const int64_t largest = std::max(d.rows - 1, d.left_out);
   int shift = 0;
   do {
     const int64_t parts = part_count(d);
@@ -182,7 +183,7 @@ void scatter_rows(const ScatterDims& d, const int32_t* index, const float* weigh
     from = {w.a.index, w.a.place};
     std::swap(w.a, w.b);
     shift += 8;
-  } while (shift < 31 && (d.rows - 1) >> shift > 0);
+  } while (shift < 31 && largest >> shift > 0);
   const auto sum = [&](auto step) {
     const Grid grid = grid_for(run_count(d.count) * (d.width / step.value));
     launch(grid, stream, sum_runs<step.value>, d, from.index, from.place, weight, dy, dtable,

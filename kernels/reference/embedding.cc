@@ -31,7 +31,10 @@ template <typename T>
 void gather(const GatherDims& d, const T* table, const int32_t* index, T* y, Run<T>) {
   check_gather(d, table, index, y);
   for (int64_t i = 0; i < d.count; ++i) {
-    std::copy_n(table + index[i] * d.width, d.width, y + i * d.width);
+    const int64_t row = d.row(index[i]);
+    for (int64_t c = 0; c < d.width; ++c) {
+      y[i * d.width + c] = row < 0 ? T(0) : table[row * d.width + c];
+    }
   }
 }
 
@@ -40,7 +43,9 @@ void gather_backward(const GatherDims& d, const int32_t* index, const T* dy, T* 
   check_gather(d, dy, index, dtable);
   std::fill_n(dtable, d.rows * d.width, T(0));
   for (int64_t i = 0; i < d.count; ++i) {
-    for (int64_t c = 0; c < d.width; ++c) dtable[index[i] * d.width + c] += dy[i * d.width + c];
+    const int64_t row = d.row(index[i]);
+    if (row < 0) continue;
+    for (int64_t c = 0; c < d.width; ++c) dtable[row * d.width + c] += dy[i * d.width + c];
   }
 }
 

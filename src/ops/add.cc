@@ -28,6 +28,14 @@ class Add final : public Op {
     return cost;
   }
 
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    // The gradients of a table by the head and by a lookup (gather.h).
+    if (inputs == std::vector{Spread::kClasses, Spread::kClasses}) {
+      return std::vector{Spread::kClasses};
+    }
+    return Op::spread(inputs, outputs);
+  }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}, {0, 1}};
   }

@@ -3,6 +3,7 @@
 // Saves      nothing.
 // Gradients  both inputs, each is the gradient of c itself, summed over what was repeated (SumTo).
 // Refuses    shapes that do not broadcast, types that differ.
+// Spread     what both are of: own, or both of a rank's classes.
 // Kernels    add (kernels/elementwise.h), arithmetic of Add (kernels/arithmetic.h)
 #pragma once
 

@@ -6,6 +6,13 @@
 // order
 //             in which they stand.
 // Refuses     other types and ranks, empty tensors, another axis.
+//
+// SplitGather and SplitGatherGrad: the same of a table whose rows lie on several ranks.
+// Inputs      this rank's rows of the table [V, ...], kClasses; indices of all ranks, kGathered.
+// Output      y, a summand: 0 where an index names a row of another rank, so that the sum over the
+//             ranks has each row once.
+// Attributes  rank, of ranks: the rows are [rank V, (rank + 1) V) of the whole table.
+// Gradients   table, assigned, by the gradients of all ranks' y, kGathered: complete here.
 // Kernels     gather, gather_backward (kernels/embedding.h)
 #pragma once
 
@@ -13,7 +20,9 @@
 
 namespace trainyard {
 
-const Op* gather_op();       // "Gather"
-const Op* gather_grad_op();  // "GatherGrad": (indices, dy) -> dtable; attribute shape: the table's
+const Op* gather_op();        // "Gather"
+const Op* gather_grad_op();   // "GatherGrad": (indices, dy) -> dtable; attribute shape: the table's
+const Op* split_gather_op();  // "SplitGather"
+const Op* split_gather_grad_op();  // "SplitGatherGrad": as GatherGrad, with rank and ranks
 
 }  // namespace trainyard

@@ -110,6 +110,8 @@ const std::vector<const Op*>& registry() {
         rms_normalization_grad_op(),
         gather_op(),
         gather_grad_op(),
+        split_gather_op(),
+        split_gather_grad_op(),
         position_embedding_op(),
         position_embedding_grad_op(),
         sequence_pool_op(),

@@ -23,7 +23,7 @@ std::string field_of(size_t index, const char* field) {
 // multiplies.
 bool looks_up(const Node& node) {
   const std::string_view type = node.op->type();
-  return type == "Gather" || type == "Embedding" || type == "EmbeddingBag";
+  return type == "Gather" || type == "SplitGather" || type == "Embedding" || type == "EmbeddingBag";
 }
 
 /// Forward nodes that read a parameter, by parameter.

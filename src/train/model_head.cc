@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/check.h"
 #include "src/graph/op.h"
+#include "src/ops/gather.h"
 #include "src/ops/gemm.h"
 #include "src/ops/reshape.h"
 #include "src/ops/softmax_xent.h"
@@ -46,7 +48,7 @@ class HeadFinder {
       }
       if (node.op == gemm_op()) {
         head.gemm = k;
-        return check_weights(node);
+        return check_weights(k, head);
       }
       if (node.op != reshape_op()) {
         return use_.refuse(
@@ -64,22 +66,31 @@ class HeadFinder {
       return k == head.loss || head.reshapes.contains(k);
     });
   }
-  Status check_weights(const Node& gemm) const {
+  Status check_weights(NodeId k, ModelHead& head) const {
+    const Node& gemm = graph_.node(k);
     for (size_t i = 1; i < gemm.inputs.size(); ++i) {
       if (gemm.inputs[i] == kNoTensor) continue;
       const TensorInfo& w = graph_.tensor(gemm.inputs[i]);
-      const std::vector<NodeId>& readers = readers_[static_cast<size_t>(gemm.inputs[i])];
       if (w.role != Role::kParameter) {
         return use_.refuse("needs weights of its own, and " + gemm.name + " computes " + w.name);
       }
-      if (readers.size() > 1) {
-        return use_.refuse("needs weights of its own, and " + w.name + " is read by " +
-                           graph_.node(readers.front()).name +
-                           " too: a table that is tied to the head "
-                           "stays whole");
+      for (const NodeId reader : readers_[static_cast<size_t>(gemm.inputs[i])]) {
+        if (reader == k) continue;
+        const bool is_taken = use_.takes_tied && head.lookup == kNoNode &&
+                              graph_.node(reader).op == gather_op() && i == 1;
+        if (!is_taken) return refuse_reader(w, reader, head);
+        head.lookup = reader;
       }
     }
     return {};
+  }
+  /// `head.lookup` is an embedding that reads it as well, and might.
+  Error refuse_reader(const TensorInfo& weight, NodeId reader, const ModelHead& head) const {
+    std::string why = "needs weights of its own";
+    if (use_.takes_tied) why += ", or a table that one embedding reads";
+    why += ", and " + weight.name + " is read by ";
+    if (head.lookup != kNoNode) why += graph_.node(head.lookup).name + " and ";
+    return use_.refuse(why + graph_.node(reader).name + " too");
   }
 
   const Model& model_;
@@ -104,6 +115,8 @@ Model HeadReplacement::run() {
   for (NodeId k = 0; k < std::ssize(graph_.nodes()); ++k) {
     if (k == head_.gemm) {
       scores = add_head();
+    } else if (k == head_.lookup) {
+      copies_[graph_.node(k).outputs[0]] = add_lookup();
     } else if (k == head_.loss) {
       loss = add_loss();
     } else if (!head_.reshapes.contains(k)) {
@@ -114,6 +127,11 @@ Model HeadReplacement::run() {
   copies_[from_.output] = scores;
   if (has_loss()) copies_[from_.loss] = loss;
   return finish();
+}
+
+TensorId HeadReplacement::add_lookup() {
+  TRAINYARD_CHECK(false, "a table that is tied to the head was refused");
+  return kNoTensor;
 }
 
 }  // namespace trainyard

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/graph/op.h"
+#include "src/ops/gather.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/shards.h"
 #include "src/ops/split_xent.h"
@@ -15,8 +16,9 @@ namespace trainyard {
 namespace {
 
 // Numbers of exchanges (src/ops/shards.h) that no bucket of gradients comes to. The gradient of the
-// first has the one behind it.
-constexpr int64_t kRowsExchange = int64_t{1} << 30, kStatisticsExchange = kRowsExchange + 2;
+// each has the one behind it.
+constexpr int64_t kRowsExchange = int64_t{1} << 30, kStatisticsExchange = kRowsExchange + 2,
+                  kTokensExchange = kRowsExchange + 4, kVectorsExchange = kRowsExchange + 6;
 
 class Splitter final : public HeadReplacement {
  public:
@@ -65,6 +67,21 @@ class Splitter final : public HeadReplacement {
     return scores_;
   }
 
+  TensorId add_lookup() override {
+    const Node& node = lookup();
+    const TensorId tokens = node.inputs[1];
+    const std::string& name = tensor(node.outputs[0]).name;
+    const TensorId rows = add(node.name + "/gather", *gather_rows_op(),
+                              {{"bucket", kTokensExchange}, {kRanks, rank_.count}},
+                              {copy_of(tokens)}, {node.name + "/tokens"})[0];
+    const TensorId summand =
+        add(node.name, *split_gather_op(), {{kRank, rank_.index}, {kRanks, rank_.count}},
+            {copy_of(node.inputs[0]), rows}, {name + "/summand"})[0];
+    return add(node.name + "/scatter", *scatter_rows_op(),
+               {{"bucket", kVectorsExchange}, {kRanks, rank_.count}, {"factor", 1.0}}, {summand},
+               {name})[0];
+  }
+
   TensorId add_loss() override {
     const Node& node = loss();
     Attributes attributes = node.attributes;
@@ -89,7 +106,7 @@ class Splitter final : public HeadReplacement {
 }  // namespace
 
 Result<SplitModel> split_head(const Model& model, Rank rank) {
-  const HeadUse use{"resources.shard", "head", "shard: optimizer or none"};
+  const HeadUse use{"resources.shard", "head", "shard: optimizer or none", true};
   ASSIGN_OR_RETURN(const ModelHead head, find_head(model, use));
   return Splitter(model, head, rank).split();
 }

@@ -9,6 +9,14 @@
 // and the optimizer's state; and computes the scores of all ranks' rows for its classes. Gradients
 // of the head are complete there, so that nothing is exchanged for them; that of x is summed over
 // the ranks (src/ops/row_exchange.h).
+//
+// An embedding whose table the head multiplies with too looks up in the same part of it:
+//
+//   tokens ── GatherRows ── SplitGather ── ScatterRows ── the vectors of this rank's rows
+//                   the table's rows for this rank's classes
+//
+// Each vector is of one rank and 0 from all others. The table's gradient by the lookup is that of
+// the vectors of all ranks, gathered, and complete here as well.
 #pragma once
 
 #include "src/base/result.h"
@@ -23,8 +31,8 @@ struct SplitModel {
 };
 
 /// `model` as it was built, before it is differentiated; with a loss, or for evaluation. Refuses,
-/// by resources.shard, a head that is no dense layer of its own, and a loss that is no softmax
-/// cross-entropy of labels.
+/// by resources.shard, a head that is no dense layer with weights of its own or of one embedding,
+/// and a loss that is no softmax cross-entropy of labels.
 Result<SplitModel> split_head(const Model& model, Rank rank);
 
 }  // namespace trainyard

@@ -59,6 +59,7 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   }
   testing::expect_like_the_cpus(two_gpus, 1, Shard::kMlp,
                                 [](TrainJob& job) { testing::split_pairs(job, "Gelu"); });
+  testing::expect_like_the_cpus(two_gpus, 1, Shard::kHead, testing::tie_the_head);
   testing::expect_like_the_cpus(two_gpus, 1, Shard::kNone, testing::sample_classes);
 }
 

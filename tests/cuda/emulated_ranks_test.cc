@@ -45,6 +45,14 @@ TEST(EmulatedRanks, TrainWithASplitHeadLikeTheCpus) {
     }
   }
 }
+TEST(EmulatedRanks, TrainWithATiedHeadLikeTheCpus) {
+  for (const Shard shard : {Shard::kHead, Shard::kHead | Shard::kMlp | Shard::kParameters}) {
+    for (const int64_t accumulate_steps : {1, 2}) {
+      testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, shard,
+                                    testing::tie_the_head);
+    }
+  }
+}
 // Relu and the tanh form of Gelu become part of products there (src/passes/fuse_products.h).
 TEST(EmulatedRanks, TrainWithSplitPairsLikeTheCpus) {
   for (const char* activation : {"Relu", "Gelu"}) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 namespace trainyard::testing {
 
 std::vector<RankDevice> connected(int ranks,
@@ -47,6 +50,30 @@ void run_job(const TrainJob& job, const std::vector<RankDevice>& devices, Record
 
 void sample_classes(TrainJob& job) {
   job.model.loss = {"SampledSoftmaxCrossEntropyLoss", {{"samples", int64_t{1}}}};
+}
+
+void tie_the_head(TrainJob& job) {
+  const std::filesystem::path folder = job.dataset.parent_path();
+  job.dataset = folder / "text";
+  if (!std::filesystem::exists(job.dataset)) {
+    std::string text;
+    for (int i = 0; i < 900; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
+    std::ofstream(folder / "input.txt") << text;
+    IngestRequest request;
+    request.format = "text";
+    request.text.test_share = 0.1;
+    request.sources.push_back({"data", folder / "input.txt"});
+    const auto schema = ingest(request, job.dataset, local_files());
+    if (!schema.ok()) ADD_FAILURE() << schema.error().message;
+  }
+  job.model = {};
+  job.model.preset = "gpt2";
+  job.model.parameters = {{"size", std::string("nano")},
+                          {"n_layer", int64_t{1}},
+                          {"n_head", int64_t{2}},
+                          {"n_embd", int64_t{24}},
+                          {"dropout", 0.2}};
+  job.recipe.context_length = 6;
 }
 
 void split_pairs(TrainJob& job, const char* activation) {

@@ -31,6 +31,8 @@ void expect_like_the_cpus(const std::function<std::vector<RankDevice>()>& two_gp
 
 /// The loss is over one drawn class beside those of the labels.
 void sample_classes(TrainJob& job);
+/// A GPT-2 of one block on a text of its own, whose head has the embedding's table.
+void tie_the_head(TrainJob& job);
 /// Dense layers that make two pairs, one with a dropout; another activation in each.
 void split_pairs(TrainJob& job, const char* activation);
 

@@ -495,21 +495,5 @@ TEST(SplitHead, RefusalsNameTheFieldAndWhatIsAccepted) {
                 otherwise);
 }
 
-TEST(SplitHead, RefusesATableThatIsTiedToIt) {
-  const Workspace w;
-  make_text(w);
-  const TrainJob job = job_on(w, "a", Shard::kHead, [](TrainJob& changed) {
-    changed.model = {};
-    changed.model.preset = "gpt2";
-    changed.model.parameters.set("size", std::string("nano"));
-    changed.recipe.context_length = 6;
-  });
-  const auto plan = plan_run(job.model, job.recipe, read_schema(job.dataset).value(), 2);
-  ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.error().message,
-            "resources.shard: head needs weights of its own, and wte.weight is read by wte too: a "
-            "table that is tied to the head stays whole, expected shard: optimizer or none");
-}
-
 }  // namespace
 }  // namespace trainyard

@@ -41,12 +41,13 @@ void make_classes(const Workspace& w, int64_t classes, int64_t rows) {
   });
 }
 
-void make_text(const Workspace& w, int letters) {
+void make_text(const Workspace& w, int letters, const char* tokenizer) {
   std::string text;
   for (int i = 0; i < letters; ++i) text += static_cast<char>('a' + (i * i + i / 5) % 13);
   std::ofstream(w / "input.txt") << text;
   IngestRequest request;
   request.format = "text";
+  request.text.tokenizer = tokenizer;
   request.text.test_share = 0.1;
   request.sources.push_back({"data", w / "input.txt"});
   const auto schema = ingest(request, w / "dataset", local_files());

@@ -22,8 +22,8 @@ void make_rows(const Workspace& w, int64_t rows, int64_t test_rows,
 /// A dataset of rows of eight numbers that lean towards their class, each of `classes` at least
 /// once.
 void make_classes(const Workspace& w, int64_t classes, int64_t rows);
-/// A dataset of a text of 13 letters.
-void make_text(const Workspace& w, int letters = 900);
+/// A dataset of a text of 13 letters, of which the tokenizer makes a vocabulary.
+void make_text(const Workspace& w, int letters = 900, const char* tokenizer = "char");
 
 /// Every series of one device within `bound`.
 void expect_the_curve(const Recorder& expected, const Recorder& got, double bound);

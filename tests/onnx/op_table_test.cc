@@ -49,6 +49,7 @@ const std::set<std::string_view> kOfTraining = {"AccumulateGradient",
                                                 "ScatterRows",
                                                 "SkipNormalization",
                                                 "SoftmaxCrossEntropyLoss",
+                                                "SplitGather",
                                                 "SplitSoftmaxCrossEntropyLoss",
                                                 "SumTo",
                                                 "TakeRows"};

@@ -541,12 +541,13 @@ TensorId CaseBuilder::class_statistics(const std::string& name, int64_t rows) {
   return add(name, {{rows, 4}, dtype_}, Role::kInput, std::move(values), Spread::kGathered);
 }
 
-TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocabulary) {
+TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocabulary,
+                             Spread spread) {
   std::vector<double> values(static_cast<size_t>(shape.elements()));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<double>(static_cast<int64_t>(i * i + i + 1) % vocabulary);
   }
-  return add(name, {std::move(shape), DType::kI32}, Role::kInput, std::move(values));
+  return add(name, {std::move(shape), DType::kI32}, Role::kInput, std::move(values), spread);
 }
 
 TensorId CaseBuilder::counter(const std::string& name, int64_t value) {

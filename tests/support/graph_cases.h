@@ -44,12 +44,13 @@ class CaseBuilder {
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
   TensorId input(const std::string& name, Shape shape, Spread spread = Spread::kOwn);
-  TensorId input_f32(const std::string& name, double value);                  // [1]
-  TensorId labels(const std::string& name, int64_t N, int64_t K);             // I32
-  TensorId gathered_labels(const std::string& name, int64_t N, int64_t K);    // of all ranks
-  TensorId class_statistics(const std::string& name, int64_t rows);           // of all ranks
-  TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary);  // I32, any rank
-  TensorId step(int64_t value);                                               // I64 [1]
+  TensorId input_f32(const std::string& name, double value);                 // [1]
+  TensorId labels(const std::string& name, int64_t N, int64_t K);            // I32
+  TensorId gathered_labels(const std::string& name, int64_t N, int64_t K);   // of all ranks
+  TensorId class_statistics(const std::string& name, int64_t rows);          // of all ranks
+  TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary,  // I32, any rank
+                  Spread spread = Spread::kOwn);
+  TensorId step(int64_t value);                              // I64 [1]
   TensorId counter(const std::string& name, int64_t value);  // I64 [1], the optimizer's
 
   /// Appends a node and returns its outputs; outputs are named "name", "name.1", ...

@@ -1,4 +1,5 @@
-// One rank's part of a head whose classes lie on several ranks (src/ops/split_xent.h). The numbers
+// One rank's part of a head whose classes lie on several ranks (src/ops/split_xent.h), and of the
+// table that an embedding and that head share (src/ops/gather.h). The numbers
 // of the other ranks are made up: what they make of a whole is a matter of
 // split_head_ranks_test.cc.
 #include "src/ops/shards.h"
@@ -30,6 +31,20 @@ CaseGraph split_loss(DType dtype, const Split& s, Attributes attributes) {
   return b.finish_update();
 }
 
+/// `split.rows` tokens in each of two rows.
+CaseGraph split_gather(DType dtype, const Split& s, int64_t width) {
+  CaseBuilder b(dtype);
+  const int64_t rows = classes_of_rank(s.classes, s.ranks);
+  Attributes attributes{{kRank, s.rank}, {kRanks, s.ranks}};
+  const TensorId tokens = b.tokens("tokens", {2, s.rows}, s.classes, Spread::kGathered);
+  b.one("y", "SplitGather", attributes,
+        {b.input("table", {rows, width}, Spread::kClasses), tokens});
+  attributes.set("shape", std::vector<int64_t>{rows, width});
+  b.node("grad", "SplitGatherGrad", std::move(attributes),
+         {tokens, b.input("dy", {2, s.rows, width}, Spread::kGathered)}, 1, Phase::kBackward);
+  return b.finish_update();
+}
+
 }  // namespace
 
 void append_split_head_cases(std::vector<GraphCase>& cases) {
@@ -53,6 +68,19 @@ void append_split_head_cases(std::vector<GraphCase>& cases) {
   row("warps", {9, 264, 1, 2}, {{"label_smoothing", 0.25}}, true);
   row("few_long", {3, 602, 0, 2}, {{"label_smoothing", 0.25}}, true);
   row("longer", {2, 2055, 1, 2}, {}, true);
+  const auto lookup = [&](const char* name, const Split& split, int64_t width,
+                          bool is_large = false) {
+    cases.push_back({std::string("SplitGather/") + name,
+                     [=](DType t) { return split_gather(t, split, width); }, is_large});
+  };
+  lookup("one", {1, 2, 0, 2}, 1);
+  lookup("first", {7, 11, 0, 2}, 5);
+  lookup("last", {7, 11, 1, 2}, 5);
+  lookup("fours", {9, 32, 2, 4}, 8);
+  lookup("empty", {6, 5, 3, 4}, 3);
+  lookup("one_row_each", {40, 2, 1, 2}, 4);                 // its sum goes over several runs
+  lookup("as_many_as_a_digit", {130, 512, 1, 2}, 4, true);  // what is of others is number 256
+  lookup("many", {700, 1400, 1, 3}, 7, true);
 }
 
 }  // namespace trainyard::testing

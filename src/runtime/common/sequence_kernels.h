@@ -9,6 +9,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/softmax.h"
 #include "src/ops/layer_normalization.h"
+#include "src/ops/shards.h"
 #include "src/runtime/common/adapter.h"
 
 namespace trainyard {
@@ -60,16 +61,18 @@ std::unique_ptr<Kernel> make_layer_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// Gather and GatherGrad, by their table and indices.
-inline kernels::GatherDims gather_dims(const Shape& table, const Shape& indices) {
-  return {indices.elements(), table[0], table.elements() / table[0]};
+/// Gather, SplitGather and their gradients, by their table and indices.
+inline kernels::GatherDims gather_dims(const Node& n, const Shape& table, const Shape& indices) {
+  kernels::GatherDims d{indices.elements(), table[0], table.elements() / table[0]};
+  if (n.attributes.find(kRank) != nullptr) d.first = n.attributes.get_int(kRank, 0) * table[0];
+  return d;
 }
 
 template <typename Context>
 std::unique_ptr<Kernel> make_gather(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& table = input_info(g, n, 0);
   return with_operands(context, g, n, table, [&](auto o) {
-    return make_kernel([o, d = gather_dims(table.type.shape, input_info(g, n, 1).type.shape)](
+    return make_kernel([o, d = gather_dims(n, table.type.shape, input_info(g, n, 1).type.shape)](
                            const KernelArgs& a) {
       gather(d, o.in(a, 0), a.in<int32_t>(1), o.out(a, 0), o.run(a));
     });
@@ -80,7 +83,7 @@ template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_gather_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& table = output_info(g, n, 0);
   return with_operands(context, g, n, table, [&](auto o) {
-    const kernels::GatherDims d = gather_dims(table.type.shape, input_info(g, n, 0).type.shape);
+    const kernels::GatherDims d = gather_dims(n, table.type.shape, input_info(g, n, 0).type.shape);
     return make_kernel(
         [o, d](const KernelArgs& a) {
           gather_backward(d, a.in<int32_t>(0), o.in(a, 1), o.out(a, 0), o.run(a));

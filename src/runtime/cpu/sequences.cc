@@ -56,6 +56,8 @@ std::span<const CpuEntry> cpu_sequence_kernels() {
        make_layer_norm_grad<kRms, C, cpu::layer_norm_backward_workspace_bytes>},
       {"Gather", make_gather<C>},
       {"GatherGrad", make_gather_grad<C>},
+      {"SplitGather", make_gather<C>},
+      {"SplitGatherGrad", make_gather_grad<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
       {"SequencePool", make_sequence_pool<C>},

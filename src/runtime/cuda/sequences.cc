@@ -64,6 +64,8 @@ std::span<const CudaEntry> sequence_kernels() {
       {"SkipNormalizationGrad", make_skip_norm_grad},
       {"Gather", make_gather<C>},
       {"GatherGrad", make_gather_grad<C, gpu::gather_backward_workspace_bytes>},
+      {"SplitGather", make_gather<C>},
+      {"SplitGatherGrad", make_gather_grad<C, gpu::gather_backward_workspace_bytes>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad",
        make_positions_grad<C, gpu::add_positions_backward_workspace_bytes>},
