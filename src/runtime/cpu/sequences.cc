@@ -56,6 +56,7 @@ std::span<const CpuEntry> cpu_sequence_kernels() {
        make_layer_norm_grad<kRms, C, cpu::layer_norm_backward_workspace_bytes>},
       {"Gather", make_gather<C>},
       {"GatherGrad", make_gather_grad<C>},
+      {"DistinctRows", make_distinct_rows<C, cpu::distinct_rows_workspace_bytes>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
       {"SequencePool", make_sequence_pool<C>},

@@ -64,6 +64,7 @@ std::span<const CudaEntry> sequence_kernels() {
       {"SkipNormalizationGrad", make_skip_norm_grad},
       {"Gather", make_gather<C>},
       {"GatherGrad", make_gather_grad<C, gpu::gather_backward_workspace_bytes>},
+      {"DistinctRows", make_distinct_rows<C, gpu::distinct_rows_workspace_bytes>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad",
        make_positions_grad<C, gpu::add_positions_backward_workspace_bytes>},

@@ -36,6 +36,7 @@ std::span<const ReferenceEntry> reference_sequence_kernels() {
       {"RMSNormalizationGrad", make_layer_norm_grad<kRms, C>},
       {"Gather", make_gather<C>},
       {"GatherGrad", make_gather_grad<C>},
+      {"DistinctRows", make_distinct_rows<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
       {"SequencePool", make_sequence_pool<C>},
