@@ -4,7 +4,10 @@
 //   sample_classes         class[j]: the S first different draws, in the order of the draws, then
 //                          the labels that are not among them, in theirs, then -1. position[n]:
 //                          where the label of row n stands, -1 where it does not count.
-//                          log_expected[j] = log Q[j], Q = 1 - (1 - P)^T of T draws in all; 0 of -1
+//                          log_expected[j] = log Q[j], Q = 1 - (1 - P)^T of T draws in all; 0 of
+//                          -1. The draws are those of a step, step / micro_batches; behind them
+//                          stand first the labels that `kept` has, but in a step's first
+//                          micro-batch. kept, if it is given, becomes class
 //   sampled_xent_forward   of row n these count: columns below S, and its own label's, each once;
 //                          with a[n,j] = z[n,j] - log_expected[j] over those
 //                            p[n,j] = softmax of a[n], 0 in columns that do not count
@@ -15,9 +18,10 @@
 //   put_rows               table[index[r]] = y[r]; nothing where that is -1
 //
 /// Shapes    label, position [N]; counted [M], the labels of all ranks' rows, of which label is a
-///           part; class, log_expected [R], R = S + M; z, p, dz [N, R]; loss, dloss [1]; table
-///           [K, D], index [R], no class twice, y [R, D].
-/// Writes    all of each output but put_rows, assigned.
+///           part; class, kept, log_expected [R], R = S + M micro_batches; micro_step [1], which of
+///           them it is; z, p, dz [N, R]; loss, dloss [1]; table [K, D], index [R], no class
+///           twice, y [R, D].
+/// Writes    all of each output but put_rows, assigned, and of kept.
 /// Aliasing  p may be z; dz may be p.
 /// Numerics  what is drawn is the same on all backends. Rows are summed in double, in order.
 /// Errors    none of its own: labels are in [0, K), or the ignored one.
@@ -30,6 +34,7 @@
 
 #include "kernels/contract.h"
 #include "kernels/math/candidates.h"
+#include "kernels/math/host_device.h"
 #include "kernels/operands.h"
 
 namespace trainyard::kernels {
@@ -42,20 +47,26 @@ struct SampleClassesParams {
   uint64_t seed = 0;
   uint32_t stream = 0;
   math::Candidates candidates;
+  int64_t micro_batches = 1;  // of a step
 
-  constexpr int64_t columns() const { return samples + counted; }
+  constexpr int64_t columns() const { return samples + counted * micro_batches; }
   /// A draw finds a new class with a chance of log 2 / log(K + 1) or more while half of them are
   /// new, so that this many are never needed; the lowest classes left would fill up what lacks.
   constexpr int64_t draws_max() const { return 1000 * (samples + 1); }
 };
 template <typename T>
 struct SampleClassesOperands {
-  const int32_t* label;       // [N]
-  const int32_t* counted;     // [M]
-  const int64_t* step;        // [1]
-  int32_t* classes;           // [R]
-  int32_t* position;          // [N]
-  NumberOf<T>* log_expected;  // [R]
+  const int32_t* label;                 // [N]
+  const int32_t* counted;               // [M]
+  const int64_t* step;                  // [1]
+  int32_t* classes;                     // [R]
+  int32_t* position;                    // [N]
+  NumberOf<T>* log_expected;            // [R]
+  const int64_t* micro_step = nullptr;  // [1]; nullptr: a step is one batch
+  int32_t* kept = nullptr;              // [R]; likewise
+
+  /// Whether what is kept counts. Of memory that the caller can read.
+  TRAINYARD_HD bool goes_on() const { return kept != nullptr && *micro_step > 0; }
 };
 
 struct SampledXentParams {
@@ -95,6 +106,9 @@ void check(const SampleClassesParams& p, const SampleClassesOperands<T>& o) {
       .given("label", o.label)
       .given("counted", o.counted)
       .given("step", o.step)
+      .holds(p.micro_batches >= 1, "micro_batches", "are fewer than one")
+      .holds((o.kept == nullptr) == (o.micro_step == nullptr), "kept", "goes with micro_step")
+      .holds(o.kept != nullptr || p.micro_batches == 1, "kept", "is missing")
       .given("classes", o.classes)
       .given("position", o.position)
       .given("log_expected", o.log_expected);

@@ -1,49 +1,17 @@
 #include "kernels/sampled_xent.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "kernels/cpu/places.h"
 #include "kernels/cpu/simd/rows.h"
 #include "kernels/cpu/soft_target.h"
 #include "kernels/cpu/team.h"
 
 namespace trainyard::kernels::cpu {
 namespace {
-
-/// Where each class stands that was added: a hash table with open addresses, at most half full.
-class Places {
- public:
-  Places(int64_t capacity, void* memory)
-      : mask_(capacity - 1), keys_(static_cast<int32_t*>(memory)), places_(keys_ + capacity) {
-    std::fill_n(keys_, capacity, -1);
-  }
-  static int64_t capacity_for(int64_t columns) {
-    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * columns)));
-  }
-  int64_t count() const { return count_; }
-  /// True if it was not there.
-  bool add(int32_t k) {
-    const int64_t at = slot(k);
-    if (keys_[at] == k) return false;
-    keys_[at] = k;
-    places_[at] = static_cast<int32_t>(count_++);
-    return true;
-  }
-  int32_t of(int32_t k) const { return places_[slot(k)]; }
-
- private:
-  int64_t slot(int32_t k) const {
-    // Knuth's multiplicative hash; neighbours, of which Zipf's law has many, part.
-    auto at = static_cast<int64_t>((static_cast<uint64_t>(k) * 0x9E3779B97F4A7C15u) >> 20) & mask_;
-    while (keys_[at] != k && keys_[at] >= 0) at = (at + 1) & mask_;
-    return at;
-  }
-  int64_t mask_, count_ = 0;
-  int32_t *keys_, *places_;
-};
 
 double rows_that_count(const SampledXentParams& p, const int32_t* position) {
   return static_cast<double>(p.rows - std::count(position, position + p.rows, -1));
@@ -52,27 +20,31 @@ double rows_that_count(const SampledXentParams& p, const int32_t* position) {
 }  // namespace
 
 int64_t sample_classes_workspace_bytes(const SampleClassesParams& p) {
-  return 2 * Places::capacity_for(p.columns()) * static_cast<int64_t>(sizeof(int32_t));
+  return Places::bytes_for(p.columns());
 }
 
 void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<float>& o, Run run) {
   check(p, o);
-  Places places(Places::capacity_for(p.columns()), workspace_of<int32_t>("sample_classes", run));
+  Places places(p.columns(), workspace_of<int32_t>("sample_classes", run));
   const auto add = [&](int64_t k) {
     const auto key = static_cast<int32_t>(k);
     const int64_t at = places.count();
     if (places.add(key)) o.classes[at] = key;
   };
-  const auto step = static_cast<uint64_t>(*o.step);
+  const auto step = static_cast<uint64_t>(*o.step / p.micro_batches);
   int64_t draws = 0;
   while (places.count() < p.samples && draws < p.draws_max()) {
     add(p.candidates.draw(p.seed, p.stream, step, draws++));
   }
   for (int64_t k = 0; places.count() < p.samples; ++k) add(k);
+  for (int64_t j = p.samples; o.goes_on() && j < p.columns() && o.kept[j] >= 0; ++j) {
+    add(o.kept[j]);
+  }
   for (int64_t m = 0; m < p.counted; ++m) {
     if (o.counted[m] != p.ignored) add(o.counted[m]);
   }
   std::fill(o.classes + places.count(), o.classes + p.columns(), -1);
+  if (o.kept != nullptr) std::copy_n(o.classes, p.columns(), o.kept);
   for (int64_t n = 0; n < p.rows; ++n) {
     o.position[n] = o.label[n] == p.ignored ? -1 : places.of(o.label[n]);
   }

@@ -1,7 +1,8 @@
-// kernels/cuda/emulator.h: runs CUDA kernels on the host, for tests: their indices, barriers and
-// shuffles, one block after another, the threads of a block as fibers. Which thread goes on is
-// drawn anew for each block, so that a missing barrier shows as a wrong or a changing result. It
-// says nothing about speed, and cannot see a race whose outcome is the same in every order.
+// kernels/cuda/emulator.h: runs CUDA kernels on the host, for tests: their indices, barriers,
+// shuffles and atomics, one block after another, the threads of a block as fibers. Which thread
+// goes on is drawn anew for each block, so that a missing barrier shows as a wrong or a changing
+// result. It says nothing about speed, and cannot see a race whose outcome is the same in every
+// order.
 //
 // Host threads may launch at a time; their grids run one after another.
 #pragma once
@@ -42,6 +43,12 @@ void gather(const void* value, int size, void* all);
 
 }  // namespace emulator
 
+/// Of threads that never run at the same time.
+inline int32_t atomicMin(int32_t* at, int32_t value) {
+  const int32_t before = *at;
+  *at = value < before ? value : before;
+  return before;
+}
 inline void __syncthreads() { emulator::wait_for_block(); }
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {

@@ -54,20 +54,19 @@ TRAINYARD_DEVICE int32_t number_part(const Numbering& to, int32_t k, int32_t fou
 }
 
 // One block.
-TRAINYARD_KERNEL void number_classes(SampleClassesParams p, const int32_t* labels,
-                                     const int32_t* counted, const int64_t* step, int32_t* classes,
-                                     int32_t* position, float* log_expected, int32_t* marks) {
+TRAINYARD_KERNEL void number_classes(SampleClassesParams p, SampleClassesOperands<Views> o,
+                                     int32_t* marks) {
   TRAINYARD_SHARED int64_t draws;
-  const Numbering to{classes, marks};
+  const Numbering to{o.classes, marks};
   const auto me = static_cast<int64_t>(threadIdx.x);
   const auto samples = static_cast<int32_t>(p.samples);
   if (me == 0) draws = p.draws_max();
   __syncthreads();
+  const auto step = static_cast<uint64_t>(*o.step / p.micro_batches);
   int32_t found = 0, own = -1;
   for (int64_t t = 0; found < samples && t < p.draws_max(); t += kPart) {
     const bool draws_on = t + me < p.draws_max();
-    const int64_t k =
-        draws_on ? p.candidates.draw(p.seed, p.stream, static_cast<uint64_t>(*step), t + me) : -1;
+    const int64_t k = draws_on ? p.candidates.draw(p.seed, p.stream, step, t + me) : -1;
     found += number_part(to, static_cast<int32_t>(k), found, samples, &own);
     if (own == samples - 1) draws = t + me + 1;
   }
@@ -77,18 +76,23 @@ TRAINYARD_KERNEL void number_classes(SampleClassesParams p, const int32_t* label
   }
   found = samples;
   const auto columns = static_cast<int32_t>(p.columns());
+  for (int64_t j = p.samples; o.goes_on() && j < columns; j += kPart) {
+    const int32_t label = j + me < columns ? o.kept[j + me] : -1;
+    found += number_part(to, label, found, columns, &own);
+  }
   for (int64_t m = 0; m < p.counted; m += kPart) {
-    const int32_t label = m + me < p.counted ? counted[m + me] : -1;
+    const int32_t label = m + me < p.counted ? o.counted[m + me] : -1;
     found += number_part(to, label == p.ignored ? -1 : label, found, columns, &own);
   }
-  for (int64_t j = found + me; j < columns; j += kPart) classes[j] = -1;
+  for (int64_t j = found + me; j < columns; j += kPart) o.classes[j] = -1;
   __syncthreads();
   for (int64_t n = me; n < p.rows; n += kPart) {
-    position[n] = labels[n] == p.ignored ? -1 : marks[labels[n]] - 1;
+    o.position[n] = o.label[n] == p.ignored ? -1 : marks[o.label[n]] - 1;
   }
   for (int64_t j = me; j < columns; j += kPart) {
-    const int32_t k = classes[j];
-    log_expected[j] = k < 0 ? 0.0f : static_cast<float>(p.candidates.log_expected(k, draws));
+    const int32_t k = o.classes[j];
+    if (o.kept != nullptr) o.kept[j] = k;
+    o.log_expected[j] = k < 0 ? 0.0f : static_cast<float>(p.candidates.log_expected(k, draws));
   }
 }
 
@@ -196,8 +200,7 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<Vi
   check(p, o);
   auto* const marks = workspace_of<int32_t>("sample_classes", run);
   launch(grid_for(p.candidates.classes), run.stream, clear_marks, p.candidates.classes, marks);
-  launch({1, kPart}, run.stream, number_classes, p, o.label, o.counted, o.step, o.classes,
-         o.position, o.log_expected, marks);
+  launch({1, kPart}, run.stream, number_classes, p, o, marks);
 }
 
 int64_t sampled_xent_workspace_bytes(const SampledXentParams& p) {

@@ -17,13 +17,18 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<T>
   };
   int64_t draws = 0;
   while (std::ssize(places) < p.samples && draws < p.draws_max()) {
-    add(p.candidates.draw(p.seed, p.stream, static_cast<uint64_t>(*o.step), draws++));
+    add(p.candidates.draw(p.seed, p.stream, static_cast<uint64_t>(*o.step / p.micro_batches),
+                          draws++));
   }
   for (int64_t k = 0; std::ssize(places) < p.samples; ++k) add(k);
+  for (int64_t j = p.samples; o.goes_on() && j < p.columns() && o.kept[j] >= 0; ++j) {
+    add(o.kept[j]);
+  }
   for (int64_t m = 0; m < p.counted; ++m) {
     if (o.counted[m] != p.ignored) add(o.counted[m]);
   }
   std::fill(o.classes + places.size(), o.classes + p.columns(), -1);
+  if (o.kept != nullptr) std::copy_n(o.classes, p.columns(), o.kept);
   for (int64_t n = 0; n < p.rows; ++n) {
     o.position[n] = o.label[n] == p.ignored ? -1 : places.at(o.label[n]);
   }

@@ -6,7 +6,6 @@
 #include "proto/convert/run.h"
 #include "proto/convert/spec_parts.h"
 #include "src/base/violations.h"
-#include "src/models/loss.h"
 
 namespace trainyard {
 namespace {
@@ -77,13 +76,6 @@ void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violati
                    name_of(recipe.shard) +
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
                        "parameters, optimizer or none, or resources.nodes: 1");
-  }
-  const LossKind* loss = find_loss_kind(spec.model.loss.op);
-  if (loss != nullptr && loss->samples) {
-    violations.add("FIELD_CONFLICT", "model.loss",
-                   std::string(loss->field) +
-                       " is for the GPUs of one node, which exchange their rows' labels; expected "
-                       "softmax_cross_entropy, or resources.nodes: 1");
   }
   check_divides(nodes, recipe, "resources.nodes", violations);
 }

@@ -164,6 +164,13 @@ struct SampledLoss {
   std::string distribution = "log_uniform";  // or "uniform"
 };
 
+/// A layer that reads rows of a table by index, one node.
+struct Lookup {
+  std::string node;
+  std::string field;    // where the spec says `sparse`: "model.layers[0].embedding.sparse"
+  bool sparse = false;  // training reads, and updates, the rows that a batch names
+};
+
 struct Model {
   Graph graph;
   TensorId input = kNoTensor;   // [N, ...]
@@ -176,6 +183,7 @@ struct Model {
   // Training only: the graph has the loss over all classes, and whoever trains is to replace it
   // (src/train/sampled_head.h).
   std::optional<SampledLoss> sampling = {};
+  std::vector<Lookup> lookups = {};        // embeddings of tokens; whoever trains looks at `sparse`
   std::vector<std::string> products = {};  // layers that LoraSpec::targets may match
 };
 

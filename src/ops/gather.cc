@@ -45,6 +45,8 @@ class Gather : public Op {
     return {0, 2 * graph.tensor(node.outputs[0]).type.bytes() +
                    graph.tensor(node.inputs[1]).type.bytes()};
   }
+  // Rows that were taken of a table are read as the table is.
+  PrecisionRule precision_rule() const override { return {.f32_inputs = {0}}; }
 
  protected:
   static Result<std::vector<TensorType>> infer_rows(OpChecks& check, const InferContext& c) {

@@ -20,6 +20,7 @@
 #include "src/ops/constant_of_shape.h"
 #include "src/ops/conv.h"
 #include "src/ops/conv_transpose.h"
+#include "src/ops/distinct_rows.h"
 #include "src/ops/dropout.h"
 #include "src/ops/embedding_bag.h"
 #include "src/ops/expand.h"
@@ -161,6 +162,7 @@ const std::vector<const Op*>& registry() {
         split_xent_grad_op(),
         sample_classes_op(),
         take_rows_op(),
+        distinct_rows_op(),
         sampled_xent_op(),
         sampled_xent_grad_op(),
         gradient_squares_op(),

@@ -10,17 +10,20 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kIndexMax = std::numeric_limits<int32_t>::max();
+constexpr int64_t kKept = 3, kMicroStep = 4;  // inputs of SampleClasses
 
 class SampleClasses final : public Op {
  public:
   std::string_view type() const override { return "SampleClasses"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(
-        c, {"labels", "step", "counted"}, 2,
-        {"classes", "samples", "distribution", "ignore_index", "seed", "stream", "dtype"});
+    OpChecks check(c, {"labels", "step", "counted", "kept", "micro_step"}, 2,
+                   {"classes", "samples", "distribution", "ignore_index", "seed", "stream", "dtype",
+                    "micro_batches"});
     check.dtype(0, DType::kI32).rank(0, 1).not_empty(0).dtype(1, DType::kI64).shape(1, {1});
     check.dtype(2, DType::kI32).rank(2, 1).int_in("classes", 0, 2, kIndexMax);
+    check.dtype(kKept, DType::kI32).dtype(kMicroStep, DType::kI64).shape(kMicroStep, {1});
+    check.int_in("micro_batches", 1, 1, kIndexMax);
     if (!check.ok()) return check.error();
     const Attributes& a = c.attributes();
     const int64_t classes = a.get_int("classes", 0), samples = a.get_int("samples", 0);
@@ -38,12 +41,22 @@ class SampleClasses final : public Op {
     if (!check.ok()) return check.error();
     const int64_t rows = c.input(0).shape[0];
     const int64_t counted = c.has_input(2) ? c.input(2).shape[0] : rows;
-    check.require(counted >= rows && samples + counted <= kIndexMax, "SHAPE_MISMATCH", "counted",
+    const int64_t micro_batches = a.get_int("micro_batches", 1);
+    check.require(counted >= rows && counted <= (kIndexMax - samples) / micro_batches,
+                  "SHAPE_MISMATCH", "counted",
                   "shape [" + std::to_string(counted) + "], expected [" + std::to_string(rows) +
                       "] or more, and fewer than 2^31 columns");
+    check.require(
+        c.has_input(kKept) == c.has_input(kMicroStep) && (micro_batches == 1 || c.has_input(kKept)),
+        "INPUT_COUNT", "kept", "and micro_step go together, and with micro_batches");
+    const Shape columns{samples + counted * micro_batches};
+    check.shape(kKept, columns);
     if (!check.ok()) return check.error();
-    return std::vector{TensorType{{samples + counted}, DType::kI32}, c.input(0),
-                       TensorType{{samples + counted}, *dtype}};
+    return std::vector{TensorType{columns, DType::kI32}, c.input(0), TensorType{columns, *dtype}};
+  }
+  std::vector<int64_t> mutated_inputs(const Node& node) const override {
+    if (std::ssize(node.inputs) <= kKept || node.inputs[kKept] == kNoTensor) return {};
+    return {kKept};
   }
   // What is drawn and counted is the same on all ranks, and each looks for the labels of its own.
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,

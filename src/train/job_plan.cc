@@ -10,6 +10,7 @@
 #include "src/train/programs.h"
 #include "src/train/run_warnings.h"
 #include "src/train/run_work.h"
+#include "src/train/sparse_lookup.h"
 
 namespace trainyard {
 namespace {
@@ -185,6 +186,7 @@ Result<JobPlan> plan_job(const ModelSpec& model, const Recipe& recipe, const Dat
   plan.run.warnings = run_warnings(plan.run, recipe, schema);
   plan.layers = std::move(programs.train.layers);
   plan.warnings = warnings_of(recipe, shape, programs.train.program.graph);
+  warn_of_whole_tables(programs, recipe, shape.ranks, plan.warnings);
   plan.dump = dump_of(programs.train.program, dump);
   return plan;
 }

@@ -16,6 +16,7 @@ class ModelCopy {
  protected:
   explicit ModelCopy(const Model& model) : from_(model), graph_(model.graph) {
     to_.products = model.products;
+    to_.lookups = model.lookups;
   }
   virtual ~ModelCopy() = default;
 

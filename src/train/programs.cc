@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "kernels/alignment.h"
-#include "src/autodiff/differentiate.h"
 #include "src/base/stop.h"
 #include "src/data/load/loader.h"
 #include "src/graph/op.h"
@@ -21,9 +20,11 @@
 #include "src/train/run_warnings.h"
 #include "src/train/run_work.h"
 #include "src/train/sampled_head.h"
+#include "src/train/sparse_lookup.h"
 #include "src/train/split_head.h"
 #include "src/train/split_mlp.h"
 #include "src/train/step_slots.h"
+#include "src/train/taken_rows.h"
 
 namespace trainyard {
 
@@ -127,37 +128,18 @@ void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources 
   bound.step = inputs.step != kNoTensor ? inputs.step : from.step;
 }
 
-/// Gradients by parameter; of a head that is sampled, those of the rows that were taken, which its
-/// rules name from now on.
-std::map<TensorId, TensorId> differentiate_taken(Graph& graph, TensorId loss,
-                                                 std::set<TensorId> frozen, TensorId loss_scale,
-                                                 const SampledModel& sampled,
-                                                 std::map<TensorId, ParameterRule>& rules) {
-  std::set<TensorId> leaves;
-  for (const auto& [parameter, taken] : sampled.taken_of) {
-    if (frozen.insert(parameter).second) leaves.insert(taken);
-  }
-  std::map<TensorId, TensorId> gradients = differentiate(graph, loss, frozen, loss_scale, leaves);
-  for (const auto& [parameter, taken] : sampled.taken_of) {
-    const auto found = gradients.find(taken);
-    if (found == gradients.end()) continue;
-    rules[parameter].rows = sampled.classes;
-    gradients[parameter] = found->second;
-    gradients.erase(taken);
-  }
-  return gradients;
-}
-
 /// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
 void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSources& from,
                 RunPrograms& programs) {
   BoundProgram& train = programs.train;
-  train.micro_step = add_index_input(graph, "micro_step");
+  train.micro_step = micro_step_input(graph);
   Graph update;
   UpdateSources sums;  // in the other graph
   for (const auto& [parameter, gradient] : from.gradients) {
     const TensorInfo p = graph.tensor(parameter);
-    const TensorId sum = graph.add_tensor(like(p, p.name + ".grad_sum", Role::kAccumulator));
+    TensorInfo info = like(p, p.name + ".grad_sum", Role::kAccumulator);
+    info.type = graph.tensor(gradient).type;  // of some rows, perhaps
+    const TensorId sum = graph.add_tensor(std::move(info));
     graph
         .add_node(p.name + "/accumulate", *accumulate_gradient_op(),
                   {{"share", 1.0 / static_cast<double>(recipe.accumulate_steps)}},
@@ -166,6 +148,10 @@ void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSourc
     const TensorId there = add_shared(update, p);
     sums.gradients[there] = add_shared(update, graph.tensor(sum));
     sums.rules[there] = from.rules.at(parameter);
+    if (const TensorId rows = sums.rules[there].rows; rows != kNoTensor) {
+      const auto known = update.find_tensor(graph.tensor(rows).name);  // of a weight and its bias
+      sums.rules[there].rows = known ? *known : add_shared(update, graph.tensor(rows));
+    }
   }
   BoundProgram bound;
   if (from.loss_scale != kNoTensor) {
@@ -252,11 +238,12 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
   RunPrograms programs;
-  SampledModel sampled;
+  TakenTables tables;
   if (model.sampling.has_value()) {
     if (Status s = check_sampled_recipe(recipe); !s.ok()) return std::move(s).error();
-    ASSIGN_OR_RETURN(sampled, sample_head(model, recipe.seed, rank));
+    ASSIGN_OR_RETURN(SampledModel sampled, sample_head(model, recipe, rank));
     model = std::move(sampled.model);
+    tables = std::move(sampled.tables);
   } else if (splits_head(recipe.shard)) {
     ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
     model = std::move(split.model);
@@ -274,10 +261,14 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);
   }
+  if (Status s = take_lookups(model, recipe, frozen, rank, tables); !s.ok()) {
+    return std::move(s).error();
+  }
+  programs.lookups = model.lookups;
   const TensorId loss_scale =
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
   const auto gradients =
-      differentiate_taken(model.graph, model.loss, frozen, loss_scale, sampled, rules);
+      differentiate_taken(model.graph, model.loss, frozen, loss_scale, tables, rules);
   draw_for_rank(model.graph, rank);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
 

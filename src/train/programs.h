@@ -46,6 +46,7 @@ struct RunPrograms {
   std::optional<BoundProgram> average;   // after each step: the moving average of the weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
   std::vector<SplitPair> pairs;          // of layers that are split over the ranks
+  std::vector<Lookup> lookups;           // of the model
   int64_t trained_parameter_count = 0;
   Precision precision = Precision::kFp32;
 

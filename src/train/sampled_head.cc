@@ -15,14 +15,15 @@
 namespace trainyard {
 namespace {
 
-// The number of an exchange (src/ops/shards.h) that no bucket of gradients comes to.
-constexpr int64_t kLabelsExchange = int64_t{1} << 30;
-
 class Sampler final : public HeadReplacement {
  public:
-  Sampler(const Model& model, const ModelHead& head, const SampledLoss& sampling, uint64_t seed,
-          Rank rank)
-      : HeadReplacement(model, head), sampling_(sampling), seed_(seed), rank_(rank) {}
+  Sampler(const Model& model, const ModelHead& head, const SampledLoss& sampling,
+          const Recipe& recipe, Rank rank)
+      : HeadReplacement(model, head),
+        sampling_(sampling),
+        seed_(recipe.seed),
+        micro_batches_(recipe.accumulate_steps),
+        rank_(rank) {}
 
   SampledModel sample() {
     sampled_.model = run();
@@ -38,8 +39,8 @@ class Sampler final : public HeadReplacement {
       if (node.inputs[i] == kNoTensor) continue;
       const TensorId table = copy_of(node.inputs[i]);
       const std::string name = tensor(node.inputs[i]).name + "/rows";
-      const TensorId rows = add(name, *take_rows_op(), {}, {table, sampled_.classes}, {name})[0];
-      sampled_.taken_of[table] = rows;
+      const TensorId rows = add(name, *take_rows_op(), {}, {table, classes_}, {name})[0];
+      sampled_.tables[table] = {rows, kept_ == kNoTensor ? classes_ : kept_};
       inputs.push_back(rows);
     }
     scores_ = add(node.name, *node.op, node.attributes, std::move(inputs),
@@ -55,25 +56,31 @@ class Sampler final : public HeadReplacement {
     }
     const TensorId target = loss().inputs[1];
     const std::string name = head + "/sample";
-    std::vector<TensorId> inputs = {copy_of(target), to_.step};
+    TensorId counted = kNoTensor;
     if (rank_.count > 1) {
-      inputs.push_back(add(name + "/gather", *gather_rows_op(),
-                           {{"bucket", kLabelsExchange}, {kRanks, rank_.count}}, {copy_of(target)},
-                           {tensor(target).name + "/rows"})[0]);
+      counted = add(name + "/gather", *gather_rows_op(),
+                    {{"bucket", rows_exchange(0)}, {kRanks, rank_.count}}, {copy_of(target)},
+                    {tensor(target).name + "/rows"})[0];
     }
+    const int64_t labels = tensor(target).type.shape[0] * rank_.count * micro_batches_;
+    const KeptRows kept =
+        add_kept_rows(to_.graph, name + ".kept", sampling_.samples + labels, micro_batches_);
+    kept_ = kept.kept;
     Attributes attributes{{"classes", tensor(gemm().inputs[1]).type.shape[0]},
                           {"samples", sampling_.samples},
                           {"distribution", sampling_.distribution},
                           {"seed", static_cast<int64_t>(seed_)},
                           {"stream", static_cast<int64_t>(stream_of(name))},
                           {"dtype", std::string(name_of(tensor(gemm().inputs[1]).type.dtype))}};
+    if (micro_batches_ > 1) attributes.set("micro_batches", micro_batches_);
     if (const Attribute* ignored = loss().attributes.find("ignore_index")) {
       attributes.set("ignore_index", *ignored);
     }
     const std::vector<TensorId> drawn =
-        add(name, *sample_classes_op(), std::move(attributes), std::move(inputs),
+        add(name, *sample_classes_op(), std::move(attributes),
+            {copy_of(target), to_.step, counted, kept.kept, kept.micro_step},
             {name + ".classes", name + ".position", name + ".log_expected"});
-    sampled_.classes = drawn[0];
+    classes_ = drawn[0];
     position_ = drawn[1];
     log_expected_ = drawn[2];
   }
@@ -86,8 +93,10 @@ class Sampler final : public HeadReplacement {
 
   const SampledLoss sampling_;
   const uint64_t seed_;
+  const int64_t micro_batches_;
   const Rank rank_;
   SampledModel sampled_;
+  TensorId classes_ = kNoTensor, kept_ = kNoTensor;
   TensorId scores_ = kNoTensor, position_ = kNoTensor, log_expected_ = kNoTensor;
 };
 
@@ -104,12 +113,6 @@ Status check_sampled_recipe(const Recipe& recipe) {
                " does not go with model.loss: sampled_softmax, which updates single rows of the "
                "head; expected shard: none, or the loss softmax_cross_entropy");
   }
-  if (recipe.accumulate_steps > 1) {
-    refuse("recipe.accumulate_steps",
-           std::to_string(recipe.accumulate_steps) +
-               " does not go with model.loss: sampled_softmax, whose micro-batches would each take "
-               "other rows of the head; expected 1");
-  }
   if (recipe.optimizer.type == "adafactor") {
     refuse("recipe.optimizer",
            "adafactor scales by the whole head and model.loss: sampled_softmax updates single rows "
@@ -118,10 +121,10 @@ Status check_sampled_recipe(const Recipe& recipe) {
   return violations.empty() ? Status() : Status(violations.to_error());
 }
 
-Result<SampledModel> sample_head(const Model& model, uint64_t seed, Rank rank) {
+Result<SampledModel> sample_head(const Model& model, const Recipe& recipe, Rank rank) {
   const HeadUse use{"model.loss", "sampled_softmax", "softmax_cross_entropy"};
   ASSIGN_OR_RETURN(const ModelHead head, find_head(model, use));
-  return Sampler(model, head, model.sampling.value(), seed, rank).sample();
+  return Sampler(model, head, model.sampling.value(), recipe, rank).sample();
 }
 
 }  // namespace trainyard

@@ -7,22 +7,20 @@
 //
 // Only the rows that were taken have gradients, and only they are updated: nothing of a step is as
 // large as the head. Of several ranks all draw the same classes, and take the rows of all ranks'
-// labels, so that one gradient of these rows is exchanged as any other.
+// labels, so that one gradient of these rows is exchanged as any other. The micro-batches of a step
+// share its draws, and the rows of all their labels.
 #pragma once
-
-#include <map>
-#include <set>
 
 #include "src/base/result.h"
 #include "src/models/model_spec.h"
+#include "src/train/taken_rows.h"
 #include "src/train/trainer.h"
 
 namespace trainyard {
 
 struct SampledModel {
-  Model model;                   // without an output: nothing computes the scores of all classes
-  TensorId classes = kNoTensor;  // of the rows that were taken
-  std::map<TensorId, TensorId> taken_of;  // rows, by the parameter that they are of
+  Model model;         // without an output: nothing computes the scores of all classes
+  TakenTables tables;  // the head's
 };
 
 /// What of a recipe does not go with model.loss: sampled_softmax.
@@ -30,6 +28,6 @@ Status check_sampled_recipe(const Recipe& recipe);
 
 /// `model` as it was built, with its loss. Refuses, by model.loss, a head that is no dense layer of
 /// its own.
-Result<SampledModel> sample_head(const Model& model, uint64_t seed, Rank rank);
+Result<SampledModel> sample_head(const Model& model, const Recipe& recipe, Rank rank);
 
 }  // namespace trainyard

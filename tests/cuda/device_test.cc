@@ -60,7 +60,10 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   testing::expect_like_the_cpus(two_gpus, 1, Shard::kMlp,
                                 [](TrainJob& job) { testing::split_pairs(job, "Gelu"); });
   testing::expect_like_the_cpus(two_gpus, 1, Shard::kHead, testing::tie_the_head);
-  testing::expect_like_the_cpus(two_gpus, 1, Shard::kNone, testing::sample_classes);
+  for (const int64_t accumulate_steps : {1, 2}) {
+    testing::expect_like_the_cpus(two_gpus, accumulate_steps, Shard::kNone,
+                                  testing::sample_classes);
+  }
 }
 
 }  // namespace

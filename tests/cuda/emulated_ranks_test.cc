@@ -71,7 +71,10 @@ TEST(EmulatedRanks, TrainWithShardedParametersLikeTheCpus) {
   }
 }
 TEST(EmulatedRanks, TrainOverASampleOfTheClassesLikeTheCpus) {
-  testing::expect_like_the_cpus([] { return gpus(2); }, 1, Shard::kNone, testing::sample_classes);
+  for (const int64_t accumulate_steps : {1, 2}) {
+    testing::expect_like_the_cpus([] { return gpus(2); }, accumulate_steps, Shard::kNone,
+                                  testing::sample_classes);
+  }
 }
 TEST(EmulatedRanks, TrainLikeTheCpusByMicroBatches) {
   testing::expect_like_the_cpus([] { return gpus(2); }, 2);

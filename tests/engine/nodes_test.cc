@@ -17,6 +17,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "tests/engine/peers_support.h"
 #include "tests/engine/rank_support.h"
+#include "tests/engine/split_support.h"
 #include "tests/support/storm_relay.h"
 
 extern char** environ;
@@ -153,6 +154,46 @@ TEST(Nodes, ShardedParametersWithAveragesAndTheBestOfThem) {
     job.recipe.keep_best = {.metric = "val/loss"};
     job.recipe.shard = Shard::kParameters;
   });
+}
+// Labels, and indices of embeddings, are exchanged before their rows are taken.
+TEST(Nodes, ASampleOfTheClasses) {
+  for (const int64_t micro_batches : {1, 2}) {
+    expect_the_bits_of_local_ranks([&](TrainJob& job) {
+      job.model = testing::plain_model();
+      job.model.loss = {"SampledSoftmaxCrossEntropyLoss", {{"samples", int64_t{1}}}};
+      job.recipe.optimizer = default_optimizer("adamw");
+      job.recipe.optimizer.learning_rate = 0.002;
+      job.recipe.accumulate_steps = micro_batches;
+      job.recipe.clip_norm = 1;
+    });
+  }
+}
+TEST(Nodes, SparseLookups) {
+  const Workspace w;
+  testing::make_text(w);
+  const auto job_of = [&](const std::string& name) {
+    TrainJob job = plain_job(w, name);
+    job.model = {};
+    job.model.layers = {
+        {"", "Embedding", {}, {{"embedding_dim", int64_t{8}}, {"sparse", int64_t{1}}}},
+        {"", "Linear", {}, {}}};
+    job.model.loss = {"SampledSoftmaxCrossEntropyLoss", {{"samples", int64_t{4}}}};
+    job.recipe.context_length = 3;
+    job.recipe.steps = 12;
+    job.recipe.batch_size = 8;
+    job.recipe.accumulate_steps = 2;
+    job.recipe.optimizer = default_optimizer("adam");
+    return job;
+  };
+  const TrainJob local = job_of("local"), spread = job_of("spread");
+  Recorder expected;
+  testing::run(local, 4, expected);
+  const Ended ended = run_over(spread, 2, 2);
+  for (size_t p = 0; p < ended.results.size(); ++p) {
+    ASSERT_TRUE(ended.results[p].ok()) << ended.results[p].error().message;
+    EXPECT_EQ(numbers_of(ended.recorders[p]), numbers_of(expected)) << "process " << p;
+  }
+  EXPECT_EQ(weights_of(spread), weights_of(local));
 }
 // Bytes that come late, unevenly and in lumps.
 TEST(Nodes, ABadNetworkChangesNoBit) {

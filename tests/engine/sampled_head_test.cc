@@ -197,14 +197,52 @@ TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
   }
 }
 
+// One draw for a step, whatever its micro-batches are: the loss of all rows at once.
+TEST(SampledHead, MicroBatchesShareAStepsDrawAndRows) {
+  const Workspace w;
+  make_zipf_classes(w, 300, 400);
+  for (const char* type : {"sgd", "adamw", "lion"}) {
+    const auto job = [&](int64_t ranks, int64_t micro_batches) {
+      return job_on(
+          w, type + std::to_string(ranks * 10 + micro_batches), 20, [&](TrainJob& changed) {
+            changed.recipe.accumulate_steps = micro_batches;
+            changed.recipe.optimizer = default_optimizer(type);
+            changed.recipe.optimizer.learning_rate = std::string_view(type) == "sgd" ? 0.1 : 0.001;
+            changed.recipe.optimizer.weight_decay = 0.01;
+            changed.recipe.metrics = {"gradient_norm"};
+          });
+    };
+    Recorder one;
+    run(job(1, 1), 1, one);
+    for (const auto& [ranks, micro_batches] : {std::pair(1, 2), {1, 4}, {2, 2}, {4, 2}}) {
+      SCOPED_TRACE(type + std::to_string(ranks) + " ranks by " + std::to_string(micro_batches));
+      Recorder many;
+      const TrainResult result = run(job(ranks, micro_batches), ranks, many);
+      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+      EXPECT_EQ(many.plan.memory.total(), result.arena_planned_bytes);
+      EXPECT_NEAR(many.series["train/loss"].at(1), one.series["train/loss"].at(1), 1e-6);
+      EXPECT_NEAR(many.series["train/loss"].at(2), one.series["train/loss"].at(2), 1e-6);
+      for (const char* series : {"train/loss", "train/gradient_norm", "test/loss"}) {
+        expect_near(many.series[series], one.series[series], 2e-5);
+      }
+    }
+  }
+}
+
 TEST(SampledHead, GivesTheSameBitsTwiceAndAfterAResume) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
   for (const int64_t ranks : {1, 2}) {
-    const auto change = [](TrainJob& job) { job.recipe.checkpoint_every_steps = 7; };
-    const std::string name = std::to_string(ranks);
-    const auto job_of = [&](const std::string& run) { return job_on(w, name + run, 20, change); };
-    testing::expect_to_resume(job_of, ranks, 7);
+    for (const int64_t micro_batches : {1, 2}) {
+      const std::string name = std::to_string(ranks) + std::to_string(micro_batches);
+      const auto job_of = [&](const std::string& run) {
+        return job_on(w, name + run, 20, [&](TrainJob& job) {
+          job.recipe.checkpoint_every_steps = 7;
+          job.recipe.accumulate_steps = micro_batches;
+        });
+      };
+      testing::expect_to_resume(job_of, ranks, 7);
+    }
   }
 }
 
@@ -467,9 +505,6 @@ TEST(SampledHead, RefusalsNameTheFieldAndWhatIsAccepted) {
       "1..150, or the loss softmax_cross_entropy, which counts all of them");
   EXPECT_EQ(refusal([](TrainJob& job) { job.model.loss.attributes = {}; }),
             "model.loss.sampled_softmax: samples: is required: a whole number in 1..1048576");
-  EXPECT_EQ(refusal([](TrainJob& job) { job.recipe.accumulate_steps = 2; }),
-            "recipe.accumulate_steps: 2 does not go with model.loss: sampled_softmax, whose "
-            "micro-batches would each take other rows of the head; expected 1");
   for (const Shard shard : {Shard::kHead, Shard::kOptimizer}) {
     EXPECT_EQ(refusal([&](TrainJob& job) { job.recipe.shard = shard; }, 2),
               "resources.shard: " + std::string(name_of(shard)) +

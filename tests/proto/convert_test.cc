@@ -258,19 +258,20 @@ TEST(ConvertSpec, ASampledLossKeepsItsSettings) {
   EXPECT_EQ(spec->model.loss.attributes.get_int("ignore_index", -1), 0);
 }
 
-TEST(ConvertSpec, ASampledLossIsForOneNode) {
-  const auto with_nodes = [](int nodes) {
-    return to_engine(
-        parse_spec("model { mlp { hidden: 4 } loss { sampled_softmax { samples: 8 } } "
-                   "} resources { pool: 'cluster' nodes: " +
-                   std::to_string(nodes) + " } " + kRecipe));
-  };
-  EXPECT_TRUE(with_nodes(1).ok());
-  const auto two = with_nodes(2);
-  ASSERT_FALSE(two.ok());
-  EXPECT_EQ(two.error().message,
-            "model.loss: sampled_softmax is for the GPUs of one node, which exchange their rows' "
-            "labels; expected softmax_cross_entropy, or resources.nodes: 1");
+TEST(ConvertSpec, ASampledLossMayBeOfSeveralNodes) {
+  const auto spec = to_engine(
+      parse_spec(std::string("model { mlp { hidden: 4 } loss { sampled_softmax { samples: 8 } } } "
+                             "resources { pool: 'cluster' nodes: 2 } ") +
+                 kRecipe));
+  EXPECT_TRUE(spec.ok()) << spec.error().message;
+}
+
+TEST(ConvertSpec, AnEmbeddingMayBeSparse) {
+  const auto spec = to_engine(parse_spec(R"(
+    model { layers { embedding { embedding_dim: 4 sparse: true } } layers { linear {} } }
+    recipe { steps: 1 optimizer { learning_rate: 0.1 } })"));
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->model.layers[0].attributes.get_int("sparse", -1), 1);
 }
 
 TEST(ConvertSpec, TextModels) {

@@ -553,6 +553,10 @@ TensorId CaseBuilder::tokens(const std::string& name, Shape shape, int64_t vocab
 TensorId CaseBuilder::counter(const std::string& name, int64_t value) {
   return add(name, {{1}, DType::kI64}, Role::kOptimizerState, {static_cast<double>(value)});
 }
+TensorId CaseBuilder::kept_rows(const std::string& name, std::vector<double> values) {
+  const TensorType type{{std::ssize(values)}, DType::kI32};
+  return add(name, type, Role::kAccumulator, std::move(values));
+}
 TensorId CaseBuilder::step(int64_t value) {
   return add("step", {{1}, DType::kI64}, Role::kInput, {static_cast<double>(value)});
 }

@@ -50,6 +50,8 @@ class CaseBuilder {
   TensorId class_statistics(const std::string& name, int64_t rows);          // of all ranks
   TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary,  // I32, any rank
                   Spread spread = Spread::kOwn);
+  /// Rows of a table, I32, which a node keeps from one micro-batch to the next.
+  TensorId kept_rows(const std::string& name, std::vector<double> values);
   TensorId step(int64_t value);                              // I64 [1]
   TensorId counter(const std::string& name, int64_t value);  // I64 [1], the optimizer's
 

@@ -1,5 +1,7 @@
 // A head and its loss over classes that are drawn (src/ops/sampled_xent.h), and updates of the rows
 // that were.
+#include <algorithm>
+
 #include "src/base/philox.h"
 #include "src/ops/shards.h"
 #include "tests/support/graph_cases.h"
@@ -9,7 +11,9 @@ namespace {
 
 struct Sample {
   int64_t rows, width, classes, samples;
-  int64_t counted = 0;  // > rows: labels of other ranks' rows too
+  int64_t counted = 0;            // > rows: labels of other ranks' rows too
+  std::vector<double> kept = {};  // the labels of the micro-batches before
+  int64_t micro_batches = 1;
 };
 
 // The head's tables are inputs: what becomes of their gradients is no matter of these ops.
@@ -19,7 +23,15 @@ CaseGraph sampled_loss(DType dtype, const Sample& s, Attributes attributes) {
   std::vector<TensorId> inputs = {labels, b.step(3)};
   const TensorId counted =
       s.counted == 0 ? kNoTensor : b.gathered_labels("counted", s.counted, s.classes);
-  if (counted != kNoTensor) inputs.push_back(counted);
+  inputs.push_back(counted);
+  if (s.micro_batches > 1) {
+    std::vector<double> kept(static_cast<size_t>(s.samples), 0);  // drawn again
+    kept.insert(kept.end(), s.kept.begin(), s.kept.end());
+    kept.resize(static_cast<size_t>(s.samples + std::max(s.counted, s.rows) * s.micro_batches), -1);
+    inputs.insert(inputs.end(),
+                  {b.kept_rows("kept", kept), b.counter("micro_step", s.kept.empty() ? 0 : 1)});
+    attributes.set("micro_batches", s.micro_batches);
+  }
   attributes.set("classes", s.classes);
   attributes.set("samples", s.samples);
   attributes.set("seed", static_cast<int64_t>(0x9000000000000001u));
@@ -36,6 +48,48 @@ CaseGraph sampled_loss(DType dtype, const Sample& s, Attributes attributes) {
   if (counted == kNoTensor) return c;
   std::vector<double>& all = c.values.at(counted);  // this rank's rows are the last of them
   c.values.at(labels).assign(all.end() - s.rows, all.end());
+  return c;
+}
+
+struct Lookups {
+  int64_t table, width;
+  int64_t counted;                // indices of all ranks
+  Shape indices;                  // of this one, which are the last of them
+  int64_t others = 0;             // > 0: there are other ranks
+  std::vector<double> kept = {};  // the rows of the micro-batches before
+  int64_t micro_batches = 1;
+  bool is_one_row = false;
+};
+
+// The table is an input: what becomes of its gradient is no matter of these ops.
+CaseGraph distinct_lookup(DType dtype, const Lookups& s) {
+  CaseBuilder b(dtype);
+  const TensorId indices = b.tokens("indices", s.indices, s.table);
+  const TensorId counted =
+      s.others == 0 ? kNoTensor : b.gathered_labels("counted", s.counted, s.table);
+  std::vector<TensorId> inputs = {indices, counted};
+  if (s.micro_batches > 1) {
+    std::vector<double> kept = s.kept;
+    const int64_t size =
+        std::min(s.table, (s.others == 0 ? s.indices.elements() : s.counted) * s.micro_batches);
+    kept.resize(static_cast<size_t>(size), -1);
+    inputs.insert(inputs.end(),
+                  {b.kept_rows("kept", kept), b.counter("micro_step", s.kept.empty() ? 0 : 1)});
+  }
+  const auto found = b.node("distinct", "DistinctRows",
+                            {{"table", s.table}, {"micro_batches", s.micro_batches}}, inputs, 2);
+  const TensorId rows =
+      b.one("rows", "TakeRows", {}, {b.input("table", {s.table, s.width}), found[0]});
+  const TensorId x = b.one("x", "Gather", {}, {rows, found[1]});
+  std::vector<int64_t> dims = s.indices.dims();
+  dims.push_back(s.width);
+  CaseGraph c = b.finish(b.one("y", "Mul", {}, {x, b.parameter("scale", Shape(dims))}));
+  std::vector<double>& own = c.values.at(indices);
+  if (s.is_one_row) std::ranges::fill(own, 3);
+  if (counted != kNoTensor) {
+    const std::vector<double>& all = c.values.at(counted);
+    own.assign(all.end() - std::ssize(own), all.end());
+  }
   return c;
 }
 
@@ -84,10 +138,26 @@ void append_sampled_head_cases(std::vector<GraphCase>& cases) {
   row("none_counts", {2, 3, 2, 1}, {{"ignore_index", int64_t{1}}});
   row("ranks", {3, 5, 37, 11, 9});
   row("ranks_ignored", {3, 5, 7, 3, 9}, {{"ignore_index", int64_t{2}}});
+  row("first_micro_batch", {3, 5, 37, 11, 0, {}, 3});
+  row("next_micro_batch", {3, 5, 37, 11, 9, {30, 36, 35}, 2});
   row("fours", {7, 8, 64, 25});
   row("warps", {9, 4, 3000, 263}, {}, true);
   row("parts", {300, 4, 2000, 700}, {}, true);  // more draws and labels than a block has threads
   row("rows", {1100, 4, 90, 20}, {}, true);
+  const auto lookup = [&](const char* name, const Lookups& of, bool is_large = false) {
+    cases.push_back({std::string("DistinctRows/") + name,
+                     [=](DType t) { return distinct_lookup(t, of); }, is_large});
+  };
+  lookup("one", {1, 1, 1, {1}});
+  lookup("odd", {37, 5, 11, {3, 7}});
+  lookup("few_rows", {4, 3, 30, {30}});
+  lookup("all_equal", {9, 4, 6, {2, 3}, 0, {}, 1, true});
+  lookup("ranks", {37, 5, 14, {2, 3}, 4});
+  lookup("first_micro_batch", {37, 5, 6, {2, 3}, 0, {}, 3});
+  lookup("next_micro_batch", {37, 5, 12, {2, 3}, 1, {36, 7, 35}, 2});
+  lookup("last_micro_batch", {8, 5, 6, {2, 3}, 0, {7, 0, 5, 2}, 3});
+  lookup("parts", {3000, 4, 700, {2, 350}, 0, {2999, 1}, 2}, true);
+  lookup("many_parts", {200000, 1, 70000, {70000}}, true);  // more parts than a block has threads
   for (const char* op : {"SgdUpdate", "AdamUpdate", "AdamWUpdate", "RmspropUpdate", "LionUpdate"}) {
     const auto update = [&](const char* name, bool keeps_all, const Shape& shape) {
       cases.push_back(

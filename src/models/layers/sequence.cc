@@ -140,6 +140,8 @@ Outputs build_embedding(LayerBuilder& b, const ResolvedLayer& layer,
                                                          table_initializer(layer, 1)));
   ASSIGN_OR_RETURN(const TensorId y,
                    b.add_node(layer, layer.name, "Gather", {}, {table, inputs[0]}));
+  b.model().lookups.push_back(
+      {layer.name, layer.path + ".embedding.sparse", layer.attributes.get_int("sparse", 0) != 0});
   return {{y}};
 }
 
@@ -282,7 +284,8 @@ std::vector<LayerKind> sequence_layers() {
       {.op = "Embedding",
        .field = "embedding",
        .attributes = {integer_rule("num_embeddings", false, 1, kEmbeddingsMax),
-                      integer_rule("embedding_dim", true, 1, kUnitsMax), std},
+                      integer_rule("embedding_dim", true, 1, kUnitsMax), std,
+                      boolean_rule("sparse")},
        .build = build_embedding},
       {.op = "PositionEmbedding",
        .field = "position_embedding",

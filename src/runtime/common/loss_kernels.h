@@ -108,14 +108,17 @@ std::unique_ptr<Kernel> make_sample_classes(Context& context, const Graph& g, co
     const kernels::SampleClassesParams p = sample_classes_params(g, n);
     // Without a third input all labels are this rank's.
     return make_kernel(
-        [o, p, counted = has_input(n, 2) ? size_t{2} : size_t{0}](const KernelArgs& a) {
+        [o, p, counted = has_input(n, 2) ? size_t{2} : size_t{0},
+         keeps = has_input(n, 3)](const KernelArgs& a) {
           const kernels::SampleClassesOperands<typename O::Type> operands{
               .label = a.in<int32_t>(0),
               .counted = a.in<int32_t>(counted),
               .step = a.in<int64_t>(1),
               .classes = a.out<int32_t>(0),
               .position = a.out<int32_t>(1),
-              .log_expected = a.out<typename O::Number>(2)};
+              .log_expected = a.out<typename O::Number>(2),
+              .micro_step = keeps ? a.in<int64_t>(4) : nullptr,
+              .kept = keeps ? a.mut<int32_t>(0) : nullptr};
           sample_classes(p, operands, o.run(a));
         },
         kWorkspaceBytes(p));

@@ -2,6 +2,7 @@
 // place for all backends.
 #pragma once
 
+#include "kernels/distinct_rows.h"
 #include "kernels/dropout.h"
 #include "kernels/gemm.h"
 #include "kernels/gradient.h"
@@ -83,7 +84,14 @@ inline kernels::SampleClassesParams sample_classes_params(const Graph& g, const 
           static_cast<uint64_t>(a.get_int("seed", 0)),
           static_cast<uint32_t>(a.get_int("stream", 0)),
           math::candidates_of(a.get_int("classes", 2),
-                              a.get_string("distribution", "log_uniform") == "log_uniform")};
+                              a.get_string("distribution", "log_uniform") == "log_uniform"),
+          a.get_int("micro_batches", 1)};
+}
+
+inline kernels::DistinctRowsParams distinct_rows_params(const Graph& g, const Node& n) {
+  const int64_t count = input_info(g, n, 0).type.shape.elements();
+  return {count, has_input(n, 1) ? input_info(g, n, 1).type.shape.elements() : count,
+          output_info(g, n, 0).type.shape[0], n.attributes.get_int("table", 1)};
 }
 
 /// SampledSoftmaxCrossEntropyLoss and its gradient: scores come first.

@@ -5,12 +5,14 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "kernels/distinct_rows.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/softmax.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/shards.h"
 #include "src/runtime/common/adapter.h"
+#include "src/runtime/common/op_params.h"
 
 namespace trainyard {
 
@@ -89,6 +91,28 @@ std::unique_ptr<Kernel> make_gather_grad(Context& context, const Graph& g, const
           gather_backward(d, a.in<int32_t>(0), o.in(a, 1), o.out(a, 0), o.run(a));
         },
         kWorkspaceBytes(d));
+  });
+}
+
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_distinct_rows(Context& context, const Graph& g, const Node& n) {
+  TensorInfo any_number;  // none is computed
+  any_number.type = {{1}, DType::kF32};
+  return with_operands(context, g, n, any_number, [&](auto o) {
+    const kernels::DistinctRowsParams p = distinct_rows_params(g, n);
+    return make_kernel(
+        [o, p, counted = has_input(n, 1) ? size_t{1} : size_t{0},
+         keeps = has_input(n, 2)](const KernelArgs& a) {
+          const kernels::DistinctRowsOperands operands{
+              .index = a.in<int32_t>(0),
+              .counted = a.in<int32_t>(counted),
+              .micro_step = keeps ? a.in<int64_t>(3) : nullptr,
+              .kept = keeps ? a.mut<int32_t>(0) : nullptr,
+              .rows = a.out<int32_t>(0),
+              .position = a.out<int32_t>(1)};
+          distinct_rows(p, operands, o.run(a));
+        },
+        kWorkspaceBytes(p));
   });
 }
 

@@ -58,6 +58,7 @@ std::span<const CpuEntry> cpu_sequence_kernels() {
       {"GatherGrad", make_gather_grad<C>},
       {"SplitGather", make_gather<C>},
       {"SplitGatherGrad", make_gather_grad<C>},
+      {"DistinctRows", make_distinct_rows<C, cpu::distinct_rows_workspace_bytes>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
       {"SequencePool", make_sequence_pool<C>},

@@ -66,6 +66,7 @@ std::span<const CudaEntry> sequence_kernels() {
       {"GatherGrad", make_gather_grad<C, gpu::gather_backward_workspace_bytes>},
       {"SplitGather", make_gather<C>},
       {"SplitGatherGrad", make_gather_grad<C, gpu::gather_backward_workspace_bytes>},
+      {"DistinctRows", make_distinct_rows<C, gpu::distinct_rows_workspace_bytes>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad",
        make_positions_grad<C, gpu::add_positions_backward_workspace_bytes>},

@@ -35,6 +35,14 @@ void Meeting::abort(std::optional<RankLost> lost) noexcept {
   changed_.notify_all();
 }
 
+void scale_rows(const ExchangePart& part, int64_t ranks) {
+  if (part.factor == 1) return;
+  with_float_type(part.dtype, [&]<typename T>(T) {
+    auto* const all = static_cast<T*>(part.rows);
+    for (int64_t i = 0; i < part.count * ranks; ++i) all[i] *= static_cast<T>(part.factor);
+  });
+}
+
 std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
                                            const Node& node) {
   const std::string_view type = node.op->type();

@@ -2,8 +2,8 @@
 //
 // Whether they are threads of this process (thread_communicator.h) or of several
 // (peer_communicator.h): means are summed over all ranks in their order, so the result depends on
-// the number of ranks alone, and is the same of all of them. Of rows, which ranks of one process
-// exchange alone, each takes what it needs of the others'.
+// the number of ranks alone, and is the same of all of them. Rows are gathered as they are; only
+// ranks of one process scatter them.
 #pragma once
 
 #include <array>
@@ -66,6 +66,9 @@ void mean_in_rank_order(const std::array<const T*, kRanksMax>& data, size_t rank
     take(i, sum);
   }
 }
+
+/// What was gathered of all ranks' rows is multiplied by the exchange's factor.
+void scale_rows(const ExchangePart& part, int64_t ranks);
 
 /// The kernel of an exchange's op, or nullptr for another op. Without a communicator it can be
 /// planned with and not run.

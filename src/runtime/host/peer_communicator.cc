@@ -28,9 +28,9 @@ class PeerCommunicator::Group {
   /// Makes room for what an exchange of such parts receives before it is summed.
   void plan(Exchange exchange, std::span<const Part> such) {
     const MutexLock lock(planning_);
-    TRAINYARD_CHECK(exchange != Exchange::kGatherRows && exchange != Exchange::kScatterRows,
-                    "rows are exchanged by the ranks of one process alone");
-    if (exchange == Exchange::kAllGather) return;
+    TRAINYARD_CHECK(exchange != Exchange::kScatterRows,
+                    "rows are scattered by the ranks of one process alone");
+    if (exchange == Exchange::kAllGather || exchange == Exchange::kGatherRows) return;
     for_rounds(exchange, such,
                [&] { staging_.resize(std::max(staging_.size(), staged_bytes(such))); });
   }
@@ -38,6 +38,7 @@ class PeerCommunicator::Group {
   /// Everything, while this process's other ranks wait.
   void lead(Exchange exchange) {
     const std::span<const Part> mine = parts.front();
+    if (exchange == Exchange::kGatherRows) return gather_rows();
     for_rounds(exchange, mine, [&] {
       if (exchange != Exchange::kAllGather) {
         bring_to_owners();
@@ -213,6 +214,33 @@ class PeerCommunicator::Group {
       for (size_t l = 0; l < parts.size(); ++l) {
         if (l != from) std::memcpy(data_of(l, p), data_of(from, p), bytes_of(p, parts.front()));
       }
+    }
+  }
+
+  /// Into the memory of this process's first rank, and from there to its others.
+  void gather_rows() {
+    const auto each = static_cast<size_t>(peers_->ranks_each());
+    const auto here = static_cast<size_t>(peers_->index());
+    begin_exchange();
+    for (size_t i = 0; i < parts.front().size(); ++i) {
+      const Part& first = parts.front()[i];
+      const auto bytes = static_cast<size_t>(first.count) * size_of(first.dtype);
+      auto* const rows = static_cast<std::byte*>(first.rows);
+      for (size_t l = 0; l < each; ++l) {
+        std::memcpy(rows + (here * each + l) * bytes, parts[l][i].data, bytes);
+      }
+      for (size_t q = 0; q < out_.size(); ++q) {
+        if (q == here) continue;
+        out_[q].emplace_back(rows + here * each * bytes, each * bytes);
+        in_[q].emplace_back(rows + q * each * bytes, each * bytes);
+      }
+    }
+    peers_->exchange(out_, in_);
+    for (size_t i = 0; i < parts.front().size(); ++i) {
+      const Part& first = parts.front()[i];
+      scale_rows(first, peers_->ranks());
+      const auto bytes = static_cast<size_t>(first.count * peers_->ranks()) * size_of(first.dtype);
+      for (size_t l = 1; l < each; ++l) std::memcpy(parts[l][i].rows, first.rows, bytes);
     }
   }
 

@@ -4,7 +4,8 @@
 // A rank owns a share of every tensor's elements, as among threads. All processes send the others
 // what these own; the owner sums over all ranks in their order; and the sums go to all. So the bits
 // are those of as many threads, and each process sends what a ring would send. Large tensors
-// travel in rounds, so that what has arrived and is not summed yet has a bound.
+// travel in rounds, so that what has arrived and is not summed yet has a bound. Rows that are
+// gathered go to all, into their places.
 //
 // The threads of a process meet before and after; the first of them does the work.
 #pragma once

@@ -100,12 +100,7 @@ void ThreadCommunicator::gather_rows(size_t index) const {
     std::memcpy(static_cast<std::byte*>(part.rows) + r * bytes, group_->parts[r][index].data,
                 bytes);
   }
-  if (part.factor == 1) return;
-  with_float_type(part.dtype, [&]<typename T>(T) {
-    auto* const all = static_cast<T*>(part.rows);
-    const int64_t count = part.count * static_cast<int64_t>(group_->parts.size());
-    for (int64_t i = 0; i < count; ++i) all[i] *= static_cast<T>(part.factor);
-  });
+  scale_rows(part, static_cast<int64_t>(group_->parts.size()));
 }
 
 template <typename T>

@@ -38,6 +38,7 @@ std::span<const ReferenceEntry> reference_sequence_kernels() {
       {"GatherGrad", make_gather_grad<C>},
       {"SplitGather", make_gather<C>},
       {"SplitGatherGrad", make_gather_grad<C>},
+      {"DistinctRows", make_distinct_rows<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
       {"SequencePool", make_sequence_pool<C>},
