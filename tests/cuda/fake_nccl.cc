@@ -1,13 +1,20 @@
 // NCCL between emulated devices, in place of src/runtime/cuda/nccl.cc. A collective waits, in its
-// stream, for the other ranks, as the real one does on the GPUs.
+// stream, for the other ranks, as the real one does on the GPUs; only its own rank's abort ends
+// that. Ranks of several processes are those of several threads of a test, which have their id
+// alone in common: communicators that do not block, as the backend makes them there, have started
+// or submitted their calls after they were looked at a few times, and refuse calls before.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +22,8 @@
 #include "tests/cuda/fake_cuda.h"
 
 namespace {
+
+constexpr int kLooks = 3;  // until what does not block is done
 
 enum class Kind : uint8_t { kAllReduce, kReduce, kReduceScatter, kBroadcast, kAllGather };
 
@@ -31,47 +40,56 @@ struct Call {
   }
 };
 struct Group {
+  explicit Group(size_t ranks) : calls(ranks), joined(ranks) {}
   std::mutex mutex;
   std::condition_variable changed;
   size_t arrived = 0;
   int64_t meetings = 0;
-  bool aborted = false;
-  std::vector<Call> calls;  // by rank
+  std::vector<Call> calls;   // by rank
+  std::vector<bool> joined;  // those that have started, of several processes
+};
+
+/// What works under way keep.
+struct Rank {
+  std::shared_ptr<Group> group;
+  size_t rank = 0;
+  int device = 0;
+  bool aborted = false;  // with the group's mutex
+};
+struct Submission {
+  Call call;
+  cudaStream_t stream = nullptr;
 };
 
 }  // namespace
 
 struct ncclComm {
-  std::shared_ptr<Group> group;
-  size_t rank;
-  int device;
+  std::shared_ptr<Rank> rank;
+  bool blocks = true;
+  // Of one that does not block:
+  std::mutex mutex = {};
+  int looks = 0;  // that are left until it has done what it was told
+  ncclResult_t failed = ncclSuccess;
+  std::vector<Submission> waiting = {};
+  std::thread::id caller = {};  // whose stream it is, for the emulator
 };
 
 namespace {
 
 std::atomic<int> async_error = 0;
+std::atomic<int64_t> open_comms = 0;
+
+std::mutex registry_mutex;
+std::map<std::string, std::shared_ptr<Group>> drawn_groups;  // by id; nullptr: not begun
+std::map<int, int> start_errors;                             // by rank
+int ids_drawn = 0;
 
 struct Pending {
   ncclComm_t comm;
-  Call call;
-  cudaStream_t stream;
+  Submission submission;
 };
 thread_local bool in_group = false;
 thread_local std::vector<Pending> pending;
-
-/// False: given up.
-bool meet(Group& group) {
-  std::unique_lock lock(group.mutex);
-  const int64_t meeting = group.meetings;
-  if (!group.aborted && ++group.arrived == group.calls.size()) {
-    group.arrived = 0;
-    ++group.meetings;
-    group.changed.notify_all();
-    return true;
-  }
-  group.changed.wait(lock, [&] { return group.aborted || group.meetings != meeting; });
-  return group.meetings != meeting;
-}
 
 /// Element `i` of what all ranks send.
 template <typename T>
@@ -117,29 +135,44 @@ void exchange_all(const Group& group) {
   }
 }
 
-void exchange(const ncclComm& comm, const Call& call) {
-  Group& group = *comm.group;
-  group.calls[comm.rank] = call;
-  if (!meet(group)) return;
-  if (comm.rank == 0) {
-    for (const Call& other : group.calls) {
-      if (other.is_like(call)) continue;
-      const std::scoped_lock lock(group.mutex);
-      if (group.aborted) return;  // the other has gone on without this one
-      std::abort();
-    }
-    switch (call.type) {
-      case ncclFloat64:
-        exchange_all<double>(group);
-        break;
-      case ncclFloat16:
-        exchange_all<uint16_t>(group);  // moved alone, see add()
-        break;
-      default:
-        exchange_all<float>(group);
-    }
+/// Of all ranks' calls, with the group's mutex.
+void exchange_calls(const Group& group) {
+  const Call& call = group.calls.front();
+  for (const Call& other : group.calls) {
+    if (!other.is_like(call)) std::abort();
   }
-  (void)meet(group);
+  switch (call.type) {
+    case ncclFloat64:
+      exchange_all<double>(group);
+      break;
+    case ncclFloat16:
+      exchange_all<uint16_t>(group);  // moved alone, see add()
+      break;
+    default:
+      exchange_all<float>(group);
+  }
+}
+
+void exchange(const Rank& rank, const Call& call) {
+  Group& group = *rank.group;
+  std::unique_lock lock(group.mutex);
+  if (rank.aborted) return;
+  group.calls[rank.rank] = call;
+  const int64_t meeting = group.meetings;
+  if (++group.arrived == group.calls.size()) {
+    exchange_calls(group);
+    group.arrived = 0;
+    ++group.meetings;
+    group.changed.notify_all();
+    return;
+  }
+  group.changed.wait(lock, [&] { return rank.aborted || group.meetings != meeting; });
+  if (group.meetings == meeting) --group.arrived;
+}
+
+void submit(const std::shared_ptr<Rank>& rank, const Submission& submission) {
+  trainyard::testing::submit_to_stream(submission.stream, trainyard::testing::WorkKind::kExchange,
+                                       [rank, call = submission.call] { exchange(*rank, call); });
 }
 
 ncclResult_t get_version(int* version) {
@@ -147,28 +180,88 @@ ncclResult_t get_version(int* version) {
   return ncclSuccess;
 }
 ncclResult_t comm_init_all(ncclComm_t* comms, int count, const int* devices) {
-  const auto group = std::make_shared<Group>();
-  group->calls.resize(static_cast<size_t>(count));
+  const auto group = std::make_shared<Group>(static_cast<size_t>(count));
   for (int r = 0; r < count; ++r) {
     for (int other = 0; other < r; ++other) {
       if (devices[other] == devices[r]) return ncclInvalidUsage;
     }
-    comms[r] = new ncclComm{group, static_cast<size_t>(r), devices[r]};
+    comms[r] =
+        new ncclComm{std::make_shared<Rank>(Rank{group, static_cast<size_t>(r), devices[r]})};
+    ++open_comms;
   }
   return ncclSuccess;
 }
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  const std::scoped_lock lock(registry_mutex);
+  *id = {};
+  std::snprintf(id->internal, sizeof id->internal, "id %d", ++ids_drawn);
+  drawn_groups[std::string(id->internal, sizeof id->internal)] = nullptr;
+  return ncclSuccess;
+}
+ncclResult_t comm_init_rank_config(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                   ncclConfig_t* config) {
+  // One that blocks would wait here for this thread's other devices.
+  if (!in_group || config->blocking != 0 || config->magic != 0xcafebeef) return ncclInvalidUsage;
+  if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  int device = -1;
+  if (cudaGetDevice(&device) != cudaSuccess) return ncclInvalidUsage;
+  const std::scoped_lock lock(registry_mutex);
+  const auto found = drawn_groups.find(std::string(id.internal, sizeof id.internal));
+  if (found == drawn_groups.end()) return ncclInvalidArgument;
+  std::shared_ptr<Group>& group = found->second;
+  if (group == nullptr) group = std::make_shared<Group>(static_cast<size_t>(ranks));
+  const std::scoped_lock with_group(group->mutex);
+  if (std::ssize(group->calls) != ranks || group->joined[static_cast<size_t>(rank)]) {
+    return ncclInvalidArgument;  // an id is good for one start
+  }
+  *comm = new ncclComm{std::make_shared<Rank>(Rank{group, static_cast<size_t>(rank), device})};
+  (*comm)->blocks = false;
+  (*comm)->looks = kLooks;
+  ++open_comms;
+  const auto error = start_errors.find(rank);
+  if (error == start_errors.end()) {
+    group->joined[static_cast<size_t>(rank)] = true;
+  } else {
+    (*comm)->failed = static_cast<ncclResult_t>(error->second);
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t comm_destroy(ncclComm_t comm) {
+  --open_comms;
   delete comm;
   return ncclSuccess;
 }
 ncclResult_t comm_abort(ncclComm_t comm) {
-  const std::scoped_lock lock(comm->group->mutex);
-  comm->group->aborted = true;
-  comm->group->changed.notify_all();
-  return ncclSuccess;  // works under way keep it
+  {
+    const std::scoped_lock lock(comm->rank->group->mutex);
+    comm->rank->aborted = true;
+    comm->rank->group->changed.notify_all();
+  }
+  --open_comms;
+  // Threads of this process may be in calls of one that blocks.
+  if (!comm->blocks) delete comm;
+  return ncclSuccess;
 }
-ncclResult_t comm_get_async_error(ncclComm_t, ncclResult_t* error) {
+
+ncclResult_t state_of(ncclComm& comm) {
+  const std::scoped_lock lock(comm.mutex);
+  if (comm.failed != ncclSuccess) return comm.failed;
+  {
+    const Group& group = *comm.rank->group;
+    const std::scoped_lock with_group(comm.rank->group->mutex);
+    if (std::ranges::count(group.joined, true) != std::ssize(group.joined)) return ncclInProgress;
+  }
+  if (comm.looks == 0) return ncclSuccess;
+  if (!comm.waiting.empty() && std::this_thread::get_id() != comm.caller) return ncclInProgress;
+  if (--comm.looks > 0) return ncclInProgress;
+  for (const Submission& s : std::exchange(comm.waiting, {})) submit(comm.rank, s);
+  return ncclSuccess;
+}
+ncclResult_t comm_get_async_error(ncclComm_t comm, ncclResult_t* error) {
   *error = static_cast<ncclResult_t>(async_error.load());
+  if (*error == ncclSuccess && !comm->blocks) *error = state_of(*comm);
   return ncclSuccess;
 }
 const char* get_error_string(ncclResult_t) { return "an error of NCCL"; }
@@ -180,12 +273,21 @@ ncclResult_t group_start() {
 }
 ncclResult_t group_end() {
   in_group = false;
+  ncclResult_t result = ncclSuccess;
   for (const Pending& p : std::exchange(pending, {})) {
-    if (trainyard::testing::device_of(p.stream) != p.comm->device) return ncclInvalidArgument;
-    trainyard::testing::submit_to_stream(p.stream, trainyard::testing::WorkKind::kExchange,
-                                         [p] { exchange(*p.comm, p.call); });
+    const Submission& s = p.submission;
+    if (trainyard::testing::device_of(s.stream) != p.comm->rank->device) return ncclInvalidArgument;
+    if (p.comm->blocks) {
+      submit(p.comm->rank, s);
+      continue;
+    }
+    const std::scoped_lock lock(p.comm->mutex);
+    p.comm->waiting.push_back(s);
+    p.comm->looks = kLooks;
+    p.comm->caller = std::this_thread::get_id();
+    result = ncclInProgress;
   }
-  return ncclSuccess;
+  return result;
 }
 size_t size_of(ncclDataType_t type) {
   return type == ncclFloat64 ? sizeof(double) : type == ncclFloat16 ? 2 : sizeof(float);
@@ -194,12 +296,18 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
   const bool moves = call.kind == Kind::kBroadcast || call.kind == Kind::kAllGather;
   const bool known =
       call.type == ncclFloat32 || call.type == ncclFloat64 || (call.type == ncclFloat16 && moves);
-  const bool has_root = call.root < comm->group->calls.size();
+  const bool has_root = call.root < comm->rank->group->calls.size();
+  {
+    const std::scoped_lock lock(comm->mutex);  // before what came before has been submitted
+    if (!comm->blocks && (comm->looks > 0 || comm->failed != ncclSuccess)) {
+      return ncclInvalidArgument;
+    }
+  }
   if (!in_group || op != ncclAvg || !known || !has_root || call.count == 0 ||
       call.from == nullptr || call.to == nullptr) {
     return ncclInvalidArgument;
   }
-  pending.push_back({comm, call, stream});
+  pending.push_back({comm, {call, stream}});
   return ncclSuccess;
 }
 /// Whether the two begin within `elements` of each other, so that one would be written while it is
@@ -222,7 +330,7 @@ ncclResult_t reduce(const void* from, void* to, size_t count, ncclDataType_t typ
 }
 ncclResult_t reduce_scatter(const void* from, void* to, size_t count, ncclDataType_t type,
                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  if (overlap(from, to, count * comm->group->calls.size(), type)) return ncclInvalidArgument;
+  if (overlap(from, to, count * comm->rank->group->calls.size(), type)) return ncclInvalidArgument;
   return add({Kind::kReduceScatter, from, to, count, type, 0}, comm, stream, op);
 }
 ncclResult_t broadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
@@ -234,7 +342,8 @@ ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t
                         ncclComm_t comm, cudaStream_t stream) {
   // In place it begins with this rank's part of what it ends with.
   const size_t size = size_of(type);
-  if (from != static_cast<std::byte*>(to) + comm->rank * count * size) return ncclInvalidArgument;
+  if (from != static_cast<std::byte*>(to) + comm->rank->rank * count * size)
+    return ncclInvalidArgument;
   return add({Kind::kAllGather, from, to, count, type, 0}, comm, stream);
 }
 
@@ -242,15 +351,25 @@ ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t
 
 namespace trainyard::testing {
 void set_nccl_async_error(int error) { async_error = error; }
+void set_nccl_start(int rank, int error) {
+  const std::scoped_lock lock(registry_mutex);
+  if (error == ncclSuccess) {
+    start_errors.erase(rank);
+  } else {
+    start_errors[rank] = error;
+  }
+}
+int64_t open_nccl_comms() { return open_comms; }
 }  // namespace trainyard::testing
 
 namespace trainyard::cuda {
 
 Result<const Nccl*> open_nccl() {
   static const Nccl nccl{
-      get_version,      comm_init_all,  comm_destroy, comm_abort, comm_get_async_error,
-      get_error_string, get_last_error, group_start,  group_end,  all_reduce,
-      reduce,           reduce_scatter, broadcast,    all_gather};
+      get_version, comm_init_all,        get_unique_id,    comm_init_rank_config, comm_destroy,
+      comm_abort,  comm_get_async_error, get_error_string, get_last_error,        group_start,
+      group_end,   all_reduce,           reduce,           reduce_scatter,        broadcast,
+      all_gather};
   return &nccl;
 }
 
