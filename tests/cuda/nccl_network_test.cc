@@ -13,6 +13,8 @@
 #include <list>
 #include <string>
 
+#include "src/runtime/cuda/nccl_init.h"
+
 namespace trainyard::cuda {
 namespace {
 
@@ -102,6 +104,32 @@ TEST(NcclNetworkDeathTest, AnOperatorsChoiceStays) {
               ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(std::_Exit(status_of_choice("ib0", "what NCCL_SOCKET_IFNAME=ib0 says", "ib0")),
               ::testing::ExitedWithCode(0), "");
+}
+
+/// What NCCL itself makes of it, which needs no GPU for that.
+int status_of_draw(const char* interface_before) {
+  if (status_of_choice(
+          interface_before,
+          interface_before == nullptr ? "lo (127.0.0.1)" : "what NCCL_SOCKET_IFNAME=absent0 says",
+          interface_before == nullptr ? "=lo" : interface_before) != 0) {
+    return 1;
+  }
+  const auto id = draw_group_id(*open_nccl().value());
+  if (!id.ok()) {
+    const bool has_words = id.error().message.find("(NCCL error ") != std::string::npos;
+    return id.error().reason == "RANKS_UNCONNECTED" && has_words ? 10 : 2;
+  }
+  // Where the others reach it: the address of the interface is among the bytes.
+  return id->size() == sizeof(ncclUniqueId) && id->find(std::string("\x7f\0\0\1", 4)) != id->npos
+             ? 0
+             : 3;
+}
+
+TEST(NcclNetworkDeathTest, NcclGoesThroughIt) {
+  if (const auto nccl = open_nccl(); !nccl.ok()) GTEST_SKIP() << nccl.error().message;
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(std::_Exit(status_of_draw(nullptr)), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::_Exit(status_of_draw("absent0")), ::testing::ExitedWithCode(10), "");
 }
 
 }  // namespace
