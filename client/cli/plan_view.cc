@@ -21,7 +21,8 @@ bool is_shared(const v1::Resources& resources) {
   return resources.gpus() > 1 || resources.nodes() > 1;
 }
 std::string each_of(const v1::Resources& resources) {
-  return resources.nodes() > 1 ? "each node" : "each GPU";
+  return resources.nodes() > 1 && resources.device() != v1::Resources::GPU ? "each node"
+                                                                           : "each GPU";
 }
 
 constexpr int kBlockMax = 64;      // rows of a block whose repetitions are shown once

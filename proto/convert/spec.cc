@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kRanksOfJobMax = 64;
 
-/// `count` devices share the rows of each batch.
+/// `count` devices, for people `what`, share the rows of each batch.
 void check_divides(int count, const Recipe& recipe, const std::string& field,
-                   Violations& violations) {
+                   const std::string& what, Violations& violations) {
   // What else is wrong with these two, their own checks say.
   if (recipe.accumulate_steps < 1 || recipe.batch_size % recipe.accumulate_steps != 0) return;
   const int64_t rows = recipe.micro_batch();
@@ -24,7 +24,7 @@ void check_divides(int count, const Recipe& recipe, const std::string& field,
     if (rows % n == 0) divisors += (divisors.empty() ? "" : ", ") + std::to_string(n);
   }
   violations.add("FIELD_OUT_OF_RANGE", field,
-                 std::to_string(count) + " does not divide " +
+                 what + " does not divide " +
                      (recipe.accumulate_steps == 1
                           ? "recipe.batch_size " + std::to_string(rows)
                           : "the " + std::to_string(rows) +
@@ -47,7 +47,7 @@ void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations
                    std::to_string(gpus) + " needs device: gpu, expected that or gpus: 1");
     return;
   }
-  check_divides(gpus, recipe, "resources.gpus", violations);
+  check_divides(gpus, recipe, "resources.gpus", std::to_string(gpus), violations);
 }
 
 /// Several nodes of a cluster share them in the same way.
@@ -66,10 +66,12 @@ void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violati
   if (resources.pool().empty()) {
     return refuse("FIELD_CONFLICT", "needs resources.pool, a cluster's name; expected that or 1");
   }
-  if (resources.device() == v1::Resources::GPU || resources.gpus() > 1) {
-    return refuse("FIELD_CONFLICT",
-                  "is for CPUs: GPUs of several nodes cannot share a job yet, expected device: cpu "
-                  "or nodes: 1");
+  const int gpus = resources.has_gpus() ? resources.gpus() : 1;
+  if (gpus < 1 || gpus > kRanksOfJobMax) return;  // refused by its own check
+  if (nodes * gpus > kRanksOfJobMax) {
+    return refuse("FIELD_OUT_OF_RANGE",
+                  "nodes of " + std::to_string(gpus) + " GPUs are " + std::to_string(nodes * gpus) +
+                      " in all, expected at most " + std::to_string(kRanksOfJobMax));
   }
   if (splits_layers(recipe.shard)) {
     violations.add("FIELD_CONFLICT", "resources.shard",
@@ -77,7 +79,10 @@ void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violati
                        " is for the GPUs of one node, whose links are fast enough for it; expected "
                        "parameters, optimizer or none, or resources.nodes: 1");
   }
-  check_divides(nodes, recipe, "resources.nodes", violations);
+  const std::string what = gpus == 1 ? std::to_string(nodes)
+                                     : std::to_string(nodes) + " nodes of " + std::to_string(gpus) +
+                                           " GPUs, " + std::to_string(nodes * gpus) + " in all,";
+  check_divides(nodes * gpus, recipe, "resources.nodes", what, violations);
 }
 
 Shard to_shard(const v1::Resources& resources, Violations& violations) {

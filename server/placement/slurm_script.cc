@@ -47,6 +47,10 @@ void append_unless_empty(std::vector<std::string>& words, const std::string& opt
 
 /// Of the worker's environment on the node, what the node's own set-up may have put there.
 constexpr std::string_view kExported = "PATH,HOME,USER,LANG,TMPDIR,SLURM_TMPDIR,LD_LIBRARY_PATH";
+/// The same of what NCCL goes by between nodes. An unset one is none in the worker either.
+constexpr std::string_view kExportedForNccl =
+    ",NCCL_SOCKET_IFNAME,NCCL_SOCKET_FAMILY,NCCL_CONF_FILE,NCCL_IB_DISABLE,NCCL_IB_HCA,"
+    "NCCL_IB_GID_INDEX,NCCL_NET,NCCL_NET_PLUGIN,NCCL_NET_GDR_LEVEL,NCCL_CROSS_NIC,NCCL_DEBUG";
 
 }  // namespace
 
@@ -197,8 +201,9 @@ std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent)
   // It takes none of the options that sbatch was given for granted: since 22.05 not the CPUs.
   out += "srun --nodes=" + nodes + " --ntasks=" + nodes +
          " --ntasks-per-node=1 --cpus-per-task=" + std::to_string(intent.cpus) +
-         " --kill-on-bad-exit=1 --export=" + std::string(kExported) + " \\\n  " +
-         shell_word(profile.worker) + " --attach " + shell_word(intent.attach) +
+         " --kill-on-bad-exit=1 --export=" + std::string(kExported) +
+         std::string(intent.nodes > 1 && intent.gpus_per_node > 0 ? kExportedForNccl : "") +
+         " \\\n  " + shell_word(profile.worker) + " --attach " + shell_word(intent.attach) +
          " --certificate - --cache " + shell_word(profile.cache) +
          (profile.cache_bytes > 0 ? " --cache-bytes " + std::to_string(profile.cache_bytes) : "") +
          " ${end:+--end-time \"$end\"} --task " + shell_word(intent.task) + " <<'END:OF:INPUT'\n" +

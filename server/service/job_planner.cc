@@ -47,7 +47,8 @@ std::string plan_key(const v1::JobSpec& spec, const Dataset& dataset, DeviceTrai
   std::string shard;
   for (const int part : spec.resources().shard()) shard += std::to_string(part) + "+";
   return dataset.digest + digest_of(spec.model()) + digest_of(spec.recipe()) +
-         std::to_string(ranks_of(spec.resources())) + "/" + shard + "/" +
+         std::to_string(ranks_of(spec.resources())) + "/" +
+         std::to_string(nodes_of(spec.resources())) + "/" + shard + "/" +
          std::to_string(traits.alignment) + (traits.processor == Processor::kGpu ? "/gpu" : "/cpu");
 }
 
@@ -646,7 +647,9 @@ Result<JobPlanner::KeptPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec
   ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(dataset.digest));
   ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, schema,
                                                 ranks_of(spec.resources()), traits, stop));
-  KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(plan.work)};
+  RunWork work = plan.work;
+  work.step.over_network = nodes_of(spec.resources()) > 1;
+  KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(std::move(work))};
 
   const MutexLock lock(mu_);
   if (!plans_.contains(key)) {

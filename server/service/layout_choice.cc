@@ -55,6 +55,7 @@ class Times {
       if (!there.ok()) return std::nullopt;
       work = std::move(there->work);
     }
+    work.step.over_network = nodes_of(question_.spec.resources()) > 1;
     const Result<TimeRange> step = question_.step_time(*device_, work);
     if (!step.ok()) {
       unknown_ = step.error().message;

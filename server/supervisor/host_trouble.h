@@ -17,7 +17,8 @@ inline constexpr const char* kStorageError =
 /// unfinished job needs. Or another rank has gone. `elsewhere`: or the place lacks what the
 /// operator says it has.
 inline std::string host_trouble_of(const std::string& reason, bool elsewhere) {
-  const bool of_node = reason == "DEVICE_NOT_FOUND" || reason == "CUDA_MODULE_MISSING";
+  const bool of_node =
+      reason == "DEVICE_NOT_FOUND" || reason == "CUDA_MODULE_MISSING" || reason == "NCCL_MISSING";
   if (reason == "STORAGE_FULL" || is_of_ranks(reason) || (elsewhere && of_node)) return reason;
   return is_of_file_error(reason) || reason == "DATASET_NOT_FOUND" ? kStorageError : "";
 }

@@ -25,6 +25,7 @@
 #include "src/base/hmac.h"
 #include "src/base/wait_for_stop.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/runtime/join.h"
 #include "src/runtime/visible_gpus.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
@@ -186,15 +187,9 @@ class ElsewhereRun {
     v1::Outcome& outcome = *report.mutable_outcome();
     Status ready = prepare(task, remote, stream);
     std::shared_ptr<Peers> peers;
-    if (ready.ok() && task.nodes() > 1) {
-      auto met =
-          meet_ranks(stub_, {options_, nonce_, task.nodes()},
-                     std::chrono::milliseconds(assignment.unattended_ms()), stop_.get_token());
-      if (met.ok()) {
-        peers = std::move(met).value();
-      } else {
-        ready = std::move(met).error();
-      }
+    // The first tells of its own trouble at once; that of another node it learns when they meet.
+    if (task.nodes() > 1 && (ready.ok() || options_.rank > 0)) {
+      ready = meet(assignment, std::move(ready), peers);
     }
     outcome = ready.ok() ? run_assignment(assignment, stream, stop_.get_token(),
                                           options_.rank > 0 ? nullptr : &uplink, peers)
@@ -209,6 +204,24 @@ class ElsewhereRun {
   }
 
  private:
+  /// Connects with the other nodes; whether all of them are ready to train. Never throws, as
+  /// run_assignment() does not.
+  Status meet(const v1::Assignment& assignment, Status ready, std::shared_ptr<Peers>& peers) {
+    const v1::TrainTask& task = assignment.train();
+    auto met = meet_ranks(
+        stub_, {options_, nonce_, task.nodes(), std::max<int64_t>(1, task.devices_size())},
+        std::chrono::milliseconds(assignment.unattended_ms()), stop_.get_token());
+    if (!met.ok()) return ready.ok() ? Status(std::move(met).error()) : ready;
+    peers = std::move(met).value();
+    try {
+      return agree(*peers, ready.ok() ? ready : Status(as_host_trouble(ready.error())));
+    } catch (const RankLost& e) {
+      return make_error(ErrorCode::kUnavailable, kRankLost, e.what());
+    } catch (const std::exception& e) {
+      return make_error(ErrorCode::kUnavailable, "RANK_FAULT", e.what());
+    }
+  }
+
   /// Rank 0 tells how the attempt ended. Once all have met it notices by itself that one goes;
   /// before, the status makes the scheduler end the others.
   int end_of_other_rank(const v1::Outcome& outcome, bool met) const {

@@ -102,7 +102,7 @@ Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const M
   std::vector<PeerEndpoint> all;
   for (const v1::Endpoint& e : response.endpoints()) all.push_back({e.address(), e.port()});
   return Peers::connect(std::move(listener), {place.options.rank, place.nodes, response.key()}, all,
-                        {}, stop);
+                        {.ranks_each = place.ranks_each}, stop);
 }
 
 }  // namespace trainyard

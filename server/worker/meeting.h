@@ -18,9 +18,10 @@ struct MeetingPlace {
   const ElsewhereOptions& options;  // of this worker
   const std::string& nonce;
   int64_t nodes = 1;
+  int64_t ranks_each = 1;  // of every node: its GPUs, or its CPU
 };
 
-/// All connected, each with one rank. `limit`: until all have come, which may have a dataset to
+/// All connected. `limit`: until all have come, which may have a dataset to
 /// pull before. DEADLINE_EXCEEDED/PEERS_MISSING, PEER_LISTENER, what Peers::connect() says, and
 /// what the daemon says.
 Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const MeetingPlace& place,

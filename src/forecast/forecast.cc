@@ -39,20 +39,26 @@ double copy_seconds(double bytes, const RateModel& rates) {
   return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
 }
 
-double link_seconds(const LinkWork& work, double bytes_per_second) {
-  return work.exchanges * kAssumedLink.seconds_per_exchange + work.bytes / bytes_per_second;
+const LinkRates& link_of(const StepWork& work) {
+  return work.over_network ? kAssumedNetwork : kAssumedLink;
+}
+
+double link_seconds(const LinkWork& work, const LinkRates& link, double bytes_per_second) {
+  return work.exchanges * link.seconds_per_exchange + work.bytes / bytes_per_second;
 }
 
 bool uses_link(const StepWork& work) {
   const auto sends = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
-  return work.processor == Processor::kGpu && (sends(work.sent_beside) || sends(work.sent_alone));
+  const bool has_link = work.processor == Processor::kGpu || work.over_network;
+  return has_link && (sends(work.sent_beside) || sends(work.sent_alone));
 }
 
 /// What of a step's time is added by exchanges: those that it waits for, and of the others what is
 /// not hidden behind `hidden_seconds_max` of computing.
 double exposed_seconds(const StepWork& work, double bytes_per_second, double hidden_seconds_max) {
-  const double beside = link_seconds(work.sent_beside, bytes_per_second);
-  return link_seconds(work.sent_alone, bytes_per_second) +
+  const LinkRates& link = link_of(work);
+  const double beside = link_seconds(work.sent_beside, link, bytes_per_second);
+  return link_seconds(work.sent_alone, link, bytes_per_second) +
          std::max(0.0, beside - hidden_seconds_max);
 }
 
@@ -90,9 +96,12 @@ std::string_view name_of(Limit limit) {
 std::string assumed_link(const StepWork& work) {
   if (!uses_link(work)) return "";
   const auto number = [](double bytes_per_second) { return short_number(bytes_per_second / 1e9); };
-  return "the link between its GPUs is not measured: " + number(kAssumedLink.bytes_per_second) +
-         " GB/s are assumed, " + number(kAssumedLink.bytes_per_second_least) + " to " +
-         number(kAssumedLink.bytes_per_second_most) + " in the ranges";
+  const LinkRates& link = link_of(work);
+  return std::string(work.over_network ? "the network between its nodes"
+                                       : "the link between its GPUs") +
+         " is not measured: " + number(link.bytes_per_second) + " GB/s are assumed, " +
+         number(link.bytes_per_second_least) + " to " + number(link.bytes_per_second_most) +
+         " in the ranges";
 }
 
 StepBound bound_step(const StepWork& work, const RateModel& rates) {
@@ -141,10 +150,11 @@ Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates)
                                                                : Limit::kLaunches;
   if (uses_link(work)) {
     TimeRange& time = forecast.time;
-    const double exposed = exposed_seconds(work, kAssumedLink.bytes_per_second, time.seconds / 2);
+    const LinkRates& link = link_of(work);
+    const double exposed = exposed_seconds(work, link.bytes_per_second, time.seconds / 2);
     if (exposed > time.seconds) forecast.limited_by = Limit::kExchanges;
-    time += {exposed, exposed_seconds(work, kAssumedLink.bytes_per_second_most, time.low),
-             exposed_seconds(work, kAssumedLink.bytes_per_second_least, 0)};
+    time += {exposed, exposed_seconds(work, link.bytes_per_second_most, time.low),
+             exposed_seconds(work, link.bytes_per_second_least, 0)};
   }
   return forecast;
 }

@@ -39,15 +39,21 @@ struct LinkRates {
   double seconds_per_exchange = 30e-6;
 };
 inline constexpr LinkRates kAssumedLink;
-/// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges"; empty
-/// where nothing is sent over one.
+/// The network between the nodes of a job, assumed likewise: from 10 to 400 Gbit/s.
+inline constexpr LinkRates kAssumedNetwork{.bytes_per_second = 5e9,
+                                           .bytes_per_second_least = 1.25e9,
+                                           .bytes_per_second_most = 50e9,
+                                           .seconds_per_exchange = 100e-6};
+/// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges", or
+/// "the network between its nodes ..."; empty where nothing is sent over one.
 std::string assumed_link(const StepWork& work);
 
 struct StepForecast {
   TimeRange time;
   Limit limited_by = Limit::kUnknown;
 };
-/// Of several GPUs with what they send each other, by kAssumedLink. The likely time hides of it
+/// Of several GPUs with what they send each other, by kAssumedLink, and of several nodes by
+/// kAssumedNetwork. The likely time hides of it
 /// what half of the computing takes (the backward pass is more than that), the upper end of the
 /// range nothing, the lower one what all of the computing takes. Ranks on one CPU send nothing:
 /// they read each other's memory. The error says of which op no rate is known:

@@ -53,6 +53,8 @@ struct StepWork {
   // Of several devices. What they do in their own memory for it is among the items.
   LinkWork sent_beside;  // while the step computes
   LinkWork sent_alone;   // while it waits
+  // Between nodes, and not inside one.
+  bool over_network = false;
   // SHA-256 of the nodes with their shapes: equal for steps that compute alike, whatever the data,
   // the learning rate and the length of the job.
   std::string digest;

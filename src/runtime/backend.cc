@@ -36,7 +36,7 @@ Status Backend::connect(std::span<Backend* const> /*ranks*/) {
                     "the " + std::string(name()) + " backend trains a job on one device alone");
 }
 
-Status Backend::join(std::span<Backend* const> /*ranks*/, std::shared_ptr<Peers> /*peers*/) {
+Status Backend::join(std::span<Backend* const> /*ranks*/, const ProcessGroup& /*group*/) {
   return make_error(ErrorCode::kFailedPrecondition, "NODES_UNSUPPORTED",
                     "resources.nodes: the " + std::string(name()) +
                         " backend trains a job on devices of one node alone, expected 1");

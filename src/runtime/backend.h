@@ -2,11 +2,13 @@
 // libtrainyard_cuda.so, opened at run time (src/runtime/cuda_module.h).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +95,18 @@ struct DevicePeak {
   std::string source;     // where the numbers are from: "measured with 2 threads"
 };
 
+/// One of the processes that train a job together, as its backends are told (join.h): numbers and
+/// words alone, because the CUDA module has no connections of its own.
+struct ProcessGroup {
+  std::shared_ptr<Peers> peers;             // for Communicator::peers()
+  int64_t first_rank = 0;                   // of this process's
+  int64_t ranks = 1;                        // of all processes
+  std::string address;                      // numeric: where the other processes reach this one
+  std::string id;                           // what prepare_join() gave to the first process
+  std::chrono::milliseconds limit{60'000};  // until all devices are connected
+  std::stop_token stop;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -176,9 +190,13 @@ class Backend {
   /// what is prepared from now on may exchange among them, and each runs on a thread of its own.
   /// FAILED_PRECONDITION where something that this needs is not there.
   virtual Status connect(std::span<Backend* const> ranks);
-  /// The same among several processes, each of which calls it with its ranks, one or more:
-  /// peers->ranks_each(). FAILED_PRECONDITION where the devices cannot.
-  virtual Status join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers);
+  /// What join() needs on this host, and, in the first process, words by which the devices of all
+  /// processes find each other; good for one join(). Empty where it takes none.
+  virtual Result<std::string> prepare_join(const ProcessGroup& /*group*/) { return std::string(); }
+  /// The same among several processes, each of which calls it with its ranks, as many as the others
+  /// have. FAILED_PRECONDITION where the devices cannot; UNAVAILABLE/RANKS_UNCONNECTED and
+  /// DEADLINE_EXCEEDED/RANKS_MISSING where they do not find each other; CANCELLED/STOPPED.
+  virtual Status join(std::span<Backend* const> ranks, const ProcessGroup& group);
   /// Its end of that; nullptr before.
   virtual Communicator* communicator() { return nullptr; }
 };

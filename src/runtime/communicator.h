@@ -67,6 +67,12 @@ class Communicator {
   /// The job's other processes, if it has some (peers.h): the ranks of each follow those of the
   /// process before.
   virtual Peers* peers() const { return nullptr; }
+  /// True where exchanges are sent by peers(), on a rank's thread. Elsewhere nobody talks to them
+  /// during an exchange, and whoever waits for the ranks looks after them (Peers::check()).
+  virtual bool sends_by_peers() const { return false; }
+  /// By what the ranks are connected, for people: "NCCL 2.28.9 through eth0 (10.0.0.7)". Empty
+  /// where there is nothing to tell.
+  virtual std::string about() const { return {}; }
 };
 
 }  // namespace trainyard

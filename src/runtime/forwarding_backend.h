@@ -79,8 +79,11 @@ class ForwardingBackend : public Backend {
   Status connect(std::span<Backend* const> ranks) override {
     return inner_.connect(inner_of(ranks));
   }
-  Status join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers) override {
-    return inner_.join(inner_of(ranks), std::move(peers));
+  Result<std::string> prepare_join(const ProcessGroup& group) override {
+    return inner_.prepare_join(group);
+  }
+  Status join(std::span<Backend* const> ranks, const ProcessGroup& group) override {
+    return inner_.join(inner_of(ranks), group);
   }
   Communicator* communicator() override { return inner_.communicator(); }
 

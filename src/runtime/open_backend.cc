@@ -5,6 +5,7 @@
 #include "src/base/cores.h"
 #include "src/base/text.h"
 #include "src/runtime/cuda_module.h"
+#include "src/runtime/join.h"
 #include "src/runtime/visible_gpus.h"
 
 namespace trainyard {
@@ -17,6 +18,21 @@ Result<std::unique_ptr<Backend>> open_shown(const std::string& device, int ordin
   return make_error(
       ErrorCode::kNotFound, "DEVICE_NOT_FOUND",
       "device " + quoted_value(device) + " is not known, expected devices/cpu or devices/gpu-N");
+}
+
+/// As open_devices(), connected to nothing.
+Result<std::vector<RankDevice>> open_each(std::span<const std::string> devices, int threads,
+                                          const std::shared_ptr<Algorithms>& algorithms) {
+  if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
+  if (Status s = show_gpus(devices); !s.ok()) return std::move(s).error();
+  std::vector<RankDevice> ranks;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                     open_shown(devices[i], static_cast<int>(i), threads));
+    if (algorithms != nullptr) backend->use_algorithms(algorithms);
+    ranks.push_back({devices[i], std::move(backend)});
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -53,22 +69,14 @@ Status check_devices(std::span<const std::string> devices, const std::string& fi
 Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
                                              const std::shared_ptr<Algorithms>& algorithms,
                                              const std::shared_ptr<Peers>& peers) {
-  if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
-  std::vector<RankDevice> ranks;
-  std::vector<Backend*> backends;
-  if (Status s = show_gpus(devices); !s.ok()) return std::move(s).error();
-  for (size_t i = 0; i < devices.size(); ++i) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                     open_shown(devices[i], static_cast<int>(i), threads));
-    if (algorithms != nullptr) backend->use_algorithms(algorithms);
-    ranks.push_back({devices[i], std::move(backend)});
-    backends.push_back(ranks.back().backend.get());
-  }
   if (peers != nullptr) {
-    if (Status s = backends.front()->join(backends, peers); !s.ok()) return std::move(s).error();
-  } else if (ranks.size() > 1) {
-    if (Status s = backends.front()->connect(backends); !s.ok()) return std::move(s).error();
+    return join_devices(peers, [&] { return open_each(devices, threads, algorithms); });
   }
+  ASSIGN_OR_RETURN(std::vector<RankDevice> ranks, open_each(devices, threads, algorithms));
+  if (ranks.size() == 1) return ranks;
+  std::vector<Backend*> backends;
+  for (const RankDevice& rank : ranks) backends.push_back(rank.backend.get());
+  if (Status s = backends.front()->connect(backends); !s.ok()) return std::move(s).error();
   return ranks;
 }
 

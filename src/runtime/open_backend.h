@@ -24,7 +24,8 @@ Status check_devices(std::span<const std::string> devices, const std::string& fi
 
 /// The backends of these devices, connected where they are several, each with `threads`; they share
 /// `algorithms`, if there are some. With `peers`, the devices of this process among those of
-/// several. Refusals are those of check_devices(), open_backend(), Backend::connect() and join().
+/// several, each of which makes this call: what keeps one of them from it is the answer of all.
+/// Refusals are those of check_devices(), open_backend(), Backend::connect() and join_devices().
 Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
                                              const std::shared_ptr<Algorithms>& algorithms = {},
                                              const std::shared_ptr<Peers>& peers = {});

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "src/base/check.h"
@@ -221,6 +222,46 @@ bool Peers::any(bool here) {
   all[static_cast<size_t>(index())] = std::byte{here};
   all_gather(all);
   return std::ranges::any_of(all, [](std::byte b) { return b != std::byte{0}; });
+}
+
+std::vector<std::string> Peers::all_texts(std::string_view here) {
+  struct Text {
+    uint64_t size = 0;
+    std::array<char, kTextOfEachMax> bytes{};
+  };
+  std::vector<Text> all(static_cast<size_t>(count()));
+  Text& mine = all[static_cast<size_t>(index())];
+  mine.size = std::min(here.size(), kTextOfEachMax);
+  std::ranges::copy(here.substr(0, mine.size), mine.bytes.begin());
+  all_gather(std::as_writable_bytes(std::span(all)));
+  std::vector<std::string> texts;
+  for (const Text& text : all) {
+    TRAINYARD_CHECK(text.size <= kTextOfEachMax,
+                    "a text of " + std::to_string(text.size) + " bytes");
+    texts.emplace_back(text.bytes.data(), text.size);
+  }
+  return texts;
+}
+
+void Peers::look_for_gone() {
+  for (int64_t p = 0; p < count(); ++p) {
+    if (p == index()) continue;
+    PeerLink& link = *lines_[static_cast<size_t>(p)].link;
+    pollfd polled{link.fd(), POLLRDHUP, 0};
+    // Behind its end nothing comes that anybody waits for.
+    if (::poll(&polled, 1, 0) > 0 && link.drain_to_end()) lose(p);
+  }
+}
+
+void Peers::check() {
+  if (lost_.has_value()) throw *lost_;
+  if (aborted_) return;
+  try {
+    look_for_gone();
+  } catch (const RankLost& e) {
+    lost_ = e;
+    throw;
+  }
 }
 
 void Peers::abort() noexcept {

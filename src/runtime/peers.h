@@ -67,6 +67,11 @@ class Peers {
   int64_t ranks_each() const { return options_.ranks_each; }
   int64_t ranks() const { return count() * ranks_each(); }
   int64_t first_rank() const { return index() * ranks_each(); }
+  /// Where the others reach this one.
+  const std::string& address() const { return address_; }
+  /// As it was given to connect(): for what the processes set up together.
+  std::chrono::milliseconds meet_limit() const { return options_.meet; }
+  const std::stop_token& stop() const { return stop_; }
   /// "rank 2", or "ranks 4 to 7".
   std::string name_of(int64_t process) const;
 
@@ -85,6 +90,12 @@ class Peers {
   std::string of_first(std::string_view text);
   /// Whether it is so in any process.
   bool any(bool here);
+  /// What each process says, by process: at most kTextOfEachMax bytes of it.
+  static constexpr size_t kTextOfEachMax = 1000;
+  std::vector<std::string> all_texts(std::string_view here);
+  /// Throws RankLost if a process has gone. For the time in which nobody is in a call above, and
+  /// none of the others can have come to its end.
+  void check();
 
   /// The thread in a call above, or the next one to come there, throws ExchangeAborted.
   void abort() noexcept;
@@ -114,12 +125,15 @@ class Peers {
   [[noreturn]] void give_up();
   void wait(std::chrono::steady_clock::time_point since);
   [[noreturn]] void lose(int64_t process);
+  void look_for_gone();
   /// Whose end the others only follow: `process` has ended as one does that has given up.
   int64_t find_first_gone(int64_t process);
   void close_all() noexcept;
 
   const PeerIdentity me_;
   const PeerOptions options_;
+  std::string address_;
+  std::stop_token stop_;
   UniqueFd wake_;  // an eventfd, for abort()
   std::vector<Line> lines_;
   std::atomic<bool> aborted_ = false;

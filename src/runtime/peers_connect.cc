@@ -205,6 +205,8 @@ Result<std::shared_ptr<Peers>> Peers::connect(PeerListener listener, PeerIdentit
                                               const std::stop_token& stop) {
   if (Status s = check_group(me, all, options); !s.ok()) return std::move(s).error();
   std::shared_ptr<Peers> peers(new Peers(std::move(me), options));
+  peers->address_ = listener.endpoint().address;
+  peers->stop_ = stop;
   if (Status s = Connecting(*peers, std::move(listener), all).run(stop); !s.ok()) {
     return std::move(s).error();
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <limits>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +15,11 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 // The kernels of the first step are submitted one by one, those of the second recorded; from the
 // third on a step is what it stays.
 constexpr int64_t kFirstSteps = 3;
+// Between two looks at the other processes, where nothing else would wake this one.
+constexpr std::chrono::milliseconds kLook{20};
+// A process that ends because of a limit takes some of StepLimits::grace_s for its own threads.
+constexpr double kEndsOfOthers = 3;
+constexpr double kGoneWithinS = 2;
 
 std::string seconds(double s) {
   char text[32];
@@ -35,6 +42,7 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
                                 : 0),
       micro_batches_(micro_batches),
       limits_(limits),
+      exceptions_before_(std::uncaught_exceptions()),
       team_(devices.size()) {
   TRAINYARD_CHECK(programs.size() == devices.size() && !exchanges_.empty(),
                   "programs for " + std::to_string(programs.size()) + " ranks, " +
@@ -58,7 +66,16 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
       kNoLimit);
 }
 
-ReplicatedSession::~ReplicatedSession() = default;
+// A step that is under way on GPUs would wait for ranks of a process that has gone, and the
+// sessions' ends for that step.
+ReplicatedSession::~ReplicatedSession() {
+  if (!looks_after_peers() || std::uncaught_exceptions() == exceptions_before_) return;
+  for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
+}
+
+bool ReplicatedSession::looks_after_peers() const {
+  return peers_ != nullptr && !replicas_->devices.front().backend->communicator()->sends_by_peers();
+}
 
 void ReplicatedSession::run_all(std::function<void(Replicas&, size_t)> task, double limit_s) {
   const auto failure =
@@ -68,19 +85,24 @@ void ReplicatedSession::run_all(std::function<void(Replicas&, size_t)> task, dou
 }
 
 std::optional<RankTeam::Failure> ReplicatedSession::watch() const {
-  for (size_t r = 0; r < ranks(); ++r) {
-    try {
-      replicas_->devices[r].backend->communicator()->check();
-    } catch (...) {
-      return RankTeam::Failure{r, std::current_exception()};
-    }
+  size_t r = 0;
+  try {
+    if (looks_after_peers()) peers_->check();
+    for (; r < ranks(); ++r) replicas_->devices[r].backend->communicator()->check();
+  } catch (...) {
+    return RankTeam::Failure{r, std::current_exception()};
   }
   return std::nullopt;
 }
 
 void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   const std::string stopped = failure.rank.has_value() ? "" : describe_stop(limit_s);
-  const auto silent = failure.rank.has_value() ? std::nullopt : find_silent(limit_s);
+  auto silent = failure.rank.has_value() ? std::nullopt : find_silent(limit_s);
+  if (!failure.rank.has_value() && waits_for_others()) {
+    // The process whose rank it is has the same limit, and knows better: it ends first.
+    silent = find_gone(limits_.grace_s * kEndsOfOthers);
+    if (!silent.has_value()) silent.emplace(stopped, is_first() ? peers_->ranks_each() : 0);
+  }
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
   team_.gather(limits_.grace_s);
   if (silent.has_value()) throw *silent;
@@ -88,6 +110,8 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   try {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
+    // NCCL tells of a process's end by an error of its own, perhaps before the connections do.
+    if (const auto gone = find_gone(kGoneWithinS)) throw *gone;
     throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }
 }
@@ -106,6 +130,37 @@ std::optional<RankLost> ReplicatedSession::find_silent(double limit_s) const {
                   awaited * peers_->ranks_each());
 }
 
+std::optional<RankLost> ReplicatedSession::find_gone(double within_s) const {
+  if (!looks_after_peers()) return std::nullopt;
+  const auto end = Clock::now() + std::chrono::duration<double>(within_s);
+  while (true) {
+    try {
+      peers_->check();
+    } catch (const RankLost& e) {
+      return e;
+    }
+    if (Clock::now() >= end) return std::nullopt;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+bool ReplicatedSession::waits_for_others() const {
+  if (!looks_after_peers()) return false;
+  const int64_t reached = replicas_->devices.front().backend->communicator()->reached();
+  return std::ranges::all_of(replicas_->devices, [&](const RankDevice& device) {
+    const Communicator& c = *device.backend->communicator();
+    return c.reached() == reached && c.ended() < reached;
+  });
+}
+
+std::string ReplicatedSession::names_of_others() const {
+  std::string names;
+  for (int64_t p = 0; p < peers_->count(); ++p) {
+    if (p != peers_->index()) names += (names.empty() ? "" : ", ") + peers_->name_of(p);
+  }
+  return names;
+}
+
 std::string ReplicatedSession::describe_stop(double limit_s) const {
   // The one that has come least far is the first that stopped: the others wait for it.
   const int64_t outside = evaluations_ * evaluation_exchanges_;  // of any step
@@ -120,11 +175,18 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
     furthest = std::max(furthest, std::get<0>(progress(r)));
   }
   const auto [reached, ended, is_back] = progress(first);
+  const bool is_of_others = waits_for_others();
+  const std::string others =
+      is_of_others ? ": all ranks of this process have come to it and it has not ended within " +
+                         seconds(limit_s) + "; one of the others (" + names_of_others() +
+                         ") has stopped, or the connection between the nodes does not work"
+                   : "";
   if (evaluates_) {
-    return "rank " + std::to_string(first) + " (" + replicas_->devices[first].name +
-           ") stopped in an evaluation behind step " + std::to_string(first_step_ + steps_begun_) +
-           ": it has not continued within " + seconds(limit_s) +
-           ", and the other ranks are waiting for it";
+    return name_of(first) + " stopped in an evaluation behind step " +
+           std::to_string(first_step_ + steps_begun_) +
+           (is_of_others ? others
+                         : ": it has not continued within " + seconds(limit_s) +
+                               ", and the other ranks are waiting for it");
   }
   const auto in_step = std::ssize(exchanges_);
   const bool is_inside = reached == furthest && ended < reached;
@@ -132,8 +194,9 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
   const int64_t step = std::min((is_inside ? reached - 1 : reached) / in_step, steps_begun_ - 1);
   std::string text = name_of(first) + " stopped in step " + std::to_string(first_step_ + step + 1);
   if (is_inside) {
-    return text + " in " + exchanges_[static_cast<size_t>((reached - 1) % in_step)] +
-           ": all ranks have come to it and it has not ended within " + seconds(limit_s) +
+    text += " in " + exchanges_[static_cast<size_t>((reached - 1) % in_step)];
+    if (is_of_others) return text + others;
+    return text + ": all ranks have come to it and it has not ended within " + seconds(limit_s) +
            "; the connection between the devices does not work";
   }
   text += is_behind_all ? " behind " + exchanges_.back()

@@ -125,6 +125,15 @@ class ReplicatedSession final : public TrainingSession {
   std::string name_of(size_t rank) const;
   /// Another process's ranks are waited for, in an exchange to which all of this one's have come.
   std::optional<RankLost> find_silent(double limit_s) const;
+  /// Exchanges go past the connections of the processes, between GPUs: nobody notices there who
+  /// has gone.
+  bool looks_after_peers() const;
+  /// Whether all ranks of this process are in an exchange with those of others, as between GPUs.
+  bool waits_for_others() const;
+  /// Another process that has gone, or goes within that time.
+  std::optional<RankLost> find_gone(double within_s) const;
+  /// "ranks 2 to 3, ranks 4 to 5".
+  std::string names_of_others() const;
   /// What is read of the checksums of all processes' ranks.
   std::vector<std::map<std::string, uint32_t>> all_checksums() const;
   /// Losses and rows of all ranks, by rank: of each its part of every micro-batch.
@@ -148,6 +157,7 @@ class ReplicatedSession final : public TrainingSession {
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
   int64_t state_of_ = -1;  // steps that had begun when all ranks got rank 0's state
   double slowest_s_ = 0;
+  const int exceptions_before_;
   RankTeam team_;  // last: its threads end first
 };
 

@@ -6,7 +6,7 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/data/row_copies.h"
-#include "src/runtime/peers.h"
+#include "src/runtime/join.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
 #include "src/train/model_artifact.h"
@@ -257,7 +257,7 @@ Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, R
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
                           Reporter& reporter, std::stop_token stop, const Clock& clock) {
   Communicator* const connection = devices.front().backend->communicator();
-  const Peers* const peers = connection == nullptr ? nullptr : connection->peers();
+  Peers* const peers = connection == nullptr ? nullptr : connection->peers();
   if (devices.size() == 1 && peers == nullptr) {
     return train(job, *devices.front().backend, files, reporter, std::move(stop), clock);
   }
@@ -278,6 +278,10 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   std::optional<TimingReports> timing(std::in_place, first, plan, reporter);
   ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
   timing.reset();
+  if (peers != nullptr) {
+    const std::string by = describe_connection(*peers, *connection);
+    if (!by.empty()) reporter.log("connected by " + by);
+  }
   return run(open, std::move(start), plan, session, first, {files, reporter, stop, clock});
 }
 

@@ -6,11 +6,13 @@
 
 #include "src/base/cores.h"
 #include "src/runtime/cuda_module.h"
+#include "src/runtime/join.h"
 #include "src/train/device_check.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
 #include "tests/cuda/tested_module.h"
 #include "tests/cuda/travelling_rows.h"
+#include "tests/engine/peers_support.h"
 
 namespace trainyard {
 namespace {
@@ -63,6 +65,88 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   for (const int64_t accumulate_steps : {1, 2}) {
     testing::expect_like_the_cpus(two_gpus, accumulate_steps, Shard::kNone,
                                   testing::sample_classes);
+  }
+}
+
+/// This process's one GPU, connected with those of the others.
+Result<std::vector<RankDevice>> join_one(const std::shared_ptr<Peers>& peers) {
+  return join_devices(peers, [&]() -> Result<std::vector<RankDevice>> {
+    const auto gpu = static_cast<int>(peers->index());
+    ASSIGN_OR_RETURN(std::unique_ptr<Backend> cuda,
+                     open_cuda_backend(testing::tested_module(), gpu));
+    std::vector<RankDevice> devices;
+    devices.push_back({"devices/gpu-" + std::to_string(gpu), std::move(cuda)});
+    return devices;
+  });
+}
+
+// NCCL's start by an id, which does not block, and its abort: all that one GPU can show of several
+// nodes.
+TEST(CudaNodes, OneStartsByAnIdAndIsAborted) {
+  if (const auto cuda = open_cuda_backend(testing::tested_module(), 0); !cuda.ok()) {
+    GTEST_SKIP() << "no GPU: " << cuda.error().message;
+  }
+  for (const bool aborts : {false, true, true}) {
+    const auto peers = testing::meet(1);
+    const auto devices = join_one(peers.front());
+    ASSERT_TRUE(devices.ok()) << devices.error().message;
+    Communicator& connection = *devices->front().backend->communicator();
+    std::printf("%s\n", connection.about().c_str());
+    EXPECT_NO_THROW(connection.check());
+    EXPECT_EQ(connection.peers(), peers.front().get());
+    if (aborts) connection.abort();
+  }
+}
+
+// A rank that does not start ends by the limit, and the GPU is as good as before.
+TEST(CudaNodes, AStartThatNobodyElseComesToEndsByItsLimit) {
+  const auto cuda = open_cuda_backend(testing::tested_module(), 0);
+  if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
+  const auto peers = testing::meet(1);
+  ProcessGroup group{.peers = peers.front(),
+                     .first_rank = 0,
+                     .ranks = 2,
+                     .address = peers.front()->address(),
+                     .id = {},
+                     .limit = std::chrono::seconds(5),
+                     .stop = {}};
+  group.id = (*cuda)->prepare_join(group).value();
+  Backend* const one = cuda->get();
+  const Status joined = one->join({&one, 1}, group);
+  ASSERT_FALSE(joined.ok());
+  EXPECT_EQ(joined.error().reason, "RANKS_MISSING") << joined.error().message;
+  const auto again = join_one(testing::meet(1).front());
+  EXPECT_TRUE(again.ok()) << again.error().message;
+}
+
+// As two nodes; with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 by NCCL's sockets, as between hosts.
+TEST(CudaNodes, TwoProcessesTrainTheBitsOfTwoLocalGpus) {
+  const auto open = [](int r) { return open_cuda_backend(testing::tested_module(), r); };
+  if (const auto second = open(1); !second.ok()) {
+    GTEST_SKIP() << "no second GPU: " << second.error().message;
+  }
+  for (const Shard shard : {Shard::kNone, Shard::kOptimizer, Shard::kParameters}) {
+    const testing::Workspace w;
+    testing::make_dataset(w, /*images=*/true, 60);
+    const auto job = [&](const std::string& name) {
+      TrainJob named = testing::rank_job(w, name);
+      named.recipe.shard = shard;
+      return named;
+    };
+    testing::Recorder local, nodes[2];
+    testing::run_job(job("local"),
+                     testing::connected(2, [&](int r) { return std::shared_ptr(open(r).value()); }),
+                     local);
+    const auto peers = testing::meet(2);
+    testing::on_each(2, [&](int64_t p) {
+      const auto devices = join_one(peers[static_cast<size_t>(p)]);
+      ASSERT_TRUE(devices.ok()) << devices.error().message;
+      testing::run_job(job("nodes"), *devices, nodes[p]);
+    });
+    std::printf("%s\n", nodes[0].line_with("connected by ").c_str());
+    EXPECT_EQ(nodes[0].series["train/loss"], local.series["train/loss"]);
+    EXPECT_EQ(testing::bytes_of(w / "nodes-model/model.safetensors"),
+              testing::bytes_of(w / "local-model/model.safetensors"));
   }
 }
 

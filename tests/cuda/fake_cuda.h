@@ -96,6 +96,11 @@ void release_device();
 int device_of(CUstream_st* stream);
 /// What ncclCommGetAsyncError tells from now on; 0 is no error.
 void set_nccl_async_error(int error);
+/// How the start of this rank among several processes ends from now on: by an error, never
+/// (ncclInProgress), or well (0).
+void set_nccl_start(int rank, int error);
+/// Communicators that were made and neither destroyed nor aborted.
+int64_t open_nccl_comms();
 /// An element of a tensor.
 inline float read_element(kernels::cuda::Format format, const void* data, int64_t i) {
   return kernels::cuda::In{data, format}[i];

@@ -397,6 +397,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   return has_code ? cudaSuccess : fail(cudaErrorNoKernelImageForDevice);
 }
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= visible_devices()) return fail(cudaErrorInvalidDevice);
   if (devices_busy || (!busy_file.empty() && access(busy_file.c_str(), F_OK) == 0)) {

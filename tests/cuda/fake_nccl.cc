@@ -1,20 +1,36 @@
 // NCCL between emulated devices, in place of src/runtime/cuda/nccl.cc. A collective waits, in its
-// stream, for the other ranks, as the real one does on the GPUs.
+// stream, for the other ranks, as the real one does on the GPUs; only its own rank's abort ends
+// that. Ranks of several processes, or of threads that pretend to be such, have their id alone in
+// common, which leads to whoever has drawn it: a thread there gives all of them what each sends.
+// Communicators that do not block, as the backend makes them then, have started or submitted their
+// calls after they were looked at a few times, and refuse calls before. One that has gone is not
+// noticed by the others.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "src/base/handle.h"
 #include "src/runtime/cuda/nccl.h"
 #include "tests/cuda/fake_cuda.h"
 
 namespace {
+
+constexpr int kLooks = 3;  // until what does not block is done
 
 enum class Kind : uint8_t { kAllReduce, kReduce, kReduceScatter, kBroadcast, kAllGather };
 
@@ -31,47 +47,56 @@ struct Call {
   }
 };
 struct Group {
+  explicit Group(size_t ranks) : calls(ranks) {}
   std::mutex mutex;
   std::condition_variable changed;
   size_t arrived = 0;
   int64_t meetings = 0;
-  bool aborted = false;
   std::vector<Call> calls;  // by rank
+};
+
+/// What works under way keep.
+struct Rank {
+  std::shared_ptr<Group> group;  // its own, if it is one of several processes
+  size_t rank = 0;
+  int device = 0;
+  trainyard::UniqueFd wire = {};  // to the hub, then
+  bool aborted = false;           // with the group's mutex
+};
+struct Submission {
+  Call call;
+  cudaStream_t stream = nullptr;
 };
 
 }  // namespace
 
 struct ncclComm {
-  std::shared_ptr<Group> group;
-  size_t rank;
-  int device;
+  std::shared_ptr<Rank> rank;
+  bool blocks = true;
+  // Of one that does not block:
+  std::mutex mutex = {};
+  bool started = true;
+  int looks = 0;  // that are left until it has done what it was told
+  ncclResult_t failed = ncclSuccess;
+  std::vector<Submission> waiting = {};
+  std::thread::id caller = {};  // whose stream it is, for the emulator
 };
 
 namespace {
 
 std::atomic<int> async_error = 0;
+std::atomic<int64_t> open_comms = 0;
+
+std::mutex start_mutex;
+std::map<int, int> start_errors;  // by rank
+std::atomic<int> ids_drawn = 0;
 
 struct Pending {
   ncclComm_t comm;
-  Call call;
-  cudaStream_t stream;
+  Submission submission;
 };
 thread_local bool in_group = false;
 thread_local std::vector<Pending> pending;
-
-/// False: given up.
-bool meet(Group& group) {
-  std::unique_lock lock(group.mutex);
-  const int64_t meeting = group.meetings;
-  if (!group.aborted && ++group.arrived == group.calls.size()) {
-    group.arrived = 0;
-    ++group.meetings;
-    group.changed.notify_all();
-    return true;
-  }
-  group.changed.wait(lock, [&] { return group.aborted || group.meetings != meeting; });
-  return group.meetings != meeting;
-}
 
 /// Element `i` of what all ranks send.
 template <typename T>
@@ -89,57 +114,193 @@ void exchange_all(const Group& group) {
   const size_t count = first.count, ranks = group.calls.size();
   const auto to = [&](size_t rank) { return static_cast<T*>(group.calls[rank].to); };
   const auto from = [&](size_t rank) { return static_cast<const T*>(group.calls[rank].from); };
-  switch (first.kind) {
-    case Kind::kAllReduce:
-      for (size_t i = 0; i < count; ++i) {
-        const T mean = mean_of<T>(group, i);
-        for (size_t r = 0; r < ranks; ++r) to(r)[i] = mean;
-      }
-      break;
-    case Kind::kReduce:
-      for (size_t i = 0; i < count; ++i) to(first.root)[i] = mean_of<T>(group, i);
-      break;
-    case Kind::kReduceScatter:
-      for (size_t i = 0; i < ranks * count; ++i) to(i / count)[i % count] = mean_of<T>(group, i);
-      break;
-    case Kind::kBroadcast:
-      for (size_t r = 0; r < ranks; ++r) {
+  for (size_t r = 0; r < ranks; ++r) {
+    if (to(r) == nullptr) continue;  // another process's
+    switch (first.kind) {
+      case Kind::kAllReduce:
+        break;  // below: it is in place
+      case Kind::kReduce:
+        if (r == first.root) {
+          for (size_t i = 0; i < count; ++i) to(r)[i] = mean_of<T>(group, i);
+        }
+        break;
+      case Kind::kReduceScatter:
+        for (size_t i = 0; i < count; ++i) to(r)[i] = mean_of<T>(group, r * count + i);
+        break;
+      case Kind::kBroadcast:
         if (to(r) != from(first.root)) std::copy_n(from(first.root), count, to(r));
-      }
-      break;
-    case Kind::kAllGather:
-      for (size_t r = 0; r < ranks; ++r) {
+        break;
+      case Kind::kAllGather:
         for (size_t q = 0; q < ranks; ++q) {
           if (to(r) + q * count != from(q)) std::copy_n(from(q), count, to(r) + q * count);
         }
-      }
-      break;
+        break;
+    }
+  }
+  for (size_t i = 0; first.kind == Kind::kAllReduce && i < count; ++i) {
+    const T mean = mean_of<T>(group, i);
+    for (size_t r = 0; r < ranks; ++r) {
+      if (to(r) != nullptr) to(r)[i] = mean;
+    }
   }
 }
 
-void exchange(const ncclComm& comm, const Call& call) {
-  Group& group = *comm.group;
-  group.calls[comm.rank] = call;
-  if (!meet(group)) return;
-  if (comm.rank == 0) {
-    for (const Call& other : group.calls) {
-      if (other.is_like(call)) continue;
-      const std::scoped_lock lock(group.mutex);
-      if (group.aborted) return;  // the other has gone on without this one
-      std::abort();
+/// Of all ranks' calls, with the group's mutex.
+void exchange_calls(const Group& group) {
+  const Call& call = group.calls.front();
+  for (const Call& other : group.calls) {
+    if (!other.is_like(call)) std::abort();
+  }
+  switch (call.type) {
+    case ncclFloat64:
+      exchange_all<double>(group);
+      break;
+    case ncclFloat16:
+      exchange_all<uint16_t>(group);  // moved alone, see add()
+      break;
+    default:
+      exchange_all<float>(group);
+  }
+}
+
+size_t size_of(ncclDataType_t type) {
+  return type == ncclFloat64 ? sizeof(double) : type == ncclFloat16 ? 2 : sizeof(float);
+}
+
+// ---- Ranks of several processes ------------------------------------------------------------
+
+struct Hello {
+  int32_t ranks, rank;
+};
+/// What a rank sends of a call, in front of its bytes.
+struct Header {
+  Kind kind;
+  ncclDataType_t type;
+  uint64_t count, root, bytes;  // that follow
+};
+
+bool send_all(int fd, const void* data, size_t bytes) {
+  const auto* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t sent = ::send(fd, at, bytes, MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    at += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+bool receive_all(int fd, void* data, size_t bytes) {
+  return bytes == 0 || ::recv(fd, data, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
+}
+
+/// Where an id leads, in the abstract namespace.
+sockaddr_un address_of(const std::string& id) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::ranges::copy(id, address.sun_path + 1);
+  return address;
+}
+
+/// Gives all ranks what each has sent, call by call, until one is gone; the others are not told.
+void serve_calls(const std::vector<trainyard::UniqueFd>& ranks) {
+  for (const auto& rank : ranks) {
+    if (!send_all(rank.get(), "!", 1)) return;
+  }
+  std::vector<char> all;
+  while (true) {
+    all.clear();
+    Header first{};
+    for (const auto& rank : ranks) {
+      Header header{};
+      if (!receive_all(rank.get(), &header, sizeof header)) return;
+      if (&rank == &ranks.front()) first = header;
+      if (header.kind != first.kind || header.type != first.type || header.count != first.count ||
+          header.root != first.root || header.bytes != first.bytes) {
+        std::abort();
+      }
+      all.resize(all.size() + header.bytes);
+      if (!receive_all(rank.get(), all.data() + all.size() - header.bytes, header.bytes)) return;
     }
-    switch (call.type) {
-      case ncclFloat64:
-        exchange_all<double>(group);
-        break;
-      case ncclFloat16:
-        exchange_all<uint16_t>(group);  // moved alone, see add()
-        break;
-      default:
-        exchange_all<float>(group);
+    for (const auto& rank : ranks) {
+      if (!send_all(rank.get(), all.data(), all.size())) return;
     }
   }
-  (void)meet(group);
+}
+
+/// Takes each rank once, then nobody: an id is good for one start.
+void serve_hub(trainyard::UniqueFd listener) {
+  std::vector<trainyard::UniqueFd> ranks;
+  int32_t joined = 0;
+  while (ranks.empty() || joined < std::ssize(ranks)) {
+    trainyard::UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Hello hello{};
+    if (!fd) return;
+    if (!receive_all(fd.get(), &hello, sizeof hello)) continue;
+    if (ranks.empty()) ranks.resize(static_cast<size_t>(hello.ranks));
+    if (hello.ranks != std::ssize(ranks) || hello.rank >= hello.ranks) continue;
+    trainyard::UniqueFd& place = ranks[static_cast<size_t>(hello.rank)];
+    if (place) continue;
+    place = std::move(fd);
+    ++joined;
+  }
+  listener.reset();
+  serve_calls(ranks);
+  char dropped[256];
+  for (const auto& rank : ranks) {  // each waits until it is aborted
+    while (::recv(rank.get(), dropped, sizeof dropped, 0) > 0) {
+    }
+  }
+}
+
+/// False: the others are not to be had.
+bool exchange_by_hub(const Rank& rank, const Call& call) {
+  const size_t ranks = rank.group->calls.size();
+  const size_t elements = call.kind == Kind::kReduceScatter ? ranks * call.count : call.count;
+  const size_t bytes = elements * size_of(call.type);
+  const Header header{call.kind, call.type, call.count, call.root, bytes};
+  std::vector<char> all(ranks * bytes);
+  const int fd = rank.wire.get();
+  if (!send_all(fd, &header, sizeof header) || !send_all(fd, call.from, bytes) ||
+      !receive_all(fd, all.data(), all.size())) {
+    return false;
+  }
+  Group arrived(ranks);
+  for (size_t r = 0; r < ranks; ++r) {
+    arrived.calls[r] = call;
+    arrived.calls[r].from = all.data() + r * bytes;
+    if (r != rank.rank) arrived.calls[r].to = nullptr;
+  }
+  exchange_calls(arrived);
+  return true;
+}
+
+void exchange(const Rank& rank, const Call& call) {
+  Group& group = *rank.group;
+  std::unique_lock lock(group.mutex);
+  if (rank.aborted) return;
+  if (rank.wire) {
+    lock.unlock();
+    const bool exchanged = exchange_by_hub(rank, call);
+    lock.lock();
+    if (!exchanged) group.changed.wait(lock, [&] { return rank.aborted; });
+    return;
+  }
+  group.calls[rank.rank] = call;
+  const int64_t meeting = group.meetings;
+  if (++group.arrived == group.calls.size()) {
+    exchange_calls(group);
+    group.arrived = 0;
+    ++group.meetings;
+    group.changed.notify_all();
+    return;
+  }
+  group.changed.wait(lock, [&] { return rank.aborted || group.meetings != meeting; });
+  if (group.meetings == meeting) --group.arrived;
+}
+
+void submit(const std::shared_ptr<Rank>& rank, const Submission& submission) {
+  trainyard::testing::submit_to_stream(submission.stream, trainyard::testing::WorkKind::kExchange,
+                                       [rank, call = submission.call] { exchange(*rank, call); });
 }
 
 ncclResult_t get_version(int* version) {
@@ -147,28 +308,106 @@ ncclResult_t get_version(int* version) {
   return ncclSuccess;
 }
 ncclResult_t comm_init_all(ncclComm_t* comms, int count, const int* devices) {
-  const auto group = std::make_shared<Group>();
-  group->calls.resize(static_cast<size_t>(count));
+  const auto group = std::make_shared<Group>(static_cast<size_t>(count));
   for (int r = 0; r < count; ++r) {
     for (int other = 0; other < r; ++other) {
       if (devices[other] == devices[r]) return ncclInvalidUsage;
     }
-    comms[r] = new ncclComm{group, static_cast<size_t>(r), devices[r]};
+    comms[r] =
+        new ncclComm{std::make_shared<Rank>(Rank{group, static_cast<size_t>(r), devices[r]})};
+    ++open_comms;
   }
   return ncclSuccess;
 }
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  *id = {};
+  std::snprintf(id->internal, 100, "trainyard-nccl-%d-%d", static_cast<int>(::getpid()),
+                ++ids_drawn);
+  const sockaddr_un address = address_of(id->internal);
+  trainyard::UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener ||
+      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(listener.get(), 64) != 0) {
+    return ncclSystemError;
+  }
+  std::thread(serve_hub, std::move(listener)).detach();
+  return ncclSuccess;
+}
+
+ncclResult_t comm_init_rank_config(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                   ncclConfig_t* config) {
+  // One that blocks would wait here for this thread's other devices.
+  if (!in_group || config->blocking != 0 || config->magic != 0xcafebeef) return ncclInvalidUsage;
+  if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  int device = -1;
+  if (cudaGetDevice(&device) != cudaSuccess) return ncclInvalidUsage;
+  int error = ncclSuccess;
+  {
+    const std::scoped_lock lock(start_mutex);
+    const auto found = start_errors.find(rank);
+    if (found != start_errors.end()) error = found->second;
+  }
+  auto made = std::make_unique<ncclComm>();
+  made->rank = std::make_shared<Rank>();
+  made->rank->group = std::make_shared<Group>(static_cast<size_t>(ranks));
+  made->rank->rank = static_cast<size_t>(rank);
+  made->rank->device = device;
+  made->blocks = false;
+  made->started = false;
+  made->looks = kLooks;
+  made->failed = static_cast<ncclResult_t>(error);
+  if (error == ncclSuccess) {
+    trainyard::UniqueFd& wire = made->rank->wire;
+    wire.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_un address = address_of(id.internal);
+    const Hello hello{ranks, rank};
+    if (!wire ||
+        ::connect(wire.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+        !send_all(wire.get(), &hello, sizeof hello)) {
+      return ncclSystemError;
+    }
+  }
+  *comm = made.release();
+  ++open_comms;
+  return ncclSuccess;
+}
+
 ncclResult_t comm_destroy(ncclComm_t comm) {
+  --open_comms;
   delete comm;
   return ncclSuccess;
 }
 ncclResult_t comm_abort(ncclComm_t comm) {
-  const std::scoped_lock lock(comm->group->mutex);
-  comm->group->aborted = true;
-  comm->group->changed.notify_all();
-  return ncclSuccess;  // works under way keep it
+  {
+    const std::scoped_lock lock(comm->rank->group->mutex);
+    comm->rank->aborted = true;
+    comm->rank->group->changed.notify_all();
+  }
+  if (comm->rank->wire) (void)::shutdown(comm->rank->wire.get(), SHUT_RDWR);
+  --open_comms;
+  // Threads of this process may be in calls of one that blocks.
+  if (!comm->blocks) delete comm;
+  return ncclSuccess;
 }
-ncclResult_t comm_get_async_error(ncclComm_t, ncclResult_t* error) {
+
+ncclResult_t state_of(ncclComm& comm) {
+  const std::scoped_lock lock(comm.mutex);
+  if (comm.failed != ncclSuccess) return comm.failed;
+  char sign = 0;
+  if (!comm.started) {
+    comm.started = ::recv(comm.rank->wire.get(), &sign, 1, MSG_DONTWAIT) == 1;
+    if (!comm.started) return ncclInProgress;
+  }
+  if (comm.looks == 0) return ncclSuccess;
+  if (!comm.waiting.empty() && std::this_thread::get_id() != comm.caller) return ncclInProgress;
+  if (--comm.looks > 0) return ncclInProgress;
+  for (const Submission& s : std::exchange(comm.waiting, {})) submit(comm.rank, s);
+  return ncclSuccess;
+}
+ncclResult_t comm_get_async_error(ncclComm_t comm, ncclResult_t* error) {
   *error = static_cast<ncclResult_t>(async_error.load());
+  if (*error == ncclSuccess && !comm->blocks) *error = state_of(*comm);
   return ncclSuccess;
 }
 const char* get_error_string(ncclResult_t) { return "an error of NCCL"; }
@@ -180,26 +419,38 @@ ncclResult_t group_start() {
 }
 ncclResult_t group_end() {
   in_group = false;
+  ncclResult_t result = ncclSuccess;
   for (const Pending& p : std::exchange(pending, {})) {
-    if (trainyard::testing::device_of(p.stream) != p.comm->device) return ncclInvalidArgument;
-    trainyard::testing::submit_to_stream(p.stream, trainyard::testing::WorkKind::kExchange,
-                                         [p] { exchange(*p.comm, p.call); });
+    const Submission& s = p.submission;
+    if (trainyard::testing::device_of(s.stream) != p.comm->rank->device) return ncclInvalidArgument;
+    if (p.comm->blocks) {
+      submit(p.comm->rank, s);
+      continue;
+    }
+    const std::scoped_lock lock(p.comm->mutex);
+    p.comm->waiting.push_back(s);
+    p.comm->looks = kLooks;
+    p.comm->caller = std::this_thread::get_id();
+    result = ncclInProgress;
   }
-  return ncclSuccess;
-}
-size_t size_of(ncclDataType_t type) {
-  return type == ncclFloat64 ? sizeof(double) : type == ncclFloat16 ? 2 : sizeof(float);
+  return result;
 }
 ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRedOp_t op = ncclAvg) {
   const bool moves = call.kind == Kind::kBroadcast || call.kind == Kind::kAllGather;
   const bool known =
       call.type == ncclFloat32 || call.type == ncclFloat64 || (call.type == ncclFloat16 && moves);
-  const bool has_root = call.root < comm->group->calls.size();
+  const bool has_root = call.root < comm->rank->group->calls.size();
+  {
+    const std::scoped_lock lock(comm->mutex);  // before what came before has been submitted
+    if (!comm->blocks && (comm->looks > 0 || comm->failed != ncclSuccess)) {
+      return ncclInvalidArgument;
+    }
+  }
   if (!in_group || op != ncclAvg || !known || !has_root || call.count == 0 ||
       call.from == nullptr || call.to == nullptr) {
     return ncclInvalidArgument;
   }
-  pending.push_back({comm, call, stream});
+  pending.push_back({comm, {call, stream}});
   return ncclSuccess;
 }
 /// Whether the two begin within `elements` of each other, so that one would be written while it is
@@ -222,7 +473,7 @@ ncclResult_t reduce(const void* from, void* to, size_t count, ncclDataType_t typ
 }
 ncclResult_t reduce_scatter(const void* from, void* to, size_t count, ncclDataType_t type,
                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  if (overlap(from, to, count * comm->group->calls.size(), type)) return ncclInvalidArgument;
+  if (overlap(from, to, count * comm->rank->group->calls.size(), type)) return ncclInvalidArgument;
   return add({Kind::kReduceScatter, from, to, count, type, 0}, comm, stream, op);
 }
 ncclResult_t broadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
@@ -234,7 +485,8 @@ ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t
                         ncclComm_t comm, cudaStream_t stream) {
   // In place it begins with this rank's part of what it ends with.
   const size_t size = size_of(type);
-  if (from != static_cast<std::byte*>(to) + comm->rank * count * size) return ncclInvalidArgument;
+  if (from != static_cast<std::byte*>(to) + comm->rank->rank * count * size)
+    return ncclInvalidArgument;
   return add({Kind::kAllGather, from, to, count, type, 0}, comm, stream);
 }
 
@@ -242,15 +494,25 @@ ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t
 
 namespace trainyard::testing {
 void set_nccl_async_error(int error) { async_error = error; }
+void set_nccl_start(int rank, int error) {
+  const std::scoped_lock lock(start_mutex);
+  if (error == ncclSuccess) {
+    start_errors.erase(rank);
+  } else {
+    start_errors[rank] = error;
+  }
+}
+int64_t open_nccl_comms() { return open_comms; }
 }  // namespace trainyard::testing
 
 namespace trainyard::cuda {
 
 Result<const Nccl*> open_nccl() {
   static const Nccl nccl{
-      get_version,      comm_init_all,  comm_destroy, comm_abort, comm_get_async_error,
-      get_error_string, get_last_error, group_start,  group_end,  all_reduce,
-      reduce,           reduce_scatter, broadcast,    all_gather};
+      get_version, comm_init_all,        get_unique_id,    comm_init_rank_config, comm_destroy,
+      comm_abort,  comm_get_async_error, get_error_string, get_last_error,        group_start,
+      group_end,   all_reduce,           reduce,           reduce_scatter,        broadcast,
+      all_gather};
   return &nccl;
 }
 

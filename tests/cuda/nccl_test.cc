@@ -17,7 +17,7 @@ TEST(Nccl, OpensOrSaysWhatToInstall) {
   }
   int version = 0;
   EXPECT_EQ((*nccl)->get_version(&version), ncclSuccess);
-  EXPECT_GE(version, 21300);
+  EXPECT_GE(version, 21400);
   EXPECT_STRNE((*nccl)->get_error_string(ncclInvalidUsage),
                (*nccl)->get_error_string(ncclSystemError));
 }

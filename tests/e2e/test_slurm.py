@@ -31,10 +31,11 @@ class SlurmTest(DisturbedTest):
         cls.cluster.__enter__()
         cls.addClassCleanup(cls.cluster.__exit__)
         cls.cache = cls.cluster.folder / "cache"
+        cls.worker = cls.worker_of_nodes()
         pool = cls.cluster.folder / "pool.yaml"
         pool.write_text(f"""name: cluster
 kind: slurm
-worker: {BIN / 'trainyard-worker'}
+worker: {cls.worker}
 cache: {cls.cache}
 commands: {cls.cluster.bin}
 cpus: 1
@@ -49,6 +50,11 @@ output: {cls.cluster.folder}/log/job-%j.log
         for name, value in cls.cluster.environment().items():  # the daemon's commands find this Slurm by it
             os.environ[name] = value
         super().setUpClass()
+
+    @classmethod
+    def worker_of_nodes(cls):
+        """The program that nodes start."""
+        return BIN / "trainyard-worker"
 
     @classmethod
     def arguments_of_link(cls, port):

@@ -301,6 +301,29 @@ TEST(Forecast, WhatGpusSendIsHiddenBehindHalfOfTheComputing) {
               0.4 * s * per_second / kAssumedLink.bytes_per_second_least, 1e-6);
 }
 
+// Ranks of several nodes do not read each other's memory, CPUs neither.
+TEST(Forecast, NodesSendOverAnAssumedNetwork) {
+  const RateModel rates(rates_by_law());
+  for (const Processor processor : {Processor::kGpu, Processor::kCpu}) {
+    const auto seconds = [&](bool over_network) {
+      StepWork work = linked(processor, {}, {2, 1e9});
+      work.over_network = over_network;
+      return forecast_step(work, rates)->time;
+    };
+    StepWork nothing = linked(processor, {}, {});
+    const TimeRange alone = forecast_step(nothing, rates)->time, sent = seconds(true);
+    EXPECT_NEAR(sent.seconds - alone.seconds, 1.0 / 5 + 2 * 100e-6, 1e-9);
+    EXPECT_NEAR(sent.low - alone.low, 1.0 / 50 + 2 * 100e-6, 1e-9);
+    EXPECT_NEAR(sent.high - alone.high, 1.0 / 1.25 + 2 * 100e-6, 1e-9);
+    EXPECT_LT(seconds(false).seconds, sent.seconds);
+    StepWork told = linked(processor, {}, {2, 1e9});
+    told.over_network = true;
+    EXPECT_EQ(assumed_link(told),
+              "the network between its nodes is not measured: 5 GB/s are assumed, 1.25 to 50 in "
+              "the ranges");
+  }
+}
+
 TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
   const StepWork gpus = linked(Processor::kGpu, {1, 1e6}, {});
   EXPECT_EQ(assumed_link(gpus),

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "src/runtime/backend.h"
+#include "src/runtime/join.h"
 
 namespace trainyard::testing {
 
@@ -14,7 +14,8 @@ void on_each(int64_t processes, const std::function<void(int64_t)>& work) {
 }
 
 std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options,
-                                         const SeenAs& seen_as) {
+                                         const SeenAs& seen_as,
+                                         const std::vector<std::stop_source>& stops) {
   std::vector<PeerListener> listeners;
   std::vector<PeerEndpoint> endpoints;
   for (int64_t p = 0; p < processes; ++p) {
@@ -29,7 +30,9 @@ std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& o
       PeerEndpoint& endpoint = seen[static_cast<size_t>(to)];
       if (to != p) endpoint = seen_as(p, to, endpoint);
     }
-    auto made = Peers::connect(std::move(listeners[at]), {p, processes, kPeerKey}, seen, options);
+    const std::stop_token stop = stops.empty() ? std::stop_token() : stops[at].get_token();
+    auto made =
+        Peers::connect(std::move(listeners[at]), {p, processes, kPeerKey}, seen, options, stop);
     if (made.ok()) {
       all[at] = *made;
     } else {
@@ -39,15 +42,16 @@ std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& o
   return all;
 }
 
-std::vector<RankDevice> joined_devices(std::shared_ptr<Peers> peers) {
-  std::vector<RankDevice> devices;
-  std::vector<Backend*> backends;
-  for (int64_t r = 0; r < peers->ranks_each(); ++r) {
-    devices.push_back({"devices/cpu", make_cpu_backend(1)});
-    backends.push_back(devices.back().backend.get());
-  }
-  backends.front()->join(backends, std::move(peers)).value();
-  return devices;
+std::vector<RankDevice> joined_devices(const std::shared_ptr<Peers>& peers) {
+  return join_devices(peers,
+                      [&]() -> Result<std::vector<RankDevice>> {
+                        std::vector<RankDevice> devices;
+                        for (int64_t r = 0; r < peers->ranks_each(); ++r) {
+                          devices.push_back({"devices/cpu", make_cpu_backend(1)});
+                        }
+                        return devices;
+                      })
+      .value();
 }
 
 }  // namespace trainyard::testing

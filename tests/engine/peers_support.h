@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,10 @@ using SeenAs = std::function<PeerEndpoint(int64_t from, int64_t to, PeerEndpoint
 
 /// All connected, on loopback, or through what `seen_as` puts between them.
 std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options = {},
-                                         const SeenAs& seen_as = {});
+                                         const SeenAs& seen_as = {},
+                                         const std::vector<std::stop_source>& stops = {});
 
 /// `ranks` CPU devices of one of them.
-std::vector<RankDevice> joined_devices(std::shared_ptr<Peers> peers);
+std::vector<RankDevice> joined_devices(const std::shared_ptr<Peers>& peers);
 
 }  // namespace trainyard::testing

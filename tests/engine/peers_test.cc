@@ -17,6 +17,7 @@
 #include "kernels/shard.h"
 #include "src/runtime/host/peer_communicator.h"
 #include "src/runtime/host/thread_communicator.h"
+#include "src/runtime/join.h"
 #include "tests/engine/peers_support.h"
 #include "tests/support/storm_relay.h"
 
@@ -173,6 +174,106 @@ TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
     int64_t value = p;
     mine.broadcast(3, std::as_writable_bytes(std::span(&value, 1)));
     EXPECT_EQ(value, 3);
+  });
+}
+
+TEST(Peers, WhatEachSaysIsHeardByAll) {
+  const auto peers = meet(3, {.ranks_each = 2});
+  on_each(3, [&](int64_t p) {
+    Peers& mine = *peers[static_cast<size_t>(p)];
+    EXPECT_EQ(mine.address(), "127.0.0.1");
+    const std::string texts[] = {"one", "", std::string(5000, 'x')};
+    EXPECT_EQ(mine.all_texts(texts[p]),
+              (std::vector<std::string>{"one", "", std::string(Peers::kTextOfEachMax, 'x')}));
+  });
+}
+
+/// What three processes agree on, who say this each.
+Status agreed(const std::vector<Status>& said) {
+  const auto peers = meet(3, {.ranks_each = 2});
+  std::vector<Status> heard(3);
+  on_each(3, [&](int64_t p) {
+    const auto at = static_cast<size_t>(p);
+    heard[at] = agree(*peers[at], said[at]);
+  });
+  for (const Status& s : heard) {
+    EXPECT_EQ(s.ok(), heard[0].ok());
+    if (s.ok()) continue;
+    EXPECT_EQ(s.error().message, heard[0].error().message);
+    EXPECT_EQ(s.error().reason, heard[0].error().reason);
+    EXPECT_EQ(s.error().code, heard[0].error().code);
+  }
+  return heard[0];
+}
+
+// Most processes only notice that another does not come.
+TEST(Peers, TheyAgreeOnWhatTellsMost) {
+  using enum ErrorCode;
+  const Status good;
+  const Status late = make_error(kDeadlineExceeded, "RANKS_MISSING", "it has waited");
+  const Status lost = make_error(kAborted, "RANKS_UNCONNECTED", "another has failed");
+  const Status broken = make_error(kFailedPrecondition, "NCCL_MISSING", "there is none:\nnone");
+  const Status stopped = make_error(kCancelled, "STOPPED", "it was stopped");
+  EXPECT_TRUE(agreed({good, good, good}).ok());
+  EXPECT_EQ(agreed({late, lost, broken}).error().message, "ranks 4 to 5: there is none:\nnone");
+  EXPECT_EQ(agreed({late, lost, broken}).error().reason, "NCCL_MISSING");
+  EXPECT_EQ(agreed({late, lost, broken}).error().code, kFailedPrecondition);
+  EXPECT_EQ(agreed({broken, stopped, good}).error().message, "ranks 2 to 3: it was stopped");
+  EXPECT_EQ(agreed({good, late, lost}).error().message, "ranks 2 to 3: it has waited");
+}
+
+TEST(Peers, AFaultOfOneEndsAllBeforeTheyConnect) {
+  const auto peers = meet(2);
+  on_each(2, [&](int64_t p) {
+    const auto open = [&]() -> Result<std::vector<RankDevice>> {
+      if (p == 1) throw std::runtime_error("the device is broken");
+      std::vector<RankDevice> devices;
+      devices.push_back({"devices/cpu", make_cpu_backend(1)});
+      return devices;
+    };
+    if (p == 1) {
+      EXPECT_EQ(thrown<std::runtime_error>([&] { (void)join_devices(peers[1], open); }),
+                "the device is broken");
+      return;
+    }
+    const auto joined = join_devices(peers[0], open);
+    ASSERT_FALSE(joined.ok());
+    EXPECT_EQ(joined.error().reason, "RANK_FAULT");
+    EXPECT_EQ(joined.error().message, "rank 1: the device is broken");
+  });
+}
+
+// Between exchanges nobody reads: what has been sent ahead is none of it, and only an end counts.
+TEST(Peers, WhoLooksNoticesAnEndAndNothingElse) {
+  auto peers = meet(2);
+  std::atomic<bool> sent{false}, looked{false};
+  on_each(2, [&](int64_t p) {
+    Peers& mine = *peers[static_cast<size_t>(p)];
+    int64_t value = 7;
+    if (p == 1) {
+      mine.broadcast(1, std::as_writable_bytes(std::span(&value, 1)));
+      sent = true;
+      while (!looked) std::this_thread::sleep_for(milliseconds(1));
+      peers[1].reset();
+      return;
+    }
+    EXPECT_NO_THROW(mine.check());
+    while (!sent) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_NO_THROW(mine.check());
+    value = 0;
+    mine.broadcast(1, std::as_writable_bytes(std::span(&value, 1)));
+    EXPECT_EQ(value, 7);
+    looked = true;
+    EXPECT_EQ(thrown<RankLost>([&] {
+                while (true) {
+                  mine.check();
+                  std::this_thread::sleep_for(milliseconds(1));
+                }
+              }),
+              "rank 1 (127.0.0.1) has given the job up");
+    EXPECT_NE(thrown<RankLost>([&] { (void)mine.any(false); }).find("has given the job up"),
+              std::string::npos)
+        << "it stays lost";
   });
 }
 

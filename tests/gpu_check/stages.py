@@ -72,7 +72,11 @@ def check_and_parity(launchers, emulated):
         + [parity("others", "Cuda.*-Cuda.EveryCaseOfTheTable*:Cuda.RealShapes", cases)],
         [parity("workspace", "Workspace.*")],
         [gtest(launchers, "networks", "cuda_device_test", 60,
-               "*GathersTheBatches*:*EvaluatesTheRows*" if emulated else "")],
+               "*GathersTheBatches*:*EvaluatesTheRows*" if emulated else "-CudaNodes.*")],
+        # Processes of several nodes, as far as the GPUs here go; then with NCCL's sockets between them, as between hosts.
+        [gtest(launchers, "nodes", "cuda_device_test", 60, "CudaNodes.*"),
+         gtest(launchers, "nodes_by_sockets", "cuda_device_test", 60, "CudaNodes.TwoProcesses*",
+               {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"})],
     ]
 
 

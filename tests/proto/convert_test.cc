@@ -274,6 +274,29 @@ TEST(ConvertSpec, AnEmbeddingMayBeSparse) {
   EXPECT_EQ(spec->model.layers[0].attributes.get_int("sparse", -1), 1);
 }
 
+TEST(ConvertSpec, GpusOfSeveralNodesShareTheBatch) {
+  const auto refusal = [](const std::string& resources, int batch = 48) {
+    const auto spec = to_engine(parse_spec(
+        "model { mlp { hidden: 4 } } recipe { epochs: 1 batch_size: " + std::to_string(batch) +
+        " optimizer { learning_rate: 0.1 } } resources { pool: 'cluster' " + resources + " }"));
+    return spec.ok() ? "" : spec.error().message;
+  };
+  EXPECT_EQ(refusal("device: GPU nodes: 2 gpus: 4"), "");
+  EXPECT_EQ(refusal("device: GPU nodes: 3 gpus: 4 shard: PARAMETERS"), "");
+  EXPECT_EQ(refusal("nodes: 2"), "") << "the pool says which device";
+  // Each by itself would divide it.
+  EXPECT_EQ(refusal("device: GPU nodes: 8 gpus: 4"),
+            "resources.nodes: 8 nodes of 4 GPUs, 32 in all, does not divide recipe.batch_size 48, "
+            "expected one of 1, 2, 3, 4, 6, 8, 12, 16, 24, 48");
+  EXPECT_EQ(refusal("device: GPU nodes: 16 gpus: 8", 4096),
+            "resources.nodes: 16 nodes of 8 GPUs are 128 in all, expected at most 64");
+  EXPECT_NE(refusal("device: CPU nodes: 2 gpus: 4").find("resources.gpus: 4 needs device: gpu"),
+            std::string::npos);
+  EXPECT_NE(refusal("device: GPU nodes: 2 gpus: 2 shard: HEAD")
+                .find("resources.shard: head is for the GPUs of one node"),
+            std::string::npos);
+}
+
 TEST(ConvertSpec, TextModels) {
   const auto spec = to_engine(parse_spec(R"(
     model { layers { lstm { hidden_size: 3 direction: "reverse" } } layers { gru { hidden_size: 2 } }

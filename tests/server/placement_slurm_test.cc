@@ -516,6 +516,34 @@ TEST(SlurmScript, RunsTheWorkerWithTheSecretOnStandardInput) {
   EXPECT_EQ(folder.read("argv"), "");
 }
 
+// What a site has set for NCCL on its nodes reaches the workers that need it, and nothing else of
+// their environment does.
+TEST(SlurmScript, GpusOfSeveralNodesAreOneTaskOnEach) {
+  AttemptIntent intent = test_intent();
+  intent.nodes = 2;
+  intent.gpus_per_node = 8;
+  intent.cpus = 16;
+  const SlurmProfile profile = test_profile();
+  const std::vector<std::string> words = sbatch_arguments(profile, intent);
+  for (const char* word :
+       {"--nodes=2", "--ntasks-per-node=1", "--gres=gpu:8", "--cpus-per-task=16"}) {
+    EXPECT_EQ(std::ranges::count(words, word), 1) << word;
+  }
+  const std::string exported = "--export=PATH,HOME,USER,LANG,TMPDIR,SLURM_TMPDIR,LD_LIBRARY_PATH";
+  const std::string script = job_script(profile, intent);
+  EXPECT_NE(script.find("srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 "
+                        "--kill-on-bad-exit=1 " +
+                        exported + ",NCCL_SOCKET_IFNAME,NCCL_SOCKET_FAMILY,"),
+            std::string::npos)
+      << script;
+  EXPECT_EQ(script.find("--gpus-per-task"), std::string::npos) << "a task sees all its node's";
+  for (const auto& [nodes, gpus] : {std::pair(1, 8), {2, 0}}) {
+    intent.nodes = nodes;
+    intent.gpus_per_node = gpus;
+    EXPECT_NE(job_script(profile, intent).find(exported + " \\\n"), std::string::npos);
+  }
+}
+
 TEST(SlurmScript, AsksForWhatTheProfileAndTheAttemptSay) {
   SlurmProfile profile = test_profile();
   profile.partition = "gpu";

@@ -10,6 +10,8 @@
 #include "kernels/held_rows.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/nccl_init.h"
+#include "src/runtime/cuda/nccl_network.h"
 #include "src/runtime/cuda/nvrtc.h"
 #include "src/runtime/cuda/nvtx_range.h"
 #include "src/runtime/cuda/peak.h"
@@ -266,18 +268,40 @@ void CudaBackend::wait(int64_t mark) {
 
 Status CudaBackend::connect(std::span<Backend* const> ranks) {
   ASSIGN_OR_RETURN(const Nccl* nccl, open_nccl());
-  std::vector<CudaBackend*> backends;
+  take(ranks, NcclCommunicator::make(*nccl, devices_of(ranks)));
+  return {};
+}
+
+Result<std::string> CudaBackend::prepare_join(const ProcessGroup& group) {
+  network_ = choose_network(group.address);
+  ASSIGN_OR_RETURN(const Nccl* nccl, open_nccl());
+  if (group.first_rank > 0) return std::string();
+  return draw_group_id(*nccl);
+}
+
+Status CudaBackend::join(std::span<Backend* const> ranks, const ProcessGroup& group) {
+  ASSIGN_OR_RETURN(const Nccl* nccl, open_nccl());
+  ASSIGN_OR_RETURN(auto communicators,
+                   NcclCommunicator::join(*nccl, devices_of(ranks), group, network_));
+  take(ranks, std::move(communicators));
+  return {};
+}
+
+std::vector<const Device*> CudaBackend::devices_of(std::span<Backend* const> ranks) {
   std::vector<const Device*> devices;
   for (Backend* rank : ranks) {
-    backends.push_back(dynamic_cast<CudaBackend*>(rank));
-    TRAINYARD_CHECK(backends.back() != nullptr, "ranks of several kinds");
-    devices.push_back(&backends.back()->device_);
+    const auto* const backend = dynamic_cast<CudaBackend*>(rank);
+    TRAINYARD_CHECK(backend != nullptr, "ranks of several kinds");
+    devices.push_back(&backend->device_);
   }
-  auto communicators = NcclCommunicator::make(*nccl, devices);
-  for (size_t r = 0; r < backends.size(); ++r) {
-    backends[r]->communicator_ = std::move(communicators[r]);
+  return devices;
+}
+
+void CudaBackend::take(std::span<Backend* const> ranks,
+                       std::vector<std::unique_ptr<NcclCommunicator>> communicators) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    dynamic_cast<CudaBackend&>(*ranks[r]).communicator_ = std::move(communicators[r]);
   }
-  return {};
 }
 
 void CudaBackend::synchronize() {

@@ -67,16 +67,22 @@ class CudaBackend final : public Backend {
 
   /// By NCCL, which must be installed for it.
   Status connect(std::span<Backend* const> ranks) override;
+  Result<std::string> prepare_join(const ProcessGroup& group) override;
+  Status join(std::span<Backend* const> ranks, const ProcessGroup& group) override;
   Communicator* communicator() override { return communicator_.get(); }
 
  private:
   Staging& staging();
+  static std::vector<const Device*> devices_of(std::span<Backend* const> ranks);
+  static void take(std::span<Backend* const> ranks,
+                   std::vector<std::unique_ptr<NcclCommunicator>> communicators);
 
   Device device_;
   const std::string warning_;
   std::array<Event, kMarks> marks_;
   int64_t marks_made_ = 0;
   std::optional<Staging> staging_;  // made by the first copy: a plan needs none
+  std::string network_;             // that prepare_join() has chosen
   std::unique_ptr<NcclCommunicator> communicator_;
   KernelTable<const Device> table_;
 };

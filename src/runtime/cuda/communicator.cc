@@ -1,28 +1,29 @@
 #include "src/runtime/cuda/communicator.h"
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "kernels/cuda/count_up.h"
 #include "kernels/cuda/scale_in_place.h"
 #include "src/base/check.h"
 #include "src/runtime/common/kernel_table.h"
+#include "src/runtime/cuda/nccl_init.h"
 
 namespace trainyard::cuda {
 namespace {
 
 constexpr size_t kCounters = 2;
+// Between two looks at calls that NCCL has not submitted yet.
+constexpr std::chrono::microseconds kLook{20};
 
 [[noreturn]] void fail(const Nccl& nccl, ncclComm_t comm, ncclResult_t status,
                        const std::string& what) {
-  std::string words = nccl.get_error_string(status);
-  if (const char* detail = nccl.get_last_error(comm); detail != nullptr && *detail != '\0') {
-    words += ": " + std::string(detail);
-  }
-  throw CudaError(what + ": " + words + " (NCCL error " + std::to_string(status) + ")", status);
+  throw CudaError(what + ": " + describe(nccl, comm, status), status);
 }
 
 ncclDataType_t type_of(const ExchangePart& part) {
@@ -53,9 +54,30 @@ std::vector<std::unique_ptr<NcclCommunicator>> NcclCommunicator::make(
   return all;
 }
 
+Result<std::vector<std::unique_ptr<NcclCommunicator>>> NcclCommunicator::join(
+    const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group,
+    const std::string& network) {
+  ASSIGN_OR_RETURN(const std::vector<ncclComm_t> comms, init_among_processes(nccl, devices, group));
+  const std::string about = "NCCL " + version_of(nccl) + " through " + network;
+  std::vector<std::unique_ptr<NcclCommunicator>> all;
+  for (size_t r = 0; r < comms.size(); ++r) {
+    const int rank = static_cast<int>(group.first_rank) + static_cast<int>(r);
+    all.emplace_back(new NcclCommunicator(nccl, comms[r], *devices[r], rank,
+                                          static_cast<int>(group.ranks), group.peers, about));
+  }
+  return all;
+}
+
 NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device,
-                                   int rank, int ranks)
-    : nccl_(nccl), comm_(comm), device_(device), rank_(rank), ranks_(ranks) {
+                                   int rank, int ranks, std::shared_ptr<Peers> peers,
+                                   std::string about)
+    : nccl_(nccl),
+      comm_(comm),
+      device_(device),
+      rank_(rank),
+      ranks_(ranks),
+      peers_(std::move(peers)),
+      about_(std::move(about)) {
   device_.make_current();
   stream_ = Device::make_stream();
   gradients_ = Device::make_event();
@@ -65,8 +87,13 @@ NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Devi
   std::memcpy(seen_.get(), zero.data(), sizeof zero);
 }
 
+// Destroying waits for the other ranks, which may be gone if they are other processes.
 NcclCommunicator::~NcclCommunicator() {
-  if (!aborted_) (void)nccl_.comm_destroy(comm_);
+  if (peers_ != nullptr) {
+    abort();
+  } else if (!aborted_) {
+    (void)nccl_.comm_destroy(comm_);
+  }
 }
 
 void NcclCommunicator::prepare(int64_t bucket) {
@@ -74,7 +101,7 @@ void NcclCommunicator::prepare(int64_t bucket) {
 }
 
 void NcclCommunicator::check(ncclResult_t status, const char* what) const {
-  if (status != ncclSuccess) {
+  if (status != ncclSuccess && !(status == ncclInProgress && peers_ != nullptr)) {
     fail(nccl_, comm_, status, what + (" on GPU " + std::to_string(device_.ordinal())));
   }
 }
@@ -89,7 +116,7 @@ void NcclCommunicator::count_up(size_t i, cudaStream_t stream) const {
 }
 
 void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const Part> parts) {
-  if (aborted_) throw ExchangeAborted("another device has stopped");
+  check_not_aborted();
   count_up(0, device_.stream());
   cuda::check(cudaEventRecord(gradients_.get(), device_.stream()), "cudaEventRecord");
   cuda::check(cudaStreamWaitEvent(stream_.get(), gradients_.get(), 0), "cudaStreamWaitEvent");
@@ -97,6 +124,38 @@ void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const 
     if (exchange == Exchange::kReduceScatter) clear_tail(part);
     if (exchange == Exchange::kGatherRows) place_own_rows(part);
   }
+  submit(exchange, parts);
+  count_up(1, stream_.get());
+  cuda::check(cudaEventRecord(ends_.at(bucket).get(), stream_.get()), "cudaEventRecord");
+}
+
+void NcclCommunicator::check_not_aborted() const {
+  if (aborted_) throw ExchangeAborted("another device has stopped");
+}
+
+// Calls that do not block are submitted by a thread of NCCL's, and what comes behind them in the
+// stream must not overtake it. Those that block may wait for other ranks, and are woken by an
+// abort.
+void NcclCommunicator::submit(Exchange exchange, std::span<const Part> parts) {
+  if (peers_ == nullptr) return call(exchange, parts);
+  {
+    const MutexLock lock(mutex_);
+    check_not_aborted();
+    call(exchange, parts);
+  }
+  while (!is_submitted()) std::this_thread::sleep_for(kLook);
+}
+
+bool NcclCommunicator::is_submitted() {
+  const MutexLock lock(mutex_);
+  check_not_aborted();
+  ncclResult_t state = ncclSuccess;
+  check(nccl_.comm_get_async_error(comm_, &state), "ncclCommGetAsyncError");
+  check(state, "exchanging gradients");
+  return state == ncclSuccess;
+}
+
+void NcclCommunicator::call(Exchange exchange, std::span<const Part> parts) const {
   check(nccl_.group_start(), "ncclGroupStart");
   for (const Part& part : parts) {
     switch (exchange) {
@@ -118,8 +177,6 @@ void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const 
     }
   }
   check(nccl_.group_end(), "ncclGroupEnd");
-  count_up(1, stream_.get());
-  cuda::check(cudaEventRecord(ends_.at(bucket).get(), stream_.get()), "cudaEventRecord");
 }
 
 void NcclCommunicator::all_reduce(const Part& part) const {
@@ -213,6 +270,7 @@ void NcclCommunicator::done(int64_t bucket) {
 }
 
 void NcclCommunicator::check() const {
+  const MutexLock lock(mutex_);
   if (aborted_) return;
   ncclResult_t status = ncclSuccess;
   check(nccl_.comm_get_async_error(comm_, &status), "ncclCommGetAsyncError");
@@ -220,6 +278,7 @@ void NcclCommunicator::check() const {
 }
 
 void NcclCommunicator::abort() noexcept {
+  const MutexLock lock(mutex_);
   if (!aborted_.exchange(true)) (void)nccl_.comm_abort(comm_);
 }
 

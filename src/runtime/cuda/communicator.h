@@ -18,9 +18,11 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/shard.h"
+#include "src/base/mutex.h"
 #include "src/runtime/backend.h"
 #include "src/runtime/common/exchange_kernel.h"
 #include "src/runtime/communicator.h"
@@ -34,6 +36,10 @@ class NcclCommunicator final : public Communicator {
   /// Connects the devices, in the order of their ranks. Throws CudaError.
   static std::vector<std::unique_ptr<NcclCommunicator>> make(
       const Nccl& nccl, std::span<const Device* const> devices);
+  /// Connects them with those of other processes (nccl_init.h). `network`: what NCCL goes through.
+  static Result<std::vector<std::unique_ptr<NcclCommunicator>>> join(
+      const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group,
+      const std::string& network);
   ~NcclCommunicator() override;
 
   /// Before start() and done() of a bucket.
@@ -49,10 +55,18 @@ class NcclCommunicator final : public Communicator {
   int64_t ended() const override { return read(1); }
   void check() const override;
   void abort() noexcept override;
+  Peers* peers() const override { return peers_.get(); }
+  std::string about() const override { return about_; }
 
  private:
-  /// Of rank `rank` of `ranks`.
-  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device, int rank, int ranks);
+  /// Of rank `rank` of `ranks`. With `peers`, the communicator does not block.
+  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device, int rank, int ranks,
+                   std::shared_ptr<Peers> peers = {}, std::string about = {});
+  /// All that the exchange needs of NCCL is in the stream when it returns.
+  void submit(Exchange exchange, std::span<const Part> parts);
+  void call(Exchange exchange, std::span<const Part> parts) const;
+  bool is_submitted();
+  void check_not_aborted() const;
   void all_reduce(const Part& part) const;
   void reduce_scatter(const Part& part) const;
   void all_gather(const Part& part) const;
@@ -72,6 +86,10 @@ class NcclCommunicator final : public Communicator {
   const ncclComm_t comm_;
   const Device& device_;
   const int rank_, ranks_;
+  const std::shared_ptr<Peers> peers_;  // of a job of several processes
+  const std::string about_;
+  // An abort frees the communicator: it waits while somebody looks at it, who does not stay long.
+  mutable Mutex mutex_;
   std::atomic<bool> aborted_ = false;
   Stream stream_;
   Event gradients_;                // are there

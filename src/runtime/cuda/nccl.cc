@@ -9,8 +9,9 @@ namespace trainyard::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libnccl.so.2";
-// Its mean came with 2.10, a text of the last error with 2.13.
-constexpr int kVersionMin = 21300;
+// Its mean came with 2.10, a text of the last error with 2.13, a start that does not block with
+// 2.14.
+constexpr int kVersionMin = 21400;
 
 Error missing(const std::string& why) {
   return make_error(ErrorCode::kFailedPrecondition, "NCCL_MISSING",
@@ -35,6 +36,8 @@ Result<Nccl> load() {
   Nccl nccl{};
   find(nccl.get_version, "ncclGetVersion");
   find(nccl.comm_init_all, "ncclCommInitAll");
+  find(nccl.get_unique_id, "ncclGetUniqueId");
+  find(nccl.comm_init_rank_config, "ncclCommInitRankConfig");
   find(nccl.comm_destroy, "ncclCommDestroy");
   find(nccl.comm_abort, "ncclCommAbort");
   find(nccl.comm_get_async_error, "ncclCommGetAsyncError");
@@ -49,7 +52,7 @@ Result<Nccl> load() {
   find(nccl.all_gather, "ncclAllGather");
   int version = 0;
   if (!absent.empty() || nccl.get_version(&version) != ncclSuccess || version < kVersionMin) {
-    return missing("the one that is there is older than 2.13");
+    return missing("the one that is there is older than 2.14");
   }
   return nccl;
 }

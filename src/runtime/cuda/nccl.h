@@ -12,6 +12,8 @@ namespace trainyard::cuda {
 struct Nccl {
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclCommInitAll) comm_init_all;
+  decltype(&ncclGetUniqueId) get_unique_id;
+  decltype(&ncclCommInitRankConfig) comm_init_rank_config;
   decltype(&ncclCommDestroy) comm_destroy;
   decltype(&ncclCommAbort) comm_abort;
   decltype(&ncclCommGetAsyncError) comm_get_async_error;

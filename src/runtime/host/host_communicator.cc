@@ -67,8 +67,8 @@ Status HostBackend::connect(std::span<Backend* const> ranks) {
   return {};
 }
 
-Status HostBackend::join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers) {
-  auto all = PeerCommunicator::make(ranks.size(), std::move(peers));
+Status HostBackend::join(std::span<Backend* const> ranks, const ProcessGroup& group) {
+  auto all = PeerCommunicator::make(ranks.size(), group.peers);
   for (size_t r = 0; r < ranks.size(); ++r) take(ranks[r], std::move(all[r]));
   return {};
 }

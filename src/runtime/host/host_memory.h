@@ -32,7 +32,7 @@ class HostBackend : public Backend {
   void synchronize() override {}
 
   Status connect(std::span<Backend* const> ranks) override;
-  Status join(std::span<Backend* const> ranks, std::shared_ptr<Peers> peers) override;
+  Status join(std::span<Backend* const> ranks, const ProcessGroup& group) override;
   Communicator* communicator() override { return communicator_.get(); }
 
  protected:

@@ -33,6 +33,7 @@ class PeerCommunicator final : public HostCommunicator {
   void run(Exchange exchange, std::span<const Part> parts) override;
   void abort() noexcept override;
   Peers* peers() const override;
+  bool sends_by_peers() const override { return true; }
 
  private:
   class Group;
