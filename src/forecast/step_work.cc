@@ -26,8 +26,8 @@ double ramp(double distance, double begins, double ends) {
 }
 
 /// The op under whose rates it is: a product with an activation behind or in front of it is that
-/// product and hardly more, and is measured with it; a lookup in a part of a table has the kernel of
-/// one in the whole.
+/// product and hardly more, and is measured with it; a lookup in a part of a table has the kernel
+/// of one in the whole.
 std::string_view family_of(std::string_view op) {
   if (op == "ConvRelu") return "Conv";
   if (op == "ReluConvGrad") return "ConvGrad";

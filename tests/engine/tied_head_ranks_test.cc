@@ -383,6 +383,34 @@ TEST(TiedHead, RanksDifferByAttributesAlone) {
   }
 }
 
+// Whatever passes made of them, no node reads a tensor as what it is not.
+TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
+  const Workspace w;
+  make_text(w);
+  for (const Shard shard : {kHead, kState, kEvery}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+        SCOPED_TRACE(name_of(shard) + " " + std::string(name_of(precision)));
+        TrainJob job = job_on(w, "job", shard);
+        job.recipe.precision = precision;
+        job.recipe.recompute = recompute;
+        job.recipe.accumulate_steps = recompute == Recompute::kNone ? 1 : 2;
+        job.recipe.clip_norm = 1;
+        const DatasetSchema schema = read_schema(job.dataset).value();
+        const RunShape shape = check_recipe(job.recipe, job.model, schema, 3).value();
+        const RunPrograms programs = compile_run(job.model, job.recipe, schema, shape, 2).value();
+        programs.train.program.graph.verify();
+        programs.evaluate->program.graph.verify();
+        if (programs.update.has_value()) programs.update->program.graph.verify();
+        const Graph& graph = programs.train.program.graph;
+        const TensorInfo& table = graph.tensor(graph.find_tensor("wte.weight").value());
+        EXPECT_EQ(table.spread, Spread::kClasses);
+        EXPECT_EQ(table.type.shape, Shape({5, kWidth}));
+      }
+    }
+  }
+}
+
 // Every set of parts is tried for GPT-2 too, and what does not fit whole fits with its head split.
 TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
   const Workspace w;
