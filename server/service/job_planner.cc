@@ -16,6 +16,7 @@
 #include "server/service/digest.h"
 #include "server/service/names.h"
 #include "server/service/pool_devices.h"
+#include "server/service/pool_forecast.h"
 #include "server/service/spec_check.h"
 #include "server/service/status.h"
 #include "src/base/mutex.h"
@@ -78,6 +79,7 @@ struct JobPlanner::CheckedJob {
   std::optional<Model> initial_weights;
   std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
   std::optional<Error> lacks_weights;
+  bool threads_named = false;                 // by the user
   std::optional<v1::FitChoice> batch_choice;  // of `batch_size: auto`
 
   /// The weights that would be taken. Nothing if the job needs none, or for those of an older
@@ -137,6 +139,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: the same thread count and precision give the same bits, whatever the
   // defaults become.
+  job.threads_named = spec.resources().has_threads();
   if (!job.spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
@@ -573,7 +576,13 @@ Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
 
 StepTimeOn JobPlanner::times_of(const v1::JobSpec& spec, const Devices& devices) const {
   return [&, this](const Device& device, const RunWork& work) {
-    return step_time(service_.forecaster, devices, device, spec, work);
+    const v1::Resources& resources = spec.resources();
+    if (devices.pool.empty()) {
+      return service_.forecaster.step_time(device, resources.threads(), spec.recipe().precision(),
+                                           work);
+    }
+    return service_.pool_rates.step_time(
+        pool_query(spec, std::make_shared<RunWork>(work), /*plan_key=*/"", 0));
   };
 }
 
@@ -595,9 +604,11 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
                                  const KeptPlan& planned, DeviceTraits traits, v1::RunPlan& plan,
                                  const std::stop_token& stop) {
   if (!devices.pool.empty()) {
-    plan.set_device_advice("A node of the pool " + devices.pool +
-                           ", as asked. How long a step takes there is not measured, so nothing is "
-                           "forecast.");
+    plan.clear_forecasts();
+    PoolQuery query =
+        pool_query(job.spec, planned.work, planned.key, bytes_on(traits, plan.memory()));
+    query.precision = plan.precision();
+    add_pool_forecast(service_.pool_rates, query, plan);
     return {};
   }
   ForecastQuery query;
@@ -626,6 +637,18 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
   plan.mutable_forecasts()->Assign(forecasts.begin(), forecasts.end());
   if (const std::string advice = forecast_advice(forecasts); !advice.empty()) {
     plan.set_device_advice(plan.device_advice() + " " + advice);
+  }
+  for (const PoolCandidate& there : pools_for(service_.config.pools, job.spec, job.threads_named)) {
+    const bool on_gpus = there.pool->gpus_per_node > 0;
+    ASSIGN_OR_RETURN(std::shared_ptr<const RunWork> work,
+                     work_on(on_gpus ? Processor::kGpu : Processor::kCpu));
+    const int64_t bytes = on_gpus ? query.plan_bytes : query.bytes_on_cpu;
+    const int64_t room = on_gpus ? there.pool->gpu_memory_bytes : there.pool->memory_bytes;
+    if (room > 0 && bytes > room) continue;
+    const std::string advice = pool_advice(
+        forecasts,
+        service_.pool_rates.forecast(pool_query(there.spec, std::move(work), planned.key, bytes)));
+    if (!advice.empty()) plan.set_device_advice(plan.device_advice() + " " + advice);
   }
   return {};
 }

@@ -61,13 +61,18 @@ class Times {
       return std::nullopt;
     }
     is_known_ = true;
-    if (link_.empty()) link_ = assumed_link(work.step);
+    if (link_.empty()) {
+      const bool over_nodes = nodes_of(question_.spec.resources()) > 1;
+      link_ = over_nodes ? assumed_network(work.step) : assumed_link(work.step);
+    }
     return *step;
   }
 
   std::string basis() const {
     if (is_known_) {
-      return "Steps are forecast by the rates measured of " + device_->name +
+      const std::string& pool = question_.devices.pool;
+      return "Steps are forecast by the rates measured of " +
+             (pool.empty() ? device_->name : "the nodes of " + std::string(kPoolPrefix) + pool) +
              (link_.empty() ? "" : "; " + link_) + ".";
     }
     return unknown_.empty() ? "" : "How long steps take is not known: " + unknown_ + ".";
@@ -89,15 +94,6 @@ std::string left_out_text(const Layouts& layouts) {
 }
 
 }  // namespace
-
-Result<TimeRange> step_time(Forecaster& forecaster, const Devices& devices, const Device& device,
-                            const v1::JobSpec& spec, const RunWork& work) {
-  if (!devices.pool.empty()) {
-    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN",
-                      "rates of the pool " + devices.pool + "'s nodes are not measured");
-  }
-  return forecaster.step_time(device, spec.resources().threads(), spec.recipe().precision(), work);
-}
 
 Result<FoundLayouts> find_layouts(const LayoutQuestion& question, const std::stop_token& stop) {
   Times times(question, stop);

@@ -46,6 +46,7 @@ struct PoolSetup {
   std::function<std::string()> certificate_pem = nullptr;
   /// The enrolment secret of a task: the same whenever it is asked for.
   std::function<std::string(const std::string& task)> secret = nullptr;
+  std::shared_ptr<PoolRates> rates = nullptr;  // null: no node is measured
 };
 
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must

@@ -39,21 +39,35 @@ double copy_seconds(double bytes, const RateModel& rates) {
   return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
 }
 
-double link_seconds(const LinkWork& work, double bytes_per_second) {
-  return work.exchanges * kAssumedLink.seconds_per_exchange + work.bytes / bytes_per_second;
+/// A link of one speed.
+struct Link {
+  double seconds_per_exchange = 0, bytes_per_second = 0;
+
+  double seconds(const LinkWork& work) const {
+    return work.exchanges * seconds_per_exchange + work.bytes / bytes_per_second;
+  }
+};
+
+bool sends(const StepWork& work) {
+  const auto any = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
+  return any(work.sent_beside) || any(work.sent_alone);
 }
 
-bool uses_link(const StepWork& work) {
-  const auto sends = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
-  return work.processor == Processor::kGpu && (sends(work.sent_beside) || sends(work.sent_alone));
+bool uses_link(const StepWork& work) { return work.processor == Processor::kGpu && sends(work); }
+
+/// "NAME is not measured: 20 GB/s are assumed, 8 to 300 in the ranges".
+std::string assumed(const std::string& name, const LinkRates& rates) {
+  const auto number = [](double bytes_per_second) { return short_number(bytes_per_second / 1e9); };
+  return name + " is not measured: " + number(rates.bytes_per_second) + " GB/s are assumed, " +
+         number(rates.bytes_per_second_least) + " to " + number(rates.bytes_per_second_most) +
+         " in the ranges";
 }
 
 /// What of a step's time is added by exchanges: those that it waits for, and of the others what is
 /// not hidden behind `hidden_seconds_max` of computing.
-double exposed_seconds(const StepWork& work, double bytes_per_second, double hidden_seconds_max) {
-  const double beside = link_seconds(work.sent_beside, bytes_per_second);
-  return link_seconds(work.sent_alone, bytes_per_second) +
-         std::max(0.0, beside - hidden_seconds_max);
+double exposed_seconds(const StepWork& work, const Link& link, double hidden_seconds_max) {
+  return link.seconds(work.sent_alone) +
+         std::max(0.0, link.seconds(work.sent_beside) - hidden_seconds_max);
 }
 
 }  // namespace
@@ -88,11 +102,11 @@ std::string_view name_of(Limit limit) {
 }
 
 std::string assumed_link(const StepWork& work) {
-  if (!uses_link(work)) return "";
-  const auto number = [](double bytes_per_second) { return short_number(bytes_per_second / 1e9); };
-  return "the link between its GPUs is not measured: " + number(kAssumedLink.bytes_per_second) +
-         " GB/s are assumed, " + number(kAssumedLink.bytes_per_second_least) + " to " +
-         number(kAssumedLink.bytes_per_second_most) + " in the ranges";
+  return uses_link(work) ? assumed("the link between its GPUs", kAssumedLink) : "";
+}
+
+std::string assumed_network(const StepWork& work) {
+  return sends(work) ? assumed("the network between its nodes", kAssumedNetwork) : "";
 }
 
 StepBound bound_step(const StepWork& work, const RateModel& rates) {
@@ -106,7 +120,8 @@ StepBound bound_step(const StepWork& work, const RateModel& rates) {
   return {compute + memory, compute >= memory ? Limit::kCompute : Limit::kMemory};
 }
 
-Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates) {
+Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates,
+                                   const LinkRates* network) {
   double seconds = 0, launch = 0, memory = 0;
   std::map<std::string_view, double> deviations;  // by op, in seconds
   const auto add = [&](const NodeWorkload& node, double count) {
@@ -139,19 +154,25 @@ Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates)
   forecast.limited_by = compute >= launch && compute >= memory ? Limit::kCompute
                         : memory >= launch                     ? Limit::kMemory
                                                                : Limit::kLaunches;
-  if (uses_link(work)) {
+  if (network == nullptr && uses_link(work)) network = &kAssumedLink;
+  if (network != nullptr && sends(work)) {
     TimeRange& time = forecast.time;
-    const double exposed = exposed_seconds(work, kAssumedLink.bytes_per_second, time.seconds / 2);
+    const auto exposed_at = [&](double bytes_per_second, double hidden_seconds_max) {
+      return exposed_seconds(work, {network->seconds_per_exchange, bytes_per_second},
+                             hidden_seconds_max);
+    };
+    const double exposed = exposed_at(network->bytes_per_second, time.seconds / 2);
     if (exposed > time.seconds) forecast.limited_by = Limit::kExchanges;
-    time += {exposed, exposed_seconds(work, kAssumedLink.bytes_per_second_most, time.low),
-             exposed_seconds(work, kAssumedLink.bytes_per_second_least, 0)};
+    time += {exposed, exposed_at(network->bytes_per_second_most, time.low),
+             exposed_at(network->bytes_per_second_least, 0)};
   }
   return forecast;
 }
 
 Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
-                                 const std::optional<MeasuredSteps>& measured) {
-  ASSIGN_OR_RETURN(const StepForecast step, forecast_step(work.step, rates));
+                                 const std::optional<MeasuredSteps>& measured,
+                                 const LinkRates* network) {
+  ASSIGN_OR_RETURN(const StepForecast step, forecast_step(work.step, rates, network));
   RunForecast run;
   run.step = measured ? measured->step : step.time;
   run.limited_by = step.limited_by;
@@ -183,6 +204,7 @@ Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
   const double start = rates.rates().process_seconds +
                        rates.rates().prepare_seconds * static_cast<double>(work.nodes);
   run.total += {start, start / 2, 2 * start};
+  run.start_seconds = start;
   return run;
 }
 

@@ -39,9 +39,14 @@ struct LinkRates {
   double seconds_per_exchange = 30e-6;
 };
 inline constexpr LinkRates kAssumedLink;
+/// The network between the nodes of a job, by each of them. Nobody has measured that either: these
+/// are what a process sends through TLS (docs/decisions/0105), over 1 to 10 Gbit/s.
+inline constexpr LinkRates kAssumedNetwork{0.3e9, 0.1e9, 1.2e9, 200e-6};
 /// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges"; empty
 /// where nothing is sent over one.
 std::string assumed_link(const StepWork& work);
+/// Likewise of ranks on several nodes.
+std::string assumed_network(const StepWork& work);
 
 struct StepForecast {
   TimeRange time;
@@ -52,7 +57,9 @@ struct StepForecast {
 /// range nothing, the lower one what all of the computing takes. Ranks on one CPU send nothing:
 /// they read each other's memory. The error says of which op no rate is known:
 /// NOT_FOUND/RATE_UNKNOWN.
-Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates);
+/// `network`: of ranks on several nodes, which send what ranks on one CPU read.
+Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates,
+                                   const LinkRates* network = nullptr);
 
 /// How the loader makes a row.
 struct RowWork {
@@ -85,9 +92,11 @@ struct RunForecast {
   StepBound bound;  // of the step
   Limit limited_by = Limit::kUnknown;
   double rows_per_second_needed = 0, rows_per_second_possible = 0;  // 0: unknown
+  double start_seconds = 0;  // of the total: before the first step
 };
 /// `measured` takes the place of what the rates say about a step. NOT_FOUND/RATE_UNKNOWN.
 Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
-                                 const std::optional<MeasuredSteps>& measured = std::nullopt);
+                                 const std::optional<MeasuredSteps>& measured = std::nullopt,
+                                 const LinkRates* network = nullptr);
 
 }  // namespace trainyard

@@ -301,6 +301,22 @@ TEST(Forecast, WhatGpusSendIsHiddenBehindHalfOfTheComputing) {
               0.4 * s * per_second / kAssumedLink.bytes_per_second_least, 1e-6);
 }
 
+TEST(Forecast, RanksOverNodesSendWhatRanksOnOneCpuRead) {
+  const RateModel rates(rates_by_law());
+  const LinkRates network{100, 50, 200, 0};
+  const StepWork work = linked(Processor::kCpu, {}, {1, 1000});
+  const TimeRange here = forecast_step(work, rates).value().time;
+  const StepForecast there = forecast_step(work, rates, &network).value();
+  EXPECT_NEAR(there.time.seconds - here.seconds, 10, 1e-9);
+  EXPECT_NEAR(there.time.low - here.low, 5, 1e-9);
+  EXPECT_NEAR(there.time.high - here.high, 20, 1e-9);
+  EXPECT_EQ(there.limited_by, Limit::kExchanges);
+  EXPECT_EQ(assumed_network(work),
+            "the network between its nodes is not measured: 0.3 GB/s are assumed, 0.1 to 1.2 in "
+            "the ranges");
+  EXPECT_EQ(assumed_network(linked(Processor::kCpu, {}, {})), "");
+}
+
 TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
   const StepWork gpus = linked(Processor::kGpu, {1, 1e6}, {});
   EXPECT_EQ(assumed_link(gpus),
