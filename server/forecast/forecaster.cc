@@ -21,10 +21,8 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kForecastsKeptMax = 1024;
 constexpr int64_t kLookUs = 1'000'000;     // while rates are missing, from one look to the next
 constexpr int64_t kRetryUs = 600'000'000;  // after a measurement that failed
-constexpr double kSecondsPerHour = 3600;
 
 /// A drained or quarantined GPU is left alone.
 bool is_usable(const Device& device) {

@@ -16,6 +16,9 @@
 
 namespace trainyard::server {
 
+inline constexpr size_t kForecastsKeptMax = 1024;  // answers, until what they rest on changes
+inline constexpr double kSecondsPerHour = 3600;
+
 /// Jobs of one key compute the same on the same kind of device.
 struct OutcomeKey {
   std::string model;    // of the device, or outcome_model()

@@ -30,9 +30,7 @@ constexpr double kSecondsMax = 3600;     // of a start, of measuring
 constexpr double kWattsMax = 1e5;
 constexpr int64_t kMeasuringUs = 90'000'000;  // then a worker that says nothing is given up
 constexpr int32_t kTriesMax = 3;              // in a row, before a pause
-constexpr int64_t kRetryUs = 3'600'000'000;
-constexpr size_t kForecastsKeptMax = 1024;
-constexpr double kSecondsPerHour = 3600;
+constexpr int64_t kPauseUs = 3'600'000'000;
 constexpr double kClearlyFaster = 2;
 
 Status refuse(const std::string& why) {
@@ -195,7 +193,7 @@ void PoolRates::Impl::see(const NodeUse& use, const std::string& node, int64_t n
 void PoolRates::Impl::fail(const NodeRatesKey& key, const std::string& why) {
   Failures& f = failures[key];
   f.why = why;
-  if (++f.in_a_row >= kTriesMax) f.retry_us = clock.steady_us() + kRetryUs;
+  if (++f.in_a_row >= kTriesMax) f.retry_us = clock.steady_us() + kPauseUs;
   ++version;  // what is said of it changes
   spdlog::warn("event=node_rates_not_measured {} {} {}", kv("pool", key.pool), kv("node", key.node),
                kv("message", why));

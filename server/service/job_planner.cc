@@ -638,18 +638,11 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
   if (const std::string advice = forecast_advice(forecasts); !advice.empty()) {
     plan.set_device_advice(plan.device_advice() + " " + advice);
   }
-  for (const PoolCandidate& there : pools_for(service_.config.pools, job.spec, job.threads_named)) {
-    const bool on_gpus = there.pool->gpus_per_node > 0;
-    ASSIGN_OR_RETURN(std::shared_ptr<const RunWork> work,
-                     work_on(on_gpus ? Processor::kGpu : Processor::kCpu));
-    const int64_t bytes = on_gpus ? query.plan_bytes : query.bytes_on_cpu;
-    const int64_t room = on_gpus ? there.pool->gpu_memory_bytes : there.pool->memory_bytes;
-    if (room > 0 && bytes > room) continue;
-    const std::string advice = pool_advice(
-        forecasts,
-        service_.pool_rates.forecast(pool_query(there.spec, std::move(work), planned.key, bytes)));
-    if (!advice.empty()) plan.set_device_advice(plan.device_advice() + " " + advice);
-  }
+  const PoolQuestion pools{service_.config.pools, job.spec,           job.threads_named,
+                           planned.key,           query.bytes_on_cpu, query.plan_bytes};
+  ASSIGN_OR_RETURN(const std::string faster,
+                   faster_pools(service_.pool_rates, pools, forecasts, work_on));
+  plan.set_device_advice(plan.device_advice() + faster);
   return {};
 }
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "proto/convert/spec.h"
 #include "server/forecast/outcome_history.h"
+#include "server/scheduler/scheduler.h"
 #include "server/service/pool_devices.h"
 
 namespace trainyard::server {
@@ -53,23 +53,32 @@ void add_pool_forecast(PoolRates& rates, const PoolQuery& query, v1::RunPlan& pl
                          duration_text(f.total_seconds_high()) + ")" + starts_text(f) + ".");
 }
 
-std::vector<PoolCandidate> pools_for(std::span<const PoolConfig> pools, const v1::JobSpec& spec,
-                                     bool threads_named) {
-  std::vector<PoolCandidate> found;
-  const v1::Resources& asked = spec.resources();
+Result<std::string> faster_pools(
+    PoolRates& rates, const PoolQuestion& question, const std::vector<v1::Forecast>& here,
+    const std::function<Result<std::shared_ptr<const RunWork>>(Processor)>& work_on) {
+  std::string text;
+  const v1::Resources& asked = question.spec.resources();
   const bool any_device =
       asked.device() != v1::Resources::CPU && asked.device() != v1::Resources::GPU;
-  if (!any_device || !asked.pool().empty() || gpus_of(asked) > 1 || asked.exclusive()) return found;
-  for (const PoolConfig& pool : pools) {
-    PoolCandidate candidate{spec, &pool};
-    v1::Resources& resources = *candidate.spec.mutable_resources();
+  if (!any_device || !asked.pool().empty() || gpus_of(asked) > 1 || asked.exclusive()) return text;
+  for (const PoolConfig& pool : question.pools) {
+    v1::JobSpec there = question.spec;
+    v1::Resources& resources = *there.mutable_resources();
     resources.set_pool(pool.name);
-    if (!threads_named) resources.clear_threads();
+    if (!question.threads_named) resources.clear_threads();
     Violations violations;
-    resolve_pool(pools, resources, violations);
-    if (violations.empty()) found.push_back(std::move(candidate));
+    resolve_pool(question.pools, resources, violations);
+    const bool on_gpus = pool.gpus_per_node > 0;
+    const int64_t bytes = on_gpus ? question.bytes_on_gpu : question.bytes_on_cpu;
+    const int64_t room = on_gpus ? pool.gpu_memory_bytes : pool.memory_bytes;
+    if (!violations.empty() || (room > 0 && bytes > room)) continue;
+    ASSIGN_OR_RETURN(std::shared_ptr<const RunWork> work,
+                     work_on(on_gpus ? Processor::kGpu : Processor::kCpu));
+    const std::string advice = pool_advice(
+        here, rates.forecast(pool_query(there, std::move(work), question.plan_key, bytes)));
+    if (!advice.empty()) text += " " + advice;
   }
-  return found;
+  return text;
 }
 
 }  // namespace trainyard::server

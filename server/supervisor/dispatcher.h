@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/config/paths.h"
+#include "server/forecast/pool_rates.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/inventory.h"
 #include "server/scheduler/queue_view.h"

@@ -220,27 +220,6 @@ struct TrainTask::Ending {
   size_t unanswered = 0;  // reports that are on their way to the store
 };
 
-std::optional<v1::CalibrateTask> TrainTask::to_measure() {
-  if (!options_.pool_rates) return std::nullopt;
-  NodeUse use;
-  {
-    const MutexLock lock(mu_);
-    if (!node_) return std::nullopt;
-    use.facts = *node_;
-  }
-  use.task = task_id();
-  use.pool = job_.spec.resources().pool();
-  use.on_gpus = on_gpus();
-  use.threads = options_.threads;
-  use.precision = job_.plan.precision();
-  return options_.pool_rates->job_ended(use);
-}
-
-Status TrainTask::measured(const std::string& rates) {
-  if (!options_.pool_rates) return TaskOwner::measured(rates);
-  return options_.pool_rates->take(task_id(), rates);
-}
-
 void TrainTask::ended(const TaskEnd& end, TaskHold hold) {
   if (options_.pool_rates) options_.pool_rates->worker_gone(task_id());
   auto ending = std::make_shared<Ending>(Ending{.end = end, .hold = std::move(hold)});

@@ -76,7 +76,9 @@ class PoolRatesTest : public testing::Test {
     return pool;
   }();
 
+  /// With what the store has, once it has stored what came before.
   std::unique_ptr<PoolRates> open() {
+    EXPECT_TRUE(store->forecasts().save_rates({{"any", 1, v1::Recipe::FP32}, 1, "{}"}).ok());
     auto rates =
         std::make_unique<PoolRates>(*store, std::vector{config}, PoolRatesOptions{}, clock);
     EXPECT_TRUE(rates->open().ok());
