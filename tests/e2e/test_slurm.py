@@ -236,10 +236,10 @@ class Forecasts(SlurmTest):
         self.assertLess(forecast["total_seconds_low"], forecast["total_seconds"])
         self.assertEqual((int(forecast["time_limit_seconds"]), forecast["starts"]), (120, 1))
         self.assertAlmostEqual(forecast["cost"], forecast["total_seconds"] / 1000, delta=1e-6)
-        # As many epochs as take 50 starts and more.
-        epochs = int(3 * 50 * 120 / forecast["total_seconds"]) + 1
+        # As many epochs as have 100 minutes of steps.
+        epochs = int(6000 / (36 * forecast["step_seconds"])) + 1
         long = self.forecast("--set", f"recipe.epochs={epochs}")
-        self.assertGreater(long["starts"], 20)
+        self.assertGreater(long["starts"], 30)
         text = self.daemon.cli("plan", "--upload", self.spec("planned"), "--set", f"recipe.epochs={epochs}").stdout
         self.assertIn("its time limit of 2 min makes it go on in ", text)
 
