@@ -20,7 +20,8 @@ namespace {
 
 constexpr size_t kBuildBytesMax = 128;
 constexpr int64_t kMemoryBytesMax = int64_t{1} << 50;
-constexpr int64_t kTimeLimitMaxS = int64_t{10} * 365 * 86'400;
+/// From here on a time limit is none: Slurm says a year where it is infinite.
+constexpr int64_t kNoTimeLimitS = int64_t{360} * 86'400;
 constexpr size_t kRatesBytesMax = 1 << 20;
 constexpr size_t kSamplesMax = 4096;
 constexpr size_t kOpBytesMax = 64;
@@ -383,7 +384,8 @@ std::optional<v1::CalibrateTask> PoolRates::job_ended(const NodeUse& use) {
   fresh.of.seen_us = wall_us;
   fresh.of.memory_bytes = std::clamp<int64_t>(
       use.on_gpus ? use.facts.gpu_free_bytes() : use.facts.memory_bytes(), 0, kMemoryBytesMax);
-  fresh.of.time_limit_s = std::clamp<int64_t>(use.facts.time_limit_seconds(), 0, kTimeLimitMaxS);
+  const int64_t limit_s = use.facts.time_limit_seconds();
+  fresh.of.time_limit_s = limit_s > 0 && limit_s < kNoTimeLimitS ? limit_s : 0;
   fresh.asked.set_threads(use.threads);
   fresh.asked.set_precision(key.precision);
   fresh.asked.set_seconds_max(impl_->options.seconds_max);

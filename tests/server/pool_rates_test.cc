@@ -352,6 +352,12 @@ TEST_F(PoolRatesTest, TheLimitIsTheWorkersWhereTheFileHasNone) {
   const v1::Forecast f = rates->forecast(query_of(100));
   EXPECT_EQ(f.time_limit_seconds(), 60);
   EXPECT_EQ(f.starts(), 2);
+  NodeUse endless = use_of("t2", "Fast CPU", 1);
+  endless.facts.set_time_limit_seconds(int64_t{364} * 86'400);
+  clock.pass(kSecondUs);
+  measure(*rates, endless, 1);
+  EXPECT_EQ(rates->forecast(query_of(100, 1)).time_limit_seconds(), 0)
+      << "as Slurm says of an infinite one";
 }
 
 TEST(StartsWithin, LeavesTimeForCheckpointsAndStarts) {

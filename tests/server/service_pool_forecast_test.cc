@@ -28,6 +28,7 @@ class PoolForecastTest : public testing::Test {
     use.pool = pool;
     use.on_gpus = on_gpus;
     use.threads = threads;
+    use.precision = v1::Recipe::TF32;
     use.facts.set_cpu_model("Fast CPU");
     use.facts.set_gpu_model("GPU 9");
     use.facts.set_cores(8);
@@ -86,9 +87,10 @@ TEST_F(PoolForecastTest, APlanSaysTheTimeBesideTheLimit) {
   measure("cpus", false, 4, 1);
   plan.Clear();
   add_pool_forecast(*rates_, query, plan);
-  EXPECT_EQ(plan.device_advice(),
-            "A node of the pool cpus, as asked: 2 h there (2 h to 2 h); its time limit of 60 min "
-            "makes it go on in 3 starts, each after its wait in the queue.");
+  EXPECT_EQ(
+      plan.device_advice(),
+      "A node of the pool cpus, as asked: 2 h there (111 min to 2 h); its time limit of 60 min "
+      "makes it go on in 3 starts, each after its wait in the queue.");
   EXPECT_EQ(plan.forecasts(0).memory_bytes(), 500);
   plan.Clear();
   add_pool_forecast(*rates_, pool_query(spec("cpus"), work(60), "short", 500), plan);
