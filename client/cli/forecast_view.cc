@@ -65,8 +65,8 @@ std::string time_limit_text(const v1::Forecast& f) {
 void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceForecasts& f) {
   for (const v1::ForecastOutcome& o : f.newest()) {
     const double off = o.step_seconds() / o.step_seconds_measured() - 1;
-    outcomes.add({std::string(client::short_name(o.job())), name, step_text(o.step_seconds()),
-                  step_text(o.step_seconds_measured()), percent_text(off), o.basis()});
+    outcomes.add({std::string(client::short_name(o.job())), name, cli::step_text(o.step_seconds()),
+                  cli::step_text(o.step_seconds_measured()), percent_text(off), o.basis()});
   }
 }
 
