@@ -116,6 +116,17 @@ std::string node_text(const v1::Pool& pool) {
   return text;
 }
 
+/// The kinds of node that forecasts know.
+std::string measured_text(const v1::Pool& pool) {
+  std::string text;
+  for (const v1::PoolNode& node : pool.node_types()) {
+    text += (text.empty() ? "measured: " : "; ") + node.model();
+    if (node.memory_bytes() > 0) text += ", " + human_bytes(node.memory_bytes());
+    text += " (last seen " + local_time(node.seen_time()) + ")";
+  }
+  return text;
+}
+
 std::string pool_job_text(const v1::PoolJob& job) {
   std::string text(client::short_name(job.job()));
   std::string more;
@@ -155,6 +166,9 @@ std::string render_pools(const v1::ListDevicesResponse& list, const Terminal& ou
       const size_t end = std::min(pool.note().find('\n', at), pool.note().size());
       add(pool.note().substr(at, end - at));
       at = end + 1;
+    }
+    if (const std::string nodes = measured_text(pool); !nodes.empty()) {
+      add(std::string(client::short_name(pool.name())) + ": " + nodes);
     }
     for (const v1::PoolJob& job : pool.jobs()) {
       add(std::string(client::short_name(pool.name())) + ": " + pool_job_text(job));

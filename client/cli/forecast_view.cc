@@ -37,6 +37,68 @@ std::string energy_text(const v1::Forecast& f) {
   return ", about " + human_number(f.energy_joules() / kJoulesPerWattHour) + " Wh";
 }
 
+/// How far forecasts were off, what is missing, and the price.
+std::string jobs_line(const v1::DeviceForecasts& f) {
+  std::string line;
+  if (f.jobs() == 0) {
+    line += "no job with a forecast has finished";
+  } else {
+    line += std::to_string(f.jobs()) + (f.jobs() == 1 ? " job" : " jobs") + ", off by " +
+            percent_text(f.error_median()) + " (median), " + percent_text(f.error_p95()) +
+            " (95th percentile)";
+  }
+  if (!f.missing().empty()) line += "; " + f.missing();
+  if (f.price_per_hour() > 0) line += "; " + human_number(f.price_per_hour()) + " an hour";
+  return line;
+}
+
+/// Of a pool: how its time limit divides the job.
+std::string time_limit_text(const v1::Forecast& f) {
+  if (f.time_limit_seconds() <= 0) return "";
+  const std::string limit = human_duration(static_cast<double>(f.time_limit_seconds()));
+  if (f.starts() == 0) return "its time limit of " + limit + " leaves no time for steps";
+  if (f.starts() == 1) return "within its time limit of " + limit;
+  return "its time limit of " + limit + " makes it go on in " + std::to_string(f.starts()) +
+         " starts; the waits between them are not in the time to the end";
+}
+
+void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceForecasts& f) {
+  for (const v1::ForecastOutcome& o : f.newest()) {
+    const double off = o.step_seconds() / o.step_seconds_measured() - 1;
+    outcomes.add({std::string(client::short_name(o.job())), name, cli::step_text(o.step_seconds()),
+                  cli::step_text(o.step_seconds_measured()), percent_text(off), o.basis()});
+  }
+}
+
+/// The kinds of node of pools that were measured.
+std::string render_pool_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
+  if (devices.pools().empty()) return "";
+  std::string text;
+  Table rates({{"POOL"},
+               {"NODE"},
+               {"MEMORY", true},
+               {"THREADS", true},
+               {"PRECISION"},
+               {"MEASURED"},
+               {"SEEN"},
+               {"FLOP/S", true},
+               {"BYTES/S", true}});
+  for (const v1::Pool& pool : devices.pools()) {
+    const std::string name(client::short_name(pool.name()));
+    for (const v1::PoolNode& node : pool.node_types()) {
+      for (const v1::MeasuredRates& r : node.rates()) {
+        rates.add(
+            {name, node.model(), node.memory_bytes() > 0 ? human_bytes(node.memory_bytes()) : "",
+             r.threads() > 0 ? std::to_string(r.threads()) : "", precision_text(r.precision()),
+             local_time(r.measure_time()), local_time(node.seen_time()),
+             human_number(r.flops_per_second(), true), human_number(r.bytes_per_second(), true)});
+      }
+    }
+    text += safe_text(name + ": " + jobs_line(pool.forecasts())) + "\n";
+  }
+  return text + (rates.empty() ? "" : "\n" + rates.render(colour));
+}
+
 }  // namespace
 
 std::string step_text(double seconds) {
@@ -63,7 +125,11 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
   std::string unknown;
   for (const v1::Forecast& f : plan.forecasts()) {
     std::string device(client::short_name(f.device()));
-    if (f.devices() > 1) device += " and " + std::to_string(f.devices() - 1) + " more";
+    const bool pool = f.device().starts_with("pools/");
+    if (f.devices() > 1) {
+      device += pool ? " x " + std::to_string(f.devices())
+                     : " and " + std::to_string(f.devices() - 1) + " more";
+    }
     if (f.step_seconds() <= 0) {
       unknown += safe_text(device + ": " + f.basis()) + "\n";
       table.add({device, Cell("unknown", Style::kDim), "", "", "", ""});
@@ -73,6 +139,9 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
                range_text(f.total_seconds(), f.total_seconds_low(), f.total_seconds_high()),
                f.limited_by(), rows_text(f), f.cost() > 0 ? human_number(f.cost()) : ""});
     unknown += safe_text(device + ": by " + f.basis() + energy_text(f)) + "\n";
+    if (const std::string limit = time_limit_text(f); !limit.empty()) {
+      unknown += safe_text(device + ": " + limit) + "\n";
+    }
   }
   return table.render(colour) + unknown;
 }
@@ -121,24 +190,16 @@ std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool
                  human_number(r.flops_per_second(), true),
                  human_number(r.bytes_per_second(), true)});
     }
-    for (const v1::ForecastOutcome& o : f.newest()) {
-      const double off = o.step_seconds() / o.step_seconds_measured() - 1;
-      outcomes.add({std::string(client::short_name(o.job())), name, step_text(o.step_seconds()),
-                    step_text(o.step_seconds_measured()), percent_text(off), o.basis()});
-    }
-    std::string line = name + ": ";
-    if (f.jobs() == 0) {
-      line += "no job with a forecast has finished";
-    } else {
-      line += std::to_string(f.jobs()) + (f.jobs() == 1 ? " job" : " jobs") + ", off by " +
-              percent_text(f.error_median()) + " (median), " + percent_text(f.error_p95()) +
-              " (95th percentile)";
-    }
-    if (!f.missing().empty()) line += "; " + f.missing();
-    if (f.price_per_hour() > 0) line += "; " + human_number(f.price_per_hour()) + " an hour";
-    text += safe_text(line) + "\n";
+    add_outcomes(outcomes, name, f);
+    text += safe_text(name + ": " + jobs_line(f)) + "\n";
+  }
+  for (const v1::Pool& pool : devices.pools()) {
+    add_outcomes(outcomes, std::string(client::short_name(pool.name())), pool.forecasts());
   }
   if (!rates.empty()) text += "\n" + rates.render(colour);
+  if (const std::string pools = render_pool_forecasts(devices, colour); !pools.empty()) {
+    text += "\n" + pools;
+  }
   if (!outcomes.empty()) text += "\n" + outcomes.render(colour);
   return text;
 }

@@ -43,14 +43,7 @@ std::string shortest(double value) {
 
 Setting price_setting(const char* name, const char* help, double Config::*member) {
   auto assign = [name, member](Config& c, std::string_view text) -> Status {
-    constexpr double kMax = 1e6;
-    double value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [behind, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || behind != end || !(value >= 0 && value <= kMax)) {
-      return refuse(name, text, "a number from 0 to 1000000");
-    }
-    c.*member = value;
+    ASSIGN_OR_RETURN(c.*member, read_price(name, text));
     return {};
   };
   return {name, help, false, assign};

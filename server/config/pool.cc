@@ -89,6 +89,17 @@ Status assign_kind(PoolConfig& pool, std::string_view text) {
   return {};
 }
 
+Status assign_measure_nodes(PoolConfig& pool, std::string_view text) {
+  if (text != "true" && text != "false") return refuse("measure_nodes", text, "true or false");
+  pool.measure_nodes = text == "true";
+  return {};
+}
+
+Status assign_price(PoolConfig& pool, std::string_view text) {
+  ASSIGN_OR_RETURN(pool.price_per_hour, read_price("price_per_hour", text));
+  return {};
+}
+
 Status assign_time_limit(PoolConfig& pool, std::string_view text) {
   const std::optional<int64_t> seconds = parse_duration(text);
   if (!seconds || *seconds < 60 || *seconds > int64_t{365} * 86'400) {
@@ -114,6 +125,8 @@ const std::vector<Key>& keys() {
       path("worker", &PoolConfig::worker),
       path("cache", &PoolConfig::cache),
       bytes("cache_bytes", &PoolConfig::cache_bytes),
+      {"measure_nodes", assign_measure_nodes},
+      {"price_per_hour", assign_price},
       path("commands", &PoolConfig::commands),
       word("cluster", &PoolConfig::cluster),
       word("partition", &PoolConfig::partition),

@@ -29,6 +29,8 @@ struct PoolConfig {
   std::filesystem::path worker;    // trainyard-worker, on the nodes
   std::filesystem::path cache;     // a folder on the nodes' own disks
   int64_t cache_bytes = int64_t{50} << 30;
+  bool measure_nodes = true;  // workers whose job is over measure their node, for forecasts
+  double price_per_hour = 0;  // of a GPU, or where it has none of a node; 0: none is set
   // Slurm
   std::filesystem::path commands;  // the folder of sbatch, squeue and scancel; empty: as in PATH
   std::string cluster;             // ClusterName that must answer; empty: the one that does

@@ -48,6 +48,17 @@ Result<int64_t> read_bytes(std::string_view name, std::string_view text, int64_t
   return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
 }
 
+Result<double> read_price(std::string_view name, std::string_view text) {
+  constexpr double kMax = 1e6;
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [behind, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || behind != end || !(value >= 0 && value <= kMax)) {
+    return refuse(name, text, "a number from 0 to 1000000");
+  }
+  return value;
+}
+
 Status read_settings(
     std::string_view text, const std::string& origin,
     const std::function<bool(const std::string& key)>& repeats,

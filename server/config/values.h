@@ -19,6 +19,9 @@ Result<int64_t> read_number(std::string_view name, std::string_view text, int64_
 /// "67108864", "64MiB", "64GiB", "2TiB": from `min` to 2^46; else a refusal.
 Result<int64_t> read_bytes(std::string_view name, std::string_view text, int64_t min);
 
+/// Of an hour, in a currency of the operator's choice; else a refusal.
+Result<double> read_price(std::string_view name, std::string_view text);
+
 /// Reads YAML lines of the form `key: value`, no key twice. Calls `take` for each value, and for
 /// each one of a list behind a key that `repeats` is true of. Its refusals, and those of the form,
 /// name `origin` and the line. Nothing is wrong with a text without a line.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "server/config/log.h"
+#include "server/forecast/outcome_history.h"
 #include "server/store/proto_time.h"
 #include "src/base/mutex.h"
 #include "src/base/text.h"
@@ -20,29 +21,8 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kForecastsKeptMax = 1024;
 constexpr int64_t kLookUs = 1'000'000;     // while rates are missing, from one look to the next
 constexpr int64_t kRetryUs = 600'000'000;  // after a measurement that failed
-constexpr size_t kOutcomesOfGraph = 5;     // the newest correct a forecast
-constexpr size_t kOutcomesShown = 20;
-constexpr size_t kOutcomesDescribed = 1000;  // whose errors are told
-constexpr double kFewOutcomes = 0.1;         // the range around one or two of them
-constexpr double kSecondsPerHour = 3600;
-
-/// On a CPU TF32 is computed as FP32.
-v1::Recipe::Precision computed(v1::Recipe::Precision precision, const Device& device) {
-  if (precision == v1::Recipe::PRECISION_UNSPECIFIED) precision = v1::Recipe::TF32;
-  const bool same = device.kind == DeviceKind::kCpu && precision == v1::Recipe::TF32;
-  return same ? v1::Recipe::FP32 : precision;
-}
-
-struct OutcomeKey {
-  std::string model;
-  int32_t threads = 0;  // 0 on a GPU
-  v1::Recipe::Precision precision = v1::Recipe::FP32;
-  std::string graph;
-  auto operator<=>(const OutcomeKey&) const = default;
-};
 
 /// A drained or quarantined GPU is left alone.
 bool is_usable(const Device& device) {
@@ -54,50 +34,6 @@ struct Rates {
   std::shared_ptr<const RateModel> model;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-MeasuredSteps measured_by(const std::deque<double>& newest) {
-  MeasuredSteps measured;
-  measured.count = std::ssize(newest);
-  const double step = median({newest.begin(), newest.end()});
-  const auto [low, high] = std::minmax_element(newest.begin(), newest.end());
-  const double margin = newest.size() < 3 ? kFewOutcomes : kFewOutcomes / 2;
-  measured.step = {step, *low * (1 - margin), *high * (1 + margin)};
-  return measured;
-}
-
-void set_run(const RunForecast& run, v1::Forecast& out) {
-  out.set_step_seconds(run.step.seconds);
-  out.set_step_seconds_low(run.step.low);
-  out.set_step_seconds_high(run.step.high);
-  out.set_total_seconds(run.total.seconds);
-  out.set_total_seconds_low(run.total.low);
-  out.set_total_seconds_high(run.total.high);
-  out.set_limited_by(std::string(name_of(run.limited_by)));
-  out.set_step_bound_seconds(run.bound.seconds);
-  out.set_bound_by(std::string(name_of(run.bound.by)));
-  out.set_rows_per_second_needed(run.rows_per_second_needed);
-  out.set_rows_per_second_possible(run.rows_per_second_possible);
-}
-
-/// "0.4 s", "42 s", "25 min", "6 h", "12 days".
-std::string duration_text(double seconds) {
-  struct Unit {
-    double seconds;
-    const char* name;
-  };
-  constexpr Unit kUnits[] = {{86'400, " days"}, {3'600, " h"}, {60, " min"}};
-  for (const Unit& unit : kUnits) {
-    if (seconds < 2 * unit.seconds) continue;
-    return short_number(std::round(seconds / unit.seconds)) + unit.name;
-  }
-  return short_number(seconds < 10 ? std::round(seconds * 10) / 10 : std::round(seconds)) + " s";
-}
-
 std::string times_text(double factor) {
   const double rounded = factor >= 10 ? std::round(factor) : std::round(factor * 10) / 10;
   return short_number(rounded) + "x";
@@ -107,20 +43,14 @@ std::string times_text(double factor) {
 
 struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   Impl(Store& s, Inventory& i, ForecasterOptions o, const Clock& c)
-      : store(s), inventory(i), options(std::move(o)), clock(c) {}
+      : store(s), inventory(i), options(std::move(o)), clock(c), history(s) {}
 
   RatesKey key_of(const Device& device, int32_t threads, v1::Recipe::Precision precision) const {
     const bool cpu = device.kind == DeviceKind::kCpu;
     return {device.model + (cpu ? ", " + std::to_string(device.cores) + " cores" : "") + ", " +
                 options.build,
-            cpu ? threads : 0, computed(precision, device)};
+            cpu ? threads : 0, computed_precision(precision, cpu)};
   }
-  OutcomeKey outcome_key(const Device& device, int32_t threads, v1::Recipe::Precision precision,
-                         std::string graph) const {
-    return {device.model, device.kind == DeviceKind::kCpu ? threads : 0,
-            computed(precision, device), std::move(graph)};
-  }
-
   void add_rates(const StoredRates& stored) TRAINYARD_REQUIRES(mu) {
     Result<DeviceRates> parsed = parse_rates(stored.rates);
     if (!parsed.ok()) {
@@ -131,7 +61,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
     ++version;
   }
   /// Takes what has ended since the last time.
-  void read_outcomes() TRAINYARD_REQUIRES(mu);
+  void read_outcomes() TRAINYARD_REQUIRES(mu) { version += history.read(); }
   v1::Forecast forecast(const ForecastQuery& query, const Device& device, const RunWork& work)
       TRAINYARD_REQUIRES(mu);
 
@@ -174,7 +104,6 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   const Clock& clock;
   Calibrate calibrate;  // set before the thread begins
 
-  std::atomic<bool> outcomes_stale{true};
   std::atomic<int64_t> busy_us{0};  // when a job was last seen to start or run
   std::atomic<int64_t> disturbances{0};
 
@@ -187,35 +116,12 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   std::map<RatesKey, Device> wanted TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, std::pair<int64_t, std::string>> failed TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, Rates> rates TRAINYARD_GUARDED_BY(mu);
-  int64_t last_outcome TRAINYARD_GUARDED_BY(mu) = 0;              // its number
-  std::deque<ForecastOutcome> outcomes TRAINYARD_GUARDED_BY(mu);  // the newest kOutcomesDescribed
-  std::map<OutcomeKey, std::deque<double>> steps TRAINYARD_GUARDED_BY(mu);  // kOutcomesOfGraph
+  OutcomeHistory history;                        // under mu, but for grow()
   int64_t version TRAINYARD_GUARDED_BY(mu) = 0;  // of what forecasts rest on
   std::unordered_map<std::string, std::pair<int64_t, std::vector<v1::Forecast>>> kept
       TRAINYARD_GUARDED_BY(mu);
   std::thread thread;
 };
-
-void Forecaster::Impl::read_outcomes() {
-  if (!outcomes_stale.exchange(false)) return;
-  Result<std::vector<ForecastOutcome>> newer = store.forecasts().outcomes(last_outcome);
-  if (!newer.ok()) {
-    outcomes_stale = true;
-    return;
-  }
-  for (ForecastOutcome& o : *newer) {
-    last_outcome = o.number;
-    Device device;  // as far as the key goes
-    device.model = o.device_model;
-    device.kind = o.threads > 0 ? DeviceKind::kCpu : DeviceKind::kGpu;
-    std::deque<double>& newest = steps[outcome_key(device, o.threads, o.precision, o.graph)];
-    newest.push_back(o.step_measured);
-    if (newest.size() > kOutcomesOfGraph) newest.pop_front();
-    outcomes.push_back(std::move(o));
-    if (outcomes.size() > kOutcomesDescribed) outcomes.pop_front();
-    ++version;
-  }
-}
 
 v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device& device,
                                         const RunWork& work) {
@@ -233,19 +139,16 @@ v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device
     want(key, device);
     return out;
   }
-  std::optional<MeasuredSteps> measured;
-  const auto history =
-      steps.find(outcome_key(device, query.threads, query.precision, work.step.digest));
-  if (history != steps.end()) measured = measured_by(history->second);
+  const std::optional<MeasuredSteps> measured = history.steps(
+      outcome_key(device.model, cpu ? query.threads : 0, query.precision, work.step.digest));
   const Result<RunForecast> run = forecast_run(work, *known->second.model, measured);
   if (!run.ok()) {
     out.set_basis("unknown: " + run.error().message);
     return out;
   }
   set_run(*run, out);
-  out.set_basis(measured ? std::to_string(measured->count) + " finished job" +
-                               (measured->count == 1 ? "" : "s") + " of this graph"
-                : cpu ? "rates measured with " + std::to_string(key.threads) +
+  out.set_basis(measured ? finished_jobs_text(*measured)
+                : cpu    ? "rates measured with " + std::to_string(key.threads) +
                             (key.threads == 1 ? " thread" : " threads")
                       : "rates measured on it");
   if (const std::string link = assumed_link(work.step); !measured && !link.empty()) {
@@ -361,7 +264,7 @@ Forecaster::Forecaster(Store& store, Inventory& inventory, ForecasterOptions opt
   impl_->busy_us = clock.steady_us();
   store.observe([impl = impl_](std::span<const JobChange> changes) {
     for (const JobChange& change : changes) {
-      if (is_terminal(change.state)) impl->outcomes_stale = true;
+      if (is_terminal(change.state)) impl->history.grow();
       if (!change.reschedules) continue;
       impl->busy_us = impl->clock.steady_us();
       ++impl->disturbances;
@@ -453,27 +356,7 @@ v1::DeviceForecasts Forecaster::describe(const Device& device) {
                         : "rates are measured once no job has run for " +
                               std::to_string(impl_->options.idle_us / 1'000'000) + " s");
   }
-  std::vector<double> errors;
-  for (auto o = impl_->outcomes.rbegin(); o != impl_->outcomes.rend(); ++o) {
-    if (o->device_model != device.model || o->step_measured <= 0) continue;
-    errors.push_back(std::abs(o->step / o->step_measured - 1));
-    if (out.newest_size() == static_cast<int>(kOutcomesShown)) continue;
-    v1::ForecastOutcome& shown = *out.add_newest();
-    shown.set_job(o->job);
-    *shown.mutable_end_time() = to_timestamp(o->end_time_us);
-    shown.set_basis(o->basis);
-    shown.set_step_seconds(o->step);
-    shown.set_step_seconds_low(o->step_low);
-    shown.set_step_seconds_high(o->step_high);
-    shown.set_step_seconds_measured(o->step_measured);
-    shown.set_total_seconds(o->total);
-    shown.set_total_seconds_measured(o->total_measured);
-  }
-  out.set_jobs(std::ssize(errors));
-  if (errors.empty()) return out;
-  std::sort(errors.begin(), errors.end());
-  out.set_error_median(errors[errors.size() / 2]);
-  out.set_error_p95(errors[(errors.size() - 1) * 95 / 100]);
+  impl_->history.describe([&](const std::string& model) { return model == device.model; }, out);
   return out;
 }
 

@@ -15,6 +15,8 @@
 //   4  several workers of one attempt (docs/decisions/0105): they say their rank
 //   (EnrolRequest.rank),
 //      are told how many they are (TrainTask.nodes), and Meet
+//   5  a worker on another host says where it ran (Outcome.node), and measures that when its job is
+//      over (WorkerCommand.calibrate, SendRates)
 #pragma once
 
 #include <algorithm>
@@ -37,11 +39,14 @@ struct ProtocolRange {
   }
 };
 
-inline constexpr ProtocolRange kProtocols{1, 4};
+inline constexpr ProtocolRange kProtocols{1, 5};
 /// The first version in which a worker may be on another host.
 inline constexpr int32_t kProtocolElsewhere = 3;
 /// The first version in which an attempt may have several.
 inline constexpr int32_t kProtocolNodes = 4;
+
+/// The first version in which a worker on another host may be asked what its node can do.
+inline constexpr int32_t kProtocolRates = 5;
 
 /// What a message without the field means.
 inline int32_t protocol_or_first(int32_t version) { return version == 0 ? 1 : version; }

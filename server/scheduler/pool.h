@@ -15,13 +15,12 @@
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/shares.h"
+#include "server/store/job.h"
 
 namespace trainyard::server {
 
 /// Jobs that are looked at for the place of one, which is told to people.
 inline constexpr size_t kPoolLookedAtMax = 2000;
-
-inline constexpr std::string_view kPoolPrefix = "pools/";
 
 /// The pool of devices such as pools/slurm; empty for the server's own.
 std::string_view pool_of(const std::vector<std::string>& devices);

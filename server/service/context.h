@@ -13,6 +13,7 @@
 #include "server/config/token.h"
 #include "server/events/event_hub.h"
 #include "server/forecast/forecaster.h"
+#include "server/forecast/pool_rates.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/store/store.h"
@@ -40,6 +41,7 @@ struct ServiceContext {
   PredictRunner& predict;
   Errands& errands;
   Forecaster& forecaster;
+  PoolRates& pool_rates;
   Executor& executor;
   DiskWatch& disk;
   Executor& planning;   // for handlers that compute: others do not wait for them

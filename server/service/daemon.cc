@@ -122,6 +122,8 @@ struct Daemon::Impl {
             std::make_unique<CheckedInventory>(with_drains(parts, &drained_devices), *parts.clock)),
         store(std::move(s)),
         hub(*store),
+        pool_rates(
+            std::make_shared<PoolRates>(*store, config.pools, parts.pool_rates, *parts.clock)),
         disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
         executor(kExecutorThreads, kExecutorQueueMax),
         planning(kExecutorThreads, kExecutorQueueMax),
@@ -138,9 +140,9 @@ struct Daemon::Impl {
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         errands(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        context{config,     paths,      *parts.clock, *parts.files, *store,   hub,
-                *inventory, dispatcher, ingest,       predict,      errands,  forecaster,
-                executor,   disk,       planning,     arrays,       transfers},
+        context{config,      paths,      *parts.clock, *parts.files, *store,  hub,
+                *inventory,  dispatcher, ingest,       predict,      errands, forecaster,
+                *pool_rates, executor,   disk,         planning,     arrays,  transfers},
         housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
     context.backup_stall_ms = parts.backup_stall_ms;
@@ -158,6 +160,7 @@ struct Daemon::Impl {
     setup.instance = [this] { return sha256_hex(worker_door->certificate_pem()).substr(0, 8); };
     setup.attach = [this] { return worker_door->attach_address(); };
     setup.certificate_pem = [this] { return worker_door->certificate_pem(); };
+    setup.rates = pool_rates;
     setup.secret = [this](const std::string& task) { return worker_door->enrolment_secret(task); };
     return setup;
   }
@@ -178,6 +181,7 @@ struct Daemon::Impl {
   std::optional<Tokens> tokens;
   std::unique_ptr<Store> store;
   EventHub hub;
+  const std::shared_ptr<PoolRates> pool_rates;
   DiskWatch disk;
   Executor executor;
   Executor planning;
@@ -235,6 +239,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     return {};
   };
   if (Status s = forecaster.open(); !s.ok()) return s;
+  if (Status s = pool_rates->open(); !s.ok()) return s;
   if (!config.workers_listen.empty()) {
     ASSIGN_OR_RETURN(worker_door, WorkerDoor::open(config.state_dir, config.workers_listen,
                                                    config.workers_advertise));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "server/config/config.h"
+#include "server/forecast/pool_rates.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/service/listener.h"
@@ -35,6 +36,7 @@ struct DaemonParts {
   int64_t worker_kill_grace_ms = 5'000;  // from TERM to KILL for a silent, stalled or late worker
   std::function<std::unique_ptr<Placement>(const PoolConfig&)> make_placement =
       &server::make_placement;
+  PoolRatesOptions pool_rates = {};
   int64_t worker_stall_ms = 0;  // above 0: instead of stall_timeout_seconds
 };
 

@@ -16,6 +16,7 @@
 #include "server/service/digest.h"
 #include "server/service/names.h"
 #include "server/service/pool_devices.h"
+#include "server/service/pool_forecast.h"
 #include "server/service/spec_check.h"
 #include "server/service/status.h"
 #include "src/base/mutex.h"
@@ -79,6 +80,7 @@ struct JobPlanner::CheckedJob {
   std::optional<Model> initial_weights;
   std::string pending_model_id;  // in place of initial_weights: a job in `after` will make it
   std::optional<Error> lacks_weights;
+  bool threads_named = false;                 // by the user
   std::optional<v1::FitChoice> batch_choice;  // of `batch_size: auto`
 
   /// The weights that would be taken. Nothing if the job needs none, or for those of an older
@@ -138,6 +140,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: the same thread count and precision give the same bits, whatever the
   // defaults become.
+  job.threads_named = spec.resources().has_threads();
   if (!job.spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(service_.config.threads_per_job);
   }
@@ -574,7 +577,13 @@ Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
 
 StepTimeOn JobPlanner::times_of(const v1::JobSpec& spec, const Devices& devices) const {
   return [&, this](const Device& device, const RunWork& work) {
-    return step_time(service_.forecaster, devices, device, spec, work);
+    const v1::Resources& resources = spec.resources();
+    if (devices.pool.empty()) {
+      return service_.forecaster.step_time(device, resources.threads(), spec.recipe().precision(),
+                                           work);
+    }
+    return service_.pool_rates.step_time(
+        pool_query(spec, std::make_shared<RunWork>(work), /*plan_key=*/"", 0));
   };
 }
 
@@ -596,9 +605,11 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
                                  const KeptPlan& planned, DeviceTraits traits, v1::RunPlan& plan,
                                  const std::stop_token& stop) {
   if (!devices.pool.empty()) {
-    plan.set_device_advice("A node of the pool " + devices.pool +
-                           ", as asked. How long a step takes there is not measured, so nothing is "
-                           "forecast.");
+    plan.clear_forecasts();
+    PoolQuery query =
+        pool_query(job.spec, planned.work, planned.key, bytes_on(traits, plan.memory()));
+    query.precision = plan.precision();
+    add_pool_forecast(service_.pool_rates, query, plan);
     return {};
   }
   ForecastQuery query;
@@ -628,6 +639,11 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
   if (const std::string advice = forecast_advice(forecasts); !advice.empty()) {
     plan.set_device_advice(plan.device_advice() + " " + advice);
   }
+  const PoolQuestion pools{service_.config.pools, job.spec,           job.threads_named,
+                           planned.key,           query.bytes_on_cpu, query.plan_bytes};
+  ASSIGN_OR_RETURN(const std::string faster,
+                   faster_pools(service_.pool_rates, pools, forecasts, work_on));
+  plan.set_device_advice(plan.device_advice() + faster);
   return {};
 }
 
@@ -648,7 +664,7 @@ Result<JobPlanner::KeptPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec
   ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, schema,
                                                 ranks_of(spec.resources()), traits, stop));
   RunWork work = plan.work;
-  work.step.over_network = nodes_of(spec.resources()) > 1;
+  if (nodes_of(spec.resources()) > 1) work.spread_over_nodes();
   KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(std::move(work))};
 
   const MutexLock lock(mu_);

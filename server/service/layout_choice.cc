@@ -55,7 +55,7 @@ class Times {
       if (!there.ok()) return std::nullopt;
       work = std::move(there->work);
     }
-    work.step.over_network = nodes_of(question_.spec.resources()) > 1;
+    if (nodes_of(question_.spec.resources()) > 1) work.spread_over_nodes();
     const Result<TimeRange> step = question_.step_time(*device_, work);
     if (!step.ok()) {
       unknown_ = step.error().message;
@@ -68,7 +68,9 @@ class Times {
 
   std::string basis() const {
     if (is_known_) {
-      return "Steps are forecast by the rates measured of " + device_->name +
+      const std::string& pool = question_.devices.pool;
+      return "Steps are forecast by the rates measured of " +
+             (pool.empty() ? device_->name : "the nodes of " + std::string(kPoolPrefix) + pool) +
              (link_.empty() ? "" : "; " + link_) + ".";
     }
     return unknown_.empty() ? "" : "How long steps take is not known: " + unknown_ + ".";
@@ -90,15 +92,6 @@ std::string left_out_text(const Layouts& layouts) {
 }
 
 }  // namespace
-
-Result<TimeRange> step_time(Forecaster& forecaster, const Devices& devices, const Device& device,
-                            const v1::JobSpec& spec, const RunWork& work) {
-  if (!devices.pool.empty()) {
-    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN",
-                      "rates of the pool " + devices.pool + "'s nodes are not measured");
-  }
-  return forecaster.step_time(device, spec.resources().threads(), spec.recipe().precision(), work);
-}
 
 Result<FoundLayouts> find_layouts(const LayoutQuestion& question, const std::stop_token& stop) {
   Times times(question, stop);

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "proto/convert/spec.h"
-#include "server/forecast/forecaster.h"
 #include "server/inventory/inventory.h"
 #include "server/service/memory_fit.h"
 #include "src/base/result.h"
@@ -18,12 +17,8 @@
 
 namespace trainyard::server {
 
-/// A step on a device, by its measured rates alone (Forecaster::step_time); those of a pool's nodes
-/// are not measured.
-Result<TimeRange> step_time(Forecaster& forecaster, const Devices& devices, const Device& device,
-                            const v1::JobSpec& spec, const RunWork& work);
-
-/// step_time() of one job, with all but these filled in.
+/// A step of one job on a device, by measured rates alone (Forecaster::step_time,
+/// PoolRates::step_time).
 using StepTimeOn = std::function<Result<TimeRange>(const Device& device, const RunWork& work)>;
 
 /// A job, and where it is to fit.

@@ -114,7 +114,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
     *out.mutable_drain() = to_proto(*drain);
     drains.erase(drain);
   }
-  add_pools(response);
+  add_pools(request.forecasts(), response);
   for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
     v1::Device& out = *response.add_devices();
     out.set_name(drain.name);
@@ -127,7 +127,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
   return response;
 }
 
-void SystemHandlers::add_pools(v1::ListDevicesResponse& response) const {
+void SystemHandlers::add_pools(bool forecasts, v1::ListDevicesResponse& response) const {
   const Pools& pools = service_.dispatcher.pools();
   for (const PoolConfig& config : service_.config.pools) {
     v1::Pool& out = *response.add_pools();
@@ -144,6 +144,7 @@ void SystemHandlers::add_pools(v1::ListDevicesResponse& response) const {
     out.set_gpus_per_node(config.gpus_per_node);
     out.set_gpu_type(config.gpu_type);
     out.set_waiting_max(config.waiting_max);
+    service_.pool_rates.describe(forecasts, out);
     for (const PoolSight& sight : pools.sights(config.name)) {
       v1::PoolJob& job = *out.add_jobs();
       job.set_job(sight.job);

@@ -202,8 +202,9 @@ using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<
         v1::WorkerService::WithRawCallbackMethod_ListFiles<
             v1::WorkerService::WithRawCallbackMethod_PullFile<
                 v1::WorkerService::WithRawCallbackMethod_Meet<
-                    v1::WorkerService::WithRawCallbackMethod_PushFiles<
-                        v1::WorkerService::Service>>>>>>>;
+                    v1::WorkerService::WithRawCallbackMethod_SendRates<
+                        v1::WorkerService::WithRawCallbackMethod_PushFiles<
+                            v1::WorkerService::Service>>>>>>>>;
 
 /// Only what both kinds of worker call; the other methods are UNIMPLEMENTED here.
 class WorkerServiceImpl : public RawWorkerService {
@@ -267,6 +268,13 @@ class ElsewhereServiceImpl final : public WorkerServiceImpl {
     return answer_at_once<v1::MeetRequest>(
         *context, *in, *out, "Meet",
         [this](const v1::MeetRequest& request) { return supervisor_.meet(request); });
+  }
+
+  grpc::ServerUnaryReactor* SendRates(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
+    return answer_at_once<v1::SendRatesRequest>(
+        *context, *in, *out, "SendRates",
+        [this](const v1::SendRatesRequest& request) { return supervisor_.take_rates(request); });
   }
 
   grpc::ServerUnaryReactor* ListFiles(grpc::CallbackServerContext* context,

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/store/done.h"
 #include "server/store/job.h"
 #include "src/base/result.h"
+#include "trainyard/v1/worker_service.pb.h"
 
 namespace trainyard::server {
 
@@ -29,6 +31,33 @@ struct StoredRates {
   std::string rates;    // JSON (src/forecast/rates.h)
 };
 
+/// Rates of a pool's nodes that compute alike, with a number of threads and a precision.
+struct NodeRatesKey {
+  std::string pool;
+  std::string node;     // their CPU's model and cores, or their GPU's model
+  int32_t threads = 0;  // 0 of a GPU
+  v1::Recipe::Precision precision = v1::Recipe::PRECISION_UNSPECIFIED;
+
+  auto operator<=>(const NodeRatesKey&) const = default;
+};
+struct StoredNodeRates {
+  NodeRatesKey key;
+  std::string build;         // of the worker that measured
+  int64_t time_us = 0;       // of the measurement
+  int64_t seen_us = 0;       // when a job last ended on such a node
+  int64_t memory_bytes = 0;  // 0: unknown
+  int64_t time_limit_s = 0;  // of a start there; 0: unknown
+  std::string rates;         // JSON
+};
+
+/// Of the first bytes of what a worker says what is printable ASCII.
+std::string plain_text(std::string_view text, size_t bytes_max);
+/// The kind of node, one line for people: "AMD EPYC 7763, 64 cores", "NVIDIA H100". Empty where the
+/// facts, which are a worker's and untrusted, say nothing.
+std::string node_name(const v1::NodeFacts& facts, bool on_gpus);
+/// What ForecastOutcome.device_model is of a job that a node of a pool ran.
+std::string outcome_model(std::string_view pool, std::string_view node);
+
 /// Of a job that has SUCCEEDED and had a forecast. Times in seconds.
 struct ForecastOutcome {
   int64_t number = 0;  // in the order of their ends
@@ -48,6 +77,9 @@ struct ForecastOutcome {
 inline constexpr int64_t kOutcomeStepsMin = 20;
 /// Rows that are kept; older ones go.
 inline constexpr int64_t kOutcomesMax = 10'000;
+/// Node rates that are kept of a pool, and how long after a job last ended on such a node.
+inline constexpr int64_t kNodeRatesMax = 64;
+inline constexpr int64_t kNodeRatesKeptUs = int64_t{180} * 86'400 * 1'000'000;
 
 class ForecastStore {
  public:
@@ -57,6 +89,12 @@ class ForecastStore {
   void save_rates(StoredRates rates, Done<void> done);
   Status save_rates(StoredRates rates);
   Result<std::vector<StoredRates>> rates() const;
+  /// Likewise. Of the same pool those go that were seen last too long ago, or are too many.
+  void save_node_rates(StoredNodeRates rates, Done<void> done);
+  Status save_node_rates(StoredNodeRates rates);
+  /// A job has ended on such a node: of all its rates.
+  void see_node(std::string pool, std::string node, int64_t seen_us, Done<void> done);
+  Result<std::vector<StoredNodeRates>> node_rates() const;
   /// Those behind `after`, oldest first.
   Result<std::vector<ForecastOutcome>> outcomes(int64_t after) const;
 
@@ -65,7 +103,8 @@ class ForecastStore {
 };
 
 /// Stores what a job that ends now was forecast to take and took, if both are known (forecast_on)
-/// and it had its devices to itself: with the commit that ends it.
-void note_outcome(Connection& db, const Job& job, int64_t now_us);
+/// and it had its devices to itself: with the commit that ends it. `node`: of a job that a pool
+/// ran, which is passed over where that is not known.
+void note_outcome(Connection& db, const Job& job, const std::string& node, int64_t now_us);
 
 }  // namespace trainyard::server

@@ -74,6 +74,9 @@ struct Job {
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
+/// Of the device of a job that a cluster runs: pools/slurm.
+inline constexpr std::string_view kPoolPrefix = "pools/";
+
 /// What a job takes of a device of one kind, of which it has planned bytes and a forecast.
 struct DeviceBrief {
   int64_t bytes = 0;  // of its plan, without the overhead of its process
@@ -222,6 +225,7 @@ struct AttemptUpdate {
   std::vector<v1::ConfusionMatrix> confusion_matrices;        // into progress
   std::vector<v1::Baseline> baselines;                        // likewise
   std::vector<std::string> warnings;                          // likewise
+  std::string node;  // of a job that ends on a pool's: what it is, as far as known
 
   /// Takes what a training task's outcome says of its result.
   void add_result(const v1::Outcome& outcome);

@@ -253,7 +253,9 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   if (update.move && !begins) {
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
     if (update.model) insert_model(context, job, *update.model);
-    if (update.move->to == JobState::kSucceeded) note_outcome(context.db, job, context.now_us);
+    if (update.move->to == JobState::kSucceeded) {
+      note_outcome(context.db, job, update.node, context.now_us);
+    }
     end_attempt(context, job, attempt);
   } else if (number > 0) {
     save_attempt(context.db, job, attempt);

@@ -210,7 +210,10 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, Work
   }
   const MutexLock lock(task->mu);
   if (task->over) return fenced_task(request.task());
-  if (proven.rank == 0) task->attached = true;
+  if (proven.rank == 0) {
+    task->attached = true;
+    task->protocol = *protocol;
+  }
   return assignment;
 }
 
@@ -233,6 +236,7 @@ Status Supervisor::connect(const v1::WorkerReport& first, std::shared_ptr<Comman
     stop = task->stop;
   }
   task->connected = true;
+  task->protocol = protocol_or_first(first.protocol());
   task->heard_us = impl_->clock.steady_us();
   if (stop) sink->send(stop_command(*stop));
   return {};
@@ -257,12 +261,20 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
     task->stalled_ms = report.heartbeat().idle_ms();
     impl_->wake_up();
   }
-  if (!report.has_outcome()) return task->owner->report(report, std::move(done));
+  if (!report.has_outcome()) {
+    // Of one that goes on for a while, there is nothing to store any more.
+    if (report.has_heartbeat() && task->outcome_told) return done({});
+    return task->owner->report(report, std::move(done));
+  }
+  task->outcome_told = true;
   task->owner->report(report, [impl = impl_, task, done = std::move(done)](Status taken) {
     if (taken.ok()) {
       task->outcome_us = impl->clock.steady_us();
+      if (task->elsewhere) impl->ask_for_rates(*task);  // heard before the acknowledgement
       task->outcome_taken = true;
       if (task->elsewhere) impl->wake_up();
+    } else {
+      task->outcome_told = false;
     }
     done(std::move(taken));
   });

@@ -549,7 +549,8 @@ std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Da
       options.time_algorithms,
       trouble,
       adopted,
-      /*elsewhere=*/!pool_of(job.devices).empty()};
+      /*elsewhere=*/!pool_of(job.devices).empty(),
+      door.rates};
   const auto gone = [impl = shared_from_this(), uid = job.uid, attempt = job.attempt,
                      names = job.devices, adopted](bool doubts_device) {
     for (const std::string& device : names) {  // with several, the faulty one is unknown
@@ -598,6 +599,8 @@ void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
   to.priority = job.priority;
   to.handle = attempt.handle;
   to.may_exist = adopted;
+  const v1::Forecast* const forecast = forecast_on(job.plan, job.device());
+  if (forecast != nullptr && forecast->starts() <= 1) to.rest = brief_of(job).on_gpu;
   AttemptIntent& intent = to.intent;
   intent.task = task_id(job);
   intent.title = job.name();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/config/paths.h"
+#include "server/forecast/pool_rates.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/inventory.h"
 #include "server/scheduler/queue_view.h"
@@ -46,6 +47,7 @@ struct PoolSetup {
   std::function<std::string()> certificate_pem = nullptr;
   /// The enrolment secret of a task: the same whenever it is asked for.
   std::function<std::string(const std::string& task)> secret = nullptr;
+  std::shared_ptr<PoolRates> rates = nullptr;  // null: no node is measured
 };
 
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must

@@ -18,6 +18,7 @@ namespace {
 
 // From an outcome to the end of a task whose stream does not close.
 constexpr int64_t kAfterOutcomeUs = 30'000'000;
+constexpr int64_t kMeasuringUs = 60'000'000;  // the same of one whose worker measures its node
 constexpr size_t kMeetingKeyBytes = 32;
 constexpr int32_t kPortMax = 65535;
 
@@ -80,7 +81,7 @@ int64_t Supervisor::Impl::watch_elsewhere(Task& task, int64_t now) {
     return kNever;
   }
   if (task.outcome_taken) {
-    const int64_t end_us = task.outcome_us + kAfterOutcomeUs;
+    const int64_t end_us = task.outcome_us + (task.measures ? kMeasuringUs : kAfterOutcomeUs);
     if (stream_open && now < end_us) return end_us;
     TaskEnd end;
     end.exit.unknown = true;
@@ -219,6 +220,34 @@ Result<v1::MeetResponse> Supervisor::meet(const v1::MeetRequest& request) {
   response.mutable_endpoints()->Add(task.endpoints.begin(), task.endpoints.end());
   response.set_key(task.meeting_key);
   return response;
+}
+
+Result<v1::SendRatesResponse> Supervisor::take_rates(const v1::SendRatesRequest& request) {
+  ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
+                   impl_->find_rank(request.task(), request.nonce(), WorkerDoorKind::kElsewhere));
+  if (proven.rank > 0 || !proven.task->measures) {
+    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+                      "task " + request.task() + " is asked for no rates");
+  }
+  if (Status s = proven.task->owner->measured(request.rates()); !s.ok()) return s.error();
+  return v1::SendRatesResponse();
+}
+
+void Supervisor::Impl::ask_for_rates(Task& task) {
+  if (task.protocol < kProtocolRates) return;
+  std::shared_ptr<CommandSink> sink;
+  {
+    const MutexLock lock(task.mu);
+    // One that is asked to stop, or whose link is down, is not kept.
+    if (!task.stop) sink = task.sink;
+  }
+  if (!sink) return;
+  std::optional<v1::CalibrateTask> measure = task.owner->to_measure();
+  if (!measure) return;
+  task.measures = true;
+  v1::WorkerCommand command;
+  *command.mutable_calibrate() = *std::move(measure);
+  sink->send(command);
 }
 
 Result<Supervisor::Impl::ProvenRank> Supervisor::Impl::find_rank(const std::string& id,

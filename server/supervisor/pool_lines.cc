@@ -4,6 +4,8 @@
 #include <ctime>
 #include <utility>
 
+#include "server/forecast/outcome_history.h"
+
 namespace trainyard::server {
 namespace {
 
@@ -15,6 +17,13 @@ std::string utc_text(int64_t time_us) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts)};
 }
 
+Range end_of(int64_t start_us, const DeviceBrief& rest) {
+  const auto after = [&](double seconds) {
+    return start_us + static_cast<int64_t>(std::min(seconds, 1e11) * 1e6);
+  };
+  return {after(rest.rest_low_s), after(rest.rest_s), after(rest.rest_high_s)};
+}
+
 /// What the cluster says of a job that was handed to it.
 WaitReason in_cluster(std::string_view pool, const PoolSight& sight) {
   std::string message = "In the queue of the pool " + std::string(pool);
@@ -22,6 +31,11 @@ WaitReason in_cluster(std::string_view pool, const PoolSight& sight) {
   if (!sight.reason.empty()) message += ": " + sight.reason;
   if (sight.start_estimate_us > 0) {
     message += "; the cluster expects it to start at " + utc_text(sight.start_estimate_us);
+  }
+  if (sight.rest.rest_s > 0) {
+    message += "; by forecast it then takes " + duration_text(sight.rest.rest_s) + " (" +
+               duration_text(sight.rest.rest_low_s) + " to " +
+               duration_text(sight.rest.rest_high_s) + ")";
   }
   return {"WAITING_IN_POOL", message + "."};
 }
@@ -110,7 +124,10 @@ void PoolLines::add_to(QueueView& view, const Shares& shares, bool draining, int
       job.priority = sight.priority;
       job.device = std::string(kPoolPrefix) + config.name;
       const int64_t start = sight.start_estimate_us;
-      if (start > 0) job.start = {start, start, start};
+      if (start > 0) {
+        job.start = {start, start, start};
+        if (sight.rest.rest_s > 0) job.end = end_of(start, sight.rest);
+      }
       job.why = in_cluster(config.name, sight);
       add(std::move(job));
     }

@@ -431,6 +431,7 @@ PoolSight Pools::Runner::sight_of(const Live& l) const {
   sight.granted = has_node(l);
   sight.nodes = l.sight.nodes;
   sight.start_estimate_us = l.sight.start_estimate_us;
+  sight.rest = l.attempt.rest;
   sight.reason = !l.trouble.empty()            ? l.trouble
                  : l.stage == Stage::kToSubmit ? "it is being handed over"
                  : l.stage == Stage::kToFind   ? "it is being looked for"

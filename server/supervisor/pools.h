@@ -21,6 +21,7 @@
 
 #include "server/config/pool.h"
 #include "server/placement/placement.h"
+#include "server/store/job.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/clock.h"
 
@@ -36,6 +37,7 @@ struct PooledAttempt {
   AttemptIntent intent;
   std::string handle;      // of an earlier daemon; empty: none is known
   bool may_exist = false;  // an earlier daemon may have submitted it
+  DeviceBrief rest;        // by forecast from its start on, if that is one start; else unknown
   /// The cluster's name for it is known: to be stored. On the pool's thread.
   std::function<void(std::string handle)> found = [](const std::string&) {};
 };
@@ -49,6 +51,7 @@ struct PoolSight {
   std::string nodes;
   std::string reason;             // the cluster's, or ours where the cluster does not answer
   int64_t start_estimate_us = 0;  // 0: not known
+  DeviceBrief rest;               // as PooledAttempt's
 };
 
 /// The cluster takes nothing with what the pool's file says.

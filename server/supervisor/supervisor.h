@@ -103,6 +103,14 @@ class TaskOwner {
   /// A report, in order, from one thread at a time. `done` is called once, when its effects are
   /// durable, on any thread; an error there ends the worker.
   virtual void report(const v1::WorkerReport& report, Done<void> done) = 0;
+  /// The outcome of a worker from elsewhere is durable: what it is to measure before it ends, now
+  /// that nobody waits for it. On any thread: must not wait. May be called again.
+  virtual std::optional<v1::CalibrateTask> to_measure() { return std::nullopt; }
+  /// What it has measured. On a service thread.
+  virtual Status measured(const std::string& /*rates*/) {
+    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+                      "this task is asked for no rates");
+  }
   /// The process is gone; nothing is called after this. On the supervisor's thread, or in the
   /// background: must not wait. An owner that has to store or remove something keeps `hold` until
   /// that is done (Supervisor::in_background).
@@ -232,6 +240,8 @@ class Supervisor {
                           FileUse use = FileUse::kRead);
   /// Where the workers of a task's nodes find each other. INVALID_ARGUMENT/FIELD_INVALID.
   Result<v1::MeetResponse> meet(const v1::MeetRequest& request);
+  /// What the first worker of a task from elsewhere has measured (TaskOwner::to_measure).
+  Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);
   /// Whether the task goes on with this credential.
   Status admit(const std::string& task, const std::string& nonce);
 

@@ -109,6 +109,8 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   void forget(const Task& task);
   /// What is due for a task without a process of ours; returns when to look again.
   int64_t watch_elsewhere(Task& task, int64_t now);
+  /// On any thread: its outcome is durable and not acknowledged yet.
+  static void ask_for_rates(Task& task);
   void withdraw(Task& task, const std::string& why);
   void end_elsewhere(Task& task, TaskEnd end);
 

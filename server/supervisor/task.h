@@ -53,10 +53,13 @@ struct Task : std::enable_shared_from_this<Task> {
 
   std::atomic<int64_t> heard_us{0};
   std::atomic<bool> connected{false};
-  std::atomic<int64_t> stalled_ms{0};  // without progress, once that is too long
+  std::atomic<int64_t> stalled_ms{0};     // without progress, once that is too long
+  std::atomic<bool> outcome_told{false};  // by the worker; the owner is about to store it
   std::atomic<bool> outcome_taken{false};
   std::atomic<int64_t> outcome_us{0};  // when it was
   std::atomic<bool> version_skew{false};
+  std::atomic<int32_t> protocol{0};   // that its first worker speaks
+  std::atomic<bool> measures{false};  // its worker was asked to, behind its outcome
 
   Mutex mu;
   std::string nonce_digest TRAINYARD_GUARDED_BY(mu);  // empty: it has not enrolled yet

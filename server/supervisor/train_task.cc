@@ -221,6 +221,7 @@ struct TrainTask::Ending {
 };
 
 void TrainTask::ended(const TaskEnd& end, TaskHold hold) {
+  if (options_.pool_rates) options_.pool_rates->worker_gone(task_id());
   auto ending = std::make_shared<Ending>(Ending{.end = end, .hold = std::move(hold)});
   supervisor_.in_background([this, ending] { open_spool(ending); });
 }
@@ -305,6 +306,11 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       }
       update.model = std::move(model).value();
       update.add_result(outcome);
+      if (options_.elsewhere && outcome.has_node()) {
+        update.node = node_name(outcome.node(), on_gpus());
+        const MutexLock lock(mu_);
+        node_ = outcome.node();
+      }
       for (std::string& warning : update.warnings) warning = options_.paths.hide(warning);
       update.move = terminal(JobState::kSucceeded, "COMPLETED", completed_message(outcome));
       break;

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "server/config/paths.h"
+#include "server/forecast/pool_rates.h"
 #include "server/store/store.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/mutex.h"
@@ -42,8 +43,9 @@ struct TrainTaskOptions {
   int threads = 1;
   bool time_algorithms = true;
   std::shared_ptr<HostTrouble> trouble;
-  bool adopted = false;    // an earlier daemon started the attempt
-  bool elsewhere = false;  // on another host (Supervisor::expect)
+  bool adopted = false;                             // an earlier daemon started the attempt
+  bool elsewhere = false;                           // on another host (Supervisor::expect)
+  std::shared_ptr<PoolRates> pool_rates = nullptr;  // null: no node is measured
 };
 
 class TrainTask final : public TaskOwner {
@@ -62,6 +64,8 @@ class TrainTask final : public TaskOwner {
   Result<FileGrant> grant() override;
   Result<v1::Assignment> assignment() override;
   void report(const v1::WorkerReport& report, Done<void> done) override;
+  std::optional<v1::CalibrateTask> to_measure() override;
+  Status measured(const std::string& rates) override;
   void ended(const TaskEnd& end, TaskHold hold) override;
 
  private:
@@ -94,6 +98,9 @@ class TrainTask final : public TaskOwner {
   std::optional<Error> trouble_of(const TaskEnd& end) const;
   Move move_after(const TaskEnd& end, const Job& job) const;
 
+  bool on_gpus() const { return job_.spec.resources().device() == v1::Resources::GPU; }
+  std::string task_id() const { return job_.uid + "-" + std::to_string(job_.attempt); }
+
   /// What the worker reported about its failed device.
   struct DeviceFault {
     bool of_program = false;  // one of our kernels failed
@@ -124,6 +131,7 @@ class TrainTask final : public TaskOwner {
   std::atomic<bool> continues_{false};     // it stopped before a time limit of its place
   std::atomic<int64_t> resumed_from_{-1};  // as the worker told this daemon; -1: it did not
   mutable Mutex mu_;
+  std::optional<v1::NodeFacts> node_ TRAINYARD_GUARDED_BY(mu_);  // where a job has succeeded
   std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<std::string> device_busy_ TRAINYARD_GUARDED_BY(mu_);  // what the worker said of it
   std::string makes_room_for_ TRAINYARD_GUARDED_BY(mu_);              // a job; empty: none

@@ -13,9 +13,11 @@
 
 #include "proto/convert/run.h"
 #include "server/protocol/enrolment.h"
+#include "server/protocol/time_limit.h"
 #include "server/protocol/versions.h"
 #include "server/worker/meeting.h"
 #include "server/worker/node_cache.h"
+#include "server/worker/node_measure.h"
 #include "server/worker/outcome.h"
 #include "server/worker/remote_files.h"
 #include "server/worker/report_stream.h"
@@ -41,7 +43,6 @@ constexpr std::chrono::seconds kCallTimeout{20};
 constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kLookPause{250};
 constexpr int64_t kOthersClocksS = 5;
-constexpr int64_t kStopBeforeS = 60;
 
 /// Trusts one certificate, under its one name, whatever the host is called.
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
@@ -153,8 +154,9 @@ Error as_host_trouble(Error error) {
 class ElsewhereRun {
  public:
   ElsewhereRun(const ElsewhereOptions& options, std::stop_source& stop, std::string nonce,
-               v1::WorkerService::Stub& stub)
+               v1::WorkerService::Stub& stub, Steady::time_point begin)
       : options_(options),
+        start_(Steady::now() - begin),
         stop_(stop),
         nonce_(std::move(nonce)),
         stub_(stub),
@@ -191,6 +193,12 @@ class ElsewhereRun {
     if (task.nodes() > 1 && (ready.ok() || options_.rank > 0)) {
       ready = meet(assignment, std::move(ready), peers);
     }
+    std::optional<NodeMeasure> node;
+    if (ready.ok() && options_.rank == 0 && assignment.protocol() >= kProtocolRates) {
+      node.emplace(stub_, stream,
+                   NodeMeasureOptions{options_.task, nonce_, devices_of(task), begin_s_,
+                                      options_.end_time_s, start_});
+    }
     outcome = ready.ok() ? run_assignment(assignment, stream, stop_.get_token(),
                                           options_.rank > 0 ? nullptr : &uplink, peers)
                          : to_outcome(as_host_trouble(ready.error()));
@@ -199,8 +207,13 @@ class ElsewhereRun {
     if (outcome.kind() == v1::Outcome::STOPPED && watch.time_limit(task.nodes() > 1)) {
       (*outcome.mutable_metadata())[kContinueKey] = kContinueTimeLimit;
     }
+    if (node && outcome.kind() == v1::Outcome::SUCCEEDED) {
+      *outcome.mutable_node() = node->facts();
+    }
     stream.send(std::move(report));
-    return stream.drain() && !stream.out_of_reach() ? 0 : 1;
+    const bool told = stream.drain() && !stream.out_of_reach();
+    if (told && node) node->run(stop_.get_token());
+    return told ? 0 : 1;
   }
 
  private:
@@ -322,7 +335,15 @@ class ElsewhereRun {
     }
   }
 
+  /// Names of the job's devices here.
+  static std::vector<std::string> devices_of(const v1::TrainTask& task) {
+    if (task.devices().empty()) return {task.device()};
+    return {task.devices().begin(), task.devices().end()};
+  }
+
   const ElsewhereOptions& options_;
+  const std::chrono::duration<double> start_;  // from the process's begin to its assignment
+  const int64_t begin_s_ = std::time(nullptr);
   std::stop_source& stop_;
   const std::string nonce_;
   v1::WorkerService::Stub& stub_;
@@ -340,13 +361,13 @@ int failed(const ElsewhereOptions& options, const char* event, const Error& erro
 }  // namespace
 
 int64_t stop_time_s(int64_t begin_s, int64_t end_time_s, std::chrono::milliseconds last_push) {
-  const int64_t before_s = std::clamp<int64_t>((end_time_s - begin_s) / 10, 0, kStopBeforeS);
-  return end_time_s - before_s -
+  return end_time_s - stop_before_s(end_time_s - begin_s) -
          std::chrono::duration_cast<std::chrono::seconds>(last_push).count();
 }
 
 int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
                   std::stop_source& stop) {
+  const Steady::time_point begin = Steady::now();
   const Result<std::string> certificate = options.certificate_pem.empty()
                                               ? read_file(options.certificate, kPemBytesMax)
                                               : Result<std::string>(options.certificate_pem);
@@ -386,7 +407,7 @@ int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
                   make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
                              "the assignment is no training, which is all that runs elsewhere"));
   }
-  ElsewhereRun run(options, stop, std::move(nonce), *stub);
+  ElsewhereRun run(options, stop, std::move(nonce), *stub, begin);
   return run.run(std::move(assignment));
 }
 

@@ -8,6 +8,8 @@
 //            (docs/decisions/0105); all but that of rank 0 report nothing and push nothing
 //   train    as on the daemon's host; checkpoints and the model go to the daemon (uplink.h)
 //   outcome
+//   measure  where the daemon asks for it: what this node can do, once the job is over
+//            (node_measure.h)
 #pragma once
 
 #include <chrono>

@@ -256,7 +256,8 @@ void ReportStream::read_commands(Stream& stream) {
     if (command.has_stop()) request_stop(command.stop().reason());
     if (command.kind_case() == v1::WorkerCommand::kAcknowledged)
       acknowledge(command.acknowledged());
-    if (command.has_serve() || command.kind_case() == v1::WorkerCommand::kCancelCall) {
+    if (command.has_serve() || command.has_calibrate() ||
+        command.kind_case() == v1::WorkerCommand::kCancelCall) {
       const MutexLock lock(command_mu_);
       if (on_command_) on_command_(command);
     }

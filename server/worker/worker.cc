@@ -246,12 +246,7 @@ Result<v1::Outcome> run_calibrate(const v1::CalibrateTask& task, const std::stop
   (void)::setpriority(PRIO_PROCESS, 0, kNice);
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    open_backend(task.device(), task.threads()));
-  CalibrateOptions options;
-  options.precision = to_engine(task.precision());
-  if (task.seconds_max() > 0) options.seconds_max = task.seconds_max();
-  PowerMeter power(task.device());
-  ASSIGN_OR_RETURN(DeviceRates rates, calibrate(*backend, options, stop));
-  rates.watts = power.stop();
+  ASSIGN_OR_RETURN(const DeviceRates rates, measure_rates(*backend, task, stop));
   v1::Outcome outcome = succeeded();
   outcome.set_rates(to_json_text(rates));
   return outcome;
@@ -285,6 +280,17 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
 }
 
 }  // namespace
+
+Result<DeviceRates> measure_rates(Backend& backend, const v1::CalibrateTask& task,
+                                  const std::stop_token& stop) {
+  CalibrateOptions options;
+  options.precision = to_engine(task.precision());
+  if (task.seconds_max() > 0) options.seconds_max = task.seconds_max();
+  PowerMeter power(task.device());
+  ASSIGN_OR_RETURN(DeviceRates rates, calibrate(backend, options, stop));
+  rates.watts = power.stop();
+  return rates;
+}
 
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
                            std::stop_token stop, Uplink* uplink,

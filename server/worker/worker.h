@@ -8,6 +8,7 @@
 
 #include "server/worker/report_stream.h"
 #include "server/worker/uplink.h"
+#include "src/forecast/rates.h"
 #include "src/runtime/backend.h"
 #include "trainyard/v1/worker_service.pb.h"
 
@@ -19,5 +20,9 @@ namespace trainyard {
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
                            std::stop_token stop, Uplink* uplink = nullptr,
                            const std::shared_ptr<Peers>& peers = {}) noexcept;
+
+/// Of the backend of the task's device.
+Result<DeviceRates> measure_rates(Backend& backend, const v1::CalibrateTask& task,
+                                  const std::stop_token& stop);
 
 }  // namespace trainyard

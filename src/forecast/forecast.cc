@@ -39,27 +39,29 @@ double copy_seconds(double bytes, const RateModel& rates) {
   return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
 }
 
-const LinkRates& link_of(const StepWork& work) {
-  return work.over_network ? kAssumedNetwork : kAssumedLink;
-}
+/// A link of one speed.
+struct Link {
+  double seconds_per_exchange = 0, bytes_per_second = 0;
 
-double link_seconds(const LinkWork& work, const LinkRates& link, double bytes_per_second) {
-  return work.exchanges * link.seconds_per_exchange + work.bytes / bytes_per_second;
-}
+  double seconds(const LinkWork& work) const {
+    return work.exchanges * seconds_per_exchange + work.bytes / bytes_per_second;
+  }
+};
 
-bool uses_link(const StepWork& work) {
-  const auto sends = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
-  const bool has_link = work.processor == Processor::kGpu || work.over_network;
-  return has_link && (sends(work.sent_beside) || sends(work.sent_alone));
+/// What a step sends over; null where it sends nothing, or its ranks read each other's memory.
+const LinkRates* link_of(const StepWork& work) {
+  const auto any = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
+  if (!any(work.sent_beside) && !any(work.sent_alone)) return nullptr;
+  const bool on_gpus = work.processor == Processor::kGpu;
+  if (work.over_network) return on_gpus ? &kAssumedGpuNetwork : &kAssumedCpuNetwork;
+  return on_gpus ? &kAssumedLink : nullptr;
 }
 
 /// What of a step's time is added by exchanges: those that it waits for, and of the others what is
 /// not hidden behind `hidden_seconds_max` of computing.
-double exposed_seconds(const StepWork& work, double bytes_per_second, double hidden_seconds_max) {
-  const LinkRates& link = link_of(work);
-  const double beside = link_seconds(work.sent_beside, link, bytes_per_second);
-  return link_seconds(work.sent_alone, link, bytes_per_second) +
-         std::max(0.0, beside - hidden_seconds_max);
+double exposed_seconds(const StepWork& work, const Link& link, double hidden_seconds_max) {
+  return link.seconds(work.sent_alone) +
+         std::max(0.0, link.seconds(work.sent_beside) - hidden_seconds_max);
 }
 
 }  // namespace
@@ -93,14 +95,19 @@ std::string_view name_of(Limit limit) {
   return "";
 }
 
+void RunWork::spread_over_nodes() {
+  step.over_network = evaluation.over_network = true;
+  step.digest += "/nodes";  // what such steps took tells nothing of those inside one node
+}
+
 std::string assumed_link(const StepWork& work) {
-  if (!uses_link(work)) return "";
+  const LinkRates* const link = link_of(work);
+  if (link == nullptr) return "";
   const auto number = [](double bytes_per_second) { return short_number(bytes_per_second / 1e9); };
-  const LinkRates& link = link_of(work);
   return std::string(work.over_network ? "the network between its nodes"
                                        : "the link between its GPUs") +
-         " is not measured: " + number(link.bytes_per_second) + " GB/s are assumed, " +
-         number(link.bytes_per_second_least) + " to " + number(link.bytes_per_second_most) +
+         " is not measured: " + number(link->bytes_per_second) + " GB/s are assumed, " +
+         number(link->bytes_per_second_least) + " to " + number(link->bytes_per_second_most) +
          " in the ranges";
 }
 
@@ -148,13 +155,16 @@ Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates)
   forecast.limited_by = compute >= launch && compute >= memory ? Limit::kCompute
                         : memory >= launch                     ? Limit::kMemory
                                                                : Limit::kLaunches;
-  if (uses_link(work)) {
+  if (const LinkRates* const link = link_of(work)) {
     TimeRange& time = forecast.time;
-    const LinkRates& link = link_of(work);
-    const double exposed = exposed_seconds(work, link.bytes_per_second, time.seconds / 2);
+    const auto exposed_at = [&](double bytes_per_second, double hidden_seconds_max) {
+      return exposed_seconds(work, {link->seconds_per_exchange, bytes_per_second},
+                             hidden_seconds_max);
+    };
+    const double exposed = exposed_at(link->bytes_per_second, time.seconds / 2);
     if (exposed > time.seconds) forecast.limited_by = Limit::kExchanges;
-    time += {exposed, exposed_seconds(work, link.bytes_per_second_most, time.low),
-             exposed_seconds(work, link.bytes_per_second_least, 0)};
+    time += {exposed, exposed_at(link->bytes_per_second_most, time.low),
+             exposed_at(link->bytes_per_second_least, 0)};
   }
   return forecast;
 }
@@ -193,6 +203,7 @@ Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
   const double start = rates.rates().process_seconds +
                        rates.rates().prepare_seconds * static_cast<double>(work.nodes);
   run.total += {start, start / 2, 2 * start};
+  run.start_seconds = start;
   return run;
 }
 

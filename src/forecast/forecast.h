@@ -39,11 +39,17 @@ struct LinkRates {
   double seconds_per_exchange = 30e-6;
 };
 inline constexpr LinkRates kAssumedLink;
-/// The network between the nodes of a job, assumed likewise: from 10 to 400 Gbit/s.
-inline constexpr LinkRates kAssumedNetwork{.bytes_per_second = 5e9,
-                                           .bytes_per_second_least = 1.25e9,
-                                           .bytes_per_second_most = 50e9,
-                                           .seconds_per_exchange = 100e-6};
+/// The network between the nodes of a job, of which each sends so much. That is assumed as well:
+/// for GPUs what NCCL gets from 10 to 400 Gbit/s, for CPUs what a process sends through TLS
+/// (docs/decisions/0105) over 1 to 10 Gbit/s.
+inline constexpr LinkRates kAssumedGpuNetwork{.bytes_per_second = 5e9,
+                                              .bytes_per_second_least = 1.25e9,
+                                              .bytes_per_second_most = 50e9,
+                                              .seconds_per_exchange = 100e-6};
+inline constexpr LinkRates kAssumedCpuNetwork{.bytes_per_second = 0.3e9,
+                                              .bytes_per_second_least = 0.1e9,
+                                              .bytes_per_second_most = 1.2e9,
+                                              .seconds_per_exchange = 200e-6};
 /// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges", or
 /// "the network between its nodes ..."; empty where nothing is sent over one.
 std::string assumed_link(const StepWork& work);
@@ -52,11 +58,10 @@ struct StepForecast {
   TimeRange time;
   Limit limited_by = Limit::kUnknown;
 };
-/// Of several GPUs with what they send each other, by kAssumedLink, and of several nodes by
-/// kAssumedNetwork. The likely time hides of it
-/// what half of the computing takes (the backward pass is more than that), the upper end of the
-/// range nothing, the lower one what all of the computing takes. Ranks on one CPU send nothing:
-/// they read each other's memory. The error says of which op no rate is known:
+/// Of several GPUs or nodes with what they send each other, by an assumed link. The likely time
+/// hides of it what half of the computing takes (the backward pass is more than that), the upper
+/// end of the range nothing, the lower one what all of the computing takes. Ranks on one CPU send
+/// nothing: they read each other's memory. The error says of which op no rate is known:
 /// NOT_FOUND/RATE_UNKNOWN.
 Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates);
 
@@ -78,6 +83,9 @@ struct RunWork {
   int64_t checkpoints = 0;      // that the recipe asks for; those by time cost 1 % at most
   double checkpoint_bytes = 0;  // copied while the steps wait
   int64_t nodes = 0;            // whose kernels are prepared first
+
+  /// Its ranks are on several nodes of a cluster: before anything is forecast by it.
+  void spread_over_nodes();
 };
 
 /// What finished jobs of the same step took on the device, or the steps of the job itself.
@@ -91,6 +99,7 @@ struct RunForecast {
   StepBound bound;  // of the step
   Limit limited_by = Limit::kUnknown;
   double rows_per_second_needed = 0, rows_per_second_possible = 0;  // 0: unknown
+  double start_seconds = 0;  // of the total: before the first step
 };
 /// `measured` takes the place of what the rates say about a step. NOT_FOUND/RATE_UNKNOWN.
 Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,

@@ -215,6 +215,50 @@ class Handed(SlurmTest):
         self.assertIn("A node of the pool cluster", self.daemon.cli("plan", "--upload", path).stdout)
 
 
+class Forecasts(SlurmTest):
+    epochs = 3
+    pool_lines = "time_limit: 2m\nprice_per_hour: 3.6\n"
+
+    def forecast(self, *more):
+        (forecast,) = self.daemon.json("plan", "--upload", self.spec("planned"), *more)["run"]["forecasts"]
+        self.assertEqual(forecast["device"], "pools/cluster")
+        return forecast
+
+    def test_the_first_job_measures_its_node_and_the_next_is_forecast(self):
+        self.assertIn("no node of cluster has been measured with 1 thread yet; the first job that succeeds there measures",
+                      self.forecast()["basis"])
+        self.assertNotIn("measured:", self.daemon.cli("device", "list").stdout)
+        self.daemon.submit(self.spec("first"), "--wait")
+        wait_until(lambda: "cluster: measured: " in self.daemon.cli("device", "list").stdout, "its node is measured",
+                   timeout_s=120)
+        self.assertEqual(self.digest("first"), self.expected)
+        self.assertEqual(self.daemon.job("first")["state"], "SUCCEEDED")
+        wait_until(lambda: self.jobs_of("first")[0][2] == "COMPLETED", "Slurm sees it end well, and nobody ends it",
+                   timeout_s=120)
+
+        forecast = self.forecast()
+        self.assertIn("rates measured with 1 thread on ", forecast["basis"])
+        self.assertGreater(forecast["step_seconds"], 0)
+        self.assertLess(forecast["total_seconds_low"], forecast["total_seconds"])
+        self.assertEqual((int(forecast["time_limit_seconds"]), forecast["starts"]), (120, 1))
+        self.assertAlmostEqual(forecast["cost"], forecast["total_seconds"] / 1000, delta=1e-6)
+        # As many epochs as have 100 minutes of steps.
+        epochs = int(6000 / (36 * forecast["step_seconds"])) + 1
+        long = self.forecast("--set", f"recipe.epochs={epochs}")
+        self.assertGreater(long["starts"], 30)
+        text = self.daemon.cli("plan", "--upload", self.spec("planned"), "--set", f"recipe.epochs={epochs}").stdout
+        self.assertIn("its time limit of 2 min makes it go on in ", text)
+
+        # A later job has the forecast of its submission, and what it took corrects the next.
+        self.daemon.submit(self.spec("second"), "--wait")
+        (of_second,) = self.daemon.job("second")["plan"]["forecasts"]
+        self.assertGreater(of_second["total_seconds"], 0)
+        wait_until(lambda: "1 finished job of this graph on " in self.forecast()["basis"], "what it took counts")
+        listed = self.daemon.cli("device", "list", "--forecasts").stdout
+        self.assertIn("cluster: 1 job, off by ", listed)
+        self.assertIn("second", listed)
+
+
 class Disturbed(SlurmTest):
     def test_a_killed_worker(self):
         self.begin("killed")

@@ -304,23 +304,19 @@ TEST(Forecast, WhatGpusSendIsHiddenBehindHalfOfTheComputing) {
 // Ranks of several nodes do not read each other's memory, CPUs neither.
 TEST(Forecast, NodesSendOverAnAssumedNetwork) {
   const RateModel rates(rates_by_law());
-  for (const Processor processor : {Processor::kGpu, Processor::kCpu}) {
-    const auto seconds = [&](bool over_network) {
-      StepWork work = linked(processor, {}, {2, 1e9});
-      work.over_network = over_network;
-      return forecast_step(work, rates)->time;
-    };
-    StepWork nothing = linked(processor, {}, {});
-    const TimeRange alone = forecast_step(nothing, rates)->time, sent = seconds(true);
-    EXPECT_NEAR(sent.seconds - alone.seconds, 1.0 / 5 + 2 * 100e-6, 1e-9);
-    EXPECT_NEAR(sent.low - alone.low, 1.0 / 50 + 2 * 100e-6, 1e-9);
-    EXPECT_NEAR(sent.high - alone.high, 1.0 / 1.25 + 2 * 100e-6, 1e-9);
-    EXPECT_LT(seconds(false).seconds, sent.seconds);
-    StepWork told = linked(processor, {}, {2, 1e9});
-    told.over_network = true;
-    EXPECT_EQ(assumed_link(told),
-              "the network between its nodes is not measured: 5 GB/s are assumed, 1.25 to 50 in "
-              "the ranges");
+  for (const auto& [processor, network] : {std::pair(Processor::kGpu, kAssumedGpuNetwork),
+                                           std::pair(Processor::kCpu, kAssumedCpuNetwork)}) {
+    StepWork work = linked(processor, {}, {2, 1e12});
+    work.over_network = true;
+    const TimeRange alone = forecast_step(linked(processor, {}, {}), rates)->time;
+    const StepForecast sent = forecast_step(work, rates).value();
+    const double waits = 2 * network.seconds_per_exchange;
+    EXPECT_NEAR(sent.time.seconds - alone.seconds, 1e12 / network.bytes_per_second + waits, 1e-6);
+    EXPECT_NEAR(sent.time.low - alone.low, 1e12 / network.bytes_per_second_most + waits, 1e-6);
+    EXPECT_NEAR(sent.time.high - alone.high, 1e12 / network.bytes_per_second_least + waits, 1e-6);
+    EXPECT_EQ(sent.limited_by, Limit::kExchanges);
+    work.over_network = false;
+    EXPECT_LT(forecast_step(work, rates)->time.seconds, sent.time.seconds);
   }
 }
 
@@ -330,6 +326,15 @@ TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
             "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the "
             "ranges");
   EXPECT_EQ(assumed_link(linked(Processor::kGpu, {}, {})), "");
+  StepWork nodes = gpus;
+  nodes.over_network = true;
+  EXPECT_EQ(assumed_link(nodes),
+            "the network between its nodes is not measured: 5 GB/s are assumed, 1.25 to 50 in the "
+            "ranges");
+  nodes.processor = Processor::kCpu;
+  EXPECT_EQ(assumed_link(nodes),
+            "the network between its nodes is not measured: 0.3 GB/s are assumed, 0.1 to 1.2 in "
+            "the ranges");
   const StepWork cpu = linked(Processor::kCpu, {1, 1e12}, {1, 1e12});
   EXPECT_EQ(assumed_link(cpu), "") << "ranks on a CPU read each other's memory";
   const RateModel rates(rates_by_law());

@@ -60,6 +60,16 @@ class ElsewhereRun : public ::testing::Test {
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);
     store_ = open_or_die(small_options(root_.path() / "state"));
+    PoolConfig pool;
+    pool.name = "slurm";
+    pool_rates_ = std::make_shared<PoolRates>(*store_, std::vector{pool},
+                                              PoolRatesOptions{.seconds_max = 0.001});
+    store_->observe([this](std::span<const JobChange> changes) {
+      for (const JobChange& change : changes) {
+        const pid_t pid = is_terminal(change.state) ? frozen_at_end_.exchange(0) : 0;
+        if (pid > 0) ::kill(pid, SIGSTOP);
+      }
+    });
     ASSERT_TRUE(paths_.create(local_files()).ok());
     IngestRequest request;
     request.format = "csv";
@@ -137,13 +147,15 @@ class ElsewhereRun : public ::testing::Test {
     recipe.set_checkpoint_every_steps(steps / 8);
     if (keep_every > 0) recipe.set_keep_checkpoints_every_steps(keep_every);
     job.spec.mutable_resources()->set_threads(1);
+    if (measures_) job.spec.mutable_resources()->set_pool("slurm");
     job.plan.set_steps_total(steps);
     Job submitted = store_->jobs().submit(std::move(job)).value();
     EXPECT_TRUE(local_files().create_directories(paths_.checkpoints(submitted.uid)).ok());
     return submitted;
   }
   std::shared_ptr<TrainTask> make_owner(const Job& job, bool elsewhere, bool adopted = false) {
-    TrainTaskOptions options{paths_, kDigest, schema_, 1, false, trouble_, adopted, elsewhere};
+    TrainTaskOptions options{paths_,   kDigest, schema_,   1,          false,
+                             trouble_, adopted, elsewhere, pool_rates_};
     return std::make_shared<TrainTask>(*store_, *supervisor_, system_clock(), job,
                                        std::move(options), [](bool) {});
   }
@@ -257,6 +269,18 @@ class ElsewhereRun : public ::testing::Test {
   const StatePaths paths_{root_.path() / "state"};
   std::unique_ptr<Store> store_;
   v1::DatasetSchema schema_;
+  /// What is said of a job like those of make_job().
+  std::string basis() {
+    PoolQuery query;
+    query.pool = "slurm";
+    query.work = std::make_shared<RunWork>();
+    query.precision = v1::Recipe::FP32;
+    return pool_rates_->forecast(query).basis();
+  }
+  std::vector<StoredNodeRates> node_rates() { return store_->forecasts().node_rates().value(); }
+  bool measures_ = false;                  // jobs are the pool slurm's, whose nodes are measured
+  std::shared_ptr<PoolRates> pool_rates_;  // briefly, and for them alone
+  std::atomic<pid_t> frozen_at_end_{0};    // a worker that stands still once a job has ended
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
   std::atomic<int64_t> free_bytes_{int64_t{1} << 40};
   int64_t stall_ms_ = 600'000;
@@ -518,6 +542,58 @@ TEST_F(ElsewhereRun, TheNextDaemonTakesItOver) {
   EXPECT_EQ(get("there").attempt, 1);
   EXPECT_EQ(model_of("there"), model_of("here"));
   EXPECT_EQ(evaluations("there"), evaluations("here"));
+}
+
+TEST_F(ElsewhereRun, AWorkerMeasuresItsNodeWhenItsJobIsOver) {
+  measures_ = true;
+  make_job("first", kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("first"), door_->attach_address(),
+        {"--end-time", std::to_string(std::time(nullptr) + 100'000)});
+  EXPECT_EQ(wait(worker).number, 0) << worker.output;
+  wait_for("first", JobState::kSucceeded);
+  EXPECT_EQ(worker.output.find("not_"), std::string::npos) << worker.output;
+  const std::vector<StoredNodeRates> measured = node_rates();
+  ASSERT_EQ(measured.size(), 1u) << basis();
+  EXPECT_EQ(measured[0].key.pool, "slurm");
+  EXPECT_NE(measured[0].key.node.find(" core"), std::string::npos) << measured[0].key.node;
+  EXPECT_EQ(measured[0].key.threads, 1);
+  EXPECT_GT(measured[0].memory_bytes, 0);
+  EXPECT_NEAR(static_cast<double>(measured[0].time_limit_s), 100'000, 60);
+  const auto rates = parse_rates(measured[0].rates);
+  ASSERT_TRUE(rates.ok());
+  EXPECT_GT(rates->process_seconds, 0);
+  EXPECT_GT(rates->samples.size(), 20u);
+
+  make_job("second", kSteps);
+  run_elsewhere("second", door_->attach_address());
+  ASSERT_EQ(node_rates().size(), 1u);
+  EXPECT_EQ(node_rates()[0].time_us, measured[0].time_us) << "it is known";
+  EXPECT_GE(node_rates()[0].seen_us, measured[0].seen_us);
+}
+
+// Would be missed: a job that is repeated, or nodes that are never measured again, because a worker
+// died with its job's outcome stored.
+TEST_F(ElsewhereRun, AWorkerThatIsKilledWhileItMeasuresLosesNothing) {
+  measures_ = true;
+  make_job("first", kSteps);
+  Elsewhere worker;
+  spawn(worker, expect("first"), door_->attach_address());
+  // It stands still before it hears what is asked of it, so that it cannot have measured.
+  frozen_at_end_ = worker.process->pid();
+  ASSERT_TRUE(eventually([&] { return basis().find("measures one now") != std::string::npos; }))
+      << basis();
+  EXPECT_EQ(get("first").state, JobState::kSucceeded) << "before its worker measures";
+  worker.process->signal_group(SIGKILL);
+  EXPECT_TRUE(wait(worker).signalled);
+  wait_for("first", JobState::kSucceeded);
+  EXPECT_EQ(get("first").attempt, 1);
+  EXPECT_TRUE(node_rates().empty());
+  EXPECT_TRUE(eventually([&] { return basis().find("ended before") != std::string::npos; }))
+      << basis();
+  make_job("second", kSteps);
+  run_elsewhere("second", door_->attach_address());
+  EXPECT_EQ(node_rates().size(), 1u) << basis();
 }
 
 TEST_F(ElsewhereRun, OnlyTheDaemonsOwnCertificateIsTrusted) {

@@ -34,7 +34,15 @@ class Owner final : public TaskOwner {
     a.mutable_train()->set_dataset_digest("d");
     return a;
   }
-  void report(const v1::WorkerReport&, Done<void> done) override { done({}); }
+  void report(const v1::WorkerReport&, Done<void> done) override {
+    ++reports;
+    done(report_status);
+  }
+  std::optional<v1::CalibrateTask> to_measure() override { return measure; }
+  Status measured(const std::string& json) override {
+    rates = json;
+    return {};
+  }
   void ended(const TaskEnd& end, TaskHold) override {
     const std::lock_guard lock(mu_);
     EXPECT_FALSE(end_) << "a task ends once";
@@ -46,7 +54,10 @@ class Owner final : public TaskOwner {
   }
   std::string digest;
   std::atomic<int> enrolments{0};
-  Status enrol_status;
+  Status enrol_status, report_status;
+  std::atomic<int> reports{0};
+  std::optional<v1::CalibrateTask> measure;
+  std::string rates;
 
  private:
   std::mutex mu_;
@@ -57,8 +68,9 @@ class Sink final : public CommandSink {
  public:
   void send(const v1::WorkerCommand& command) override {
     if (command.has_stop()) ++stops;
+    if (command.has_calibrate()) ++measurements;
   }
-  std::atomic<int> stops{0};
+  std::atomic<int> stops{0}, measurements{0};
 };
 
 bool eventually(const std::function<bool()>& condition) {
@@ -120,11 +132,11 @@ class ElsewhereSupervisor : public ::testing::Test {
     return assignment.ok() ? "" : assignment.error().reason;
   }
   std::string connect(const std::string& id, const std::string& nonce, std::shared_ptr<Sink> sink,
-                      WorkerDoorKind door = kElsewhere) {
+                      WorkerDoorKind door = kElsewhere, int32_t protocol = kProtocols.newest) {
     v1::WorkerReport hello;
     hello.set_task(id);
     hello.set_nonce(nonce);
-    hello.set_protocol(kProtocols.newest);
+    hello.set_protocol(protocol);
     const Status s = supervisor_->connect(hello, std::move(sink), door);
     return s.ok() ? "" : s.error().reason;
   }
@@ -140,6 +152,21 @@ class ElsewhereSupervisor : public ::testing::Test {
     v1::WorkerReport report;
     report.mutable_heartbeat()->set_idle_ms(idle_ms);
     supervisor_->report(id, report, [](const Status&) {});
+  }
+  /// The reason that rates are refused with; empty if they are not.
+  std::string send_rates(const std::string& id, const std::string& nonce) {
+    v1::SendRatesRequest request;
+    request.set_task(id);
+    request.set_nonce(nonce);
+    request.set_rates("rates");
+    const auto answer = supervisor_->take_rates(request);
+    return answer.ok() ? "" : answer.error().reason;
+  }
+  static v1::WorkerReport success() {
+    v1::WorkerReport report;
+    report.set_number(1);
+    report.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
+    return report;
   }
   static std::string nonce() { return enrolment_credential(kSecret, kKey); }
 
@@ -233,6 +260,50 @@ TEST_F(ElsewhereSupervisor, AnOutcomeEndsItOnceItsStreamIsClosed) {
   EXPECT_TRUE(withdrawn().empty());
   supervisor_->ended_elsewhere("t1", {});  // of a task that is forgotten
   EXPECT_EQ(supervisor_->task_count(), 0);
+}
+
+// Would be missed: a worker that ends before it hears that it is to measure, and rates of one that
+// was not asked.
+TEST_F(ElsewhereSupervisor, ANodeIsMeasuredBehindTheOutcomeOfItsJob) {
+  const auto owner = expect("t1");
+  owner->measure = v1::CalibrateTask();
+  const auto sink = come("t1");
+  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_ASKED") << "the job goes on";
+  owner->report_status = make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "no");
+  supervisor_->report("t1", success(), [](const Status&) {});
+  EXPECT_EQ(sink->measurements, 0) << "the outcome is not stored";
+  beat("t1");
+  EXPECT_EQ(owner->reports, 2);
+  owner->report_status = {};
+  int before_answer = -1;
+  supervisor_->report("t1", success(), [&](const Status&) { before_answer = sink->measurements; });
+  EXPECT_EQ(before_answer, 1);
+  beat("t1", /*idle_ms=*/100'000);
+  EXPECT_EQ(owner->reports, 3) << "the attempt is over: a heartbeat would be fenced";
+  EXPECT_EQ(send_rates("t1", "another"), "ATTEMPT_FENCED");
+  EXPECT_EQ(send_rates("t1", nonce()), "");
+  EXPECT_EQ(owner->rates, "rates");
+  EXPECT_TRUE(withdrawn().empty()) << "a worker that measures does not stand still";
+  EXPECT_FALSE(owner->end());
+  supervisor_->disconnect("t1", sink.get());
+  EXPECT_TRUE(eventually([&] { return owner->end().has_value(); }));
+  EXPECT_EQ(send_rates("t1", nonce()), "ATTEMPT_FENCED");
+}
+
+TEST_F(ElsewhereSupervisor, WhoCannotMeasureIsNotAsked) {
+  const auto older = expect("t1"), stopped = expect("t2");
+  older->measure = stopped->measure = v1::CalibrateTask();
+  EXPECT_EQ(enrol("t1", kSecret, kKey, {1, kProtocolRates - 1}), "");
+  EXPECT_EQ(attach("t1", nonce()), "");
+  const auto old_sink = std::make_shared<Sink>();
+  EXPECT_EQ(connect("t1", nonce(), old_sink, kElsewhere, kProtocolRates - 1), "");
+  supervisor_->report("t1", success(), [](const Status&) {});
+  EXPECT_EQ(old_sink->measurements, 0);
+  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_ASKED");
+  const auto sink = come("t2");
+  supervisor_->stop("t2", "cancel");
+  supervisor_->report("t2", success(), [](const Status&) {});
+  EXPECT_EQ(sink->measurements, 0);
 }
 
 TEST_F(ElsewhereSupervisor, AStopIsSentAndThenWithdrawn) {

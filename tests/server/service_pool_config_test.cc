@@ -32,6 +32,8 @@ cache: /scratch/trainyard
 cache_bytes: 1TiB
 commands: /usr/local/slurm/bin
 output: /var/log/slurm/%j.log
+measure_nodes: false
+price_per_hour: 2.5
 )";
 
 TEST(PoolConfig, ReadsWhatItKnows) {
@@ -45,6 +47,9 @@ TEST(PoolConfig, ReadsWhatItKnows) {
   EXPECT_EQ(pool->time_limit_seconds, 12 * 3600);
   EXPECT_EQ(pool->cache_bytes, int64_t{1} << 40);
   EXPECT_EQ(pool->worker, "/opt/trainyard/bin/trainyard-worker");
+  EXPECT_FALSE(pool->measure_nodes);
+  EXPECT_TRUE(PoolConfig().measure_nodes);
+  EXPECT_EQ(pool->price_per_hour, 2.5);
 }
 
 TEST(PoolConfig, RefusesTheRestByItsLine) {
@@ -60,6 +65,10 @@ TEST(PoolConfig, RefusesTheRestByItsLine) {
       {"memory: much\n", "p:5: memory: 'much' is not valid, expected a number of bytes"},
       {"time_limit: 5s\n", "p:5: time_limit: '5s' is not valid, expected a time from 60s to 365d"},
       {"commands: bin\n", "p:5: commands: 'bin' is not valid, expected an absolute path"},
+      {"measure_nodes: maybe\n",
+       "p:5: measure_nodes: 'maybe' is not valid, expected true or false"},
+      {"price_per_hour: -1\n", "p:5: price_per_hour: '-1' is not valid, expected a number from 0"},
+      {"price_per_hour: nan\n", "p:5: price_per_hour: 'nan' is not valid"},
       {"kind: k8s\n", "p:5: key 'kind' is given twice"},
       {"gpu_type: a100\n", "p: gpu_type and gpu_memory need gpus_per_node"},
       {"cpus: [1]\n", "p:5: 'cpus' expects one plain value"},

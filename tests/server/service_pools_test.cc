@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "server/supervisor/pool_lines.h"
 #include "server/supervisor/pools.h"
 #include "src/base/mutex.h"
 #include "tests/server/fake_clock.h"
@@ -192,6 +193,7 @@ class PoolsTest : public ::testing::Test {
     attempt.intent.name = "ty-" + uid;
     attempt.intent.task = uid + "-1";
     attempt.handle = std::move(handle);
+    attempt.rest = rest_;
     attempt.may_exist = may_exist;
     attempt.found = [this](const std::string& id) {
       const MutexLock lock(mu_);
@@ -221,6 +223,7 @@ class PoolsTest : public ::testing::Test {
   PoolSight sight(const std::string& uid) { return pools_->find(uid).value_or(PoolSight()); }
 
   FakeClock clock_;
+  DeviceBrief rest_;  // of what is handed over next
   std::unique_ptr<Supervisor> supervisor_;
   FakeCluster* cluster_ = nullptr;
   Mutex mu_;
@@ -244,6 +247,41 @@ TEST_F(PoolsTest, WaitsIsGrantedAndEnds) {
   EXPECT_EQ(owner->end()->away->how, "NODE_FAIL");
   EXPECT_NE(owner->end()->away->text.find("so it was"), std::string::npos);
   EXPECT_FALSE(pools_->find("a"));
+}
+
+TEST_F(PoolsTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
+  begin();
+  hand_over("unknown");
+  rest_ = {0, 50, 60, 70};
+  hand_over("known");
+  ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 2; }));
+  constexpr int64_t kStartUs = 1'800'000'000'000'000;
+  for (const char* name : {"ty-unknown", "ty-known"}) {
+    cluster_->see(name, Seen::kWaiting);
+    const MutexLock lock(cluster_->mu);
+    cluster_->jobs.at(name).sighting.start_estimate_us = kStartUs;
+  }
+  ASSERT_TRUE(in_time([&] {
+    return sight("known").start_estimate_us > 0 && sight("unknown").start_estimate_us > 0;
+  }));
+  PoolConfig config;
+  config.name = "p";
+  const std::vector<PoolConfig> configs = {config};
+  const PoolLines lines(configs, *pools_);
+  QueueView view;
+  lines.add_to(view, Shares(), /*draining=*/false, clock_.wall_us(), 10, "");
+  ASSERT_EQ(view.jobs.size(), 2u);
+  const QueuedJob& known = view.jobs[0];
+  EXPECT_EQ(known.start.likely_us, kStartUs);
+  EXPECT_EQ(known.end.low_us, kStartUs + 50'000'000);
+  EXPECT_EQ(known.end.likely_us, kStartUs + 60'000'000);
+  EXPECT_EQ(known.end.high_us, kStartUs + 70'000'000);
+  EXPECT_NE(known.why.message.find("by forecast it then takes 60 s (50 s to 70 s)."),
+            std::string::npos)
+      << known.why.message;
+  EXPECT_TRUE(view.jobs[1].start.known());
+  EXPECT_FALSE(view.jobs[1].end.known());
+  EXPECT_EQ(view.jobs[1].why.message.find("forecast"), std::string::npos);
 }
 
 TEST_F(PoolsTest, ARefusalEndsTheAttemptInTheClustersWords) {

@@ -1,6 +1,7 @@
 // Rates and outcomes in the store.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -67,6 +68,52 @@ TEST_F(StoreForecast, RatesOfAKeyTakeThePlaceOfOlderOnes) {
   EXPECT_EQ(all[0].rates, "one");
   EXPECT_EQ(all[1].rates, "new");
   EXPECT_EQ(all[1].time_us, 2);
+}
+
+TEST_F(StoreForecast, NodesOfAPoolAreKeptApartAndForgotten) {
+  const auto rates = [](const std::string& pool, const std::string& node, int64_t seen_us) {
+    return StoredNodeRates{.key = {pool, node, 2, v1::Recipe::FP32},
+                           .build = "b1",
+                           .time_us = 5,
+                           .seen_us = seen_us,
+                           .memory_bytes = 7,
+                           .time_limit_s = 60,
+                           .rates = "of " + node};
+  };
+  ForecastStore& forecasts = store->forecasts();
+  ASSERT_TRUE(forecasts.save_node_rates(rates("a", "old", 1)).ok());
+  ASSERT_TRUE(forecasts.save_node_rates(rates("a", "new", 2)).ok());
+  ASSERT_TRUE(forecasts.save_node_rates(rates("b", "old", 3)).ok());
+  StoredNodeRates rebuilt = rates("a", "new", 4);
+  rebuilt.build = "b2";
+  ASSERT_TRUE(forecasts.save_node_rates(rebuilt).ok());
+  forecasts.see_node("a", "old", 9, [](const Status&) {});
+  ASSERT_TRUE(forecasts.save_node_rates(rates("b", "new", 3)).ok());  // behind that
+  reopen();
+  std::vector<StoredNodeRates> all = store->forecasts().node_rates().value();
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].key.node, "new");
+  EXPECT_EQ(all[0].build, "b2");
+  EXPECT_EQ(all[0].time_us, 5);
+  EXPECT_EQ(all[0].memory_bytes, 7);
+  EXPECT_EQ(all[0].time_limit_s, 60);
+  EXPECT_EQ(all[1].seen_us, 9);
+  EXPECT_EQ(all[1].rates, "of old");
+  EXPECT_EQ(all[3].key.pool, "b");
+
+  const int64_t later = 10 + kNodeRatesKeptUs;
+  ASSERT_TRUE(store->forecasts().save_node_rates(rates("a", "newest", later)).ok());
+  all = store->forecasts().node_rates().value();
+  ASSERT_EQ(all.size(), 3u) << "of that pool, what nobody has seen for long goes";
+  EXPECT_EQ(all[0].key.node, "newest");
+  for (int64_t i = 0; i < kNodeRatesMax + 5; ++i) {
+    ASSERT_TRUE(
+        store->forecasts().save_node_rates(rates("a", "n" + std::to_string(i), later + i)).ok());
+  }
+  all = store->forecasts().node_rates().value();
+  EXPECT_EQ(std::ranges::count(all, "a", [](const auto& r) { return r.key.pool; }), kNodeRatesMax);
+  EXPECT_EQ(std::ranges::count(all, "n0", [](const auto& r) { return r.key.node; }), 0);
+  EXPECT_EQ(std::ranges::count(all, "b", [](const auto& r) { return r.key.pool; }), 2);
 }
 
 TEST_F(StoreForecast, AJobThatSucceedsLeavesItsOutcome) {

@@ -1,0 +1,517 @@
+#include "server/forecast/pool_rates.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "server/config/log.h"
+#include "server/forecast/outcome_history.h"
+#include "server/protocol/time_limit.h"
+#include "server/store/proto_time.h"
+#include "src/base/mutex.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kBuildBytesMax = 128;
+constexpr int64_t kMemoryBytesMax = int64_t{1} << 50;
+/// From here on a time limit is none: Slurm says a year where it is infinite.
+constexpr int64_t kNoTimeLimitS = int64_t{360} * 86'400;
+constexpr size_t kRatesBytesMax = 1 << 20;
+constexpr size_t kSamplesMax = 4096;
+constexpr size_t kOpBytesMax = 64;
+constexpr double kNumberMax = 1e18;      // FLOPs and bytes of a node
+constexpr double kNodeSecondsMax = 600;  // that one takes
+constexpr double kSecondsMax = 3600;     // of a start, of measuring
+constexpr double kWattsMax = 1e5;
+constexpr int64_t kMeasuringUs = 90'000'000;  // then a worker that says nothing is given up
+constexpr int32_t kTriesMax = 3;              // in a row, before a pause
+constexpr int64_t kPauseUs = 3'600'000'000;
+constexpr double kClearlyFaster = 2;
+
+Status refuse(const std::string& why) {
+  return make_error(ErrorCode::kInvalidArgument, "RATES_INVALID", "rates: " + why);
+}
+
+/// What a machine could be: parse_rates has refused what is not finite, or negative.
+Status check_bounds(const DeviceRates& rates) {
+  if (rates.samples.empty() || rates.samples.size() > kSamplesMax) {
+    return refuse(std::to_string(rates.samples.size()) + " samples, expected 1 to " +
+                  std::to_string(kSamplesMax));
+  }
+  const double seconds[] = {rates.prepare_seconds, rates.process_seconds, rates.measure_seconds};
+  if (std::ranges::any_of(seconds, [](double s) { return s > kSecondsMax; }) ||
+      rates.watts > kWattsMax) {
+    return refuse("times of more than an hour, or watts that no device draws");
+  }
+  for (const RateSample& s : rates.samples) {
+    const NodeWorkload& w = s.node;
+    const double amounts[] = {w.flops, w.bytes, w.far_bytes, w.memory_bytes,
+                              w.m,     w.n,     w.k,         w.serial};
+    if (w.op.empty() || w.op.size() > kOpBytesMax || plain_text(w.op, kOpBytesMax) != w.op) {
+      return refuse("a sample's op is no name of 1 to 64 printable characters");
+    }
+    if (s.seconds > kNodeSecondsMax ||
+        std::ranges::any_of(amounts, [](double a) { return a > kNumberMax; })) {
+      return refuse("a sample of " + w.op + " that no device could take");
+    }
+  }
+  return {};
+}
+
+std::string threads_text(int32_t threads) {
+  return threads == 1 ? " with 1 thread" : " with " + std::to_string(threads) + " threads";
+}
+
+/// The time of one run for all of its nodes' kinds, as far as it is known of them.
+struct Merged {
+  RunForecast run;
+  int64_t kinds = 0;
+  std::string likely;  // the kind that was seen last
+  double watts = 0;
+  std::optional<MeasuredSteps> measured;
+  std::string unknown;  // why it is not known of one of them
+};
+
+void widen(TimeRange& range, const TimeRange& other) {
+  range.low = std::min(range.low, other.low);
+  range.high = std::max(range.high, other.high);
+}
+
+}  // namespace
+
+int32_t starts_within(double limit_seconds, double total_seconds, double start_seconds) {
+  const double usable = limit_seconds -
+                        static_cast<double>(stop_before_s(static_cast<int64_t>(limit_seconds))) -
+                        start_seconds;
+  if (usable <= 0) return 0;
+  const double starts = std::ceil(std::max(0.0, total_seconds - start_seconds) / usable);
+  return static_cast<int32_t>(std::clamp(starts, 1.0, 1e6));
+}
+
+std::string pool_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& pool) {
+  double best = 0;
+  for (const v1::Forecast& f : here) {
+    if (f.total_seconds() > 0 && (best == 0 || f.total_seconds() < best)) best = f.total_seconds();
+  }
+  if (pool.total_seconds() <= 0 || best < kClearlyFaster * pool.total_seconds()) return "";
+  return pool.device() + ": " + duration_text(pool.total_seconds()) +
+         " (not counting its queue); name it with resources.pool.";
+}
+
+struct PoolRates::Impl : std::enable_shared_from_this<Impl> {
+  Impl(Store& s, std::vector<PoolConfig> p, PoolRatesOptions o, const Clock& c)
+      : store(s), pools(std::move(p)), options(o), clock(c), history(s) {}
+
+  struct Known {
+    StoredNodeRates stored;
+    std::shared_ptr<const RateModel> model;
+  };
+  struct Measuring {
+    std::string task;
+    StoredNodeRates of;  // but for its rates
+    v1::CalibrateTask asked;
+    int64_t until_us = 0;
+  };
+  struct Failures {
+    int32_t in_a_row = 0;
+    int64_t retry_us = 0;
+    std::string why;
+  };
+
+  const PoolConfig* config_of(std::string_view pool) const {
+    const auto it = std::ranges::find(pools, pool, &PoolConfig::name);
+    return it == pools.end() ? nullptr : &*it;
+  }
+  static NodeRatesKey key_of(const NodeUse& use, std::string node) {
+    return {use.pool, std::move(node), use.on_gpus ? 0 : use.threads,
+            computed_precision(use.precision, !use.on_gpus)};
+  }
+  void add(StoredNodeRates stored) TRAINYARD_REQUIRES(mu);
+  void see(const NodeUse& use, const std::string& node, int64_t now_us) TRAINYARD_REQUIRES(mu);
+  void fail(const NodeRatesKey& key, const std::string& why) TRAINYARD_REQUIRES(mu);
+  /// Those of a pool that hold for the query, the one that was seen last first.
+  std::vector<const Known*> find(const PoolQuery& query) const TRAINYARD_REQUIRES(mu);
+  Result<Merged> merge(const PoolQuery& query, bool with_outcomes) const TRAINYARD_REQUIRES(mu);
+  std::string why_missing(const PoolQuery& query) const TRAINYARD_REQUIRES(mu);
+  int64_t time_limit_s(std::string_view pool) const TRAINYARD_REQUIRES(mu);
+  void add_time_limit(const PoolQuery& query, const RunForecast& run, v1::Forecast& out) const
+      TRAINYARD_REQUIRES(mu);
+  v1::Forecast forecast(const PoolQuery& query) const TRAINYARD_REQUIRES(mu);
+
+  Store& store;
+  const std::vector<PoolConfig> pools;
+  const PoolRatesOptions options;
+  const Clock& clock;
+  OutcomeHistory history;  // under mu, but for grow()
+
+  Mutex mu;
+  std::map<NodeRatesKey, Known> known TRAINYARD_GUARDED_BY(mu);
+  std::map<NodeRatesKey, Measuring> measuring TRAINYARD_GUARDED_BY(mu);
+  std::map<NodeRatesKey, Failures> failures TRAINYARD_GUARDED_BY(mu);
+  int64_t version TRAINYARD_GUARDED_BY(mu) = 0;  // of what forecasts rest on
+  std::unordered_map<std::string, std::pair<int64_t, v1::Forecast>> kept TRAINYARD_GUARDED_BY(mu);
+};
+
+void PoolRates::Impl::add(StoredNodeRates stored) {
+  Result<DeviceRates> parsed = parse_rates(stored.rates);
+  if (!parsed.ok()) {
+    spdlog::warn("event=node_rates_refused {}", kv("message", parsed.error().message));
+    return;
+  }
+  stored.rates.clear();  // the model has them
+  const NodeRatesKey key = stored.key;
+  known[key] = {std::move(stored), std::make_shared<RateModel>(std::move(parsed).value())};
+  ++version;
+  // As the store does.
+  std::vector<std::pair<int64_t, NodeRatesKey>> of_pool;
+  for (const auto& [other, k] : known) {
+    if (other.pool == key.pool) of_pool.emplace_back(k.stored.seen_us, other);
+  }
+  std::ranges::sort(of_pool, std::greater<>());
+  for (size_t i = kNodeRatesMax; i < of_pool.size(); ++i) known.erase(of_pool[i].second);
+}
+
+void PoolRates::Impl::see(const NodeUse& use, const std::string& node, int64_t now_us) {
+  bool any = false;
+  for (auto& [key, k] : known) {
+    if (key.pool != use.pool || key.node != node) continue;
+    any = true;
+    k.stored.seen_us = now_us;
+  }
+  if (!any) return;
+  ++version;  // another kind may be the likely one now
+  store.forecasts().see_node(use.pool, node, now_us, [](const Status& seen) {
+    if (!seen.ok()) spdlog::warn("event=node_not_noted {}", kv("message", seen.error().message));
+  });
+}
+
+void PoolRates::Impl::fail(const NodeRatesKey& key, const std::string& why) {
+  Failures& f = failures[key];
+  f.why = why;
+  if (++f.in_a_row >= kTriesMax) f.retry_us = clock.steady_us() + kPauseUs;
+  ++version;  // what is said of it changes
+  spdlog::warn("event=node_rates_not_measured {} {} {}", kv("pool", key.pool), kv("node", key.node),
+               kv("message", why));
+}
+
+std::vector<const PoolRates::Impl::Known*> PoolRates::Impl::find(const PoolQuery& query) const {
+  std::vector<const Known*> found;
+  const int32_t threads = query.on_gpus ? 0 : query.threads;
+  const auto precision = computed_precision(query.precision, !query.on_gpus);
+  for (const auto& [key, k] : known) {
+    if (key.pool == query.pool && key.threads == threads && key.precision == precision) {
+      found.push_back(&k);
+    }
+  }
+  std::ranges::stable_sort(
+      found, [](const Known* a, const Known* b) { return a->stored.seen_us > b->stored.seen_us; });
+  return found;
+}
+
+Result<Merged> PoolRates::Impl::merge(const PoolQuery& query, bool with_outcomes) const {
+  Merged merged;
+  for (const Known* k : find(query)) {
+    std::optional<MeasuredSteps> measured;
+    if (with_outcomes) {
+      measured =
+          history.steps(outcome_key(outcome_model(query.pool, k->stored.key.node), query.threads,
+                                    query.precision, query.work->step.digest));
+    }
+    Result<RunForecast> run = forecast_run(*query.work, *k->model, measured);
+    if (!run.ok()) {
+      merged.unknown = "on " + k->stored.key.node + ": " + run.error().message;
+      continue;
+    }
+    if (merged.kinds++ == 0) {
+      merged.run = *run;
+      merged.likely = k->stored.key.node;
+      merged.watts = k->model->rates().watts;
+      merged.measured = measured;
+    } else {
+      widen(merged.run.step, run->step);
+      widen(merged.run.total, run->total);
+    }
+  }
+  if (merged.kinds > 0) return merged;
+  return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN",
+                    merged.unknown.empty() ? why_missing(query) : merged.unknown);
+}
+
+std::string PoolRates::Impl::why_missing(const PoolQuery& query) const {
+  const PoolConfig* const config = config_of(query.pool);
+  if (config == nullptr) return "this server has no pool " + query.pool;
+  if (!config->measure_nodes) {
+    return "the nodes of " + query.pool + " are not measured, as its file says (measure_nodes)";
+  }
+  const int32_t threads = query.on_gpus ? 0 : query.threads;
+  const std::string what = query.on_gpus ? "" : threads_text(threads);
+  const bool now = std::ranges::any_of(measuring, [&](const auto& m) {
+    return m.first.pool == query.pool && m.first.threads == threads &&
+           clock.steady_us() < m.second.until_us;
+  });
+  for (const auto& [key, f] : failures) {
+    if (now) break;
+    if (key.pool != query.pool || key.threads != threads) continue;
+    return "measuring a node of " + query.pool + what + " failed: " + f.why +
+           "; the next job that succeeds there measures it again" +
+           (f.retry_us > clock.steady_us() ? " in an hour at the earliest" : "");
+  }
+  return "no node of " + query.pool + " has been measured" + what +
+         (now ? " yet; a worker whose job is over measures one now"
+              : " yet; the first job that succeeds there measures its node when it is over");
+}
+
+int64_t PoolRates::Impl::time_limit_s(std::string_view pool) const {
+  const PoolConfig* const config = config_of(pool);
+  if (config != nullptr && config->time_limit_seconds > 0) return config->time_limit_seconds;
+  int64_t limit_s = 0, seen_us = -1;
+  for (const auto& [key, k] : known) {
+    if (key.pool != pool || k.stored.seen_us <= seen_us) continue;
+    seen_us = k.stored.seen_us;
+    limit_s = k.stored.time_limit_s;
+  }
+  return limit_s;
+}
+
+void PoolRates::Impl::add_time_limit(const PoolQuery& query, const RunForecast& run,
+                                     v1::Forecast& out) const {
+  const int64_t limit_s = time_limit_s(query.pool);
+  if (limit_s <= 0) return;
+  out.set_time_limit_seconds(limit_s);
+  const int32_t starts =
+      starts_within(static_cast<double>(limit_s), run.total.seconds, run.start_seconds);
+  out.set_starts(starts);
+  if (starts <= 1) return;
+  const double again = (starts - 1) * run.start_seconds;
+  out.set_total_seconds(out.total_seconds() + again);
+  out.set_total_seconds_low(out.total_seconds_low() + again / 2);
+  out.set_total_seconds_high(out.total_seconds_high() + 2 * again);
+}
+
+v1::Forecast PoolRates::Impl::forecast(const PoolQuery& query) const {
+  v1::Forecast out;
+  out.set_device(std::string(kPoolPrefix) + query.pool);
+  out.set_devices(query.nodes * (query.on_gpus ? query.devices : 1));
+  out.set_memory_bytes(query.plan_bytes);
+  out.set_graph(query.work->step.digest);
+  const Result<Merged> merged = merge(query, /*with_outcomes=*/true);
+  if (!merged.ok()) {
+    out.set_basis("unknown: " + merged.error().message);
+    return out;
+  }
+  set_run(merged->run, out);
+  const bool several = merged->kinds > 1;
+  out.set_device_model(several ? std::to_string(merged->kinds) + " kinds of node" : merged->likely);
+  std::string basis;
+  if (merged->measured) {
+    basis = finished_jobs_text(*merged->measured) + " on " + merged->likely;
+  } else {
+    basis = "rates measured" + (query.on_gpus ? "" : threads_text(query.threads)) + " on " +
+            merged->likely;
+    // What jobs took has the network in it.
+    const std::string link = assumed_link(query.work->step);
+    if (!link.empty()) basis += "; " + link;
+  }
+  if (several) {
+    basis += ", the kind that was seen last; the range covers all " +
+             std::to_string(merged->kinds) + " kinds";
+  }
+  if (!merged->unknown.empty()) basis += "; unknown " + merged->unknown;
+  out.set_basis(std::move(basis));
+  add_time_limit(query, merged->run, out);
+  out.set_energy_joules(out.total_seconds() * merged->watts * out.devices());
+  if (const PoolConfig* const config = config_of(query.pool)) {
+    out.set_cost(out.total_seconds() / kSecondsPerHour * config->price_per_hour * out.devices());
+  }
+  return out;
+}
+
+PoolRates::PoolRates(Store& store, std::vector<PoolConfig> pools, PoolRatesOptions options,
+                     const Clock& clock)
+    : impl_(std::make_shared<Impl>(store, std::move(pools), options, clock)) {
+  store.observe([impl = impl_](std::span<const JobChange> changes) {
+    for (const JobChange& change : changes) {
+      if (is_terminal(change.state)) impl->history.grow();
+    }
+  });
+}
+
+Status PoolRates::open() {
+  ASSIGN_OR_RETURN(std::vector<StoredNodeRates> all, impl_->store.forecasts().node_rates());
+  const MutexLock lock(impl_->mu);
+  for (StoredNodeRates& stored : all) impl_->add(std::move(stored));
+  return {};
+}
+
+std::optional<v1::CalibrateTask> PoolRates::job_ended(const NodeUse& use) {
+  const std::string node = node_name(use.facts, use.on_gpus);
+  const PoolConfig* const config = impl_->config_of(use.pool);
+  if (node.empty() || config == nullptr) return std::nullopt;
+  const int64_t now_us = impl_->clock.steady_us();
+  const int64_t wall_us = impl_->clock.wall_us();
+  const std::string build = plain_text(use.facts.build(), kBuildBytesMax);
+  const NodeRatesKey key = Impl::key_of(use, node);
+  const MutexLock lock(impl_->mu);
+  impl_->see(use, node, wall_us);
+  if (!config->measure_nodes) return std::nullopt;
+  const auto known = impl_->known.find(key);
+  if (known != impl_->known.end() && known->second.stored.build == build) return std::nullopt;
+  const auto busy = impl_->measuring.find(key);
+  if (busy != impl_->measuring.end()) {
+    if (busy->second.task == use.task) return busy->second.asked;  // it had not heard it
+    if (now_us < busy->second.until_us) return std::nullopt;
+  }
+  const auto failed = impl_->failures.find(key);
+  if (failed != impl_->failures.end() && now_us < failed->second.retry_us) return std::nullopt;
+  if (!use.on_gpus && use.facts.cores_given() < use.threads) {
+    impl_->fail(key, "its worker was given " + std::to_string(use.facts.cores_given()) +
+                         " of the cores that its threads need");
+    return std::nullopt;
+  }
+  Impl::Measuring fresh;
+  fresh.task = use.task;
+  fresh.until_us = now_us + kMeasuringUs;
+  fresh.of.key = key;
+  fresh.of.build = build;
+  fresh.of.seen_us = wall_us;
+  fresh.of.memory_bytes = std::clamp<int64_t>(
+      use.on_gpus ? use.facts.gpu_free_bytes() : use.facts.memory_bytes(), 0, kMemoryBytesMax);
+  const int64_t limit_s = use.facts.time_limit_seconds();
+  fresh.of.time_limit_s = limit_s > 0 && limit_s < kNoTimeLimitS ? limit_s : 0;
+  fresh.asked.set_threads(use.threads);
+  fresh.asked.set_precision(key.precision);
+  fresh.asked.set_seconds_max(impl_->options.seconds_max);
+  ++impl_->version;  // what is said of it changes
+  spdlog::info("event=measuring_node {} {} task={} threads={}", kv("pool", use.pool),
+               kv("node", node), use.task, use.threads);
+  return (impl_->measuring[key] = std::move(fresh)).asked;
+}
+
+Status PoolRates::take(const std::string& task, std::string_view json) {
+  StoredNodeRates stored;
+  {
+    const MutexLock lock(impl_->mu);
+    const auto of = std::ranges::find_if(impl_->measuring,
+                                         [&](const auto& m) { return m.second.task == task; });
+    if (of == impl_->measuring.end()) {
+      return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+                        "nobody asks task " + quoted_value(task) + " for rates now");
+    }
+    stored = of->second.of;
+    impl_->measuring.erase(of);
+  }
+  Status good = json.size() <= kRatesBytesMax
+                    ? Status()
+                    : refuse(std::to_string(json.size()) + " bytes, expected at most " +
+                             std::to_string(kRatesBytesMax));
+  if (good.ok()) {
+    const Result<DeviceRates> rates = parse_rates(json);
+    good = rates.ok() ? check_bounds(*rates) : Status(rates.error());
+  }
+  if (!good.ok()) {
+    const MutexLock lock(impl_->mu);
+    impl_->fail(stored.key, "the worker sent what cannot be used: " + good.error().message);
+    return good;
+  }
+  stored.time_us = impl_->clock.wall_us();
+  stored.rates = json;
+  {
+    const MutexLock lock(impl_->mu);
+    impl_->add(stored);
+    impl_->failures.erase(stored.key);
+  }
+  spdlog::info("event=node_measured {} {} threads={}", kv("pool", stored.key.pool),
+               kv("node", stored.key.node), stored.key.threads);
+  impl_->store.forecasts().save_node_rates(std::move(stored), [](const Status& saved) {
+    if (!saved.ok()) {
+      spdlog::warn("event=node_rates_not_stored {}", kv("message", saved.error().message));
+    }
+  });
+  return {};
+}
+
+void PoolRates::worker_gone(const std::string& task) {
+  const MutexLock lock(impl_->mu);
+  const auto of =
+      std::ranges::find_if(impl_->measuring, [&](const auto& m) { return m.second.task == task; });
+  if (of == impl_->measuring.end()) return;
+  const NodeRatesKey key = of->first;
+  impl_->measuring.erase(of);
+  impl_->fail(key, "the worker ended before it had measured");
+}
+
+v1::Forecast PoolRates::forecast(const PoolQuery& query) {
+  const MutexLock lock(impl_->mu);
+  impl_->version += impl_->history.read();
+  auto& kept = impl_->kept;
+  if (const auto it = kept.find(query.key);
+      it != kept.end() && it->second.first == impl_->version) {
+    return it->second.second;
+  }
+  v1::Forecast forecast = impl_->forecast(query);
+  if (kept.size() >= kForecastsKeptMax) kept.clear();
+  kept[query.key] = {impl_->version, forecast};
+  return forecast;
+}
+
+Result<TimeRange> PoolRates::step_time(const PoolQuery& query) {
+  const MutexLock lock(impl_->mu);
+  ASSIGN_OR_RETURN(const Merged merged, impl_->merge(query, /*with_outcomes=*/false));
+  return merged.run.step;
+}
+
+void PoolRates::describe(bool forecasts, v1::Pool& out) {
+  const std::string pool = out.name().substr(kPoolPrefix.size());
+  const MutexLock lock(impl_->mu);
+  impl_->version += impl_->history.read();
+  out.set_time_limit_seconds(impl_->time_limit_s(pool));
+  std::vector<const Impl::Known*> of_pool;
+  for (const auto& [key, k] : impl_->known) {
+    if (key.pool == pool) of_pool.push_back(&k);
+  }
+  std::ranges::stable_sort(of_pool, [](const Impl::Known* a, const Impl::Known* b) {
+    return a->stored.seen_us > b->stored.seen_us;
+  });
+  for (const Impl::Known* k : of_pool) {
+    const StoredNodeRates& stored = k->stored;
+    auto& kinds = *out.mutable_node_types();
+    auto node = std::ranges::find_if(
+        kinds, [&](const v1::PoolNode& n) { return n.model() == stored.key.node; });
+    if (node == kinds.end()) {
+      v1::PoolNode& fresh = *out.add_node_types();
+      fresh.set_model(stored.key.node);
+      fresh.set_memory_bytes(stored.memory_bytes);
+      *fresh.mutable_seen_time() = to_timestamp(stored.seen_us);
+      node = std::prev(kinds.end());
+    }
+    v1::MeasuredRates& rates = *node->add_rates();
+    rates.set_threads(stored.key.threads);
+    rates.set_precision(stored.key.precision);
+    *rates.mutable_measure_time() = to_timestamp(stored.time_us);
+    rates.set_measure_seconds(k->model->rates().measure_seconds);
+    rates.set_flops_per_second(k->model->flops_per_second());
+    rates.set_bytes_per_second(k->model->bytes_per_second());
+  }
+  if (!forecasts) return;
+  const PoolConfig* const config = impl_->config_of(pool);
+  v1::DeviceForecasts& told = *out.mutable_forecasts();
+  if (config != nullptr) told.set_price_per_hour(config->price_per_hour);
+  if (of_pool.empty() && config != nullptr) {
+    PoolQuery query;
+    query.pool = pool;
+    query.on_gpus = config->gpus_per_node > 0;
+    query.threads = config->cpus;
+    told.set_missing(impl_->why_missing(query));
+  }
+  const std::string prefix = outcome_model(pool, "");
+  impl_->history.describe([&](const std::string& model) { return model.starts_with(prefix); },
+                          told);
+}
+
+}  // namespace trainyard::server

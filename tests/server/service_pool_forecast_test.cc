@@ -1,0 +1,123 @@
+// What plans say of pools: the time there beside the time limit, and a pool that would be faster.
+#include "server/service/pool_forecast.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/store_support.h"
+
+namespace trainyard::server {
+namespace {
+
+class PoolForecastTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    PoolConfig cpus;
+    cpus.name = "cpus";
+    cpus.cpus = 4;
+    cpus.time_limit_seconds = 3600;
+    PoolConfig gpus;
+    gpus.name = "gpus";
+    gpus.gpus_per_node = 2;
+    pools_ = {cpus, gpus};
+    rates_ = std::make_unique<PoolRates>(*store_, pools_);
+  }
+  /// Every node of a network takes so long on a node of the pool.
+  void measure(const std::string& pool, bool on_gpus, int32_t threads, double seconds) {
+    NodeUse use;
+    use.task = pool + std::to_string(threads);
+    use.pool = pool;
+    use.on_gpus = on_gpus;
+    use.threads = threads;
+    use.precision = v1::Recipe::TF32;
+    use.facts.set_cpu_model("Fast CPU");
+    use.facts.set_gpu_model("GPU 9");
+    use.facts.set_cores(8);
+    use.facts.set_cores_given(8);
+    ASSERT_TRUE(rates_->job_ended(use));
+    DeviceRates rates;
+    for (const double size : {1e3, 1e4, 1e5}) {
+      NodeWorkload node;
+      node.op = "Gemm";
+      node.flops = node.bytes = size;
+      rates.samples.push_back({node, seconds});
+    }
+    ASSERT_TRUE(rates_->take(use.task, to_json_text(rates)).ok());
+  }
+  static std::shared_ptr<const RunWork> work(int64_t steps = 7200) {
+    RunWork work;
+    NodeWorkload node;
+    node.op = "Gemm";
+    node.flops = node.bytes = 1e4;
+    work.step.items = {{node, 1}};
+    work.batch_size = 10;
+    work.steps = steps;
+    return std::make_shared<RunWork>(std::move(work));
+  }
+  static v1::JobSpec spec(const std::string& pool = "") {
+    v1::JobSpec spec;
+    spec.mutable_resources()->set_pool(pool);
+    spec.mutable_resources()->set_threads(4);
+    spec.mutable_recipe()->set_precision(v1::Recipe::TF32);
+    return spec;
+  }
+  std::string advice(double seconds_here, bool threads_named = false,
+                     const v1::JobSpec& asked = spec(), int64_t bytes = 1000) {
+    v1::Forecast here;
+    here.set_total_seconds(seconds_here);
+    const PoolQuestion question{pools_, asked, threads_named, "key", bytes, bytes};
+    return faster_pools(*rates_, question, {here},
+                        [](Processor) { return Result<std::shared_ptr<const RunWork>>(work()); })
+        .value();
+  }
+
+  TemporaryDirectory directory_;
+  std::unique_ptr<Store> store_ = open_or_die(small_options(directory_.path()));
+  std::vector<PoolConfig> pools_;
+  std::unique_ptr<PoolRates> rates_;
+};
+
+TEST_F(PoolForecastTest, APlanSaysTheTimeBesideTheLimit) {
+  v1::RunPlan plan;
+  const PoolQuery query = pool_query(spec("cpus"), work(), "key", 500);
+  add_pool_forecast(*rates_, query, plan);
+  ASSERT_EQ(plan.forecasts_size(), 1);
+  EXPECT_EQ(plan.device_advice(), "A node of the pool cpus, as asked.");
+  EXPECT_NE(plan.forecasts(0).basis().find("no node of cpus has been measured with 4 threads"),
+            std::string::npos);
+  measure("cpus", false, 4, 1);
+  plan.Clear();
+  add_pool_forecast(*rates_, query, plan);
+  EXPECT_EQ(
+      plan.device_advice(),
+      "A node of the pool cpus, as asked: 2 h there (111 min to 2 h); its time limit of 60 min "
+      "makes it go on in 3 starts, each after its wait in the queue.");
+  EXPECT_EQ(plan.forecasts(0).memory_bytes(), 500);
+  plan.Clear();
+  add_pool_forecast(*rates_, pool_query(spec("cpus"), work(60), "short", 500), plan);
+  EXPECT_EQ(plan.device_advice().find("limit"), std::string::npos) << plan.device_advice();
+}
+
+TEST_F(PoolForecastTest, APoolThatIsTwiceAsFastIsNamedToWhoTakesAnyDevice) {
+  EXPECT_EQ(advice(1e6), "") << "nothing is measured";
+  measure("cpus", false, 4, 1);
+  measure("gpus", true, 1, 0.1);
+  EXPECT_EQ(advice(14'500),
+            " pools/cpus: 2 h (not counting its queue); name it with resources.pool. pools/gpus: "
+            "12 min (not counting its queue); name it with resources.pool.");
+  EXPECT_EQ(advice(14'000),
+            " pools/gpus: 12 min (not counting its queue); name it with resources.pool.");
+  EXPECT_EQ(advice(1'000), "");
+  v1::JobSpec two = spec();
+  two.mutable_resources()->set_threads(2);
+  EXPECT_NE(advice(14'500, false, two).find("cpus"), std::string::npos)
+      << "there it would have the pool's threads";
+  EXPECT_EQ(advice(14'500, true, two).find("cpus"), std::string::npos) << "these are its own";
+  v1::JobSpec cpu = spec();
+  cpu.mutable_resources()->set_device(v1::Resources::CPU);
+  EXPECT_EQ(advice(14'500, false, cpu), "") << "as asked";
+  pools_[0].memory_bytes = 999;
+  EXPECT_EQ(advice(14'500).find("cpus"), std::string::npos) << "it has no room there";
+}
+
+}  // namespace
+}  // namespace trainyard::server
