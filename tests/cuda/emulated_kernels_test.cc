@@ -16,6 +16,7 @@
 #include "kernels/cuda/bias_relu.h"
 #include "kernels/cuda/emulator.h"
 #include "kernels/cuda/walk.h"
+#include "kernels/distinct_rows.h"
 #include "kernels/gradient.h"
 #include "kernels/group_norm.h"
 #include "kernels/math/philox.h"
@@ -582,6 +583,35 @@ TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
     reference::max_pool_backward<float>(d, s,
                                         {.x = x.data(), .dy = dy.data(), .dx = expected.data()});
     expect_near(dx, wide(expected));
+  }
+}
+
+// More parts than a block has threads; the list of one micro-batch and what the next adds to it.
+TEST(EmulatedKernels, ListsDistinctRowsOfManyBlocks) {
+  constexpr int64_t kTable = 90'000, kIndices = 34'000;
+  const DistinctRowsParams p{kIndices / 2, kIndices, 2 * kIndices, kTable};
+  struct Lists {
+    std::vector<int32_t> rows, position, kept;
+    bool operator==(const Lists&) const = default;
+  };
+  const Lists nothing{std::vector<int32_t>(2 * kIndices, -7), std::vector<int32_t>(kIndices / 2),
+                      std::vector<int32_t>(2 * kIndices, 5)};
+  Lists expected = nothing, got = nothing;
+  auto workspace = testing::aligned_bytes(cuda::distinct_rows_workspace_bytes(p));
+  for (int64_t micro_step = 0; micro_step < 2; ++micro_step) {
+    std::vector<int32_t> all(kIndices);
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i] = static_cast<int32_t>(math::philox_u32(3, 0, static_cast<uint64_t>(micro_step), i) %
+                                    static_cast<uint32_t>(kTable));
+    }
+    const auto of = [&](Lists& lists) {  // the second of two ranks
+      return DistinctRowsOperands{
+          all.data() + kIndices / 2, all.data(),        &micro_step,
+          lists.kept.data(),         lists.rows.data(), lists.position.data()};
+    };
+    reference::distinct_rows<float>(p, of(expected), {});
+    cuda::distinct_rows(p, of(got), {stream(), workspace.data()});
+    EXPECT_TRUE(got == expected) << "micro-batch " << micro_step;
   }
 }
 

@@ -89,9 +89,10 @@ class Steps {
         int64_t ranks = 1)
       : backend_(testing::make_tested_backend(2)),
         rate_(static_cast<float>(recipe.optimizer.learning_rate)) {
+    const DeviceTraits traits = ranks == 1 ? backend_->traits() : DeviceTraits{};
     std::vector<RunPrograms> programs;
     for (int64_t r = 0; r < ranks; ++r) {
-      programs.push_back(compile_step(model, recipe, interface, {r, ranks}).value());
+      programs.push_back(compile_step(model, recipe, interface, {r, ranks}, traits).value());
     }
     if (ranks == 1) {
       session_ = std::make_unique<Session>(std::move(programs.front()), *backend_,

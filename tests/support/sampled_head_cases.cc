@@ -157,7 +157,6 @@ void append_sampled_head_cases(std::vector<GraphCase>& cases) {
   lookup("next_micro_batch", {37, 5, 12, {2, 3}, 1, {36, 7, 35}, 2});
   lookup("last_micro_batch", {8, 5, 6, {2, 3}, 0, {7, 0, 5, 2}, 3});
   lookup("parts", {3000, 4, 700, {2, 350}, 0, {2999, 1}, 2}, true);
-  lookup("many_parts", {200000, 1, 70000, {70000}}, true);  // more parts than a block has threads
   for (const char* op : {"SgdUpdate", "AdamUpdate", "AdamWUpdate", "RmspropUpdate", "LionUpdate"}) {
     const auto update = [&](const char* name, bool keeps_all, const Shape& shape) {
       cases.push_back(
