@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "server/config/paths.h"
-#include "server/forecast/pool_rates.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/inventory.h"
 #include "server/scheduler/queue_view.h"
@@ -28,6 +27,8 @@
 #include "src/base/files.h"
 
 namespace trainyard::server {
+
+class PoolRates;
 
 struct DispatcherOptions {
   StatePaths paths;

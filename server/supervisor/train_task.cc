@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/config/log.h"
+#include "server/forecast/pool_rates.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
 #include "server/scheduler/pool.h"

@@ -13,12 +13,13 @@
 #include <unordered_map>
 
 #include "server/config/paths.h"
-#include "server/forecast/pool_rates.h"
 #include "server/store/store.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
+
+class PoolRates;
 
 /// How often in a row attempts of each job could not go on because of this host. Thread-safe;
 /// forgets with the daemon.

@@ -1,4 +1,5 @@
 // What the worker of a job that has succeeded measures of its node (server/forecast/pool_rates.h).
+#include "server/forecast/pool_rates.h"
 #include "server/supervisor/train_task.h"
 
 namespace trainyard::server {

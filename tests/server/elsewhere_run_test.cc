@@ -20,6 +20,7 @@
 
 #include "proto/convert/data.h"
 #include "proto/convert/spec.h"
+#include "server/forecast/pool_rates.h"
 #include "server/protocol/enrolment.h"
 #include "server/service/listener.h"
 #include "server/service/worker_door.h"
