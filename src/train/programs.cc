@@ -48,10 +48,6 @@ TensorId add_shared(Graph& graph, const TensorInfo& t) {
   return graph.add_tensor(std::move(info));
 }
 
-GradientSpec gradient_spec(const Recipe& recipe) {
-  return {recipe.clip_norm, recipe.clip_value, reports(recipe, "gradient_norm")};
-}
-
 /// Lets what draws random numbers draw those of this rank's rows, as one device would draw them for
 /// the whole batch.
 void draw_for_rank(Graph& graph, Rank rank) {
@@ -111,7 +107,7 @@ void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources 
     exchanged = append_all_reduce(graph, exchanged);
   }
   for (const auto& [parameter, gradient] : exchanged) from.gradients[parameter] = gradient;
-  const GradientSpec spec = gradient_spec(recipe);
+  const GradientSpec spec{recipe.clip_norm, recipe.clip_value, reports(recipe, "gradient_norm")};
   const PreparedGradients prepared =
       append_clipping(graph, spec, from.gradients, from.loss_scale, updater);
   LossScaling scaling;
@@ -221,6 +217,26 @@ PersistentLayout layout_of(const RunPrograms& programs) {
   return layout;
 }
 
+/// Puts other layers in the places of those that are sampled, or split over the ranks.
+Status lay_out(Model& model, const Recipe& recipe, Rank rank, RunPrograms& programs,
+               TakenTables& tables) {
+  if (model.sampling.has_value()) {
+    ASSIGN_OR_RETURN(SampledModel sampled, sample_head(model, recipe, rank));
+    model = std::move(sampled.model);
+    tables = std::move(sampled.tables);
+  } else if (splits_head(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+    model = std::move(split.model);
+    programs.train.split_classes = split.classes;
+  }
+  if (splits_mlp(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitMlp split, split_mlp(model, rank, kept_copies(recipe)));
+    model = std::move(split.model);
+    programs.pairs = std::move(split.pairs);
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
@@ -239,20 +255,8 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
   RunPrograms programs;
   TakenTables tables;
-  if (model.sampling.has_value()) {
-    if (Status s = check_sampled_recipe(recipe); !s.ok()) return std::move(s).error();
-    ASSIGN_OR_RETURN(SampledModel sampled, sample_head(model, recipe, rank));
-    model = std::move(sampled.model);
-    tables = std::move(sampled.tables);
-  } else if (splits_head(recipe.shard)) {
-    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
-    model = std::move(split.model);
-    programs.train.split_classes = split.classes;
-  }
-  if (splits_mlp(recipe.shard)) {
-    ASSIGN_OR_RETURN(SplitMlp split, split_mlp(model, rank, kept_copies(recipe)));
-    model = std::move(split.model);
-    programs.pairs = std::move(split.pairs);
+  if (Status s = lay_out(model, recipe, rank, programs, tables); !s.ok()) {
+    return std::move(s).error();
   }
   ASSIGN_OR_RETURN(auto rules,
                    resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,

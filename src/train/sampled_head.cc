@@ -100,8 +100,6 @@ class Sampler final : public HeadReplacement {
   TensorId scores_ = kNoTensor, position_ = kNoTensor, log_expected_ = kNoTensor;
 };
 
-}  // namespace
-
 Status check_sampled_recipe(const Recipe& recipe) {
   Violations violations;
   const auto refuse = [&](const char* field, const std::string& why) {
@@ -121,7 +119,10 @@ Status check_sampled_recipe(const Recipe& recipe) {
   return violations.empty() ? Status() : Status(violations.to_error());
 }
 
+}  // namespace
+
 Result<SampledModel> sample_head(const Model& model, const Recipe& recipe, Rank rank) {
+  if (Status s = check_sampled_recipe(recipe); !s.ok()) return std::move(s).error();
   const HeadUse use{"model.loss", "sampled_softmax", "softmax_cross_entropy"};
   ASSIGN_OR_RETURN(const ModelHead head, find_head(model, use));
   return Sampler(model, head, model.sampling.value(), recipe, rank).sample();

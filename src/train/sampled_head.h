@@ -23,11 +23,8 @@ struct SampledModel {
   TakenTables tables;  // the head's
 };
 
-/// What of a recipe does not go with model.loss: sampled_softmax.
-Status check_sampled_recipe(const Recipe& recipe);
-
 /// `model` as it was built, with its loss. Refuses, by model.loss, a head that is no dense layer of
-/// its own.
+/// its own, and what of the recipe does not go with single rows of it.
 Result<SampledModel> sample_head(const Model& model, const Recipe& recipe, Rank rank);
 
 }  // namespace trainyard
