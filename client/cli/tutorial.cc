@@ -185,8 +185,15 @@ class Tutorial {
       }
     }
     pid_t pid = 0;
+    // Until it has a group of its own a new process is in this one's, where Ctrl-C would end it: it
+    // ignores that.
+    struct sigaction ignored {
+    }, before{};
+    ignored.sa_handler = SIG_IGN;
+    if (quiet) ::sigaction(SIGINT, &ignored, &before);
     const int failed =
         ::posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), environ);
+    if (quiet) ::sigaction(SIGINT, &before, nullptr);
     ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) return client::kExitFailed;

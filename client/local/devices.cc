@@ -29,8 +29,8 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
     if (!resources.pool().empty()) {
       return field_error("FIELD_UNUSED", "resources.pool",
                          quoted_value(resources.pool()) +
-                             " is a cluster of a server's: submit the job there, leave it out, or "
-                             "say --device cpu to train here");
+                             " is a cluster of a server's: submit the job there, plan it there "
+                             "(plan --upload), leave it out, or say --device cpu for this machine");
     }
     const bool is_gpu = resources.device() == v1::Resources::GPU;
     const int count = std::max(1, resources.gpus());

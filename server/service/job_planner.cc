@@ -663,9 +663,7 @@ Result<JobPlanner::KeptPlan> JobPlanner::plan_on_dataset(const v1::JobSpec& spec
   ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(dataset.digest));
   ASSIGN_OR_RETURN(const RunPlan plan, plan_run(engine.model, engine.recipe, schema,
                                                 ranks_of(spec.resources()), traits, stop));
-  RunWork work = plan.work;
-  if (nodes_of(spec.resources()) > 1) work.spread_over_nodes();
-  KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(std::move(work))};
+  KeptPlan kept{key, to_proto(plan), std::make_shared<RunWork>(plan.work)};
 
   const MutexLock lock(mu_);
   if (!plans_.contains(key)) {

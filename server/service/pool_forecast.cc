@@ -25,10 +25,16 @@ PoolQuery pool_query(const v1::JobSpec& spec, std::shared_ptr<const RunWork> wor
   const v1::Resources& resources = spec.resources();
   PoolQuery query;
   query.pool = resources.pool();
-  query.work = std::move(work);
   query.on_gpus = resources.device() == v1::Resources::GPU;
   query.threads = resources.threads();
   query.nodes = nodes_of(resources);
+  if (query.nodes > 1) {
+    RunWork spread = *work;
+    spread.spread_over_nodes();
+    query.work = std::make_shared<RunWork>(std::move(spread));
+  } else {
+    query.work = std::move(work);
+  }
   query.devices = gpus_of(resources);
   query.precision = spec.recipe().precision();
   query.plan_bytes = plan_bytes;

@@ -96,6 +96,7 @@ std::string_view name_of(Limit limit) {
 }
 
 void RunWork::spread_over_nodes() {
+  if (step.over_network) return;
   step.over_network = evaluation.over_network = true;
   step.digest += "/nodes";  // what such steps took tells nothing of those inside one node
 }

@@ -185,7 +185,7 @@ def is_run_by(name, command):
     """Whether GoogleTest, called so, runs the test of this name."""
     chosen = next((str(word).split("=", 1)[1] for word in command if str(word).startswith("--gtest_filter=")), "*")
     wanted, _, unwanted = chosen.partition("-")
-    return any(fnmatch.fnmatchcase(name, p) for p in wanted.split(":")) and \
+    return any(fnmatch.fnmatchcase(name, p) for p in (wanted or "*").split(":")) and \
         not any(fnmatch.fnmatchcase(name, p) for p in unwanted.split(":"))
 
 
@@ -227,9 +227,10 @@ class EverythingIsInAStage(unittest.TestCase):
             for name in names:
                 running = [step for step in steps
                            if step.command[0] == pathlib.Path("bin") / program and is_run_by(name, step.command)]
-                parts = [step.env.get("TRAINYARD_CANDIDATE_PART", "1/1") for step in running]
-                whole = [f"{i + 1}/{len(running)}" for i in range(len(running))]
-                self.assertTrue(running and parts == whole, f"{program}: {name} is in {[s.name for s in running]}")
+                # Some are run once more in other surroundings; parts of one test make a whole.
+                parts = [step.env["TRAINYARD_CANDIDATE_PART"] for step in running if "TRAINYARD_CANDIDATE_PART" in step.env]
+                whole = [f"{i + 1}/{len(parts)}" for i in range(len(parts))]
+                self.assertTrue(running and parts == whole and len(parts) in (0, len(running)), f"{program}: {name} is in {[s.name for s in running]}")
 
     def test_every_test_of_whole_jobs_is_in_a_stage(self):
         lists = (TESTS / "engine/CMakeLists.txt").read_text()

@@ -242,6 +242,8 @@ class Forecasts(SlurmTest):
         self.assertLess(forecast["total_seconds_low"], forecast["total_seconds"])
         self.assertEqual((int(forecast["time_limit_seconds"]), forecast["starts"]), (120, 1))
         self.assertAlmostEqual(forecast["cost"], forecast["total_seconds"] / 1000, delta=1e-6)
+        self.assertIn("the network between its nodes is not measured: 0.3 GB/s are assumed",
+                      self.forecast("--set", "resources.nodes=2")["basis"])
         # As many epochs as have 100 minutes of steps.
         epochs = int(6000 / (36 * forecast["step_seconds"])) + 1
         long = self.forecast("--set", f"recipe.epochs={epochs}")

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout or the arc
 MANIFEST = "gpu_check.json"  # at the root of an archive
 PROGRAMS = ("trainyard", "trainyard-local", "trainyardd", "trainyard-worker", "train_bench")
 OPTIONAL_PROGRAMS = ("trainyard-tokenizer",)
-TESTS = {"cuda_parity_test": "cuda", "cuda_device_test": "cuda", "train_test": "engine", "recipe_test": "engine"}
+TESTS = {"cuda_parity_test": "cuda", "cuda_device_test": "cuda", "train_test": "engine", "recipe_test": "engine",
+         "sparse_lookup_test": "engine"}
 EMULATED_MODULE, EMULATED_NVML = "libtrainyard_cuda_emulated.so", "libfake_nvml.so"
 # What the module opens by name when it needs it, beside what it is linked to.
 OPENED_LATER = ("libnvrtc.so", "libnccl.so.2")

@@ -83,11 +83,13 @@ def check_and_parity(launchers, emulated):
 def whole_jobs(launchers, emulated):
     """Each program's tests are dealt out to processes that share the GPU."""
     steps = []
-    for name, shards, few in (("train_test", 8, "Training.S*"), ("recipe_test", 4, "LossesGolden.*")):
+    on_the_device = "SparseLookup.FollowsPyTorch:SparseLookup.UpdatesOnly*"  # its others are of CPU ranks
+    for name, shards, tests, few in (("train_test", 8, "", "Training.S*"), ("recipe_test", 4, "", "LossesGolden.*"),
+                                     ("sparse_lookup_test", 1, on_the_device, on_the_device)):
         for shard in range(shards):
             env = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
             steps.append(gtest(launchers, f"{name}_{shard + 1}_of_{shards}", name, LIMITS_S["b"],
-                               few if emulated else "", env))
+                               few if emulated else tests, env))
     return [steps]
 
 

@@ -119,5 +119,29 @@ TEST_F(PoolForecastTest, APoolThatIsTwiceAsFastIsNamedToWhoTakesAnyDevice) {
   EXPECT_EQ(advice(14'500).find("cpus"), std::string::npos) << "it has no room there";
 }
 
+PoolQuery query_of(int nodes, const std::shared_ptr<const RunWork>& work) {
+  v1::JobSpec spec;
+  spec.mutable_resources()->set_pool("cluster");
+  spec.mutable_resources()->set_nodes(nodes);
+  spec.mutable_resources()->set_threads(1);
+  return pool_query(spec, work, "plan", 0);
+}
+
+TEST(PoolQuery, RanksOfSeveralNodesSendOverTheirNetwork) {
+  RunWork work;
+  work.step.digest = "d1";
+  work.step.sent_alone = {1, 1e6};
+  const auto shared = std::make_shared<const RunWork>(work);
+  const PoolQuery one = query_of(1, shared), two = query_of(2, shared);
+  EXPECT_EQ(one.work, shared);
+  EXPECT_EQ(assumed_link(one.work->step), "") << "they read each other's memory";
+  EXPECT_NE(assumed_link(two.work->step).find("the network between its nodes"), std::string::npos);
+  EXPECT_TRUE(two.work->evaluation.over_network);
+  EXPECT_FALSE(shared->step.over_network) << "others plan by it too";
+  EXPECT_NE(one.work->step.digest, two.work->step.digest);
+  EXPECT_NE(one.key, two.key);
+  EXPECT_EQ(query_of(2, two.work).work->step.digest, two.work->step.digest) << "once is enough";
+}
+
 }  // namespace
 }  // namespace trainyard::server

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "server/supervisor/outside_memory.h"
 #include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/trace.h"
 #include "tests/server/dispatcher_support.h"
@@ -77,7 +78,8 @@ class ServiceTrace : public ServiceDispatcher {
     }
     const bool come = devices_->others(device.name) == 0 && random_.chance(0.5);
     const double share = random_.uniform(0.1, 0.9);
-    const auto bytes = come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0;
+    auto bytes = come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0;
+    if (bytes <= OutsideMemory::kIgnoredBytes) bytes = 0;  // so few are not counted, and would be
     devices_->set_others_beside(std::move(ours), device.name, bytes);
   }
 
