@@ -22,6 +22,7 @@ from harness import BIN, wait_until  # noqa: E402
 from kill_points_test import DAEMON, LIBRARY, WORKER, Crowd, KilledDaemon, Place, Work  # noqa: E402
 
 NAME = "cluster"
+GOING_ON = ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED")
 
 
 def without_text(points):
@@ -121,6 +122,7 @@ cpus: 1
 waiting_max: 2
 poll_seconds: 1
 lease_seconds: 30
+measure_nodes: false
 output: {folder}/job-%j.log
 """)
         with self.ports_lock:
@@ -134,9 +136,19 @@ output: {folder}/job-%j.log
         return point.replace("-rank-*", "")  # of the others than the first
 
     def left_behind(self, folder):
+        """Slurm's jobs are known by where they print."""
+        def left():
+            lines = self.cluster.run("scontrol", "show", "job", "-o").stdout.splitlines()
+            ours = [line for line in lines if f"StdOut={folder}/" in line]
+            assert ours, "scontrol shows none of our jobs, which the check looks for"
+            return [line[:200] for line in ours if any(f"JobState={state} " in line for state in GOING_ON)]
+
         found = super().left_behind(folder)
-        text = self.cluster.run("squeue", "--noheader", "--states=RUNNING,PENDING", "-o", "%j %o").stdout
-        return found + [f"Slurm still has {line}" for line in text.splitlines() if str(folder) in line]
+        try:
+            wait_until(lambda: not left(), "Slurm's jobs have ended")
+        except AssertionError:
+            found += [f"Slurm still has {line}" for line in left()]
+        return found
 
 
 def main():
