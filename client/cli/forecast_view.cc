@@ -7,6 +7,7 @@
 #include "client/cli/output.h"
 #include "client/cli/table.h"
 #include "client/lib/names.h"
+#include "src/base/text.h"
 
 namespace trainyard::cli {
 namespace {
