@@ -192,7 +192,7 @@ TRAINYARD_HD inline void store8(const Out& y, int32_t pack, const float (&v)[8])
   constexpr int kParts = Eight<kStored>::kParts;
   auto* to = static_cast<FourWords*>(y.data) + int64_t{pack} * kParts;
   if constexpr (kStored == Stored::kF32) {
-    for (int k = 0; k < 2; ++k) {
+    for (int64_t k = 0; k < 2; ++k) {
       to[k] = {{std::bit_cast<uint32_t>(v[4 * k]), std::bit_cast<uint32_t>(v[4 * k + 1]),
                 std::bit_cast<uint32_t>(v[4 * k + 2]), std::bit_cast<uint32_t>(v[4 * k + 3])}};
     }

@@ -30,8 +30,8 @@ inline constexpr int kMessageBytesMax = 4 << 20;
 /// What a public connection may have.
 struct ConnectionRules {
   // New certificates and tokens take effect within the hour; streams resume where they were.
-  int64_t age_ms = 3600 * 1000;
-  int64_t age_grace_ms = 300 * 1000;               // for calls that still run by then
+  int64_t age_ms = 3'600'000;
+  int64_t age_grace_ms = 300'000;                  // for calls that still run by then
   size_t transport_bytes_max = size_t{256} << 20;  // of all connections of a server
 };
 

@@ -109,7 +109,7 @@ void Peers::wait(Steady::time_point since) {
 void Peers::exchange(const Outgoing& out, const Incoming& in) {
   TRAINYARD_CHECK(std::ssize(out) == count() && std::ssize(in) == count(),
                   "parts for " + std::to_string(out.size()) + " processes");
-  if (lost_.has_value()) throw *lost_;
+  if (lost_.has_value()) throw RankLost(*lost_);
   if (aborted_) give_up();
   try {
     exchange_all(out, in);
@@ -254,7 +254,7 @@ void Peers::look_for_gone() {
 }
 
 void Peers::check() {
-  if (lost_.has_value()) throw *lost_;
+  if (lost_.has_value()) throw RankLost(*lost_);
   if (aborted_) return;
   try {
     look_for_gone();

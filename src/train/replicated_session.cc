@@ -105,13 +105,13 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   }
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
   team_.gather(limits_.grace_s);
-  if (silent.has_value()) throw *silent;
+  if (silent.has_value()) throw RankLost(*silent);
   if (!failure.rank.has_value()) throw RankStopped(stopped);
   try {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
     // NCCL tells of a process's end by an error of its own, perhaps before the connections do.
-    if (const auto gone = find_gone(kGoneWithinS)) throw *gone;
+    if (const auto gone = find_gone(kGoneWithinS)) throw RankLost(*gone);
     throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }
 }

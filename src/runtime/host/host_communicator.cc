@@ -24,7 +24,7 @@ void Meeting::meet() {
   changed_.wait(lock,
                 [&]() TRAINYARD_REQUIRES(mutex_) { return aborted_ || meetings_ != meeting; });
   if (meetings_ != meeting) return;
-  if (lost_.has_value()) throw *lost_;
+  if (lost_.has_value()) throw RankLost(*lost_);
   throw ExchangeAborted("another device has stopped");
 }
 
