@@ -1,30 +1,58 @@
 #include "server/store/state_lock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 namespace trainyard::server {
 namespace {
 
-Status lock_file(int fd, const std::filesystem::path& state_dir) {
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
-  if (errno != EWOULDBLOCK)
-    return make_error(ErrorCode::kUnavailable, "STATE_DIR_LOCK_FAILED",
-                      "cannot lock " + (state_dir / "lock").string() + ": " + std::strerror(errno));
+// A daemon that is killed as it starts a process leaves the lock with that one, until it executes
+// its program.
+constexpr int kLooksMax = 200;
+constexpr std::chrono::milliseconds kLook{10};
+
+std::string read_pid(int fd) {
   char text[32] = {};
   const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
-  const std::string pid(text, n > 0 ? std::strcspn(text, "\n") : 0);
-  Error e =
-      make_error(ErrorCode::kFailedPrecondition, "STATE_DIR_LOCKED",
-                 "state directory " + state_dir.string() + " is in use by the daemon with pid " +
-                     (pid.empty() ? "unknown" : pid) + "; stop it or choose another directory");
-  e.metadata["pid"] = pid;
-  return e;
+  return {text, n > 0 ? std::strcspn(text, "\n") : 0};
+}
+
+/// Or not known: then it may.
+bool may_run(const std::string& text) {
+  pid_t pid = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), pid);
+  return failed != std::errc() || pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+Status lock_file(int fd, const std::filesystem::path& state_dir) {
+  for (int look = 0;; ++look) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
+    if (errno != EWOULDBLOCK) {
+      return make_error(
+          ErrorCode::kUnavailable, "STATE_DIR_LOCK_FAILED",
+          "cannot lock " + (state_dir / "lock").string() + ": " + std::strerror(errno));
+    }
+    const std::string pid = read_pid(fd);
+    if (look < kLooksMax && !may_run(pid)) {
+      std::this_thread::sleep_for(kLook);
+      continue;
+    }
+    Error e =
+        make_error(ErrorCode::kFailedPrecondition, "STATE_DIR_LOCKED",
+                   "state directory " + state_dir.string() + " is in use by the daemon with pid " +
+                       (pid.empty() ? "unknown" : pid) + "; stop it or choose another directory");
+    e.metadata["pid"] = pid;
+    return e;
+  }
 }
 
 }  // namespace

@@ -60,6 +60,24 @@ TEST_F(StoreOpen, F24LockOfAKilledDaemonIsNotStale) {
   EXPECT_TRUE(open_or_die(options)->jobs().find("default", "kept").ok());
 }
 
+// As of a daemon that was killed while it started a worker.
+TEST_F(StoreOpen, F24LockThatAKilledDaemonsChildStillHasIsWaitedFor) {
+  const pid_t daemon = ::fork();
+  if (daemon == 0) {
+    const std::unique_ptr<Store> store = open_or_die(options);
+    if (::fork() == 0) {  // it has the descriptor as well
+      ::usleep(300'000);
+      ::_exit(0);
+    }
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(daemon, &status, 0), daemon);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const Result<std::unique_ptr<Store>> next = Store::open(options);
+  EXPECT_TRUE(next.ok()) << next.error().message;
+}
+
 TEST_F(StoreOpen, F22OtherFileIsNeverReplaced) {
   fs::create_directories(options.state_dir);
   for (const std::string& text : {std::string(), std::string("hello, not a database")}) {
