@@ -60,6 +60,7 @@ POINTS = {
         "write datasets/*.tmp/digest": "", "sync datasets/*.tmp/digest": "", "sync datasets/*.tmp": "",
         "rename datasets/*.tmp": "dataset: whole", "sync datasets": "",
         "write work/*-*/reports": "a report: on the node, not yet sent", "remove work/*-*/reports": "the end: all was heard",
+        "write work/*-*/reports.new": "reports that were heard go", "rename work/*-*/reports.new": "",
         "write work/*-*/checkpoints/step-*.tmp/weights.safetensors": "checkpoint: written on the node",
         "sync work/*-*/checkpoints/step-*.tmp/weights.safetensors": "",
         "write work/*-*/checkpoints/step-*.tmp/optimizer.safetensors": "",
@@ -97,6 +98,8 @@ class PoolWork(Work):
 
 class PoolPlace(Place):
     points, work = POINTS, PoolWork
+    # Once enough of what the file has was heard, or no more fits, or a write failed.
+    sometimes = frozenset({"write work/*-*/reports.new", "rename work/*-*/reports.new"})
 
     def __init__(self, cluster, nodes):
         self.cluster = cluster
