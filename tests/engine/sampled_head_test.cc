@@ -232,18 +232,8 @@ TEST(SampledHead, MicroBatchesShareAStepsDrawAndRows) {
 TEST(SampledHead, GivesTheSameBitsTwiceAndAfterAResume) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
-  for (const int64_t ranks : {1, 2}) {
-    for (const int64_t micro_batches : {1, 2}) {
-      const std::string name = std::to_string(ranks) + std::to_string(micro_batches);
-      const auto job_of = [&](const std::string& run) {
-        return job_on(w, name + run, 20, [&](TrainJob& job) {
-          job.recipe.checkpoint_every_steps = 7;
-          job.recipe.accumulate_steps = micro_batches;
-        });
-      };
-      testing::expect_to_resume(job_of, ranks, 7);
-    }
-  }
+  testing::expect_to_resume_by_micro_batches(
+      [&](const std::string& name, const Change& change) { return job_on(w, name, 20, change); });
 }
 
 // A text's vocabulary, with positions as rows and 16 bits.

@@ -285,18 +285,9 @@ TEST(SparseLookup, AnyNumberOfDevicesAndMicroBatchesFollowsTheSameCurve) {
 TEST(SparseLookup, GivesTheSameBitsTwiceAndAfterAResume) {
   const Workspace w;
   testing::make_text(w, 2000);
-  for (const int64_t ranks : {1, 2}) {
-    for (const int64_t micro_batches : {1, 2}) {
-      const std::string name = std::to_string(ranks) + std::to_string(micro_batches);
-      const auto job_of = [&](const std::string& run) {
-        return job_on(w, name + run, kSparse, [&](TrainJob& job) {
-          job.recipe.checkpoint_every_steps = 7;
-          job.recipe.accumulate_steps = micro_batches;
-        });
-      };
-      testing::expect_to_resume(job_of, ranks, 7);
-    }
-  }
+  testing::expect_to_resume_by_micro_batches([&](const std::string& name, const Change& change) {
+    return job_on(w, name, kSparse, change);
+  });
 }
 
 // What a checkpoint and a model hold does not tell how they were trained.

@@ -69,19 +69,9 @@ void expect_the_curve_of_one_device(int64_t classes, const Change& change, doubl
   Recorder expected;
   run(job_on(w, "one", Shard::kNone, change), 1, expected);
   ASSERT_EQ(expected.series["train/loss"].size(), 50u);
-  for (const int64_t ranks : {2, 4}) {
-    for (const Shard shard : shards) {
-      const std::string name = name_of(shard) + std::to_string(ranks);
-      SCOPED_TRACE(name);
-      Recorder got;
-      const TrainResult result = run(job_on(w, name, shard, change), ranks, got);
-      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
-      EXPECT_EQ(got.plan.memory.total(), result.arena_planned_bytes);
-      EXPECT_EQ(got.plan.parameter_count, expected.plan.parameter_count);
-      EXPECT_EQ(got.plan.trained_parameter_count, expected.plan.trained_parameter_count);
-      expect_the_curve(expected, got, bound);
-    }
-  }
+  testing::expect_the_curve_on(
+      {2, 4}, shards, expected, bound,
+      [&](const std::string& name, Shard shard) { return job_on(w, name, shard, change); });
 }
 
 TEST(SplitHead, FollowsTheCurveOfOneDevice) {

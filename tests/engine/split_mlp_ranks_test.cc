@@ -82,20 +82,12 @@ void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
   Recorder expected;
   run(job_on(w, "one", kWhole, change), 1, expected);
   ASSERT_EQ(expected.series["train/loss"].size(), 50u);
-  for (const int64_t ranks : counts) {
-    for (const Shard shard : shards) {
-      const std::string name = name_of(shard) + std::to_string(ranks);
-      SCOPED_TRACE(name);
-      Recorder got;
-      const TrainResult result = run(job_on(w, name, shard, change), ranks, got);
-      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
-      EXPECT_EQ(got.plan.memory.total(), result.arena_planned_bytes);
-      EXPECT_EQ(got.plan.parameter_count, expected.plan.parameter_count);
-      EXPECT_EQ(got.plan.trained_parameter_count, expected.plan.trained_parameter_count);
-      EXPECT_EQ(got.plan.pairs.size(), pairs);
-      expect_the_curve(expected, got, bound);
-    }
-  }
+  const auto job_of = [&](const std::string& name, Shard shard) {
+    return job_on(w, name, shard, change);
+  };
+  testing::expect_the_curve_on(
+      counts, shards, expected, bound, job_of,
+      [&](const std::string&, const Recorder& got) { EXPECT_EQ(got.plan.pairs.size(), pairs); });
 }
 
 TEST(SplitMlp, FollowsTheCurveOfOneDevice) {

@@ -67,6 +67,43 @@ void expect_the_curve(const Recorder& expected, const Recorder& got, double boun
   }
 }
 
+void expect_the_curve_on(
+    const std::vector<int64_t>& all_ranks, const std::vector<Shard>& shards,
+    const Recorder& expected, double bound,
+    const std::function<TrainJob(const std::string& name, Shard shard)>& job_of,
+    const std::function<void(const std::string& name, const Recorder& got)>& check) {
+  for (const int64_t ranks : all_ranks) {
+    for (const Shard shard : shards) {
+      const std::string name = name_of(shard) + std::to_string(ranks);
+      SCOPED_TRACE(name);
+      Recorder got;
+      const TrainResult result = run(job_of(name, shard), ranks, got);
+      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
+      EXPECT_EQ(got.plan.memory.total(), result.arena_planned_bytes);
+      EXPECT_EQ(got.plan.parameter_count, expected.plan.parameter_count);
+      EXPECT_EQ(got.plan.trained_parameter_count, expected.plan.trained_parameter_count);
+      expect_the_curve(expected, got, bound);
+      if (check) check(name, got);
+    }
+  }
+}
+
+void expect_to_resume_by_micro_batches(
+    const std::function<TrainJob(const std::string& name, const Change& change)>& job_of) {
+  for (const int64_t ranks : {1, 2}) {
+    for (const int64_t micro_batches : {1, 2}) {
+      const std::string name = std::to_string(ranks) + std::to_string(micro_batches);
+      const auto named = [&](const std::string& run) {
+        return job_of(name + run, [&](TrainJob& job) {
+          job.recipe.checkpoint_every_steps = 7;
+          job.recipe.accumulate_steps = micro_batches;
+        });
+      };
+      expect_to_resume(named, ranks, 7);
+    }
+  }
+}
+
 void expect_the_curve_over(const std::vector<RankLayout>& legs, int64_t steps_each,
                            const Recorder& expected, const TrainJob& job) {
   for (size_t leg = 0; leg < legs.size(); ++leg) {

@@ -27,6 +27,17 @@ void make_text(const Workspace& w, int letters = 900, const char* tokenizer = "c
 
 /// Every series of one device within `bound`.
 void expect_the_curve(const Recorder& expected, const Recorder& got, double bound);
+/// The job of `job_of`, in each of the layouts on each number of ranks: the losses of one device,
+/// the memory and the numbers of parameters that are planned; and what `check` says of one.
+void expect_the_curve_on(
+    const std::vector<int64_t>& all_ranks, const std::vector<Shard>& shards,
+    const Recorder& expected, double bound,
+    const std::function<TrainJob(const std::string& name, Shard shard)>& job_of,
+    const std::function<void(const std::string& name, const Recorder& got)>& check = nullptr);
+/// The job, by name and with a change, on 1 and 2 ranks by 1 and 2 micro-batches, as
+/// expect_to_resume() has it.
+void expect_to_resume_by_micro_batches(
+    const std::function<TrainJob(const std::string& name, const Change& change)>& job_of);
 /// The job, layout after layout, each from the checkpoint that the one before wrote after so many
 /// steps: the losses of one device.
 void expect_the_curve_over(const std::vector<RankLayout>& legs, int64_t steps_each,

@@ -86,25 +86,19 @@ void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
   ASSERT_EQ(expected.series["train/loss"].size(), 50u);
   EXPECT_LT(expected.series["train/loss"].rbegin()->second,
             expected.series["train/loss"].begin()->second);
-  for (const int64_t ranks : all_ranks) {
-    for (const Shard shard : shards) {
-      const std::string name = name_of(shard) + std::to_string(ranks);
-      SCOPED_TRACE(name);
-      Recorder got;
-      const TrainResult result = run(job_on(w, name, shard, change), ranks, got);
-      EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
-      EXPECT_EQ(got.plan.memory.total(), result.arena_planned_bytes);
-      EXPECT_EQ(got.plan.parameter_count, expected.plan.parameter_count);
-      EXPECT_EQ(got.plan.trained_parameter_count, expected.plan.trained_parameter_count);
-      EXPECT_GT(got.plan.head_saved_bytes, 0);
-      expect_the_curve(expected, got, bound);
-      double worst = 0;
-      for (const auto& [step, loss] : expected.series["train/loss"]) {
-        worst = std::max(worst, std::fabs(got.series["train/loss"][step] - loss));
-      }
-      std::printf("%s: losses within %.1e of one device's\n", name.c_str(), worst);
-    }
-  }
+  const auto job_of = [&](const std::string& name, Shard shard) {
+    return job_on(w, name, shard, change);
+  };
+  testing::expect_the_curve_on(
+      all_ranks, shards, expected, bound, job_of,
+      [&](const std::string& name, const Recorder& got) {
+        EXPECT_GT(got.plan.head_saved_bytes, 0);
+        double worst = 0;
+        for (const auto& [step, loss] : expected.series["train/loss"]) {
+          worst = std::max(worst, std::fabs(got.series.at("train/loss").at(step) - loss));
+        }
+        std::printf("%s: losses within %.1e of one device's\n", name.c_str(), worst);
+      });
 }
 
 TEST(TiedHead, FollowsTheCurveOfOneDevice) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "server/inventory/fake_inventory.h"
+#include "tests/server/forecast_samples.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -15,29 +16,9 @@ namespace {
 
 /// A device on which every node takes so long.
 std::string rates_of(double seconds) {
-  DeviceRates rates;
+  DeviceRates rates = product_rates(seconds);
   rates.watts = 100;
-  for (const double size : {1e3, 1e4, 1e5}) {
-    NodeWorkload node;
-    node.op = "Gemm";
-    node.flops = size;
-    node.bytes = size;
-    rates.samples.push_back({node, seconds});
-  }
   return to_json_text(rates);
-}
-
-RunWork work_of(int64_t steps) {
-  RunWork work;
-  NodeWorkload node;
-  node.op = "Gemm";
-  node.flops = 1e4;
-  node.bytes = 1e4;
-  work.step.items = {{node, 1}};
-  work.step.digest = "graph";
-  work.batch_size = 10;
-  work.steps = steps;
-  return work;
 }
 
 class ForecasterTest : public testing::Test {
@@ -79,7 +60,7 @@ class ForecasterTest : public testing::Test {
   static ForecastQuery query(int64_t steps = 100) {
     ForecastQuery q;
     q.key = std::to_string(steps);
-    q.cpu = q.gpu = std::make_shared<RunWork>(work_of(steps));
+    q.cpu = q.gpu = std::make_shared<RunWork>(work_of_products(steps));
     q.threads = 2;
     q.plan_bytes = 5000;
     q.precision = v1::Recipe::TF32;
@@ -143,7 +124,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   linked.key = "linked";
   linked.gpus = 2;
   linked.cpu = nullptr;
-  RunWork work = work_of(100);
+  RunWork work = work_of_products(100);
   work.step.processor = Processor::kGpu;
   work.step.sent_alone = {1, 2 * kAssumedLink.bytes_per_second};
   linked.gpu = std::make_shared<RunWork>(work);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/forecast/rates.h"
+#include "tests/server/forecast_samples.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -14,29 +15,13 @@ constexpr int64_t kSecondUs = 1'000'000;
 
 /// A node on which every product takes so long.
 DeviceRates rates_of(double seconds) {
-  DeviceRates rates;
+  DeviceRates rates = product_rates(seconds);
   rates.process_seconds = 1;
-  for (const double size : {1e3, 1e4, 1e5}) {
-    NodeWorkload node;
-    node.op = "Gemm";
-    node.flops = size;
-    node.bytes = size;
-    rates.samples.push_back({node, seconds});
-  }
   return rates;
 }
 
 std::shared_ptr<const RunWork> work_of(int64_t steps) {
-  RunWork work;
-  NodeWorkload node;
-  node.op = "Gemm";
-  node.flops = 1e4;
-  node.bytes = 1e4;
-  work.step.items = {{node, 1}};
-  work.step.digest = "graph";
-  work.batch_size = 10;
-  work.steps = steps;
-  return std::make_shared<RunWork>(std::move(work));
+  return std::make_shared<RunWork>(work_of_products(steps));
 }
 
 NodeUse use_of(const std::string& task, const std::string& cpu = "Fast CPU", int32_t threads = 2) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/server/forecast_samples.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -34,24 +35,10 @@ class PoolForecastTest : public testing::Test {
     use.facts.set_cores(8);
     use.facts.set_cores_given(8);
     ASSERT_TRUE(rates_->job_ended(use));
-    DeviceRates rates;
-    for (const double size : {1e3, 1e4, 1e5}) {
-      NodeWorkload node;
-      node.op = "Gemm";
-      node.flops = node.bytes = size;
-      rates.samples.push_back({node, seconds});
-    }
-    ASSERT_TRUE(rates_->take(use.task, to_json_text(rates)).ok());
+    ASSERT_TRUE(rates_->take(use.task, to_json_text(product_rates(seconds))).ok());
   }
   static std::shared_ptr<const RunWork> work(int64_t steps = 7200) {
-    RunWork work;
-    NodeWorkload node;
-    node.op = "Gemm";
-    node.flops = node.bytes = 1e4;
-    work.step.items = {{node, 1}};
-    work.batch_size = 10;
-    work.steps = steps;
-    return std::make_shared<RunWork>(std::move(work));
+    return std::make_shared<RunWork>(work_of_products(steps));
   }
   static v1::JobSpec spec(const std::string& pool = "") {
     v1::JobSpec spec;
