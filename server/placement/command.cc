@@ -4,6 +4,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <stop_token>
 #include <string_view>
 
 #include "src/base/handle.h"
@@ -25,6 +27,7 @@ namespace {
 using End = CommandAnswer::End;
 
 constexpr int kDrainMs = 2'000;  // for what the kernel takes to end killed processes
+constexpr int kStopMs = 2'000;   // for a command that is to stop: most have their answer by then
 
 struct Pipe {
   UniqueFd read;
@@ -155,7 +158,8 @@ class Exchange {
         in_(std::move(in)),
         out_(std::move(out)),
         errors_(std::move(errors)),
-        report_(std::move(report)) {
+        report_(std::move(report)),
+        stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     for (const int fd : {in_.get(), out_.get(), errors_.get(), report_.get()}) {
       (void)::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
     }
@@ -165,16 +169,25 @@ class Exchange {
   CommandAnswer run(UniqueFd life) {
     int64_t deadline = now_ms() + request_.timeout_ms;
     std::optional<End> killed;
+    bool stops = false;
+    const std::stop_callback asked(request_.stop, [fd = stop_.get()] {
+      const uint64_t one = 1;
+      (void)!::write(fd, &one, sizeof one);
+    });
     while (report_) {
+      if (!stops && request_.stop.stop_requested()) {
+        stops = true;
+        deadline = std::min(deadline, now_ms() + kStopMs);
+      }
       const int64_t left = deadline - now_ms();
       if (left <= 0 && killed) break;  // the keeper itself is gone or stuck
       if (left <= 0 || (!killed && too_much_)) {
-        killed = left <= 0 ? End::kTimedOut : End::kTooMuch;
+        killed = left > 0 ? End::kTooMuch : stops ? End::kStopped : End::kTimedOut;
         life.reset();
         deadline = now_ms() + kDrainMs;
         continue;
       }
-      turn(static_cast<int>(left));
+      turn(static_cast<int>(left), stops);
     }
     // It has ended; what it printed is in the pipes, which something outside its group may hold.
     read_some(out_, answer_.output, request_.output_bytes_max);
@@ -185,11 +198,12 @@ class Exchange {
   }
 
  private:
-  void turn(int wait_ms) {
+  void turn(int wait_ms, bool stops) {
     // poll() leaves out what is below zero.
-    std::array<pollfd, 4> entries{pollfd{in_.get(), POLLOUT, 0}, pollfd{out_.get(), POLLIN, 0},
+    std::array<pollfd, 5> entries{pollfd{in_.get(), POLLOUT, 0}, pollfd{out_.get(), POLLIN, 0},
                                   pollfd{errors_.get(), POLLIN, 0},
-                                  pollfd{report_.get(), POLLIN, 0}};
+                                  pollfd{report_.get(), POLLIN, 0},
+                                  pollfd{stops ? -1 : stop_.get(), POLLIN, 0}};
     if (::poll(entries.data(), entries.size(), wait_ms) <= 0) return;
     if (entries[0].revents != 0) write_some();
     if (entries[1].revents != 0) read_some(out_, answer_.output, request_.output_bytes_max);
@@ -249,6 +263,7 @@ class Exchange {
 
   const CommandRequest& request_;
   UniqueFd in_, out_, errors_, report_;
+  const UniqueFd stop_;  // readable once the command is to stop
   CommandAnswer answer_;
   size_t written_ = 0;
   bool too_much_ = false;
@@ -264,6 +279,11 @@ CommandAnswer not_started(int err) {
 }  // namespace
 
 CommandAnswer run_command(const CommandRequest& request) {
+  if (request.stop.stop_requested()) {
+    CommandAnswer answer;
+    answer.end = End::kStopped;
+    return answer;
+  }
   std::optional<Pipe> in = Pipe::make(), out = Pipe::make(), errors = Pipe::make();
   std::optional<Pipe> report = Pipe::make(), life = Pipe::make();
   if (!in || !out || !errors || !report || !life) return not_started(errno);
@@ -316,6 +336,9 @@ std::string describe(const CommandAnswer& answer) {
       break;
     case End::kTooMuch:
       how = "an answer without end";
+      break;
+    case End::kStopped:
+      how = "not waited for, because the daemon ends";
       break;
     case End::kNotStarted:
       how = std::string("cannot be started: ") + std::strerror(answer.number);

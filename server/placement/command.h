@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct CommandRequest {
   int64_t timeout_ms = 60'000;
   int64_t output_bytes_max = 8 << 20;
   int64_t errors_bytes_max = 64 << 10;
+  std::stop_token stop;  // requested: it has two more seconds, and none is started any more
 };
 
 struct CommandAnswer {
@@ -28,6 +30,7 @@ struct CommandAnswer {
     kSignalled,   // number: the signal
     kTimedOut,    // and was killed
     kTooMuch,     // it printed more than allowed, and was killed
+    kStopped,     // it was to stop, and was killed or not started
     kNotStarted,  // number: errno. It did nothing
     kLost,        // nobody knows how it ended
   };
@@ -39,7 +42,8 @@ struct CommandAnswer {
   bool succeeded() const { return end == End::kExited && number == 0; }
 };
 
-/// Blocks until the command has ended, at most timeout_ms and the moment that killing takes.
+/// Blocks until the command has ended, at most timeout_ms (two seconds once it is to stop) and the
+/// moment that killing takes.
 /// Thread-safe.
 CommandAnswer run_command(const CommandRequest& request);
 

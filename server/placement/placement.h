@@ -108,6 +108,10 @@ class Placement {
 
   /// At start. Changes nothing.
   virtual PlacementCheck check() = 0;
+
+  /// The daemon ends: what is being asked comes to an end within seconds, and nothing is asked any
+  /// more. A submission is Unknown then, anything else an error or without evidence.
+  virtual void stop() {}
 };
 
 /// 1 to 200 letters, digits and '-', first a letter, all small: what an attempt may be called.

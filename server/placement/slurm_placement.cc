@@ -61,6 +61,7 @@ CommandAnswer SlurmPlacement::run(const std::string& command, std::vector<std::s
   request.environment = environment_of_commands(command);
   request.input = std::move(input);
   request.timeout_ms = profile_.command_timeout_ms;
+  request.stop = stop_.get_token();
   return run_command(request);
 }
 

@@ -6,6 +6,7 @@
 // first.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class SlurmPlacement final : public Placement {
   Result<std::optional<PlacementHandle>> find(const std::string& name) override;
   std::string explain(const PlacementHandle& handle) override;
   PlacementCheck check() override;
+  void stop() override { stop_.request_stop(); }
 
  private:
   CommandAnswer run(const std::string& command, std::vector<std::string> arguments,
@@ -45,6 +47,7 @@ class SlurmPlacement final : public Placement {
 
   const SlurmProfile profile_;
   const std::string user_;
+  std::stop_source stop_;
   Mutex mu_;
   std::string cluster_ TRAINYARD_GUARDED_BY(mu_);
   size_t next_absent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // whose turn it is, of more than 16

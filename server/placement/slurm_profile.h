@@ -25,7 +25,7 @@ struct SlurmProfile {
   int64_t time_limit_s = 0;          // of an attempt that asks for none; 0: the partition's
   int64_t extra_memory_bytes = 0;    // added to what an attempt asks for
   std::string output = "/dev/null";  // of the script on the node; may have Slurm's %j
-  int64_t command_timeout_ms = 30'000;  // a daemon that stops waits for one
+  int64_t command_timeout_ms = 30'000;
 };
 
 /// Whether it can be used: each text is what a Slurm option or a path may be. The error names the

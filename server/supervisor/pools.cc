@@ -72,6 +72,10 @@ struct Pools::Runner {
   void check();
   /// All that is due now.
   void turn();
+  bool is_stopping() {
+    const MutexLock lock(mu);
+    return stopping;
+  }
   /// When something is next due; nothing: never. `look_us` is the next look's.
   std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
   /// Of those that have an errand.
@@ -152,13 +156,19 @@ void Pools::Runner::turn() {
   const auto due = [&](Stage stage) {
     return keys([&](const Live& l) { return l.stage == stage && l.due_us <= now; });
   };
-  for (const Key& key : due(Stage::kToSubmit)) submit(key);
-  for (const Key& key : due(Stage::kToFind)) find(key);
+  const auto each = [&](const std::vector<Key>& keys_now, void (Runner::*act)(const Key&)) {
+    for (const Key& key : keys_now) {
+      if (is_stopping()) return;  // each is a command, and what is left is the next daemon's
+      (this->*act)(key);
+    }
+  };
+  each(due(Stage::kToSubmit), &Runner::submit);
+  each(due(Stage::kToFind), &Runner::find);
   const auto to_withdraw = [](const Live& l) {
     return l.stage == Stage::kKnown && l.withdrawn && !l.asked;
   };
-  for (const Key& key : keys(to_withdraw)) withdraw(key);
-  if (clock.steady_us() >= look_us) look();
+  each(keys(to_withdraw), &Runner::withdraw);
+  if (!is_stopping() && clock.steady_us() >= look_us) look();
 }
 
 std::optional<int64_t> Pools::Runner::due_us() {
@@ -471,6 +481,7 @@ void Pools::stop() {
     r->stopping = true;
     r->wake.notify_all();
   }
+  for (const auto& r : runners_) r->pool.placement->stop();
   for (const auto& r : runners_) {
     if (r->thread.joinable()) r->thread.join();
   }

@@ -289,6 +289,20 @@ class Disturbed(SlurmTest):
             self.assert_whole(name)
             wait_until(lambda: not self.jobs_of(name, "RUNNING,PENDING"), "a second copy is taken back")
 
+    def test_a_daemon_stopped_while_slurm_does_not_answer(self):
+        for command, state in (("squeue", "RUNNING"), ("sbatch", "STARTING")):
+            name = f"away-{command}"
+            if command == "sbatch":
+                self.cluster.lie(command, "slow=120")
+            self.daemon.submit(self.spec(name))
+            self.wait_for_state(name, state)
+            self.cluster.lie(command, "slow=120")
+            time.sleep(2.5)  # until it is asked
+            self.assertEqual(self.daemon.stop(timeout_s=20), 0)
+            self.lie_nothing()
+            self.daemon.start()
+            self.assert_whole(name)
+
     def test_a_lost_answer_of_sbatch(self):
         self.cluster.lie("sbatch", "once:lost")
         self.daemon.submit(self.spec("lost"))

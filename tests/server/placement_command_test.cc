@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -73,6 +74,36 @@ TEST_F(Command, IsKilledAtItsDeadlineWithWhatItStarted) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
   expect_ended("child");
   expect_ended("self");
+}
+
+// Would be missed: a daemon that is stopped waits for a cluster that does not answer.
+TEST_F(Command, HasTwoMoreSecondsOnceItIsToStop) {
+  std::stop_source stop;
+  CommandRequest request;
+  request.environment = {"PATH=/usr/bin:/bin"};
+  const auto stopped = [&](std::string_view body) {
+    stop = std::stop_source();
+    request.stop = stop.get_token();
+    std::filesystem::remove(folder_.path() / "self");
+    request.program = folder_.write("command", body);
+    std::jthread asks([&] {
+      while (folder_.read("self").empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      stop.request_stop();
+    });
+    return run_command(request);
+  };
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(stopped("echo $$ >$folder/self; exec sleep 50").end, End::kStopped);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+  expect_ended("self");
+  EXPECT_EQ(stopped("echo $$ >$folder/self; sleep 0.2; echo an answer").output, "an answer\n")
+      << "most have one by then";
+
+  folder_.write("command", "echo $$ >$folder/started");
+  EXPECT_EQ(run_command(request).end, End::kStopped) << "none is started any more";
+  EXPECT_EQ(folder_.read("started"), "");
 }
 
 TEST_F(Command, LeavesNothingBehindThatItStartedAndForgot) {

@@ -120,6 +120,21 @@ TEST_F(FakeSlurm, ConcludesNothingFromASubmissionWhoseAnswerIsLost) {
   }
 }
 
+TEST_F(FakeSlurm, AsksNothingOnceItIsToStopAndConcludesNothing) {
+  squeue("");
+  placement_.stop();
+  EXPECT_TRUE(std::holds_alternative<SubmitUnknown>(submit("echo here >$folder/asked; echo 17")))
+      << "the next daemon looks for it";
+  EXPECT_TRUE(no_evidence(placement_));
+  EXPECT_FALSE(placement_.find(kName).ok());
+  EXPECT_FALSE(placement_.withdraw(kHandle).ok());
+  EXPECT_EQ(placement_.explain(kHandle), "");
+  const PlacementCheck checked = placement_.check();
+  EXPECT_NE(checked.text.find("because the daemon ends"), std::string::npos) << checked.text;
+  EXPECT_EQ(checked.refused, "");
+  EXPECT_EQ(folder_.read("asked"), "");
+}
+
 TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
   const SubmitAnswer answer = submit(
       "echo 'sbatch: error: invalid partition specified: nope' >&2; echo 'sbatch: error: "

@@ -41,7 +41,7 @@ class FakeCluster final : public Placement {
     Sighting sighting;
   };
   SubmitAnswer submit(const AttemptIntent& intent) override {
-    const MutexLock lock(mu);
+    MutexLock lock(mu);
     ++submits;
     if (submits > answers.size()) return make(intent.name);
     switch (answers[submits - 1]) {
@@ -56,6 +56,9 @@ class FakeCluster final : public Placement {
         return SubmitUnknown{"timed out"};
       case 'n':  // nothing came of it
         return SubmitUnknown{"timed out"};
+      case 's':  // nothing is said before the daemon ends
+        ended.wait(lock, [this]() TRAINYARD_REQUIRES(mu) { return stopped; });
+        return SubmitUnknown{"the daemon ends"};
       default:
         return make(intent.name);
     }
@@ -94,6 +97,11 @@ class FakeCluster final : public Placement {
   }
   std::string explain(const PlacementHandle&) override { return "so it was"; }
   PlacementCheck check() override { return {"a cluster of the test's", refuses_at_start}; }
+  void stop() override {
+    const MutexLock lock(mu);
+    stopped = true;
+    ended.notify_all();
+  }
 
   void see(const std::string& name, Seen seen, std::string how = {}) {
     const MutexLock lock(mu);
@@ -125,7 +133,8 @@ class FakeCluster final : public Placement {
   std::vector<std::string> withdrawn;
   size_t submits = 0;
   int looks = 0, finds = 0;
-  bool silent = false, obeys = true;
+  bool silent = false, obeys = true, stopped = false;
+  CondVar ended;
 
  private:
   SubmitAnswer make(const std::string& name) {
@@ -382,6 +391,18 @@ TEST_F(PoolsTest, ASilentClusterDecidesNothing) {
       in_time([&] { return sight("a").reason.find("does not answer") != std::string::npos; }));
   cluster_->set_silent(false);
   ASSERT_TRUE(in_time([&] { return sight("a").reason == "Priority"; }));
+}
+
+// Would be missed: a daemon that waits at its end for each command of a cluster that does not
+// answer.
+TEST_F(PoolsTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
+  begin("s");
+  const auto asked = hand_over("a");
+  ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
+  const auto waits = hand_over("b");
+  pools_->stop();
+  EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u);
+  EXPECT_FALSE(asked->end() || waits->end());
 }
 
 TEST_F(PoolsTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
