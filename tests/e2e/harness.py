@@ -40,6 +40,15 @@ def is_running(pid):
     return state not in "ZX"
 
 
+def threads_of(pid):
+    """Where each thread of a process is, as far as gdb can tell."""
+    if shutil.which("gdb") is None:
+        return "(no gdb here)"
+    done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all backtrace 12"],
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    return done.stdout[-20000:] + done.stderr[-1000:]
+
+
 class Daemon:
     """A trainyardd on a state folder of its own. Restart it on the same folder with start()."""
 
@@ -80,7 +89,13 @@ class Daemon:
     def stop(self, timeout_s=30):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(timeout_s)
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                threads = threads_of(self.process.pid)
+                self.kill()
+                raise AssertionError(f"trainyardd did not end within {timeout_s} s of SIGTERM; its threads:\n{threads}\n"
+                                     f"--- daemon log\n{self.log()[-4000:]}") from None
         return self.process.returncode if self.process else None
 
     def cli(self, *arguments, check=True, input=None, cwd=None, env=None):

@@ -8,8 +8,7 @@
 //   TRAINYARD_POINTS_LOG    where each point is written down, one a line, in order
 //   TRAINYARD_POINTS_KILL   "POINT#k before" or "POINT#k after"; POINT as it stands in the log
 //   TRAINYARD_POINTS_ONCE   a file that must not exist: it is made before the kill, and so no
-//   second
-//                           process is ended
+//                           second process is ended
 //
 // A point is an operation and its file, with what differs from run to run replaced by *, as in
 // "rename models/*.tmp" and "fdatasync trainyard.db-wal".
@@ -55,10 +54,13 @@ struct Points {
     if (const std::string path = setting("TRAINYARD_POINTS_LOG"); !path.empty()) {
       log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     }
-    on = true;
+    pid = ::getpid();
   }
+  /// False in other programs, and in a child that was forked and has not become another program
+  /// yet: locks of threads that it does not have are shut there for ever, malloc's among them.
+  bool on() const { return pid == ::getpid(); }
 
-  bool on = false;
+  pid_t pid = 0;
   std::string under, once, kill_point;
   int kill_count = 0;
   bool kill_after = false;
@@ -104,7 +106,7 @@ class Point {
  public:
   Point(const char* operation, const std::string& path) : outer_(inside) {
     Points& all = points();
-    if (outer_ || !all.on) return;
+    if (outer_ || !all.on()) return;
     const int saved = errno;
     inside = true;
     if (path.starts_with("pipe:")) {
@@ -121,7 +123,7 @@ class Point {
   Point(const Point&) = delete;
 
   static std::string of_descriptor(int fd) {
-    if (inside || !points().on) return "";
+    if (inside || !points().on()) return "";
     const int saved = errno;
     struct stat info {};
     char target[PATH_MAX];

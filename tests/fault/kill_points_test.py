@@ -320,7 +320,10 @@ def run(place, crowd, killed=None, log=""):
     except AssertionError as e:
         found.append(str(e))
     finally:
-        daemon.close()
+        try:
+            daemon.close()
+        except AssertionError as e:  # beside what went wrong before
+            found.append(str(e))
         for _, process in work.watches:
             process.kill()
             process.communicate()
