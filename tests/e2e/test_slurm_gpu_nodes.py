@@ -49,7 +49,8 @@ exec '{BIN / "trainyard-worker"}' "$@"
     def test_two_nodes_have_the_bits_of_one(self):
         self.begin("spread")
         (number, _, state, nodes), = self.jobs_of("spread")
-        self.assertEqual((state, nodes), ("RUNNING", "n[1-2]"))
+        self.assertEqual(state, "RUNNING")
+        self.assertEqual(len(self.cluster.run("scontrol", "show", "hostnames", nodes).stdout.split()), 2)
         self.assertIn("gpu:2", self.cluster.run("scontrol", "show", "job", number).stdout)
         self.assertEqual(sorted(map(self.rank_of, self.workers("spread"))), [0, 1])
         self.assert_whole("spread")
