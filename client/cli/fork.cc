@@ -49,8 +49,9 @@ Result<int> run_retry(Session& session, const RetryOptions& options) {
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::Job job, server->retry_job(request));
-  return show_new(session, job, options.wait);
+  const auto job = server->retry_job(request);
+  if (!job.ok()) return client::with_names_of_people(job.error(), "--name");
+  return show_new(session, *job, options.wait);
 }
 
 /// "digits-1@300": the job, and the step if there is one.
@@ -91,7 +92,9 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
     }
     *request.mutable_spec() = spec.job_spec();
   }
-  ASSIGN_OR_RETURN(const v1::Job job, server->fork_job(request));
+  const auto forked = server->fork_job(request);
+  if (!forked.ok()) return client::with_names_of_people(forked.error(), "--name");
+  const v1::Job& job = *forked;
   if (options.dry_run) {
     session.show(job, [&] { return render_plan(job, session.out()); }, {job.name()});
     session.hint("The fork is possible, from step " + grouped(job.origin().step()) +

@@ -59,7 +59,7 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   const TemporaryFolder scratch;
   ASSIGN_OR_RETURN(client::SpecFile spec, read_job_file(session, options.spec, options.sets,
                                                         scratch.path(), options.grids));
-  if (!options.name.empty()) spec.file.set_name(options.name);
+  if (!options.name.empty()) spec.set_name(options.name);
   if (spec.file.has_array()) return run_submit_array(session, options, spec);
   ASSIGN_OR_RETURN(client::Client * server, session.client());
 

@@ -244,14 +244,30 @@ std::string SpecDocument::describe(const SpecPosition& at) const {
   return source + ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
 }
 
+std::string SpecDocument::describe(const SpecPosition& at, const std::string& field) const {
+  const std::string position = describe(at);
+  const bool is_named =
+      field.empty() || position.ends_with(" " + field) || position == "--" + field;
+  return is_named ? position : position + ": " + field;
+}
+
+void SpecDocument::set_name(const std::string& name) {
+  sources_.emplace_back("--name");
+  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
+  SpecEntry* entry = root_.find("name");
+  if (entry == nullptr) entry = &root_.entries.emplace_back(SpecEntry{"name", at, SpecValue{}});
+  entry->key_at = at;
+  entry->value = SpecValue{};
+  entry->value.kind = SpecValue::Kind::kScalar;
+  entry->value.text = name;
+  entry->value.at = at;
+}
+
 Error SpecDocument::to_error(const std::vector<SpecProblem>& problems) const {
   Error error = make_error(ErrorCode::kInvalidArgument, problems.front().reason, "");
   for (const SpecProblem& problem : problems) {
     if (error.violations.size() == kSpecProblemsMax) break;
-    const std::string position = describe(problem.at);
-    const bool is_named = problem.field.empty() || position.ends_with(" " + problem.field);
-    error.violations.push_back(
-        {is_named ? position : position + ": " + problem.field, problem.description});
+    error.violations.push_back({describe(problem.at, problem.field), problem.description});
   }
   const FieldViolation& first = error.violations.front();
   error.message = problems.size() == 1

@@ -83,11 +83,16 @@ class SpecDocument {
   /// `recipe.optimizer.learning_rate=[0.1, 0.01]`: the values of a field in array.grid.
   Status add_to_grid(std::string_view assignment);
 
+  /// In the place of the file's: what the option --name says.
+  void set_name(const std::string& name);
+
   const SpecValue& root() const { return root_; }
   /// Position of the value at `path`, or of the nearest value above it that exists.
   SpecPosition locate(std::string_view path) const;
   /// "job.yaml:3:5", "--set recipe.steps".
   std::string describe(const SpecPosition& at) const;
+  /// "job.yaml:3:5: recipe.steps", and once "--set recipe.steps" or "--name".
+  std::string describe(const SpecPosition& at, const std::string& field) const;
   /// All problems as one refusal: its violations have position and field; the message is the only
   /// problem or says how many there are.
   Error to_error(const std::vector<SpecProblem>& problems) const;

@@ -67,23 +67,46 @@ Status SpecFile::check_single(std::string_view command) const {
         "'" + std::string(command) + "' is for one job; 'trainyard submit' takes arrays"}});
 }
 
+void SpecFile::set_name(const std::string& name) {
+  file.set_name(name);
+  document.set_name(name);
+}
+
+Error with_names_of_people(Error error, const std::string& name) {
+  // A sentence about a field begins with it.
+  const auto rename = [&](std::string& text) {
+    if (text.starts_with("spec.")) text.erase(0, 5);
+    for (const std::string_view id : {"job_id", "array_id"}) {
+      const std::string_view rest = std::string_view(text).substr(std::min(id.size(), text.size()));
+      if (text.starts_with(id) && (rest.empty() || rest.starts_with(':'))) {
+        text.replace(0, id.size(), name);
+        return;
+      }
+    }
+  };
+  rename(error.message);
+  for (FieldViolation& violation : error.violations) rename(violation.field);
+  return error;
+}
+
 Error SpecFile::with_positions(Error error) const {
-  std::string first;
-  for (FieldViolation& violation : error.violations) {
-    std::string field = violation.field;
-    if (field.starts_with("spec.")) field.erase(0, 5);
-    if (field == "job_id" || field == "array_id") field = "name";
-    const std::string position = document.describe(document.locate(field));
-    if (first.empty()) first = position;
-    violation.field = position + ": " + field;
-  }
+  error = with_names_of_people(std::move(error));
   if (error.violations.size() == 1) {
     // The server's sentence stays: it may say more than its field, such as the name of a layer.
-    if (error.message.starts_with("spec.")) error.message.erase(0, 5);
-    error.message = first + ": " + error.message;
+    const std::string& field = error.violations.front().field;
+    const SpecPosition at = document.locate(field);
+    const std::string named = document.describe(at, field);
+    if (named == document.describe(at) && error.message.starts_with(field + ": ")) {
+      error.message.replace(0, field.size(), named);
+    } else {
+      error.message = document.describe(at) + ": " + error.message;
+    }
   } else if (error.violations.size() > 1) {
     error.message = document.describe({0, 0, 0}) + " has " +
                     std::to_string(error.violations.size()) + " problems";
+  }
+  for (FieldViolation& violation : error.violations) {
+    violation.field = document.describe(document.locate(violation.field), violation.field);
   }
   return error;
 }

@@ -13,6 +13,10 @@
 
 namespace trainyard::client {
 
+/// The server's refusal with the field that people know: `name` where it has a request's job_id or
+/// array_id, and no `spec.`.
+Error with_names_of_people(Error error, const std::string& name = "name");
+
 struct SpecFile {
   SpecDocument document;
   v1::JobFile file;
@@ -31,7 +35,10 @@ struct SpecFile {
   std::filesystem::path weights_path() const;
   /// Refuses an array, for a command that is for one job.
   Status check_single(std::string_view command) const;
-  /// The server's refusal, with this file's line and column before each field that it names.
+  /// What --name says, in place of the file's name.
+  void set_name(const std::string& name);
+  /// The server's refusal, with this file's line and column, or the option, before each field that
+  /// it names.
   Error with_positions(Error error) const;
 };
 

@@ -117,6 +117,25 @@ TEST(SpecFile, TheServersRefusalGetsThePlaceInTheFile) {
   EXPECT_EQ(one.reason, "FIELD_OUT_OF_RANGE");
 }
 
+TEST(SpecFile, TheServersRefusalNamesTheOptionOnceAndNoFieldOfARequest) {
+  auto spec = parse_spec_file(spec_with("{lenet5: {}}", "\n  epochs: 3"), "job.yaml", "",
+                              std::vector<std::string>{"recipe.epochs=0"});
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  const auto refused = [&](const std::string& field) {
+    return spec->with_positions(field_error("ANY", field, "is wrong")).message;
+  };
+  EXPECT_EQ(refused("spec.recipe.epochs"), "--set recipe.epochs: is wrong");
+  EXPECT_EQ(refused("job_id"), "job.yaml:1:1: name: is wrong") << "no name is in the file";
+  spec->set_name("My Shop");
+  EXPECT_EQ(spec->file.name(), "My Shop");
+  EXPECT_EQ(refused("job_id"), "--name: is wrong");
+  EXPECT_EQ(refused("array_id"), "--name: is wrong");
+  EXPECT_EQ(with_names_of_people(field_error("ANY", "job_id", "is wrong"), "--name").message,
+            "--name: is wrong");
+  EXPECT_EQ(with_names_of_people(field_error("ANY", "job_idle", "is wrong")).message,
+            "job_idle: is wrong");
+}
+
 // The reader sets fields by their C++ type; this keeps job_spec.proto within the types that it
 // handles.
 TEST(SpecFile, EveryFieldHasATypeThatTheReaderKnows) {
