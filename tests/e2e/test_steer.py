@@ -147,7 +147,7 @@ class Steer(DisturbedTest):
         self.wait_for_state("strict", "PAUSED")
         done = self.daemon.cli("fork", "strict", "--set", "recipe.seed=77", "--set", "recipe.batch_size=10", check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("spec.recipe.seed: 77 is not the checkpoint's", done.stderr)
+        self.assertIn("recipe.seed: 77 is not the checkpoint's", done.stderr)
         self.assertIn("spec.recipe.batch_size", done.stderr)
         gone = self.daemon.cli("fork", "strict@3", check=False)
         self.assertIn("CHECKPOINT_NOT_FOUND", gone.stderr)
