@@ -185,6 +185,7 @@ ReportStream::Contact ReportStream::run_stream() {
     if (closing_) return Contact::kNone;
     context_ = std::make_unique<grpc::ClientContext>();
     sent_ = 0;
+    window_ = 1;
     broken_ = false;
     refill();
     first_unacknowledged = queue_.empty() ? next_number_ : queue_.front().number();
@@ -198,10 +199,10 @@ ReportStream::Contact ReportStream::run_stream() {
     {
       MutexLock lock(mu_);
       changed_.wait_for(lock, options_.heartbeat_interval, [this]() TRAINYARD_REQUIRES(mu_) {
-        return closing_ || broken_ || sent_ < queue_.size();
+        return closing_ || broken_ || may_send();
       });
       if (closing_ || broken_) break;
-      if (sent_ < queue_.size()) {
+      if (may_send()) {
         report = queue_[sent_++];
       } else {
         v1::WorkerReport::Heartbeat& beat = *report.mutable_heartbeat();
@@ -272,6 +273,7 @@ void ReportStream::acknowledge(int64_t number) {
   while (sent_ > 0 && !queue_.empty() && queue_.front().number() <= number) {
     queue_.pop_front();
     --sent_;
+    window_ = std::min(window_ * 2, kReportsMax);
   }
   refill();
   tidy_spool();

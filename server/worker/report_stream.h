@@ -8,6 +8,7 @@
 // the daemon, or by the next one.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -95,6 +96,7 @@ class ReportStream {
   void acknowledge(int64_t number);
   void refill() TRAINYARD_REQUIRES(mu_);
   void tidy_spool() TRAINYARD_REQUIRES(mu_);
+  bool may_send() const TRAINYARD_REQUIRES(mu_) { return sent_ < std::min(queue_.size(), window_); }
   bool all_sent() const TRAINYARD_REQUIRES(mu_) { return queue_.empty() && on_disk_ == 0; }
   void request_stop(const std::string& reason);
 
@@ -110,6 +112,10 @@ class ReportStream {
   std::deque<v1::WorkerReport> queue_
       TRAINYARD_GUARDED_BY(mu_);               // not acknowledged, in order of number
   size_t sent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // how many of queue_ the current stream has carried
+  // How many it may carry before one is acknowledged: one at first, and twice as many with each
+  // acknowledgement. All at once would fill a link that breaks again and again, so that what was
+  // sent is never heard of, and goes over the next one again.
+  size_t window_ TRAINYARD_GUARDED_BY(mu_) = 1;
   int64_t next_number_ TRAINYARD_GUARDED_BY(mu_) = 1;
   std::optional<ReportSpool> spool_ TRAINYARD_GUARDED_BY(mu_);
   int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;      // reports behind queue_ that are only there
