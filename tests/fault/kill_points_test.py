@@ -170,9 +170,9 @@ class Work:
             restarts = self.daemon.restarts
             try:
                 step()
-            except AssertionError:
+            except AssertionError as e:
                 wait_until(lambda: self.daemon.restarts > restarts and self.is_up(),
-                           f"{step.__name__} failed, and the daemon was not lost:\n{self.daemon.log()[-3000:]}", timeout_s=5)
+                           f"{step.__name__} failed, and the daemon was not lost: {e}\n{self.daemon.log()[-3000:]}", timeout_s=5)
                 step()
 
     def is_up(self):
