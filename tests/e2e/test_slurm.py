@@ -290,18 +290,19 @@ class Disturbed(SlurmTest):
             wait_until(lambda: not self.jobs_of(name, "RUNNING,PENDING"), "a second copy is taken back")
 
     def test_a_daemon_stopped_while_slurm_does_not_answer(self):
-        for command, state in (("squeue", "RUNNING"), ("sbatch", "STARTING")):
-            name = f"away-{command}"
-            if command == "sbatch":
-                self.cluster.lie(command, "slow=120")
-            self.daemon.submit(self.spec(name))
-            self.wait_for_state(name, state)
-            self.cluster.lie(command, "slow=120")
+        def stop_and_go_on(name):
             time.sleep(2.5)  # until it is asked
             self.assertEqual(self.daemon.stop(timeout_s=20), 0)
             self.lie_nothing()
             self.daemon.start()
             self.assert_whole(name)
+
+        self.begin("unseen", step=5)
+        self.cluster.lie("squeue", "slow=120")
+        stop_and_go_on("unseen")
+        self.cluster.lie("sbatch", "slow=120")
+        self.daemon.submit(self.spec("unplaced"))
+        stop_and_go_on("unplaced")
 
     def test_a_lost_answer_of_sbatch(self):
         self.cluster.lie("sbatch", "once:lost")
