@@ -49,6 +49,10 @@ endif()
 target_include_directories(trainyard_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(trainyard_options INTERFACE TRAINYARD_VERSION="${PROJECT_VERSION}")
 
+# GCC collects its garbage only above this heap, in KiB: collecting earlier costs up to a fifth of the compile time.
+target_compile_options(trainyard_options INTERFACE
+  "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1500000>")
+
 add_library(trainyard_warnings INTERFACE)
 target_compile_options(trainyard_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual>)
@@ -66,10 +70,11 @@ endif()
 
 include(TrainyardPrecompiled)
 
-# trainyard_library(NAME [SETTINGS NAME] SOURCES...): a static library with the project's options and warnings, and with
-# settings of TrainyardPrecompiled.cmake, by default `standard`.
+# trainyard_library(NAME [SETTINGS NAME] SOURCES... [HOT SOURCES...]): a static library with the project's options and
+# warnings, and with settings of TrainyardPrecompiled.cmake, by default `standard`. Sources after HOT loop over numbers, so
+# they are compiled with -O3 each by itself, whatever the settings.
 function(trainyard_library name)
-  cmake_parse_arguments(ARG "" "SETTINGS" "" ${ARGN})
+  cmake_parse_arguments(ARG "" "SETTINGS" "HOT" ${ARGN})
   if(NOT ARG_SETTINGS)
     set(ARG_SETTINGS standard)
   endif()
@@ -77,4 +82,7 @@ function(trainyard_library name)
   target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
   trainyard_settings(${name} ${ARG_SETTINGS})
   trainyard_unity(${name} ${ARG_SETTINGS})
+  target_sources(${name} PRIVATE ${ARG_HOT})
+  set_source_files_properties(${ARG_HOT} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 endfunction()

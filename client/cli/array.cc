@@ -69,12 +69,12 @@ Command steering(std::string name, std::string summary, std::vector<std::string>
       }};
 }
 
-struct DeleteOptions {
+struct ArrayDeleteOptions {
   Names names;
   ConfirmOptions confirm;
 };
 
-Result<int> run_delete(Session& session, const DeleteOptions& options) {
+Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options) {
   if (Status sure = confirm_delete(session, options.confirm, "job array", options.names,
                                    " with all of their jobs");
       !sure.ok()) {
@@ -120,7 +120,7 @@ Command get_command_of_arrays() {
 
 std::vector<Command> array_commands() {
   auto limit = std::make_shared<int64_t>(kShownDefault);
-  auto removed = std::make_shared<DeleteOptions>();
+  auto removed = std::make_shared<ArrayDeleteOptions>();
   return {
       {"array list",
        "List arrays of jobs, newest first, and the states of their members",
@@ -149,7 +149,7 @@ std::vector<Command> array_commands() {
          options.positionals("ARRAY", removed->names, "the arrays' names");
          add_confirm_options(options, removed->confirm);
        },
-       [removed](Session& session) { return run_delete(session, *removed); }}};
+       [removed](Session& session) { return run_array_delete(session, *removed); }}};
 }
 
 }  // namespace trainyard::cli

@@ -349,7 +349,7 @@ class ElsewhereRun {
   v1::WorkerService::Stub& stub_;
   const NodeCache cache_;
   WorkFolder work_;
-  HeldDataset dataset_;
+  CachedDataset dataset_;
 };
 
 int failed(const ElsewhereOptions& options, const char* event, const Error& error) {

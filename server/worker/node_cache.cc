@@ -115,8 +115,8 @@ Result<WorkFolder> NodeCache::make_work(const std::string& task) const {
   return work;
 }
 
-Result<HeldDataset> NodeCache::hold_dataset(const std::string& digest, const Pull& pull,
-                                            const std::stop_token& stop) const {
+Result<CachedDataset> NodeCache::hold_dataset(const std::string& digest, const Pull& pull,
+                                              const std::stop_token& stop) const {
   if (!is_sha256_hex(digest)) {
     return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL",
                       "the dataset's digest " + quoted_value(digest) + " is none");
@@ -124,7 +124,7 @@ Result<HeldDataset> NodeCache::hold_dataset(const std::string& digest, const Pul
   if (Status s = local_files().create_directories(datasets()); !s.ok()) {
     return std::move(s).error();
   }
-  HeldDataset held{datasets() / digest, {}};
+  CachedDataset held{datasets() / digest, {}};
   const fs::path lock_path = with_ending(held.folder, ".lock");
   held.lock = open_lock(lock_path);
   if (!held.lock) return file_error("cannot create", lock_path, errno);

@@ -25,7 +25,7 @@
 namespace trainyard {
 
 /// A dataset's folder, which stays while this exists.
-struct HeldDataset {
+struct CachedDataset {
   std::filesystem::path folder;
   UniqueFd lock;
 };
@@ -59,8 +59,8 @@ class NodeCache {
   using MakeRoom = std::function<void(int64_t bytes)>;
   using Pull =
       std::function<Status(const std::filesystem::path& folder, const MakeRoom& make_room)>;
-  Result<HeldDataset> hold_dataset(const std::string& digest, const Pull& pull,
-                                   const std::stop_token& stop) const;
+  Result<CachedDataset> hold_dataset(const std::string& digest, const Pull& pull,
+                                     const std::stop_token& stop) const;
 
   /// A new, empty one; sweeps those of workers that were killed. FAILED_PRECONDITION/TASK_RUNNING
   /// if the task has one.

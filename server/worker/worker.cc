@@ -203,13 +203,13 @@ class PowerMeter {
 
  private:
   void run(const std::string& device, const std::stop_token& stop) {
-    constexpr auto kPause = std::chrono::milliseconds(20);
+    constexpr auto kSampleInterval = std::chrono::milliseconds(20);
     const auto nvml = Nvml::load(kNvmlLibrary);
     while (!stop.stop_requested()) {
       const auto gpu = read_gpu(nvml, device);
       if (!gpu || !gpu->power_watts) return;
       watts_.push_back(*gpu->power_watts);
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kSampleInterval);
     }
   }
   std::vector<double> watts_;  // the thread's until it has ended

@@ -46,14 +46,14 @@ struct NumberColumn {
 /// In blocks of rows, which stay in the cache while one column after another is looked at. A column
 /// that has a fraction is done.
 std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t columns) {
-  constexpr size_t kBlockRows = 1024;
+  constexpr size_t kScanRows = 1024;
   std::vector<NumberColumn> scanned(columns);
   if (columns == 0) return scanned;
   std::vector<size_t> left(columns);
   std::iota(left.begin(), left.end(), size_t{0});
   const size_t rows = values.size() / columns;
-  for (size_t first = 0; first < rows && !left.empty(); first += kBlockRows) {
-    const size_t end = std::min(rows, first + kBlockRows);
+  for (size_t first = 0; first < rows && !left.empty(); first += kScanRows) {
+    const size_t end = std::min(rows, first + kScanRows);
     std::erase_if(left, [&](size_t c) {
       NumberColumn& column = scanned[c];
       for (size_t row = first; row < end; ++row) {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kUnpack = "Decompress it, and use what comes out.";
 constexpr std::string_view kToUtf8 =
     "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 '{file}' > '{stem}.utf8{ending}'";
-constexpr std::string_view kImages =
+constexpr std::string_view kImagesHint =
     "To train on images, name a folder that has a folder of them for each class.";
 
 constexpr auto kForeignKinds = std::to_array<ForeignKind>({
@@ -36,8 +36,8 @@ constexpr auto kForeignKinds = std::to_array<ForeignKind>({
     {"MATLAB 5.0", "a MATLAB file", "",
      "Store its arrays as NPZ: numpy.savez('data.npz', inputs=x, targets=y)."},
     {"%PDF", "a PDF document", "", "Expected a table, images, text or arrays."},
-    {"\xff\xd8\xff", "a single JPEG image", "", kImages},
-    {"\x89PNG", "a single PNG image", "", kImages},
+    {"\xff\xd8\xff", "a single JPEG image", "", kImagesHint},
+    {"\x89PNG", "a single PNG image", "", kImagesHint},
     {"GIF8", "a GIF image", "", "Expected a folder of JPEG or PNG files for each class."},
     {"BZh", "a bzip2 file", "", kUnpack},
     {"\xfd"
