@@ -19,7 +19,6 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/resume.h"
 #include "src/train/step_profile.h"
 #include "src/train/trainer.h"
 
@@ -136,21 +135,6 @@ Result<int> run_profile(Session& session, const LocalRunOptions& options, const 
   return static_cast<int>(client::kExitOk);
 }
 
-/// A run that an earlier version started from a spec without a precision continues in that
-/// version's default: with today's, its checkpoint would belong to another job.
-Status keep_precision(Session& session, const client::SpecFile& spec, TrainJob& job) {
-  if (spec.file.recipe().precision() != v1::Recipe::PRECISION_UNSPECIFIED) return {};
-  TrainJob before = job;
-  before.recipe.precision = kPrecisionDefaultBefore;
-  ASSIGN_OR_RETURN(const bool was_begun, has_checkpoint(before));
-  if (!was_begun) return {};
-  job = std::move(before);
-  session.err().line("This run was started in " + std::string(name_of(job.recipe.precision)) +
-                     " and continues in it. New runs without recipe.precision use " +
-                     std::string(name_of(kPrecisionDefault)) + ".");
-  return {};
-}
-
 }  // namespace
 
 Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
@@ -206,7 +190,6 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
     return spec.with_positions(std::move(done).error());
   }
 
-  if (Status s = keep_precision(session, spec, job); !s.ok()) return std::move(s).error();
   const std::string title = spec.file.name().empty() ? "local" : spec.file.name();
   Progress progress = session.progress(title, session.err());
   std::optional<client::TensorBoardFile> curves;

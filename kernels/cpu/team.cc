@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cpu/flush_denormals.h"
+
 namespace trainyard::kernels::cpu {
 namespace {
 
@@ -61,6 +63,7 @@ void Team::serve(Slot& slot, int index) {
   for (uint32_t seen = 0;; ++seen) {
     wait_for_change(slot.posted, seen);
     if (slot.function == nullptr) return;
+    set_flush_mode(slot.flush_mode);
     try {
       slot.function(slot.context, index);
     } catch (...) {
@@ -74,10 +77,12 @@ void Team::serve(Slot& slot, int index) {
 }
 
 void Team::dispatch(int parts, Function function, const void* context) {
+  const uint64_t mode = flush_mode();
   for (int i = 1; i < parts; ++i) {
     Slot& slot = *slots_[static_cast<size_t>(i - 1)];
     slot.function = function;
     slot.context = context;
+    slot.flush_mode = mode;
     slot.posted.fetch_add(1, std::memory_order_seq_cst);  // as `done` in serve()
     slot.posted.notify_one();
   }

@@ -7,6 +7,7 @@
 // primitive per thread on its slice (onednn.h).
 //
 // Work is split by index alone, so results are a function of the thread count and not of timing.
+// All threads compute in the caller's mode (flush_denormals.h).
 #pragma once
 
 #include <algorithm>
@@ -76,6 +77,7 @@ class Team {
     std::atomic<uint32_t> posted{0};
     Function function = nullptr;
     const void* context = nullptr;
+    uint64_t flush_mode = 0;  // the caller's
     std::exception_ptr error;
     alignas(64) std::atomic<uint32_t> done{0};
     std::jthread thread;

@@ -14,6 +14,7 @@
 
 #include <ucontext.h>
 
+#include "kernels/cpu/flush_denormals.h"
 #include "kernels/math/philox.h"
 
 namespace trainyard::kernels::cuda {
@@ -228,6 +229,7 @@ void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
   ++launches;
   auto work = [=, body = std::move(body)] {
     const std::scoped_lock lock(running);
+    const cpu::FlushDenormals as_compiled_for_a_gpu;  // --ftz=true
     blockDim = {static_cast<unsigned>(threads), 1, 1};
     gridDim = {static_cast<unsigned>(blocks), 1, 1};
     for (int64_t b = 0; b < blocks; ++b) {

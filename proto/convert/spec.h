@@ -11,8 +11,6 @@ namespace trainyard {
 /// What a recipe without a precision asks for. The server writes it into each spec that it stores,
 /// so that another default changes no job.
 inline constexpr Precision kPrecisionDefault = Precision::kTf32;
-/// What it asked for in earlier versions, whose checkpoints may still be resumed.
-inline constexpr Precision kPrecisionDefaultBefore = Precision::kFp32;
 
 /// Priorities are -kPriorityMax..kPriorityMax.
 inline constexpr int kPriorityMax = 100;

@@ -249,13 +249,6 @@ Result<LoadedCheckpoint> load_newest_checkpoint(const fs::path& folder,
                         " checkpoints is intact; restart the job from step 0");
 }
 
-std::optional<CheckpointState> find_newest_state(const fs::path& folder) {
-  for (const CheckpointFolder& c : list_checkpoints(folder)) {
-    if (std::optional<CheckpointState> state = find_whole(c.path)) return state;
-  }
-  return std::nullopt;
-}
-
 void prune_checkpoints(Files& files, const fs::path& folder, const Retention& retention) {
   int whole = 0;
   int64_t last_whole_step = -1;

@@ -62,10 +62,6 @@ struct LoadedCheckpoint {
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
                                                 std::vector<std::filesystem::path>* damaged);
 
-/// The state of the newest checkpoint in `folder` that looks complete (state intact, sizes right),
-/// without reading its tensors. Nothing if there is none.
-std::optional<CheckpointState> find_newest_state(const std::filesystem::path& folder);
-
 /// A checkpoint's folder by its name, whatever is in it.
 struct CheckpointFolder {
   std::filesystem::path path;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/alignment.h"
+#include "kernels/cpu/flush_denormals.h"
 #include "kernels/math/half.h"
 #include "src/base/check.h"
 #include "src/graph/op.h"
@@ -245,6 +246,7 @@ void Executor::run() {
 }
 
 void Executor::run_kernels() {
+  const kernels::cpu::FlushDenormals while_kernels_run;
   for (size_t step = 0; step < args_.size(); ++step) {
     if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
     if (waits_behind_nodes_) wait_for(step);

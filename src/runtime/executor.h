@@ -92,6 +92,8 @@ struct NumericsError : std::runtime_error {
 };
 
 /// Runs a prepared program in an arena. No allocation and no shape logic after construction.
+/// Kernels run with denormal numbers flushed (kernels/cpu/flush_denormals.h), on every backend of
+/// the host; write() and read() copy bits.
 /// With TRAINYARD_CHECK_NUMERICS=1 in the environment every node's outputs, and what it updates,
 /// are read back and checked after it ran: slow, for finding where a NaN is born. It waits behind
 /// each node then.

@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 
 // Fields that a fork may change, each with all that is below it. docs/job_spec.md has this table.
 constexpr std::array kMayChange = {
+    "arithmetic",
     "recipe.epochs",
     "recipe.steps",
     "recipe.optimizer.learning_rate",

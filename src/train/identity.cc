@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kRule2 = "2:";
+constexpr std::string_view kArithmeticOfBefore = "denormal numbers as they are";
 constexpr int64_t kDigestFileBytesMax = 4096;
 
 std::string to_text(const Json& json) {
@@ -156,12 +157,9 @@ RunRecord record_of(const CheckpointState& state) {
 }
 
 RunIdentity::RunIdentity(const ModelSpec& model, const Recipe& recipe,
-                         const std::string& dataset_digest)
-    // Of the runs of then, none kept its last rows.
-    : digest_by_rule_1_(recipe.drop_last
-                            ? trainyard::digest_by_rule_1(model, recipe, dataset_digest)
-                            : std::string()) {
-  record_.description = to_text({{"dataset", dataset_digest},
+                         const std::string& dataset_digest) {
+  record_.description = to_text({{"arithmetic", kArithmetic},
+                                 {"dataset", dataset_digest},
                                  {"model", describe(model)},
                                  {"recipe", fields_to_json(recipe)}});
   record_.digest = std::string(kRule2) + sha256_hex(record_.description);
@@ -177,18 +175,14 @@ Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& r
   const auto untold = [](std::string why) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN", std::move(why));
   };
-  if (is_rule_1(recorded)) {
-    if (recorded.digest == digest_by_rule_1_) return std::vector<FieldDifference>();
-    return untold(
-        "another model, recipe or dataset (written by an earlier version, which did not record "
-        "more)");
-  }
   if (recorded.digest == record_.digest) return std::vector<FieldDifference>();
-  if (!recorded.digest.starts_with(kRule2)) return untold("written by a later version");
+  if (!recorded.digest.starts_with(kRule2)) return untold("written by another version");
   Json theirs = Json::parse(recorded.description, nullptr, /*allow_exceptions=*/false);
   if (!theirs.is_object() || !theirs["recipe"].is_object()) {
     return untold("its description is unreadable");
   }
+  // Versions before this one did not name their arithmetic.
+  if (theirs["arithmetic"].is_null()) theirs["arithmetic"] = kArithmeticOfBefore;
   // A field that came later had its default.
   Json recipe = fields_to_json(Recipe());
   recipe.update(theirs["recipe"], /*merge_objects=*/true);
@@ -206,11 +200,14 @@ Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& r
   return found;
 }
 
+bool RunIdentity::is_in_another_arithmetic(const RunRecord& recorded) const {
+  const auto found = differences(recorded);
+  return found.ok() && found->size() == 1 && found->front().field == "arithmetic";
+}
+
 std::string RunIdentity::difference(const RunRecord& recorded) const {
   const auto found = differences(recorded);
   return found.ok() ? listed(*found) : found.error().message;
 }
-
-bool is_rule_1(const RunRecord& recorded) { return recorded.digest.find(':') == std::string::npos; }
 
 }  // namespace trainyard

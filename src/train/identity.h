@@ -1,6 +1,6 @@
 // src/train/identity.h: which run a checkpoint is of. A run is the same run where all that decides
-// its numbers is the same: the dataset, the model, and the fields of the recipe that its
-// visit_fields() names.
+// its numbers is the same: the dataset, the model, the fields of the recipe that its visit_fields()
+// names, and the arithmetic.
 #pragma once
 
 #include <string>
@@ -15,9 +15,15 @@ namespace trainyard {
 
 /// What a checkpoint records of its run.
 struct RunRecord {
-  std::string digest;       // "2:" and the SHA-256 of the description; without a rule: rule 1
-  std::string description;  // JSON {"dataset": digest, "model": {...}, "recipe": {...}}; rule 2 on
+  std::string digest;  // "2:" and the SHA-256 of the description
+  // JSON {"arithmetic": how, "dataset": digest, "model": {...}, "recipe": {...}}
+  std::string description;
 };
+
+/// Where runs of different versions may differ in every number: whether denormal numbers count as 0
+/// (kernels/cpu/flush_denormals.h). A run that began in another arithmetic does not go on in this
+/// one; another run may begin at its checkpoint (fork.h).
+inline constexpr std::string_view kArithmetic = "denormal numbers count as 0";
 
 /// What a checkpoint says of its run.
 RunRecord record_of(const CheckpointState& state);
@@ -40,21 +46,14 @@ class RunIdentity {
   /// Why a record is of another run, "recipe.seed: the checkpoint has 1, the job has 2"; empty if
   /// it is of this one.
   std::string difference(const RunRecord& recorded) const;
+  /// Whether a record is of this run but for the arithmetic.
+  bool is_in_another_arithmetic(const RunRecord& recorded) const;
   /// Each field in which a record is of another run. FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the
   /// record does not tell.
   Result<std::vector<FieldDifference>> differences(const RunRecord& recorded) const;
 
  private:
   RunRecord record_;
-  std::string digest_by_rule_1_;
 };
-
-/// True for a record of rule 1, which knew neither recipe.augmentation nor recipe.context_length: a
-/// run that differs only in these is treated as the same.
-bool is_rule_1(const RunRecord& recorded);
-
-/// The digest that checkpoints of rule 1 hold. Rule 1 is frozen.
-std::string digest_by_rule_1(const ModelSpec& model, const Recipe& recipe,
-                             const std::string& dataset_digest);
 
 }  // namespace trainyard

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "kernels/cpu/flush_denormals.h"
 #include "kernels/math/elementary.h"
 #include "src/base/check.h"
 #include "src/train/metrics.h"
@@ -55,6 +56,7 @@ double ratio(int64_t part, int64_t whole) {
 /// roundings of each term.
 double sum_of_many(std::span<const float> logits, float top) {
   constexpr size_t kLanes = 16, kBlock = 256 * kLanes;  // within which floats add up
+  const kernels::cpu::FlushDenormals while_summing;
   double sum = 0;
   size_t i = 0;
   while (i + kLanes <= logits.size()) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/cpu/flush_denormals.h"
 #include "kernels/math/activations.h"
 #include "src/data/limits.h"
 #include "src/data/load/loader.h"
@@ -17,6 +18,7 @@ namespace trainyard {
 namespace {
 
 std::vector<float> softmax(std::span<const float> logits) {
+  const kernels::cpu::FlushDenormals while_computing;
   const double top = *std::ranges::max_element(logits);
   double sum = 0;
   for (const float z : logits) sum += std::exp(static_cast<double>(z) - top);

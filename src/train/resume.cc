@@ -155,23 +155,19 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
   }
   const std::string name = "checkpoint " + loaded->path.filename().string();
   const RunRecord recorded = record_of(loaded->state);
+  if (identity.is_in_another_arithmetic(recorded)) {
+    return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
+                      name +
+                          " was written by a version that computed denormal numbers, which count "
+                          "as 0 now, so the job would go on with other bits; expected a retry or a "
+                          "fork of the job, or a folder without checkpoints");
+  }
   if (const std::string difference = identity.difference(recorded); !difference.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
                       name + " belongs to another job: " + difference +
                           "; expected the same job, or a folder without checkpoints");
   }
-  if (is_rule_1(recorded)) {
-    reporter.log(name + " is of an earlier version, which did not record recipe.augmentation and " +
-                 "recipe.context_length: this job's values are used");
-  }
   return std::optional(std::move(*loaded));
-}
-
-Result<bool> has_checkpoint(const TrainJob& job) {
-  const std::optional<CheckpointState> newest = find_newest_state(job.checkpoints);
-  if (!newest) return false;
-  ASSIGN_OR_RETURN(const RunIdentity identity, RunIdentity::of(job));
-  return identity.difference(record_of(*newest)).empty();
 }
 
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint) {

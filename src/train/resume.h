@@ -56,8 +56,6 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const RunIdentity& identity,
                                                         Reporter& reporter);
-/// Whether there is one, without reading its tensors.
-Result<bool> has_checkpoint(const TrainJob& job);
 /// What it says of algorithms; empty where it says nothing.
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint);
 

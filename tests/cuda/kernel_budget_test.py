@@ -1,6 +1,6 @@
 """Catches: a hot kernel that spills, takes so many registers that too few blocks fit a
-multiprocessor, no longer loads 16 bytes at once, or divides 64-bit numbers for each element. And
-a line of tests/bench/step_facts.cc whose registers are no longer those of its kernel.
+multiprocessor, no longer loads 16 bytes at once, or divides 64-bit numbers for each element; one
+that computes with denormal floats, which the CPU flushes. And a line of tests/bench/step_facts.cc whose registers are no longer those of its kernel.
 
 Compiles the kernels for sm_90 as the build does and reads what ptxas says and what the PTX holds:
 no GPU is needed, and nothing is known of speed. Usage: kernel_budget_test.py NVCC ROOT
@@ -208,6 +208,7 @@ def plain(names):
 def compile_kernels(source, folder):
     """{kernel: (registers, spilled bytes, PTX)}"""
     command = [NVCC, f"-I{ROOT}", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-std=c++20"]
+    command += ["--ftz=true"]
     command += ["-gencode=arch=compute_90,code=sm_90", "-Xptxas=-v", "-cubin", "--keep"]
     command += [f"--keep-dir={folder}", f"--output-file={folder}/out.cubin"]
     said = subprocess.run(
@@ -221,6 +222,8 @@ def compile_kernels(source, folder):
     )
     (ptx,) = pathlib.Path(folder).glob("*.ptx")
     bodies = dict(re.findall(r"\.entry (\w+)\((.*?)\n}\n", ptx.read_text(), re.S))
+    kept = re.findall(r"\b(?:add|sub|mul|fma|div|rcp|sqrt|min|max)(?:\.r[nz])?\.f32\b", ptx.read_text())
+    assert not kept, f"{source} has {kept[0]} without .ftz"
     return {
         name: (int(registers), int(stores) + int(loads), bodies[mangled])
         for name, (mangled, stores, loads, registers) in zip(

@@ -123,32 +123,6 @@ class Digits(DaemonTest):
         self.assertEqual((job["spec"]["recipe"]["precision"], job["plan"]["precision"]), ("TF32", "TF32"))
         self.assertRegex(self.daemon.cli("get", self.name, "-o", "yaml").stdout, r"precision: tf32\n")
 
-    def test_a_local_run_of_fp32_goes_on_in_it_where_the_spec_names_none(self):
-        # What an earlier version began, whose default was fp32: the checkpoint is that of a job that asks for it.
-        spec, out = digits_spec(self.folder, "begun"), self.folder / "begun"
-
-        def run(*sets, **options):
-            return self.daemon.cli("local", "run", spec, "--out", out, "--set", "recipe.epochs=1",
-                                   *[a for s in sets for a in ("--set", s)], **options)
-
-        def precision():
-            return json.loads((out / "model/model.json").read_text())["precision"]
-
-        self.assertNotIn("started in", run("recipe.precision=fp32").stderr)
-        weights = (out / "model/model.safetensors").read_bytes()
-        self.assertIn("resumed from step", (again := run()).stderr)
-        self.assertIn("This run was started in fp32 and continues in it.", again.stderr)
-        self.assertEqual(precision(), "fp32")
-        self.assertEqual((out / "model/model.safetensors").read_bytes(), weights)
-        # Said aloud, another one is another job.
-        self.assertIn("recipe.precision: the checkpoint has fp32, the job has tf32",
-                      run("recipe.precision=tf32", check=False).stderr)
-        # A new one is in today's default, and goes on in it without a word.
-        out = self.folder / "begun-now"
-        run()
-        self.assertEqual(precision(), "tf32")
-        self.assertNotIn("started in", run().stderr)
-
     def test_delete(self):
         name = self.daemon.submit(digits_spec(self.folder, "short-lived"), "--wait").splitlines()[0]
         self.daemon.cli("delete", name, "--yes")

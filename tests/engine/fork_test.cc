@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "src/train/identity.h"
 #include "tests/data/faulty_files.h"
@@ -93,6 +94,42 @@ TEST_F(ForkTest, WithoutAChangeItIsTheSameRunToTheLastBit) {
   EXPECT_EQ(recorder.plan.first_step, kStep);
   EXPECT_EQ(bytes_of(job.model_output / "model.safetensors"),
             bytes_of(parent_.model_output / "model.safetensors"));
+}
+
+// A version whose runs computed denormal numbers did not name its arithmetic.
+TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
+  run_parent();
+  Fork before{checkpoint(), *find_state(checkpoint()), {}};
+  auto extra = nlohmann::json::parse(before.state.extra_json);
+  auto description = nlohmann::json::parse(extra["run"].get<std::string>());
+  ASSERT_EQ(description.erase("arithmetic"), 1u);
+  extra["run"] = description.dump();
+  before.state.extra_json = extra.dump();
+  before.state.job_digest = "2:of then";
+  TrainJob old = parent_;
+  place(old, "old");
+  ASSERT_TRUE(write_fork(local_files(), before, old.checkpoints).ok());
+
+  Recorder recorder;
+  const auto resumed = run(old, recorder);
+  ASSERT_FALSE(resumed.ok());
+  EXPECT_EQ(resumed.error().reason, "CHECKPOINT_FOREIGN");
+  EXPECT_EQ(resumed.error().message,
+            "checkpoint step-000000007 was written by a version that computed denormal numbers, "
+            "which count as 0 now, so the job would go on with other bits; expected a retry or a "
+            "fork of the job, or a folder without checkpoints");
+  EXPECT_TRUE(recorder.series.empty());
+
+  const TrainJob job = child([](TrainJob&) {});
+  const auto fork = plan_fork(list_checkpoints(old.checkpoints).at(0), job);
+  ASSERT_TRUE(fork.ok()) << fork.error().message;
+  EXPECT_EQ(fork->changes,
+            (std::vector<std::string>{
+                "arithmetic: denormal numbers as they are becomes denormal numbers count as 0"}));
+  ASSERT_TRUE(write_fork(local_files(), *fork, job.checkpoints).ok());
+  const auto went_on = run(job, recorder);
+  ASSERT_TRUE(went_on.ok()) << went_on.error().message;
+  EXPECT_EQ(recorder.plan.first_step, kStep);
 }
 
 TEST_F(ForkTest, ItsFilesAreTheParentsAndStayWhenThoseGo) {

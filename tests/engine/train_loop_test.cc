@@ -1,11 +1,15 @@
 // Whole training runs on small data: they learn, report, stop, resume and repeat to the last bit.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "src/checkpoint/checkpoint.h"
+#include "src/data/table/csv_cell.h"
 #include "src/runtime/host/host_memory.h"
 #include "src/train/loop.h"
 #include "src/train/predictor.h"
@@ -538,22 +542,32 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   }
 }
 
-TEST(Training, HasACheckpointOfItsOwnJobAlone) {
+// Training flushes denormal numbers; what reads and writes numbers beside it, on its thread and on
+// those that begin there, does not.
+TEST(Training, NumbersAreReadAndWrittenAsTheyAreBesideARun) {
+  const auto check = [] {
+    const CellReader cells({});
+    const volatile auto narrow = static_cast<float>(cells.read("1e-40").value);
+    EXPECT_EQ(nlohmann::json(narrow).dump(), nlohmann::json(1e-40f).dump());
+    EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(narrow)), 0x000116C2u);
+    EXPECT_EQ(std::bit_cast<uint64_t>(cells.read("5e-324").value), 1u);
+    EXPECT_EQ(std::bit_cast<uint64_t>(nlohmann::json::parse("5e-324").get<double>()), 1u);
+  };
   const Workspace w;
-  make_dataset(w, true, 40);
-  TrainJob job = short_job(w, "a");
-  EXPECT_FALSE(has_checkpoint(job).value());
-  Recorder r;
-  ASSERT_TRUE(run(job, r).ok());
-  EXPECT_TRUE(has_checkpoint(job).value());
-  TrainJob other = job;
-  other.recipe.precision = Precision::kTf32;
-  EXPECT_FALSE(has_checkpoint(other).value());
-  // A newest one that is cut off is passed over, as when a job is resumed.
-  std::filesystem::resize_file(job.checkpoints / "step-000000004" / "weights.safetensors", 10);
-  EXPECT_TRUE(has_checkpoint(job).value());
-  std::filesystem::remove_all(job.checkpoints / "step-000000002");
-  EXPECT_FALSE(has_checkpoint(job).value());
+  make_dataset(w, true, 100);
+  TrainJob job = image_job(w, "a");
+  job.recipe.checkpoint_every_steps = 5;
+  job.threads = 2;
+  Recorder recorder;
+  recorder.on_progress = [&](int64_t) {
+    check();
+    std::jthread(check).join();
+  };
+  recorder.on_checkpoint = [&](int64_t) { check(); };
+  ASSERT_TRUE(run(job, recorder).ok());
+  EXPECT_GT(recorder.signs, 10);
+  EXPECT_FALSE(recorder.saved.empty());
+  check();
 }
 
 TEST(Training, F16LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {

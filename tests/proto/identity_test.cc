@@ -384,33 +384,24 @@ TEST(RunIdentity, DefaultsOfARecipeStay) {
   EXPECT_EQ(now, then);
 }
 
-TEST(RunIdentity, ALaterRuleIsRefusedAsSuch) {
-  EXPECT_EQ(plain_identity().difference({"3:abc", "{}"}), "written by a later version");
+TEST(RunIdentity, AnotherRuleIsRefusedAsSuch) {
+  for (const char* digest : {"3:abc", "abc"}) {
+    EXPECT_EQ(plain_identity().difference({digest, "{}"}), "written by another version") << digest;
+  }
 }
 
-// By the rule of earlier versions fp32 was the default and is not named, so that the checkpoints of
-// jobs that named none are those of fp32. The number is that of a build of then.
-TEST(RunIdentity, Rule1KnowsFp32ByTheDigestOfJobsThatNamedNoPrecision) {
-  ModelSpec model;
-  model.preset = "mlp";
-  model.parameters.set("hidden", std::vector<int64_t>{64});
-  Recipe recipe;
-  recipe.epochs = 1;
-  recipe.batch_size = 50;
-  recipe.seed = 7;
-  recipe.optimizer.learning_rate = 0.05;
-  recipe.optimizer.momentum = 0.9;
-  const RunRecord record{"08f665c1136651c09acbb9b63ac0b81af09285924e0cd176cf3c3af9258dff69", ""};
-  EXPECT_TRUE(is_rule_1(record));
-  EXPECT_EQ(RunIdentity(model, recipe, "a dataset").difference(record), "");
-  for (const Precision other : {Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
-    recipe.precision = other;
-    EXPECT_NE(RunIdentity(model, recipe, "a dataset").difference(record), "");
-  }
-  recipe.precision = Precision::kFp32;
-  EXPECT_EQ(RunIdentity(model, recipe, "a dataset").difference(record), "");
-  recipe.drop_last = false;  // which no recipe of then said
-  EXPECT_NE(RunIdentity(model, recipe, "a dataset").difference(record), "");
+TEST(RunIdentity, TellsARunThatComputedDenormalNumbers) {
+  const RunIdentity job = plain_identity();
+  nlohmann::json description = nlohmann::json::parse(job.record().description);
+  EXPECT_EQ(description.erase("arithmetic"), 1u);
+  const RunRecord before{"2:of then", description.dump()};
+  EXPECT_EQ(job.difference(before),
+            "arithmetic: the checkpoint has denormal numbers as they are, the job has denormal "
+            "numbers count as 0");
+  EXPECT_TRUE(job.is_in_another_arithmetic(before));
+  EXPECT_FALSE(job.is_in_another_arithmetic(job.record()));
+  description["recipe"]["seed"] = 2;  // and more
+  EXPECT_FALSE(job.is_in_another_arithmetic({"2:of then", description.dump()}));
 }
 
 }  // namespace

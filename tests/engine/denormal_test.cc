@@ -1,0 +1,141 @@
+// Programs compute with denormal numbers flushed: every kernel, on every thread, and nothing else
+// of the process does.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/flush_denormals.h"
+#include "src/graph/op.h"
+#include "tests/support/graph_cases.h"
+#include "tests/support/run_case.h"
+
+namespace trainyard {
+namespace {
+
+using kernels::cpu::flush_mode;
+using testing::CaseBuilder;
+using testing::CaseGraph;
+using testing::CaseResult;
+using testing::graph_cases;
+using testing::GraphCase;
+
+bool is_denormal(double value) {
+  return value != 0 && std::abs(value) < static_cast<double>(std::numeric_limits<float>::min());
+}
+
+/// Of values as small as `scale`, as float has them.
+CaseGraph scaled(const GraphCase& test, DType dtype, double scale) {
+  CaseGraph c = test.build(dtype);
+  if (c.loss != kNoTensor) {
+    std::map<TensorId, TensorId> gradients;
+    c = testing::with_gradients(std::move(c), &gradients);
+  }
+  for (auto& [id, values] : c.values) {
+    if (!is_float(c.graph.tensor(id).type.dtype)) continue;
+    for (double& value : values) value = static_cast<double>(static_cast<float>(value * scale));
+  }
+  return c;
+}
+
+int64_t denormals_of(const CaseResult& result, const std::string& name) {
+  int64_t count = 0;
+  for (const double value : result.values.at(name)) count += is_denormal(value) ? 1 : 0;
+  return count;
+}
+
+// Every op, gradient and update of the table, of numbers so small that products, or halves, are
+// denormal: of 2^-66 and of 2^-122, the least times ten.
+TEST(Denormals, NoKernelGivesOne) {
+  const auto reference = make_reference_backend();
+  int64_t would_be = 0;
+  for (const double scale : {0x1p-66, 0x1p-122}) {
+    for (const GraphCase& test : graph_cases()) {
+      const CaseResult wide = testing::run_case(scaled(test, DType::kF64, scale), *reference, {});
+      for (const auto& [name, values] : wide.values) would_be += denormals_of(wide, name);
+      const CaseGraph narrow = scaled(test, DType::kF32, scale);
+      const auto check = [&](Backend& backend, const std::string& where) {
+        const CaseResult got = testing::run_case(narrow, backend, {});
+        for (const auto& [name, values] : got.values) {
+          EXPECT_EQ(denormals_of(got, name), 0) << test.name << ": " << name << ", " << where;
+        }
+      };
+      check(*reference, "reference");
+      for (const int threads : {1, 2, 3}) {
+        const auto cpu = make_cpu_backend(threads);
+        check(*cpu, std::to_string(threads) + " threads");
+      }
+    }
+  }
+  EXPECT_GT(would_be, 10'000) << "the numbers are not small enough to tell anything";
+}
+
+/// Bits of a product and a sum that are denormal in places, over `threads` threads.
+std::vector<double> small_values(int threads) {
+  CaseBuilder b(DType::kF32);
+  const Shape shape = {512, 512};  // kernels split it over three threads
+  const TensorId x = b.input("x", shape), y = b.input("y", shape);
+  const TensorId product = b.one("product", "Mul", {}, {x, y});
+  const TensorId w = b.parameter("w", {64, 512});
+  const TensorId sum = b.one("sum", "Gemm", {{"transB", int64_t{1}}}, {x, w});
+  CaseGraph c =
+      b.finish_with_loss(b.one("loss", "ReduceSum", {{"axes", std::vector<int64_t>{0, 1}}}, {sum}));
+  (void)product;
+  for (auto& [id, values] : c.values) {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::ldexp(values[i], -40 - static_cast<int>(i % 50));
+  }
+  const auto cpu = make_cpu_backend(threads);
+  const CaseResult result = testing::run_case(c, *cpu, {});
+  std::vector<double> all;
+  for (const auto& [name, values] : result.values)
+    all.insert(all.end(), values.begin(), values.end());
+  return all;
+}
+
+TEST(Denormals, BitsAreTheSameOnAnyNumberOfThreads) {
+  const std::vector<double> one = small_values(1);
+  EXPECT_GT(std::ranges::count(one, 0.0), 1000);
+  EXPECT_LT(std::ranges::count(one, 0.0), std::ssize(one));
+  for (const int threads : {2, 3}) {
+    const std::vector<double> more = small_values(threads);
+    ASSERT_EQ(more.size(), one.size());
+    int64_t different = 0;
+    for (size_t i = 0; i < one.size(); ++i) {
+      if (more[i] != one[i] && different++ < 5)
+        printf("%zu of %zu: %g %g\n", i, one.size(), one[i], more[i]);
+    }
+    EXPECT_EQ(different, 0) << threads;
+  }
+}
+
+// What is copied keeps its bits: a weight that came from elsewhere is written back as it was.
+TEST(Denormals, ACopyKeepsItsBits) {
+  CaseBuilder b(DType::kF32);
+  const TensorId x = b.input("x", {4, 3});
+  const TensorId y = b.one("y", "Transpose", {{"perm", std::vector<int64_t>{1, 0}}}, {x});
+  CaseGraph c = b.finish(y);
+  c.values.at(x).assign(12, 1e-40);
+  const auto cpu = make_cpu_backend(1);
+  const CaseResult result = testing::run_case(c, *cpu, {});
+  for (const double value : result.values.at("y")) EXPECT_EQ(value, static_cast<double>(1e-40f));
+}
+
+TEST(Denormals, ARunLeavesTheThreadAsItWas) {
+  ASSERT_EQ(flush_mode(), 0u);
+  CaseBuilder b(DType::kF32);
+  const CaseGraph c = b.finish(b.one("y", "Relu", {}, {b.input("x", {4, 3})}));
+  for (const int threads : {1, 2}) {
+    const auto cpu = make_cpu_backend(threads);
+    (void)testing::run_case(c, *cpu, {});
+    EXPECT_EQ(flush_mode(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard
