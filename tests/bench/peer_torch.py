@@ -167,7 +167,7 @@ def main():
     if facts["flushes_denormals"] != setting["flush"]:
         raise RuntimeError(f"flush_denormal is {setting['flush']}, but denormal numbers say {facts}")
     if "--describe" in sys.argv:  # with ONEDNN_VERBOSE, a convolution makes oneDNN say what it uses
-        torch.nn.functional.conv2d(torch.rand(1, 8, 8, 8), torch.rand(8, 8, 3, 3))
+        torch.nn.functional.conv2d(torch.rand(8, 64, 16, 16), torch.rand(64, 64, 3, 3))
         facts["build"] = torch.__config__.show()
         print(json.dumps(facts))
         return
