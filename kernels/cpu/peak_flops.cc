@@ -52,8 +52,8 @@ __attribute__((target("avx2,fma"))) float burn_avx2() {
 
 }  // namespace
 
-double measure_peak_gflops(int threads) {
-  const bool wide = __builtin_cpu_supports("avx512f");
+double measure_peak_gflops(int threads, int vector_bits) {
+  const bool wide = vector_bits >= 512 && __builtin_cpu_supports("avx512f");
   if (!wide && !__builtin_cpu_supports("fma")) return 0;  // unknown; shares then print as 0
   const double flops_per_thread =
       2.0 * static_cast<double>(kRounds) * (wide ? 16.0 : 8.0) * kChains;

@@ -1,4 +1,4 @@
-// The models that benchmarks run, by name; compare_pytorch.py builds the same ones in PyTorch.
+// The models that benchmarks run, by name; peer_models.py builds the same ones in PyTorch.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,8 @@ import subprocess
 import sys
 import time
 
-from compare_pytorch import ROW_LENGTH, TOKENS, WORDS, Process, make_loss, make_model, spread
+from bench_process import Process
+from peer_models import ROW_LENGTH, TOKENS, WORDS, make_loss, make_model
 
 # model of bench_models.h : batch : precision
 # The most important first: the last are left out where --limit is short.
@@ -187,6 +188,10 @@ def peer():
             cases.pop(key, None)
             answer = {"samples_per_second": 0.0, "device_bytes": 0, "error": f"{type(e).__name__}: {e}"[:200]}
         print(json.dumps(answer), flush=True)
+
+
+def spread(values):
+    return (max(values) - min(values)) / statistics.median(values)
 
 
 def query_gpu(fields, form=""):

@@ -1,318 +1,310 @@
 #!/usr/bin/env python3
 """Training speed beside PyTorch, same cores, same arithmetic, in turns within one run.
 
-    venv/bin/python tests/bench/compare_pytorch.py build/cpu-release/bin/train_bench \\
-        [--pairs 7] [--seconds 1.5] [--compile] [--models resnet18,vgg11:224 --batches 64] [--out FILE.md]
+    venv/bin/python tests/bench/compare_pytorch.py build/release/bin/train_bench --json run.json --out run.md --readme README.md
+        [--pairs 7] [--seconds 1] [--models resnet18,vgg11:224] [--batches 64] [--isa avx512,avx2] [--precision fp32,bf16]
+    venv/bin/python tests/bench/compare_pytorch.py --render run.json [more.json] --out run.md --readme README.md
 
-Each side first shows what it does at each of its settings (threads 1 and 2; PyTorch also with
-sleeping instead of spinning OpenMP threads, fused and per-tensor optimizer, and with --compile
-through torch.compile). The best setting of each side then runs A/B/A/B; the table has the medians,
-their spread, the ratio, and each side's share of the fp32 peak measured in the same run. A step is
-batch in memory, forward, backward, update; ours also hands out loss and logits.
+Both sides do the same work: shapes, optimizer, learning rate, number of batches. Each turn begins with the initial weights
+and optimizer state, which are put back before the clock starts, and rows come again with other labels, so that no model
+converges: PyTorch computes slowly with the denormal numbers that follow. The side that waits is stopped (SIGSTOP), and the
+kernel's books say what CPU time it, and everybody else, used during each turn. No pair is left out.
+
+PyTorch's setting is searched for each row, one change after another: channels last, torch.compile, denormal numbers kept,
+sleeping instead of spinning OpenMP threads, an optimizer that is not fused, one thread; what is faster stays, and the two
+fastest are tried once more. Ours has its threads. In fp32 both multiply in fp32. bf16 is PyTorch's
+autocast; a row in it says something where the CPU multiplies in bf16 (AMX or AVX512_BF16).
+
+--isa avx2 limits what each side dispatches to, on the same machine; the peak is then that of AVX2. PyTorch's MKL does not
+follow such limits on AMD's processors, where it multiplies by AVX2 in any case (mkl_blas_def_sgemm_kernel_0_zen).
+--json is written after each row; --render makes the tables of such files, rows of several one after another.
 """
 
 import argparse
+import datetime
+import itertools
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
+import typing
 
-# Model and usual batch; the names are those of bench_models.h.
-MODELS = {"mlp": 128, "mlp_small": 128, "lenet5": 64, "vgg11": 32, "resnet18": 32, "resnet50": 16, "vit_tiny": 32,
-          "gpt2_mini": 4, "gpt2_small": 2, "transformer_classifier": 32, "text_cnn": 32, "lstm_classifier": 32,
-          "embedding_bag_classifier": 64, "autoencoder": 64}
-NAMES = {"mlp": "MLP 784-512-512-10", "mlp_small": "MLP 784-256-128-10", "lenet5": "LeNet-5",
-         "vit_tiny": "ViT-Tiny, 32 px in patches of 4", "gpt2_mini": "GPT, 10.7 M, context 256",
-         "gpt2_small": "GPT-2 124M, context 64", "autoencoder": "convolutional autoencoder, 32 px"}
-WORDS, ROW_LENGTH = 20000, 128
-TOKENS = {"gpt2_mini": (65, 256), "gpt2_small": (50257, 64), "gpt2_small:1024": (50257, 1024)}
+from bench_process import StoppedProcess, ask_in_turn
+from compare_tables import ISA_NAMES, describe_processor, make_readme_table, make_report, ratios_of, replace_readme_table
+from peer_models import MODELS
 
-
-def make_model(name):
-    """PyTorch's model of a name of bench_models.h, and a sample's shape; tokens have a vocabulary."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
-    import torch
-    from image_models import VGG, make_image_model
-    from reference_models import make_conv_autoencoder, make_lenet5, make_mlp
-    from reference_text import Bag, Classifier, TextCnn
-    from reference_transformers import (GPT2, GPT_SIZES, VIT_SIZES, TransformerClassifier, ViT,
-                                        initialize_transformer)
-
-    if name == "lenet5":
-        return make_lenet5(), (1, 28, 28)
-    if name == "autoencoder":
-        return make_conv_autoencoder((3, 32, 32), (16, 32), 32), (3, 32, 32)
-    if name.startswith("mlp"):
-        return make_mlp((512, 512) if name == "mlp" else (256, 128)), (784,)
-    if name.startswith("gpt2"):
-        depth, heads, width = GPT_SIZES[name.partition(":")[0].split("_")[1]]
-        model = GPT2(*TOKENS[name], depth=depth, heads=heads, width=width)
-        initialize_transformer(model, 1)  # the tied embedding's default would be far too large
-        return model, (TOKENS[name][1],)
-    text = {"transformer_classifier": lambda: TransformerClassifier(WORDS, ROW_LENGTH, 10),
-            "text_cnn": lambda: TextCnn(WORDS, 128, 100, [3, 4, 5], 10),
-            "lstm_classifier": lambda: Classifier(torch.nn.LSTM, WORDS, 128, 128, 1, False, False, 10),
-            "embedding_bag_classifier": lambda: Bag(WORDS, "mean", 64, 10)}
-    if name in text:
-        return text[name](), (ROW_LENGTH,)
-    preset, _, side = name.partition(":")
-    side = int(side or 32)
-    if preset in VIT_SIZES:
-        return ViT((3, side, side), 10, *VIT_SIZES[preset], patch_size=4 if side < 64 else 16), (3, side, side)
-    options = {"dropout": 0.0} if preset in VGG else {}
-    return make_image_model(preset, side, 10, **options), (3, side, side)
+HERE = pathlib.Path(__file__).resolve().parent
+CORES = len(os.sched_getaffinity(0))
+TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the best of two counts: others' load only slows
+VECTOR_BITS = {"avx2": 256, "avx512": 512}
+# What lowers the dispatch of each library of a side; OpenBLAS does not know every processor by itself.
+OUR_LIMITS = {"avx512": {}, "avx2": {"TRAINYARD_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}}
+THEIR_LIMITS = {"avx512": {"OPENBLAS_CORETYPE": "SkylakeX"},
+                "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+                         "OPENBLAS_CORETYPE": "Haswell", "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"}}
+LIMITING = sorted({name for limits in (OUR_LIMITS, THEIR_LIMITS) for isa in limits for name in limits[isa]} |
+                  {"DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
 
 
-def make_loss(name):
-    """Of what the model gives, the batch and its classes; an autoencoder's target is the batch."""
-    import torch
+class Setting(typing.NamedTuple):
+    """Of PyTorch. The first three belong to a process."""
+    threads: int = CORES
+    flush: bool = True
+    passive: bool = False
+    fused: bool = True
+    channels_last: bool = False
+    compile: bool = False
 
-    if name == "autoencoder":
-        return lambda output, x, y: torch.nn.functional.mse_loss(output, x)
-    return lambda output, x, y: torch.nn.functional.cross_entropy(output, y)
-
-
-def torch_worker():
-    """The peer, in a process of its own per setting, because OpenMP is configured at start."""
-    import time
-
-    import torch
-
-    setting = json.loads(os.environ["PEER_SETTING"])
-    torch.set_num_threads(setting["threads"])
-    cases = {}
-
-    def make_case(name, batch):
-        torch.manual_seed(1)
-        model, sample = make_model(name)
-        vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
-        layout = torch.channels_last if setting["channels_last"] else torch.contiguous_format
-        images = len(sample) == 3
-        if images:
-            model = model.to(memory_format=layout)
-        # As bench_models.h: transformers and text models by AdamW.
-        if vocabulary or name.startswith("vit"):
-            optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0,
-                                          fused=setting["fused"])
-        else:
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9,
-                                        fused=setting["fused"])
-        loss_of = make_loss(name)
-        shape = (batch, *sample)
-        if vocabulary:
-            xs = [torch.randint(1, vocabulary, shape) for _ in range(8)]
-        else:
-            xs = [torch.rand(shape) for _ in range(8)]
-        if images:
-            xs = [x.contiguous(memory_format=layout) for x in xs]
-        targets = (batch * sample[0], vocabulary) if name in TOKENS else (batch, 10)
-        ys = [torch.randint(0, targets[1], targets[:1]) for _ in range(8)]
-        call = torch.compile(lambda x, y: loss_of(model(x), x, y)) if setting["compile"] else (
-            lambda x, y: loss_of(model(x), x, y))
-        state = {"step": 0}
-
-        def step():
-            i = state["step"] % 8
-            state["step"] += 1
-            optimizer.zero_grad(set_to_none=True)
-            call(xs[i], ys[i]).backward()
-            optimizer.step()
-
-        for _ in range(20 if name.startswith("mlp") or name == "lenet5" else 2):
-            step()
-        return step
-
-    def peak_bytes():
-        for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-
-    for line in sys.stdin:
-        if line.startswith("memory"):
-            _, name, batch = line.split()
-            before = peak_bytes()
-            step = make_case(name, int(batch))
-            step()
-            print(json.dumps({"before_bytes": before, "peak_bytes": peak_bytes()}), flush=True)
-            continue
-        name, batch, seconds = line.split()
-        batch, seconds = int(batch), float(seconds)
-        key = (name, batch)
-        if key not in cases:
-            cases[key] = make_case(name, batch)
-        step = cases[key]
-        start = time.perf_counter()
-        steps = 0
-        while time.perf_counter() - start < seconds:
-            step()
-            steps += 1
-        rate = steps * batch / (time.perf_counter() - start)
-        print(json.dumps({"samples_per_second": rate, "torch": torch.__version__}), flush=True)
+    def __str__(self):
+        words = [f"{self.threads} thread{'s' if self.threads > 1 else ''}",
+                 "denormals flushed" if self.flush else "denormals kept", *(["passive wait"] if self.passive else []),
+                 "fused optimizer" if self.fused else "optimizer not fused",
+                 *(["channels last"] if self.channels_last else []), *(["torch.compile"] if self.compile else [])]
+        return ", ".join(words)
 
 
-class Process:
-    def __init__(self, command, env=None):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env=env)
+def environment(limits, **more):
+    """This process's, without what limits or changes a library's dispatch, and then with these limits."""
+    return {**{name: value for name, value in os.environ.items() if name not in LIMITING}, **limits, **more}
 
-    def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{self.process.args[0]} ended at: {line}")
-        return json.loads(answer)
+
+def peer_command(setting):
+    return [sys.executable, str(HERE / "peer_torch.py"), json.dumps({"threads": setting.threads, "flush": setting.flush})]
+
+
+def peer_environment(setting, isa):
+    wait = {"OMP_WAIT_POLICY": "PASSIVE"} if setting.passive else {}
+    return environment(THEIR_LIMITS[isa], OMP_NUM_THREADS=str(setting.threads), MKL_NUM_THREADS=str(setting.threads),
+                       TORCHINDUCTOR_COMPILE_THREADS="1", CUDA_VISIBLE_DEVICES="", **wait)
+
+
+def start_peer(setting, isa):
+    peer = StoppedProcess(peer_command(setting), peer_environment(setting, isa))
+    peer.read_answer("its start")
+    return peer
+
+
+def start_ours(args, isa, precision):
+    return StoppedProcess([args.train_bench, "--serve", "cpu", precision], environment(OUR_LIMITS[isa]))
+
+
+class Peers:
+    """Processes for trials: one for each setting of a process, for as long as the instruction set stays."""
+
+    def __init__(self, isa):
+        self.isa, self.processes = isa, {}
+
+    def try_setting(self, row, setting):
+        key = setting[:3]
+        if key not in self.processes:
+            self.processes[key] = start_peer(setting, self.isa)
+        question = ask_peer(row, setting, TRIAL_SECONDS)
+        answers = [self.processes[key].ask(question) for _ in range(TRIAL_TURNS)]
+        failed = next((a["error"] for a in answers if "error" in a), None)
+        return {"error": failed} if failed else {"rate": max(a["samples_per_second"] for a in answers)}
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        for process in self.processes.values():
+            process.close()
 
 
-def peer_settings(with_compile, model):
-    if not model.startswith("mlp") and model != "lenet5":
-        # Larger models: the layout and the threads decide, not the optimizer or the waiting.
-        images = model.startswith(("vgg", "resnet", "autoencoder"))
-        return [{"threads": t, "wait": "default", "fused": True, "compile": with_compile,
-                 "channels_last": c} for t in (1, 2) for c in ((False, True) if images else (False,))]
-    settings = []
-    for threads in (1, 2):
-        for wait in ("default", "passive") if threads > 1 else ("default",):
-            for fused in (False, True):
-                settings.append({"threads": threads, "wait": wait, "fused": fused,
-                                 "compile": False, "channels_last": False})
-        if with_compile:
-            settings.append({"threads": threads, "wait": "default", "fused": True,
-                             "compile": True, "channels_last": False})
-    return settings
+def ask_peer(row, setting, seconds, **more):
+    return json.dumps({"model": row["model"], "batch": row["batch"], "precision": row["precision"], "seconds": seconds,
+                       "fused": setting.fused, "channels_last": setting.channels_last, "compile": setting.compile, **more})
 
 
-def start_peer(setting):
-    env = dict(os.environ, PEER_SETTING=json.dumps(setting), OPENBLAS_CORETYPE="SkylakeX",
-               OMP_NUM_THREADS=str(setting["threads"]), MKL_NUM_THREADS=str(setting["threads"]))
-    if setting["wait"] == "passive":
-        env["OMP_WAIT_POLICY"] = "PASSIVE"
-    return Process([sys.executable, __file__, "--peer"], env)
+def choose_setting(peers, row, with_compile):
+    """The fastest of PyTorch's settings, and what each that was tried did."""
+    trials = {}
+
+    def attempt(setting):
+        again = peers.try_setting(row, setting)
+        if again.get("rate", 0) >= trials.get(setting, {}).get("rate", 0):
+            trials[setting] = again
+
+    def fastest():
+        working = [s for s in trials if "rate" in trials[s]]
+        if not working:
+            raise RuntimeError(f"PyTorch does not train {row['model']}: {trials}")
+        return sorted(working, key=lambda s: -trials[s]["rate"])
+
+    images = row["model"].startswith(("vgg", "resnet", "autoencoder", "lenet", "vit"))
+    attempt(Setting())
+    for change in (*([{"channels_last": True}] if images else []), *([{"compile": True}] if with_compile else []),
+                   {"flush": False}, {"passive": True}, {"fused": False}, {"threads": 1, "passive": False}):
+        setting = fastest()[0]._replace(**change)
+        if setting not in trials:  # as where there is one core
+            attempt(setting)
+    for setting in fastest()[:2]:
+        attempt(setting)
+    return fastest()[0], [{"setting": str(s), **trial} for s, trial in trials.items()]
 
 
-def label(setting):
-    return (f"{setting['threads']} thread{'s' if setting['threads'] > 1 else ''}"
-            + (", passive wait" if setting["wait"] == "passive" else "")
-            + (", fused SGD" if setting["fused"] else "")
-            + (", channels last" if setting["channels_last"] else "")
-            + (", torch.compile" if setting["compile"] else ""))
+def measure_memory(args, row, setting):
+    ours = json.loads(subprocess.run([args.train_bench, "--memory", row["model"], str(row["batch"])], check=True,
+                                     capture_output=True, text=True, env=environment(OUR_LIMITS[row["isa"]])).stdout)
+    peer = start_peer(setting, row["isa"])
+    theirs = peer.ask(ask_peer(row, setting._replace(compile=False), 0, memory=True))
+    peer.close()
+    return {"our_bytes": ours["peak_bytes"], "arena_bytes": ours["planned_bytes"], "their_bytes": theirs["peak_bytes"],
+            "their_base_bytes": theirs["before_bytes"]}
 
 
-def spread(values):
-    return (max(values) - min(values)) / statistics.median(values)
+def measure(args, row, peers):
+    """Adds to a row what both sides do at their best setting, in turns."""
+    ours = start_ours(args, row["isa"], row["precision"])
 
+    def ask_ours(threads, seconds):
+        return f"{row['model']} {row['batch']} {threads} {seconds}"
 
-def measure(args, model, batch):
-    """One row of the table: both sides at their best setting, in turns. Processes end with the row."""
-    ours = Process([args.train_bench, "--serve"])
-    peers = [(s, start_peer(s)) for s in peer_settings(args.compile, model)]
-    trial = min(args.seconds, 1.0)
-    for _, p in peers:  # all have loaded before anything counts
-        p.ask(f"{model} {batch} 0")
-    our_rates = {t: ours.ask(f"{model} {batch} {t} {trial}")["samples_per_second"] for t in (1, 2)}
-    peer_rates = [p.ask(f"{model} {batch} {trial}")["samples_per_second"] for _, p in peers]
-    threads = max(our_rates, key=our_rates.get)
-    setting, peer = peers[max(range(len(peers)), key=lambda i: peer_rates[i])]
-    for _, p in peers:
-        if p is not peer:
-            p.close()
-    a, b, last = [], [], None
-    for _ in range(args.pairs):
-        last = ours.ask(f"{model} {batch} {threads} {args.seconds}")
-        a.append(last["samples_per_second"])
-        b.append(peer.ask(f"{model} {batch} {args.seconds}")["samples_per_second"])
+    our_trials = {threads: max(ours.ask(ask_ours(threads, TRIAL_SECONDS))["samples_per_second"] for _ in range(TRIAL_TURNS))
+                  for threads in sorted({1, CORES})}
+    threads = max(our_trials, key=our_trials.get)
+    setting, their_trials = choose_setting(peers, row, not args.no_compile)
+    peer = start_peer(setting, row["isa"])  # one that has done nothing else
+    peer.ask(ask_peer(row, setting, 0))
+    turns = {"ours": (ours, peer, ask_ours(threads, args.seconds)),
+             "theirs": (peer, ours, ask_peer(row, setting, args.seconds))}
+    pairs = []
+    for i in range(args.pairs):
+        order = ("ours", "theirs") if i % 2 == 0 else ("theirs", "ours")
+        pairs.append({side: ask_in_turn(turns[side][0], turns[side][2], turns[side][1]) for side in order})
     ours.close()
     peer.close()
-    fresh = start_peer(setting)
-    their_memory = fresh.ask(f"memory {model} {batch}")
-    fresh.close()
-    memory = json.loads(subprocess.run([args.train_bench, "--memory", model, str(batch)], check=True,
-                                       capture_output=True, text=True).stdout)
-    gflop = last["gflop_per_sample"]
-    row = {"model": NAMES.get(model, model), "batch": batch, "ours": statistics.median(a), "threads": threads,
-           "our_gflops": statistics.median(a) * gflop, "theirs": statistics.median(b), "setting": label(setting),
-           "their_gflops": statistics.median(b) * gflop,
-           "ratio": statistics.median(x / y for x, y in zip(a, b)),
-           "spread": f"{100 * spread(a):.0f} / {100 * spread(b):.0f} %",
-           "our_memory": memory["peak_bytes"], "their_memory": their_memory["peak_bytes"],
-           "their_base": their_memory["before_bytes"],
-           "arena": memory["planned_bytes"], "difference": last["planned_bytes"] - last["used_bytes"]}
-    trials = (model, batch, our_rates, [(label(s), r) for (s, _), r in zip(peers, peer_rates)])
-    print(row, file=sys.stderr, flush=True)
-    return row, trials
+    last = pairs[-1]["ours"]
+    return {**row, "threads": threads, "setting": str(setting), "gflop_per_sample": last["gflop_per_sample"],
+            "planned_minus_used_bytes": last["planned_bytes"] - last["used_bytes"], "pairs": pairs,
+            "trials": {"ours": {str(t): rate for t, rate in our_trials.items()}, "theirs": their_trials},
+            "memory": measure_memory(args, row, setting)}
+
+
+def first_line_with(word, text):
+    return next((line.strip() for line in text.splitlines() if word in line), f"no line with {word}")
+
+
+def describe_sides(args, isa):
+    """What the libraries of each side say that they use."""
+    run = subprocess.run([args.train_bench, "--memory", "mlp_small", "8"], check=True, capture_output=True, text=True,
+                         env=environment(OUR_LIMITS[isa], ONEDNN_VERBOSE="1"))
+    meter = start_ours(args, isa, "fp32")
+    loops = meter.ask(f"peak 1 {VECTOR_BITS[isa]}")["loops"]
+    meter.close()
+    setting = Setting()
+    said = subprocess.run([*peer_command(setting), "--describe"], check=True, capture_output=True, text=True,
+                          env={**peer_environment(setting, isa), "ONEDNN_VERBOSE": "1", "MKL_VERBOSE": "1"}).stdout
+    facts = json.loads(said.splitlines()[-1])
+    mkl = next((line.strip("- ") for line in facts["build"].splitlines() if "Math Kernel" in line), "no MKL")
+    return facts, {"ours": f"loops for {ISA_NAMES.get(loops, loops)}; {first_line_with('isa:', run.stdout)}",
+                   "theirs": f"ATen {facts['capability']}; {first_line_with('isa:', said)}; {mkl}; products in fp32: "
+                             f"float32_matmul_precision {facts['float32_matmul_precision']}, oneDNN's precision of products, "
+                             f"convolutions and recurrences {', '.join(facts['onednn_fp32_precision'])}; denormal numbers are flushed in every "
+                             "thread of the pool where a setting says so"}
+
+
+class Meter:
+    """The best fp32 peak that was seen, by instruction set and threads: others' load only lowers it."""
+
+    def __init__(self, args, isas):
+        self.args, self.peaks = args, {isa: {} for isa in isas}
+
+    def measure(self):
+        meter = start_ours(self.args, next(iter(self.peaks)), "fp32")
+        for isa, by_threads in self.peaks.items():
+            for threads in sorted({1, CORES}):
+                seen = meter.ask(f"peak {threads} {VECTOR_BITS[isa]}")["gflops"]
+                by_threads[str(threads)] = max(seen, by_threads.get(str(threads), 0))
+        meter.close()
 
 
 def compare(args):
-    meter = Process([args.train_bench, "--serve"])
-    peak = {t: meter.ask(f"peak {t}")["gflops"] for t in (1, 2)}
-    rows, settings = [], []
-    for model in args.models.split(","):
-        for batch in args.batches or [MODELS.get(model.partition(":")[0], 32)]:
-            row, trials = measure(args, model, batch)
-            rows.append(row)
-            settings.append(trials)
-            # Again and again: the best is the peak, whatever disturbed another one.
-            peak = {t: max(peak[t], meter.ask(f"peak {t}")["gflops"]) for t in peak}
-    meter.close()
-    return rows, settings, peak
+    cpuinfo = pathlib.Path("/proc/cpuinfo").read_text()
+    for isa in args.isa:
+        if f" {isa.replace('avx512', 'avx512f')}" not in cpuinfo:
+            sys.exit(f"compare_pytorch.py: this CPU has no {ISA_NAMES[isa]}")
+    if "bf16" in args.precision and " avx512_bf16" not in cpuinfo and " amx_bf16" not in cpuinfo:
+        print("compare_pytorch.py: this CPU does not multiply in bf16; rows in bf16 measure conversions", file=sys.stderr)
+    run = {"processor": describe_processor(cpuinfo), "cores": CORES, "date": datetime.date.today().isoformat(),
+           "seconds": args.seconds, "load_before": os.getloadavg()[0], "facts": {}}
+    meter = Meter(args, args.isa)
+    result = {"run": run, "peaks": meter.peaks, "rows": []}
+    for isa in args.isa:
+        facts, run["facts"][isa] = describe_sides(args, isa)
+        run["torch"] = facts["torch"]
+    meter.measure()
+    peers = {isa: Peers(isa) for isa in args.isa}
+    for model in args.models:
+        for batch, precision, isa in itertools.product(args.batches or [MODELS.get(model.partition(":")[0], 32)],
+                                                       args.precision, args.isa):
+            if precision == "bf16" and isa == "avx2":
+                continue  # no instruction of AVX2 multiplies in it
+            row = measure(args, {"model": model, "batch": batch, "precision": precision, "isa": isa}, peers[isa])
+            meter.measure()
+            result["rows"].append(row)
+            run["load_after"] = os.getloadavg()[0]
+            if args.json:
+                args.json.write_text(json.dumps(result, indent=1) + "\n")
+            print(f"{model} {batch} {precision} {isa}: {statistics.median(ratios_of(row)):.2f} "
+                  f"({', '.join(f'{r:.2f}' for r in ratios_of(row))}), PyTorch with {row['setting']}", file=sys.stderr, flush=True)
+    for each in peers.values():
+        each.close()
+    return result
 
 
-def cpu_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
+def merge(results):
+    """Rows of several runs on one machine; the facts of the first, and the best peaks."""
+    merged = results[0]
+    for result in results[1:]:
+        if result["run"]["processor"] != merged["run"]["processor"]:
+            sys.exit("compare_pytorch.py: --render: these runs are of different processors")
+        merged["rows"] += result["rows"]
+        merged["run"]["load_after"] = result["run"]["load_after"]
+        merged["run"]["facts"] = {**result["run"]["facts"], **merged["run"]["facts"]}
+        for isa, by_threads in result["peaks"].items():
+            known = merged["peaks"].setdefault(isa, {})
+            for threads, peak in by_threads.items():
+                known[threads] = max(peak, known.get(threads, 0))
+    return merged
+
+
+def words(text):
+    return text.split(",")
 
 
 def main():
-    if "--peer" in sys.argv:
-        return torch_worker()
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("train_bench")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train_bench", nargs="?")
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--models", default=",".join(MODELS),
-                        help="names of bench_models.h")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--models", default=list(MODELS), type=words, help="names of bench_models.h")
     parser.add_argument("--batches", help="instead of each model's usual one",
                         type=lambda text: [int(b) for b in text.split(",")])
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--isa", type=words, help="avx512, avx2 or both; the first is the one that the README shows whole")
+    parser.add_argument("--precision", type=words, default=["fp32"], help="fp32, bf16 or both, which are rows of their own")
+    parser.add_argument("--no-compile", action="store_true", help="do not try torch.compile")
+    parser.add_argument("--json", type=pathlib.Path, help="everything that is measured, written after each row")
+    parser.add_argument("--render", type=pathlib.Path, nargs="+", help="make the tables of these files and measure nothing")
+    parser.add_argument("--out", type=pathlib.Path, help="the whole run in Markdown; else it is printed")
+    parser.add_argument("--readme", type=pathlib.Path, help="replace the table in this file; needs --out, which it links")
     args = parser.parse_args()
-    load_before = os.getloadavg()[0]
-    rows, settings, peak = compare(args)
-    from importlib.metadata import version
-    mib = 1024 * 1024
-    head = ["model", "batch", "ours/s", "threads", "of peak", "PyTorch/s", "its best setting", "of peak", "ratio",
-            "spread", "memory: ours, MiB", "PyTorch (bare import), MiB", "arena, MiB", "planned - used, bytes"]
-    lines = [f"# Training speed and memory beside PyTorch {version('torch')}", "",
-             f"{cpu_name()}, {os.cpu_count()} cores; fp32 peak measured in this run "
-             f"{peak[2]:.0f} GFLOP/s (1 thread {peak[1]:.0f}); load average before "
-             f"{load_before:.1f}; medians of {args.pairs} interleaved pairs of "
-             f"{args.seconds} s. Memory is the largest resident set of a process that trains this model alone.", "",
-             "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    for r in rows:
-        cells = [r["model"], r["batch"], f"{r['ours']:,.4g}", r["threads"], f"{100 * r['our_gflops'] / peak[2]:.1f} %",
-                 f"{r['theirs']:,.4g}", r["setting"], f"{100 * r['their_gflops'] / peak[2]:.1f} %",
-                 f"**{r['ratio']:.2f}×**", r["spread"], f"{r['our_memory'] / mib:.0f}",
-                 f"{r['their_memory'] / mib:.0f} ({r['their_base'] / mib:.0f})", f"{r['arena'] / mib:.1f}",
-                 r["difference"]]
-        lines.append("| " + " | ".join(str(c) for c in cells) + " |")
-    lines += ["", "Trials that chose the settings, samples per second:", ""]
-    for model, batch, our_rates, peer_rates in settings:
-        lines.append(f"- {NAMES.get(model, model)}, batch {batch}: ours "
-                     + ", ".join(f"{t} thr. {r:,.0f}" for t, r in our_rates.items())
-                     + "; PyTorch " + "; ".join(f"{n}: {r:,.4g}" for n, r in peer_rates))
-    text = "\n".join(lines) + "\n"
-    print(text)
+    if (args.train_bench is None) == (args.render is None):
+        parser.error("expected either train_bench or --render")
+    if args.readme and not args.out:
+        parser.error("--readme needs --out, the run that the README links")
+    has_avx512 = " avx512f" in pathlib.Path("/proc/cpuinfo").read_text()
+    args.isa = args.isa or ["avx512" if has_avx512 else "avx2"]
+    if unknown := [w for w in args.isa if w not in VECTOR_BITS] + [w for w in args.precision if w not in ("fp32", "bf16")]:
+        parser.error(f"{unknown[0]}: expected avx512 or avx2, and fp32 or bf16")
+    result = merge([json.loads(file.read_text()) for file in args.render]) if args.render else compare(args)
+    report = make_report(result)
     if args.out:
-        args.out.write_text(text)
+        args.out.write_text(report)
+    else:
+        print(report)
+    if args.readme:
+        link = os.path.relpath(args.out, args.readme.parent)
+        args.readme.write_text(replace_readme_table(args.readme.read_text(), make_readme_table(result, link)))
     return 0
 
 

@@ -3,8 +3,10 @@
 //
 //   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
 //                            and used arena bytes, for threads 1 and 2
-//   train_bench --serve      answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
-//                            JSON line each; compare_pytorch.py drives it in turns with PyTorch
+//   train_bench --serve [cpu [bf16]]
+//                            answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
+//                            JSON line each, and "peak THREADS BITS" with the fp32 peak of vectors
+//                            of BITS; compare_pytorch.py drives it in turns with PyTorch
 //   train_bench --serve gpu-0 bf16
 //                            the same on a GPU, in that precision; THREADS is then not looked at.
 //                            compare_gpu.py drives it. Algorithms are chosen as in `local run`
@@ -22,7 +24,9 @@
 //
 // Models are those of bench_models.h.
 // One step is what the training loop does: batch in, forward, backward, update, loss and logits
-// out.
+// out. Every measurement starts from the initial weights, and rows come again with other labels, so
+// that nothing can be learned: the gradients of a model that has fitted its data vanish, and the
+// arithmetic of denormal numbers would be measured instead of training.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -39,6 +43,7 @@
 #include <vector>
 
 #include "kernels/cpu/peak_flops.h"
+#include "kernels/cpu/simd/simd.h"
 #include "kernels/math/philox.h"
 #include "src/base/cores.h"
 #include "src/runtime/open_backend.h"
@@ -53,7 +58,8 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr int64_t kBatches = 8;  // different ones in turn, so that no input stays in a cache
+constexpr int64_t kBatches = 8;    // different ones in turn, so that no input stays in a cache
+constexpr int64_t kTargets = 127;  // of a batch each; prime, so that each meets every batch
 
 double seconds_since(Steady::time_point start) {
   return std::chrono::duration<double>(Steady::now() - start).count();
@@ -96,14 +102,17 @@ class Case {
       session_->hold(rows.source());
       for (int64_t b = 0; b < kBatches; ++b) samples_.push_back(rows.samples(b, batch));
     } else {
-      for (int64_t b = 0; b < kBatches; ++b) add_batch(m.interface, static_cast<uint64_t>(b));
+      for (int64_t b = 0; b < kBatches; ++b) add_input(m.interface, static_cast<uint64_t>(b));
+      for (int64_t t = 0; t < kTargets; ++t) add_target(m.interface, static_cast<uint64_t>(t));
     }
     session_->run_step(next_inputs());  // by itself, as of a job
     run(0.1);                           // first touches, sleeping threads
   }
 
-  /// Samples per second over at least `seconds`.
+  /// Samples per second over at least `seconds`, from the initial weights and optimizer state.
   double run(double seconds) {
+    session_->initialize(1);
+    step_ = 0;
     const Steady::time_point start = Steady::now();
     const int64_t together = session_->together(kStepsTogetherMax);
     // The next are under way before the results of these are looked at, as in the training loop.
@@ -112,9 +121,9 @@ class Case {
     do {
       session_->begin_steps(together, [&] { return next_inputs(); });
       steps += together;
-      for (; steps - finished > ahead; ++finished) (void)session_->finish_step();
+      for (; steps - finished > ahead; ++finished) loss_ = session_->finish_step().loss;
     } while (seconds_since(start) < seconds);
-    for (; finished < steps; ++finished) (void)session_->finish_step();
+    for (; finished < steps; ++finished) loss_ = session_->finish_step().loss;
     return static_cast<double>(steps * batch_) / seconds_since(start);
   }
 
@@ -145,11 +154,14 @@ class Case {
   double gflop_per_sample() const {
     return static_cast<double>(flops_) / static_cast<double>(batch_) * 1e-9;
   }
+  /// The loss of the last step of run(), and how many they were.
+  float loss() const { return loss_; }
+  int64_t steps() const { return step_; }
   int64_t planned_bytes() const { return session_->arena_planned_bytes(); }
   int64_t used_bytes() const { return session_->arena_used_bytes(); }
 
  private:
-  void add_batch(const ModelInterface& interface, uint64_t b) {
+  void add_input(const ModelInterface& interface, uint64_t b) {
     const auto values = static_cast<size_t>(batch_ * interface.input.elements());
     std::vector<std::byte>& input = inputs_.emplace_back(values * 4);  // floats or tokens
     for (size_t i = 0; i < values; ++i) {
@@ -163,11 +175,14 @@ class Case {
         std::memcpy(input.data() + 4 * i, &value, 4);
       }
     }
+  }
+
+  void add_target(const ModelInterface& interface, uint64_t t) {
     const bool next_token = interface.target == TargetForm::kNextToken;
     std::vector<int32_t>& target =
         targets_.emplace_back(static_cast<size_t>(batch_ * (next_token ? interface.input[0] : 1)));
     for (size_t i = 0; i < target.size(); ++i) {
-      target[i] = static_cast<int32_t>(math::philox_u32(1, 2, b, i) %
+      target[i] = static_cast<int32_t>(math::philox_u32(1, 2, t, i) %
                                        static_cast<uint64_t>(interface.outputs));
     }
   }
@@ -177,7 +192,7 @@ class Case {
     Session::StepInputs inputs;
     if (samples_.empty()) {
       inputs.input = inputs_[b];
-      inputs.target = std::as_bytes(std::span(targets_[b]));
+      inputs.target = std::as_bytes(std::span(targets_[static_cast<size_t>(step_ % kTargets)]));
     } else {
       inputs.samples = samples_[b];
     }
@@ -192,6 +207,7 @@ class Case {
   std::unique_ptr<Session> session_;
   int64_t flops_ = 0;
   int64_t step_ = 0;
+  float loss_ = 0;
   std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::vector<int32_t>> targets_;
   std::vector<std::vector<kernels::HeldSample>> samples_;
@@ -231,6 +247,18 @@ std::unique_ptr<Backend> open_device(const std::string& device, int threads) {
   return backend;
 }
 
+const char* name_of_loops() {
+  switch (kernels::cpu::best_isa()) {
+    case kernels::cpu::Isa::kAvx512:
+      return "avx512";
+    case kernels::cpu::Isa::kAvx2:
+      return "avx2";
+    case kernels::cpu::Isa::kBaseline:
+      break;
+  }
+  return "baseline";
+}
+
 /// On `device`, a GPU by name, or on the CPU with as many threads as each line says.
 void serve(const std::string& device, Precision precision) {
   std::map<std::tuple<std::string, int64_t, int>, std::unique_ptr<Case>> cases;
@@ -243,8 +271,10 @@ void serve(const std::string& device, Precision precision) {
     double seconds = 0;
     in >> model;
     if (model == "peak") {
-      in >> threads;
-      std::printf("{\"gflops\": %.2f}\n", kernels::cpu::measure_peak_gflops(threads));
+      int vector_bits = 0;
+      in >> threads >> vector_bits;
+      std::printf("{\"gflops\": %.2f, \"loops\": \"%s\"}\n",
+                  kernels::cpu::measure_peak_gflops(threads, vector_bits), name_of_loops());
       std::fflush(stdout);
       continue;
     }
@@ -254,11 +284,13 @@ void serve(const std::string& device, Precision precision) {
       c = std::make_unique<Case>(model, batch, open_device(device, threads), precision);
     }
     const double rate = c->run(seconds);
-    std::printf(
-        "{\"samples_per_second\": %.3f, \"gflop_per_sample\": %.9f, \"planned_bytes\": %lld, "
-        "\"used_bytes\": %lld}\n",
-        rate, c->gflop_per_sample(), static_cast<long long>(c->planned_bytes()),
-        static_cast<long long>(c->used_bytes()));
+    const nlohmann::ordered_json answer = {{"samples_per_second", rate},
+                                           {"steps", c->steps()},
+                                           {"loss", c->loss()},  // null: not finite
+                                           {"gflop_per_sample", c->gflop_per_sample()},
+                                           {"planned_bytes", c->planned_bytes()},
+                                           {"used_bytes", c->used_bytes()}};
+    std::printf("%s\n", answer.dump().c_str());
     std::fflush(stdout);
   }
 }

@@ -17,7 +17,7 @@ import unittest
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "bench")]
 import compare_gpu  # noqa: E402
-import compare_pytorch  # noqa: E402
+import peer_models  # noqa: E402
 from gpu_check import data, output, pack, place, runner, stages  # noqa: E402
 from harness import BIN, EXAMPLES, is_running, wait_until  # noqa: E402
 
@@ -204,7 +204,7 @@ class EverythingIsInAStage(unittest.TestCase):
         self.assertLessEqual({"mlp", "vgg", "resnet", "vit", "gpt2", "autoencoder"}, presets)
         rows = [row.rsplit(":", 2)[0] for row in compare_gpu.ROWS.split(",")]
         for what, names in (("profiles (d)", [row.rsplit(":", 1)[0] for row in stages.PROFILED]),
-                            ("beside PyTorch on a GPU (e)", rows), ("beside PyTorch on a CPU", compare_pytorch.MODELS)):
+                            ("beside PyTorch on a GPU (e)", rows), ("beside PyTorch on a CPU", peer_models.MODELS)):
             self.assertEqual({family(name) for name in names}, presets, what)
 
     def test_every_test_for_a_gpu_is_in_a_stage(self):

@@ -16,7 +16,8 @@ BYTES_MAX = 50_000_000
 HOSTS_OWN = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libstdc\+\+|libgcc_s)\.so"
                        r"|lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvidia)")
 FOLDERS = ("examples", "tests/gpu_check", "tests/golden")
-FILES = ("scripts/gpu_check", "tests/e2e/harness.py", "tests/bench/compare_gpu.py", "tests/bench/compare_pytorch.py")
+FILES = ("scripts/gpu_check", "tests/e2e/harness.py", "tests/bench/compare_gpu.py", "tests/bench/bench_process.py",
+         "tests/bench/peer_models.py")
 # Its 31 MB are ICU's tables; libarchive links libxml2, which links ICU, and nothing here calls either.
 ICU_DATA = re.compile(r"libicudata\.so\.(\d+)")
 
