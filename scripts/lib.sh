@@ -24,3 +24,48 @@ make_root() {
     { tail -n 20 "$folder.log" >&2; echo "debootstrap $suite failed (above)" >&2; return 1; }
   apt-config dump | grep -E '^Acquire::[a-z]+::Proxy ' >"$folder/etc/apt/apt.conf.d/99proxy" || true
 }
+
+# run_tests BUILD_FOLDER CTEST_ARGUMENTS...: runs CTest, and then once more, one at a time, the tests that failed. The array
+# flaky_tests names those that passed only then. Fails if a test failed twice, or if more than flaky_tests_max are flaky.
+flaky_tests=()
+readonly flaky_tests_max=3
+run_tests() {
+  local folder=$1 log=$1/Testing/Temporary/LastTestsFailed.log status=0 failed again=
+  shift
+  rm -f "$log"
+  ctest "$@" || status=$?
+  ((status != 0)) || return 0
+  [[ -s $log ]] || return "$status"  # CTest itself failed, not a test
+  failed=$(failed_tests "$log")
+  printf '\n== %d failed: once more, one at a time\n' "$(wc -l <<<"$failed")"
+  status=0
+  ctest --test-dir "$folder" --output-on-failure --rerun-failed -j 1 || status=$?
+  ((status == 0)) || again=$(failed_tests "$log")
+  mapfile -t flaky_tests < <(comm -23 <(echo "$failed") <(echo "$again"))
+  report_flaky_tests
+  if ((status != 0)); then
+    printf 'test: failed twice: %s\n' "${again//$'\n'/ }" >&2
+    return 1
+  fi
+  ((${#flaky_tests[@]} <= flaky_tests_max))
+}
+failed_tests() { sed 's/^[0-9]*://' "$1" | sort; }
+report_flaky_tests() {
+  ((${#flaky_tests[@]} > 0)) || return 0
+  printf '\n== %d passed only when run again by themselves; mend them next (more than %d fail the run)\n' \
+    "${#flaky_tests[@]}" "$flaky_tests_max"
+  printf '  %s\n' "${flaky_tests[@]}"
+}
+
+# with_busy_loops COUNT COMMAND...: runs a command while COUNT processes keep the processors busy. They end with the command,
+# and soon after the script if that is killed.
+with_busy_loops() (
+  loops=()
+  trap 'kill "${loops[@]}" 2>/dev/null' EXIT
+  for ((loop = 0; loop < $1; ++loop)); do
+    while kill -0 $$ 2>/dev/null; do for ((turn = 0; turn < 100000; ++turn)); do :; done; done &
+    loops+=($!)
+  done
+  shift
+  "$@"
+)

@@ -51,7 +51,7 @@ constexpr Advice kAdvice[] = {
      "name the file with your token with --token-file, or in the configuration file"},
     {"CREDENTIALS_MISSING",
      "name the file with your token with --token-file, or in the configuration file"},
-    {"DEADLINE_EXCEEDED", "--timeout allows more time"},
+    {"DEADLINE_EXCEEDED", "--timeout allows more time; a change may have been made all the same"},
 };
 
 }  // namespace

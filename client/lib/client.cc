@@ -37,6 +37,7 @@ constexpr milliseconds kPredictTimeout{120'000};
 constexpr milliseconds kEvaluateTimeout{3600'000};
 constexpr milliseconds kGarbageTimeout{3600'000};
 constexpr milliseconds kServerPathTimeout{3600'000};  // the server reads the files first
+constexpr milliseconds kCopyTimeout{3600'000};        // a checkpoint, of any size, comes first
 constexpr milliseconds kArrayTimeout{120'000};        // ten thousand members are many
 constexpr milliseconds kHealthTimeout{5'000};
 constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
@@ -275,12 +276,12 @@ Result<v1::Job> Client::resume_job(const std::string& name) {
 Result<v1::Job> Client::retry_job(const v1::RetryJobRequest& request) {
   const bool safe = !request.request_id().empty();
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::RetryJob, request,
-                              safe ? Retry::kUnavailable : Retry::kNever);
+                              safe ? Retry::kUnavailable : Retry::kNever, kCopyTimeout);
 }
 Result<v1::Job> Client::fork_job(const v1::ForkJobRequest& request) {
   const bool safe = !request.request_id().empty() || request.validate_only();
   return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ForkJob, request,
-                              safe ? Retry::kUnavailable : Retry::kNever);
+                              safe ? Retry::kUnavailable : Retry::kNever, kCopyTimeout);
 }
 Result<v1::ListQueueResponse> Client::list_queue(const v1::ListQueueRequest& request) {
   return impl_->call<v1::ListQueueResponse>(*impl_->jobs, &v1::JobService::Stub::ListQueue, request,

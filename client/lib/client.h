@@ -54,6 +54,7 @@ class Client {
   Result<v1::Job> cancel_job(const std::string& name);
   Result<v1::Job> pause_job(const std::string& name);
   Result<v1::Job> resume_job(const std::string& name);
+  /// The server copies a checkpoint first: the deadline of these two is an hour.
   Result<v1::Job> retry_job(const v1::RetryJobRequest& request);
   Result<v1::Job> fork_job(const v1::ForkJobRequest& request);
   Result<v1::ListQueueResponse> list_queue(const v1::ListQueueRequest& request);

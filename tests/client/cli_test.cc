@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/client/fake_server.h"
+#include "tests/support/patience.h"
 #include "tests/support/source_path.h"
 
 namespace trainyard::client {
@@ -536,10 +537,8 @@ TEST_F(Cli, WatchAsJsonLinesIsTheStream) {
 TEST_F(Cli, CtrlCDetachesAndSaysHowToCancel) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 5);
   const pid_t pid = start({"watch", "digits-1"});
-  for (int i = 0; i < 1000 && slurp(server_.folder() / "out").find("careful") == std::string::npos;
-       ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(eventually(
+      [&] { return slurp(server_.folder() / "out").find("careful") != std::string::npos; }));
   ::kill(pid, SIGINT);
   const Done done = finish(pid);
   EXPECT_EQ(done.code, 130);
@@ -629,6 +628,16 @@ TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
   const Done missing = run({"pause", "nobody"});
   EXPECT_NE(missing.code, 0);
   EXPECT_NE(missing.err.find("JOB_NOT_FOUND"), std::string::npos) << missing.err;
+}
+
+// The server copies a checkpoint before it answers: with the deadline of other calls, a fork of a
+// large model was made and its maker told that it had failed.
+TEST_F(Cli, AForkHasAnHour) {
+  add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
+  ASSERT_EQ(run({"fork", "digits-1"}).code, 0);
+  const std::vector<double> deadlines_s = server_.state().fork_deadlines_s;
+  ASSERT_EQ(deadlines_s.size(), 1u);
+  EXPECT_GT(deadlines_s[0], 3000);
 }
 
 TEST_F(Cli, RetryAndForkPrintTheNewJobAndWhereItBegins) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <tuple>
 
@@ -273,6 +274,9 @@ class Jobs final : public v1::JobService::CallbackService {
                                     const v1::ForkJobRequest* request, v1::Job* job) override {
     const std::scoped_lock lock(s_.mu);
     s_.forks.push_back(*request);
+    const std::chrono::duration<double> left =
+        context->deadline() - std::chrono::system_clock::now();
+    s_.fork_deadlines_s.push_back(left.count());
     const grpc::Status found = find(request->name(), job);
     job->set_name("tenants/default/jobs/forked");
     job->mutable_origin()->set_job(request->name());

@@ -54,6 +54,7 @@ struct FakeState {
 
   // --- what was seen
   std::vector<v1::SubmitJobRequest> submits;
+  std::vector<double> fork_deadlines_s;  // how long each fork would have been waited for
   std::vector<v1::SubmitArrayRequest> array_submits;
   std::vector<v1::ListJobsRequest> lists;
   std::vector<std::string> array_changes;  // "CancelArray"

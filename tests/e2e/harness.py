@@ -20,15 +20,32 @@ DATA = pathlib.Path(os.environ.get("TRAINYARD_TEST_DATA", SOURCE.parent / "share
 EXAMPLES = SOURCE / "examples"
 
 
-def wait_until(condition, what, timeout_s=30.0, interval_s=0.02):
+# A wait ends with its event. Only a test that fails reaches this bound, so it is far above what a busy machine takes.
+# TRAINYARD_TEST_PATIENCE multiplies it, as tests/support/patience.h says for C++ (scripts/check slow).
+PATIENCE_FACTOR = max(1, int(os.environ.get("TRAINYARD_TEST_PATIENCE", "1")))
+PATIENCE_S = 120.0 * PATIENCE_FACTOR
+
+
+def promised_s(seconds):
+    """The limit for what is promised within so many seconds: for a machine that is four times slower."""
+    return 4.0 * seconds * PATIENCE_FACTOR
+
+
+def wait_until(condition, what, timeout_s=PATIENCE_S, interval_s=0.02):
     """Polls until condition() is true and returns its value; fails the test with `what` otherwise."""
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while True:
         value = condition()
         if value:
             return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"timed out after {timeout_s} s: {what}")
         time.sleep(interval_s)
-    raise AssertionError(f"timed out after {timeout_s} s: {what}")
+
+
+def preloaded(library):
+    """LD_PRELOAD of a process that has this library, and behind it those of the test itself."""
+    return ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))
 
 
 def is_running(pid):
@@ -67,12 +84,24 @@ class Daemon:
         # Tests that count workers are not to meet one that measures; an earlier daemon does not know the flag.
         if self.program is None and "--measure-after-seconds" not in arguments:
             arguments.append("--measure-after-seconds=-1")
+        if self.program is None and "TRAINYARD_SYNC_DELAY_MS" in os.environ and "--worker" not in arguments:
+            arguments += ["--worker", str(self.slow_worker())]
         self.process = subprocess.Popen(
             [self.program or BIN / "trainyardd", "--state-dir", str(self.state), *arguments],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ, **self.environment))
         log.close()
-        wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log(), timeout_s=20)
+        wait_until(self.healthy, "the daemon is healthy; its log:\n" + self.log())
         return self
+
+    def slow_worker(self):
+        """A worker program whose syncs are delayed like the daemon's (tests/support/slow_sync.cc): the daemon does not hand
+        its own environment on."""
+        script = self.state.parent / (self.state.name + ".worker")
+        if not script.exists():  # a program that changed would be another one to the daemon
+            variables = " ".join(f"{name}={os.environ[name]}" for name in ("LD_PRELOAD", "TRAINYARD_SYNC_DELAY_MS"))
+            script.write_text(f'#!/bin/sh\n{variables} exec {BIN / "trainyard-worker"} "$@"\n')
+            script.chmod(0o755)
+        return script
 
     def healthy(self):
         if self.process.poll() is not None:
@@ -84,9 +113,9 @@ class Daemon:
 
     def kill(self):
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
 
-    def stop(self, timeout_s=30):
+    def stop(self, timeout_s=PATIENCE_S):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -103,7 +132,7 @@ class Daemon:
         environment = dict(os.environ, TRAINYARD_SERVER=f"unix:{self.socket}", NO_COLOR="1", **(env or {}))
         done = subprocess.run([BIN / "trainyard", *map(str, arguments)], capture_output=True, text=True,
                               input=input, stdin=None if input is not None else subprocess.DEVNULL,
-                              cwd=cwd, env=environment, timeout=300)
+                              cwd=cwd, env=environment, timeout=3 * PATIENCE_S)
         if check and done.returncode != 0:
             raise AssertionError(f"trainyard {' '.join(map(str, arguments))} ended with {done.returncode}\n"
                                  f"{done.stdout}{done.stderr}\n--- daemon log\n{self.log()[-4000:]}")

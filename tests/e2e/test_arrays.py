@@ -73,7 +73,7 @@ class Arrays(DaemonTest):
         conflict = self.daemon.cli("array", "delete", "endless", "--yes", check=False)
         self.assert_refused(conflict, 5, "JOB_STATE_CONFLICT", "cancel it and wait")
         self.daemon.cli("array", "cancel", "endless")
-        self.assertEqual(self.daemon.cli("wait", "endless", "--timeout", "60", check=False).returncode, 8)
+        self.assertEqual(self.daemon.cli("wait", "endless", "--timeout", "600", check=False).returncode, 8)
         self.assertEqual(self.states("endless"), {"CANCELLED": 8})
         self.daemon.cli("array", "delete", "endless", "--yes")
 
@@ -110,7 +110,7 @@ class Arrays(DaemonTest):
             names = self.daemon.cli("list", "-o", "name", "--limit", "100000").stdout.split()
             found.add(sum(name.startswith(f"halves{attempt}-") for name in names))
             self.daemon.cli("array", "cancel", f"halves{attempt}")
-            self.daemon.cli("wait", f"halves{attempt}", "--timeout", "60", check=False)
+            self.daemon.cli("wait", f"halves{attempt}", "--timeout", "600", check=False)
             self.daemon.cli("array", "delete", f"halves{attempt}", "--yes")
         self.assertEqual(found, {3000}, "sent twice, stored once")
 

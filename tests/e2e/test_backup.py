@@ -10,7 +10,7 @@ import tarfile
 import time
 import unittest
 
-from harness import BIN, Daemon, DaemonTest, digits_spec, wait_until
+from harness import BIN, PATIENCE_S, Daemon, DaemonTest, digits_spec, wait_until
 
 RECIPE = """  validation_split: 0.2
   checkpoint_every_steps: 200
@@ -20,7 +20,7 @@ RECIPE = """  validation_split: 0.2
 def check(state):
     """`trainyardd --check` of a state folder."""
     return subprocess.run([BIN / "trainyardd", "--check", "--state-dir", str(state)], capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=120)
+                          stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
 
 
 class Backup(DaemonTest):
@@ -103,9 +103,9 @@ class Backup(DaemonTest):
     def test_standard_output_and_input(self):
         environment = dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}")
         archive = subprocess.run([BIN / "trainyard", "server", "backup", "-"], capture_output=True, env=environment,
-                                 check=True, timeout=60).stdout
+                                 check=True, timeout=PATIENCE_S).stdout
         done = subprocess.run([BIN / "trainyard", "server", "restore", "-", "--state-dir", self.folder / "piped"],
-                              input=archive, capture_output=True, env=environment, timeout=60)
+                              input=archive, capture_output=True, env=environment, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(check(self.folder / "piped").returncode, 0)
         self.assertEqual(self.daemon.cli("server", "backup", self.folder / "plain.tar", "-o", "json").stderr, "")
@@ -130,7 +130,7 @@ class Backup(DaemonTest):
             else:
                 started.kill()
                 started.stdout.close()
-            self.assertNotEqual(started.wait(30), 0)
+            self.assertNotEqual(started.wait(PATIENCE_S), 0)
             wait_until(lambda: not staging.exists(), "the links are removed")
         archive = self.folder / "interrupted.tar"
         archive.write_text("the earlier one")
@@ -141,7 +141,7 @@ class Backup(DaemonTest):
             while started.poll() is None and not part.exists():
                 time.sleep(0.001)
             started.send_signal(signal.SIGINT)
-            code = started.wait(30)
+            code = started.wait(PATIENCE_S)
             started.stderr.close()
             self.assertFalse(part.exists())
             if code != 0:

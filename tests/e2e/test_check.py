@@ -8,8 +8,10 @@ import subprocess
 import tempfile
 import unittest
 
+from harness import PATIENCE_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODES = ["debug", "address", "thread", "clang", "fuzz"]
+MODES = ["debug", "address", "thread", "clang", "fuzz", "slow"]
 REAL = ["bash", "sed", "grep", "awk", "nproc", "sort", "comm", "dirname", "cut", "xargs", "env"]
 
 
@@ -49,7 +51,7 @@ class Check(unittest.TestCase):
         """The exit status, and the outcome by mode."""
         self.log.write_text("")
         done = subprocess.run([str(self.tree / "scripts" / "check"), *arguments, "--jobs", "1"],
-                              env={"PATH": str(self.tools)}, capture_output=True, text=True, timeout=60)
+                              env={"PATH": str(self.tools)}, capture_output=True, text=True, timeout=PATIENCE_S)
         outcomes = re.findall(r"^check: (\w+) +\d+ s  (\w+)", done.stdout, re.MULTILINE)
         return done.returncode, dict(outcomes)
 
@@ -61,6 +63,20 @@ class Check(unittest.TestCase):
         for mode in ["debug", "address", "thread"]:
             self.assertIn(f"cmake --preset {mode}\ncmake --build --preset {mode} -j 1\nctest --preset {mode}", calls)
         self.assertIn("fuzz 10\n", calls)
+        self.assertIn("cmake --preset slow\ncmake --build --preset slow -j 1\nctest --preset slow -j 4\n", calls)
+
+    def test_slow_keeps_the_processors_busy_while_its_tests_run(self):
+        # Six loops are children of the shell that started the tests, beside these; they have used some processor time.
+        self.stand_in("ctest", """for ((i = 0; i < 100; ++i)); do
+  loops=(); for stat in /proc/[0-9]*/stat; do
+    read -r pid name state parent rest <"$stat" 2>/dev/null || continue
+    [[ $parent == "$PPID" && $pid != $$ ]] && loops+=("$pid")
+  done
+  ((${#loops[@]} == 6)) && exit 0
+done; exit 1""")
+        self.assertEqual(self.check("slow"), (0, {"slow": "passed"}))
+        self.stand_in("ctest", "false")
+        self.assertEqual(self.check("slow"), (1, {"slow": "FAILED"}))
 
     def test_each_commit_has_one_mode_and_all_of_them_have_turns(self):
         script = self.tree / "scripts" / "check"

@@ -3,7 +3,7 @@
 import subprocess
 import unittest
 
-from harness import BIN, DaemonTest, digits_spec, wait_until
+from harness import BIN, PATIENCE_S, DaemonTest, digits_spec, wait_until
 
 
 class MeasuredTest(DaemonTest):
@@ -25,7 +25,7 @@ class MeasuredTest(DaemonTest):
 
 class ABatchSize(MeasuredTest):
     def test_is_chosen_once(self):
-        wait_until(self.known, "rates are measured", timeout_s=240, interval_s=0.5)
+        wait_until(self.known, "rates are measured", timeout_s=2 * PATIENCE_S, interval_s=0.5)
         spec = digits_spec(self.folder, "chosen", recipe="  checkpoint_every_steps: 10\n  epochs: 20\n")
         spec.write_text(spec.read_text().replace("batch_size: 50", "batch_size: auto").replace("  epochs: 3\n", ""))
         planned = self.daemon.json("plan", spec, "--upload")
@@ -47,7 +47,7 @@ class ABatchSize(MeasuredTest):
 
 class Forecasts(MeasuredTest):
     def test_from_rates_to_outcomes(self):
-        forecast = wait_until(self.known, "rates are measured", timeout_s=240, interval_s=0.5)
+        forecast = wait_until(self.known, "rates are measured", timeout_s=2 * PATIENCE_S, interval_s=0.5)
         self.assertIn("rates measured with", forecast["basis"])
         self.assertLess(forecast["step_seconds_low"], forecast["step_seconds"])
         self.assertLess(forecast["step_seconds"], forecast["step_seconds_high"])
@@ -79,7 +79,7 @@ class Forecasts(MeasuredTest):
 
     def test_a_negative_price_is_refused(self):
         done = subprocess.run([BIN / "trainyardd", "--state-dir", str(self.daemon.state), "--gpu-price-per-hour=-1"],
-                              capture_output=True, text=True, timeout=20)
+                              capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 2)
         self.assertIn("gpu_price_per_hour", done.stderr)
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from harness import BIN, DaemonTest, digits_spec, wait_until
+from harness import BIN, PATIENCE_S, DaemonTest, digits_spec, wait_until
 
 RECIPE = """  checkpoint_every_steps: 10
 """
@@ -161,7 +161,7 @@ class Gc(DaemonTest):
         try:
             os.write(ours, answer.encode())
             return subprocess.run([BIN / "trainyard", "server", "gc", "--older-than", "0"], stdin=theirs,
-                                  capture_output=True, text=True, timeout=60,
+                                  capture_output=True, text=True, timeout=PATIENCE_S,
                                   env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
         finally:
             os.close(ours)
@@ -193,7 +193,7 @@ class Gc(DaemonTest):
                 self.assertIn(named.encode(), shown)
                 later = self.run_job("later")
                 os.write(ours, b"y\n")
-                asks.communicate(timeout=60)
+                asks.communicate(timeout=PATIENCE_S)
                 self.assertEqual(asks.returncode, 0)
         finally:
             os.close(ours)

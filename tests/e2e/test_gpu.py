@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import Daemon, digits_spec, wait_until
+from harness import PATIENCE_S, Daemon, digits_spec, wait_until
 
 NVML = os.environ.get("TRAINYARD_FAKE_NVML")
 MODULE = os.environ.get("TRAINYARD_EMULATED_CUDA")
@@ -45,7 +45,7 @@ class OnAGpu(unittest.TestCase):
         def done():
             gpu = self.gpu()
             return None if "being checked" in gpu.get("reason", "") else gpu
-        return wait_until(done, "the GPU's check ends", timeout_s=330)
+        return wait_until(done, "the GPU's check ends", timeout_s=3 * PATIENCE_S)
 
     def submit(self, name, device, *sets):
         spec = digits_spec(self.folder, name)

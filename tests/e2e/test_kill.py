@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from harness import DisturbedTest, is_running, wait_until
+from harness import DisturbedTest, is_running, promised_s, wait_until
 
 MODEL = """  layers:
     - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
@@ -108,7 +108,7 @@ class Kill(DisturbedTest):
         self.assertEqual(self.daemon.cli("wait", name, check=False).returncode, 8)
         self.assertEqual(self.daemon.job(name)["state"], "CANCELLED")
         self.daemon.cli("cancel", name)  # also on a finished job
-        wait_until(lambda: not self.daemon.worker_pids(), "no worker is left", timeout_s=5)
+        wait_until(lambda: not self.daemon.worker_pids(), "no worker is left", timeout_s=promised_s(5))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import BIN, digits_spec
+from harness import BIN, PATIENCE_S, digits_spec
 
 NVML = os.environ.get("TRAINYARD_FAKE_NVML")
 MODULE = os.environ.get("TRAINYARD_EMULATED_CUDA")
@@ -28,7 +28,7 @@ class LocalGpus(unittest.TestCase):
                    TRAINYARD_NVML_SCRIPT=f"devices={gpus}", LD_LIBRARY_PATH=str(self.folder / "lib"),
                    TRAINYARD_ALGORITHMS=str(self.folder / "algorithms"), **env)
         return subprocess.run([BIN / "trainyard", *map(str, arguments)], env=env, capture_output=True, text=True,
-                              timeout=300, check=False)
+                              timeout=3 * PATIENCE_S, check=False)
 
     def run_on(self, device, name, *sets):
         sets = [a for s in ("recipe.epochs=1", *sets) for a in ("--set", s)]

@@ -16,7 +16,7 @@ import sys
 import termios
 import unittest
 
-from harness import BIN, EXAMPLES, DaemonTest
+from harness import BIN, EXAMPLES, PATIENCE_S, DaemonTest
 from onnx_files import tiny_file, with_trained_parameters
 
 try:
@@ -394,7 +394,7 @@ recipe:
         reader, writer = pty.openpty()
         termios.tcsetwinsize(writer, (50, 250))  # wide enough to break no sentence
         subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,
-                       timeout=60, env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
+                       timeout=PATIENCE_S, env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
         os.close(writer)
         text = b""
         try:

@@ -54,7 +54,7 @@ class Outlive(DisturbedTest):
     def test_a_job_whose_end_nobody_heard_of_is_done(self):
         pid = self.begin("alone")
         self.daemon.kill()
-        wait_until(lambda: not is_running(pid), "it ends by itself, when nobody has listened for a while", timeout_s=90)
+        wait_until(lambda: not is_running(pid), "it ends by itself, when nobody has listened for a while")
         self.daemon.start()
         wait_until(lambda: self.daemon.job("alone")["state"] == "SUCCEEDED", "its end is known")
         self.assert_never_interrupted("alone")
@@ -127,7 +127,7 @@ class Alone(DisturbedTest):
         self.wait_for_step("bounded", 40)
         (pid,) = self.daemon.worker_pids()
         self.daemon.kill()
-        wait_until(lambda: not is_running(pid), "it ends by itself", timeout_s=20)
+        wait_until(lambda: not is_running(pid), "it ends by itself")
         self.daemon.start()
         self.finish("bounded")
         self.assertEqual(self.daemon.job("bounded")["attempt"], 2)

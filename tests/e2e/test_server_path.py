@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import zlib
 
-from harness import BIN, EXAMPLES, Daemon, DaemonTest, wait_until
+from harness import BIN, EXAMPLES, PATIENCE_S, Daemon, DaemonTest, wait_until
 
 ROWS = "size,colour,kind\n" + "".join(f"{i},{'red' if i % 2 else 'blue'},{'a' if i % 2 else 'b'}\n" for i in range(40))
 
@@ -148,7 +148,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         for name in slow:
             self.assertEqual(state(name), "INGESTING")
         path.write_text(rows + "99,red,a\n")
-        _, told = moving.communicate(timeout=120)
+        _, told = moving.communicate(timeout=PATIENCE_S)
         self.assertNotEqual(moving.returncode, 0)
         self.assertIn("has changed since the dataset was created", told)
         for process in slow.values():

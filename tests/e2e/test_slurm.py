@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from harness import (BIN, FREQUENT_CHECKPOINTS, SOURCE, STATEFUL_MODEL, Daemon, DisturbedTest, digits_spec, is_running,
+from harness import (BIN, FREQUENT_CHECKPOINTS, SOURCE, STATEFUL_MODEL, DisturbedTest, digits_spec, is_running, promised_s,
                      wait_until)
 
 sys.path.insert(0, str(SOURCE / "tests/support"))
@@ -66,6 +66,11 @@ output: {cls.cluster.folder}/log/job-%j.log
             self.daemon.start()
         self.lie_nothing()
         self.addCleanup(self.lie_nothing)
+
+    def wait_until_run(self, command, times=1, since=None):
+        """Until the daemon has begun the cluster's `command` so many times, from now on or since it was `since`."""
+        before = self.cluster.runs(command) if since is None else since
+        wait_until(lambda: self.cluster.runs(command) >= before + times, f"{command} is run")
 
     def lie_nothing(self):
         for command in slurm.WRAPPED:
@@ -178,7 +183,7 @@ class Handed(SlurmTest):
             self.assertIn("2 of at most 2 jobs of this server", rows["wait-3"]["message"])
             explained = self.daemon.cli("explain", "wait-1").stdout
             self.assertIn("In the queue of the pool cluster as ", explained)
-            time.sleep(2)
+            self.wait_until_run("squeue", times=2)
             self.assertEqual(len(self.slurm_jobs("PENDING")), 2, "the third waits here")
             # One that waits there is cancelled there.
             self.daemon.cli("cancel", "wait-1")
@@ -229,12 +234,10 @@ class Forecasts(SlurmTest):
                       self.forecast()["basis"])
         self.assertNotIn("measured:", self.daemon.cli("device", "list").stdout)
         self.daemon.submit(self.spec("first"), "--wait")
-        wait_until(lambda: "cluster: measured: " in self.daemon.cli("device", "list").stdout, "its node is measured",
-                   timeout_s=120)
+        wait_until(lambda: "cluster: measured: " in self.daemon.cli("device", "list").stdout, "its node is measured")
         self.assertEqual(self.digest("first"), self.expected)
         self.assertEqual(self.daemon.job("first")["state"], "SUCCEEDED")
-        wait_until(lambda: self.jobs_of("first")[0][2] == "COMPLETED", "Slurm sees it end well, and nobody ends it",
-                   timeout_s=120)
+        wait_until(lambda: self.jobs_of("first")[0][2] == "COMPLETED", "Slurm sees it end well, and nobody ends it")
 
         forecast = self.forecast()
         self.assertIn("rates measured with 1 thread on ", forecast["basis"])
@@ -281,28 +284,31 @@ class Disturbed(SlurmTest):
         for lie in ("once:slow=4", "once:late=4"):  # before Slurm has it, and after
             name = "early-" + lie[5:9]
             self.cluster.lie("sbatch", lie)
+            since = self.cluster.runs("sbatch")
             self.daemon.submit(self.spec(name))
-            self.wait_for_state(name, "STARTING")
-            time.sleep(1)
+            self.wait_until_run("sbatch", since=since)
+            if "late" in lie:
+                wait_until(lambda: self.jobs_of(name), "Slurm has it")
             self.daemon.kill()
             self.daemon.start()
             self.assert_whole(name)
             wait_until(lambda: not self.jobs_of(name, "RUNNING,PENDING"), "a second copy is taken back")
 
     def test_a_daemon_stopped_while_slurm_does_not_answer(self):
-        def stop_and_go_on(name):
-            time.sleep(2.5)  # until it is asked
-            self.assertEqual(self.daemon.stop(timeout_s=20), 0)
+        def stop_and_go_on(name, command, since):
+            self.wait_until_run(command, since=since)
+            self.assertEqual(self.daemon.stop(timeout_s=promised_s(5)), 0)  # its commands may take 30
             self.lie_nothing()
             self.daemon.start()
             self.assert_whole(name)
 
         self.begin("unseen", step=5)
-        self.cluster.lie("squeue", "slow=120")
-        stop_and_go_on("unseen")
-        self.cluster.lie("sbatch", "slow=120")
+        self.cluster.lie("squeue", "slow=3600")
+        stop_and_go_on("unseen", "squeue", self.cluster.runs("squeue"))
+        self.cluster.lie("sbatch", "slow=3600")
+        since = self.cluster.runs("sbatch")
         self.daemon.submit(self.spec("unplaced"))
-        stop_and_go_on("unplaced")
+        stop_and_go_on("unplaced", "sbatch", since)
 
     def test_a_lost_answer_of_sbatch(self):
         self.cluster.lie("sbatch", "once:lost")
@@ -316,15 +322,19 @@ class Disturbed(SlurmTest):
     def test_answers_that_are_no_evidence(self):
         self.begin("doubted", step=5)
         for lie in ("empty", "garbage", "fail", "slow=2"):
+            (pid,) = self.workers("doubted")
+            os.kill(pid, signal.SIGSTOP)  # or it would have ended before all lies are told
             self.cluster.lie("squeue", lie)
-            time.sleep(2.5)
+            self.wait_until_run("squeue", times=2)  # when the second begins, the first has been read
+            os.kill(pid, signal.SIGCONT)
         self.lie_nothing()
         self.assert_whole("doubted")
 
     def test_a_controller_that_is_away(self):
         self.begin("headless", step=5)
+        silent = self.daemon.log().count("event=pool_silent")
         self.cluster.kill_controller()
-        time.sleep(5)
+        wait_until(lambda: self.daemon.log().count("event=pool_silent") > silent, "the daemon has noticed")
         self.cluster.start_controller()
         self.assert_whole("headless")
 
@@ -337,7 +347,7 @@ class Disturbed(SlurmTest):
         finally:
             self.cluster.start_node(node)
             # Slurm may go on for minutes with what it still looks for there; other nodes take the other tests' jobs.
-            wait_until(lambda: not self.cluster.node_state(node).startswith("down"), "the node is back", timeout_s=60)
+            wait_until(lambda: not self.cluster.node_state(node).startswith("down"), "the node is back")
 
     def test_an_administrator(self):
         self.begin("requeued")
@@ -355,11 +365,12 @@ class Disturbed(SlurmTest):
         self.begin("stubborn", step=5)
         (pid,) = self.workers("stubborn")
         os.kill(pid, signal.SIGSTOP)  # it hears nothing
+        since = self.cluster.runs("scancel")
         self.daemon.cli("cancel", "stubborn")
-        time.sleep(8)
+        self.wait_until_run("scancel", times=2, since=since)
         self.assertNotEqual(self.daemon.job("stubborn")["state"], "CANCELLED", "nobody has seen it end")
         self.lie_nothing()
-        wait_until(lambda: self.daemon.job("stubborn")["state"] == "CANCELLED", "asked again, it ends", timeout_s=90)
+        wait_until(lambda: self.daemon.job("stubborn")["state"] == "CANCELLED", "asked again, it ends")
         os.kill(pid, signal.SIGCONT) if is_running(pid) else None
 
 

@@ -59,12 +59,30 @@ class Nodes(SlurmNodesTest):
 
     def test_a_node_that_fails(self):
         self.begin("failing")
+        # Slurm takes a while to notice. Until the node is back it would give it to the second attempt as well.
+        self.cluster.lie("sbatch", "held")
         self.cluster.kill_node("n3")
         try:
             wait_until(lambda: self.daemon.job("failing")["state"] != "RUNNING", "the others have noticed")
         finally:
             self.cluster.start_node("n3")
+        self.lie_nothing()
         self.assert_whole("failing", attempts=2)  # it needs all four
+        self.cluster.wait_for_nodes()
+
+    def test_a_node_that_is_given_out_although_it_has_failed(self):
+        self.begin("misplaced")
+        self.cluster.kill_node("n3")
+        try:  # srun tries for ten seconds to reach the node, unless Slurm has noticed
+            wait_until(lambda: self.daemon.job("misplaced")["attempt"] > 2 or self.cluster.node_state("n3").startswith("down"),
+                       "the second attempt is lost, or waits for the node")
+        finally:
+            self.cluster.start_node("n3")
+        self.finish("misplaced")
+        reasons = {e["state"]["reason"] for e in self.daemon.events("misplaced")
+                   if e.get("state", {}).get("state") == "QUEUED"} - {"WAITING_FOR_SCHEDULER"}
+        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "POOL_TOOK_BACK"}, "none is the job's own fault")
+        self.assertEqual(set(self.steps("misplaced")), set(range(1, max(self.steps("misplaced")) + 1)), "no step is missing")
         self.cluster.wait_for_nodes()
 
     def test_a_daemon_killed_while_they_train(self):

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from harness import BIN, DisturbedTest, digits_spec, is_running, wait_until
+from harness import BIN, PATIENCE_S, DisturbedTest, digits_spec, is_running, wait_until
 
 MODEL = """  layers:
     - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
@@ -25,7 +25,7 @@ EPOCHS = 60
 
 
 class Steer(DisturbedTest):
-    arguments = ["--cancel-grace-seconds", "6"]
+    arguments = ["--cancel-grace-seconds", "6", "--heartbeat-timeout-seconds", "3600"]
     network, recipe, epochs = MODEL, RECIPE, EPOCHS
 
     def test_a_paused_job_frees_its_device_and_loses_no_step(self):
@@ -81,10 +81,8 @@ class Steer(DisturbedTest):
         self.wait_for_step("deaf-one", 50)
         pid = self.daemon.worker_pids()[0]
         os.kill(pid, signal.SIGSTOP)
-        begun = time.monotonic()
         self.daemon.cli("pause", "deaf-one")
-        self.wait_for_state("deaf-one", "PAUSED")
-        self.assertLess(time.monotonic() - begun, 10)
+        self.wait_for_state("deaf-one", "PAUSED")  # the grace ends it: its silence would not within the hour
         self.daemon.cli("cancel", "deaf-one")
 
     def test_a_cancelled_job_is_retried_to_the_same_bits(self):
@@ -169,8 +167,10 @@ class Steer(DisturbedTest):
 
     def test_a_job_out_of_time_is_forked_with_more_of_it_to_the_same_bits(self):
         long = ("--set", f"recipe.epochs={6 * EPOCHS}")  # some seconds
+        begin = time.monotonic()
         self.daemon.submit(self.spec("in-time"), *long, "--wait")
-        self.daemon.submit(self.spec("hurried"), *long, "--set", "resources.time_limit_seconds=1")
+        half_s = max(1, int((time.monotonic() - begin) / 2))
+        self.daemon.submit(self.spec("hurried"), *long, "--set", f"resources.time_limit_seconds={half_s}")
         hurried = self.wait_for_state("hurried", "FAILED")
         self.assertEqual(hurried["reason"], "TIME_LIMIT", hurried)
         self.assertEqual(hurried["checkpoint_step"], hurried["progress"]["step"], "no step is lost")
@@ -202,7 +202,7 @@ class Steer(DisturbedTest):
                   if not path.stat().st_mode & 0o001}
 
         def as_nobody(*arguments):
-            done = subprocess.run([BIN / "trainyard", *arguments], capture_output=True, text=True, timeout=60,
+            done = subprocess.run([BIN / "trainyard", *arguments], capture_output=True, text=True, timeout=PATIENCE_S,
                                   user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
                                   env={"TRAINYARD_SERVER": f"unix:{self.daemon.socket}", "HOME": "/nonexistent"})
             self.assertEqual(done.returncode, 0, done.stderr)

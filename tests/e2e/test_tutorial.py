@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from harness import BIN, DaemonTest, wait_until
+from harness import BIN, PATIENCE_S, DaemonTest, wait_until
 
 
 class Tutorial(DaemonTest):
@@ -48,7 +48,7 @@ class Tutorial(DaemonTest):
         (self.scratch / "token").chmod(0o600)
         for named in (["--server", "unix:there.sock", "--token-file", "token"], ["--config", "client.yaml"]):
             done = subprocess.run([BIN / "trainyard", "tutorial", "--yes", *named], cwd=self.scratch, capture_output=True,
-                                  text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+                                  text=True, check=False, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("SUCCEEDED", done.stdout + done.stderr)
         self.assertEqual(self.names(), [[], [], []])
@@ -64,7 +64,7 @@ class Tutorial(DaemonTest):
             time.sleep(0.05)
             if process.poll() is not None:
                 break
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(self.names(), [[], [], []], said)
         self.assertEqual(list(self.scratch.iterdir()), [])
 

@@ -28,10 +28,10 @@ import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import history  # noqa: E402
-from harness import BIN, EXAMPLES, Daemon, digits_spec, wait_until  # noqa: E402
+from harness import BIN, EXAMPLES, PATIENCE_S, Daemon, digits_spec, preloaded, promised_s, wait_until  # noqa: E402
 from kill_storm import Clients, end_crowd, events_of, list_jobs, submit_crowd  # noqa: E402
 
-WAIT_S = 60  # for a job to end: on a busy machine, with a crowd behind it
+WAIT_S = min(PATIENCE_S, 3600)  # for a job to end; `--timeout` takes no more
 LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
 DAEMON, WORKER = "trainyardd", "trainyard-worker"
 
@@ -172,7 +172,7 @@ class Work:
                 step()
             except AssertionError as e:
                 wait_until(lambda: self.daemon.restarts > restarts and self.is_up(),
-                           f"{step.__name__} failed, and the daemon was not lost: {e}\n{self.daemon.log()[-3000:]}", timeout_s=5)
+                           f"{step.__name__} failed, and the daemon was not lost: {e}\n{self.daemon.log()[-3000:]}", timeout_s=promised_s(5))
                 step()
 
     def is_up(self):
@@ -246,7 +246,7 @@ class Work:
         assert states == self.ends, jobs
         for name in self.succeeded():
             jobs[name]["weights"] = self.daemon.json("model", "get", name)["digest"]
-        wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=5)
+        wait_until(lambda: not self.daemon.worker_pids(), "no worker is left (I8)", timeout_s=promised_s(5))
         self.end = {"jobs": jobs, "workers": [], "crowd": self.crowd_end}
 
     def succeeded(self):
@@ -289,11 +289,13 @@ class Place:
     def environment(self, folder, program, kill, log):
         return {"TRAINYARD_POINTS_OF": program, "TRAINYARD_POINTS_UNDER": str(folder / "state"),
                 "TRAINYARD_POINTS_KILL": kill, "TRAINYARD_POINTS_ONCE": str(folder / "once"), "TRAINYARD_POINTS_LOG": log,
-                "LD_PRELOAD": LIBRARY}
+                "LD_PRELOAD": preloaded(LIBRARY)}
 
     def daemon(self, folder, program, kill, log):
         worker = folder / "worker"
-        worker.write_text(f'#!/bin/sh\nLD_PRELOAD={LIBRARY} exec {BIN / "trainyard-worker"} "$@"\n')
+        delay_ms = os.environ.get("TRAINYARD_SYNC_DELAY_MS", "0")
+        worker.write_text(f'#!/bin/sh\nLD_PRELOAD={preloaded(LIBRARY)} TRAINYARD_SYNC_DELAY_MS={delay_ms} '
+                          f'exec {BIN / "trainyard-worker"} "$@"\n')
         worker.chmod(0o755)
         return KilledDaemon(folder / "state", "--worker", worker, *self.arguments,
                             env=self.environment(folder, program, kill, log))

@@ -31,13 +31,12 @@ import uuid
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import crowd  # noqa: E402
 import history  # noqa: E402
-from harness import BIN, EXAMPLES, Daemon  # noqa: E402
+from harness import BIN, EXAMPLES, PATIENCE_S, Daemon, promised_s  # noqa: E402
 
 UNFINISHED_MAX = 5  # jobs at a time: enough to wait behind each other, few enough to come to an end
 CLIENTS = 2
 CPU_SLOTS = 2
 PAUSE_S = 0.45      # between two kills, at most
-SETTLE_S = 60       # for all jobs to end after the last kill
 
 CROWD_LOOKED_AT = 50  # of those of the crowd that ran: their events and weights
 CANCELLED_AT_ONCE = 500
@@ -315,7 +314,7 @@ def end_crowd(daemon, names):
     """Cancels those that still wait, by many names a call; then what became of each."""
     for first in range(0, len(names), CANCELLED_AT_ONCE):
         daemon.cli("cancel", *names[first:first + CANCELLED_AT_ONCE])
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + PATIENCE_S
     while daemon.worker_pids() and time.monotonic() < deadline:
         time.sleep(0.1)
     jobs = list_jobs(daemon)
@@ -339,7 +338,7 @@ def describe_end(daemon, expected, crowd_names):
                       "events": events_of(daemon.events(name)),
                       "origin": ((job.get("origin") or {}).get("job") or "").rsplit("/")[-1] or None}
     workers = daemon.worker_pids()
-    deadline = time.monotonic() + 5  # I8
+    deadline = time.monotonic() + promised_s(5)  # I8
     while workers and time.monotonic() < deadline:
         time.sleep(0.05)
         workers = daemon.worker_pids()
@@ -348,7 +347,7 @@ def describe_end(daemon, expected, crowd_names):
 
 def settle(daemon, crowd_names):
     """Waits for all jobs but the crowd's to end, and resumes those that a client had paused."""
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + PATIENCE_S
     behind = set(crowd_names)
     while time.monotonic() < deadline:
         waiting = [job for name, job in list_jobs(daemon).items()

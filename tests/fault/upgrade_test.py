@@ -20,7 +20,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
-from harness import BIN, Daemon  # noqa: E402
+from harness import BIN, PATIENCE_S, Daemon, preloaded  # noqa: E402
 
 LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
 SCHEMA_2 = HERE.parent / "golden/store_schema_2.sql"
@@ -59,12 +59,12 @@ def rows(path):
 
 def points_of(state, kill="", log=""):
     return {"TRAINYARD_POINTS_OF": "trainyardd", "TRAINYARD_POINTS_UNDER": str(state), "TRAINYARD_POINTS_KILL": kill,
-            "TRAINYARD_POINTS_ONCE": str(state.parent / "once"), "TRAINYARD_POINTS_LOG": log, "LD_PRELOAD": LIBRARY}
+            "TRAINYARD_POINTS_ONCE": str(state.parent / "once"), "TRAINYARD_POINTS_LOG": log, "LD_PRELOAD": preloaded(LIBRARY)}
 
 
 def undo(state, **environment):
     return subprocess.run([BIN / "trainyardd", "--state-dir", state, "--undo-upgrade"], capture_output=True, text=True,
-                          timeout=60, env=dict(os.environ, **environment))
+                          timeout=PATIENCE_S, env=dict(os.environ, **environment))
 
 
 def upgrade_killed(kill, before):

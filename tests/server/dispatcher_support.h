@@ -18,6 +18,7 @@
 #include "server/supervisor/dispatcher.h"
 #include "tests/server/pretend_workers.h"
 #include "tests/server/store_support.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 
@@ -93,7 +94,7 @@ class ServiceDispatcher : public ::testing::Test {
   void TearDown() override {
     if (dispatcher_) dispatcher_->halt();
     if (supervisor_) supervisor_->kill_all();
-    if (supervisor_) supervisor_->wait_idle(5000);
+    if (supervisor_) supervisor_->wait_idle(std::chrono::milliseconds(patience()).count());
     workers_.reset();
     dispatcher_.reset();
     supervisor_.reset();
@@ -130,13 +131,6 @@ class ServiceDispatcher : public ::testing::Test {
     return *submitted;
   }
 
-  bool eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 12'000; ++i) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
-  }
   Job get(const std::string& id) { return store_->jobs().find("default", id).value(); }
   void wait_until_idle() {
     EXPECT_TRUE(eventually([&] {

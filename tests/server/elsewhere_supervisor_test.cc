@@ -14,6 +14,7 @@
 #include "server/protocol/versions.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/sha256.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
@@ -73,13 +74,8 @@ class Sink final : public CommandSink {
   std::atomic<int> stops{0}, measurements{0};
 };
 
-bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 4000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
-}
+// So long that a test is not held up for it between a stop and a look.
+const auto kStopGrace = promised(300ms);
 
 class ElsewhereSupervisor : public ::testing::Test {
  protected:
@@ -87,7 +83,7 @@ class ElsewhereSupervisor : public ::testing::Test {
     SupervisorOptions options;
     options.log_dir = std::filesystem::temp_directory_path();
     options.silence_ms = 200;
-    options.stop_grace_ms = 300;
+    options.stop_grace_ms = kStopGrace.count();
     options.stall_ms = 1'000;
     supervisor_ = std::make_unique<Supervisor>(options);
   }
@@ -223,7 +219,7 @@ TEST_F(ElsewhereSupervisor, EachTaskHasItsDoor) {
 }
 
 TEST_F(ElsewhereSupervisor, SilenceIsToldAndOnlyTheLeaseEndsIt) {
-  const auto owner = expect("t1", /*lease_ms=*/1'500);
+  const auto owner = expect("t1", /*lease_ms=*/promised(1'500ms).count());
   std::this_thread::sleep_for(400ms);
   EXPECT_FALSE(supervisor_->silent_ms("t1").value_or(0) >= 200) << "it waits in a queue";
   come("t1");
@@ -314,7 +310,7 @@ TEST_F(ElsewhereSupervisor, AStopIsSentAndThenWithdrawn) {
   EXPECT_EQ(sink->stops, 1);
   EXPECT_TRUE(withdrawn().empty()) << "it has its grace";
   EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kStopGrace);
   EXPECT_EQ(withdrawn(), std::vector<std::string>{"cancel"});
   supervisor_->ended_elsewhere("t1", {});
   EXPECT_TRUE(eventually([&] { return owner->end().has_value(); }));

@@ -66,6 +66,10 @@ class FakeWorker {
     v1::WorkerReport report;
     *report.mutable_outcome() = std::move(outcome);
     send(report);
+    wait_for_acknowledgement();
+  }
+  /// Of the newest report.
+  void wait_for_acknowledgement() {
     v1::WorkerCommand command;
     while (stream_.Read(&command)) {
       if (command.acknowledged() == number_) break;
@@ -236,8 +240,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
       std::ofstream(mark) << step;
       worker.checkpoint(step);
       std::cerr << "about to die\n";
-      // Until the checkpoint is stored; the daemon reads in order.
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      worker.wait_for_acknowledgement();  // the checkpoint is stored
       ::raise(SIGKILL);
     }
   }
@@ -267,6 +270,12 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
   if (target == "missing") {
     return worker.outcome(v1::Outcome::REFUSED, "DATASET_INVALID", "no column 'missing'");
   }
+  if (target == "held") {  // until the test lets it go on
+    const std::filesystem::path datasets = std::filesystem::path(task.output_dir()).parent_path();
+    while (!std::filesystem::exists(datasets.parent_path() / "go")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
   const std::vector<std::filesystem::path> paths(task.source_paths().begin(),
                                                  task.source_paths().end());
   const Result<IngestRequest> request = to_ingest_request(task.spec(), paths);
@@ -280,14 +289,14 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
     v1::WorkerReport report;
     *report.mutable_outcome() = std::move(done);
     worker.send(std::move(report));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it has arrived
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it has arrived
     ::raise(SIGKILL);
   }
   worker.outcome(std::move(done));
 }
 
-/// What a call to a model says is what happens: "slow", "die", "die once", "refuse", "wait" (a
-/// while), "memory N" (that the worker says it has), "pid" (the answer).
+/// What a call to a model says is what happens: "slow", "die", "die once", "refuse", "wait N"
+/// (so many milliseconds), "memory N" (that the worker says it has), "pid" (the answer).
 v1::Outcome predict(const v1::ServeTask& task, const v1::PredictRequest& request, int batch,
                     bool warm, int64_t* memory_bytes) {
   std::string csv = request.csv();
@@ -306,7 +315,9 @@ v1::Outcome predict(const v1::ServeTask& task, const v1::PredictRequest& request
   if (csv == "refuse") {
     return to_outcome(make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", "row 1"));
   }
-  if (csv == "wait") std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (csv.starts_with("wait ")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoll(csv.substr(5))));
+  }
   if (csv.starts_with("memory ")) *memory_bytes = std::stoll(csv.substr(7));
   if (csv == "pid") csv = std::to_string(::getpid());
   v1::Outcome done;

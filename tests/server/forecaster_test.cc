@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "server/inventory/fake_inventory.h"
 #include "tests/server/forecast_samples.h"
 #include "tests/server/store_support.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
@@ -68,15 +70,14 @@ class ForecasterTest : public testing::Test {
   }
   /// The forecasts once `count` measurements have been taken in.
   std::vector<v1::Forecast> forecast_after(Forecaster& forecaster, int count) {
-    for (int i = 0; i < 1000; ++i) {
-      std::vector<v1::Forecast> all = forecaster.forecast(query(), devices());
-      int known = 0;
-      for (const v1::Forecast& f : all) known += f.step_seconds() > 0 ? 1 : 0;
-      if (known == count) return all;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ADD_FAILURE() << "no " << count << " forecasts after 10 s";
-    return {};
+    std::vector<v1::Forecast> all;
+    EXPECT_TRUE(eventually([&] {
+      all = forecaster.forecast(query(), devices());
+      return std::ranges::count_if(
+                 all, [](const v1::Forecast& f) { return f.step_seconds() > 0; }) == count;
+    })) << "no "
+        << count << " forecasts";
+    return all;
   }
 };
 
@@ -114,9 +115,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
     EXPECT_EQ(forecaster->describe(devices().devices[0]).rates_size(), 1);
     forecaster->stop();
   }
-  for (int i = 0; i < 1000 && store->forecasts().rates()->size() < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  ASSERT_TRUE(eventually([&] { return store->forecasts().rates()->size() >= 2; }));
   const auto again = open();
   EXPECT_NEAR(again->forecast(query(), devices())[0].step_seconds(), 1, 0.05);
   // Two GPUs that send each other what the assumed link takes two seconds for.
@@ -171,14 +170,12 @@ TEST_F(ForecasterTest, AFailureIsTold) {
   forecaster->start([](const Device&, int32_t, v1::Recipe::Precision, Done<std::string> done) {
     done(make_error(ErrorCode::kInternal, "WORKER_LOST", "the worker fell over"));
   });
-  for (int i = 0; i < 500; ++i) {
+  int asked = 0;
+  EXPECT_TRUE(eventually([&] {
     ForecastQuery q = query();
-    q.key = std::to_string(i);
-    if (forecaster->forecast(q, devices())[0].basis().find("fell over") != std::string::npos)
-      return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  FAIL() << "the failure is not told";
+    q.key = std::to_string(++asked);
+    return forecaster->forecast(q, devices())[0].basis().find("fell over") != std::string::npos;
+  })) << "the failure is not told";
 }
 
 TEST_F(ForecasterTest, ADrainedGpuIsLeftAlone) {
@@ -196,10 +193,7 @@ TEST_F(ForecasterTest, ADrainedGpuIsLeftAlone) {
     return forecaster->forecast(query(), devices())[1].basis().find("can be used now") !=
            std::string::npos;
   };
-  for (int i = 0; i < 500 && !told(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_TRUE(told());
+  EXPECT_TRUE(eventually(told));
   EXPECT_FALSE(used);
 }
 

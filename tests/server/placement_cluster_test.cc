@@ -13,6 +13,7 @@
 #include "server/placement/command.h"
 #include "server/placement/slurm_placement.h"
 #include "tests/server/placement_support.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
@@ -76,13 +77,8 @@ class Cluster : public ::testing::Test {
     const CommandAnswer answer = run_command(request);
     ASSERT_TRUE(answer.succeeded()) << words.front() << ": " << answer.errors;
   }
-  static void wait_until(const std::string& what, const std::function<bool()>& condition,
-                         int seconds = 30) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (!condition()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "timed out: " << what;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+  static void wait_until(const std::string& what, const std::function<bool()>& condition) {
+    ASSERT_TRUE(eventually(condition)) << "timed out: " << what;
   }
 
   PlacementHandle submit() {
@@ -99,15 +95,12 @@ class Cluster : public ::testing::Test {
     if (!seen.ok() || seen->empty()) return std::nullopt;
     return seen->front();
   }
-  Sighting wait_for(const PlacementHandle& handle, Seen seen, int seconds = 30) {
+  Sighting wait_for(const PlacementHandle& handle, Seen seen) {
     std::optional<Sighting> last;
-    wait_until(
-        "state " + std::to_string(static_cast<int>(seen)) + " of " + handle.name,
-        [&] {
-          last = look(handle);
-          return last && last->seen == seen;
-        },
-        seconds);
+    wait_until("state " + std::to_string(static_cast<int>(seen)) + " of " + handle.name, [&] {
+      last = look(handle);
+      return last && last->seen == seen;
+    });
     return last.value_or(Sighting{});
   }
   std::string noted(const std::string& file) { return folder_.read(intent_.task + "/" + file); }
@@ -344,7 +337,7 @@ TEST_F(Cluster, SeesTheLossOfANode) {
   EXPECT_FALSE(worker_lives());
   // Until the controller has noticed, it says that it runs: Slurm is the second witness.
   EXPECT_EQ(look(handle)->seen, Seen::kGranted);
-  EXPECT_EQ(wait_for(handle, Seen::kEnded, 60).how.substr(0, 9), "NODE_FAIL");
+  EXPECT_EQ(wait_for(handle, Seen::kEnded).how.substr(0, 9), "NODE_FAIL");
   control({"start-node", node});
   control({"wait-for-nodes"});
 }

@@ -15,6 +15,7 @@
 
 #include "server/service/acceptor.h"
 #include "tests/server/store_support.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
@@ -32,7 +33,7 @@ class AcceptorTest : public ::testing::Test {
   }
   bool has_taken(size_t count) {
     std::unique_lock lock(mu_);
-    return changed_.wait_for(lock, milliseconds(5000), [&] { return taken_.size() >= count; });
+    return changed_.wait_for(lock, patience(), [&] { return taken_.size() >= count; });
   }
   void close_one() {
     const std::lock_guard lock(mu_);

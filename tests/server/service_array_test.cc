@@ -10,6 +10,7 @@
 
 #include "server/service/digest.h"
 #include "tests/server/service_support.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
@@ -39,7 +40,7 @@ class ServiceArray : public ServiceTest {
   }
   grpc::Status submit_array(const v1::SubmitArrayRequest& request, v1::JobArray* array) {
     auto c = context();
-    c->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    c->set_deadline(std::chrono::system_clock::now() + patience());
     return jobs_->SubmitArray(c.get(), request, array);
   }
   v1::JobArray submitted(const v1::SubmitArrayRequest& request) {

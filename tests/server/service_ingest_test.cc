@@ -14,7 +14,7 @@ class SlowStore {
   SlowStore() : usual_(sqlite3_vfs_find(nullptr)), slow_("slow") {
     sqlite3_vfs_register(sqlite3_vfs_find(slow_.name().c_str()), /*makeDflt=*/1);
     slow_.set_hook([](const FileOperation& operation) {
-      if (operation.kind == FileOperation::Kind::kSync) ::usleep(200'000);
+      if (operation.kind == FileOperation::Kind::kSync) ::usleep(500'000);
       return SQLITE_OK;
     });
   }

@@ -13,9 +13,12 @@
 #include "server/supervisor/output_log.h"
 #include "server/supervisor/process.h"
 #include "src/base/files.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
+
+const int kPatienceMs = static_cast<int>(std::chrono::milliseconds(patience()).count());
 
 Process spawn_shell(const std::string& script) {
   Result<Process> process = Process::spawn({"/bin/sh", {"-c", script}, {"PATH=/bin:/usr/bin"}});
@@ -25,7 +28,7 @@ Process spawn_shell(const std::string& script) {
 
 ExitStatus wait_for_end(Process& process) {
   pollfd entry{process.pidfd(), POLLIN, 0};
-  EXPECT_EQ(::poll(&entry, 1, 10'000), 1) << "the process did not end";
+  EXPECT_EQ(::poll(&entry, 1, kPatienceMs), 1) << "the process did not end";
   const std::optional<ExitStatus> status = process.reap();
   EXPECT_TRUE(status.has_value());
   return status.value_or(ExitStatus{});
@@ -36,7 +39,7 @@ std::string read_all(Process& process) {
   char chunk[4096];
   for (;;) {
     pollfd entry{process.output(), POLLIN, 0};
-    if (::poll(&entry, 1, 10'000) != 1) return text;
+    if (::poll(&entry, 1, kPatienceMs) != 1) return text;
     const ssize_t n = ::read(process.output(), chunk, sizeof chunk);
     if (n <= 0) return text;
     text.append(chunk, static_cast<size_t>(n));
@@ -78,18 +81,17 @@ TEST(ServiceProcess, TheGroupGoesWithIt) {
   Process process = spawn_shell("sleep 1000 & echo $!; wait");
   char text[32] = {};
   pollfd entry{process.output(), POLLIN, 0};
-  ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+  ASSERT_EQ(::poll(&entry, 1, kPatienceMs), 1);
   ASSERT_GT(::read(process.output(), text, sizeof text - 1), 0);
   const pid_t child = std::stoi(text);
   process.signal_group(SIGKILL);
   EXPECT_EQ(wait_for_end(process).number, SIGKILL);
-  for (int i = 0; i < 1000 && process_start_time(child) != 0; ++i) {
+  EXPECT_TRUE(eventually([&] {
     std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
-    std::string content((std::istreambuf_iterator<char>(stat)), {});
-    if (content.find(") Z") != std::string::npos) return;  // dead; its new parent will reap it
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_EQ(process_start_time(child), 0);
+    const std::string content((std::istreambuf_iterator<char>(stat)), {});
+    // A zombie is dead: its new parent will reap it.
+    return process_start_time(child) == 0 || content.find(") Z") != std::string::npos;
+  }));
 }
 
 TEST(ServiceProcess, AProcessIsAdoptedOnlyIfItIsTheSame) {
@@ -127,7 +129,7 @@ TEST(ServiceProcess, WhatItPrintsWhileNobodyReadsIsThereForTheNextReader) {
   ASSERT_TRUE(next.has_value());
   ASSERT_GE(next->output(), 0);
   pollfd entry{next->output(), POLLIN, 0};
-  ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+  ASSERT_EQ(::poll(&entry, 1, kPatienceMs), 1);
   char text[16] = {};
   ASSERT_GT(::read(next->output(), text, 6), 0);
   EXPECT_STREQ(text, "alone\n");
@@ -144,7 +146,7 @@ TEST(ServiceProcess, F36AFloodOfOutputIsHeldAndNeverBlocks) {
   Process process = spawn_shell("head -c 20000000 /dev/zero | tr '\\0' 'x'; echo the last words");
   for (bool open = true; open;) {
     pollfd entry{process.output(), POLLIN, 0};
-    ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+    ASSERT_EQ(::poll(&entry, 1, kPatienceMs), 1);
     open = log.drain(process.output());
   }
   EXPECT_EQ(wait_for_end(process).number, 0);

@@ -18,6 +18,7 @@
 #include "server/supervisor/supervisor.h"
 #include "src/base/files.h"
 #include "src/base/sha256.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
@@ -52,8 +53,7 @@ class Owner final : public TaskOwner {
   }
   TaskEnd wait() {
     std::unique_lock lock(mu_);
-    EXPECT_TRUE(
-        changed_.wait_for(lock, std::chrono::seconds(20), [this] { return end_.has_value(); }));
+    EXPECT_TRUE(changed_.wait_for(lock, patience(), [this] { return end_.has_value(); }));
     return end_.value_or(TaskEnd{});
   }
   pid_t pid() {
@@ -89,7 +89,7 @@ class ServiceSupervisor : public ::testing::Test {
     options_.log_dir = root_;
     options_.silence_ms = 10'000;
     options_.stop_grace_ms = 600;
-    options_.kill_grace_ms = 100;
+    options_.kill_grace_ms = promised(std::chrono::milliseconds(100)).count();
   }
   void TearDown() override {
     supervisor_.reset();
@@ -115,13 +115,13 @@ class ServiceSupervisor : public ::testing::Test {
     return supervisor_->start(std::move(task));
   }
   std::string nonce_of(const std::string& task) {
-    for (int i = 0; i < 4000; ++i) {
-      const Result<std::string> text = read_file(root_ / task, 1000);
-      if (text.ok()) return text->substr(0, text->find('\n'));
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    ADD_FAILURE() << "the worker did not get its nonce";
-    return "";
+    Result<std::string> text = std::string();
+    const bool is_there = eventually([&] {
+      text = read_file(root_ / task, 1000);
+      return text.ok();
+    });
+    EXPECT_TRUE(is_there) << "the worker did not get its nonce";
+    return is_there ? text->substr(0, text->find('\n')) : "";
   }
   static v1::AttachRequest attach_request(const std::string& task, const std::string& nonce,
                                           ProtocolRange protocols = kProtocols) {
@@ -337,7 +337,7 @@ TEST_F(ServiceSupervisor, F12AWorkerThatIgnoresEverythingIsKilled) {
   supervisor_->stop(task, "cancel");
   const TaskEnd end = owner->wait();
   EXPECT_EQ(end.exit.number, SIGKILL);
-  EXPECT_TRUE(supervisor_->wait_idle(1000));
+  EXPECT_TRUE(supervisor_->wait_idle(std::chrono::milliseconds(patience()).count()));
   EXPECT_EQ(supervisor_->task_count(), 0);
 }
 
@@ -352,7 +352,8 @@ TEST_F(ServiceSupervisor, F10AStoppedProcessIsFoundSilentAndEnded) {
 }
 
 TEST_F(ServiceSupervisor, AReportKeepsAWorkerAlive) {
-  options_.silence_ms = 400;
+  const auto silence = promised(std::chrono::milliseconds(400));
+  options_.silence_ms = silence.count();
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
   const std::string task = start(owner);
@@ -360,7 +361,8 @@ TEST_F(ServiceSupervisor, AReportKeepsAWorkerAlive) {
   ASSERT_TRUE(supervisor_->attach(attach_request(task, nonce)).ok());
   v1::WorkerReport beat;
   beat.mutable_heartbeat();
-  for (int i = 0; i < 10; ++i) {
+  const auto end = std::chrono::steady_clock::now() + 2 * silence;
+  while (std::chrono::steady_clock::now() < end) {
     supervisor_->report(task, beat, [](Status s) { EXPECT_TRUE(s.ok()); });
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -473,7 +475,7 @@ TEST_F(ServiceSupervisor, ManyAtOnceEndEachOnce) {
   }
   for (std::thread& t : threads) t.join();
   for (const auto& owner : owners) owner->wait();
-  EXPECT_TRUE(supervisor_->wait_idle(1000));
+  EXPECT_TRUE(supervisor_->wait_idle(std::chrono::milliseconds(patience()).count()));
 }
 
 }  // namespace

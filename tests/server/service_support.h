@@ -21,6 +21,7 @@
 #include "server/service/daemon.h"
 #include "src/base/crc32c.h"
 #include "src/base/sha256.h"
+#include "tests/support/patience.h"
 #include "trainyard/v1/dataset_service.grpc.pb.h"
 #include "trainyard/v1/job_service.grpc.pb.h"
 #include "trainyard/v1/model_service.grpc.pb.h"
@@ -101,7 +102,7 @@ class ServiceTest : public ::testing::Test {
 
   static std::unique_ptr<grpc::ClientContext> context() {
     auto c = std::make_unique<grpc::ClientContext>();
-    c->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    c->set_deadline(std::chrono::system_clock::now() + patience());
     return c;
   }
 
@@ -234,15 +235,6 @@ class ServiceTest : public ::testing::Test {
     v1::CancelJobRequest request;
     request.set_name("tenants/default/jobs/" + id);
     return jobs_->CancelJob(context().get(), request, job);
-  }
-
-  static bool eventually(const std::function<bool()>& condition, int timeout_ms = 20'000) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
   }
 
   static inline int count_ = 0;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <thread>
@@ -33,9 +34,11 @@ struct Before {
 class ServiceTrace : public ServiceDispatcher {
  protected:
   static constexpr int kJobs = 1000;
-  static constexpr double kTraceMs = 6000;  // in which they come
-  static constexpr double kSlower = 2;      // jobs than their coming, so that a queue forms
-  static constexpr int kFirstEvery = 4;     // decisions of which the first job is looked up
+  static constexpr double kTraceMs = 6000;  // in which they come, on a machine that is fast enough
+  static constexpr double kJobCostMs =
+      20;                                // what a job may cost beside its length on such a machine
+  static constexpr double kSlower = 2;   // jobs than their coming, so that a queue forms
+  static constexpr int kFirstEvery = 4;  // decisions of which the first job is looked up
 
   void note() {
     keep_reading();
@@ -97,10 +100,27 @@ class ServiceTrace : public ServiceDispatcher {
   }
   static int number_of(const std::string& id) { return std::stoi(id.substr(4)); }
 
+  /// How much longer than kTraceMs the trace takes: jobs have to be long beside what it costs here
+  /// to store and start them, or hardly one meets another.
+  double measure_slowness() {
+    constexpr int kTimes = 5;
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kTimes; ++i) {
+      const std::string id = "measures-" + std::to_string(i);
+      EXPECT_TRUE(store_->jobs().submit(new_job(id)).ok());
+      EXPECT_TRUE(store_->jobs().request_cancel("default", id).ok());
+      EXPECT_EQ(std::system("true"), 0);
+    }
+    const std::chrono::duration<double, std::milli> passed =
+        std::chrono::steady_clock::now() - begin;
+    // A job is stored about four times: as it is submitted, starts, runs and ends.
+    return std::max(1.0, 2 * passed.count() / kTimes / kJobCostMs);
+  }
+
   /// Devices as the simulation's, and its jobs in less time.
   void make(const sim::Cluster& cluster, const sim::TraceOptions& options) {
     const std::vector<sim::TraceJob> jobs = sim::make_trace(options, cluster);
-    const double ms_per_us = kTraceMs / static_cast<double>(jobs.back().arrive_us);
+    const double ms_per_us = slowness_ * kTraceMs / static_cast<double>(jobs.back().arrive_us);
     for (const sim::TraceJob& from : jobs) {
       ScriptedJob job;
       job.id = "job-" + std::to_string(trace_.size());
@@ -113,7 +133,7 @@ class ServiceTrace : public ServiceDispatcher {
       job.crash = random_.chance(0.05);
       const auto work_us = static_cast<double>(from.work_us);
       const double ms = work_us * from.ends_at * ms_per_us * kSlower;
-      job.ms = std::clamp<int64_t>(std::llround(ms), 1, 1500);
+      job.ms = std::clamp<int64_t>(std::llround(ms), 1, std::llround(1500 * slowness_));
       // Of the trace's own time, in which all forecasts are.
       job.forecast_s = std::max(1.0, work_us * from.forecast_factor / 1e6);
       arrive_ms_[job.id] = static_cast<double>(from.arrive_us) * ms_per_us;
@@ -220,7 +240,10 @@ class ServiceTrace : public ServiceDispatcher {
 
   /// The trace on 24 GPUs of three models; `load` is the work that comes by what they can do, and
   /// `urgent_share` of the jobs have a priority above the others'.
-  void run(double load, double urgent_share, const Policy& policy) {
+  void run(double load, double urgent_share, Policy policy) {
+    slowness_ = measure_slowness();
+    policy.preempt_after_us =
+        std::llround(static_cast<double>(policy.preempt_after_us) * slowness_);
     sim::ClusterOptions options;
     options.gpus = 24;
     options.gpus_per_host = 4;
@@ -250,6 +273,7 @@ class ServiceTrace : public ServiceDispatcher {
     check_decisions(moments);
   }
 
+  double slowness_ = 1;  // as measure_slowness()
   sim::Random random_{17, 1};
   std::map<std::string, ScriptedJob> trace_;
   std::map<std::string, double> arrive_ms_;

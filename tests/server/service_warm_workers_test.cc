@@ -20,20 +20,12 @@
 #include "server/protocol/versions.h"
 #include "server/supervisor/warm_workers.h"
 #include "src/base/files.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 namespace {
 
 using Kind = WarmWorkers::Kind;
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
 
 /// What the daemon tells a worker.
 class Commands final : public CommandSink {

@@ -17,6 +17,7 @@
 #include "server/service/worker_service.h"
 #include "server/supervisor/executor.h"
 #include "server/supervisor/supervisor.h"
+#include "tests/support/patience.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard::server {
@@ -111,7 +112,7 @@ TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
   }
 
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_deadline(std::chrono::system_clock::now() + patience());
   const auto stream = stub->Report(&context);
   for (int64_t number = 1; number <= kReports; ++number) {
     v1::WorkerReport report;

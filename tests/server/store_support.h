@@ -15,6 +15,7 @@
 #include "server/store/event_rows.h"
 #include "server/store/store.h"
 #include "tests/server/fake_clock.h"
+#include "tests/support/patience.h"
 
 namespace trainyard::server {
 
@@ -93,16 +94,6 @@ inline Job run_job(Store& store, NewJob job = new_job()) {
   AttemptUpdate started = update_of(j, 1);
   started.move = move_to(JobState::kRunning);
   return store.jobs().update_attempt(std::move(started)).value();
-}
-
-/// For what the store does by itself behind a commit.
-inline bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 /// Puts every job that is starting or running back into the queue.

@@ -20,6 +20,7 @@
 #include "google/rpc/status.pb.h"
 #include "server/worker/report_stream.h"
 #include "tests/server/exchange.h"
+#include "tests/support/patience.h"
 
 namespace trainyard {
 namespace {
@@ -56,7 +57,7 @@ class Daemon final : public v1::WorkerService::Service {
   }
   bool wait_for(int64_t number) {
     std::unique_lock lock(mu_);
-    return changed_.wait_for(lock, 30s, [&] { return newest_ >= number; });
+    return changed_.wait_for(lock, patience(), [&] { return newest_ >= number; });
   }
   int64_t newest() {
     const std::lock_guard lock(mu_);
@@ -179,7 +180,7 @@ TEST_F(WorkerReports, ANewStreamCarriesOneReportUntilItIsAcknowledged) {
   for (int i = 0; i < 1000; ++i) stream.send(line());
   for (int64_t times = 1; times <= 2; ++times) {
     come();
-    for (int i = 0; i < 3000 && daemon_.received() < times; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_TRUE(eventually([&] { return daemon_.received() >= times; }));
     std::this_thread::sleep_for(200ms);  // for more, if more may come
     EXPECT_EQ(daemon_.received(), times);
     leave();
@@ -209,7 +210,7 @@ TEST_F(WorkerReports, WithoutASpoolItWaitsForItsDaemonAsLongAsItMay) {
   stream.send(line());
   EXPECT_FALSE(stream.drain()) << "its report is lost with it";
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 700ms);
-  for (int i = 0; i < 400 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(eventually([&] { return stops_ > 0; }));
   EXPECT_EQ(stops_, 1);
 }
 
@@ -220,7 +221,7 @@ TEST_F(WorkerReports, WithoutItsFolderNobodyWillComeForIt) {
   ASSERT_TRUE(daemon_.wait_for(1));
   leave();
   fs::remove_all(folder_);
-  for (int i = 0; i < 1000 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(eventually([&] { return stops_ > 0; }));
   EXPECT_EQ(stops_, 1);
 }
 
@@ -229,7 +230,7 @@ TEST_F(WorkerReports, ADaemonOfAnotherVersionGetsTheSpoolAndAStop) {
   come();
   ReportStream& stream = begin();
   stream.send(line());
-  for (int i = 0; i < 400 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(eventually([&] { return stops_ > 0; }));
   EXPECT_EQ(stops_, 1) << "it is to save its work";
   stream.send(line());
   EXPECT_TRUE(stream.drain());
@@ -250,7 +251,7 @@ TEST_F(WorkerReports, WhatIsReportedAfterTheFenceIsNotSent) {
   daemon_.refusal = refusal_of(grpc::StatusCode::ABORTED, "ATTEMPT_FENCED");
   come();
   ReportStream& stream = begin();
-  for (int i = 0; i < 400 && stops_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(eventually([&] { return stops_ > 0; }));
   ASSERT_EQ(stops_, 1);
   stream.send(line());
   EXPECT_FALSE(stream.drain());

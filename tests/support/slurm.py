@@ -49,9 +49,11 @@ LIES = {
     "slow": "wait (slow=SECONDS, 60 by default), then do it",
     "late": "do it, then wait (late=SECONDS) before answering",
     "twice": "do it twice and answer with the second",
+    "held": "wait until it is told otherwise, then do it",
 }
 WRAPPER = """#!/bin/sh
-# {command}, or what tests/support/slurm.py's LIES say.
+# {command}, or what tests/support/slurm.py's LIES say. Each run is counted first.
+printf . >>'{folder}/runs/{command}'
 lie=$(cat '{folder}/lies/{command}' 2>/dev/null)
 case $lie in once:*) rm -f '{folder}/lies/{command}'; lie=${{lie#once:}} ;; esac
 case $lie in
@@ -62,6 +64,7 @@ case $lie in
   lost) '{real}' "$@" >/dev/null; echo '{command}: error: Socket timed out on send/recv operation' >&2; exit 1 ;;
   slow*) sleep "$(echo "$lie" | sed 's/^slow=\\{{0,1\\}}//;s/^$/60/')" ;;
   late*) '{real}' "$@" >'{folder}/late.'$$; sleep "${{lie#late=}}"; exec cat '{folder}/late.'$$ ;;
+  held) while [ "$(cat '{folder}/lies/{command}' 2>/dev/null)" = held ]; do sleep 0.05; done ;;
   twice) cat >'{folder}/twice.'$$; '{real}' "$@" <'{folder}/twice.'$$ >/dev/null; exec '{real}' "$@" <'{folder}/twice.'$$ ;;
 esac
 exec '{real}' "$@"
@@ -172,6 +175,11 @@ class Cluster:
             fresh.write_text(what)
             fresh.rename(path)
 
+    def runs(self, command):
+        """How often the wrapper `command` has begun."""
+        path = self.folder / "runs" / command
+        return path.stat().st_size if path.exists() else 0
+
     def start_controller(self, empty=False):
         """`empty`: without the state of the one before, so it knows no jobs and ids begin anew. One that was killed has
         forgotten the last five seconds."""
@@ -185,7 +193,14 @@ class Cluster:
         self._kill("slurmctld")
 
     def start_node(self, node):
+        """Returns once the node's daemon can be reached."""
+        log = self.folder / "log" / f"slurmd-{node}.log"
+
+        def starts():
+            return log.read_text(errors="replace").count("] slurmd started on ") if log.exists() else 0
+        before = starts()
         self._start(f"slurmd-{node}", "slurmd", "-D", "-N", node, "-f", self.conf)
+        self._wait(lambda: starts() > before, f"the node {node} has started")
 
     def kill_node(self, node):
         """The node's daemon and all that it runs, as if its power had been cut."""
@@ -324,7 +339,7 @@ class Slurm(Cluster):
 
     def start(self):
         self.folder.chmod(0o755)  # jobs of other users, and munge, look into it
-        for name in ("munge", "state", "spool", "log", "bin", "lies", "pids"):
+        for name in ("munge", "state", "spool", "log", "bin", "lies", "runs", "pids"):
             (self.folder / name).mkdir(exist_ok=True)
         (self.folder / "munge").chmod(0o711)
         for node in self.node_names():

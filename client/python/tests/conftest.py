@@ -18,7 +18,7 @@ from generate import generate  # noqa: E402
 generate(PYTHON / "src")
 
 import trainyard  # noqa: E402
-from harness import Daemon  # noqa: E402
+from harness import PATIENCE_S, Daemon  # noqa: E402
 
 PROGRAM = str(pathlib.Path(os.environ["TRAINYARD_BIN"]).resolve() / "trainyard")
 NO_TORCH = "needs PyTorch with onnx and onnxscript (scripts/test --torch installs them: several GB)"
@@ -51,7 +51,7 @@ def own_daemon():
 
 @pytest.fixture(scope="session")
 def client(daemon):
-    with trainyard.Client(f"unix:{daemon.socket}", program=PROGRAM) as connected:
+    with trainyard.Client(f"unix:{daemon.socket}", program=PROGRAM, timeout_s=PATIENCE_S) as connected:
         yield connected
 
 

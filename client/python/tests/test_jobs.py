@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import DIGITS, ENDLESS, SOURCE, digits_spec
-from harness import wait_until
+from harness import PATIENCE_S, wait_until
 from onnx_files import with_trained_parameters
 
 import trainyard
@@ -307,7 +307,7 @@ def test_wait_goes_on_across_a_daemon_that_stopped_in_good_order(own_daemon):
     time.sleep(0.5)
     own_daemon.stop()
     own_daemon.start()
-    waiter.join(300)
+    waiter.join(3 * PATIENCE_S)
     assert done and done[0].state == JobState.SUCCEEDED
 
 
@@ -371,7 +371,7 @@ def test_an_array_is_submitted_followed_and_deleted_as_one(client):
     assert client.check_array(spec, grid={"recipe.seed": [1, 2, 3]}).size == 3
     array = client.submit_array(spec, name="py-sweep", grid={"recipe.seed": [1, 2], "recipe.optimizer.type": ["sgd", "adam"]})
     assert array.size == 4 and array.uid and array.array.grid["recipe.optimizer.type"].values == ['"sgd"', '"adam"']
-    ended = client.wait_array(array, timeout_s=120)
+    ended = client.wait_array(array, timeout_s=PATIENCE_S)
     assert {count.state: count.count for count in ended.states} == {JobState.SUCCEEDED: 4}
     jobs = client.jobs(array="py-sweep")
     assert [job.array_index for job in jobs] == [3, 2, 1, 0]
@@ -393,7 +393,7 @@ def test_an_array_of_endless_jobs_is_paused_and_cancelled(client):
     client.resume_array(array)
     refused(trainyard.ConflictError, lambda: client.delete_array(array), "cancel it")
     client.cancel_array(array)
-    ended = client.wait_array(array, timeout_s=60)
+    ended = client.wait_array(array, timeout_s=PATIENCE_S)
     assert {count.state: count.count for count in ended.states} == {JobState.CANCELLED: 5}
     client.delete_array(array)
 

@@ -23,6 +23,7 @@ PREDICT_TIMEOUT_S = 120.0
 GENERATE_TIMEOUT_S = 900.0
 EVALUATE_TIMEOUT_S = 3600.0
 GARBAGE_TIMEOUT_S = 3600.0
+COPY_TIMEOUT_S = 3600.0  # of a retry or a fork: the server copies a checkpoint, of any size, before it answers
 ARRAY_TIMEOUT_S = 120.0  # ten thousand members are many
 HEALTH_TIMEOUT_S = 5.0
 SILENCE_S_MAX = 45.0  # three heartbeats of the server

@@ -188,7 +188,7 @@ class Client(ArrayCalls):
         none or `from_start`. `name` is the new job's ID. ConflictError / JOB_STATE_CONFLICT while it has not ended."""
         return self._channel.call(rpc.RETRY_JOB, v1.RetryJobRequest(
             name=self._name("jobs", job), from_start=from_start, job_id=name or "",
-            request_id=request_id or str(uuid.uuid4())))
+            request_id=request_id or str(uuid.uuid4())), rpc.COPY_TIMEOUT_S)
 
     def spec(self, job: str | v1.Job) -> dict[str, Any]:
         """The job's spec as a dict that `submit` takes as it is: what `trainyard get -o yaml` prints."""
@@ -220,7 +220,7 @@ class Client(ArrayCalls):
                                                    "field such as recipe.epochs", reason="FIELD_UNKNOWN")
                 place[last] = value
             request.spec.CopyFrom(read_job(tree).job_spec())
-        return self._channel.call(rpc.FORK_JOB, request)
+        return self._channel.call(rpc.FORK_JOB, request, rpc.COPY_TIMEOUT_S)
 
     def checkpoints(self, job: str | v1.Job) -> list[v1.Checkpoint]:
         """The checkpoints that the job has now, newest first."""
