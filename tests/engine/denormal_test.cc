@@ -61,8 +61,9 @@ TEST(Denormals, NoKernelGivesOne) {
       const CaseGraph narrow = scaled(test, DType::kF32, scale);
       const auto check = [&](Backend& backend, const std::string& where) {
         const CaseResult got = testing::run_case(narrow, backend, {});
-        for (const auto& [name, values] : got.values) {
-          EXPECT_EQ(denormals_of(got, name), 0) << test.name << ": " << name << ", " << where;
+        for (const TensorInfo& t : got.program.graph.tensors()) {
+          if (t.type.dtype != DType::kF32 || !got.values.contains(t.name)) continue;
+          EXPECT_EQ(denormals_of(got, t.name), 0) << test.name << ": " << t.name << ", " << where;
         }
       };
       check(*reference, "reference");
@@ -75,43 +76,30 @@ TEST(Denormals, NoKernelGivesOne) {
   EXPECT_GT(would_be, 10'000) << "the numbers are not small enough to tell anything";
 }
 
-/// Bits of a product and a sum that are denormal in places, over `threads` threads.
-std::vector<double> small_values(int threads) {
+/// What a layer, its loss and its gradient make of numbers of 2^-40 to 2^-90, over so many threads.
+std::map<std::string, std::vector<double>> small_values(int threads) {
   CaseBuilder b(DType::kF32);
   const Shape shape = {512, 512};  // kernels split it over three threads
-  const TensorId x = b.input("x", shape), y = b.input("y", shape);
-  const TensorId product = b.one("product", "Mul", {}, {x, y});
-  const TensorId w = b.parameter("w", {64, 512});
-  const TensorId sum = b.one("sum", "Gemm", {{"transB", int64_t{1}}}, {x, w});
-  CaseGraph c =
-      b.finish_with_loss(b.one("loss", "ReduceSum", {{"axes", std::vector<int64_t>{0, 1}}}, {sum}));
-  (void)product;
+  const TensorId product =
+      b.one("product", "Mul", {}, {b.input("x", shape), b.parameter("w", shape)});
+  std::map<TensorId, TensorId> gradients;
+  CaseGraph c = testing::with_gradients(b.finish(product), &gradients);
   for (auto& [id, values] : c.values) {
-    for (size_t i = 0; i < values.size(); ++i)
+    for (size_t i = 0; i < values.size(); ++i) {
       values[i] = std::ldexp(values[i], -40 - static_cast<int>(i % 50));
+    }
   }
   const auto cpu = make_cpu_backend(threads);
-  const CaseResult result = testing::run_case(c, *cpu, {});
-  std::vector<double> all;
-  for (const auto& [name, values] : result.values)
-    all.insert(all.end(), values.begin(), values.end());
-  return all;
+  return testing::run_case(c, *cpu, {}).values;
 }
 
 TEST(Denormals, BitsAreTheSameOnAnyNumberOfThreads) {
-  const std::vector<double> one = small_values(1);
-  EXPECT_GT(std::ranges::count(one, 0.0), 1000);
-  EXPECT_LT(std::ranges::count(one, 0.0), std::ssize(one));
-  for (const int threads : {2, 3}) {
-    const std::vector<double> more = small_values(threads);
-    ASSERT_EQ(more.size(), one.size());
-    int64_t different = 0;
-    for (size_t i = 0; i < one.size(); ++i) {
-      if (more[i] != one[i] && different++ < 5)
-        printf("%zu of %zu: %g %g\n", i, one.size(), one[i], more[i]);
-    }
-    EXPECT_EQ(different, 0) << threads;
-  }
+  const auto one = small_values(1);
+  const std::vector<double>& product = one.at("product");
+  const int64_t zeros = std::ranges::count(product, 0.0);
+  EXPECT_GT(zeros, 100'000);
+  EXPECT_LT(zeros, std::ssize(product) - 100'000);
+  for (const int threads : {2, 3}) EXPECT_TRUE(small_values(threads) == one) << threads;
 }
 
 // What is copied keeps its bits: a weight that came from elsewhere is written back as it was.
