@@ -6,7 +6,7 @@
 What a process cannot change once it runs is in its argument (and OMP_WAIT_POLICY in its environment); a question has the
 rest: {"model": "mlp", "batch": 128, "seconds": 1, "precision": "fp32", "fused": true, "channels_last": false,
 "compile": false}. The first line that it prints says what it is. With "memory" in a question, three steps, and the largest
-memory that the process had; ask that of a new process.
+memory that the process had; ask that of a new process. An empty question, {}, frees the model of the last one.
 """
 
 import itertools
@@ -77,7 +77,11 @@ class Case:
             with torch.autocast("cpu", torch.bfloat16, enabled=is_bf16):
                 return loss_of(self.model(x), x, y)
 
-        self.forward = torch.compile(forward) if question["compile"] else forward
+        if question["compile"]:
+            torch._dynamo.reset()  # compiles forward() of a few cases only, and then runs it as it is
+            self.forward = torch.compile(forward)
+        else:
+            self.forward = forward
         self.steps = 0
         self.initial = []
 
@@ -142,7 +146,9 @@ def serve():
         question = json.loads(line)
         seconds = question.pop("seconds", None)
         try:
-            if question.pop("memory", False):
+            if not question:
+                case, case_of, answer = None, None, {}
+            elif question.pop("memory", False):
                 answer = measure_memory(question)
             else:
                 if question != case_of:
