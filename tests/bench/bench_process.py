@@ -1,5 +1,6 @@
 """Processes that a benchmark asks in turns, and what the kernel's books say about each turn."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -8,13 +9,16 @@ import subprocess
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
+PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+LIBC = ctypes.CDLL(None)
 
 
 class Process:
     """Answers each line on its standard input with a line of JSON."""
 
-    def __init__(self, command, env=None):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    def __init__(self, command, env=None, before_exec=None):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
+                                        preexec_fn=before_exec)
 
     def ask(self, line):
         self.process.stdin.write(line + "\n")
@@ -32,7 +36,11 @@ class Process:
 
 
 class StoppedProcess(Process):
-    """Is stopped (SIGSTOP) except while it answers, so that no thread of it can use a core between its turns."""
+    """Is stopped (SIGSTOP) except while it answers, so that no thread of it can use a core between its turns. Ends with
+    this process, whatever ends that: a process that is stopped would never see the end of its input."""
+
+    def __init__(self, command, env=None):
+        super().__init__(command, env, before_exec=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
 
     def ask(self, line):
         self.process.send_signal(signal.SIGCONT)

@@ -144,8 +144,9 @@ def choose_setting(peers, row, with_compile):
 
 
 def measure_memory(args, row, setting):
-    ours = json.loads(subprocess.run([args.train_bench, "--memory", row["model"], str(row["batch"])], check=True,
-                                     capture_output=True, text=True, env=environment(OUR_LIMITS[row["isa"]])).stdout)
+    ours = json.loads(subprocess.run([args.train_bench, "--memory", row["model"], str(row["batch"]), row["precision"]],
+                                     check=True, capture_output=True, text=True,
+                                     env=environment(OUR_LIMITS[row["isa"]])).stdout)
     peer = start_peer(setting, row["isa"])
     theirs = peer.ask(ask_peer(row, setting._replace(compile=False), 0, memory=True))
     peer.close()

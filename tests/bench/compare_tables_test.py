@@ -2,7 +2,9 @@
 
 import copy
 import os
+import pathlib
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -138,6 +140,29 @@ class Waiting(unittest.TestCase):
         while used <= 0.02 and time.monotonic() < deadline:
             used = ask_in_turn(first, "0.5", second)["waiting_cpu_s"]
         self.assertGreater(used, 0.02)
+
+    def test_a_stopped_process_ends_with_the_benchmark_that_is_killed(self):
+        benchmark = subprocess.Popen(
+            [sys.executable, "-c", "import sys, time, bench_process as b\n"
+             "p = b.StoppedProcess([sys.executable, '-c', sys.argv[1]]); p.ask('0')\n"
+             "print(p.process.pid, flush=True); time.sleep(1000)", BUSY],
+            stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parent)
+        stopped = pathlib.Path("/proc") / benchmark.stdout.readline().strip()
+        self.assertTrue((stopped / "stat").exists())
+        benchmark.kill()
+        benchmark.communicate()
+        deadline = time.monotonic() + 30
+        while self.runs(stopped) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(self.runs(stopped))
+
+    @staticmethod
+    def runs(process):
+        """Also while it is stopped; not a zombie that nobody has waited for."""
+        try:
+            return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ def make_model(name):
     from image_models import VGG, make_image_model
     from reference_models import make_conv_autoencoder, make_lenet5, make_mlp
     from reference_text import Bag, Classifier, TextCnn
-    from reference_transformers import (GPT2, GPT_SIZES, VIT_SIZES, TransformerClassifier, ViT,
-                                        initialize_transformer)
+    from reference_transformers import GPT2, GPT_SIZES, VIT_SIZES, WEIGHT_STD, TransformerClassifier, ViT
 
     if name == "lenet5":
         return make_lenet5(), (1, 28, 28)
@@ -34,7 +33,9 @@ def make_model(name):
     if name.startswith("gpt2"):
         depth, heads, width = GPT_SIZES[name.partition(":")[0].split("_")[1]]
         model = GPT2(*TOKENS[name], depth=depth, heads=heads, width=width)
-        initialize_transformer(model, 1)  # the tied embedding's default would be far too large
+        for parameter in model.parameters():
+            if parameter.dim() == 2:  # the tied embedding's default would be far too large
+                torch.nn.init.normal_(parameter, std=WEIGHT_STD)
         return model, (TOKENS[name][1],)
     text = {"transformer_classifier": lambda: TransformerClassifier(WORDS, ROW_LENGTH, 10),
             "text_cnn": lambda: TextCnn(WORDS, 128, 100, [3, 4, 5], 10),

@@ -11,7 +11,7 @@
 //                            the same on a GPU, in that precision; THREADS is then not looked at.
 //                            compare_gpu.py drives it. Algorithms are chosen as in `local run`
 //                            (TRAINYARD_ALGORITHMS)
-//   train_bench --memory MODEL BATCH
+//   train_bench --memory MODEL BATCH [PRECISION]
 //                            three steps, and the largest memory the process had
 //   train_bench --model MODEL BATCH [--device gpu-0] [--precision bf16] [--seconds S]
 //               [--replay N] [--profile-json FILE]
@@ -304,9 +304,9 @@ int64_t peak_resident_bytes() {
   return 0;
 }
 
-void print_memory(const std::string& model, int64_t batch) {
+void print_memory(const std::string& model, int64_t batch, Precision precision) {
   const int64_t before = peak_resident_bytes();
-  Case c(model, batch, make_cpu_backend(2));
+  Case c(model, batch, make_cpu_backend(2), precision);
   c.run(0);
   c.run(0);
   std::printf("{\"before_bytes\": %lld, \"peak_bytes\": %lld, \"planned_bytes\": %lld}\n",
@@ -389,17 +389,21 @@ int run_one_model(const std::vector<std::string>& arguments) {
 }  // namespace trainyard
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string(argv[1]) == "--serve") {
-    const auto precision = trainyard::find_precision(argc > 3 ? argv[3] : "fp32");
-    if (!precision.has_value()) {
-      std::fprintf(stderr, "precision: expected fp32, tf32, bf16 or fp16\n");
-      return 2;
-    }
-    trainyard::serve(std::string("devices/") + (argc > 2 ? argv[2] : "cpu"), *precision);
-  } else if (argc > 1 && std::string(argv[1]) == "--model") {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  const int precision_at = mode == "--memory" ? 4 : 3;
+  const auto precision =
+      trainyard::find_precision(argc > precision_at ? argv[precision_at] : "fp32");
+  if (mode == "--model") {
     return trainyard::run_one_model(std::vector<std::string>(argv + 1, argv + argc));
-  } else if (argc > 3 && std::string(argv[1]) == "--memory") {
-    trainyard::print_memory(argv[2], std::atoll(argv[3]));
+  }
+  if ((mode == "--serve" || mode == "--memory") && !precision.has_value()) {
+    std::fprintf(stderr, "precision: expected fp32, tf32, bf16 or fp16\n");
+    return 2;
+  }
+  if (mode == "--serve") {
+    trainyard::serve(std::string("devices/") + (argc > 2 ? argv[2] : "cpu"), *precision);
+  } else if (mode == "--memory" && argc > 3) {
+    trainyard::print_memory(argv[2], std::atoll(argv[3]), *precision);
   } else {
     trainyard::print_table(argc > 1 ? std::atof(argv[1]) : 2.0);
   }
