@@ -2,7 +2,6 @@
 // is accepted takes to plan.
 #include <gtest/gtest.h>
 
-
 #include "src/models/layer.h"
 #include "src/train/programs.h"
 
