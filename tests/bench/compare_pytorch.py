@@ -39,7 +39,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
 TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the best of two counts: others' load only slows
 VECTOR_BITS = {"avx2": 256, "avx512": 512}
-# What lowers the dispatch of each library of a side; OpenBLAS does not know every processor by itself.
+# These variables limit the instruction set that each library dispatches to. OpenBLAS is told its kernels because it does
+# not recognize every processor.
 OUR_LIMITS = {"avx512": {}, "avx2": {"TRAINYARD_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}}
 THEIR_LIMITS = {"avx512": {"OPENBLAS_CORETYPE": "SkylakeX"},
                 "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -49,7 +50,7 @@ LIMITING = sorted({name for limits in (OUR_LIMITS, THEIR_LIMITS) for isa in limi
 
 
 class Setting(typing.NamedTuple):
-    """Of PyTorch. The first three belong to a process."""
+    """A setting of PyTorch. The first three fields are fixed when its process starts."""
     threads: int = CORES
     flush: bool = True
     passive: bool = False

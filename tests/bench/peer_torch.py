@@ -59,7 +59,7 @@ class Case:
         if images:
             self.model = self.model.to(memory_format=layout)
         vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
-        # As bench_models.h: transformers and text models by AdamW.
+        # bench_models.h trains transformers and text models with AdamW, and the others with SGD, too.
         if vocabulary or name.startswith("vit"):
             self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01, weight_decay=0.0,
                                                fused=question["fused"])

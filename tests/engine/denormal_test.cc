@@ -29,7 +29,7 @@ bool is_denormal(double value) {
   return value != 0 && std::abs(value) < static_cast<double>(std::numeric_limits<float>::min());
 }
 
-/// Of values as small as `scale`, as float has them.
+/// The case with its values multiplied by `scale` and rounded to float.
 CaseGraph scaled(const GraphCase& test, DType dtype, double scale) {
   CaseGraph c = test.build(dtype);
   if (c.loss != kNoTensor) {
@@ -76,7 +76,7 @@ TEST(Denormals, NoKernelGivesOne) {
   EXPECT_GT(would_be, 10'000) << "the numbers are not small enough to tell anything";
 }
 
-/// What a layer, its loss and its gradient make of numbers of 2^-40 to 2^-90, over so many threads.
+/// The tensors that a layer, its loss and its gradient compute from numbers of 2^-40 to 2^-90.
 std::map<std::string, std::vector<double>> small_values(int threads) {
   CaseBuilder b(DType::kF32);
   const Shape shape = {512, 512};  // kernels split it over three threads
@@ -102,7 +102,7 @@ TEST(Denormals, BitsAreTheSameOnAnyNumberOfThreads) {
   for (const int threads : {2, 3}) EXPECT_TRUE(small_values(threads) == one) << threads;
 }
 
-// What is copied keeps its bits: a weight that came from elsewhere is written back as it was.
+// A copy keeps denormal bits, so that a weight loaded from a file is written back unchanged.
 TEST(Denormals, ACopyKeepsItsBits) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.input("x", {4, 3});

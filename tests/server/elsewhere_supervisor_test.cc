@@ -74,7 +74,8 @@ class Sink final : public CommandSink {
   std::atomic<int> stops{0}, measurements{0};
 };
 
-// So long that a test is not held up for it between a stop and a look.
+// A stopped worker has this long to end before its task is withdrawn: longer than a slow machine
+// takes from the stop to the check that nothing has been withdrawn yet.
 const auto kStopGrace = promised(300ms);
 
 class ElsewhereSupervisor : public ::testing::Test {

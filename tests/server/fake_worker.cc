@@ -68,7 +68,7 @@ class FakeWorker {
     send(report);
     wait_for_acknowledgement();
   }
-  /// Of the newest report.
+  /// Blocks until the daemon has acknowledged the newest report.
   void wait_for_acknowledgement() {
     v1::WorkerCommand command;
     while (stream_.Read(&command)) {
@@ -295,8 +295,8 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
-/// What a call to a model says is what happens: "slow", "die", "die once", "refuse", "wait N"
-/// (so many milliseconds), "memory N" (that the worker says it has), "pid" (the answer).
+/// The text of a call's CSV names what the fake does: "slow", "die", "die once", "refuse", "wait N"
+/// (milliseconds), "memory N" (the bytes that it reports as used), "pid" (its answer is its PID).
 v1::Outcome predict(const v1::ServeTask& task, const v1::PredictRequest& request, int batch,
                     bool warm, int64_t* memory_bytes) {
   std::string csv = request.csv();
