@@ -22,5 +22,7 @@ void activation_backward(int64_t count, const T* saved, const T* dy, T* dx, Run<
   TRAINYARD_INSTANTIATE_FOR(F, float) \
   TRAINYARD_INSTANTIATE_FOR(F, double)
 TRAINYARD_FOR_EACH_ACTIVATION(TRAINYARD_INSTANTIATE)
+#undef TRAINYARD_INSTANTIATE
+#undef TRAINYARD_INSTANTIATE_FOR
 
 }  // namespace trainyard::kernels::reference

@@ -46,5 +46,6 @@ void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, con
                                        Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

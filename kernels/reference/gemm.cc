@@ -47,5 +47,6 @@ void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw
   template void gemm_backward<T>(GemmDims, const T*, const T*, const T*, T*, T*, T*);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -86,5 +86,6 @@ void loss_scale_update(const math::LossScaling& s, const T* norm, const float* l
                                        const AccumulateGradientOperands<T>&, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -217,5 +217,6 @@ void moving_average(const MovingAverageParams& s, const MovingAverageOperands<T>
                                   Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -31,5 +31,7 @@ void pointwise_loss_grad(const F& f, int64_t count, const PointwiseLossGradOpera
   TRAINYARD_INSTANTIATE_FOR(F, float, int32_t) \
   TRAINYARD_INSTANTIATE_FOR(F, double, int32_t)
 TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_INSTANTIATE)
+#undef TRAINYARD_INSTANTIATE
+#undef TRAINYARD_INSTANTIATE_FOR
 
 }  // namespace trainyard::kernels::reference

@@ -121,5 +121,6 @@ void put_rows(const TableRows& d, const T* y, const int32_t* index, T* table, Ru
   template void put_rows<T>(const TableRows&, const T*, const int32_t*, T*, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -98,5 +98,6 @@ TRAINYARD_INSTANTIATE(float, int32_t)
 TRAINYARD_INSTANTIATE(float, float)
 TRAINYARD_INSTANTIATE(double, int32_t)
 TRAINYARD_INSTANTIATE(double, double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -125,5 +125,6 @@ void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<T
                                        Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
+#undef TRAINYARD_INSTANTIATE
 
 }  // namespace trainyard::kernels::reference

@@ -186,21 +186,16 @@ class ConvGradKernel final : public Kernel {
   int64_t workspace_bytes_ = 0;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
-  return std::make_unique<K>(device, g, n);
-}
-
 }  // namespace
 
 std::span<const CudaEntry> convolution_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"Conv", make<ConvKernel<false>>},
-      {"ConvGrad", make<ConvGradKernel<false>>},
-      {"ConvRelu", make<ConvKernel<true>>},
-      {"ReluConvGrad", make<ConvGradKernel<false>>},
-      {"ConvTranspose", make<ConvTransposeKernel>},
-      {"ConvTransposeGrad", make<ConvGradKernel<true>>},
+      {"Conv", make_device_kernel<ConvKernel<false>>},
+      {"ConvGrad", make_device_kernel<ConvGradKernel<false>>},
+      {"ConvRelu", make_device_kernel<ConvKernel<true>>},
+      {"ReluConvGrad", make_device_kernel<ConvGradKernel<false>>},
+      {"ConvTranspose", make_device_kernel<ConvTransposeKernel>},
+      {"ConvTransposeGrad", make_device_kernel<ConvGradKernel<true>>},
   };
   return kEntries;
 }

@@ -229,18 +229,16 @@ class GemmGradKernel final : public Kernel {
   int64_t db_bytes_ = 0;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
-  return std::make_unique<K>(device, g, n);
-}
-
 }  // namespace
 
 std::span<const CudaEntry> gemm_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"Gemm", make<GemmKernel>},         {"GemmGrad", make<GemmGradKernel<Behind::kNothing>>},
-      {"GemmGelu", make<GemmGeluKernel>}, {"GeluGemmGrad", make<GemmGradKernel<Behind::kGelu>>},
-      {"GemmRelu", make<GemmReluKernel>}, {"ReluGemmGrad", make<GemmGradKernel<Behind::kRelu>>},
+      {"Gemm", make_device_kernel<GemmKernel>},
+      {"GemmGrad", make_device_kernel<GemmGradKernel<Behind::kNothing>>},
+      {"GemmGelu", make_device_kernel<GemmGeluKernel>},
+      {"GeluGemmGrad", make_device_kernel<GemmGradKernel<Behind::kGelu>>},
+      {"GemmRelu", make_device_kernel<GemmReluKernel>},
+      {"ReluGemmGrad", make_device_kernel<GemmGradKernel<Behind::kRelu>>},
   };
   return kEntries;
 }

@@ -64,6 +64,13 @@ std::unique_ptr<Kernel> with_operands(const Device& device, const Graph& g, cons
   return f(StreamOperands(device, g, n));
 }
 
+/// A kernel of the class K, for a row of a table.
+template <typename K>
+std::unique_ptr<Kernel> make_device_kernel(const Device& device, const Graph& graph,
+                                           const Node& node) {
+  return std::make_unique<K>(device, graph, node);
+}
+
 std::span<const CudaEntry> activation_kernels();
 std::span<const CudaEntry> attention_kernels();
 std::span<const CudaEntry> box_kernels();

@@ -196,17 +196,12 @@ class MatMulGradKernel final : public Kernel {
   std::optional<Products> da_, db_;
 };
 
-template <typename K>
-std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
-  return std::make_unique<K>(device, g, n);
-}
-
 }  // namespace
 
 std::span<const CudaEntry> mat_mul_kernels() {
   static constexpr CudaEntry kEntries[] = {
-      {"MatMul", make<MatMulKernel>},
-      {"MatMulGrad", make<MatMulGradKernel>},
+      {"MatMul", make_device_kernel<MatMulKernel>},
+      {"MatMulGrad", make_device_kernel<MatMulGradKernel>},
   };
   return kEntries;
 }
