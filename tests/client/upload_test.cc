@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-class Upload : public testing::Test {
+class Upload : public ::testing::Test {
  protected:
   Upload() : client_(std::move(*Client::connect(server_.connection()))) {
     content_.resize(static_cast<size_t>(7 * kMiB + 12345));

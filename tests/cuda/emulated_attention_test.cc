@@ -59,13 +59,13 @@ struct Tensor {
   }
 };
 
-struct Case {
+struct AttentionCase {
   const char* name;
   int64_t N, H, Tq, Tk, D;
   bool causal, packed;
   Format format = Format::kBf16;
 };
-const Case kCases[] = {
+const AttentionCase kCases[] = {
     {"packed causal", 2, 3, 17, 17, 16, true, true},
     {"packed", 2, 2, 9, 9, 8, false, true, Format::kF16},
     {"causal", 1, 2, 33, 33, 8, true, false},
@@ -76,7 +76,7 @@ const Case kCases[] = {
     {"even", 4, 2, 8, 8, 8, true, true},
 };
 
-AttentionDims dims_of(const Case& c) {
+AttentionDims dims_of(const AttentionCase& c) {
   AttentionDims d{};
   d.N = c.N;
   d.H = c.H;
@@ -93,7 +93,7 @@ AttentionDims dims_of(const Case& c) {
 struct Operands {
   std::vector<Tensor> tensors;
   void *q, *k, *v;
-  explicit Operands(const Case& c) {
+  explicit Operands(const AttentionCase& c) {
     const int64_t width = c.H * c.D;
     if (c.packed) {
       tensors.emplace_back(c.format, c.N * c.Tq * 3 * width);
@@ -113,7 +113,7 @@ struct Operands {
 struct WideOperands {
   std::vector<std::vector<double>> tensors;
   double *q, *k, *v;
-  WideOperands(const Case& c, const Operands& like) {
+  WideOperands(const AttentionCase& c, const Operands& like) {
     for (const Tensor& t : like.tensors) tensors.push_back(t.wide());
     q = tensors[0].data();
     k = c.packed ? q + c.H * c.D : tensors[1].data();
@@ -126,7 +126,7 @@ struct Result {
   DeviceVector<float> log_sum_exp;
 };
 
-Result run_fused(const Device& device, const Case& c, int64_t workspace_max,
+Result run_fused(const Device& device, const AttentionCase& c, int64_t workspace_max,
                  const Operands& operands, const Tensor& dy) {
   const AttentionDims d = dims_of(c);
   const auto forward = FusedAttention::find(device, {false, d, c.format});
@@ -166,7 +166,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
 
 TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
   const Device device(0);
-  for (const Case& c : kCases) {
+  for (const AttentionCase& c : kCases) {
     SCOPED_TRACE(c.name);
     Operands operands(c);
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
@@ -204,8 +204,8 @@ TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
 TEST(EmulatedAttention, PartsAreTheWhole) {
   const Device device(0);
   const auto calls = [] { return testing::submitted_works().of(WorkKind::kDnn); };
-  for (const Case& c : {Case{"", 5, 3, 17, 17, 8, true, true},
-                        Case{"", 5, 3, 7, 19, 16, false, false, Format::kF16}}) {
+  for (const AttentionCase& c : {AttentionCase{"", 5, 3, 17, 17, 8, true, true},
+                                 AttentionCase{"", 5, 3, 7, 19, 16, false, false, Format::kF16}}) {
     Operands operands(c);
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);

@@ -9,8 +9,8 @@
 
 #include "kernels/cuda/direct_conv.h"
 #include "kernels/math/philox.h"
-#include "src/runtime/cuda/device.h"
 #include "tests/cuda/aligned_bytes.h"
+#include "tests/cuda/emulated_device.h"
 
 namespace trainyard::kernels {
 namespace {
@@ -18,20 +18,16 @@ namespace {
 using cuda::Format;
 using cuda::In;
 using cuda::Out;
-
-CUstream_st* stream() {
-  static const trainyard::cuda::Device device(0);
-  return device.stream();
-}
+using testing::stream;
 
 /// Elements of one format, which begin as NaN.
-class Tensor {
+class ConvTensor {
  public:
-  Tensor(int64_t count, Format format)
+  ConvTensor(int64_t count, Format format)
       : count_(count),
         format_(format),
         bytes_(static_cast<size_t>(count * cuda::element_bytes(format)), std::byte{0xFF}) {}
-  Tensor(int64_t count, Format format, uint64_t seed) : Tensor(count, format) {
+  ConvTensor(int64_t count, Format format, uint64_t seed) : ConvTensor(count, format) {
     for (int64_t i = 0; i < count; ++i) {
       const double u = math::philox_u32(seed, 0, 7, static_cast<uint64_t>(i)) / 4294967296.0;
       set(i, static_cast<float>(2 * u - 1));
@@ -43,7 +39,7 @@ class Tensor {
   std::vector<double> wide() const { return rounded_to(format_); }
   /// As a kernel of operands in `format` reads it.
   std::vector<double> rounded_to(Format format) const {
-    Tensor one(1, format);
+    ConvTensor one(1, format);
     std::vector<double> v;
     for (int64_t i = 0; i < count_; ++i) {
       one.set(0, in()[i]);
@@ -51,7 +47,7 @@ class Tensor {
     }
     return v;
   }
-  bool operator==(const Tensor& other) const { return bytes_ == other.bytes_; }
+  bool operator==(const ConvTensor& other) const { return bytes_ == other.bytes_; }
 
  private:
   int64_t count_;
@@ -108,9 +104,9 @@ struct ConvRun {
   const ConvDims& d = c.d;
   ImageDims y_dims = d.y();
   ImageStrides xs = strides(d.x), ys = strides(y_dims);
-  Tensor x{d.x.elements(), c.image, 1}, w{d.weight_elements(), c.operands, 2},
+  ConvTensor x{d.x.elements(), c.image, 1}, w{d.weight_elements(), c.operands, 2},
       dy{y_dims.elements(), c.operands, 3}, bias{d.K, Format::kF32, 4};
-  Tensor y{y_dims.elements(), c.operands}, dx{d.x.elements(), c.image},
+  ConvTensor y{y_dims.elements(), c.operands}, dx{d.x.elements(), c.image},
       dw{d.weight_elements(), Format::kF32}, db{d.K, Format::kF32};
 
   explicit ConvRun(const ConvCase& of) : c(of) {}
@@ -139,8 +135,8 @@ struct ConvRun {
 };
 
 /// Rounding once to the result's format, and F32 sums.
-void expect_near(const Tensor& got, const std::vector<double>& expected, double step,
-                 const char* name) {
+void expect_near_conv(const ConvTensor& got, const std::vector<double>& expected, double step,
+                      const char* name) {
   const std::vector<double> values = got.wide();
   ASSERT_EQ(values.size(), expected.size());
   double scale = 1;
@@ -167,7 +163,7 @@ TEST(DirectConv, ForwardIsTheReference) {
                               r.ys, y.data());
       for (double& v : y) v = relu ? std::max(v, 0.0) : v;
       r.forward(with_bias, relu);
-      expect_near(r.y, y, step_of(c.operands), "y");
+      expect_near_conv(r.y, y, step_of(c.operands), "y");
     }
   }
 }
@@ -182,9 +178,9 @@ TEST(DirectConv, GradientsAreTheReferences) {
     reference::conv_backward_weights<double>(c.d, r.xs, x.data(), r.ys, dy.data(), dw.data(),
                                              db.data());
     r.backward();
-    expect_near(r.dx, dx, step_of(c.image), "dx");
-    expect_near(r.dw, dw, 0, "dw");
-    expect_near(r.db, db, 0, "db");
+    expect_near_conv(r.dx, dx, step_of(c.image), "dx");
+    expect_near_conv(r.dw, dw, 0, "dw");
+    expect_near_conv(r.db, db, 0, "db");
   }
 }
 

@@ -28,6 +28,7 @@
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/convolution.h"
 #include "tests/cuda/aligned_bytes.h"
+#include "tests/cuda/emulated_device.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/run_case.h"
@@ -37,6 +38,8 @@ namespace {
 
 using cuda::In;
 using cuda::Out;
+using testing::stream;
+using testing::wide;
 
 /// Values in [-1, 1), each its own.
 std::vector<float> values(int64_t count, uint64_t seed, double offset = 0, double scale = 1) {
@@ -47,17 +50,11 @@ std::vector<float> values(int64_t count, uint64_t seed, double offset = 0, doubl
   }
   return v;
 }
-std::vector<double> wide(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 std::vector<float> nans(int64_t count) {
   return std::vector<float>(static_cast<size_t>(count), std::nanf(""));
 }
 In in(const std::vector<float>& v) { return {v.data()}; }
 Out out(std::vector<float>& v) { return {v.data()}; }
-
-CUstream_st* stream() {
-  static const trainyard::cuda::Device device(0);
-  return device.stream();
-}
 
 void expect_near(const std::vector<float>& got, const std::vector<double>& expected,
                  double relative_max = 2e-5) {

@@ -43,7 +43,7 @@ bool heeds_nan = true, reads_workspace = false;
 
 thread_local std::string words;  // of the newest refusal, until they are asked for
 
-cudnnStatus_t refuse(cudnnStatus_t status, const std::string& why) {
+cudnnStatus_t refuse_in_words(cudnnStatus_t status, const std::string& why) {
   words = why;
   trainyard::testing::note_refusal(why);
   return status;
@@ -396,11 +396,12 @@ cudnnPointwiseMode_t mode_of(const Descriptor& operation) {
 }
 
 /// What a convolution's sums go through: a bias, and ReLU behind it.
-struct Epilogue {
+struct ConvolutionEpilogue {
   bool has_bias = false, has_relu = false, keeps_nan = false, is_sound = true;
   std::vector<Tensor> bias, output;  // one of each with a bias
-  Epilogue() = default;
-  Epilogue(const Descriptor& graph, const Tensor& product) : has_bias(operation_count(graph) > 1) {
+  ConvolutionEpilogue() = default;
+  ConvolutionEpilogue(const Descriptor& graph, const Tensor& product)
+      : has_bias(operation_count(graph) > 1) {
     if (!has_bias) return;
     const Descriptor& addition = child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
     const Tensor added_to(child(addition, CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
@@ -432,7 +433,7 @@ bool has_engine(const Descriptor& graph) {
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
   const bool half = operand.type != CUDNN_DATA_FLOAT;
-  const Epilogue epilogue(graph, p.y);
+  const ConvolutionEpilogue epilogue(graph, p.y);
   if (epilogue.has_bias && epilogue.bias[0].type != operand.type) return false;
   const cudnnDataType_t made = (epilogue.has_bias ? epilogue.output[0] : p.result()).type;
   const bool wide = has_wide_gradients && p.pass == Pass::kWeights && made == CUDNN_DATA_FLOAT;
@@ -453,7 +454,7 @@ enum Engine : int64_t {
   kEngines,
 };
 constexpr int64_t kKnobValue = 7;
-int64_t workspace_of(int64_t engine) {
+int64_t workspace_of_engine(int64_t engine) {
   return engine == kGreedy ? int64_t{1} << 50 : engine == kBackwards ? 1024 : 512;
 }
 /// Its number among those that differ by their speed (fake_cuda.h).
@@ -476,7 +477,8 @@ cudnnStatus_t finalize(Descriptor& d) {
       const Tensor t(d);
       if (std::ranges::any_of(t.size, [](int64_t n) { return n < 1; }) || t.alignment < 1 ||
           (t.alignment & (t.alignment - 1)) != 0) {
-        return refuse(CUDNN_STATUS_BAD_PARAM, "A tensor without elements, or an odd alignment");
+        return refuse_in_words(CUDNN_STATUS_BAD_PARAM,
+                               "A tensor without elements, or an odd alignment");
       }
       break;
     }
@@ -574,7 +576,7 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine) {
 }
 
 void compute(const Problem& p, bool is_good, bool backwards, bool tf32, const Tensor& to,
-             const void* x, const void* w, const void* y, const Epilogue& epilogue,
+             const void* x, const void* w, const void* y, const ConvolutionEpilogue& epilogue,
              const void* bias) {
   void* const result = const_cast<void*>(p.pass == Pass::kForward ? y
                                          : p.pass == Pass::kData  ? x
@@ -661,7 +663,7 @@ class Pack {
     return nullptr;
   }
   void note(cudnnStatus_t status, const std::string& why) {
-    if (status_ == CUDNN_STATUS_SUCCESS) status_ = refuse(status, why);
+    if (status_ == CUDNN_STATUS_SUCCESS) status_ = refuse_in_words(status, why);
   }
 
   const Descriptor& pack_;
@@ -673,7 +675,7 @@ class Pack {
 float fill_workspace(void* workspace, int64_t engine) {
   float found = 0;
   if (reads_workspace) std::memcpy(&found, workspace, sizeof found);
-  std::memset(workspace, 0xFF, static_cast<size_t>(workspace_of(engine)));
+  std::memset(workspace, 0xFF, static_cast<size_t>(workspace_of_engine(engine)));
   return found;
 }
 
@@ -813,9 +815,9 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of,
   }
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64) {
     const Descriptor& config = child(*d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-    return fill(
-        requested, count, elements,
-        std::vector<int64_t>{workspace_of(config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX))});
+    return fill(requested, count, elements,
+                std::vector<int64_t>{
+                    workspace_of_engine(config.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX))});
   }
   return CUDNN_STATUS_BAD_PARAM;
 }
@@ -829,10 +831,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Descriptor& graph = graph_of(config);
   if (v.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).count !=
       v.values.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).count) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "The pack has more names than pointers, or fewer");
+    return refuse_in_words(CUDNN_STATUS_BAD_PARAM,
+                           "The pack has more names than pointers, or fewer");
   }
   Pack given(v);
-  void* const workspace = given.workspace(workspace_of(engine));
+  void* const workspace = given.workspace(workspace_of_engine(engine));
   const int64_t algorithm = algorithm_of(engine);
   if (trainyard::testing::is_context_broken() ||
       (engine >= kGood && trainyard::testing::is_algorithm_broken(algorithm))) {
@@ -848,9 +851,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const Problem problem = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const bool is_good = engine >= kGood || engine == kTensorCore;
   const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
-  const Epilogue epilogue(graph, problem.y);
+  const ConvolutionEpilogue epilogue(graph, problem.y);
   if (!epilogue.is_sound) {
-    return refuse(CUDNN_STATUS_BAD_PARAM, "The operations behind the convolution do not follow it");
+    return refuse_in_words(CUDNN_STATUS_BAD_PARAM,
+                           "The operations behind the convolution do not follow it");
   }
   const Tensor to = epilogue.has_bias ? epilogue.output[0] : problem.result();
   const void* const bias = epilogue.has_bias ? given.at(epilogue.bias[0]) : nullptr;

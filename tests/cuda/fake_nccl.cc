@@ -163,7 +163,7 @@ void exchange_calls(const Group& group) {
   }
 }
 
-size_t size_of(ncclDataType_t type) {
+size_t size_of_element(ncclDataType_t type) {
   return type == ncclFloat64 ? sizeof(double) : type == ncclFloat16 ? 2 : sizeof(float);
 }
 
@@ -256,7 +256,7 @@ void serve_hub(trainyard::UniqueFd listener) {
 bool exchange_by_hub(const Rank& rank, const Call& call) {
   const size_t ranks = rank.group->calls.size();
   const size_t elements = call.kind == Kind::kReduceScatter ? ranks * call.count : call.count;
-  const size_t bytes = elements * size_of(call.type);
+  const size_t bytes = elements * size_of_element(call.type);
   const Header header{call.kind, call.type, call.count, call.root, bytes};
   std::vector<char> all(ranks * bytes);
   const int fd = rank.wire.get();
@@ -298,7 +298,7 @@ void exchange(const Rank& rank, const Call& call) {
   if (group.meetings == meeting) --group.arrived;
 }
 
-void submit(const std::shared_ptr<Rank>& rank, const Submission& submission) {
+void submit_call(const std::shared_ptr<Rank>& rank, const Submission& submission) {
   trainyard::testing::submit_to_stream(submission.stream, trainyard::testing::WorkKind::kExchange,
                                        [rank, call = submission.call] { exchange(*rank, call); });
 }
@@ -402,7 +402,7 @@ ncclResult_t state_of(ncclComm& comm) {
   if (comm.looks == 0) return ncclSuccess;
   if (!comm.waiting.empty() && std::this_thread::get_id() != comm.caller) return ncclInProgress;
   if (--comm.looks > 0) return ncclInProgress;
-  for (const Submission& s : std::exchange(comm.waiting, {})) submit(comm.rank, s);
+  for (const Submission& s : std::exchange(comm.waiting, {})) submit_call(comm.rank, s);
   return ncclSuccess;
 }
 ncclResult_t comm_get_async_error(ncclComm_t comm, ncclResult_t* error) {
@@ -424,7 +424,7 @@ ncclResult_t group_end() {
     const Submission& s = p.submission;
     if (trainyard::testing::device_of(s.stream) != p.comm->rank->device) return ncclInvalidArgument;
     if (p.comm->blocks) {
-      submit(p.comm->rank, s);
+      submit_call(p.comm->rank, s);
       continue;
     }
     const std::scoped_lock lock(p.comm->mutex);
@@ -456,7 +456,7 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
 /// Whether the two begin within `elements` of each other, so that one would be written while it is
 /// read.
 bool overlap(const void* a, const void* b, size_t elements, ncclDataType_t type) {
-  const size_t bytes = elements * size_of(type);
+  const size_t bytes = elements * size_of_element(type);
   const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
   return x < y + bytes && y < x + bytes;
 }
@@ -484,7 +484,7 @@ ncclResult_t broadcast(const void* from, void* to, size_t count, ncclDataType_t 
 ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t type,
                         ncclComm_t comm, cudaStream_t stream) {
   // In place it begins with this rank's part of what it ends with.
-  const size_t size = size_of(type);
+  const size_t size = size_of_element(type);
   if (from != static_cast<std::byte*>(to) + comm->rank->rank * count * size)
     return ncclInvalidArgument;
   return add({Kind::kAllGather, from, to, count, type, 0}, comm, stream);

@@ -11,10 +11,6 @@ namespace trainyard {
 namespace {
 
 std::vector<float> floats(std::span<const float> values) { return {values.begin(), values.end()}; }
-std::vector<int32_t> codes(std::span<const int32_t> values) {
-  return {values.begin(), values.end()};
-}
-
 const char* kLearned =
     "age,town,size,kind\n"
     "30,rome,1.5,cat\n41,oslo,2.5,dog\n52,lima,3.5,dog\n63,rome,4.5,emu\n";
@@ -43,8 +39,8 @@ TEST(AlignedRows, ColumnsCategoriesAndClassesGoByName) {
   EXPECT_EQ(numeric[0], 20);
   EXPECT_EQ(numeric[1], 7.5f);
   EXPECT_TRUE(std::isnan(numeric[3]));
-  EXPECT_EQ(codes(rows->view().category), (std::vector<int32_t>{0, -1, 2}));  // lima, oslo, rome
-  EXPECT_EQ(codes(rows->view().target_class), (std::vector<int32_t>{2, 1, 2}));
+  EXPECT_EQ(copy(rows->view().category), (std::vector<int32_t>{0, -1, 2}));  // lima, oslo, rome
+  EXPECT_EQ(copy(rows->view().target_class), (std::vector<int32_t>{2, 1, 2}));
   EXPECT_EQ(rows->view().rows, 3);
 }
 
@@ -69,7 +65,7 @@ TEST(AlignedRows, AClassWithoutRowsIsNoObstacle) {
   EXPECT_FALSE(AlignedRows::align(model->schema(), other->schema(), other->train()).ok());
   const auto rows = AlignedRows::align(model->schema(), other->schema(), other->test());
   ASSERT_TRUE(rows.ok()) << rows.error().message;
-  EXPECT_EQ(codes(rows->view().target_class), std::vector<int32_t>{0});
+  EXPECT_EQ(copy(rows->view().target_class), std::vector<int32_t>{0});
 }
 
 TEST(AlignedRows, AnotherTargetOrKindIsRefused) {
@@ -91,7 +87,7 @@ TEST(AlignedRows, TokensGoByWhatTheyStandFor) {
   ASSERT_TRUE(model.ok() && other.ok());
   const auto rows = AlignedRows::align(model->schema(), other->schema(), other->train());
   ASSERT_TRUE(rows.ok()) << rows.error().message;
-  EXPECT_EQ(codes(rows->view().tokens), (std::vector<int32_t>{4, 0, 3, 1}));  // 0: unknown
+  EXPECT_EQ(copy(rows->view().tokens), (std::vector<int32_t>{4, 0, 3, 1}));  // 0: unknown
   TextOptions bytes;
   bytes.tokenizer = "byte";
   const IngestedText raw("dxca", bytes);

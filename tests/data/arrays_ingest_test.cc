@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::string_literals;
 
-const nlohmann::json& golden() {
+const nlohmann::json& arrays_golden() {
   static const nlohmann::json json = [] {
     std::ifstream in(testing::source_path("tests/golden/arrays.json"));
     return nlohmann::json::parse(in);
@@ -27,12 +27,14 @@ const nlohmann::json& golden() {
   return json;
 }
 
-std::vector<float> floats(const std::string& bytes) {
+std::vector<float> floats_in(const std::string& bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
   return values;
 }
-std::vector<float> golden_floats(const nlohmann::json& text) { return floats(from_base64(text)); }
+std::vector<float> golden_floats(const nlohmann::json& text) {
+  return floats_in(from_base64(text));
+}
 
 /// The same numbers, NaN at the same places, and the same zeros.
 void expect_same(const std::vector<float>& a, const std::vector<float>& b) {
@@ -76,8 +78,8 @@ IngestRequest arrays(const ArraysOptions& options = {}) {
 }
 
 TEST(Arrays, NumPysFilesReadAsNumPyReadsThem) {
-  ASSERT_GT(golden()["cases"].size(), 50u);
-  for (const auto& c : golden()["cases"]) {
+  ASSERT_GT(arrays_golden()["cases"].size(), 50u);
+  for (const auto& c : arrays_golden()["cases"]) {
     SCOPED_TRACE(c["name"].get<std::string>());
     const std::string file = from_base64(c["file"]);
     for (const std::string& bytes : {file, gzip(file)}) {
@@ -113,8 +115,8 @@ TEST(Arrays, WhatOnlyPythonCouldReadIsRefusedByName) {
       {"dates", "dates"},
       {"spans", "time spans"},
       {"void", "structured type or raw bytes"}};
-  ASSERT_EQ(golden()["refused"].size(), expected.size());
-  for (const auto& [name, file] : golden()["refused"].items()) {
+  ASSERT_EQ(arrays_golden()["refused"].size(), expected.size());
+  for (const auto& [name, file] : arrays_golden()["refused"].items()) {
     const auto array = read(from_base64(file));
     ASSERT_FALSE(array.ok()) << name;
     EXPECT_NE(array.error().message.find(expected.at(name)), std::string::npos)
@@ -195,8 +197,8 @@ TEST(Arrays, PackagesOfSeveralArraysMakeTheSameDataset) {
   ArraysOptions options;
   options.inputs = "x";
   options.targets = "y";
-  const std::vector<float> x = golden_floats(golden()["x"]);
-  for (const auto& package : golden()["packages"]) {
+  const std::vector<float> x = golden_floats(arrays_golden()["x"]);
+  for (const auto& package : arrays_golden()["packages"]) {
     SCOPED_TRACE(package["name"].get<std::string>());
     const std::string file = from_base64(package["file"]);
     const IngestedFiles d(arrays(options), {{"data", file}});
@@ -215,7 +217,7 @@ TEST(Arrays, PackagesOfSeveralArraysMakeTheSameDataset) {
 }
 
 TEST(Arrays, EveryTypeOfSafetensorsReadsAsPyTorchReadsIt) {
-  const auto& package = golden()["packages"][2];
+  const auto& package = arrays_golden()["packages"][2];
   const TemporaryFolder folder;
   const auto path = folder.write("file", from_base64(package["file"]));
   std::vector<std::string> names;

@@ -6,10 +6,10 @@
 namespace trainyard {
 namespace {
 
-using Kind = ColumnFacts::Kind;
+using ColumnKind = ColumnFacts::Kind;
 
 ColumnFacts texts(int64_t rows, int64_t distinct) {
-  return {.kind = Kind::kCategorical,
+  return {.kind = ColumnKind::kCategorical,
           .name = "note",
           .rows = rows,
           .distinct = distinct,
@@ -78,7 +78,7 @@ TEST(ColumnFacts, ConstantAndEmptyColumns) {
   EXPECT_EQ(find_column_trap(c), ColumnTrap::kConstant);
   c.missing = 5;
   EXPECT_EQ(find_column_trap(c), std::nullopt) << "present or missing is information";
-  c.kind = Kind::kNumeric;
+  c.kind = ColumnKind::kNumeric;
   EXPECT_EQ(find_column_trap(c), ColumnTrap::kConstant) << "a missing number is the mean";
   c.missing = 20;
   c.distinct = 0;

@@ -12,9 +12,6 @@
 namespace trainyard {
 namespace {
 
-std::vector<int32_t> codes(std::span<const int32_t> values) {
-  return {values.begin(), values.end()};
-}
 using Names = std::vector<std::string>;
 
 TEST(CsvIngest, ColumnsGetTheirKindsAndValuesTheirPlaces) {
@@ -38,8 +35,8 @@ TEST(CsvIngest, ColumnsGetTheirKindsAndValuesTheirPlaces) {
   EXPECT_EQ(s.interface().outputs, 2);
   EXPECT_EQ(s.train_rows, 4);
   const Partition& p = d->train();
-  EXPECT_EQ(codes(p.target_class), (std::vector<int32_t>{1, 0, 1, 0}));
-  EXPECT_EQ(codes(p.category), (std::vector<int32_t>{1, 0, 1, -1}));
+  EXPECT_EQ(copy(p.target_class), (std::vector<int32_t>{1, 0, 1, 0}));
+  EXPECT_EQ(copy(p.category), (std::vector<int32_t>{1, 0, 1, -1}));
   ASSERT_EQ(p.numeric.size(), 8u);
   EXPECT_EQ(p.numeric[0], 1.5f);
   EXPECT_EQ(p.numeric[1], -2000.0f);
@@ -167,8 +164,8 @@ TEST(CsvIngest, TestSetUsesTheTrainingSchema) {
   const IngestedCsv d(csv_options("y"), train, "y,colour,x\nb,green,NA\na,red,9\n");
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->test().rows, 2);
-  EXPECT_EQ(codes(d->test().target_class), (std::vector<int32_t>{1, 0}));
-  EXPECT_EQ(codes(d->test().category), (std::vector<int32_t>{-1, 1}));  // green was never seen
+  EXPECT_EQ(copy(d->test().target_class), (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(copy(d->test().category), (std::vector<int32_t>{-1, 1}));  // green was never seen
   EXPECT_TRUE(std::isnan(d->test().numeric[0]));
   EXPECT_EQ(d->schema().columns[0].categories, (Names{"blue", "red"}));
   EXPECT_EQ(d->schema().columns[1].missing_count, 0);  // of the training rows

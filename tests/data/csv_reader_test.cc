@@ -13,7 +13,7 @@ namespace {
 
 using Records = std::vector<std::vector<std::string>>;
 
-Result<Records> read(std::string_view text, char delimiter = ',') {
+Result<Records> read_records(std::string_view text, char delimiter = ',') {
   const auto source = open_memory_source(text, "data");
   CsvReader reader(*source, delimiter, "data");
   Records records;
@@ -32,19 +32,19 @@ TEST(CsvReader, ReadsWhatFilesHold) {
                            "a,b\n1,2\n",
                            "\n\na,b\n\n\r\n1,2\n\n", " a , b\t\n1 ,\t2",
                            "\"a\",\"b\"\r\n\"1\" , \"2\"", "a,b\r\n1,2\r"}) {
-    const auto records = read(text);
+    const auto records = read_records(text);
     ASSERT_TRUE(records.ok()) << records.error().message;
     EXPECT_EQ(*records, expected) << text;
   }
-  EXPECT_EQ(read("").value(), Records{});
-  EXPECT_EQ(read("\n\r\n  \n").value(), Records{});
-  EXPECT_EQ(read(",\n").value(), (Records{{"", ""}}));
-  EXPECT_EQ(read("a,,").value(), (Records{{"a", "", ""}}));
-  EXPECT_EQ(read("\"\"\n").value(), (Records{{""}}));
-  EXPECT_EQ(read("\"a\"\"b\",\" x,\ny\r\n\"\n").value(), (Records{{"a\"b", " x,\ny\r\n"}}));
-  EXPECT_EQ(read("\"\"\"\"\n").value(), (Records{{"\""}}));
-  EXPECT_EQ(read("a\tb\t\n", '\t').value(), (Records{{"a", "b", ""}}));
-  EXPECT_EQ(read("a;1,5\n", ';').value(), (Records{{"a", "1,5"}}));
+  EXPECT_EQ(read_records("").value(), Records{});
+  EXPECT_EQ(read_records("\n\r\n  \n").value(), Records{});
+  EXPECT_EQ(read_records(",\n").value(), (Records{{"", ""}}));
+  EXPECT_EQ(read_records("a,,").value(), (Records{{"a", "", ""}}));
+  EXPECT_EQ(read_records("\"\"\n").value(), (Records{{""}}));
+  EXPECT_EQ(read_records("\"a\"\"b\",\" x,\ny\r\n\"\n").value(), (Records{{"a\"b", " x,\ny\r\n"}}));
+  EXPECT_EQ(read_records("\"\"\"\"\n").value(), (Records{{"\""}}));
+  EXPECT_EQ(read_records("a\tb\t\n", '\t').value(), (Records{{"a", "b", ""}}));
+  EXPECT_EQ(read_records("a;1,5\n", ';').value(), (Records{{"a", "1,5"}}));
 }
 
 TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
@@ -75,7 +75,7 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
        "save the sheet as CSV."},
   };
   for (const Case& c : cases) {
-    const auto records = read(c.text);
+    const auto records = read_records(c.text);
     ASSERT_FALSE(records.ok()) << c.text;
     EXPECT_EQ(records.error().message, c.message);
     EXPECT_EQ(records.error().reason, "DATASET_INVALID");
@@ -83,7 +83,7 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
 }
 
 TEST(CsvReader, TextThatBeginsLikeAnotherKindOfFileIsRead) {
-  EXPECT_EQ(read("PAR1,ORC\n1,2\n").value(), (Records{{"PAR1", "ORC"}, {"1", "2"}}));
+  EXPECT_EQ(read_records("PAR1,ORC\n1,2\n").value(), (Records{{"PAR1", "ORC"}, {"1", "2"}}));
 }
 
 TEST(CsvReader, LineNumbersCountBreaksInsideQuotes) {
@@ -136,56 +136,56 @@ TEST(CsvReader, RecordsAcrossBufferEndsAreWhole) {
     text += r % 5 == 0 ? '\n' : ',';
   }
   text += "end\n";
-  const auto records = read(text);
+  const auto records = read_records(text);
   ASSERT_TRUE(records.ok()) << records.error().message;
   EXPECT_TRUE(*records == read_plainly(text));  // too large to print
 }
 
 TEST(CsvReader, LineAndColumnCountAreBounded) {
   const std::string long_line = "a,b\n1," + std::string(kLineBytesMax + 100, '7') + "\n";
-  const auto too_long = read(long_line);
+  const auto too_long = read_records(long_line);
   ASSERT_FALSE(too_long.ok());
   EXPECT_EQ(too_long.error().message,
             "data: line 2: longer than 16 MiB, or a quote opened here is not closed");
   const std::string wide(static_cast<size_t>(kColumnsMax) + 5, ',');
-  EXPECT_EQ(read(wide).error().message, "data: line 1: more than 262144 fields");
+  EXPECT_EQ(read_records(wide).error().message, "data: line 1: more than 262144 fields");
   // A "1 GB line" of gzip is 1 MB of file; it is refused after 16 MiB.
   const std::string bomb = gzip(std::string(size_t{64} << 20, '1'));
   EXPECT_LT(bomb.size(), size_t{100000});
-  EXPECT_FALSE(read(bomb).ok());
+  EXPECT_FALSE(read_records(bomb).ok());
 }
 
 TEST(CsvReader, NoCutOrChangedByteCrashes) {
   const std::string text =
       "\xef\xbb\xbf"
       "a,\"b \"\"c\"\"\",d\r\n1,\"x\ny\",\" z\"\r\n\r\n2,3,";
-  for (size_t size = 0; size <= text.size(); ++size) (void)read(text.substr(0, size));
+  for (size_t size = 0; size <= text.size(); ++size) (void)read_records(text.substr(0, size));
   for (size_t i = 0; i < text.size(); ++i) {
     for (const char c : {'"', ',', '\n', '\r', '\0', ' ', '\xff'}) {
       std::string changed = text;
       changed[i] = c;
-      (void)read(changed);
+      (void)read_records(changed);
     }
   }
 }
 
 TEST(Gzip, SeveralMembersAreOneStreamAndDamageIsRefused) {
   const std::string text = "a,b\n1,2\n";
-  EXPECT_EQ(read(gzip(text)).value(), read(text).value());
-  EXPECT_EQ(read(gzip("a,b\n") + gzip("1,2\n")).value(), read(text).value());
+  EXPECT_EQ(read_records(gzip(text)).value(), read_records(text).value());
+  EXPECT_EQ(read_records(gzip("a,b\n") + gzip("1,2\n")).value(), read_records(text).value());
   const std::string packed = gzip(text);
   for (size_t size = 2; size < packed.size(); ++size) {
-    EXPECT_FALSE(read(packed.substr(0, size)).ok()) << size;
+    EXPECT_FALSE(read_records(packed.substr(0, size)).ok()) << size;
   }
   for (size_t i = 2; i < packed.size(); ++i) {
     if (i >= 4 && i < 10) continue;  // time, flags of the compressor, system: not checked by anyone
     std::string flipped = packed;
     flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
     // The last byte of the deflate data has a few bits that mean nothing.
-    const auto records = read(flipped);
-    EXPECT_TRUE(!records.ok() || (i == packed.size() - 9 && *records == *read(text))) << i;
+    const auto records = read_records(flipped);
+    EXPECT_TRUE(!records.ok() || (i == packed.size() - 9 && *records == *read_records(text))) << i;
   }
-  EXPECT_FALSE(read(packed + "trailing").ok());
+  EXPECT_FALSE(read_records(packed + "trailing").ok());
 }
 
 }  // namespace

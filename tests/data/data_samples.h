@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,6 +88,12 @@ class IngestedFiles {
   TemporaryFolder folder_;
   Result<Dataset> dataset_;
 };
+
+/// A vector of its own, which can be compared.
+template <typename T>
+std::vector<T> copy(std::span<const T> values) {
+  return {values.begin(), values.end()};
+}
 
 /// The folder of the real data sets (TRAINYARD_TEST_DATA, else ../shared/data beside the checkout);
 /// nothing if it is absent.

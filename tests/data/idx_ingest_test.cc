@@ -13,15 +13,15 @@ std::string images(uint32_t rows) {
   for (uint32_t i = 0; i < rows * 6; ++i) pixels += static_cast<char>(i * 7);
   return idx_file(0x08, {rows, 2, 3}, pixels);
 }
-std::string labels(std::string_view values) {
+std::string idx_labels(std::string_view values) {
   return idx_file(0x08, {static_cast<uint32_t>(values.size())}, values);
 }
 
 TEST(IdxIngest, BytesAndLabelsArriveAsTheyAre) {
   for (const bool packed : {false, true}) {
     const auto pack = [&](const std::string& s) { return packed ? gzip(s) : s; };
-    const IngestedIdx d(pack(images(3)), pack(labels({"\0\1\4", 3})), pack(images(2)),
-                        pack(labels({"\4\0", 2})));
+    const IngestedIdx d(pack(images(3)), pack(idx_labels({"\0\1\4", 3})), pack(images(2)),
+                        pack(idx_labels({"\4\0", 2})));
     ASSERT_TRUE(d.ok()) << d.message();
     EXPECT_EQ(d->schema().image, Shape({1, 2, 3}));
     EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"0", "1", "2", "3", "4"}));
@@ -49,7 +49,7 @@ TEST(IdxIngest, FloatsAndChannelsAndWideLabels) {
 }
 
 TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
-  const std::string ok_labels = labels({"\0\1\1", 3});
+  const std::string ok_labels = idx_labels({"\0\1\1", 3});
   const std::string pixels = images(3).substr(16);
   struct Case {
     std::string images;
@@ -85,8 +85,9 @@ TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
       {idx_file(0x0E, {3, 2, 3}, pixels), ok_labels,
        "train_images: element type 0x0e, expected 0x08 (bytes) or 0x0d (32-bit floats)"},
       {idx_file(0x08, {1, 1, 1, 1, 1}, "x"), ok_labels, "train_images: rank 5, expected 1 to 4"},
-      {images(3), labels({"\0\1", 2}), "train_labels: 2 labels, expected 3 as there are images"},
-      {images(3), labels({"\2\2\2", 3}),
+      {images(3), idx_labels({"\0\1", 2}),
+       "train_labels: 2 labels, expected 3 as there are images"},
+      {images(3), idx_labels({"\2\2\2", 3}),
        "train_labels: every label is 2, expected at least 2 different ones"},
       {images(3), images(3), "train_labels: rank 3, expected labels of [N]"},
       {images(3), idx_file(0x0C, {3}, std::string(8, '\0') + "\xff\xff\xff\xff"),
@@ -100,17 +101,17 @@ TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
   for (const Case& c : cases) {
     EXPECT_EQ(IngestedIdx(c.images, c.labels).message(), c.message);
   }
-  EXPECT_EQ(IngestedIdx(images(3), ok_labels, images(1), labels({"\2", 1})).message(),
+  EXPECT_EQ(IngestedIdx(images(3), ok_labels, images(1), idx_labels({"\2", 1})).message(),
             "test_labels: row 1: label 2 is out of range, the training labels are 0 to 1");
   EXPECT_EQ(
-      IngestedIdx(images(3), ok_labels, idx_file(0x08, {1, 1, 1}, "x"), labels({"\0", 1}))
+      IngestedIdx(images(3), ok_labels, idx_file(0x08, {1, 1, 1}, "x"), idx_labels({"\0", 1}))
           .message(),
       "test_images: U8 images of [1, 1, 1], expected U8 of [1, 2, 3] as in the training data");
 }
 
 TEST(IdxIngestB39, NoCutOrChangedByteCrashes) {
   const std::string image_file = images(3);
-  const std::string label_file = labels({"\0\1\1", 3});
+  const std::string label_file = idx_labels({"\0\1\1", 3});
   for (size_t size = 0; size < image_file.size(); ++size) {
     EXPECT_FALSE(IngestedIdx(image_file.substr(0, size), label_file).ok()) << size;
   }

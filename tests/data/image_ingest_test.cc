@@ -15,7 +15,7 @@
 namespace trainyard {
 namespace {
 
-using Kind = ArchiveFile::Kind;
+using FileKind = ArchiveFile::Kind;
 namespace fs = std::filesystem;
 
 /// Ingests a folder or an archive of images and opens the result.
@@ -90,7 +90,7 @@ TEST(ImageIngest, AFolderAndItsArchivesMakeTheSameDataset) {
   std::reverse(other_order.begin(), other_order.end());
   std::vector<ArchiveFile> below_a_folder = pets();
   for (ArchiveFile& file : below_a_folder) file.path = "./photos/" + file.path;
-  below_a_folder.insert(below_a_folder.begin(), {"photos/", "", Kind::kFolder});
+  below_a_folder.insert(below_a_folder.begin(), {"photos/", "", FileKind::kFolder});
   std::vector<ArchiveFile> with_litter = pets();
   with_litter.push_back({"cats/.DS_Store", "x"});
   with_litter.push_back({"__MACOSX/cats/._1.png", "x"});
@@ -308,11 +308,11 @@ TEST(ImageIngestB35, UnsafeArchivesAreRefused) {
       {{"/etc/passwd", "x"},
        "data: '/etc/passwd': an absolute path, expected one within the archive"},
       {{"cats\\1.png", "x"}, "data: 'cats\\1.png': a path with a backslash"},
-      {{"cats/3.png", "/etc/passwd", Kind::kLink},
+      {{"cats/3.png", "/etc/passwd", FileKind::kLink},
        "data: 'cats/3.png': a link, a device or a file with holes, expected files and folders"},
-      {{"cats/3.png", "cats/1.png", Kind::kHardLink},
+      {{"cats/3.png", "cats/1.png", FileKind::kHardLink},
        "data: 'cats/3.png': a link, a device or a file with holes, expected files and folders"},
-      {{"cats/3.png", "", Kind::kPipe},
+      {{"cats/3.png", "", FileKind::kPipe},
        "data: 'cats/3.png': a link, a device or a file with holes, expected files and folders"},
       {{"cats/1.png", grey_png(9)}, "data: 'cats/1.png': the archive holds this path twice"},
   };

@@ -15,7 +15,7 @@
 namespace trainyard {
 namespace {
 
-const nlohmann::json& golden() {
+const nlohmann::json& images_golden() {
   static const nlohmann::json json = [] {
     std::ifstream in(testing::source_path("tests/golden/image_files.json"));
     return nlohmann::json::parse(in);
@@ -62,7 +62,7 @@ la_ssize_t append(archive*, void* out, const void* bytes, size_t count) {
 const std::vector<GoldenImage>& golden_images() {
   static const std::vector<GoldenImage> images = [] {
     std::vector<GoldenImage> all;
-    for (const auto& j : golden()["images"]) {
+    for (const auto& j : images_golden()["images"]) {
       all.push_back({j["name"], from_base64(j["file"]), from_base64(j["grey"]),
                      from_base64(j["rgb"]), j["height"], j["width"], j["tolerance"], j["colour"]});
     }
@@ -77,8 +77,8 @@ const GoldenImage& golden_image(std::string_view name) {
 }
 
 GoldenResizes golden_resizes() {
-  GoldenResizes all{from_base64(golden()["source"]), {}};
-  for (const auto& j : golden()["resized"]) {
+  GoldenResizes all{from_base64(images_golden()["source"]), {}};
+  for (const auto& j : images_golden()["resized"]) {
     all.sizes.push_back({j["size"][0], j["size"][1], from_base64(j["stretch"]),
                          from_base64(j["crop"]), from_base64(j["pad"])});
   }

@@ -31,11 +31,6 @@ std::string message(const std::string& train, const CsvOptions& options = csv_op
   return ingested(train, options).message();
 }
 
-template <typename T>
-std::vector<T> copy(std::span<const T> values) {
-  return {values.begin(), values.end()};
-}
-
 TEST(JsonLines, RowsAreThoseOfTheSameCsv) {
   const std::string lines =
       "{\"size\": 1.5, \"colour\": \"red\", \"y\": \"a\", \"on\": true}\n"

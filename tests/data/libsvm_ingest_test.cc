@@ -7,7 +7,7 @@
 namespace trainyard {
 namespace {
 
-IngestedFiles ingested(const std::string& train, const std::string& test = "") {
+IngestedFiles ingested_libsvm(const std::string& train, const std::string& test = "") {
   IngestRequest request;
   request.format = "libsvm";
   std::vector<std::pair<std::string, std::string>> sources = {{"data", train}};
@@ -15,15 +15,10 @@ IngestedFiles ingested(const std::string& train, const std::string& test = "") {
   return {request, sources};
 }
 
-template <typename T>
-std::vector<T> copy(std::span<const T> values) {
-  return {values.begin(), values.end()};
-}
-
 TEST(Libsvm, WhatIsLeftOutIsZero) {
   const std::string rows = "+1 1:0.5 3:-2 # a comment\n\n-1 2:1e1\r\n+1\n";
   for (const std::string& text : {rows, gzip(rows)}) {
-    const IngestedFiles d = ingested(text, "-1 3:7\n");
+    const IngestedFiles d = ingested_libsvm(text, "-1 3:7\n");
     ASSERT_TRUE(d.ok()) << d.message();
     EXPECT_EQ(copy(d->train().numeric), (std::vector<float>{0.5, 0, -2, 0, 10, 0, 0, 0, 0}));
     EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"-1", "1"}));
@@ -36,14 +31,14 @@ TEST(Libsvm, WhatIsLeftOutIsZero) {
 }
 
 TEST(Libsvm, LabelsWithAPointAreNumbers) {
-  const IngestedFiles d = ingested("1.5 1:1\n-2 1:2\n");
+  const IngestedFiles d = ingested_libsvm("1.5 1:1\n-2 1:2\n");
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(copy(d->train().target_numeric), (std::vector<float>{1.5, -2}));
 }
 
 TEST(Libsvm, RefusesWhatItIsNotByTheLine) {
   const auto message = [](const std::string& train, const std::string& test = "") {
-    return ingested(train, test).message();
+    return ingested_libsvm(train, test).message();
   };
   EXPECT_EQ(message("1 1:1\nx 1:1\n"), "data: line 2: the label 'x' is not a finite number");
   EXPECT_EQ(message("1 a:1\n"), "data: line 1: 'a:1', expected index:value such as 3:0.5");

@@ -13,7 +13,7 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kTable =
+constexpr const char* kStatisticsTable =
     "size,colour,empty,kind\n"
     "1,red,NA,a\n"
     "2,blue,NA,b\n"
@@ -21,7 +21,8 @@ constexpr const char* kTable =
     "6,?,,a\n";
 
 TEST(Statistics, OfTables) {
-  const IngestedCsv d(csv_options("kind"), kTable, "size,colour,empty,kind\n99,blue,3,b\n");
+  const IngestedCsv d(csv_options("kind"), kStatisticsTable,
+                      "size,colour,empty,kind\n99,blue,3,b\n");
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetStatistics s = d->schema().statistics.value();  // as read from the folder
   ASSERT_EQ(s.numeric.size(), 2u);
@@ -80,7 +81,7 @@ TEST(Statistics, OfText) {
 }
 
 TEST(Statistics, AreOptionalAndThoseOfTheSchema) {
-  const IngestedCsv d(csv_options("kind"), kTable);
+  const IngestedCsv d(csv_options("kind"), kStatisticsTable);
   ASSERT_TRUE(d.ok()) << d.message();
   const auto json = d->schema().to_json();
   EXPECT_EQ(DatasetSchema::from_json(json)->statistics, d->schema().statistics);

@@ -18,7 +18,7 @@ namespace trainyard {
 namespace {
 
 template <typename T>
-std::string bytes_of(const std::vector<T>& values) {
+std::string bytes_as_text(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -32,14 +32,14 @@ std::vector<std::string> outcome(const Result<TypedDataset>& read) {
   std::vector<std::string> made = {schema_text(read->schema)};
   for (const TypedRows* rows : {&read->train, &read->test}) {
     made.push_back(std::to_string(rows->rows));
-    made.push_back(bytes_of(rows->numeric));
-    made.push_back(bytes_of(rows->category));
-    made.push_back(bytes_of(rows->image_u8));
-    made.push_back(bytes_of(rows->image_f32));
-    made.push_back(bytes_of(rows->image_sums));
-    made.push_back(bytes_of(rows->tokens));
-    made.push_back(bytes_of(rows->target_class));
-    made.push_back(bytes_of(rows->target_numeric));
+    made.push_back(bytes_as_text(rows->numeric));
+    made.push_back(bytes_as_text(rows->category));
+    made.push_back(bytes_as_text(rows->image_u8));
+    made.push_back(bytes_as_text(rows->image_f32));
+    made.push_back(bytes_as_text(rows->image_sums));
+    made.push_back(bytes_as_text(rows->tokens));
+    made.push_back(bytes_as_text(rows->target_class));
+    made.push_back(bytes_as_text(rows->target_numeric));
   }
   return made;
 }

@@ -18,8 +18,6 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-Tokens copy(std::span<const int32_t> tokens) { return {tokens.begin(), tokens.end()}; }
-
 TEST(Utf8, CodePointsSurviveTheWayThere) {
   for (const char32_t c :
        {U'\0', U'a', U'\x7f', U'\x80', U'\x7ff', U'\x800', U'\xffff', U'\x10000', U'\x10ffff'}) {

@@ -25,7 +25,7 @@ std::string_view raw(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-Result<WeightsFile> parse(const std::string& file) {
+Result<WeightsFile> parse_weights(const std::string& file) {
   return WeightsFile::parse(std::as_bytes(std::span(file.data(), file.size())));
 }
 
@@ -70,7 +70,7 @@ TEST(WeightsFile, TakesEveryTypeOfTheFormat) {
                              R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[6,7]},)"
                              R"("n":{"dtype":"I64","shape":[],"data_offsets":[7,15]}})";
   const std::string file = file_of(header, std::string(15, '\1'));
-  const auto parsed = parse(file);
+  const auto parsed = parse_weights(file);
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   ASSERT_EQ(parsed->tensors().size(), 3u);
   EXPECT_EQ(parsed->tensors()[0].dtype, "BF16");
@@ -84,7 +84,7 @@ TEST(WeightsFile, TakesEveryTypeOfTheFormat) {
 
 TEST(WeightsFile, LiesInTheHeaderAreRefused) {
   const auto rule = [](const std::string& header, size_t bytes) {
-    const auto parsed = parse(file_of(header, std::string(bytes, '\0')));
+    const auto parsed = parse_weights(file_of(header, std::string(bytes, '\0')));
     return parsed.ok() ? std::string("accepted") : parsed.error().metadata.at("rule");
   };
   EXPECT_EQ(rule(R"({"a":{"dtype":"F16","shape":[4],"data_offsets":[0,16]}})", 16), "bad_info");

@@ -44,15 +44,15 @@ ModelSpec linear_model() {
   return spec;
 }
 
-TrainResult run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {}) {
+TrainResult run_to_the_end(const TrainJob& job, Recorder& recorder, std::stop_token stop = {}) {
   const auto backend = testing::make_tested_backend(job.threads);
   auto result = train(job, *backend, local_files(), recorder, std::move(stop));
   EXPECT_TRUE(result.ok()) << result.error().message;
   return result.ok() ? std::move(*result) : TrainResult{};
 }
-TrainResult run(const TrainJob& job) {
+TrainResult run_to_the_end(const TrainJob& job) {
   Recorder recorder;
-  return run(job, recorder);
+  return run_to_the_end(job, recorder);
 }
 
 std::map<std::string, double> by_key(const std::vector<MetricPoint>& points) {
@@ -66,7 +66,7 @@ TEST(Baseline, OfClassesIsTheLargestOfTheTrainingRows) {
   make_dataset(w, true, 200, 40);
   TrainJob job = job_in(w, "classes");
   job.model = image_model(0);
-  const TrainResult result = run(job);
+  const TrainResult result = run_to_the_end(job);
   EXPECT_TRUE(result.warnings.empty()) << result.warnings[0];
 
   const Dataset data = Dataset::open(job.dataset, false).value();
@@ -96,7 +96,7 @@ TEST(Baseline, OfNumbersIsTheMean) {
   make_dataset(w, false, 200);
   TrainJob job = job_in(w, "numbers");
   job.model = linear_model();
-  const TrainResult result = run(job);
+  const TrainResult result = run_to_the_end(job);
   EXPECT_TRUE(result.warnings.empty()) << result.warnings[0];
   const auto baselines = by_key(result.baselines);
   EXPECT_NEAR(baselines.at("val/r2"), 0, 0.1);  // of other rows than the mean
@@ -112,7 +112,7 @@ TEST(Baseline, AModelThatLearnedNothingIsTold) {
   job.model = linear_model();
   job.recipe.optimizer.learning_rate = 1e-12;
   Recorder recorder;
-  const TrainResult result = run(job, recorder);
+  const TrainResult result = run_to_the_end(job, recorder);
   ASSERT_EQ(result.warnings.size(), 1u);
   EXPECT_TRUE(result.warnings[0].starts_with(
       "the model is no better than an answer that does not look at the inputs: val/rmse "))
@@ -131,7 +131,7 @@ TEST(Baseline, TrainingThatDivergedIsToldAlsoAfterAResume) {
   job.recipe.optimizer.type = "sgd";
   job.recipe.optimizer.learning_rate = 1000;
   job.recipe.checkpoint_every_steps = 2;
-  const TrainResult whole = run(job);
+  const TrainResult whole = run_to_the_end(job);
   ASSERT_EQ(whole.warnings.size(), 2u) << "and it is worse than the mean";
   EXPECT_NE(whole.warnings[0].find("far above the "), std::string::npos) << whole.warnings[0];
   EXPECT_NE(whole.warnings[0].find("(1000 now)"), std::string::npos);
@@ -144,7 +144,7 @@ TEST(Baseline, TrainingThatDivergedIsToldAlsoAfterAResume) {
   const auto backend = testing::make_tested_backend(job.threads);
   const auto stopped = train(job, *backend, local_files(), recorder, stop.get_token());
   ASSERT_FALSE(stopped.ok());
-  const TrainResult resumed = run(job);
+  const TrainResult resumed = run_to_the_end(job);
   ASSERT_EQ(resumed.warnings.size(), 2u);
   const auto first_step = [](const std::string& warning) {
     const size_t begin = warning.find("above the ");
@@ -211,7 +211,7 @@ TEST(RunWarnings, ValidationRowsThatAreCopies) {
     job.model = linear_model();
     job.recipe.epochs = 1;
     Recorder recorder;
-    const TrainResult result = run(job, recorder);
+    const TrainResult result = run_to_the_end(job, recorder);
     const bool told = std::ranges::any_of(result.warnings, [](const std::string& warning) {
       return warning.find("validation rows equal a training row, target included") != warning.npos;
     });

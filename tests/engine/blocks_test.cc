@@ -7,19 +7,14 @@
 #include "src/models/blocks.h"
 #include "src/models/layer.h"
 #include "src/models/model_json.h"
+#include "tests/engine/model_support.h"
 
 namespace trainyard {
 namespace {
 
-const ModelInterface kRows{{6}, 0, TargetForm::kClass, 3};
+using testing::layer;
 
-LayerSpec layer(std::string op, Attributes attributes = {}, std::string name = "",
-                std::vector<std::string> inputs = {},
-                std::map<std::string, std::string> bind = {}) {
-  LayerSpec spec{std::move(name), std::move(op), std::move(inputs), std::move(attributes)};
-  spec.bind = std::move(bind);
-  return spec;
-}
+const ModelInterface kRows{{6}, 0, TargetForm::kClass, 3};
 
 LayerSpec use(std::string block, Attributes with = {}, std::string name = "",
               std::vector<std::string> inputs = {}, std::optional<int64_t> repeat = {}) {
@@ -50,14 +45,7 @@ std::vector<std::string> names(const ModelSpec& spec) {
   return out;
 }
 
-Error refusal(const ModelSpec& spec) {
-  const auto built = build_model(spec, kRows, {.batch_size = 4});
-  if (built.ok()) {
-    ADD_FAILURE() << "expected a refusal";
-    return {};
-  }
-  return built.error();
-}
+Error rows_refusal(const ModelSpec& spec) { return testing::refusal(spec, kRows); }
 
 // "dense": a Gemm of `units` and a Relu.
 BlockSpec dense() {
@@ -133,7 +121,8 @@ TEST(Blocks, SurviveTheModelFile) {
 TEST(BlockRefusals, NameTheBlockAndTheLayer) {
   const BlockSpec wrong =
       block("wrong", {layer("Gemm", {{"unts", int64_t{3}}}, "a"), layer("Relu", {}, "b")});
-  const Error unknown = refusal(model({wrong}, {use("wrong", {}, "w", {}, 50), layer("Gemm")}));
+  const Error unknown =
+      rows_refusal(model({wrong}, {use("wrong", {}, "w", {}, 50), layer("Gemm")}));
   EXPECT_EQ(unknown.message,
             "model.blocks[0].layers[0] 'w/0/a' of block 'wrong': unts: is not known here, did you "
             "mean 'units'?");
@@ -142,25 +131,26 @@ TEST(BlockRefusals, NameTheBlockAndTheLayer) {
 
   const BlockSpec image =
       block("image", {layer("Conv", {{"out_channels", int64_t{3}}, {"kernel_shape", int64_t{3}}})});
-  EXPECT_EQ(refusal(model({image}, {use("image"), layer("Gemm")})).message,
+  EXPECT_EQ(rows_refusal(model({image}, {use("image"), layer("Gemm")})).message,
             "model.blocks[0].layers[0] 'image1/conv1' of block 'image': needs images "
             "[N, C, H, W], but its input is [4, 6]");
 
   const BlockSpec wiring =
       block("wiring", {layer("Relu", {}, "a"), layer("Relu", {}, "b", {"aa"})});
-  EXPECT_NE(refusal(model({wiring}, {use("wiring", {}, "w"), layer("Gemm")}))
+  EXPECT_NE(rows_refusal(model({wiring}, {use("wiring", {}, "w"), layer("Gemm")}))
                 .message.find("'w/b' of block 'wiring': inputs: 'w/aa' is not a layer"),
             std::string::npos);
   const BlockSpec unused =
       block("unused", {layer("Relu", {}, "a"), layer("Relu", {}, "b", {"input"})});
-  const Error nothing = refusal(model({unused}, {use("unused", {}, "w", {}, 9), layer("Gemm")}));
+  const Error nothing =
+      rows_refusal(model({unused}, {use("unused", {}, "w", {}, 9), layer("Gemm")}));
   EXPECT_EQ(nothing.reason, "LAYER_UNUSED");
   EXPECT_EQ(nothing.violations.size(), 1u);
 }
 
 TEST(BlockRefusals, OfDefinitionsAndUses) {
   const Attributes four{{"units", int64_t{4}}};
-  const auto message = [](const ModelSpec& spec) { return refusal(spec).message; };
+  const auto message = [](const ModelSpec& spec) { return rows_refusal(spec).message; };
   EXPECT_NE(message(model({dense()}, {use("dnse", four), layer("Gemm")})).find("'dense'"),
             std::string::npos);
   EXPECT_EQ(message(model({dense()}, {use("dense"), layer("Gemm")})),
@@ -175,24 +165,26 @@ TEST(BlockRefusals, OfDefinitionsAndUses) {
             "model.layers[0].use.repeat: 0 is out of range, expected 1..10000");
   EXPECT_EQ(message(model({dense()}, {layer("Gemm")})),
             "model.blocks[0] 'dense': nothing uses it; remove it or use it in a layer");
-  EXPECT_EQ(refusal(model({block("b", {layer("Relu")}, {"p"}, {{"p", int64_t{1}}})},
-                          {use("b"), layer("Gemm")}))
+  EXPECT_EQ(rows_refusal(model({block("b", {layer("Relu")}, {"p"}, {{"p", int64_t{1}}})},
+                               {use("b"), layer("Gemm")}))
                 .reason,
             "BLOCK_PARAMETER_UNUSED");
-  EXPECT_EQ(refusal(model({block("b", {layer("Relu")}, {}, {}, {"x", "y"})},
-                          {use("b", {}, "", {"input", "input"}), layer("Gemm")}))
+  EXPECT_EQ(rows_refusal(model({block("b", {layer("Relu")}, {}, {}, {"x", "y"})},
+                               {use("b", {}, "", {"input", "input"}), layer("Gemm")}))
                 .reason,
             "BLOCK_INPUT_UNUSED");
-  EXPECT_EQ(refusal(model({block("B", {layer("Relu")})}, {use("B"), layer("Gemm")})).reason,
+  EXPECT_EQ(rows_refusal(model({block("B", {layer("Relu")})}, {use("B"), layer("Gemm")})).reason,
             "NAME_MALFORMED");
   EXPECT_EQ(
-      refusal(model({block("b", {layer("Relu", {}, "input")})}, {use("b"), layer("Gemm")})).reason,
+      rows_refusal(model({block("b", {layer("Relu", {}, "input")})}, {use("b"), layer("Gemm")}))
+          .reason,
       "FIELD_DUPLICATE");
-  EXPECT_EQ(refusal(model({block("b", {})}, {use("b"), layer("Gemm")})).reason, "FIELD_REQUIRED");
-  EXPECT_EQ(refusal(model({}, {layer("Gemm", {}, "", {}, {{"units", "u"}})})).reason,
+  EXPECT_EQ(rows_refusal(model({block("b", {})}, {use("b"), layer("Gemm")})).reason,
+            "FIELD_REQUIRED");
+  EXPECT_EQ(rows_refusal(model({}, {layer("Gemm", {}, "", {}, {{"units", "u"}})})).reason,
             "FIELD_UNUSED");
-  EXPECT_EQ(refusal(model({block("b", {layer("Gemm", four, "", {}, {{"units", "u"}})}, {"u"})},
-                          {use("b", {{"u", int64_t{3}}}), layer("Gemm")}))
+  EXPECT_EQ(rows_refusal(model({block("b", {layer("Gemm", four, "", {}, {{"units", "u"}})}, {"u"})},
+                               {use("b", {{"u", int64_t{3}}}), layer("Gemm")}))
                 .reason,
             "FIELD_DUPLICATE");
   // An argument of the wrong kind is told where it is used.
@@ -203,23 +195,23 @@ TEST(BlockRefusals, OfDefinitionsAndUses) {
 }
 
 TEST(BlockRefusals, NoBlockContainsItself) {
-  EXPECT_EQ(refusal(model({block("a", {use("a")})}, {use("a"), layer("Gemm")})).message,
+  EXPECT_EQ(rows_refusal(model({block("a", {use("a")})}, {use("a"), layer("Gemm")})).message,
             "model.blocks[0].layers[0].use.block: 'a' is this block itself or comes later, "
             "expected an earlier block");
-  EXPECT_NE(
-      refusal(model({block("a", {use("b")}), block("b", {use("a")})}, {use("a"), layer("Gemm")}))
-          .message.find("comes later"),
-      std::string::npos);
+  EXPECT_NE(rows_refusal(
+                model({block("a", {use("b")}), block("b", {use("a")})}, {use("a"), layer("Gemm")}))
+                .message.find("comes later"),
+            std::string::npos);
 }
 
 TEST(BlockRefusals, GroupsAndLayersShareNoName) {
-  EXPECT_NE(
-      refusal(model({}, {layer("Gemm", {{"units", int64_t{3}}}, "a"), layer("Gemm", {}, "a/grad")}))
-          .message.find("'a' also begins the names of other layers"),
-      std::string::npos);
-  EXPECT_EQ(refusal(model({}, {layer("Gemm", {}, "loss/a")})).reason, "NAME_RESERVED");
+  EXPECT_NE(rows_refusal(model({}, {layer("Gemm", {{"units", int64_t{3}}}, "a"),
+                                    layer("Gemm", {}, "a/grad")}))
+                .message.find("'a' also begins the names of other layers"),
+            std::string::npos);
+  EXPECT_EQ(rows_refusal(model({}, {layer("Gemm", {}, "loss/a")})).reason, "NAME_RESERVED");
   for (const char* name : {"a/", "/a", "a//b", "A/b", "a/b.c", "1/a"}) {
-    EXPECT_EQ(refusal(model({}, {layer("Gemm", {}, name)})).reason, "NAME_MALFORMED") << name;
+    EXPECT_EQ(rows_refusal(model({}, {layer("Gemm", {}, name)})).reason, "NAME_MALFORMED") << name;
   }
 }
 
@@ -231,8 +223,8 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
     const std::string before = "b" + std::to_string(i - 1);
     blocks.push_back(block("b" + std::to_string(i), {use(before, {}, "x"), use(before, {}, "y")}));
   }
-  EXPECT_EQ(refusal(model(blocks, {use("b59"), layer("Gemm")})).reason, "FIELD_OUT_OF_RANGE");
-  EXPECT_EQ(refusal(model({blocks[0]}, {use("b0", {}, "x", {}, 10000), layer("Gemm")})).reason,
+  EXPECT_EQ(rows_refusal(model(blocks, {use("b59"), layer("Gemm")})).reason, "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(rows_refusal(model({blocks[0]}, {use("b0", {}, "x", {}, 10000), layer("Gemm")})).reason,
             "FIELD_OUT_OF_RANGE");
   const std::clock_t start = std::clock();  // of this process: the machine may be busy
   const ModelSpec spec = model({blocks[0]}, {use("b0", {}, "x", {}, 9999), layer("Gemm")});
@@ -243,8 +235,8 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
 // Few layers, but what is repeated in each is long; or short, but inside many blocks.
 TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
   const Attributes long_list{{"shape", std::vector<int64_t>(20'000, 1)}};
-  const Error e = refusal(model({block("b", {layer("Reshape", long_list)})},
-                                {use("b", {}, "x", {}, 9000), layer("Gemm")}));
+  const Error e = rows_refusal(model({block("b", {layer("Reshape", long_list)})},
+                                     {use("b", {}, "x", {}, 9000), layer("Gemm")}));
   EXPECT_EQ(e.reason, "FIELD_OUT_OF_RANGE");
   EXPECT_NE(e.message.find("more than 10000000 characters of names and values"), std::string::npos)
       << e.message;
@@ -252,7 +244,7 @@ TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
   for (int i = 1; i < 200; ++i) {
     chain.push_back(block("b" + std::to_string(i), {use("b" + std::to_string(i - 1), {}, "x")}));
   }
-  EXPECT_NE(refusal(model(chain, {use("b199", {}, "x", {}, 9000), layer("Gemm")}))
+  EXPECT_NE(rows_refusal(model(chain, {use("b199", {}, "x", {}, 9000), layer("Gemm")}))
                 .message.find("more than 40000 uses of blocks"),
             std::string::npos);
 }
@@ -262,16 +254,16 @@ TEST(BlockLimits, BadNamesCostLittle) {
   const std::clock_t start = std::clock();
   std::string deep = "a";
   for (int i = 0; i < 1'000'000; ++i) deep += "/a";
-  EXPECT_EQ(refusal(model({}, {layer("Gemm", {}, deep)})).reason, "NAME_MALFORMED");
+  EXPECT_EQ(rows_refusal(model({}, {layer("Gemm", {}, deep)})).reason, "NAME_MALFORMED");
   std::vector<LayerSpec> astray;
   for (int i = 0; i < 9000; ++i) {
     const std::string name = "some_rather_long_name_of_a_layer_" + std::to_string(i);
     astray.push_back(layer("Relu", {}, name, {"an_input_that_is_not_there_" + std::to_string(i)}));
   }
-  EXPECT_EQ(refusal(model({}, astray)).violations.size(), 16u);
+  EXPECT_EQ(rows_refusal(model({}, astray)).violations.size(), 16u);
   std::vector<std::string> many(50'000);
   for (size_t i = 0; i < many.size(); ++i) many[i] = "p" + std::to_string(i);
-  EXPECT_NE(refusal(model({block("b", {layer("Relu")}, many)}, {use("b"), layer("Gemm")}))
+  EXPECT_NE(rows_refusal(model({block("b", {layer("Relu")}, many)}, {use("b"), layer("Gemm")}))
                 .message.find("has 50000 names, expected at most 64"),
             std::string::npos);
   EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
@@ -285,8 +277,8 @@ TEST(BlockLimits, TensorsAndInputsAreCounted) {
                                   use("wide", {}, "x", {}, 70), layer("Gemm")});
   EXPECT_TRUE(build_model(spec, kRows, {.batch_size = 4}).ok());
   spec.layers[1].repeat = 80;
-  EXPECT_EQ(refusal(spec).reason, "FIELD_OUT_OF_RANGE");
-  EXPECT_EQ(refusal(spec).message,
+  EXPECT_EQ(rows_refusal(spec).reason, "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(rows_refusal(spec).message,
             "model.blocks[0].layers[1] 'x/74/c' of block 'wide': with it the model has more than "
             "150000 tensors and inputs of layers, expected at most that many");
 }

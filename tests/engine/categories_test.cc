@@ -184,7 +184,7 @@ void make_shops(const Workspace& w) {
   ASSERT_TRUE(made.ok()) << made.error().message;
 }
 
-TrainJob job_in(const Workspace& w, const std::string& model) {
+TrainJob categories_job_in(const Workspace& w, const std::string& model) {
   TrainJob job;
   job.model = embedded("auto");
   job.recipe.epochs = 30;
@@ -203,7 +203,7 @@ TEST(CategoryEmbedding, TrainsPredictsAndTakesUnseenCategories) {
   make_shops(w);
   const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
-  const TrainJob job = job_in(w, "model");
+  const TrainJob job = categories_job_in(w, "model");
   const auto result = train(job, *backend, local_files(), recorder, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
   for (const MetricPoint& m : result->final_metrics) {
@@ -238,8 +238,8 @@ TEST(CategoryEmbedding, StoppedAndResumedEndsWithTheSameBits) {
   make_shops(w);
   const auto backend = testing::make_tested_backend(1);
   Recorder recorder;
-  ASSERT_TRUE(train(job_in(w, "whole"), *backend, local_files(), recorder, {}).ok());
-  TrainJob parts = job_in(w, "parts");
+  ASSERT_TRUE(train(categories_job_in(w, "whole"), *backend, local_files(), recorder, {}).ok());
+  TrainJob parts = categories_job_in(w, "parts");
   parts.recipe.checkpoint_every_steps = 2;
   std::stop_source stop;
   recorder.on_checkpoint = [&](int64_t) { stop.request_stop(); };

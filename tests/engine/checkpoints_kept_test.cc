@@ -92,8 +92,8 @@ TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between)
   return job;
 }
 
-Result<TrainResult> run(const TrainJob& job, Recorder& recorder, Files& files,
-                        std::stop_token stop = {}, const Clock& clock = system_clock()) {
+Result<TrainResult> run_on_files(const TrainJob& job, Recorder& recorder, Files& files,
+                                 std::stop_token stop = {}, const Clock& clock = system_clock()) {
   const auto backend = testing::make_tested_backend(job.threads);
   return train(job, *backend, files, recorder, std::move(stop), clock);
 }
@@ -109,7 +109,7 @@ TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
   make_dataset(w, /*images=*/false, 64);
   UnsyncedFiles quick;
   Recorder whole;
-  ASSERT_TRUE(run(plain_job(w, "whole", 5), whole, quick).ok());
+  ASSERT_TRUE(run_on_files(plain_job(w, "whole", 5), whole, quick).ok());
   HeldFiles held;
   Recorder r;
   size_t losses_before = 0;
@@ -122,7 +122,7 @@ TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
     if (step == 5) losses_before = r.series["train/loss"].size();
   };
   const TrainJob job = plain_job(w, "held", 5);
-  const auto result = run(job, r, held);
+  const auto result = run_on_files(job, r, held);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12}));
   EXPECT_GE(losses_before, 5u) << "the metrics up to a checkpoint come before it";
@@ -151,7 +151,7 @@ int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFil
     at_let_go = signs.load();
     held.let_go();
   });
-  const auto result = run(job, r, held);
+  const auto result = run_on_files(job, r, held);
   EXPECT_TRUE(result.ok()) << result.error().message;
   disk.join();
   return at_let_go;
@@ -188,7 +188,7 @@ TEST(CheckpointBeside, AFailureIsReportedAndTrainingGoesOn) {
     if (signs == 11) held.fails = false;
   };
   const TrainJob job = plain_job(w, "a", 5);
-  ASSERT_TRUE(run(job, r, held).ok());
+  ASSERT_TRUE(run_on_files(job, r, held).ok());
   ASSERT_FALSE(r.failed.empty());
   EXPECT_EQ(r.failed[0].first, 5);
   EXPECT_EQ(r.failed[0].second.reason, "STORAGE_FULL");
@@ -207,7 +207,7 @@ TEST(CheckpointBeside, AStopSavesTheStepWhereItStops) {
     held.let_go();
   };
   const TrainJob job = plain_job(w, "a", 5);
-  EXPECT_EQ(run(job, r, held, stop.get_token()).error().reason, "STOPPED");
+  EXPECT_EQ(run_on_files(job, r, held, stop.get_token()).error().reason, "STOPPED");
   ASSERT_EQ(r.saved.size(), 2u);
   EXPECT_EQ(r.saved[0], 5);
   EXPECT_GE(r.saved[1], 7);
@@ -230,7 +230,7 @@ TEST(CheckpointBeside, AFaultWaitsForTheOneUnderWayAndItCounts) {
     throw Fault();
   };
   const TrainJob job = plain_job(w, "a", 5);
-  EXPECT_THROW((void)run(job, r, held), Fault);
+  EXPECT_THROW((void)run_on_files(job, r, held), Fault);
   EXPECT_EQ(r.saved, (std::vector<int64_t>{5}));
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{5}));
 }
@@ -244,7 +244,7 @@ TEST(CheckpointBeside, ALossThatIsNotFiniteNamesTheOneUnderWay) {
   job.recipe.steps = 400;
   UnsyncedFiles quick;
   Recorder first;
-  const auto diverged = run(job, first, quick);
+  const auto diverged = run_on_files(job, first, quick);
   ASSERT_FALSE(diverged.ok());
   ASSERT_GE(first.saved.size(), 2u);
   const int64_t last = first.saved.back();  // the step behind it is not finite
@@ -257,7 +257,7 @@ TEST(CheckpointBeside, ALossThatIsNotFiniteNamesTheOneUnderWay) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     held.let_go();
   });
-  const auto result = run(job, r, held);
+  const auto result = run_on_files(job, r, held);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().reason, "LOSS_NOT_FINITE");
   EXPECT_EQ(r.saved, (std::vector<int64_t>{last}));
@@ -272,7 +272,7 @@ TEST(CheckpointsKept, EveryNthStaysBesideTheNewest) {
   job.recipe.keep_checkpoints_every_steps = 5;
   UnsyncedFiles files;
   Recorder r;
-  ASSERT_TRUE(run(job, r, files).ok());
+  ASSERT_TRUE(run_on_files(job, r, files).ok());
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{12, 10, 5}));
 }
 
@@ -324,7 +324,7 @@ TEST(CheckpointsByTime, AreWrittenWhenTheyAreDueAndAtTheEnd) {
   Recorder r;
   r.on_progress = [&](int64_t) { clock.pass(1'250'000); };
   const TrainJob job = plain_job(w, "timed", 0);
-  ASSERT_TRUE(run(job, r, files, {}, clock).ok());
+  ASSERT_TRUE(run_on_files(job, r, files, {}, clock).ok());
   EXPECT_EQ(r.plan.checkpoints.lost_seconds_max, 5);
   // Step 5 begins at 5 s and is saved at 6.25 s; step 10 begins at 11.25 s.
   EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12}));
@@ -332,7 +332,7 @@ TEST(CheckpointsByTime, AreWrittenWhenTheyAreDueAndAtTheEnd) {
   FakeClock still;
   Recorder s;
   const TrainJob other = plain_job(w, "still", 0);
-  ASSERT_TRUE(run(other, s, files, {}, still).ok());
+  ASSERT_TRUE(run_on_files(other, s, files, {}, still).ok());
   EXPECT_EQ(s.saved, (std::vector<int64_t>{12})) << "no epoch's end asks for one";
   for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
     EXPECT_EQ(bytes_of(job.checkpoints / "step-000000012" / file),
@@ -348,7 +348,7 @@ TEST(CheckpointsByTime, StepsOfTheRecipeAreKeptExactly) {
   FakeClock clock;
   Recorder r;
   r.on_progress = [&](int64_t) { clock.pass(60'000'000); };
-  ASSERT_TRUE(run(plain_job(w, "a", 5), r, files, {}, clock).ok());
+  ASSERT_TRUE(run_on_files(plain_job(w, "a", 5), r, files, {}, clock).ok());
   EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12})) << "no time adds one";
 
   TrainJob keeps = plain_job(w, "b", 0);
@@ -356,7 +356,7 @@ TEST(CheckpointsByTime, StepsOfTheRecipeAreKeptExactly) {
   keeps.recipe.keep_checkpoints_every_steps = 5;
   FakeClock still;
   Recorder s;
-  ASSERT_TRUE(run(keeps, s, files, {}, still).ok());
+  ASSERT_TRUE(run_on_files(keeps, s, files, {}, still).ok());
   EXPECT_EQ(s.saved, (std::vector<int64_t>{5, 10, 12})) << "what stays is written";
   EXPECT_EQ(steps_kept(keeps), (std::vector<int64_t>{12, 10, 5}));
 }
@@ -372,7 +372,7 @@ TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
     clock.pass(signs == 1 ? 5'000'000 : 500'000);
     if (signs == 11) held.let_go();  // 4.5 s behind the first one's beginning
   };
-  ASSERT_TRUE(run(plain_job(w, "a", 0), r, held, {}, clock).ok());
+  ASSERT_TRUE(run_on_files(plain_job(w, "a", 0), r, held, {}, clock).ok());
   EXPECT_EQ(r.saved, (std::vector<int64_t>{2, 12}));
 }
 
@@ -388,7 +388,7 @@ TEST(CheckpointsKept, TheBestStaysAndIsTakenBehindItsEvaluation) {
   job.recipe.keep_best.mode = "max";  // an early one: the loss falls
   UnsyncedFiles files;
   Recorder without;
-  ASSERT_TRUE(run(job, without, files).ok());
+  ASSERT_TRUE(run_on_files(job, without, files).ok());
   EXPECT_EQ(without.saved, (std::vector<int64_t>{7, 12}));
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{12}));
   const auto& losses = without.series["val/loss"];
@@ -402,7 +402,7 @@ TEST(CheckpointsKept, TheBestStaysAndIsTakenBehindItsEvaluation) {
   keeps.model_output = w / "b-model";
   keeps.recipe.keep_best_checkpoint = true;
   Recorder with;
-  ASSERT_TRUE(run(keeps, with, files).ok());
+  ASSERT_TRUE(run_on_files(keeps, with, files).ok());
   EXPECT_EQ(steps_kept(keeps), (std::vector<int64_t>{12, best->first}));
   EXPECT_EQ(bytes_of(keeps.model_output / "model.safetensors"),
             bytes_of(job.model_output / "model.safetensors"));

@@ -21,11 +21,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kLossBound = 1e-4;
-constexpr int64_t kVocabulary = 37;
-constexpr int64_t kClasses = 5;
+constexpr double kTransformerLossBound = 1e-4;
+constexpr int64_t kTransformerVocabulary = 37;
+constexpr int64_t kTransformerClasses = 5;
 
-const Json& golden() {
+const Json& transformers_golden() {
   static const Json json = [] {
     std::ifstream file(testing::source_path("tests/golden/pytorch_transformers.json"));
     return Json::parse(file);
@@ -50,9 +50,9 @@ struct Draw {
 Batch next_token_batch(const Draw& draw, int64_t rows, int64_t context) {
   Batch batch;
   for (int64_t n = 0; n < rows; ++n) {
-    const int64_t start = draw("golden/token", n) % kVocabulary;
+    const int64_t start = draw("golden/token", n) % kTransformerVocabulary;
     const auto token = [&](int64_t t) {
-      return static_cast<int32_t>((start + t * (1 + start % 3)) % kVocabulary);
+      return static_cast<int32_t>((start + t * (1 + start % 3)) % kTransformerVocabulary);
     };
     for (int64_t t = 0; t < context; ++t) {
       batch.tokens.push_back(token(t));
@@ -65,12 +65,12 @@ Batch next_token_batch(const Draw& draw, int64_t rows, int64_t context) {
 Batch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
   Batch batch;
   for (int64_t n = 0; n < rows; ++n) {
-    const int64_t label = draw("golden/label", n) % kClasses;
+    const int64_t label = draw("golden/label", n) % kTransformerClasses;
     const int64_t length = context / 2 + draw("golden/length", n) % (context / 2 + 1);
     batch.target.push_back(static_cast<int32_t>(label));
     for (int64_t t = 0; t < context; ++t) {
       const int64_t r = draw("golden/token", n * context + t);
-      const int64_t token = (r & 1) != 0 ? 1 + label : 1 + (r >> 8) % (kVocabulary - 1);
+      const int64_t token = (r & 1) != 0 ? 1 + label : 1 + (r >> 8) % (kTransformerVocabulary - 1);
       batch.tokens.push_back(static_cast<int32_t>(t < length ? token : 0));
     }
   }
@@ -78,11 +78,12 @@ Batch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
 }
 
 Batch image_batch(const Draw& draw, int64_t rows, int64_t pixels) {
-  testing::GoldenBatch drawn = testing::golden_batch(draw.seed, draw.step, rows, pixels, kClasses);
+  testing::GoldenBatch drawn =
+      testing::golden_batch(draw.seed, draw.step, rows, pixels, kTransformerClasses);
   return {{}, std::move(drawn.input), std::move(drawn.target)};
 }
 
-struct GoldenModel {
+struct GoldenTransformer {
   ModelSpec spec;
   ModelInterface interface;
   Batch batch(const Draw& draw, int64_t rows) const {
@@ -92,33 +93,34 @@ struct GoldenModel {
   }
 };
 
-GoldenModel model_of(const std::string& name) {
-  GoldenModel m;
+GoldenTransformer transformer_of(const std::string& name) {
+  GoldenTransformer m;
   if (name.starts_with("gpt2")) {
     m.spec.preset = "gpt2";
     m.spec.parameters = {{"size", std::string("nano")}, {"n_layer", int64_t{2}}};
-    m.interface = {{72}, kVocabulary, TargetForm::kNextToken, kVocabulary};
+    m.interface = {{72}, kTransformerVocabulary, TargetForm::kNextToken, kTransformerVocabulary};
   } else if (name.starts_with("vit")) {
     const bool mean = name.starts_with("vit_tiny_mean");
     m.spec.preset = "vit_tiny";
     m.spec.parameters = {{"patch_size", int64_t{mean ? 8 : 4}},
                          {"pool", std::string(mean ? "mean" : "class_token")}};
-    m.interface = {{3, 16, 16}, 0, TargetForm::kClass, kClasses};
+    m.interface = {{3, 16, 16}, 0, TargetForm::kClass, kTransformerClasses};
   } else {
     m.spec.preset = "transformer_classifier";
     m.spec.parameters = {{"n_embd", int64_t{32}}};
-    m.interface = {{20}, kVocabulary, TargetForm::kClass, kClasses};
+    m.interface = {{20}, kTransformerVocabulary, TargetForm::kClass, kTransformerClasses};
   }
   return m;
 }
 
-void run_case(const std::string& name, int threads, Precision precision = Precision::kFp32) {
-  const auto& cases = golden()["cases"];
+void run_transformer_case(const std::string& name, int threads,
+                          Precision precision = Precision::kFp32) {
+  const auto& cases = transformers_golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
   ASSERT_NE(it, cases.end()) << name;
   const Json& expected = *it;
-  const uint64_t seed = golden()["seed"];
+  const uint64_t seed = transformers_golden()["seed"];
   const int64_t rows = expected["batch_size"];
   const Json& optimizer = expected["optimizer"];
 
@@ -129,7 +131,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   recipe.optimizer.weight_decay = optimizer.value("weight_decay", 0.0);
   recipe.batch_size = rows;
   recipe.precision = precision;
-  const GoldenModel model = model_of(name);
+  const GoldenTransformer model = transformer_of(name);
   RunPrograms programs;
   const auto backend = testing::make_tested_backend(threads);
   programs.train =
@@ -138,7 +140,7 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   session.initialize(seed);
 
   const testing::GoldenLosses golden_losses =
-      testing::golden_losses(name, precision, expected["losses"], kLossBound);
+      testing::golden_losses(name, precision, expected["losses"], kTransformerLossBound);
   double worst = 0;
   const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
@@ -159,15 +161,19 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   EXPECT_EQ(session.arena_used_bytes(), session.arena_planned_bytes());
 }
 
-TEST(PyTorchGolden, Gpt2WithAdamW) { run_case("gpt2_adamw", 1); }
-TEST(PyTorchGolden, Gpt2InBf16) { run_case("gpt2_adamw", 2, Precision::kBf16); }
-TEST(PyTorchGolden, Gpt2InFp16) { run_case("gpt2_adamw", 2, Precision::kFp16); }
-TEST(PyTorchGolden, VitInBf16) { run_case("vit_tiny_adam", 2, Precision::kBf16); }
-TEST(PyTorchGolden, Gpt2WithSgd) { run_case("gpt2_sgd", 2); }
-TEST(PyTorchGolden, VitWithAClassToken) { run_case("vit_tiny_adam", 2); }
-TEST(PyTorchGolden, VitWithMeanPooling) { run_case("vit_tiny_mean_sgd", 1); }
-TEST(PyTorchGolden, TransformerClassifierWithAdam) { run_case("transformer_classifier_adam", 1); }
-TEST(PyTorchGolden, TransformerClassifierWithSgd) { run_case("transformer_classifier_sgd", 2); }
+TEST(PyTorchGolden, Gpt2WithAdamW) { run_transformer_case("gpt2_adamw", 1); }
+TEST(PyTorchGolden, Gpt2InBf16) { run_transformer_case("gpt2_adamw", 2, Precision::kBf16); }
+TEST(PyTorchGolden, Gpt2InFp16) { run_transformer_case("gpt2_adamw", 2, Precision::kFp16); }
+TEST(PyTorchGolden, VitInBf16) { run_transformer_case("vit_tiny_adam", 2, Precision::kBf16); }
+TEST(PyTorchGolden, Gpt2WithSgd) { run_transformer_case("gpt2_sgd", 2); }
+TEST(PyTorchGolden, VitWithAClassToken) { run_transformer_case("vit_tiny_adam", 2); }
+TEST(PyTorchGolden, VitWithMeanPooling) { run_transformer_case("vit_tiny_mean_sgd", 1); }
+TEST(PyTorchGolden, TransformerClassifierWithAdam) {
+  run_transformer_case("transformer_classifier_adam", 1);
+}
+TEST(PyTorchGolden, TransformerClassifierWithSgd) {
+  run_transformer_case("transformer_classifier_sgd", 2);
+}
 
 }  // namespace
 }  // namespace trainyard

@@ -24,12 +24,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kLossBound = 1e-4;
+constexpr double kImageLossBound = 1e-4;
 constexpr double kNormBound = 1e-3;
 constexpr double kNormSlack = 1e-4;
-constexpr int64_t kSide = 32, kPixels = 3 * kSide * kSide, kClasses = 10;
+constexpr int64_t kSide = 32, kImagePixels = 3 * kSide * kSide, kImageClasses = 10;
 
-const Json& golden() {
+const Json& images_golden() {
   static const Json json = [] {
     std::ifstream file(testing::source_path("tests/golden/pytorch_images.json"));
     return Json::parse(file);
@@ -37,7 +37,7 @@ const Json& golden() {
   return json;
 }
 
-ModelSpec model_of(const Json& json) {
+ModelSpec image_model_of(const Json& json) {
   ModelSpec spec;
   spec.preset = json["preset"];
   for (const auto& [name, value] : json["parameters"].items()) {
@@ -50,13 +50,13 @@ ModelSpec model_of(const Json& json) {
   return spec;
 }
 
-void run_case(const std::string& name, int threads, Precision precision = Precision::kFp32) {
-  const auto& cases = golden()["cases"];
+void run_image_case(const std::string& name, int threads, Precision precision = Precision::kFp32) {
+  const auto& cases = images_golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
   ASSERT_NE(it, cases.end()) << name;
   const Json& expected = *it;
-  const uint64_t seed = golden()["seed"];
+  const uint64_t seed = images_golden()["seed"];
   const int64_t batch_size = expected["batch_size"];
 
   Recipe recipe;
@@ -64,24 +64,24 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
   recipe.optimizer.momentum = expected["optimizer"]["momentum"];
   recipe.batch_size = batch_size;
   recipe.precision = precision;
-  const ModelInterface interface { {3, kSide, kSide}, 0, TargetForm::kClass, kClasses };
+  const ModelInterface interface { {3, kSide, kSide}, 0, TargetForm::kClass, kImageClasses };
   const std::unique_ptr<Backend> backend = testing::make_tested_backend(threads);
   RunPrograms programs;
   programs.train =
-      compile_training(model_of(expected), recipe, interface, batch_size, backend->traits())
+      compile_training(image_model_of(expected), recipe, interface, batch_size, backend->traits())
           .value();
   Session session(std::move(programs), *backend);
   session.initialize(seed);
 
-  const testing::GoldenLosses golden_losses =
-      testing::golden_losses(name, precision, expected["losses"],
-                             std::max(kLossBound, 3 * expected["fp32_loss_error"].get<double>()));
+  const testing::GoldenLosses golden_losses = testing::golden_losses(
+      name, precision, expected["losses"],
+      std::max(kImageLossBound, 3 * expected["fp32_loss_error"].get<double>()));
   double worst = 0;
   const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
   for (int64_t step = 0; step < steps; ++step) {
-    const testing::GoldenBatch batch =
-        testing::golden_batch(seed, static_cast<uint64_t>(step), batch_size, kPixels, kClasses);
+    const testing::GoldenBatch batch = testing::golden_batch(
+        seed, static_cast<uint64_t>(step), batch_size, kImagePixels, kImageClasses);
     Session::StepInputs inputs;
     inputs.input = std::as_bytes(std::span(batch.input));
     inputs.target = std::as_bytes(std::span(batch.target));
@@ -116,11 +116,11 @@ void run_case(const std::string& name, int threads, Precision precision = Precis
               worst_norm);
 }
 
-TEST(PyTorchImages, Vgg11) { run_case("vgg11", 2); }
-TEST(PyTorchImages, Vgg11WithBatchNormalization) { run_case("vgg11_bn", 1); }
-TEST(PyTorchImages, ResNet18) { run_case("resnet18", 2); }
-TEST(PyTorchImages, ResNet18InBf16) { run_case("resnet18", 2, Precision::kBf16); }
-TEST(PyTorchImages, ResNet50) { run_case("resnet50", 1); }
+TEST(PyTorchImages, Vgg11) { run_image_case("vgg11", 2); }
+TEST(PyTorchImages, Vgg11WithBatchNormalization) { run_image_case("vgg11_bn", 1); }
+TEST(PyTorchImages, ResNet18) { run_image_case("resnet18", 2); }
+TEST(PyTorchImages, ResNet18InBf16) { run_image_case("resnet18", 2, Precision::kBf16); }
+TEST(PyTorchImages, ResNet50) { run_image_case("resnet50", 1); }
 
 }  // namespace
 }  // namespace trainyard

@@ -5,40 +5,21 @@
 #include <cmath>
 
 #include "src/models/model_spec.h"
+#include "tests/engine/model_support.h"
 
 namespace trainyard {
 namespace {
+
+using testing::build;
+using testing::parameters;
+using testing::preset;
+using testing::tensor;
 
 ModelInterface images(int64_t side, int64_t classes = 1000, int64_t channels = 3) {
   return {{channels, side, side}, 0, TargetForm::kClass, classes};
 }
 
-ModelSpec preset(std::string name, Attributes parameters = {}) {
-  ModelSpec spec;
-  spec.preset = std::move(name);
-  spec.parameters = std::move(parameters);
-  return spec;
-}
-
-Model build(const ModelSpec& spec, const ModelInterface& interface) {
-  return build_model(spec, interface, {.batch_size = 2}).value();
-}
-
-int64_t parameters(const Model& model) {
-  int64_t n = 0;
-  for (const TensorInfo& t : model.graph.tensors()) {
-    if (t.role == Role::kParameter) n += t.type.shape.elements();
-  }
-  return n;
-}
-
-const TensorInfo& tensor(const Model& model, std::string_view name) {
-  const auto id = model.graph.find_tensor(name);
-  EXPECT_TRUE(id.has_value()) << name;
-  return model.graph.tensor(id.value_or(0));
-}
-
-std::string refusal(const ModelSpec& spec, const ModelInterface& interface) {
+std::string refusal_message(const ModelSpec& spec, const ModelInterface& interface) {
   const auto model = build_model(spec, interface, {.batch_size = 2});
   return model.ok() ? "accepted" : model.error().message;
 }
@@ -115,26 +96,29 @@ TEST(ImagePresets, InitialDistributionsAreThoseOfTorchvision) {
 }
 
 TEST(ImagePresets, RefuseWhatTheyDoNotFit) {
-  EXPECT_EQ(refusal(preset("vgg16"), images(28, 10)),
+  EXPECT_EQ(refusal_message(preset("vgg16"), images(28, 10)),
             "model.vgg16: needs images of at least 32x32, but one sample of the dataset is "
             "[3, 28, 28]");
-  EXPECT_EQ(refusal(preset("resnet18"), images(7, 10)),
+  EXPECT_EQ(refusal_message(preset("resnet18"), images(7, 10)),
             "model.resnet18: needs images of at least 8x8, but one sample of the dataset is "
             "[3, 7, 7]");
-  EXPECT_NE(refusal(preset("resnet50", {{"stem", std::string("imagenet")}}), images(28, 10))
+  EXPECT_NE(refusal_message(preset("resnet50", {{"stem", std::string("imagenet")}}), images(28, 10))
                 .find("at least 32x32"),
             std::string::npos);
-  EXPECT_NE(refusal(preset("resnet18"), {{64}, 0, TargetForm::kClass, 10}).find("model.mlp"),
+  EXPECT_NE(
+      refusal_message(preset("resnet18"), {{64}, 0, TargetForm::kClass, 10}).find("model.mlp"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal_message(preset("vgg11"), {{64}, 1000, TargetForm::kClass, 10}).find("[64] tokens"),
+      std::string::npos);
+  EXPECT_NE(refusal_message(preset("resnet18"), images(32, 1)).find("expected at least 2"),
             std::string::npos);
-  EXPECT_NE(refusal(preset("vgg11"), {{64}, 1000, TargetForm::kClass, 10}).find("[64] tokens"),
-            std::string::npos);
-  EXPECT_NE(refusal(preset("resnet18"), images(32, 1)).find("expected at least 2"),
-            std::string::npos);
-  EXPECT_NE(refusal(preset("resnet18", {{"stem", std::string("cifra")}}), images(32, 10))
+  EXPECT_NE(refusal_message(preset("resnet18", {{"stem", std::string("cifra")}}), images(32, 10))
                 .find("auto or imagenet or cifar"),
             std::string::npos);
-  EXPECT_NE(refusal(preset("vgg11", {{"widht", int64_t{8}}}), images(32, 10)).find("'width'"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal_message(preset("vgg11", {{"widht", int64_t{8}}}), images(32, 10)).find("'width'"),
+      std::string::npos);
 }
 
 // PyTorch's ConvTranspose2d: fan-in counts the channels out of one group.
@@ -162,13 +146,13 @@ TEST(ImageLayers, GroupsAndTransposesHaveTheRightWeights) {
   EXPECT_EQ(tensor(model, "conv_transpose1").type.shape, (Shape{2, 6, 12, 12}));
   spec.layers[0].attributes.set("group", int64_t{3});
   EXPECT_EQ(
-      refusal(spec, images(9, 10, 4)),
+      refusal_message(spec, images(9, 10, 4)),
       "model.layers[0] 'conv1': group: 3, expected a divisor of the input channels, 4, and of "
       "out_channels, 8");
   spec.layers[0].attributes.set("group", int64_t{4});
   spec.layers[1].attributes.set("output_padding", int64_t{2});
   EXPECT_EQ(
-      refusal(spec, images(9, 10, 4)),
+      refusal_message(spec, images(9, 10, 4)),
       "model.layers[1] 'conv_transpose1': output_padding: [2, 2], expected two values from 0, "
       "below strides [2, 2]");
 }

@@ -11,6 +11,7 @@
 #include "kernels/math/philox.h"
 #include "src/train/programs.h"
 #include "src/train/session.h"
+#include "tests/engine/run_job.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
@@ -20,10 +21,11 @@ namespace {
 using testing::bytes_of;
 using testing::make_dataset;
 using testing::Recorder;
+using testing::run_job;
 using testing::Workspace;
 
 constexpr int64_t kBatch = 16;
-constexpr int64_t kFeatures = 8;
+constexpr int64_t kSteepFeatures = 8;
 
 LayerSpec layer(const std::string& op, Attributes attributes = {},
                 std::vector<std::string> inputs = {}, const std::string& name = {}) {
@@ -38,7 +40,7 @@ ModelSpec steep_model() {
   return spec;
 }
 
-std::vector<float> draw(int64_t count, uint32_t stream) {
+std::vector<float> draw_values(int64_t count, uint32_t stream) {
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = 2 * math::uniform01<float>(math::philox_u32(5, stream, 0, i)) - 1;
@@ -51,9 +53,9 @@ class Steps {
  public:
   Steps(const Recipe& recipe, Backend& backend)
       : rate_(static_cast<float>(recipe.optimizer.learning_rate)),
-        x_(draw(kBatch * kFeatures, 0)),
-        y_(draw(kBatch, 1)) {
-    const ModelInterface interface { {kFeatures}, 0, TargetForm::kNumeric, 1 };
+        x_(draw_values(kBatch * kSteepFeatures, 0)),
+        y_(draw_values(kBatch, 1)) {
+    const ModelInterface interface { {kSteepFeatures}, 0, TargetForm::kNumeric, 1 };
     auto programs = compile_step(steep_model(), recipe, interface).value();
     session_.emplace(std::move(programs), backend, recipe.accumulate_steps);
     session_->initialize(1);
@@ -161,7 +163,7 @@ TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
   }
 }
 
-TrainJob job_in(const Workspace& w, const std::string& name, ModelSpec model) {
+TrainJob scaling_job_in(const Workspace& w, const std::string& name, ModelSpec model) {
   TrainJob job;
   job.model = std::move(model);
   job.recipe.steps = 40;
@@ -177,19 +179,14 @@ TrainJob job_in(const Workspace& w, const std::string& name, ModelSpec model) {
   return job;
 }
 
-Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {}) {
-  const auto backend = testing::make_tested_backend(job.threads);
-  return train(job, *backend, local_files(), recorder, stop);
-}
-
 // Stopped while steps are being skipped, and again later: the scale and its counts are in the
 // checkpoint.
 TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100);
-  const TrainJob whole = job_in(w, "whole", steep_model());
+  const TrainJob whole = scaling_job_in(w, "whole", steep_model());
   Recorder rw;
-  const auto result = run(whole, rw);
+  const auto result = run_job(whole, rw);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
   const auto& scales = rw.series["train/loss_scale"];
@@ -203,14 +200,14 @@ TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
 
   for (const int64_t at : {2, 17}) {
     SCOPED_TRACE(at);
-    TrainJob parts = job_in(w, "parts" + std::to_string(at), steep_model());
+    TrainJob parts = scaling_job_in(w, "parts" + std::to_string(at), steep_model());
     parts.recipe.checkpoint_every_steps = at;
     std::stop_source stop;
     Recorder first, second;
     first.stop_step = at;
     first.stop = &stop;
-    ASSERT_EQ(run(parts, first, stop.get_token()).error().reason, "STOPPED");
-    ASSERT_TRUE(run(parts, second).ok());
+    ASSERT_EQ(run_job(parts, first, stop.get_token()).error().reason, "STOPPED");
+    ASSERT_TRUE(run_job(parts, second).ok());
     EXPECT_EQ(second.plan.first_step, at);
     EXPECT_EQ(bytes_of(parts.model_output / "model.safetensors"),
               bytes_of(whole.model_output / "model.safetensors"));
@@ -228,10 +225,10 @@ TEST(LossScaling, GradientsThatOverflowAtEveryScaleEndTheJob) {
   ModelSpec model;
   model.layers = {layer("Gemm", {{"units", int64_t{4}}}, {}, "fc"), layer("Sub", {}, {"fc", "fc"}),
                   layer("Sqrt"), layer("Gemm")};
-  TrainJob job = job_in(w, "a", std::move(model));
+  TrainJob job = scaling_job_in(w, "a", std::move(model));
   job.recipe.steps = 100;
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().reason, "LOSS_NOT_FINITE");
   EXPECT_NE(result.error().message.find("gradients of step 34"), std::string::npos)

@@ -240,7 +240,7 @@ TEST(Losses, IgnoredRowsCountInNoMetric) {
   EXPECT_EQ(m.confusion()[1], std::vector<int64_t>(3));
 }
 
-TrainJob job_in(const Workspace& w, ModelSpec model) {
+TrainJob loss_job_in(const Workspace& w, ModelSpec model) {
   TrainJob job;
   job.model = std::move(model);
   job.recipe.epochs = 12;
@@ -312,9 +312,10 @@ TEST(Losses, IgnoredRowsCountInNoTrainingAccuracy) {
   ASSERT_TRUE(ingest(request, w / "dataset", local_files()).ok());
   const auto backend = testing::make_tested_backend(1);
   Recorder r;
-  ASSERT_TRUE(train(job_in(w, with_loss("SoftmaxCrossEntropyLoss", {{"ignore_index", int64_t{2}}})),
-                    *backend, local_files(), r, {})
-                  .ok());
+  ASSERT_TRUE(
+      train(loss_job_in(w, with_loss("SoftmaxCrossEntropyLoss", {{"ignore_index", int64_t{2}}})),
+            *backend, local_files(), r, {})
+          .ok());
   double sum = 0;
   int64_t steps = 0;
   for (const auto& [step, accuracy] : r.series["train/accuracy"]) {
@@ -328,7 +329,7 @@ TEST(Losses, IgnoredRowsCountInNoTrainingAccuracy) {
 TEST(Losses, TwoClassesTrainByOneScoreAndArePredicted) {
   const Workspace w;
   make_two_classes(w, 300, 80);
-  TrainJob job = job_in(w, with_loss("BinaryCrossEntropyLoss", {{"pos_weight", 2.0}}));
+  TrainJob job = loss_job_in(w, with_loss("BinaryCrossEntropyLoss", {{"pos_weight", 2.0}}));
   job.recipe.metrics = {"confusion_matrix"};
   const TrainResult result = train_here(job);
   EXPECT_GT(metric(result, "test/accuracy"), 0.9);
@@ -381,7 +382,7 @@ TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
     SCOPED_TRACE(loss);
     const Workspace w;
     make_dataset(w, true, 200, 40);
-    const TrainJob job = job_in(
+    const TrainJob job = loss_job_in(
         w, autoencoder({{"latent", int64_t{16}}, {"channels", std::vector<int64_t>{8}}}, {loss}));
     const TrainResult result = train_here(job);
     const auto predictions = predict_here(w, bytes_of(w / "test.csv"));
@@ -400,7 +401,7 @@ TEST(Autoencoder, GivesRowsBackInTheirOwnUnits) {
   ModelSpec model = with_loss("");
   model.parameters.set("hidden", std::vector<int64_t>{16});
   model.target = "input";  // as the preset implies, for any other model
-  const TrainResult result = train_here(job_in(w, model));
+  const TrainResult result = train_here(loss_job_in(w, model));
   EXPECT_LT(metric(result, "test/rmse"), 0.4);
   const double error =
       squared_error(predict_here(w, bytes_of(w / "test.csv")), bytes_of(w / "test.csv"), 5);

@@ -19,10 +19,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kBound = 1e-5;     // relative
+constexpr double kMixBound = 1e-5;  // relative
 constexpr double kRounding = 1e-7;  // of a loss near 0, which is a difference of numbers near 1
 
-const Json& golden() {
+const Json& mix_golden() {
   static const Json json = [] {
     std::ifstream file(testing::source_path("tests/golden/mix.json"));
     return Json::parse(file);
@@ -31,13 +31,13 @@ const Json& golden() {
 }
 
 // As batch() of the script.
-void golden_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>& labels) {
-  const uint64_t seed = golden()["seed"], rows = golden()["batch"];
-  const auto dims = golden()["image"].get<std::vector<uint64_t>>();
+void mix_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>& labels) {
+  const uint64_t seed = mix_golden()["seed"], rows = mix_golden()["batch"];
+  const auto dims = mix_golden()["image"].get<std::vector<uint64_t>>();
   const uint64_t size = dims[0] * dims[1] * dims[2], at = static_cast<uint64_t>(step);
   for (uint64_t n = 0; n < rows; ++n) {
-    const uint32_t label =
-        math::philox_u32(seed, stream_of("mix/label"), at, n) % golden()["classes"].get<uint32_t>();
+    const uint32_t label = math::philox_u32(seed, stream_of("mix/label"), at, n) %
+                           mix_golden()["classes"].get<uint32_t>();
     labels.push_back(static_cast<int32_t>(label));
     for (uint64_t i = 0; i < size; ++i) {
       const auto x =
@@ -47,9 +47,9 @@ void golden_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>
   }
 }
 
-void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) {
-  const Shape image(golden()["image"].get<std::vector<int64_t>>());
-  const ModelInterface data{image, 0, TargetForm::kClass, golden()["classes"]};
+void run_mix_case(const Json& expected, Backend& backend, int64_t accumulate_steps) {
+  const Shape image(mix_golden()["image"].get<std::vector<int64_t>>());
+  const ModelInterface data{image, 0, TargetForm::kClass, mix_golden()["classes"]};
   ModelSpec model;
   model.layers = {
       {"conv1",
@@ -65,14 +65,14 @@ void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) 
   const double smoothing = expected["label_smoothing"];
   if (smoothing > 0) model.loss.attributes.set("label_smoothing", smoothing);
   Recipe recipe;
-  recipe.batch_size = golden()["batch"];
+  recipe.batch_size = mix_golden()["batch"];
   recipe.accumulate_steps = accumulate_steps;
   recipe.optimizer = default_optimizer("sgd");
   recipe.optimizer.learning_rate = 0.05;
   recipe.optimizer.momentum = 0.9;
   DatasetSchema schema;
   schema.image = image;
-  schema.target.classes.resize(golden()["classes"]);
+  schema.target.classes.resize(mix_golden()["classes"]);
   for (const Json& mixing : expected["mixings"]) {
     recipe.augmentation.push_back({mixing["kind"], {{"alpha", mixing["alpha"].get<double>()}}});
   }
@@ -80,13 +80,13 @@ void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) 
   auto programs = compile_step(model, recipe, data, {}, backend.traits());
   ASSERT_TRUE(programs.ok()) << programs.error().message;
   Session session(std::move(*programs), backend, accumulate_steps);
-  session.initialize(golden()["seed"]);
+  session.initialize(mix_golden()["seed"]);
   double worst = 0;
   for (int64_t step = 0; step < std::ssize(expected["losses"]); ++step) {
     std::vector<float> images;
     std::vector<int32_t> labels;
-    golden_batch(step, images, labels);
-    const double share = mixer.mix_images(mixer.draw(golden()["seed"], step), images);
+    mix_batch(step, images, labels);
+    const double share = mixer.mix_images(mixer.draw(mix_golden()["seed"], step), images);
     const std::vector<float> shares = mixer.mix_labels(share, labels);
     const double loss = session
                             .run_step({.input = std::as_bytes(std::span(images)),
@@ -96,18 +96,18 @@ void run_case(const Json& expected, Backend& backend, int64_t accumulate_steps) 
                             .loss;
     const double wanted = expected["losses"][static_cast<size_t>(step)];
     worst = std::max(worst, std::abs(loss - wanted) / wanted);
-    EXPECT_NEAR(loss, wanted, kBound * wanted + kRounding) << "step " << step;
+    EXPECT_NEAR(loss, wanted, kMixBound * wanted + kRounding) << "step " << step;
   }
   std::printf("  %s: losses within %.1e\n", expected["loss"].get<std::string>().c_str(), worst);
 }
 
 TEST(MixGolden, TrainingFollowsPyTorch) {
   const auto cpu = testing::make_tested_backend(2), reference = make_reference_backend();
-  for (const Json& expected : golden()["runs"]) {
+  for (const Json& expected : mix_golden()["runs"]) {
     SCOPED_TRACE(expected["mixings"].dump());
-    run_case(expected, *cpu, 1);
-    run_case(expected, *cpu, 3);  // micro-batches share one draw
-    run_case(expected, *reference, 1);
+    run_mix_case(expected, *cpu, 1);
+    run_mix_case(expected, *cpu, 3);  // micro-batches share one draw
+    run_mix_case(expected, *reference, 1);
   }
 }
 

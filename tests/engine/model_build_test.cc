@@ -6,30 +6,18 @@
 
 #include "src/models/model_json.h"
 #include "src/models/model_spec.h"
+#include "tests/engine/model_support.h"
 
 namespace trainyard {
 namespace {
 
+using testing::layer;
+using testing::layers;
+using testing::preset;
+using testing::tensor;
+
 const ModelInterface kDigits28{{1, 28, 28}, 0, TargetForm::kClass, 10};
 const ModelInterface kDigits8{{1, 8, 8}, 0, TargetForm::kClass, 10};
-
-LayerSpec layer(std::string op, Attributes attributes = {}, std::string name = "",
-                std::vector<std::string> inputs = {}) {
-  return {std::move(name), std::move(op), std::move(inputs), std::move(attributes)};
-}
-
-ModelSpec layers(std::vector<LayerSpec> list) {
-  ModelSpec spec;
-  spec.layers = std::move(list);
-  return spec;
-}
-
-ModelSpec preset(std::string name, Attributes parameters = {}) {
-  ModelSpec spec;
-  spec.preset = std::move(name);
-  spec.parameters = std::move(parameters);
-  return spec;
-}
 
 int64_t count(const Graph& graph, Role role) {
   int64_t n = 0;
@@ -37,19 +25,8 @@ int64_t count(const Graph& graph, Role role) {
   return n;
 }
 
-const TensorInfo& tensor(const Model& model, std::string_view name) {
-  const auto id = model.graph.find_tensor(name);
-  EXPECT_TRUE(id.has_value()) << name;
-  return model.graph.tensor(id.value_or(0));
-}
-
-Error refusal(const ModelSpec& spec, const ModelInterface& interface = kDigits28) {
-  const auto model = build_model(spec, interface, {.batch_size = 4});
-  if (model.ok()) {
-    ADD_FAILURE() << "expected a refusal";
-    return {};
-  }
-  return model.error();
+Error digits_refusal(const ModelSpec& spec, const ModelInterface& interface = kDigits28) {
+  return testing::refusal(spec, interface);
 }
 
 TEST(ModelBuild, MlpHasTheKnownParameterCount) {
@@ -74,12 +51,12 @@ TEST(ModelBuild, LeNetTakesSmallImagesWithPaddedConvolutions) {
   EXPECT_EQ(tensor(model, "conv1.weight").type.shape, (Shape{20, 1, 3, 3}));
   EXPECT_EQ(tensor(model, "conv1").type.shape, (Shape{2, 20, 8, 8}));
   EXPECT_EQ(tensor(model, "fc1.weight").type.shape, (Shape{500, 200}));
-  EXPECT_NE(refusal(preset("lenet5"), {{1, 7, 8}, 0, TargetForm::kClass, 10})
+  EXPECT_NE(digits_refusal(preset("lenet5"), {{1, 7, 8}, 0, TargetForm::kClass, 10})
                 .message.find("at least 8x8"),
             std::string::npos);
-  EXPECT_NE(
-      refusal(preset("lenet5"), {{64}, 0, TargetForm::kClass, 10}).message.find("use model.mlp"),
-      std::string::npos);
+  EXPECT_NE(digits_refusal(preset("lenet5"), {{64}, 0, TargetForm::kClass, 10})
+                .message.find("use model.mlp"),
+            std::string::npos);
 }
 
 TEST(ModelBuild, PresetEqualsItsWrittenOutLayers) {
@@ -118,10 +95,10 @@ TEST(ModelBuild, GlobalMaxPoolKeepsTheLargestPixelOfEachChannel) {
           .value();
   EXPECT_EQ(tensor(model, "global_max_pool1").type.shape, (Shape{2, 3, 1, 1}));
   EXPECT_EQ(tensor(model, "gemm1.weight").type.shape, (Shape{4, 3}));
-  EXPECT_NE(
-      refusal(layers({layer("GlobalMaxPool"), layer("Gemm")}), {{64}, 0, TargetForm::kClass, 10})
-          .message.find("image"),
-      std::string::npos);
+  EXPECT_NE(digits_refusal(layers({layer("GlobalMaxPool"), layer("Gemm")}),
+                           {{64}, 0, TargetForm::kClass, 10})
+                .message.find("image"),
+            std::string::npos);
 }
 
 TEST(ModelBuild, InitialDistributionsAreThoseOfPyTorch) {
@@ -171,20 +148,20 @@ TEST(ModelBuild, ReshapeInfersOneSize) {
                   {{24}, 0, TargetForm::kClass, 2}, {.batch_size = 5})
           .value();
   EXPECT_EQ(tensor(model, "conv1").type.shape, (Shape{5, 2, 4, 6}));
-  const Error e =
-      refusal(layers({layer("Reshape", {{"shape", std::vector<int64_t>{5, -1}}}), layer("Gemm")}),
-              {{24}, 0, TargetForm::kClass, 2});
+  const Error e = digits_refusal(
+      layers({layer("Reshape", {{"shape", std::vector<int64_t>{5, -1}}}), layer("Gemm")}),
+      {{24}, 0, TargetForm::kClass, 2});
   EXPECT_NE(e.message.find("model.layers[0] 'reshape1': shape: [5, -1] does not hold the 24"),
             std::string::npos)
       << e.message;
 }
 
 TEST(ModelRefusals, ComeAllAtOnceWithNearestNames) {
-  const Error e = refusal(layers({layer("Conv", {{"out_chanels", int64_t{3}},
-                                                 {"kernel_shape", int64_t{3}},
-                                                 {"strides", std::vector<int64_t>{0, 1}}}),
-                                  layer("Rleu"), layer("Dropout", {{"ratio", 1.0}}),
-                                  layer("Gemm", {{"units", std::string("ten")}})}));
+  const Error e = digits_refusal(layers({layer("Conv", {{"out_chanels", int64_t{3}},
+                                                        {"kernel_shape", int64_t{3}},
+                                                        {"strides", std::vector<int64_t>{0, 1}}}),
+                                         layer("Rleu"), layer("Dropout", {{"ratio", 1.0}}),
+                                         layer("Gemm", {{"units", std::string("ten")}})}));
   ASSERT_EQ(e.violations.size(), 6u) << e.message;
   EXPECT_EQ(e.code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(e.reason, "FIELD_UNKNOWN");
@@ -202,13 +179,13 @@ TEST(ModelRefusals, ComeAllAtOnceWithNearestNames) {
 }
 
 TEST(ModelRefusals, NameTheLayerWhoseShapeDoesNotFit) {
-  const Error e =
-      refusal(layers({layer("Gemm", {{"units", int64_t{16}}}),
-                      layer("Conv", {{"out_channels", int64_t{4}}, {"kernel_shape", int64_t{3}}}),
-                      layer("Gemm")}));
+  const Error e = digits_refusal(
+      layers({layer("Gemm", {{"units", int64_t{16}}}),
+              layer("Conv", {{"out_channels", int64_t{4}}, {"kernel_shape", int64_t{3}}}),
+              layer("Gemm")}));
   EXPECT_EQ(e.message,
             "model.layers[1] 'conv1': needs images [N, C, H, W], but its input is [4, 16]");
-  const Error window = refusal(
+  const Error window = digits_refusal(
       layers({layer("Conv", {{"out_channels", int64_t{4}}, {"kernel_shape", int64_t{29}}}, "wide"),
               layer("Gemm")}));
   EXPECT_TRUE(window.message.starts_with("model.layers[0] 'wide': ")) << window.message;
@@ -218,11 +195,11 @@ TEST(ModelRefusals, NameTheLayerWhoseShapeDoesNotFit) {
 }
 
 TEST(ModelRefusals, OutputMustMatchTheTarget) {
-  const Error units = refusal(layers({layer("Gemm", {{"units", int64_t{11}}})}));
+  const Error units = digits_refusal(layers({layer("Gemm", {{"units", int64_t{11}}})}));
   EXPECT_NE(units.message.find("'gemm1': its output is [4, 11], but the dataset needs [N, 10]"),
             std::string::npos)
       << units.message;
-  const Error relu = refusal(layers({layer("Gemm"), layer("Relu")}));
+  const Error relu = digits_refusal(layers({layer("Gemm"), layer("Relu")}));
   EXPECT_NE(relu.message.find("model.layers[0] 'gemm1': units: is required"), std::string::npos)
       << relu.message;
   EXPECT_EQ(relu.violations[0].field, "model.layers[0].gemm.units");
@@ -230,38 +207,41 @@ TEST(ModelRefusals, OutputMustMatchTheTarget) {
 
 TEST(ModelRefusals, WiringProblemsAreNamed) {
   const Attributes units{{"units", int64_t{4}}};
-  const Error twice = refusal(layers({layer("Gemm", units, "a"), layer("Gemm", {}, "a")}));
+  const Error twice = digits_refusal(layers({layer("Gemm", units, "a"), layer("Gemm", {}, "a")}));
   EXPECT_EQ(twice.reason, "FIELD_DUPLICATE");
   const Error unknown =
-      refusal(layers({layer("Gemm", units, "dense"), layer("Gemm", {}, "out", {"dense_"})}));
+      digits_refusal(layers({layer("Gemm", units, "dense"), layer("Gemm", {}, "out", {"dense_"})}));
   EXPECT_NE(unknown.message.find("did you mean 'dense'?"), std::string::npos) << unknown.message;
-  const Error later = refusal(layers({layer("Gemm", units, "a", {"b"}), layer("Gemm", {}, "b")}));
+  const Error later =
+      digits_refusal(layers({layer("Gemm", units, "a", {"b"}), layer("Gemm", {}, "b")}));
   EXPECT_NE(later.message.find("'b' comes later"), std::string::npos) << later.message;
-  const Error self = refusal(layers({layer("Gemm", {}, "a", {"a"})}));
+  const Error self = digits_refusal(layers({layer("Gemm", {}, "a", {"a"})}));
   EXPECT_NE(self.message.find("the layer itself"), std::string::npos) << self.message;
   const Error unused =
-      refusal(layers({layer("Gemm", units, "a"), layer("Gemm", {}, "b", {"input"})}));
+      digits_refusal(layers({layer("Gemm", units, "a"), layer("Gemm", {}, "b", {"input"})}));
   EXPECT_EQ(unused.reason, "LAYER_UNUSED");
   EXPECT_TRUE(unused.message.starts_with("model.layers[0] 'a': nothing reads it"));
-  const Error one = refusal(layers({layer("Gemm", units, "a"), layer("Add"), layer("Gemm")}));
+  const Error one =
+      digits_refusal(layers({layer("Gemm", units, "a"), layer("Add"), layer("Gemm")}));
   EXPECT_NE(one.message.find("names 1, but Add takes 2"), std::string::npos) << one.message;
-  EXPECT_EQ(refusal(layers({layer("Gemm", {}, "input")})).reason, "NAME_RESERVED");
-  EXPECT_EQ(refusal(layers({layer("Gemm", {}, "Bad name\n")})).reason, "NAME_MALFORMED");
-  EXPECT_EQ(refusal(layers({})).reason, "FIELD_REQUIRED");
+  EXPECT_EQ(digits_refusal(layers({layer("Gemm", {}, "input")})).reason, "NAME_RESERVED");
+  EXPECT_EQ(digits_refusal(layers({layer("Gemm", {}, "Bad name\n")})).reason, "NAME_MALFORMED");
+  EXPECT_EQ(digits_refusal(layers({})).reason, "FIELD_REQUIRED");
 }
 
 TEST(ModelRefusals, LossMustFitTheTarget) {
   ModelSpec spec = preset("mlp");
   spec.loss.op = "MeanSquaredError";
-  EXPECT_EQ(refusal(spec).violations[0].field, "model.loss");
+  EXPECT_EQ(digits_refusal(spec).violations[0].field, "model.loss");
   EXPECT_TRUE(build_model(spec, {{4}, 0, TargetForm::kNumeric, 1}, {}).ok());
-  EXPECT_EQ(refusal(preset("mpl")).violations[0].field, "model");
-  EXPECT_EQ(refusal(preset("mlp", {{"hiden", int64_t{3}}})).violations[0].field, "model.mlp.hiden");
+  EXPECT_EQ(digits_refusal(preset("mpl")).violations[0].field, "model");
+  EXPECT_EQ(digits_refusal(preset("mlp", {{"hiden", int64_t{3}}})).violations[0].field,
+            "model.mlp.hiden");
 }
 
 TEST(ModelRefusals, HugeModelsAreRefusedNotOverflowed) {
   const Attributes wide{{"units", int64_t{1048576}}};
-  const Error e = refusal(
+  const Error e = digits_refusal(
       layers({layer("Gemm", wide), layer("Gemm", wide), layer("Gemm", wide), layer("Gemm")}),
       {{2000000}, 0, TargetForm::kClass, 10});
   EXPECT_NE(e.message.find("model.layers[0] 'gemm1'"), std::string::npos) << e.message;

@@ -42,7 +42,7 @@ using testing::small_devices;
 using testing::weights_of;
 using testing::Workspace;
 
-constexpr Shard kWhole = Shard::kNone, kParameters = Shard::kParameters,
+constexpr Shard kUnsharded = Shard::kNone, kParameters = Shard::kParameters,
                 kHeadToo = Shard::kHead | Shard::kParameters;
 
 TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
@@ -88,7 +88,7 @@ void expect_the_same_bits(const Change& change, bool text = false) {
   text ? make_text(w) : void(make_dataset(w, /*images=*/true, 100, 20));
   for (const int64_t ranks : {2, 3, 4}) {
     SCOPED_TRACE(ranks);
-    const TrainJob whole = job_on(w, "whole" + std::to_string(ranks), kWhole, change);
+    const TrainJob whole = job_on(w, "whole" + std::to_string(ranks), kUnsharded, change);
     const TrainJob sharded = job_on(w, "sharded" + std::to_string(ranks), kParameters, change);
     Recorder of_whole, of_sharded;
     run(whole, ranks, of_whole);
@@ -166,7 +166,7 @@ TEST(ParameterRanks, HaveThemIn16Bits) {
 }
 
 /// Every loss of the two within the bound.
-void expect_near(const Recorder& expected, const Recorder& got, double bound) {
+void expect_near_losses(const Recorder& expected, const Recorder& got, double bound) {
   for (const char* key : {"train/loss", "val/loss"}) {
     const auto& values = expected.series.at(key);
     ASSERT_EQ(got.series.at(key).size(), values.size()) << key;
@@ -184,7 +184,7 @@ TEST(ParameterRanks, FollowTheCurveOfOneDevice) {
     job.recipe.clip_norm = 1;
   });
   Recorder expected;
-  run(job_on(w, "one", kWhole, long_run), 1, expected);
+  run(job_on(w, "one", kUnsharded, long_run), 1, expected);
   for (const int64_t ranks : {2, 3, 4}) {
     for (const Shard shard : {kParameters, kHeadToo}) {
       SCOPED_TRACE(name_of(shard) + std::to_string(ranks));
@@ -192,7 +192,7 @@ TEST(ParameterRanks, FollowTheCurveOfOneDevice) {
       const TrainResult result =
           run(job_on(w, name_of(shard) + std::to_string(ranks), shard, long_run), ranks, got);
       EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
-      expect_near(expected, got, 1e-5);
+      expect_near_losses(expected, got, 1e-5);
     }
   }
 }
@@ -209,7 +209,7 @@ TEST(ParameterRanks, SumShardsOverMicroBatches) {
     job.recipe.ema_decay = 0.9;
   });
   Recorder expected;
-  run(job_on(w, "one", kWhole, change), 1, expected);
+  run(job_on(w, "one", kUnsharded, change), 1, expected);
   for (const int64_t ranks : {2, 4}) {
     for (const Shard shard : {kParameters, kHeadToo}) {
       const std::string name = name_of(shard) + std::to_string(ranks);
@@ -219,12 +219,12 @@ TEST(ParameterRanks, SumShardsOverMicroBatches) {
                      twice = job_on(w, name + "twice", shard, change);
       const TrainResult result = run(once, ranks, got);
       EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
-      expect_near(expected, got, 1e-5);
+      expect_near_losses(expected, got, 1e-5);
       run(twice, ranks, again);
       EXPECT_TRUE(weights_of(once) == weights_of(twice));
     }
     Recorder whole;
-    run(job_on(w, "whole" + std::to_string(ranks), kWhole, change), ranks, whole);
+    run(job_on(w, "whole" + std::to_string(ranks), kUnsharded, change), ranks, whole);
     Recorder sharded;
     run(job_on(w, "short" + std::to_string(ranks), kParameters, change), ranks, sharded);
     EXPECT_LT(sharded.plan.memory.gradient_bytes, whole.plan.memory.gradient_bytes);
@@ -263,18 +263,18 @@ TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
     job.recipe.clip_norm = 1;
   });
   Recorder expected;
-  run(job_on(w, "one", kWhole, change), 1, expected);
+  run(job_on(w, "one", kUnsharded, change), 1, expected);
   const std::vector<RankLayout> layouts = {
-      {1, kWhole},      {3, kWhole},      {4, Shard::kOptimizer}, {2, Shard::kHead},
+      {1, kUnsharded},  {3, kUnsharded},  {4, Shard::kOptimizer}, {2, Shard::kHead},
       {2, kParameters}, {4, kParameters}, {4, kHeadToo}};
   const auto name = [](const RankLayout& l) { return name_of(l.shard) + std::to_string(l.ranks); };
   for (const RankLayout& from : layouts) {
-    const TrainJob first = job_on(w, name(from), kWhole, change);
+    const TrainJob first = job_on(w, name(from), kUnsharded, change);
     Recorder begun;
     go_on(first, from, 3, begun);
     for (const RankLayout& to : layouts) {
       SCOPED_TRACE(name(from) + " to " + name(to));
-      const TrainJob job = job_on(w, name(from) + name(to), kWhole, change);
+      const TrainJob job = job_on(w, name(from) + name(to), kUnsharded, change);
       std::filesystem::copy(first.checkpoints, job.checkpoints,
                             std::filesystem::copy_options::recursive);
       Recorder got;
@@ -294,13 +294,13 @@ TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto change = mlp([](TrainJob& job) { job.recipe.checkpoint_every_steps = 6; });
-  const TrainJob never = job_on(w, "never", kWhole, change);
+  const TrainJob never = job_on(w, "never", kUnsharded, change);
   Recorder of_never;
   run(never, 4, of_never);
-  const TrainJob often = job_on(w, "often", kWhole, change);
+  const TrainJob often = job_on(w, "often", kUnsharded, change);
   Recorder legs[4];
   go_on(often, {4, kParameters}, 6, legs[0]);
-  go_on(often, {4, kWhole}, 12, legs[1]);
+  go_on(often, {4, kUnsharded}, 12, legs[1]);
   go_on(often, {4, Shard::kOptimizer}, 18, legs[2]);
   go_on(often, {4, kParameters}, 0, legs[3]);
   EXPECT_TRUE(weights_of(often) == weights_of(never));
@@ -343,7 +343,7 @@ TEST(ParameterRanks, HoldTheirPartAndTheLayersInUse) {
   };
   for (const int64_t ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
-    const MemoryBreakdown whole = plan(12, ranks, kWhole).memory;
+    const MemoryBreakdown whole = plan(12, ranks, kUnsharded).memory;
     const RunPlan of_parts = plan(12, ranks, kParameters);
     const MemoryBreakdown& part = of_parts.memory;
     int64_t expected = 0;
@@ -389,7 +389,7 @@ TEST(ParameterRanks, ClipShardsWhoseWholeGradientsAreGone) {
     job.recipe.clip_norm = 1;
     return plan_run(job.model, job.recipe, schema, 4).value().memory.gradient_bytes;
   };
-  EXPECT_GT(gradient_bytes(kWhole), 23 * kWeight);
+  EXPECT_GT(gradient_bytes(kUnsharded), 23 * kWeight);
   EXPECT_LT(gradient_bytes(kParameters), 23 * kWeight / 4 + 3 * kWeight);
 }
 
@@ -398,7 +398,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   make_dataset(w, true, 100);
   Recorder unbounded, r;
   const auto model = without_pairs(8);
-  run(job_on(w, "unbounded", kWhole, model), 4, unbounded);
+  run(job_on(w, "unbounded", kUnsharded, model), 4, unbounded);
   const TrainJob sharded = job_on(w, "sharded", kParameters, model);
   const DatasetSchema schema = read_schema(w / "dataset").value();
   // Neither the weights with their state fit, nor the weights with a part of it.
@@ -407,7 +407,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);
   const auto devices = [&] { return small_devices(4, limit); };
   for (const Shard shard :
-       {kWhole, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
+       {kUnsharded, Shard::kOptimizer, Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
     Recorder refused;
     EXPECT_THROW((void)train(job_on(w, "refused" + name_of(shard), shard, model), devices(),
                              local_files(), refused, {}),
@@ -427,7 +427,7 @@ TEST(ParameterRanks, AreChosenLast) {
     const RunPlan plan = plan_run(job.model, job.recipe, schema, 4).value();
     return plan.memory.total() + plan.host_bytes;
   };
-  const TrainJob job = job_on(w, "job", kWhole, without_pairs(8));
+  const TrainJob job = job_on(w, "job", kUnsharded, without_pairs(8));
   const auto of = [&](Shard shard) { return bytes(job_on(w, "job", shard, without_pairs(8))); };
   ASSERT_LT(of(kParameters), std::min(of(Shard::kOptimizer), of(Shard::kHead)));
   const auto find = [&](const Recipe& recipe, int64_t limit) {

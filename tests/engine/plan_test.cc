@@ -29,7 +29,7 @@ using testing::CaseBuilder;
 using testing::CaseGraph;
 using testing::random_training_graph;
 
-constexpr uint64_t kRandomGraphs = 300;
+constexpr uint64_t kRandomPlans = 300;
 
 CaseGraph mlp() {
   CaseBuilder b(DType::kF32);
@@ -87,7 +87,7 @@ TEST(PlanGolden, CnnWithMomentum) {
 // verify() walks the program with a map of who owns which bytes: a buffer that is given away before
 // its last reader, or a step before its producer, faults here.
 TEST(PlanRandom, NoLiveBuffersOverlap) {
-  for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {
+  for (uint64_t seed = 0; seed < kRandomPlans; ++seed) {
     SCOPED_TRACE(seed);
     for (const bool channels_last : {true, false}) {
       const Program p =

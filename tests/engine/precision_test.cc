@@ -34,7 +34,7 @@ CaseGraph differentiated(CaseGraph c) {
 }
 
 /// A convolution with its normalization, a dense layer, a loss on reshaped scores.
-CaseGraph small_net() {
+CaseGraph small_conv_net() {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},
                            {b.input("x", {2, 3, 5, 5}), b.parameter("conv.weight", {4, 3, 3, 3})});
@@ -52,7 +52,7 @@ CaseGraph small_net() {
 }
 
 TEST(PassPrecision, StoresActivationsAndCopiesOfWeights) {
-  CaseGraph c = small_net();
+  CaseGraph c = small_conv_net();
   const std::string before = c.graph.dump();
   assign_half(c.graph, Storage::kBf16);
   c.graph.verify();

@@ -14,6 +14,7 @@
 #include "src/train/programs.h"
 #include "src/train/recipe_check.h"
 #include "src/train/session.h"
+#include "tests/engine/run_job.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
@@ -24,6 +25,7 @@ using testing::bytes_of;
 using testing::image_model;
 using testing::make_dataset;
 using testing::Recorder;
+using testing::run_job;
 using testing::Workspace;
 
 TrainJob job_in(const Workspace& w, const std::string& name) {
@@ -39,11 +41,6 @@ TrainJob job_in(const Workspace& w, const std::string& name) {
   job.checkpoints = w / (name + "-checkpoints");
   job.model_output = w / (name + "-model");
   return job;
-}
-
-Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {}) {
-  const auto backend = testing::make_tested_backend(job.threads);
-  return train(job, *backend, local_files(), recorder, stop);
 }
 
 std::string weights_of(const TrainJob& job) {
@@ -72,13 +69,13 @@ void expect_resumes_to_the_same_bits(const Workspace& w, const TrainJob& job) {
   };
   const TrainJob whole = named("whole"), parts = named("parts");
   Recorder rw, first, second;
-  const auto undisturbed = run(whole, rw);
+  const auto undisturbed = run_job(whole, rw);
   ASSERT_TRUE(undisturbed.ok()) << undisturbed.error().message;
   std::stop_source stop;
   first.stop_step = 7;
   first.stop = &stop;
-  ASSERT_EQ(run(parts, first, stop.get_token()).error().reason, "STOPPED");
-  const auto resumed = run(parts, second);
+  ASSERT_EQ(run_job(parts, first, stop.get_token()).error().reason, "STOPPED");
+  const auto resumed = run_job(parts, second);
   ASSERT_TRUE(resumed.ok()) << resumed.error().message;
   EXPECT_EQ(second.plan.first_step, 7);
   EXPECT_EQ(resumed->steps_done, undisturbed->steps_done);
@@ -96,7 +93,7 @@ TEST(Recipe, EveryOptimizerLearnsAndResumes) {
     job.recipe.optimizer = default_optimizer(type);
     job.recipe.optimizer.learning_rate = type == "sgd" || type == "adafactor" ? 0.05 : 0.005;
     Recorder r;
-    const auto result = run(job, r);
+    const auto result = run_job(job, r);
     ASSERT_TRUE(result.ok()) << result.error().message;
     EXPECT_LT(r.series["train/loss"][15], r.series["train/loss"][1]);
     EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
@@ -117,8 +114,8 @@ TEST(Recipe, AccumulationGivesTheLargeBatchsResult) {
   small.checkpoints = w / "small-checkpoints";
   small.model_output = w / "small-model";
   Recorder rl, rs;
-  ASSERT_TRUE(run(large, rl).ok());
-  const auto result = run(small, rs);
+  ASSERT_TRUE(run_job(large, rl).ok());
+  const auto result = run_job(small, rs);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->steps_done, 15);
   EXPECT_EQ(result->arena_planned_bytes, rs.plan.memory.total());
@@ -189,7 +186,7 @@ TEST(Recipe, AugmentationChangesTheRunAndResumesToTheSameBits) {
   make_dataset(w, true, 100, 20);
   TrainJob job = job_in(w, "a");
   Recorder plain;
-  ASSERT_TRUE(run(job, plain).ok());
+  ASSERT_TRUE(run_job(job, plain).ok());
   const std::string weights = weights_of(job);
   job.recipe.augmentation = {{"random_crop", {{"padding", int64_t{1}}}},
                              {"random_horizontal_flip"},
@@ -199,7 +196,7 @@ TEST(Recipe, AugmentationChangesTheRunAndResumesToTheSameBits) {
   job.checkpoints = w / "b-checkpoints";
   job.model_output = w / "b-model";
   Recorder augmented;
-  ASSERT_TRUE(run(job, augmented).ok());
+  ASSERT_TRUE(run_job(job, augmented).ok());
   EXPECT_NE(weights_of(job), weights);
   EXPECT_NE(augmented.series["train/loss"][1], plain.series["train/loss"][1]);
   expect_resumes_to_the_same_bits(w, job);
@@ -210,12 +207,12 @@ TEST(Recipe, MixedImagesChangeTheRunAndResumeToTheSameBits) {
   make_dataset(w, true, 100, 20);
   TrainJob job = job_in(w, "a");
   Recorder plain, mixed;
-  ASSERT_TRUE(run(job, plain).ok());
+  ASSERT_TRUE(run_job(job, plain).ok());
   job.recipe.augmentation = {
       {"random_crop", {{"padding", int64_t{1}}}}, {"mixup"}, {"cutmix", {{"alpha", 0.5}}}};
   job.checkpoints = w / "b-checkpoints";
   job.model_output = w / "b-model";
-  const auto result = run(job, mixed);
+  const auto result = run_job(job, mixed);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->arena_planned_bytes, mixed.plan.memory.total());
   EXPECT_NE(mixed.series["train/loss"][1], plain.series["train/loss"][1]);
@@ -226,7 +223,7 @@ TEST(Recipe, MixedImagesChangeTheRunAndResumeToTheSameBits) {
   job.checkpoints = w / "c-checkpoints";
   job.model_output = w / "c-model";
   Recorder narrow;
-  ASSERT_TRUE(run(job, narrow).ok());
+  ASSERT_TRUE(run_job(job, narrow).ok());
   EXPECT_NEAR(narrow.series["train/loss"][15], mixed.series["train/loss"][15], 0.1);
 }
 
@@ -237,8 +234,8 @@ TEST(Recipe, AverageIsEvaluatedAndExported) {
   TrainJob averaged = job_in(w, "averaged");
   averaged.recipe.ema_decay = 0.9;
   Recorder rr, ra;
-  ASSERT_TRUE(run(raw, rr).ok());
-  const auto result = run(averaged, ra);
+  ASSERT_TRUE(run_job(raw, rr).ok());
+  const auto result = run_job(averaged, ra);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(rr.series["train/loss"], ra.series["train/loss"]);  // training does not see it
   EXPECT_NE(rr.series["val/loss"], ra.series["val/loss"]);
@@ -270,8 +267,8 @@ TEST(Recipe, FrozenParametersKeepTheirBits) {
   longer.checkpoints = w / "longer-checkpoints";
   longer.model_output = w / "longer-model";
   Recorder a, b;
-  ASSERT_TRUE(run(start, a).ok());
-  ASSERT_TRUE(run(longer, b).ok());
+  ASSERT_TRUE(run_job(start, a).ok());
+  ASSERT_TRUE(run_job(longer, b).ok());
   const auto one = tensors_of(start), nine = tensors_of(longer);
   for (const auto& [name, values] : one) {
     const bool frozen = name.starts_with("conv1.") || name == "gemm1.weight";
@@ -288,7 +285,7 @@ TEST(Recipe, KeepsTheModelOfTheBestEvaluation) {
   job.recipe.keep_best = {"val/loss", "max"};  // the worst: surely not the last step
   job.recipe.metrics = {"confusion_matrix"};
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   std::map<std::string, MetricPoint> finals;
   for (const MetricPoint& m : result->final_metrics) finals[m.key] = m;
@@ -319,7 +316,7 @@ TEST(Recipe, WhatIsNotANumberIsNeverTheBest) {
   job.recipe.metrics = {"roc_auc"};
   job.recipe.keep_best = {"val/roc_auc", ""};
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   ASSERT_FALSE(r.series["val/roc_auc"].empty());
   for (const auto& [step, area] : r.series["val/roc_auc"]) EXPECT_TRUE(std::isnan(area)) << step;
@@ -335,13 +332,13 @@ TEST(Recipe, StopsEarlyAndStaysStopped) {
   // An improvement by 10 there is none, so that the first evaluation stays the best.
   job.recipe.early_stopping = {"val/loss", 3, 10, ""};
   Recorder r, again;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->steps_done, 20);
   EXPECT_EQ(r.series["val/loss"].size(), 4u);
   EXPECT_NE(r.lines.back().find("stopped early after step 20 of 250"), std::string::npos);
   const std::string weights = weights_of(job);
-  const auto second = run(job, again);  // as if killed before its report
+  const auto second = run_job(job, again);  // as if killed before its report
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_EQ(second->steps_done, 20);
   EXPECT_TRUE(again.series["train/loss"].empty());
@@ -355,7 +352,7 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
   make_dataset(w, true, 100, 30);
   const TrainJob source = job_in(w, "source");
   Recorder r;
-  ASSERT_TRUE(run(source, r).ok());
+  ASSERT_TRUE(run_job(source, r).ok());
   TrainJob job = job_in(w, "next");
   job.recipe.seed = 77;
   job.recipe.initial_weights = {.source = "source", .include = {}, .exclude = {"gemm2.*"}};
@@ -364,7 +361,7 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
   job.recipe.steps = 1;
   job.recipe.optimizer.learning_rate = 1e-9;  // hardly a step
   Recorder rn;
-  const auto result = run(job, rn);
+  const auto result = run_job(job, rn);
   ASSERT_TRUE(result.ok()) << result.error().message;
   const std::string taken = rn.line_with("initial weights from source");
   EXPECT_NE(taken.find("2 left out by the recipe: gemm2.weight, gemm2.bias"), std::string::npos)
@@ -377,7 +374,7 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
   other.model.layers[4].attributes.set("units", int64_t{17});
   other.recipe.initial_weights = {.source = "source"};
   other.initial_weights = job.initial_weights;
-  const auto refused = run(other, rn);
+  const auto refused = run_job(other, rn);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "INITIAL_WEIGHTS_MISMATCH");
   EXPECT_NE(refused.error().message.find("gemm1.weight [16, 96] where [17, 96] is needed"),
@@ -385,24 +382,24 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
       << refused.error().message;
   other.recipe.initial_weights.skip_mismatched = true;
   Recorder ro;
-  ASSERT_TRUE(run(other, ro).ok());
+  ASSERT_TRUE(run_job(other, ro).ok());
   EXPECT_NE(ro.line_with("of another shape, drawn at random"), "");
 
   TrainJob typo = job_in(w, "typo");
   typo.recipe.initial_weights = {.source = "source", .include = {"convv1.*"}};
   typo.initial_weights = job.initial_weights;
-  const auto unmatched = run(typo, rn);
+  const auto unmatched = run_job(typo, rn);
   ASSERT_FALSE(unmatched.ok());
   EXPECT_NE(unmatched.error().message.find("recipe.initial_weights.include[0]: 'convv1.*' matches "
                                            "no parameter"),
             std::string::npos)
       << unmatched.error().message;
   typo.initial_weights = "";  // the model is gone
-  EXPECT_EQ(run(typo, rn).error().reason, "INITIAL_WEIGHTS_UNREADABLE");
+  EXPECT_EQ(run_job(typo, rn).error().reason, "INITIAL_WEIGHTS_UNREADABLE");
   typo.initial_weights = w / "away";  // what the daemon knows to be there may come back
-  EXPECT_EQ(run(typo, rn).error().reason, "FILE_NOT_FOUND");
+  EXPECT_EQ(run_job(typo, rn).error().reason, "FILE_NOT_FOUND");
   std::filesystem::create_symlink(typo.initial_weights, typo.initial_weights);
-  EXPECT_EQ(run(typo, rn).error().reason, "STORAGE_ERROR");
+  EXPECT_EQ(run_job(typo, rn).error().reason, "STORAGE_ERROR");
 }
 
 struct BadRecipe {

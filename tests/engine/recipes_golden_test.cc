@@ -25,11 +25,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kLossBound = 1e-4;
+constexpr double kRecipeLossBound = 1e-4;
 constexpr double kWeightBound = 2e-4;
 constexpr double kDoubleBound = 1e-8;
 
-const Json& golden() {
+const Json& recipes_golden() {
   static const Json json = [] {
     std::ifstream file(testing::source_path("tests/golden/recipes.json"));
     return Json::parse(file);
@@ -37,21 +37,21 @@ const Json& golden() {
   return json;
 }
 
-struct GoldenBatch {
+struct RecipeBatch {
   std::vector<float> input;
   std::vector<int32_t> target;
 };
 
 // As batch() of the script.
-GoldenBatch golden_batch(int64_t step) {
-  const uint64_t seed = golden()["seed"];
-  const int64_t rows = golden()["batch"], features = golden()["features"];
+RecipeBatch recipe_batch(int64_t step) {
+  const uint64_t seed = recipes_golden()["seed"];
+  const int64_t rows = recipes_golden()["batch"], features = recipes_golden()["features"];
   const auto at = static_cast<uint64_t>(step);
-  GoldenBatch batch;
+  RecipeBatch batch;
   for (int64_t n = 0; n < rows; ++n) {
     const uint32_t draw =
         math::philox_u32(seed, stream_of("recipes/label"), at, static_cast<uint64_t>(n));
-    const int64_t label = draw % golden()["classes"].get<uint32_t>();
+    const int64_t label = draw % recipes_golden()["classes"].get<uint32_t>();
     batch.target.push_back(static_cast<int32_t>(label));
     for (int64_t f = 0; f < features; ++f) {
       const double u = math::uniform01<double>(math::philox_u32(
@@ -79,7 +79,7 @@ OptimizerSpec optimizer_of(const Json& json) {
 
 Recipe recipe_of(const Json& json) {
   Recipe recipe;
-  recipe.batch_size = golden()["batch"];
+  recipe.batch_size = recipes_golden()["batch"];
   recipe.optimizer = optimizer_of(json["optimizer"]);
   const Json& options = json["recipe"];
   recipe.accumulate_steps = options.value("accumulate_steps", int64_t{1});
@@ -116,20 +116,21 @@ void expect_weights(const Snapshot& snapshot, const Json& weights) {
   }
 }
 
-void run_case(const Json& expected, Backend& backend) {
+void run_recipe_case(const Json& expected, Backend& backend) {
   ModelSpec model;
   model.preset = "mlp";
-  model.parameters.set("hidden", golden()["hidden"].get<std::vector<int64_t>>());
+  model.parameters.set("hidden", recipes_golden()["hidden"].get<std::vector<int64_t>>());
   const ModelInterface interface {
-    {golden()["features"].get<int64_t>()}, 0, TargetForm::kClass, golden()["classes"]
+    {recipes_golden()["features"].get<int64_t>()}, 0, TargetForm::kClass,
+        recipes_golden()["classes"]
   };
   const Recipe recipe = recipe_of(expected);
   Session session(compile_step(model, recipe, interface, {}, backend.traits()).value(), backend,
                   recipe.accumulate_steps);
-  session.initialize(golden()["seed"]);
+  session.initialize(recipes_golden()["seed"]);
   double worst = 0;
   for (size_t step = 0; step < expected["losses"].size(); ++step) {
-    const GoldenBatch batch = golden_batch(static_cast<int64_t>(step));
+    const RecipeBatch batch = recipe_batch(static_cast<int64_t>(step));
     Session::StepInputs inputs;
     inputs.input = std::as_bytes(std::span(batch.input));
     inputs.target = std::as_bytes(std::span(batch.target));
@@ -139,11 +140,11 @@ void run_case(const Json& expected, Backend& backend) {
     const double loss = result.loss;
     const double wanted = expected["losses"][step];
     worst = std::max(worst, std::fabs(loss - wanted) / wanted);
-    ASSERT_NEAR(loss, wanted, kLossBound * wanted) << "step " << step;
+    ASSERT_NEAR(loss, wanted, kRecipeLossBound * wanted) << "step " << step;
     ASSERT_EQ(result.gradient_norm.has_value(), expected.contains("norms"));
     if (result.gradient_norm.has_value()) {
       const double norm = expected["norms"][step];
-      ASSERT_NEAR(*result.gradient_norm, norm, kLossBound * norm) << "step " << step;
+      ASSERT_NEAR(*result.gradient_norm, norm, kRecipeLossBound * norm) << "step " << step;
     }
   }
   std::printf("  %-18s losses within %.1e\n", expected["name"].get<std::string>().c_str(), worst);
@@ -153,22 +154,22 @@ void run_case(const Json& expected, Backend& backend) {
 
 TEST(RecipesGolden, TrainingFollowsPyTorch) {
   const auto backend = testing::make_tested_backend(2);
-  for (const Json& expected : golden()["training"]) {
+  for (const Json& expected : recipes_golden()["training"]) {
     SCOPED_TRACE(expected["name"].get<std::string>());
-    run_case(expected, *backend);
+    run_recipe_case(expected, *backend);
   }
 }
 
 TEST(RecipesGolden, ReferenceFollowsPyTorch) {
   const auto backend = make_reference_backend();
-  for (const Json& expected : golden()["training"]) {
+  for (const Json& expected : recipes_golden()["training"]) {
     SCOPED_TRACE(expected["name"].get<std::string>());
-    run_case(expected, *backend);
+    run_recipe_case(expected, *backend);
   }
 }
 
 TEST(RecipesGolden, SchedulesGivePyTorchsRates) {
-  const Json& schedules = golden()["schedules"];
+  const Json& schedules = recipes_golden()["schedules"];
   const double base = schedules["base"];
   const int64_t steps = schedules["steps"];
   for (const Json& c : schedules["cases"]) {
@@ -211,7 +212,7 @@ Objective objective_of(const ModelInterface& interface) {
 }
 
 TEST(RecipesGolden, MetricsOfClasses) {
-  for (const Json& c : golden()["metrics"]["classes"]) {
+  for (const Json& c : recipes_golden()["metrics"]["classes"]) {
     const auto classes = static_cast<int64_t>(c["confusion"].size());
     SCOPED_TRACE(classes);
     std::vector<std::string> names = names_of(c["values"]);
@@ -226,7 +227,7 @@ TEST(RecipesGolden, MetricsOfClasses) {
 }
 
 TEST(RecipesGolden, MetricsOfNumbersAndTokens) {
-  const Json& numbers = golden()["metrics"]["numbers"];
+  const Json& numbers = recipes_golden()["metrics"]["numbers"];
   MetricAccumulator m(names_of(numbers["values"]), objective_of({{1}, 0, TargetForm::kNumeric, 1}));
   for (size_t i = 0; i < numbers["target"].size(); ++i) {
     const double predicted = numbers["predicted"][i], target = numbers["target"][i];
@@ -234,7 +235,7 @@ TEST(RecipesGolden, MetricsOfNumbersAndTokens) {
   }
   expect_values(m, numbers["values"]);
 
-  const Json& tokens = golden()["metrics"]["tokens"];
+  const Json& tokens = recipes_golden()["metrics"]["tokens"];
   const auto vocabulary = static_cast<int64_t>(tokens["logits"][0].size());
   MetricAccumulator t(names_of(tokens["values"]),
                       objective_of({{8}, vocabulary, TargetForm::kNextToken, vocabulary}));

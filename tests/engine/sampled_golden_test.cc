@@ -22,20 +22,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kBound = 1e-5;
+constexpr double kSampledBound = 1e-5;
 
-const Json& golden() {
+const Json& sampled_golden() {
   static const Json json = [] {
     std::ifstream file(testing::source_path("tests/golden/sampled_softmax.json"));
     return Json::parse(file);
   }();
   return json;
 }
-int64_t size_of(const char* name) { return golden()[name].get<int64_t>(); }
+int64_t sampled_size_of(const char* name) { return sampled_golden()[name].get<int64_t>(); }
 
-double uniform(const char* name, int64_t step, int64_t i) {
-  return math::uniform01<double>(math::philox_u32(
-      golden()["seed"], stream_of(name), static_cast<uint64_t>(step), static_cast<uint64_t>(i)));
+double sampled_uniform(const char* name, int64_t step, int64_t i) {
+  return math::uniform01<double>(math::philox_u32(sampled_golden()["seed"], stream_of(name),
+                                                  static_cast<uint64_t>(step),
+                                                  static_cast<uint64_t>(i)));
 }
 
 struct Rows {
@@ -44,15 +45,15 @@ struct Rows {
 };
 Rows rows_of(int64_t step) {
   Rows rows;
-  const int64_t width = size_of("features");
-  for (int64_t n = 0; n < size_of("batch"); ++n) {
-    const double u = uniform("sampled/label", step, n);
+  const int64_t width = sampled_size_of("features");
+  for (int64_t n = 0; n < sampled_size_of("batch"); ++n) {
+    const double u = sampled_uniform("sampled/label", step, n);
     rows.labels.push_back(
-        static_cast<int32_t>(static_cast<double>(size_of("classes")) * u * u * u));
+        static_cast<int32_t>(static_cast<double>(sampled_size_of("classes")) * u * u * u));
     for (int64_t f = 0; f < width; ++f) {
       const double lean = rows.labels.back() % width == f ? 0.75 : 0;
       rows.x.push_back(
-          static_cast<float>(2 * uniform("sampled/x", step, n * width + f) - 1 + lean));
+          static_cast<float>(2 * sampled_uniform("sampled/x", step, n * width + f) - 1 + lean));
     }
   }
   return rows;
@@ -60,10 +61,11 @@ Rows rows_of(int64_t step) {
 
 void expect_drawn(const Json& expected) {
   kernels::SampleClassesParams p;
-  p.samples = size_of("samples");
-  p.seed = golden()["seed"];
+  p.samples = sampled_size_of("samples");
+  p.seed = sampled_golden()["seed"];
   p.stream = stream_of("head/sample");
-  p.candidates = math::candidates_of(size_of("classes"), expected["distribution"] == "log_uniform");
+  p.candidates =
+      math::candidates_of(sampled_size_of("classes"), expected["distribution"] == "log_uniform");
   for (int64_t step = 0; step < std::ssize(expected["drawn"]); ++step) {
     std::vector<int32_t> classes(static_cast<size_t>(p.columns()));
     std::vector<float> log_expected(classes.size());
@@ -76,26 +78,27 @@ void expect_drawn(const Json& expected) {
   }
 }
 
-void run_case(const Json& expected, Backend& backend) {
+void run_sampled_case(const Json& expected, Backend& backend) {
   ModelSpec model;
-  model.layers = {{"fc1", "Gemm", {}, {{"units", size_of("hidden")}}},
+  model.layers = {{"fc1", "Gemm", {}, {{"units", sampled_size_of("hidden")}}},
                   {"", "Tanh", {}, {}},
                   {"head", "Gemm", {}, {}}};
   model.loss = {"SampledSoftmaxCrossEntropyLoss",
-                {{"samples", size_of("samples")},
+                {{"samples", sampled_size_of("samples")},
                  {"distribution", expected["distribution"].get<std::string>()}}};
   if (expected["ignored"] >= 0) {
     model.loss.attributes.set("ignore_index", expected["ignored"].get<int64_t>());
   }
-  const ModelInterface data{{size_of("features")}, 0, TargetForm::kClass, size_of("classes")};
+  const ModelInterface data{
+      {sampled_size_of("features")}, 0, TargetForm::kClass, sampled_size_of("classes")};
   Recipe recipe;
-  recipe.seed = golden()["seed"];
-  recipe.batch_size = size_of("batch");
+  recipe.seed = sampled_golden()["seed"];
+  recipe.batch_size = sampled_size_of("batch");
   recipe.optimizer = default_optimizer(expected["optimizer"].get<std::string>());
   recipe.optimizer.learning_rate = expected["learning_rate"];
-  recipe.optimizer.epsilon = golden()["epsilon"];
+  recipe.optimizer.epsilon = sampled_golden()["epsilon"];
   Session session(compile_step(model, recipe, data, {}, backend.traits()).value(), backend);
-  session.initialize(golden()["seed"]);
+  session.initialize(sampled_golden()["seed"]);
   double worst = 0;
   for (size_t step = 0; step < expected["losses"].size(); ++step) {
     const Rows rows = rows_of(static_cast<int64_t>(step));
@@ -107,7 +110,7 @@ void run_case(const Json& expected, Backend& backend) {
             .loss;
     const double wanted = expected["losses"][step];
     worst = std::max(worst, std::fabs(loss - wanted));
-    ASSERT_NEAR(loss, wanted, kBound) << "step " << step;
+    ASSERT_NEAR(loss, wanted, kSampledBound) << "step " << step;
   }
   const Snapshot snapshot = session.snapshot();
   for (const char* name : {"weight", "bias"}) {
@@ -116,15 +119,15 @@ void run_case(const Json& expected, Backend& backend) {
     ASSERT_NE(tensor, snapshot.weights.end());
     std::vector<float> values(tensor->bytes.size() / sizeof(float));
     std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
-    const auto width = static_cast<int64_t>(std::ssize(values)) / size_of("classes");
+    const auto width = static_cast<int64_t>(std::ssize(values)) / sampled_size_of("classes");
     const Json rows = expected[name];
     for (int64_t r = 0; r < std::ssize(rows); ++r) {
       for (int64_t c = 0; c < width; ++c) {
         const Json& row = rows[static_cast<size_t>(r)];
         const double wanted =
             row.is_array() ? row[static_cast<size_t>(c)].get<double>() : row.get<double>();
-        const auto at = static_cast<size_t>(r * size_of("row_step") * width + c);
-        EXPECT_NEAR(static_cast<double>(values[at]), wanted, kBound) << name << " " << r;
+        const auto at = static_cast<size_t>(r * sampled_size_of("row_step") * width + c);
+        EXPECT_NEAR(static_cast<double>(values[at]), wanted, kSampledBound) << name << " " << r;
       }
     }
   }
@@ -134,18 +137,18 @@ void run_case(const Json& expected, Backend& backend) {
 
 TEST(SampledGolden, TrainingFollowsPyTorch) {
   const auto backend = testing::make_tested_backend(2);
-  for (const Json& expected : golden()["cases"]) {
+  for (const Json& expected : sampled_golden()["cases"]) {
     SCOPED_TRACE(expected["name"].get<std::string>());
     expect_drawn(expected);
-    run_case(expected, *backend);
+    run_sampled_case(expected, *backend);
   }
 }
 
 TEST(SampledGolden, ReferenceFollowsPyTorch) {
   const auto backend = make_reference_backend();
-  for (const Json& expected : golden()["cases"]) {
+  for (const Json& expected : sampled_golden()["cases"]) {
     SCOPED_TRACE(expected["name"].get<std::string>());
-    run_case(expected, *backend);
+    run_sampled_case(expected, *backend);
   }
 }
 

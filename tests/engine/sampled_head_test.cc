@@ -57,8 +57,8 @@ LossSpec sampled(int64_t samples) {
   return {"SampledSoftmaxCrossEntropyLoss", {{"samples", samples}}};
 }
 
-TrainJob job_on(const Workspace& w, const std::string& name, int64_t samples,
-                const Change& change = nullptr) {
+TrainJob sampled_job_on(const Workspace& w, const std::string& name, int64_t samples,
+                        const Change& change = nullptr) {
   TrainJob job = testing::plain_job(w, name);
   job.model = {};
   job.model.layers = {
@@ -97,8 +97,8 @@ std::vector<float> tensor_of(const std::filesystem::path& file, const std::strin
   return values;
 }
 
-void expect_near(const std::map<int64_t, double>& got, const std::map<int64_t, double>& expected,
-                 double bound) {
+void expect_near_series(const std::map<int64_t, double>& got,
+                        const std::map<int64_t, double>& expected, double bound) {
   ASSERT_EQ(got.size(), expected.size());
   for (const auto& [step, value] : expected) {
     EXPECT_NEAR(got.at(step), value, bound * std::max(1.0, std::fabs(value))) << "step " << step;
@@ -180,18 +180,18 @@ TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
   for (const auto& [name, change] : ways) {
     SCOPED_TRACE(name);
     Recorder one;
-    const TrainResult alone = run(job_on(w, std::string(name) + "1", 20, change), 1, one);
+    const TrainResult alone = run(sampled_job_on(w, std::string(name) + "1", 20, change), 1, one);
     EXPECT_EQ(alone.arena_planned_bytes, alone.arena_used_bytes);
     ASSERT_EQ(one.series["train/loss"].size(), 30u);
     EXPECT_FALSE(one.series.contains("train/accuracy")) << "no step has all scores";
     for (const int64_t ranks : {2, 4}) {
       Recorder many;
       const std::string of = std::string(name) + std::to_string(ranks);
-      const TrainResult result = run(job_on(w, of, 20, change), ranks, many);
+      const TrainResult result = run(sampled_job_on(w, of, 20, change), ranks, many);
       EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
       const double bound = std::string_view(name) == "muon" ? 1e-3 : 2e-5;
       for (const char* series : {"train/loss", "train/gradient_norm", "test/loss"}) {
-        expect_near(many.series[series], one.series[series], bound);
+        expect_near_series(many.series[series], one.series[series], bound);
       }
     }
   }
@@ -203,7 +203,7 @@ TEST(SampledHead, MicroBatchesShareAStepsDrawAndRows) {
   make_zipf_classes(w, 300, 400);
   for (const char* type : {"sgd", "adamw", "lion"}) {
     const auto job = [&](int64_t ranks, int64_t micro_batches) {
-      return job_on(
+      return sampled_job_on(
           w, type + std::to_string(ranks * 10 + micro_batches), 20, [&](TrainJob& changed) {
             changed.recipe.accumulate_steps = micro_batches;
             changed.recipe.optimizer = default_optimizer(type);
@@ -223,7 +223,7 @@ TEST(SampledHead, MicroBatchesShareAStepsDrawAndRows) {
       EXPECT_NEAR(many.series["train/loss"].at(1), one.series["train/loss"].at(1), 1e-6);
       EXPECT_NEAR(many.series["train/loss"].at(2), one.series["train/loss"].at(2), 1e-6);
       for (const char* series : {"train/loss", "train/gradient_norm", "test/loss"}) {
-        expect_near(many.series[series], one.series[series], 2e-5);
+        expect_near_series(many.series[series], one.series[series], 2e-5);
       }
     }
   }
@@ -232,8 +232,9 @@ TEST(SampledHead, MicroBatchesShareAStepsDrawAndRows) {
 TEST(SampledHead, GivesTheSameBitsTwiceAndAfterAResume) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
-  testing::expect_to_resume_by_micro_batches(
-      [&](const std::string& name, const Change& change) { return job_on(w, name, 20, change); });
+  testing::expect_to_resume_by_micro_batches([&](const std::string& name, const Change& change) {
+    return sampled_job_on(w, name, 20, change);
+  });
 }
 
 // A text's vocabulary, with positions as rows and 16 bits.
@@ -244,15 +245,16 @@ TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     Recorder r;
-    run(job_on(w, "text" + std::string(name_of(precision)), 6,
-               [&](TrainJob& job) {
-                 job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
-                                     {"", "Gelu", {}, {}},
-                                     {"head", "Linear", {}, {}}};
-                 job.recipe.context_length = 6;
-                 job.recipe.steps = 60;
-                 job.recipe.precision = precision;
-               }),
+    run(sampled_job_on(w, "text" + std::string(name_of(precision)), 6,
+                       [&](TrainJob& job) {
+                         job.model.layers = {
+                             {"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
+                             {"", "Gelu", {}, {}},
+                             {"head", "Linear", {}, {}}};
+                         job.recipe.context_length = 6;
+                         job.recipe.steps = 60;
+                         job.recipe.precision = precision;
+                       }),
         1, r);
     const std::map<int64_t, double>& tests = r.series["test/loss"];
     ASSERT_FALSE(tests.empty());
@@ -269,13 +271,13 @@ TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
   make_zipf_classes(w, 1000, 6000);
   const auto reached = [&](const char* name, int64_t samples) {
     Recorder r;
-    run(job_on(w, name, samples,
-               [](TrainJob& job) {
-                 job.model.layers[0].attributes.set("units", int64_t{64});
-                 job.recipe.steps = 600;
-                 job.recipe.batch_size = 64;
-                 job.recipe.optimizer.weight_decay = 0;
-               }),
+    run(sampled_job_on(w, name, samples,
+                       [](TrainJob& job) {
+                         job.model.layers[0].attributes.set("units", int64_t{64});
+                         job.recipe.steps = 600;
+                         job.recipe.batch_size = 64;
+                         job.recipe.optimizer.weight_decay = 0;
+                       }),
         1, r);
     return r.series["test/loss"].rbegin()->second;
   };
@@ -288,7 +290,7 @@ TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
 TEST(SampledHead, PredictsAndEvaluatesWithAllClasses) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
-  const TrainJob job = job_on(w, "job", 20);
+  const TrainJob job = sampled_job_on(w, "job", 20);
   Recorder r;
   run(job, 1, r);
   const auto backend = make_cpu_backend(1);
@@ -331,8 +333,8 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
   const auto exact = losses(1, Shard::kNone, 0), some = losses(1, Shard::kNone, 64);
   EXPECT_NEAR(exact.at(0), std::log(static_cast<double>(kClasses)), 0.5);
   for (const int64_t ranks : {2, 4}) {
-    expect_near(losses(ranks, Shard::kHead, 0), exact, 1e-5);
-    expect_near(losses(ranks, Shard::kNone, 64), some, 1e-5);
+    expect_near_series(losses(ranks, Shard::kHead, 0), exact, 1e-5);
+    expect_near_series(losses(ranks, Shard::kNone, 64), some, 1e-5);
   }
 }
 
@@ -341,7 +343,7 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const Workspace w;
   constexpr int64_t kClasses = kClassesListedMax + 5;
   make_zipf_classes(w, kClasses, kClasses + 100);
-  const TrainJob job = job_on(w, "job", 64, [](TrainJob& changed) {
+  const TrainJob job = sampled_job_on(w, "job", 64, [](TrainJob& changed) {
     changed.model.layers[0].attributes.set("units", int64_t{4});
     changed.recipe.steps = 2;
     changed.recipe.validation_split = 0;
@@ -439,7 +441,7 @@ TEST(VeryManyClasses, HaveTheCrossEntropyOfAll) {
 TEST(SampledHead, WarnsOfClassesThatAreNotByFallingFrequency) {
   const Workspace w;
   make_zipf_classes(w, 300, 900);
-  const TrainJob job = job_on(w, "a", 20);
+  const TrainJob job = sampled_job_on(w, "a", 20);
   DatasetSchema schema = read_schema(job.dataset).value();
   const auto warning = [&](const std::string& distribution) {
     ModelSpec model = job.model;
@@ -461,7 +463,7 @@ TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {
   const Workspace w;
   make_zipf_classes(w, 2000, 2100);
   const auto plan_of = [&](int64_t samples) {
-    const TrainJob job = job_on(w, "plan", samples);
+    const TrainJob job = sampled_job_on(w, "plan", samples);
     return plan_run(job.model, job.recipe, read_schema(job.dataset).value()).value();
   };
   const RunPlan all = plan_of(0), some = plan_of(50);
@@ -471,7 +473,7 @@ TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {
   EXPECT_LT(some.flops_per_step, all.flops_per_step / 5);
   EXPECT_GT(some.work.steps, 0);
   // Whatever would make another job fit is not for this one, and is not chosen.
-  const TrainJob job = job_on(w, "fit", 50);
+  const TrainJob job = sampled_job_on(w, "fit", 50);
   const DatasetSchema schema = read_schema(job.dataset).value();
   for (const int64_t ranks : {1, 2}) {
     const auto fit =
@@ -484,7 +486,7 @@ TEST(SampledHead, RefusalsNameTheFieldAndWhatIsAccepted) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
   const auto refusal = [&](const Change& change, int64_t ranks = 1) {
-    const TrainJob job = job_on(w, "a", 20, change);
+    const TrainJob job = sampled_job_on(w, "a", 20, change);
     const auto plan = plan_run(job.model, job.recipe, read_schema(job.dataset).value(), ranks);
     return plan.ok() ? "" : plan.error().message;
   };

@@ -32,7 +32,7 @@ using testing::small_devices;
 using testing::weights_of;
 using testing::Workspace;
 
-using Change = std::function<void(Recipe&)>;
+using RecipeChange = std::function<void(Recipe&)>;
 
 TEST(Shards, CoverATensorOnce) {
   for (const int64_t elements : {1, 5, 15, 16, 17, 31, 64, 100, 1025, 4096, 12345}) {
@@ -56,7 +56,7 @@ TEST(Shards, CoverATensorOnce) {
 
 /// The same job with state that is whole, and sharded, on each number of ranks: every bit of the
 /// result and of the last checkpoint.
-void expect_the_same_bits(const Change& change, int64_t rows = 100) {
+void expect_the_bits_of_whole_state(const RecipeChange& change, int64_t rows = 100) {
   const Workspace w;
   make_dataset(w, /*images=*/true, rows, 20);
   for (const int64_t ranks : {2, 4}) {
@@ -89,7 +89,7 @@ void expect_the_same_bits(const Change& change, int64_t rows = 100) {
   }
 }
 
-Change optimizer(const char* type, double rate) {
+RecipeChange recipe_optimizer(const char* type, double rate) {
   return [=](Recipe& recipe) {
     recipe.optimizer = default_optimizer(type);
     recipe.optimizer.learning_rate = rate;
@@ -98,29 +98,29 @@ Change optimizer(const char* type, double rate) {
 }
 
 TEST(ShardedRanks, HaveTheBitsOfWholeStateWithMomentum) {
-  expect_the_same_bits([](Recipe& recipe) { recipe.optimizer.nesterov = true; });
+  expect_the_bits_of_whole_state([](Recipe& recipe) { recipe.optimizer.nesterov = true; });
 }
 TEST(ShardedRanks, HaveTheBitsOfWholeStateWithEveryOptimizerThatCan) {
   for (const char* type : {"adam", "adamw", "lion"}) {
     SCOPED_TRACE(type);
-    expect_the_same_bits(optimizer(type, 0.002));
+    expect_the_bits_of_whole_state(recipe_optimizer(type, 0.002));
   }
-  expect_the_same_bits([](Recipe& recipe) {
-    optimizer("rmsprop", 0.002)(recipe);
+  expect_the_bits_of_whole_state([](Recipe& recipe) {
+    recipe_optimizer("rmsprop", 0.002)(recipe);
     recipe.optimizer.centered = true;
     recipe.optimizer.momentum = 0.5;
   });
 }
 TEST(ShardedRanks, HaveTheBitsOfWholeStateWithClippingByNorm) {
-  expect_the_same_bits([](Recipe& recipe) {
-    optimizer("adamw", 0.002)(recipe);
+  expect_the_bits_of_whole_state([](Recipe& recipe) {
+    recipe_optimizer("adamw", 0.002)(recipe);
     recipe.clip_norm = 0.3;
     recipe.metrics = {"gradient_norm"};
   });
 }
 TEST(ShardedRanks, HaveTheBitsOfWholeStateWithMicroBatchesAveragesAndFrozenLayers) {
-  expect_the_same_bits([](Recipe& recipe) {
-    optimizer("adamw", 0.002)(recipe);
+  expect_the_bits_of_whole_state([](Recipe& recipe) {
+    recipe_optimizer("adamw", 0.002)(recipe);
     recipe.accumulate_steps = 2;
     recipe.clip_norm = 0.3;
     recipe.ema_decay = 0.9;
@@ -128,21 +128,21 @@ TEST(ShardedRanks, HaveTheBitsOfWholeStateWithMicroBatchesAveragesAndFrozenLayer
     recipe.parameter_groups = {{.match = "conv*", .freeze = true},
                                {.match = "*.bias", .learning_rate_factor = 2}};
   });
-  expect_the_same_bits([](Recipe& recipe) { recipe.clip_value = 0.01; });
+  expect_the_bits_of_whole_state([](Recipe& recipe) { recipe.clip_value = 0.01; });
 }
 TEST(ShardedRanks, HaveTheBitsOfWholeStateIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
-    expect_the_same_bits([&](Recipe& recipe) {
-      optimizer("adamw", 0.002)(recipe);
+    expect_the_bits_of_whole_state([&](Recipe& recipe) {
+      recipe_optimizer("adamw", 0.002)(recipe);
       recipe.precision = precision;
       recipe.clip_norm = 0.3;
     });
   }
 }
 TEST(ShardedRanks, HaveTheBitsOfWholeStateWithLowRankAdditions) {
-  expect_the_same_bits([](Recipe& recipe) {
-    optimizer("adamw", 0.01)(recipe);
+  expect_the_bits_of_whole_state([](Recipe& recipe) {
+    recipe_optimizer("adamw", 0.01)(recipe);
     recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   });
 }
@@ -156,7 +156,7 @@ TEST(ShardedRanks, FollowTheCurveOfOneDevice) {
       TrainJob job = plain_job(w, type + name);
       job.recipe.steps = 50;
       job.recipe.clip_norm = 1;
-      if (type == std::string("adamw")) optimizer("adamw", 0.001)(job.recipe);
+      if (type == std::string("adamw")) recipe_optimizer("adamw", 0.001)(job.recipe);
       return job;
     };
     Recorder expected, got;
@@ -176,7 +176,7 @@ TEST(ShardedRanks, ResumeLikeNeverStopped) {
   make_dataset(w, true, 100);
   const auto job_of = [&](const std::string& name) {
     TrainJob job = plain_job(w, name);
-    optimizer("adamw", 0.002)(job.recipe);
+    recipe_optimizer("adamw", 0.002)(job.recipe);
     job.recipe.clip_norm = 0.5;
     job.recipe.checkpoint_every_steps = 7;
     job.recipe.shard = Shard::kOptimizer;
@@ -226,7 +226,7 @@ TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
   make_dataset(w, true, 100);
   const auto job_of = [&](const std::string& name) {
     TrainJob job = plain_job(w, name);
-    optimizer("adamw", 0.002)(job.recipe);
+    recipe_optimizer("adamw", 0.002)(job.recipe);
     job.recipe.clip_norm = 0.5;
     job.recipe.checkpoint_every_steps = 6;
     return job;
@@ -254,7 +254,7 @@ TrainJob wide_job(const Workspace& w, const std::string& name, Shard shard) {
                       {"", "Gemm", {}, {{"units", int64_t{500}}}},
                       {"", "Relu", {}, {}},
                       {"", "Gemm", {}, {}}};
-  optimizer("adamw", 0.002)(job.recipe);
+  recipe_optimizer("adamw", 0.002)(job.recipe);
   job.recipe.steps = 3;
   job.recipe.shard = shard;
   return job;

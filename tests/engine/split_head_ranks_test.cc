@@ -45,8 +45,8 @@ using testing::small_devices;
 using testing::weights_of;
 using testing::Workspace;
 
-TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
-                const Change& change = nullptr) {
+TrainJob split_head_job_on(const Workspace& w, const std::string& name, Shard shard,
+                           const Change& change = nullptr) {
   TrainJob job = testing::plain_job(w, name);
   job.model = {};
   job.model.layers = {
@@ -67,11 +67,12 @@ void expect_the_curve_of_one_device(int64_t classes, const Change& change, doubl
   const Workspace w;
   make_classes(w, classes, 120);
   Recorder expected;
-  run(job_on(w, "one", Shard::kNone, change), 1, expected);
+  run(split_head_job_on(w, "one", Shard::kNone, change), 1, expected);
   ASSERT_EQ(expected.series["train/loss"].size(), 50u);
-  testing::expect_the_curve_on(
-      {2, 4}, shards, expected, bound,
-      [&](const std::string& name, Shard shard) { return job_on(w, name, shard, change); });
+  testing::expect_the_curve_on({2, 4}, shards, expected, bound,
+                               [&](const std::string& name, Shard shard) {
+                                 return split_head_job_on(w, name, shard, change);
+                               });
 }
 
 TEST(SplitHead, FollowsTheCurveOfOneDevice) {
@@ -157,11 +158,11 @@ TEST(SplitHead, FollowsItOverAVocabulary) {
   const Workspace w;
   make_text(w);
   Recorder expected;
-  run(job_on(w, "one", Shard::kNone, text_model()), 1, expected);
+  run(split_head_job_on(w, "one", Shard::kNone, text_model()), 1, expected);
   for (const int64_t ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     Recorder got;
-    run(job_on(w, std::to_string(ranks), Shard::kHead, text_model()), ranks, got);
+    run(split_head_job_on(w, std::to_string(ranks), Shard::kHead, text_model()), ranks, got);
     expect_the_curve(expected, got, 1e-5);
   }
 }
@@ -222,7 +223,7 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
       const std::string name = name_of(shard) + std::to_string(ranks);
       SCOPED_TRACE(name);
       const auto job_of = [&](const std::string& run) {
-        return job_on(w, name + run, shard, change);
+        return split_head_job_on(w, name + run, shard, change);
       };
       expect_the_same_bits_twice(job_of, ranks, 7);
     }
@@ -238,7 +239,7 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
     job.recipe.ema_decay = 0.9;
     job.recipe.clip_norm = 1;
   };
-  const TrainJob one = job_on(w, "one", Shard::kNone, change);
+  const TrainJob one = split_head_job_on(w, "one", Shard::kNone, change);
   Recorder expected;
   run(one, 1, expected);
   constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard::kHead,
@@ -247,7 +248,7 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
       {{4, kHead}, {1, kWhole}, {2, kHead}, {2, kState}, {4, kBoth}, {2, kWhole}, {2, kBoth}},
       {{1, kWhole}, {4, kBoth}, {4, kWhole}, {4, kHead}, {4, kState}, {2, kHead}, {1, kWhole}}};
   for (size_t i = 0; i < ways.size(); ++i) {
-    const TrainJob job = job_on(w, "way" + std::to_string(i), kWhole, change);
+    const TrainJob job = split_head_job_on(w, "way" + std::to_string(i), kWhole, change);
     expect_the_curve_over(ways[i], 5, expected, job);
     EXPECT_LT(distance(job, one), 1e-4);
   }
@@ -257,7 +258,8 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
 TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   const Workspace w;
   make_classes(w, 11, 120);
-  const TrainJob one = job_on(w, "one", Shard::kNone), split = job_on(w, "split", Shard::kHead);
+  const TrainJob one = split_head_job_on(w, "one", Shard::kNone),
+                 split = split_head_job_on(w, "split", Shard::kHead);
   Recorder of_one, of_split;
   run(one, 1, of_one);
   run(split, 4, of_split);
@@ -280,15 +282,15 @@ TEST(SplitHead, RanksHoldTheirClassesAndNoMore) {
   const Workspace w;
   make_classes(w, kClasses, 1100);
   Recorder whole;
-  run(job_on(w, "whole", Shard::kNone, wide(kFeatures)), 4, whole);
+  run(split_head_job_on(w, "whole", Shard::kNone, wide(kFeatures)), 4, whole);
   EXPECT_EQ(whole.plan.head_saved_bytes, 0);
   const auto padded = [](int64_t elements) { return round_up(4 * elements, kHostAlignment); };
   const int64_t rest = padded(8 * kFeatures) + padded(kFeatures);
   for (const int64_t ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     Recorder split;
-    const TrainResult result =
-        run(job_on(w, std::to_string(ranks), Shard::kHead, wide(kFeatures)), ranks, split);
+    const TrainResult result = run(
+        split_head_job_on(w, std::to_string(ranks), Shard::kHead, wide(kFeatures)), ranks, split);
     EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
     EXPECT_EQ(split.plan.memory.total(), result.arena_planned_bytes);
     const int64_t columns = (kClasses + ranks - 1) / ranks;
@@ -301,7 +303,7 @@ TEST(SplitHead, RanksHoldTheirClassesAndNoMore) {
     EXPECT_LT(part.parameter_bytes, all.parameter_bytes / ranks + rest + 8 * kHostAlignment);
     EXPECT_LT(result.arena_planned_bytes, all.total() * 2 / (ranks + 1));
     EXPECT_EQ(split.plan.checkpoints.size_bytes, whole.plan.checkpoints.size_bytes);
-    TrainJob by_parts = job_on(w, "by parts", Shard::kHead, wide(kFeatures));
+    TrainJob by_parts = split_head_job_on(w, "by parts", Shard::kHead, wide(kFeatures));
     by_parts.recipe.accumulate_steps = 2;
     const DatasetSchema schema = read_schema(by_parts.dataset).value();
     EXPECT_EQ(
@@ -319,12 +321,12 @@ TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
   // The head's weights, their gradients and their state are more than a device has.
   constexpr int64_t kLimit = 4 * kClasses * kFeatures * 3;
   Recorder unbounded, refused, sharded, r;
-  run(job_on(w, "unbounded", Shard::kNone, wide(kFeatures)), 1, unbounded);
+  run(split_head_job_on(w, "unbounded", Shard::kNone, wide(kFeatures)), 1, unbounded);
   EXPECT_GT(unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes, kLimit);
-  EXPECT_THROW((void)train(job_on(w, "whole", Shard::kNone, wide(kFeatures)),
+  EXPECT_THROW((void)train(split_head_job_on(w, "whole", Shard::kNone, wide(kFeatures)),
                            small_devices(4, kLimit), local_files(), refused, {}),
                std::bad_alloc);
-  const auto result = train(job_on(w, "split", Shard::kHead, wide(kFeatures)),
+  const auto result = train(split_head_job_on(w, "split", Shard::kHead, wide(kFeatures)),
                             small_devices(4, kLimit), local_files(), r, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
   expect_the_curve(unbounded, r, 1e-5);
@@ -333,7 +335,7 @@ TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
 TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
   const Workspace w;
   make_classes(w, 1001, 1100);
-  const TrainJob job = job_on(w, "job", Shard::kNone, wide(96));
+  const TrainJob job = split_head_job_on(w, "job", Shard::kNone, wide(96));
   const DatasetSchema schema = read_schema(job.dataset).value();
   const auto bytes = [&](Shard shard) {
     Recipe recipe = job.recipe;
@@ -358,7 +360,7 @@ TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
 TEST(SplitHead, PlansWhatRanksExchange) {
   const Workspace w;
   make_classes(w, 11, 120);
-  TrainJob job = job_on(w, "job", Shard::kHead);
+  TrainJob job = split_head_job_on(w, "job", Shard::kHead);
   const DatasetSchema schema = read_schema(job.dataset).value();
   for (const int64_t accumulate_steps : {1, 2}) {
     SCOPED_TRACE(accumulate_steps);
@@ -386,7 +388,7 @@ TEST(SplitHead, PlansWhatRanksExchange) {
 TEST(SplitHead, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_classes(w, 5, 120);
-  TrainJob job = job_on(w, "job", Shard::kOptimizer | Shard::kHead);
+  TrainJob job = split_head_job_on(w, "job", Shard::kOptimizer | Shard::kHead);
   job.recipe.clip_norm = 1;
   const DatasetSchema schema = read_schema(job.dataset).value();
   for (const int64_t accumulate_steps : {1, 2}) {
@@ -446,7 +448,7 @@ TEST(SplitHead, RefusalsNameTheFieldAndWhatIsAccepted) {
   const Workspace w;
   make_classes(w, 5, 120);
   const auto refusal = [&](int64_t ranks, const Change& change, Shard shard = Shard::kHead) {
-    const TrainJob job = job_on(w, "a", shard, change);
+    const TrainJob job = split_head_job_on(w, "a", shard, change);
     const auto plan = plan_run(job.model, job.recipe, read_schema(job.dataset).value(), ranks);
     return plan.ok() ? "" : plan.error().message;
   };

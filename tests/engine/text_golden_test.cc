@@ -23,12 +23,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kLossBound = 1e-4;
-constexpr int64_t kClasses = 4;
-constexpr int64_t kSteps = 11, kFeatures = 7;      // of a sequence of numbers
-constexpr int64_t kVocabulary = 50, kLength = 13;  // of a row of tokens; 0 is the padding
+constexpr double kTextLossBound = 1e-4;
+constexpr int64_t kTextClasses = 4;
+constexpr int64_t kSteps = 11, kFeatures = 7;          // of a sequence of numbers
+constexpr int64_t kTextVocabulary = 50, kLength = 13;  // of a row of tokens; 0 is the padding
 
-const Json& golden() {
+const Json& text_golden() {
   static const Json json = [] {
     std::ifstream file(testing::source_path("tests/golden/pytorch_text.json"));
     return Json::parse(file);
@@ -43,10 +43,10 @@ struct TextBatch {
   std::vector<int32_t> target;
 };
 TextBatch batch_of(bool text, uint64_t step) {
-  const uint64_t seed = golden()["seed"];
-  const int64_t rows = golden()["batch_size"];
+  const uint64_t seed = text_golden()["seed"];
+  const int64_t rows = text_golden()["batch_size"];
   testing::GoldenBatch drawn =
-      testing::golden_batch(seed, step, rows, text ? 0 : kSteps * kFeatures, kClasses);
+      testing::golden_batch(seed, step, rows, text ? 0 : kSteps * kFeatures, kTextClasses);
   TextBatch batch{std::move(drawn.input), {}, std::move(drawn.target)};
   const auto draw = [&](const char* stream, int64_t index) {
     return int64_t{math::philox_u32(seed, stream_of(stream), step, static_cast<uint64_t>(index))};
@@ -56,7 +56,7 @@ TextBatch batch_of(bool text, uint64_t step) {
     const int64_t length = 1 + draw("golden/length", n) % kLength;
     for (int64_t t = 0; t < kLength; ++t) {
       const int64_t token =
-          1 + (draw("golden/token", n * kLength + t) % 20 + label * 9) % (kVocabulary - 1);
+          1 + (draw("golden/token", n * kLength + t) % 20 + label * 9) % (kTextVocabulary - 1);
       batch.tokens.push_back(t < length ? static_cast<int32_t>(token) : 0);
     }
   }
@@ -109,7 +109,7 @@ ModelSpec text_cnn() {
 
 void expect_losses(const std::string& name, const ModelSpec& spec, bool text, int threads,
                    Precision precision = Precision::kFp32) {
-  const auto& cases = golden()["cases"];
+  const auto& cases = text_golden()["cases"];
   const auto it =
       std::find_if(cases.begin(), cases.end(), [&](const Json& c) { return c["name"] == name; });
   ASSERT_NE(it, cases.end()) << name;
@@ -118,17 +118,18 @@ void expect_losses(const std::string& name, const ModelSpec& spec, bool text, in
   recipe.optimizer.type = expected["optimizer"]["type"];
   recipe.optimizer.learning_rate = expected["optimizer"]["learning_rate"];
   recipe.precision = precision;
-  ModelInterface interface { {kSteps * kFeatures}, 0, TargetForm::kClass, kClasses };
-  if (text) interface = {{kLength}, kVocabulary, TargetForm::kClass, kClasses, 0};
+  ModelInterface interface { {kSteps * kFeatures}, 0, TargetForm::kClass, kTextClasses };
+  if (text) interface = {{kLength}, kTextVocabulary, TargetForm::kClass, kTextClasses, 0};
   RunPrograms programs;
   const auto backend = testing::make_tested_backend(threads);
-  auto train = compile_training(spec, recipe, interface, golden()["batch_size"], backend->traits());
+  auto train =
+      compile_training(spec, recipe, interface, text_golden()["batch_size"], backend->traits());
   ASSERT_TRUE(train.ok()) << train.error().message;
   programs.train = *std::move(train);
   Session session(std::move(programs), *backend);
-  session.initialize(golden()["seed"]);
+  session.initialize(text_golden()["seed"]);
   const testing::GoldenLosses golden_losses =
-      testing::golden_losses(name, precision, expected["losses"], kLossBound);
+      testing::golden_losses(name, precision, expected["losses"], kTextLossBound);
   double worst = 0;
   const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);

@@ -76,7 +76,7 @@ std::string periodic_text(int64_t count) {
   return text;
 }
 
-TrainJob job_in(const Workspace& w, const std::string& name) {
+TrainJob text_job_in(const Workspace& w, const std::string& name) {
   TrainJob job;
   job.recipe.optimizer.type = "adam";
   job.recipe.optimizer.learning_rate = 0.05;
@@ -88,7 +88,7 @@ TrainJob job_in(const Workspace& w, const std::string& name) {
 }
 
 TrainJob bigram_job(const Workspace& w, const std::string& name) {
-  TrainJob job = job_in(w, name);
+  TrainJob job = text_job_in(w, name);
   job.model = bigram_model(8);
   job.recipe.context_length = 1;
   job.recipe.batch_size = 32;
@@ -149,7 +149,7 @@ TEST(TextTraining, RowsAreClassifiedAndRawTextIsReadAlike) {
   const Workspace w;
   ingest_news(w, 96);
   const auto backend = testing::make_tested_backend(2);
-  TrainJob job = job_in(w, "news");
+  TrainJob job = text_job_in(w, "news");
   job.model = preset("embedding_bag_classifier");
   job.recipe.epochs = 10;
   job.recipe.batch_size = 16;

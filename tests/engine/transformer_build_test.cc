@@ -6,52 +6,26 @@
 
 #include "src/graph/op.h"
 #include "src/models/model_spec.h"
+#include "tests/engine/model_support.h"
 
 namespace trainyard {
 namespace {
+
+using testing::build;
+using testing::layer;
+using testing::layers;
+using testing::preset;
+using testing::tensor;
 
 const ModelInterface kImageNet{{3, 224, 224}, 0, TargetForm::kClass, 1000};
 const ModelInterface kCharacters{{256}, 65, TargetForm::kNextToken, 65};
 const ModelInterface kGptText{{1024}, 50257, TargetForm::kNextToken, 50257};
 const ModelInterface kReviews{{16}, 100, TargetForm::kClass, 3};
 
-LayerSpec layer(std::string op, Attributes attributes = {}, std::string name = "",
-                std::vector<std::string> inputs = {}) {
-  return {std::move(name), std::move(op), std::move(inputs), std::move(attributes)};
-}
-
-ModelSpec layers(std::vector<LayerSpec> list) {
-  ModelSpec spec;
-  spec.layers = std::move(list);
-  return spec;
-}
-
-ModelSpec preset(std::string name, Attributes parameters = {}) {
-  ModelSpec spec;
-  spec.preset = std::move(name);
-  spec.parameters = std::move(parameters);
-  return spec;
-}
-
 ModelSpec gpt2(const std::string& size) { return preset("gpt2", {{"size", size}}); }
 
-Model build(const ModelSpec& spec, const ModelInterface& interface, bool training = true) {
-  return build_model(spec, interface, {.batch_size = 2, .training = training}).value();
-}
-
 int64_t parameters(const ModelSpec& spec, const ModelInterface& interface) {
-  int64_t n = 0;
-  const Model model = build(spec, interface);
-  for (const TensorInfo& t : model.graph.tensors()) {
-    n += t.role == Role::kParameter ? t.type.shape.elements() : 0;
-  }
-  return n;
-}
-
-const TensorInfo& tensor(const Model& model, std::string_view name) {
-  const auto id = model.graph.find_tensor(name);
-  EXPECT_TRUE(id.has_value()) << name;
-  return model.graph.tensor(id.value_or(0));
+  return testing::parameters(build(spec, interface));
 }
 
 void expect_refusal(const ModelSpec& spec, const ModelInterface& interface,

@@ -1,7 +1,6 @@
 // Catches: a spec that means something else to the engine than on the wire, and refusals that do
 // not name the field as the user wrote it.
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,16 +15,13 @@
 #include "src/models/loss.h"
 #include "src/models/preset.h"
 #include "src/train/augmentation.h"
+#include "tests/proto/spec_text.h"
 #include "trainyard/v1/spec_file.pb.h"
 
 namespace trainyard {
 namespace {
 
-v1::JobSpec parse_spec(const std::string& text) {
-  v1::JobSpec spec;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
-  return spec;
-}
+using testing::parse_spec;
 
 bool names_field(const Error& error, const std::string& field) {
   for (const FieldViolation& v : error.violations) {

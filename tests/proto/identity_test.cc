@@ -5,7 +5,6 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/struct.pb.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,9 +14,12 @@
 
 #include "proto/convert/spec.h"
 #include "src/models/spec_json.h"
+#include "tests/proto/spec_text.h"
 
 namespace trainyard {
 namespace {
+
+using testing::parse_spec;
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
@@ -48,12 +50,6 @@ const std::map<std::string, std::string>& left_out() {
 /// "Loss.Huber.delta"
 std::string full_name(const FieldDescriptor& field) {
   return field.full_name().substr(std::string_view("trainyard.v1.").size());
-}
-
-v1::JobSpec parse_spec(const std::string& text) {
-  v1::JobSpec spec;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
-  return spec;
 }
 
 /// The run that a spec asks for; nothing where the spec is refused.

@@ -16,13 +16,12 @@
 #include <vector>
 
 #include "server/supervisor/dispatcher.h"
+#include "tests/server/gibibyte.h"
 #include "tests/server/pretend_workers.h"
 #include "tests/server/store_support.h"
 #include "tests/support/patience.h"
 
 namespace trainyard::server {
-
-inline constexpr int64_t kGiB = int64_t{1} << 30;
 
 /// What is asked for a pretended job, and how long it runs.
 struct ScriptedJob {

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr WorkerDoorKind kElsewhere = WorkerDoorKind::kElsewhere;
 
-class Owner final : public TaskOwner {
+class ElsewhereOwner final : public TaskOwner {
  public:
   void enrolled(std::string nonce_digest, Done<void> recorded) override {
     digest = std::move(nonce_digest);
@@ -65,7 +65,7 @@ class Owner final : public TaskOwner {
   std::optional<TaskEnd> end_;
 };
 
-class Sink final : public CommandSink {
+class ElsewhereSink final : public CommandSink {
  public:
   void send(const v1::WorkerCommand& command) override {
     if (command.has_stop()) ++stops;
@@ -89,9 +89,9 @@ class ElsewhereSupervisor : public ::testing::Test {
     supervisor_ = std::make_unique<Supervisor>(options);
   }
 
-  std::shared_ptr<Owner> expect(const std::string& id, int64_t lease_ms = 60'000,
-                                const std::string& nonce_digest = "") {
-    auto owner = std::make_shared<Owner>();
+  std::shared_ptr<ElsewhereOwner> expect(const std::string& id, int64_t lease_ms = 60'000,
+                                         const std::string& nonce_digest = "") {
+    auto owner = std::make_shared<ElsewhereOwner>();
     supervisor_->expect({id, "test", owner, sha256_hex(kSecret), nonce_digest, lease_ms,
                          [this](const std::string& why) {
                            const std::lock_guard lock(mu_);
@@ -128,8 +128,9 @@ class ElsewhereSupervisor : public ::testing::Test {
     const Result<v1::Assignment> assignment = supervisor_->attach(request, door);
     return assignment.ok() ? "" : assignment.error().reason;
   }
-  std::string connect(const std::string& id, const std::string& nonce, std::shared_ptr<Sink> sink,
-                      WorkerDoorKind door = kElsewhere, int32_t protocol = kProtocols.newest) {
+  std::string connect(const std::string& id, const std::string& nonce,
+                      std::shared_ptr<ElsewhereSink> sink, WorkerDoorKind door = kElsewhere,
+                      int32_t protocol = kProtocols.newest) {
     v1::WorkerReport hello;
     hello.set_task(id);
     hello.set_nonce(nonce);
@@ -138,10 +139,10 @@ class ElsewhereSupervisor : public ::testing::Test {
     return s.ok() ? "" : s.error().reason;
   }
   /// A worker that has come so far as to have a stream.
-  std::shared_ptr<Sink> come(const std::string& id) {
+  std::shared_ptr<ElsewhereSink> come(const std::string& id) {
     EXPECT_EQ(enrol(id, kSecret, kKey), "");
     EXPECT_EQ(attach(id, nonce()), "");
-    auto sink = std::make_shared<Sink>();
+    auto sink = std::make_shared<ElsewhereSink>();
     EXPECT_EQ(connect(id, nonce(), sink), "");
     return sink;
   }
@@ -212,7 +213,7 @@ TEST_F(ElsewhereSupervisor, EachTaskHasItsDoor) {
   EXPECT_EQ(enrol("t1", kSecret, kKey), "");
   EXPECT_EQ(attach("t1", nonce(), WorkerDoorKind::kHere), "ATTEMPT_FENCED");
   EXPECT_EQ(attach("t1", nonce()), "");
-  auto sink = std::make_shared<Sink>();
+  auto sink = std::make_shared<ElsewhereSink>();
   EXPECT_EQ(connect("t1", nonce(), sink, WorkerDoorKind::kHere), "ATTEMPT_FENCED");
   EXPECT_EQ(connect("t1", nonce(), sink), "");
   EXPECT_FALSE(supervisor_->admit("t1", "another").ok());
@@ -248,7 +249,7 @@ TEST_F(ElsewhereSupervisor, AnOutcomeEndsItOnceItsStreamIsClosed) {
   supervisor_->report("t1", report, [](const Status&) {});
   std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(owner->end()) << "it may still read the acknowledgement";
-  const Sink other;
+  const ElsewhereSink other;
   supervisor_->disconnect("t1", &other);  // an earlier stream's end says nothing
   EXPECT_TRUE(supervisor_->connected("t1"));
   supervisor_->disconnect("t1", sink.get());
@@ -292,7 +293,7 @@ TEST_F(ElsewhereSupervisor, WhoCannotMeasureIsNotAsked) {
   older->measure = stopped->measure = v1::CalibrateTask();
   EXPECT_EQ(enrol("t1", kSecret, kKey, {1, kProtocolRates - 1}), "");
   EXPECT_EQ(attach("t1", nonce()), "");
-  const auto old_sink = std::make_shared<Sink>();
+  const auto old_sink = std::make_shared<ElsewhereSink>();
   EXPECT_EQ(connect("t1", nonce(), old_sink, kElsewhere, kProtocolRates - 1), "");
   supervisor_->report("t1", success(), [](const Status&) {});
   EXPECT_EQ(old_sink->measurements, 0);
@@ -353,7 +354,7 @@ TEST_F(ElsewhereSupervisor, TheDaemonsEndLeavesIt) {
   SetUp();  // the next daemon, which has the digest from its store
   const auto next = expect("t1", 60'000, sha256_hex(nonce()));
   EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
-  auto again = std::make_shared<Sink>();
+  auto again = std::make_shared<ElsewhereSink>();
   EXPECT_EQ(connect("t1", nonce(), again), "") << "it need not attach again";
   supervisor_->stop("t1", "cancel");
   EXPECT_EQ(again->stops, 1);

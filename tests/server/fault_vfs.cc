@@ -29,10 +29,10 @@ int close_file(sqlite3_file* file) {
   delete self(file).file_name;
   return code;
 }
-int read_file(sqlite3_file* f, void* to, int n, sqlite3_int64 at) {
+int read_at(sqlite3_file* f, void* to, int n, sqlite3_int64 at) {
   return real(f)->pMethods->xRead(real(f), to, n, at);
 }
-int write_file(sqlite3_file* f, const void* from, int n, sqlite3_int64 at) {
+int write_at(sqlite3_file* f, const void* from, int n, sqlite3_int64 at) {
   const std::string data(static_cast<const char*>(from), static_cast<size_t>(n));
   if (const int code = ask(f, FileOperation::Kind::kWrite, at, data); code != SQLITE_OK)
     return code;
@@ -71,7 +71,7 @@ void shm_barrier(sqlite3_file* f) { real(f)->pMethods->xShmBarrier(real(f)); }
 int shm_unmap(sqlite3_file* f, int remove) { return real(f)->pMethods->xShmUnmap(real(f), remove); }
 
 const sqlite3_io_methods kMethods = {
-    2,         close_file,  read_file,  write_file,   truncate_file, sync_file,       file_size,
+    2,         close_file,  read_at,    write_at,     truncate_file, sync_file,       file_size,
     lock_file, unlock_file, check_lock, control_file, sector_size,   characteristics, shm_map,
     shm_lock,  shm_barrier, shm_unmap,  nullptr,      nullptr};
 

@@ -17,13 +17,13 @@ namespace trainyard::server {
 namespace {
 
 /// A device on which every node takes so long.
-std::string rates_of(double seconds) {
+std::string rates_text(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.watts = 100;
   return to_json_text(rates);
 }
 
-class ForecasterTest : public testing::Test {
+class ForecasterTest : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   std::unique_ptr<Store> store = open_or_die(small_options(directory.path()));
@@ -55,7 +55,7 @@ class ForecasterTest : public testing::Test {
   void start(Forecaster& forecaster, double cpu_seconds = 1, double gpu_seconds = 0.05) {
     forecaster.start(
         [=, this](const Device& device, int32_t, v1::Recipe::Precision, Done<std::string> done) {
-          done(rates_of(device.kind == DeviceKind::kCpu ? cpu_seconds : gpu_seconds));
+          done(rates_text(device.kind == DeviceKind::kCpu ? cpu_seconds : gpu_seconds));
           ++measured;
         });
   }
@@ -157,9 +157,9 @@ TEST_F(ForecasterTest, WhatAJobDisturbedIsMeasuredAgain) {
     if (++calls == 1) {
       ASSERT_TRUE(store->jobs().submit(new_job("disturbs")).ok());
       ASSERT_TRUE(store->jobs().request_cancel("default", "disturbs").ok());
-      return done(rates_of(50));
+      return done(rates_text(50));
     }
-    done(rates_of(1));
+    done(rates_text(1));
   });
   EXPECT_NEAR(forecast_after(*forecaster, 2)[0].step_seconds(), 1, 0.05);
   EXPECT_EQ(calls, 3);
@@ -187,7 +187,7 @@ TEST_F(ForecasterTest, ADrainedGpuIsLeftAlone) {
   forecaster->start(
       [&](const Device& device, int32_t, v1::Recipe::Precision, Done<std::string> done) {
         if (device.kind == DeviceKind::kGpu) used = true;
-        done(rates_of(1));
+        done(rates_text(1));
       });
   const auto told = [&] {
     return forecaster->forecast(query(), devices())[1].basis().find("can be used now") !=

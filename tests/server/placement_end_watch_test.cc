@@ -14,10 +14,10 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000;
 constexpr int64_t kMinute = 60 * kSecond;
-const PlacementHandle kHandle{"17", "ty-i-j-1"};
+const PlacementHandle kWatchedHandle{"17", "ty-i-j-1"};
 
 Sighting sighting(Seen seen, const std::string& how = {}) {
-  return {kHandle, seen, {}, 0, {}, how};
+  return {kWatchedHandle, seen, {}, 0, {}, how};
 }
 
 class Watch : public ::testing::Test {

@@ -49,7 +49,7 @@ PoolQuery query_of(int64_t steps = 100, int32_t threads = 2) {
   return query;
 }
 
-class PoolRatesTest : public testing::Test {
+class PoolRatesTest : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   FakeClock clock;

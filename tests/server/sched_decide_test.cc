@@ -6,21 +6,22 @@
 namespace trainyard::server {
 namespace {
 
-Device cpu(int32_t slots = 1) {
+// Devices and jobs are bare here: without memory and forecasts, so that slots alone decide.
+Device bare_cpu(int32_t slots = 1) {
   Device d;
   d.name = "devices/cpu";
   d.slots = slots;
   return d;
 }
-Device gpu(int index, bool schedulable = true) {
+Device bare_gpu(int index, bool schedulable = true) {
   Device d;
   d.name = "devices/gpu-" + std::to_string(index);
   d.kind = DeviceKind::kGpu;
   d.schedulable = schedulable;
   return d;
 }
-WaitingJob job(std::string uid, int64_t order, int32_t priority = 0,
-               DeviceWish wish = DeviceWish::kAuto) {
+WaitingJob bare_job(std::string uid, int64_t order, int32_t priority = 0,
+                    DeviceWish wish = DeviceWish::kAuto) {
   WaitingJob j;
   j.name = uid;
   j.uid = std::move(uid);
@@ -29,13 +30,14 @@ WaitingJob job(std::string uid, int64_t order, int32_t priority = 0,
   j.asked.wish = wish;
   return j;
 }
-WaitingJob gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t priority = 0) {
-  WaitingJob j = job(std::move(uid), order, priority, DeviceWish::kGpu);
+WaitingJob bare_gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t priority = 0) {
+  WaitingJob j = bare_job(std::move(uid), order, priority, DeviceWish::kGpu);
   j.asked.gpus = gpus;
   return j;
 }
-std::vector<std::string> started(const Decided& d) {
-  std::vector<std::string> uids;
+/// Each device is named in full.
+Strings started_by_name(const Decided& d) {
+  Strings uids;
   for (const StartDecision& s : d.starts) {
     std::string text = s.uid;
     for (const std::string& device : s.devices) text += "@" + device;
@@ -43,14 +45,13 @@ std::vector<std::string> started(const Decided& d) {
   }
   return uids;
 }
-using Strings = std::vector<std::string>;
 
 TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
   Scene s;
-  s.inventory.devices = {cpu(3)};
-  s.waiting = {job("d", 4), job("b", 2, 5), job("a", 1), job("c", 3, 5)};
+  s.inventory.devices = {bare_cpu(3)};
+  s.waiting = {bare_job("d", 4), bare_job("b", 2, 5), bare_job("a", 1), bare_job("c", 3, 5)};
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"b@devices/cpu", "c@devices/cpu", "a@devices/cpu"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"b@devices/cpu", "c@devices/cpu", "a@devices/cpu"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].uid, "d");
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
@@ -59,10 +60,10 @@ TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
 
 TEST(SchedDecide, SlotsInUseAreTaken) {
   Scene s;
-  s.inventory.devices = {cpu(2)};
+  s.inventory.devices = {bare_cpu(2)};
   s.placed = {{"x", {"devices/cpu"}, "x"}};
-  s.waiting = {job("a", 1), job("b", 2)};
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+  s.waiting = {bare_job("a", 1), bare_job("b", 2)};
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
   s.inventory.devices[0].slots = 1;  // cut by a new configuration while a job runs
   s.placed.push_back({"y", {"devices/cpu"}, "y"});
   EXPECT_TRUE(decide(s, 0).starts.empty());
@@ -70,31 +71,32 @@ TEST(SchedDecide, SlotsInUseAreTaken) {
 
 TEST(SchedDecide, AutoRunsOnTheCpuWithAReasonWhereNoGpuIs) {
   Scene s;
-  s.inventory.devices = {cpu()};
+  s.inventory.devices = {bare_cpu()};
   s.inventory.note = "No GPU: libnvidia-ml.so.1 was not found.";
-  s.waiting = {job("a", 1)};
+  s.waiting = {bare_job("a", 1)};
   const Decided d = decide(s, 0);
-  ASSERT_EQ(started(d), (Strings{"a@devices/cpu"}));
+  ASSERT_EQ(started_by_name(d), (Strings{"a@devices/cpu"}));
   EXPECT_EQ(d.starts[0].reason, "CPU_FALLBACK");
   EXPECT_EQ(d.starts[0].message, "Runs on the CPU: no GPU can be used now.");
 }
 
 TEST(SchedDecide, AutoTakesAGpuAndWaitsForABusyOne) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
-  s.waiting = {job("a", 1), job("b", 2), job("c", 3), job("d", 4, 0, DeviceWish::kCpu)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
+  s.waiting = {bare_job("a", 1), bare_job("b", 2), bare_job("c", 3),
+               bare_job("d", 4, 0, DeviceWish::kCpu)};
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"a@devices/gpu-0", "b@devices/gpu-1", "d@devices/cpu"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"a@devices/gpu-0", "b@devices/gpu-1", "d@devices/cpu"}));
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
 }
 
 TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0, false)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0, false)};
   s.inventory.devices[1].checking = true;
-  s.waiting = {job("a", 1), job("b", 2, 0, DeviceWish::kCpu)};
+  s.waiting = {bare_job("a", 1), bare_job("b", 2, 0, DeviceWish::kCpu)};
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"b@devices/cpu"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"b@devices/cpu"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
   EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
@@ -103,10 +105,10 @@ TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
 
 TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0, false)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0, false)};
   s.inventory.devices[1].busy = true;
   s.inventory.note = "No usable GPU now: another process has it.";
-  s.waiting = {job("a", 1)};
+  s.waiting = {bare_job("a", 1)};
   const Decided d = decide(s, 0);
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
@@ -117,96 +119,97 @@ TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
 // CUDA gives a process one instance of a divided GPU alone.
 TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
   s.inventory.devices[1].is_instance = s.inventory.devices[2].is_instance = true;
-  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1), gpu_job("two", 3, 1)};
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"one@devices/gpu-0", "two@devices/gpu-1"}));
+  s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1), bare_gpu_job("two", 3, 1)};
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"one@devices/gpu-0", "two@devices/gpu-1"}));
   EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 2, s.inventory).ok());
 }
 
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0, /*schedulable=*/false)};
-  s.waiting = {job("a", 1, 0, DeviceWish::kGpu), job("b", 2)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0, /*schedulable=*/false)};
+  s.waiting = {bare_job("a", 1, 0, DeviceWish::kGpu), bare_job("b", 2)};
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"b@devices/cpu"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"b@devices/cpu"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
 }
 
 TEST(SchedDecide, NextAttemptKeepsToTheKindOfDevice) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0)};
-  s.waiting = {job("a", 1)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0)};
+  s.waiting = {bare_job("a", 1)};
   s.waiting[0].asked.kind_before = DeviceKind::kCpu;
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
   s.waiting[0].asked.kind_before = DeviceKind::kGpu;
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/gpu-0"}));
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/gpu-0"}));
   s.inventory.devices[1].schedulable = false;  // F28: the GPU is lost for good
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
 }
 
 TEST(SchedDecide, F31PauseAfterALossHoldsNobodyUpAndWakes) {
   Scene s;
-  s.inventory.devices = {cpu()};
-  s.waiting = {job("poison", 1, 100), job("next", 2)};
+  s.inventory.devices = {bare_cpu()};
+  s.waiting = {bare_job("poison", 1, 100), bare_job("next", 2)};
   s.waiting[0].retry_time_us = 1000;
   s.waiting[0].workers_lost = 1;
   const Decided d = decide(s, 999);
-  EXPECT_EQ(started(d), (Strings{"next@devices/cpu"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"next@devices/cpu"}));
   EXPECT_EQ(d.waits[0].reason, "RETRY_BACKOFF");
   EXPECT_EQ(d.wake_time_us, 1000);
-  EXPECT_EQ(started(decide(s, 1000)), (Strings{"poison@devices/cpu"}));
+  EXPECT_EQ(started_by_name(decide(s, 1000)), (Strings{"poison@devices/cpu"}));
   s.waiting[1].retry_time_us = 500;
   EXPECT_EQ(decide(s, 0).wake_time_us, 500) << "the pause that ends first";
 }
 
 TEST(SchedDecide, F27PauseEndsWhenTheClockJumpsBackAnHour) {
   Scene s;
-  s.inventory.devices = {cpu()};
-  s.waiting = {job("a", 1)};
+  s.inventory.devices = {bare_cpu()};
+  s.waiting = {bare_job("a", 1)};
   const int64_t hour_us = int64_t{3600} * 1'000'000;
   s.waiting[0].retry_time_us = hour_us + 1000;
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@devices/cpu"}));
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
 }
 
 TEST(SchedDecide, NothingStartsWhileDraining) {
   Scene s;
-  s.inventory.devices = {cpu()};
+  s.inventory.devices = {bare_cpu()};
   s.policy.draining = true;
-  s.waiting = {job("a", 1)};
+  s.waiting = {bare_job("a", 1)};
   const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty());
   EXPECT_EQ(d.waits[0].reason, "SERVER_DRAINING");
 }
 
 Device gpu_of(int index, const std::string& model) {
-  Device d = gpu(index);
+  Device d = bare_gpu(index);
   d.model = model;
   return d;
 }
 
 TEST(SchedDecide, SeveralGpusAreTakenAtOnceOrNone) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0), gpu(1), gpu(2), gpu(3)};
-  s.waiting = {gpu_job("pair", 1, 2), gpu_job("three", 2, 3)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1), bare_gpu(2), bare_gpu(3)};
+  s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("three", 2, 3)};
   Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"pair@devices/gpu-0@devices/gpu-1"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"pair@devices/gpu-0@devices/gpu-1"}));
   EXPECT_EQ(d.starts[0].message, "The job asked for 2 GPUs of one model.");
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
   EXPECT_NE(d.waits[0].message.find("3 GPUs of one model"), std::string::npos);
   s.placed = {{"x", {"devices/gpu-1", "devices/gpu-2"}, "x"}};
-  s.waiting = {gpu_job("pair", 1, 2)};
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"pair@devices/gpu-0@devices/gpu-3"}));
+  s.waiting = {bare_gpu_job("pair", 1, 2)};
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"pair@devices/gpu-0@devices/gpu-3"}));
 }
 
 TEST(SchedDecide, SeveralGpusAreOfOneModel) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A"), gpu_of(3, "B")};
+  s.inventory.devices = {bare_cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A"),
+                         gpu_of(3, "B")};
   s.placed = {{"x", {"devices/gpu-0"}, "x"}};
-  s.waiting = {gpu_job("pair", 1, 2)};
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"pair@devices/gpu-1@devices/gpu-3"}));
+  s.waiting = {bare_gpu_job("pair", 1, 2)};
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"pair@devices/gpu-1@devices/gpu-3"}));
   s.placed.push_back({"y", {"devices/gpu-3"}, "y"});
   const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << "one of each is free";
@@ -214,33 +217,34 @@ TEST(SchedDecide, SeveralGpusAreOfOneModel) {
 
 TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
   s.placed = {{"x", {"devices/gpu-0"}, "x"}};
-  s.waiting = {gpu_job("pair", 2, 2), job("later", 3), gpu_job("equal", 4, 1),
-               job("on-cpu", 5, 0, DeviceWish::kCpu)};
+  s.waiting = {bare_gpu_job("pair", 2, 2), bare_job("later", 3), bare_gpu_job("equal", 4, 1),
+               bare_job("on-cpu", 5, 0, DeviceWish::kCpu)};
   Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"on-cpu@devices/cpu"})) << "gpu-1 is kept";
+  EXPECT_EQ(started_by_name(d), (Strings{"on-cpu@devices/cpu"})) << "gpu-1 is kept";
   ASSERT_EQ(d.waits.size(), 3u);
   EXPECT_NE(d.waits[1].message.find("reserved for pair"), std::string::npos) << d.waits[1].message;
-  s.waiting.push_back(gpu_job("urgent", 6, 1, /*priority=*/5));
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"urgent@devices/gpu-1", "on-cpu@devices/cpu"}));
+  s.waiting.push_back(bare_gpu_job("urgent", 6, 1, /*priority=*/5));
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"urgent@devices/gpu-1", "on-cpu@devices/cpu"}));
   s.placed.clear();
   s.waiting.pop_back();
   d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"pair@devices/gpu-0@devices/gpu-1", "on-cpu@devices/cpu"}));
+  EXPECT_EQ(started_by_name(d),
+            (Strings{"pair@devices/gpu-0@devices/gpu-1", "on-cpu@devices/cpu"}));
 }
 
 TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "A"), gpu_of(2, "B")};
+  s.inventory.devices = {bare_cpu(), gpu_of(0, "A"), gpu_of(1, "A"), gpu_of(2, "B")};
   s.placed = {{"x", {"devices/gpu-0"}, "x"}};
-  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1), gpu_job("two", 3, 1)};
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"one@devices/gpu-2"}));
+  s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1), bare_gpu_job("two", 3, 1)};
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"one@devices/gpu-2"}));
   s.inventory.devices[2].schedulable =
       false;  // ill: a pair cannot be had, and nothing waits for it
   s.placed.clear();
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"one@devices/gpu-0", "two@devices/gpu-2"}));
+  EXPECT_EQ(started_by_name(d), (Strings{"one@devices/gpu-0", "two@devices/gpu-2"}));
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
   EXPECT_EQ(d.waits[0].message, "Waits for 2 GPUs of one model: fewer are usable now.");
@@ -248,9 +252,9 @@ TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
 
 TEST(SchedDecide, GpusThatAreBeingCheckedAreWaitedForTogether) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0), gpu(1, false)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1, false)};
   s.inventory.devices[2].checking = true;
-  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1)};
+  s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1)};
   const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << "after a start they are checked one by one";
   EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
@@ -258,15 +262,15 @@ TEST(SchedDecide, GpusThatAreBeingCheckedAreWaitedForTogether) {
 
 TEST(SchedDecide, APauseKeepsNoGpus) {
   Scene s;
-  s.inventory.devices = {cpu(), gpu(0), gpu(1)};
-  s.waiting = {gpu_job("pair", 1, 2), gpu_job("one", 2, 1)};
+  s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
+  s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1)};
   s.waiting[0].retry_time_us = 1000;
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"one@devices/gpu-0"}));
+  EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"one@devices/gpu-0"}));
 }
 
 TEST(SchedSatisfiable, SoManyGpusOfOneModelMustBeThere) {
   Devices devices;
-  devices.devices = {cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A")};
+  devices.devices = {bare_cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A")};
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 2, devices).ok());
   const Status refused = check_satisfiable(DeviceWish::kGpu, 3, devices);
   ASSERT_FALSE(refused.ok());
@@ -278,7 +282,7 @@ TEST(SchedSatisfiable, SoManyGpusOfOneModelMustBeThere) {
 
 TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
   Devices devices;
-  devices.devices = {cpu()};
+  devices.devices = {bare_cpu()};
   devices.note = "No GPU: install the driver.";
   EXPECT_TRUE(check_satisfiable(DeviceWish::kAuto, 1, devices).ok());
   EXPECT_TRUE(check_satisfiable(DeviceWish::kCpu, 1, devices).ok());
@@ -286,7 +290,7 @@ TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");
   EXPECT_NE(refused.error().message.find("install the driver"), std::string::npos);
-  devices.devices.push_back(gpu(0, false));  // no CUDA module
+  devices.devices.push_back(bare_gpu(0, false));  // no CUDA module
   EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
   devices.devices[1].health = DeviceHealth::kUnknown;  // ill now, may be well again
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
@@ -347,18 +351,18 @@ TEST(SchedWaitingJob, IsAQueuedOneThatNobodyCancelled) {
 TEST(SchedQueue, PutReplacesAndRemoveForgets) {
   Queue queue;
   EXPECT_TRUE(queue.empty());
-  queue.put(job("a", 1));
-  queue.put(gpu_job("b", 2, 2));
+  queue.put(bare_job("a", 1));
+  queue.put(bare_gpu_job("b", 2, 2));
   EXPECT_EQ(queue.lines().size(), 2u) << "they ask for different things";
   EXPECT_NE(queue.line_of("a"), queue.line_of("b"));
-  WaitingJob again = gpu_job("a", 1, 2, 9);
+  WaitingJob again = bare_gpu_job("a", 1, 2, 9);
   again.retry_time_us = 100;
   queue.put(again);
   ASSERT_EQ(queue.lines().size(), 1u);
   EXPECT_EQ((*queue.lines().begin()->second.jobs.begin())->uid, "a") << "the higher priority";
   EXPECT_EQ(queue.next_retry_us(0), 100);
   EXPECT_EQ(queue.next_retry_us(100), std::nullopt);
-  queue.put(gpu_job("a", 1, 2));
+  queue.put(bare_gpu_job("a", 1, 2));
   EXPECT_EQ(queue.next_retry_us(0), std::nullopt) << "its pause is forgotten with it";
   queue.remove("nobody");
   queue.remove("a");

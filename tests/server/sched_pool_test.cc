@@ -6,7 +6,7 @@
 namespace trainyard::server {
 namespace {
 
-WaitingJob job(std::string uid, int64_t order, int32_t priority = 0, std::string owner = "") {
+WaitingJob pool_job(std::string uid, int64_t order, int32_t priority = 0, std::string owner = "") {
   WaitingJob j;
   j.name = uid;
   j.uid = std::move(uid);
@@ -17,7 +17,7 @@ WaitingJob job(std::string uid, int64_t order, int32_t priority = 0, std::string
   return j;
 }
 
-std::string started(const Decisions& d) {
+std::string handed_over(const Decisions& d) {
   std::string text;
   for (const StartDecision& s : d.starts) text += s.uid + "@" + s.devices.at(0) + " ";
   return text;
@@ -25,68 +25,69 @@ std::string started(const Decisions& d) {
 
 TEST(SchedPool, HandsOverAsManyAsMayWaitThere) {
   Queue queue;
-  for (int i = 1; i <= 5; ++i) queue.put(job("j" + std::to_string(i), i, i == 4 ? 7 : 0));
+  for (int i = 1; i <= 5; ++i) queue.put(pool_job("j" + std::to_string(i), i, i == 4 ? 7 : 0));
   const Shares none;
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 0}, none, 0)),
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 2, 0}, none, 0)),
             "j4@pools/slurm j1@pools/slurm ");
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 1}, none, 0)), "j4@pools/slurm ");
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 2}, none, 0)), "");
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 5}, none, 0)), "");
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 2, 0, true}, none, 0)), "");
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 2, 1}, none, 0)), "j4@pools/slurm ");
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 2, 2}, none, 0)), "");
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 2, 5}, none, 0)), "");
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 2, 0, true}, none, 0)), "");
 }
 
 TEST(SchedPool, WhoHasUsedLessComesFirst) {
   Queue queue;
-  queue.put(job("a1", 1, 0, "anna"));
-  queue.put(job("a2", 2, 0, "anna"));
-  queue.put(job("b1", 3, 0, "ben"));
-  queue.put(job("a3", 4, 1, "anna"));
+  queue.put(pool_job("a1", 1, 0, "anna"));
+  queue.put(pool_job("a2", 2, 0, "anna"));
+  queue.put(pool_job("b1", 3, 0, "ben"));
+  queue.put(pool_job("a3", 4, 1, "anna"));
   Shares shares(3'600'000'000);
   shares.change("anna", 2, 0);
   // Priority first; then ben, who has nothing, and between equals who was first.
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 3, 0}, shares, 1)),
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 3, 0}, shares, 1)),
             "a3@pools/slurm b1@pools/slurm a1@pools/slurm ");
 }
 
 TEST(SchedPool, ARefusedPoolIsTriedWithOneJobAtATime) {
   Queue queue;
-  for (int i = 1; i <= 5; ++i) queue.put(job("j" + std::to_string(i), i));
+  for (int i = 1; i <= 5; ++i) queue.put(pool_job("j" + std::to_string(i), i));
   const Shares none;
   PoolState pool{"slurm", 4, 0};
   pool.refused = "no such partition";
   pool.refused_left_us = 7'000'000;
   const Decisions shut = decide_pool(queue, pool, none, 1'000'000);
-  EXPECT_EQ(started(shut), "");
+  EXPECT_EQ(handed_over(shut), "");
   EXPECT_EQ(shut.wake_time_us, 8'000'000);
   const WaitReason why = pool_reason(*queue.find("j1"), &pool, 0, 1'000'000).value();
   EXPECT_EQ(why.reason, "POOL_REFUSED");
   EXPECT_NE(why.message.find("takes no jobs now: no such partition"), std::string::npos);
   EXPECT_NE(why.message.find("one job is tried in 7 s"), std::string::npos) << why.message;
   pool.refused_left_us = 0;
-  EXPECT_EQ(started(decide_pool(queue, pool, none, 8'000'000)), "j1@pools/slurm ");
+  EXPECT_EQ(handed_over(decide_pool(queue, pool, none, 8'000'000)), "j1@pools/slurm ");
   pool.waiting = 2;  // handed over before
-  EXPECT_EQ(started(decide_pool(queue, pool, none, 8'000'000)), "j1@pools/slurm ");
+  EXPECT_EQ(handed_over(decide_pool(queue, pool, none, 8'000'000)), "j1@pools/slurm ");
   pool.waiting = 4;
-  EXPECT_EQ(started(decide_pool(queue, pool, none, 8'000'000)), "");
+  EXPECT_EQ(handed_over(decide_pool(queue, pool, none, 8'000'000)), "");
 }
 
 TEST(SchedPool, ARestingJobIsPassedAndWakesTheNextLook) {
   Queue queue;
-  WaitingJob resting = job("rests", 1, 9);
+  WaitingJob resting = pool_job("rests", 1, 9);
   resting.retry_time_us = 5'000'000;
   resting.workers_lost = 1;
   queue.put(resting);
-  queue.put(job("next", 2));
+  queue.put(pool_job("next", 2));
   const Shares none;
   const Decisions d = decide_pool(queue, {"slurm", 1, 0}, none, 1'000'000);
-  EXPECT_EQ(started(d), "next@pools/slurm ");
+  EXPECT_EQ(handed_over(d), "next@pools/slurm ");
   EXPECT_EQ(d.wake_time_us, 5'000'000);
-  EXPECT_EQ(started(decide_pool(queue, {"slurm", 1, 0}, none, 5'000'000)), "rests@pools/slurm ");
+  EXPECT_EQ(handed_over(decide_pool(queue, {"slurm", 1, 0}, none, 5'000'000)),
+            "rests@pools/slurm ");
 }
 
 TEST(SchedPool, EveryWaitingJobCanSayWhy) {
   const PoolState pool{"slurm", 4, 3};
-  const WaitingJob waits = job("w", 1);
+  const WaitingJob waits = pool_job("w", 1);
   EXPECT_EQ(pool_reason(waits, nullptr, 0, 0)->reason, "POOL_NOT_FOUND");
   EXPECT_NE(pool_reason(waits, nullptr, 0, 0)->message.find("the pool slurm"), std::string::npos);
   const auto why = pool_reason(waits, &pool, 1, 0);
@@ -99,7 +100,7 @@ TEST(SchedPool, EveryWaitingJobCanSayWhy) {
   PoolState draining = pool;
   draining.draining = true;
   EXPECT_EQ(pool_reason(waits, &draining, 0, 0)->reason, "SERVER_DRAINING");
-  WaitingJob rests = job("r", 2);
+  WaitingJob rests = pool_job("r", 2);
   rests.retry_time_us = 10;
   EXPECT_EQ(pool_reason(rests, &pool, 0, 0), std::nullopt);  // what the store has says more
   rests.workers_lost = 2;
@@ -108,7 +109,7 @@ TEST(SchedPool, EveryWaitingJobCanSayWhy) {
 
 TEST(SchedPool, TellsAJobsPlaceAsItIsHandedOver) {
   Queue queue;
-  for (int i = 1; i <= 2'100; ++i) queue.put(job("j" + std::to_string(i), i, i == 7 ? 5 : 0));
+  for (int i = 1; i <= 2'100; ++i) queue.put(pool_job("j" + std::to_string(i), i, i == 7 ? 5 : 0));
   const Shares none;
   const auto place = [&](const char* uid) { return pool_place(queue, *queue.find(uid), none, 0); };
   EXPECT_EQ(place("j7"), 0);

@@ -56,7 +56,6 @@ PlacedJob on(const std::string& uid, std::vector<std::string> devices, int64_t b
   if (us > 0) p.end = {us / 2, us, us};
   return p;
 }
-using Strings = std::vector<std::string>;
 Strings started(const Decided& d) {
   Strings texts;
   for (const StartDecision& s : d.starts) {

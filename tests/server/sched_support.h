@@ -11,11 +11,13 @@
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/shares.h"
+#include "tests/server/gibibyte.h"
 
 namespace trainyard::server {
 
-inline constexpr int64_t kGiB = int64_t{1} << 30;
 inline constexpr int64_t kMinuteUs = 60'000'000;
+
+using Strings = std::vector<std::string>;
 
 struct Scene {
   Devices inventory;

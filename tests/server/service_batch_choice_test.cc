@@ -11,7 +11,7 @@ namespace trainyard::server {
 namespace {
 
 /// A device on which a step takes `begins` seconds and each row 1 ms, with 1000 bytes a row.
-struct Device {
+struct PretendDevice {
   double begins = 0.01;
   int64_t train_rows = 100'000;
   int64_t nodes = 10;
@@ -41,7 +41,7 @@ struct Device {
 };
 
 TEST(BatchChoice, TheSmallestWithinFivePercentOfTheBest) {
-  Device device;
+  PretendDevice device;
   const v1::FitChoice choice = device.choose().value();
   // With n rows the rate is 1000 n / (n + 10); the best is 65536 rows', 999.85.
   EXPECT_EQ(choice.batch_size(), 256);
@@ -49,11 +49,11 @@ TEST(BatchChoice, TheSmallestWithinFivePercentOfTheBest) {
             "batch_size auto: 256 rows, forecast 962 rows/s, within 5 % of the best of those that "
             "fit (65536 rows: 1,000). The learning rate is not scaled with it");
   EXPECT_EQ(device.tried.size(), 17u) << "each power of two once";
-  EXPECT_EQ(Device{.begins = 0.0001}.rows(), 2);
+  EXPECT_EQ(PretendDevice{.begins = 0.0001}.rows(), 2);
 }
 
 TEST(BatchChoice, MoreRowsThanTheBestAreNotBetter) {
-  Device device{.begins = 1, .slow_from = 4096};
+  PretendDevice device{.begins = 1, .slow_from = 4096};
   const v1::FitChoice choice = device.choose().value();
   EXPECT_EQ(choice.batch_size(), 2048);
   EXPECT_NE(choice.message().find("forecast 672 rows/s, the best of those that fit"),
@@ -62,13 +62,13 @@ TEST(BatchChoice, MoreRowsThanTheBestAreNotBetter) {
 }
 
 TEST(BatchChoice, NoMoreThanFitsAndThanThereAre) {
-  Device memory{.begins = 1, .bytes_max = 100'000};
+  PretendDevice memory{.begins = 1, .bytes_max = 100'000};
   EXPECT_EQ(memory.rows(), 64);
   EXPECT_EQ(memory.tried.back(), 128) << "what needs more is not planned";
-  Device rows{.begins = 1, .train_rows = 120};
+  PretendDevice rows{.begins = 1, .train_rows = 120};
   EXPECT_EQ(rows.rows(), 64);
   EXPECT_EQ(rows.tried.back(), 64);
-  const v1::FitChoice least = Device{.bytes_max = 10}.choose().value();
+  const v1::FitChoice least = PretendDevice{.bytes_max = 10}.choose().value();
   EXPECT_EQ(least.batch_size(), 1) << "the caller refuses it, or makes it fit";
 }
 
@@ -81,7 +81,7 @@ TEST(BatchChoice, MicroBatchesAndGpusDivideIt) {
   spec.mutable_recipe()->set_accumulate_steps(4);
   spec.mutable_resources()->set_gpus(3);
   EXPECT_EQ(batch_unit(spec), 12);
-  Device device{.unit = 12};
+  PretendDevice device{.unit = 12};
   EXPECT_EQ(device.rows(), 192);
   EXPECT_TRUE(std::ranges::all_of(device.tried, [](int64_t rows) { return rows % 12 == 0; }));
   spec.mutable_recipe()->set_accumulate_steps(-1);
@@ -105,18 +105,18 @@ TEST(BatchChoice, AForkKeepsItsParentsNumber) {
 }
 
 TEST(BatchChoice, WithoutRatesItIsTheDefaultOrWhatFitsOfIt) {
-  const v1::FitChoice choice = Device{.knows_rates = false}.choose().value();
+  const v1::FitChoice choice = PretendDevice{.knows_rates = false}.choose().value();
   EXPECT_EQ(choice.batch_size(), 64);
   EXPECT_EQ(choice.message(),
             "batch_size auto: 64 rows, the default: no rates yet. The learning rate is not scaled "
             "with it");
-  EXPECT_EQ((Device{.bytes_max = 20'000, .knows_rates = false}.rows()), 16);
-  EXPECT_EQ((Device{.train_rows = 50, .knows_rates = false}.rows()), 32);
-  EXPECT_EQ((Device{.unit = 3, .knows_rates = false}.rows()), 48);
+  EXPECT_EQ((PretendDevice{.bytes_max = 20'000, .knows_rates = false}.rows()), 16);
+  EXPECT_EQ((PretendDevice{.train_rows = 50, .knows_rates = false}.rows()), 32);
+  EXPECT_EQ((PretendDevice{.unit = 3, .knows_rates = false}.rows()), 48);
 }
 
 TEST(BatchChoice, LargeNetworksArePlannedAFewTimes) {
-  Device device{.begins = 1, .nodes = 30'000};
+  PretendDevice device{.begins = 1, .nodes = 30'000};
   const int64_t chosen = device.rows();
   EXPECT_LE(device.tried.size(), 3u);
   EXPECT_GE(chosen, 1024);
@@ -137,7 +137,7 @@ TEST(BatchChoice, WhatAnySizeHasIsSaidOfOne) {
   };
   EXPECT_EQ(mixes(false)->batch_size(), 2);
   EXPECT_NE(mixes(true).error().message.find("no layers"), std::string::npos);
-  EXPECT_NE(Device{.train_rows = 0}.choose().error().message.find("larger than the rows"),
+  EXPECT_NE(PretendDevice{.train_rows = 0}.choose().error().message.find("larger than the rows"),
             std::string::npos);
 }
 

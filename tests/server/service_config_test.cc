@@ -187,7 +187,7 @@ TEST(ServiceConfig, ASocketPathThatIsTooLongIsRefusedBeforeTheLibraryCutsIt) {
   EXPECT_NE(s.error().message.find("longest path"), std::string::npos);
 }
 
-class ServiceTokens : public testing::Test {
+class ServiceTokens : public ::testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
   Result<Tokens> load(const std::string& text) {

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/server/gibibyte.h"
+
 namespace trainyard::server {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 Device gpu(const std::string& name, int64_t memory, int64_t used, int64_t overhead) {
   Device d;

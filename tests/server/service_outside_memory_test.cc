@@ -2,11 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "server/supervisor/outside_memory.h"
+#include "tests/server/gibibyte.h"
 
 namespace trainyard::server {
 namespace {
-
-constexpr int64_t kGiB = int64_t{1} << 30;
 
 class OutsideMemoryTest : public ::testing::Test {
  protected:

@@ -9,7 +9,7 @@
 namespace trainyard::server {
 namespace {
 
-class PoolForecastTest : public testing::Test {
+class PoolForecastTest : public ::testing::Test {
  protected:
   void SetUp() override {
     PoolConfig cpus;

@@ -141,7 +141,7 @@ class FakeCluster final : public Placement {
   }
 };
 
-class Owner final : public TaskOwner {
+class PoolOwner final : public TaskOwner {
  public:
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }
   void report(const v1::WorkerReport&, Done<void> done) override { done({}); }
@@ -180,9 +180,9 @@ class PoolsTest : public ::testing::Test {
     pools_ = std::make_unique<Pools>(*supervisor_, clock_, std::move(pools), [] {});
     pools_->start();
   }
-  std::shared_ptr<Owner> hand_over(const std::string& uid, std::string handle = {},
-                                   bool may_exist = false) {
-    auto owner = std::make_shared<Owner>();
+  std::shared_ptr<PoolOwner> hand_over(const std::string& uid, std::string handle = {},
+                                       bool may_exist = false) {
+    auto owner = std::make_shared<PoolOwner>();
     Supervisor::ElsewhereTask task;
     task.id = uid + "-1";
     task.owner = owner;

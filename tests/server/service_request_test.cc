@@ -176,7 +176,7 @@ std::string repeated(const std::string& piece, size_t count) {
 /// A SubmitJobRequest with these bytes as the model.
 std::string request_with_model(const std::string& model) { return field_of(3, field_of(2, model)); }
 
-std::string refusal_of(const std::string& bytes) {
+std::string request_refusal_of(const std::string& bytes) {
   const grpc::Slice slice(bytes);
   v1::SubmitJobRequest request;
   const Status s = parse_request(grpc::ByteBuffer(&slice, 1), request);
@@ -194,7 +194,7 @@ int64_t peak_mib() {
 TEST(ServiceElements, MillionsOfEmptyLayersAreRefusedUnparsed) {
   const std::string bytes = request_with_model(repeated(field_of(3, ""), 2'000'000));
   const int64_t before = peak_mib();
-  EXPECT_EQ(refusal_of(bytes), "REQUEST_TOO_LARGE");
+  EXPECT_EQ(request_refusal_of(bytes), "REQUEST_TOO_LARGE");
   EXPECT_LT(peak_mib() - before, 64);
 }
 
@@ -208,23 +208,24 @@ TEST(ServiceElements, EveryWayToHoldManyIsCounted) {
                             std::string("\xc4\x0c", 2);  // field 200, unknown
   for (const std::string& bytes :
        {request_with_model(layer_with_inputs), labels, unknown, group, field_of(3, unknown)}) {
-    EXPECT_EQ(refusal_of(bytes), "REQUEST_TOO_LARGE");
+    EXPECT_EQ(request_refusal_of(bytes), "REQUEST_TOO_LARGE");
   }
   std::string list;  // of a list of a list, as the default of a block's parameter
   for (int i = 0; i < 60; ++i) list = field_of(6, field_of(1, list));
   const std::string block = field_of(40, field_of(4, field_of(2, list)));
-  EXPECT_EQ(refusal_of(request_with_model(block)), "REQUEST_MALFORMED");
+  EXPECT_EQ(request_refusal_of(request_with_model(block)), "REQUEST_MALFORMED");
 }
 
 TEST(ServiceElements, AsManyAsAreAllowedAreParsed) {
   // Less the spec and its model, which are two.
   const std::string layer = field_of(3, "");
-  EXPECT_EQ(refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 2))), "");
-  EXPECT_EQ(refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 1))),
+  EXPECT_EQ(request_refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 2))), "");
+  EXPECT_EQ(request_refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 1))),
             "REQUEST_TOO_LARGE");
   const std::string hidden(1'000'000, '\x05');  // one packed list
-  EXPECT_EQ(refusal_of(request_with_model(field_of(1, field_of(1, hidden)))), "");
-  EXPECT_EQ(refusal_of(request_with_model(field_of(3, "")).substr(0, 3)), "REQUEST_MALFORMED");
+  EXPECT_EQ(request_refusal_of(request_with_model(field_of(1, field_of(1, hidden)))), "");
+  EXPECT_EQ(request_refusal_of(request_with_model(field_of(3, "")).substr(0, 3)),
+            "REQUEST_MALFORMED");
 }
 
 }  // namespace

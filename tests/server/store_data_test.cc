@@ -9,7 +9,7 @@
 namespace trainyard::server {
 namespace {
 
-class StoreData : public testing::Test {
+class StoreData : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   FakeClock clock;

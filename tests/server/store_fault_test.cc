@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class StoreFault : public testing::Test {
+class StoreFault : public ::testing::Test {
  protected:
   StoreFault() { options.vfs = vfs.name(); }
 

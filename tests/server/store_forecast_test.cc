@@ -11,7 +11,7 @@
 namespace trainyard::server {
 namespace {
 
-class StoreForecast : public testing::Test {
+class StoreForecast : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   FakeClock clock;

@@ -14,7 +14,7 @@
 namespace trainyard::server {
 namespace {
 
-class StoreJob : public testing::Test {
+class StoreJob : public ::testing::Test {
  protected:
   void reopen() {
     store.reset();

@@ -15,7 +15,7 @@
 namespace trainyard::server {
 namespace {
 
-class StoreOwner : public testing::Test {
+class StoreOwner : public ::testing::Test {
  protected:
   void reopen() {
     store.reset();

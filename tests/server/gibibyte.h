@@ -1,0 +1,10 @@
+// The tests of the scheduler and of the service count memory in gibibytes.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::server {
+
+inline constexpr int64_t kGiB = int64_t{1} << 30;
+
+}  // namespace trainyard::server
