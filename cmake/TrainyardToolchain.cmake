@@ -20,8 +20,9 @@ find_program(TRAINYARD_CCACHE ccache)
 if(TRAINYARD_CCACHE)
   # Builds of one checkout (release, engine-only), and checkouts, share objects, which ccache allows only if it looks at
   # paths from the build folder. Without the sloppiness it keeps nothing that includes a precompiled header; the
-  # precompiled header's content counts all the same.
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+  # precompiled header's content counts all the same. It takes the list of what a file includes from the compiler (depend
+  # mode), and does not preprocess the file first.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_DEPEND=1 CCACHE_INODECACHE=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TRAINYARD_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
@@ -70,19 +71,24 @@ endif()
 
 include(TrainyardPrecompiled)
 
-# trainyard_library(NAME [SETTINGS NAME] SOURCES... [HOT SOURCES...]): a static library with the project's options and
-# warnings, and with settings of TrainyardPrecompiled.cmake, by default `standard`. Sources after HOT loop over numbers, so
-# they are compiled with -O3 each by itself, whatever the settings.
+# trainyard_library(NAME [APART] [SETTINGS NAME] SOURCES... [HOT SOURCES...]): a static library with the project's options
+# and warnings, and with settings of TrainyardPrecompiled.cmake, by default `standard`. Sources after HOT loop over numbers,
+# so they are compiled with -O3, whatever the settings. With APART each source is always compiled by itself.
 function(trainyard_library name)
-  cmake_parse_arguments(ARG "" "SETTINGS" "HOT" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "SETTINGS" "HOT" ${ARGN})
   if(NOT ARG_SETTINGS)
     set(ARG_SETTINGS standard)
   endif()
-  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  set(sources ${ARG_UNPARSED_ARGUMENTS})
+  if(NOT ARG_APART)
+    trainyard_units(sources ${name} ${sources})
+  endif()
+  trainyard_units(hot_sources ${name}_hot ${ARG_HOT})
+  add_library(${name} STATIC ${sources} ${hot_sources})
   target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
   trainyard_settings(${name} ${ARG_SETTINGS})
-  trainyard_unity(${name} ${ARG_SETTINGS})
-  target_sources(${name} PRIVATE ${ARG_HOT})
-  set_source_files_properties(${ARG_HOT} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
-    SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+  set_source_files_properties(${hot_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+  if(TRAINYARD_UNITY)  # an anonymous namespace is its own file's, though the compiler sees it in an included one
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
 endfunction()
