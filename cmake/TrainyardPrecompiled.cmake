@@ -88,7 +88,7 @@ function(trainyard_settings target settings)
     target_precompile_headers(${target} REUSE_FROM ${owner_${settings}})
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # as the owners, also where -fPIE would do
     if(settings MATCHES "wire|tests")
-      target_compile_options(${target} PRIVATE -pthread)  # as whatever links gRPC
+      target_compile_options(${target} PRIVATE -pthread)  # gRPC's users have it, and a header is reused with the same flags alone
     endif()
   endif()
 endfunction()

@@ -88,7 +88,7 @@ function(trainyard_library name)
   target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
   trainyard_settings(${name} ${ARG_SETTINGS})
   set_source_files_properties(${hot_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
-  if(TRAINYARD_UNITY)  # an anonymous namespace is its own file's, though the compiler sees it in an included one
+  if(TRAINYARD_UNITY)  # GCC warns about an anonymous namespace in a file that another includes
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
