@@ -132,7 +132,7 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   }
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
   if (Status s = check_output_file(file, o.overwrite); !s.ok()) return std::move(s).error();
-  const TemporaryFolder scratch;
+  TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
   const std::string text = init::job_yaml(draft, {o.data, file, o.name});

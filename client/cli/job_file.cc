@@ -81,13 +81,13 @@ Result<client::SpecFile> read_job_spec(const fs::path& path, std::span<const std
                         path.string() + "' writes one");
 }
 
-Status import_onnx(Session& session, const fs::path& scratch, client::SpecFile& spec) {
+Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec) {
   v1::ModelSpec& model = *spec.file.mutable_model();
   if (model.onnx().empty()) return {};
   const std::string file = model.onnx();
   const auto imported = onnx::import_model(spec.folder / file, {});
   if (!imported.ok()) return refused(spec, imported.error());
-  const fs::path folder = scratch / "onnx";
+  const fs::path folder = scratch.path() / "onnx";
   if (Status s = onnx::write_imported(local_files(), *imported, folder); !s.ok()) {
     return std::move(s).error();
   }
@@ -112,7 +112,7 @@ Status import_onnx(Session& session, const fs::path& scratch, client::SpecFile& 
 }
 
 Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
-                                       std::span<const std::string> sets, const fs::path& scratch,
+                                       std::span<const std::string> sets, TemporaryFolder& scratch,
                                        std::span<const std::string> grids) {
   ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(path, sets, grids));
   if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();

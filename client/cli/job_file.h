@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/cli/session.h"
+#include "client/cli/temporary_folder.h"
 #include "client/lib/spec_file.h"
 
 namespace trainyard::cli {
@@ -19,12 +20,11 @@ Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
 /// Imports model.onnx: its layers are the model's, and its weights the initial ones, unless the
 /// recipe names others; those go into a file in `scratch`, which must outlive the spec. Notes about
 /// the import go to stderr.
-Status import_onnx(Session& session, const std::filesystem::path& scratch, client::SpecFile& spec);
+Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
 
 /// Both.
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
-                                       std::span<const std::string> sets,
-                                       const std::filesystem::path& scratch,
+                                       std::span<const std::string> sets, TemporaryFolder& scratch,
                                        std::span<const std::string> grids = {});
 
 }  // namespace trainyard::cli

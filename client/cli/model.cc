@@ -174,7 +174,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
                       safe_text(short_name(name)) +
                           " has weights only and no network; its format is safetensors");
   }
-  const TemporaryFolder folder;
+  TemporaryFolder folder;
   auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
   if (!fetched.ok()) return std::move(fetched).error();
   return write_onnx_file(session, folder.path(), file, options);

@@ -102,8 +102,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
     if (from_stdin) ::lseek(STDIN_FILENO, 0, SEEK_SET);  // for trainyard-local
     ASSIGN_OR_RETURN(local, session.local("with --upload, the server plans"));
   }
-  const TemporaryFolder scratch;
-  if (Status s = import_onnx(session, scratch.path(), spec); !s.ok()) return std::move(s).error();
+  TemporaryFolder scratch;
+  if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::JobPlan plan,
                    here
                        ? local->plan(spec, {dump, options.device, options.threads, options.layouts})

@@ -27,9 +27,9 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   if (Status s = check_output_file(options.out, options.overwrite); !s.ok()) {
     return std::move(s).error();
   }
-  const TemporaryFolder temporary;
+  TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
-                   read_job_file(session, options.spec, options.sets, temporary.path()));
+                   read_job_file(session, options.spec, options.sets, temporary));
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
   const std::filesystem::path folder = temporary.path() / "dataset";
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));

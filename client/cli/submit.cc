@@ -56,9 +56,9 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
 
 Result<int> run_submit(Session& session, const SubmitOptions& options) {
   // Reads the file before connecting: a typo needs no server.
-  const TemporaryFolder scratch;
-  ASSIGN_OR_RETURN(client::SpecFile spec, read_job_file(session, options.spec, options.sets,
-                                                        scratch.path(), options.grids));
+  TemporaryFolder scratch;
+  ASSIGN_OR_RETURN(client::SpecFile spec,
+                   read_job_file(session, options.spec, options.sets, scratch, options.grids));
   if (!options.name.empty()) spec.set_name(options.name);
   if (spec.file.has_array()) return run_submit_array(session, options, spec);
   ASSIGN_OR_RETURN(client::Client * server, session.client());

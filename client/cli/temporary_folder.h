@@ -1,20 +1,23 @@
-// client/cli/temporary_folder.h: a folder that is removed with its object.
+// client/cli/temporary_folder.h: a folder for files that a command needs while it runs.
 #pragma once
 
 #include <filesystem>
 
 namespace trainyard::cli {
 
+/// The destructor removes the folder. A signal that ends the program leaves it, so a command that
+/// needs no such files must not make one.
 class TemporaryFolder {
  public:
-  TemporaryFolder();
+  TemporaryFolder() = default;
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
+  /// The first call makes the folder.
+  const std::filesystem::path& path();
 
  private:
-  std::filesystem::path path_;
+  std::filesystem::path path_;  // empty until the folder is made
 };
 
 }  // namespace trainyard::cli

@@ -60,7 +60,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   ASSIGN_OR_RETURN(const std::filesystem::path algorithms, local_algorithms_folder());
   backend->use_algorithms(
       std::make_shared<Algorithms>(Algorithms::Options{algorithms, /*times=*/false}));
-  const TemporaryFolder temporary;
+  TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
   auto planned =
       plan_job(engine.model, engine.recipe, schema, options.dump, ranks, backend->traits());

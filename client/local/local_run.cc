@@ -142,9 +142,9 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   if (profiles && (!options.out.empty() || !options.tensorboard.empty())) {
     return usage_error("--profile keeps no results; remove --out and --tensorboard");
   }
-  const TemporaryFolder temporary;
+  TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
-                   read_job_file(session, options.spec, options.sets, temporary.path()));
+                   read_job_file(session, options.spec, options.sets, temporary));
   if (Status single = spec.check_single("local run"); !single.ok()) return single.error();
   if (spec.file.after_size() > 0) {
     return field_error("FIELD_UNSUPPORTED", "after",

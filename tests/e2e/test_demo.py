@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BIN, PATIENCE_S, SOURCE
+from harness import BIN, PATIENCE_S, SOURCE, DaemonTest, digits_spec
 
 
 @unittest.skipUnless(BIN == SOURCE / "build/release/bin", "the demo runs what is in build/release")
@@ -58,6 +58,13 @@ class Demo(unittest.TestCase):
     def test_ctrl_c_while_it_cleans_up(self):
         self.interrupt_after("The job's spec is")  # its last line
         self.assertIn(self.process.returncode, (0, 130))
+
+
+class Interrupted(DaemonTest):
+    def test_a_client_that_needs_no_temporary_folder_makes_none(self):
+        """A signal that ends the client would leave the folder behind."""
+        spec = digits_spec(self.folder, "plain")
+        self.daemon.cli("submit", spec, "--wait", env={"TMPDIR": self.folder / "missing"})
 
 
 if __name__ == "__main__":
