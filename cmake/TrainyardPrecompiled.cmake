@@ -56,6 +56,9 @@ function(trainyard_level target settings)
   set(level_tests -O0)
   set(level_service_tests -O0)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${level_${settings}}>)
+  if(settings MATCHES "wire|tests")  # gRPC's users have this flag, and a header is reused with the same flags alone
+    target_compile_options(${target} PRIVATE -pthread)
+  endif()
   if(settings STREQUAL "kernels")
     target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O2>)
   endif()
@@ -87,9 +90,6 @@ function(trainyard_settings target settings)
   if(TRAINYARD_PRECOMPILED AND owner_${settings})
     target_precompile_headers(${target} REUSE_FROM ${owner_${settings}})
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # as the owners, also where -fPIE would do
-    if(settings MATCHES "wire|tests")
-      target_compile_options(${target} PRIVATE -pthread)  # gRPC's users have it, and a header is reused with the same flags alone
-    endif()
   endif()
 endfunction()
 
