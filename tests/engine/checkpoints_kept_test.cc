@@ -13,7 +13,7 @@
 #include "src/train/checkpoint_pace.h"
 #include "src/train/trainer.h"
 #include "tests/data/unsynced_files.h"
-#include "tests/engine/tested_backend.h"
+#include "tests/engine/run_job.h"
 #include "tests/engine/train_support.h"
 #include "tests/server/fake_clock.h"
 
@@ -94,8 +94,7 @@ TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between)
 
 Result<TrainResult> run_on_files(const TrainJob& job, Recorder& recorder, Files& files,
                                  std::stop_token stop = {}, const Clock& clock = system_clock()) {
-  const auto backend = testing::make_tested_backend(job.threads);
-  return train(job, *backend, files, recorder, std::move(stop), clock);
+  return testing::run_job(job, recorder, std::move(stop), files, clock);
 }
 
 std::vector<int64_t> steps_kept(const TrainJob& job) {

@@ -10,7 +10,7 @@
 
 #include "src/train/identity.h"
 #include "tests/data/faulty_files.h"
-#include "tests/engine/tested_backend.h"
+#include "tests/engine/run_job.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {
@@ -21,6 +21,7 @@ using testing::bytes_of;
 using testing::image_model;
 using testing::make_dataset;
 using testing::Recorder;
+using testing::run_job;
 using testing::Workspace;
 
 using Change = std::function<void(TrainJob&)>;
@@ -56,13 +57,9 @@ class ForkTest : public ::testing::Test {
     job.checkpoints = workspace_ / (name + "-checkpoints");
     job.model_output = workspace_ / (name + "-model");
   }
-  static Result<TrainResult> run(const TrainJob& job, Recorder& recorder) {
-    const auto backend = testing::make_tested_backend(job.threads);
-    return train(job, *backend, local_files(), recorder, {});
-  }
   void run_parent() {
     Recorder recorder;
-    ASSERT_TRUE(run(parent_, recorder).ok());
+    ASSERT_TRUE(run_job(parent_, recorder).ok());
     ASSERT_EQ(list_checkpoints(parent_.checkpoints).size(), 3u);
   }
   CheckpointFolder checkpoint() const {
@@ -90,7 +87,7 @@ TEST_F(ForkTest, WithoutAChangeItIsTheSameRunToTheLastBit) {
   EXPECT_TRUE(fork->changes.empty());
   ASSERT_TRUE(write_fork(local_files(), *fork, job.checkpoints).ok());
   Recorder recorder;
-  ASSERT_TRUE(run(job, recorder).ok());
+  ASSERT_TRUE(run_job(job, recorder).ok());
   EXPECT_EQ(recorder.plan.first_step, kStep);
   EXPECT_EQ(bytes_of(job.model_output / "model.safetensors"),
             bytes_of(parent_.model_output / "model.safetensors"));
@@ -111,7 +108,7 @@ TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
   ASSERT_TRUE(write_fork(local_files(), before, old.checkpoints).ok());
 
   Recorder recorder;
-  const auto resumed = run(old, recorder);
+  const auto resumed = run_job(old, recorder);
   ASSERT_FALSE(resumed.ok());
   EXPECT_EQ(resumed.error().reason, "CHECKPOINT_FOREIGN");
   EXPECT_EQ(resumed.error().message,
@@ -127,7 +124,7 @@ TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
             (std::vector<std::string>{
                 "arithmetic: denormal numbers as they are becomes denormal numbers count as 0"}));
   ASSERT_TRUE(write_fork(local_files(), *fork, job.checkpoints).ok());
-  const auto went_on = run(job, recorder);
+  const auto went_on = run_job(job, recorder);
   ASSERT_TRUE(went_on.ok()) << went_on.error().message;
   EXPECT_EQ(recorder.plan.first_step, kStep);
 }
@@ -147,7 +144,7 @@ TEST_F(ForkTest, ItsFilesAreTheParentsAndStayWhenThoseGo) {
   }
   fs::remove_all(parent_.checkpoints);
   Recorder recorder;
-  ASSERT_TRUE(run(job, recorder).ok());
+  ASSERT_TRUE(run_job(job, recorder).ok());
   EXPECT_EQ(recorder.plan.first_step, kStep);
   EXPECT_EQ(recorder.series.at("train/loss").begin()->first, kStep + 1);
   EXPECT_NE(bytes_of(job.model_output / "model.safetensors"),
@@ -169,7 +166,7 @@ TEST_F(ForkTest, AForkOfAForkBeginsWhereThatDid) {
             (std::vector<std::string>{"recipe.clip_gradients.norm: 0.0 becomes 1.0"}));
   ASSERT_TRUE(write_fork(local_files(), *again, second.checkpoints).ok());
   Recorder recorder;
-  EXPECT_TRUE(run(second, recorder).ok());
+  EXPECT_TRUE(run_job(second, recorder).ok());
 }
 
 TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
@@ -211,7 +208,7 @@ TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
     fs::remove_all(job.model_output);
     ASSERT_TRUE(write_fork(local_files(), *fork, job.checkpoints).ok());
     Recorder recorder;
-    const auto result = run(job, recorder);
+    const auto result = run_job(job, recorder);
     EXPECT_TRUE(result.ok()) << result.error().message;
     EXPECT_EQ(recorder.plan.first_step, kStep);
   }

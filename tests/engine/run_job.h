@@ -1,9 +1,10 @@
-// tests/engine/run_job.h: one training run on the device that tests train on.
+// tests/engine/run_job.h: trains a job on the CPU, or on the GPU that TRAINYARD_TEST_DEVICE names.
 #pragma once
 
 #include <stop_token>
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/base/files.h"
 #include "src/train/trainer.h"
 #include "tests/engine/tested_backend.h"
@@ -11,9 +12,10 @@
 namespace trainyard::testing {
 
 inline Result<TrainResult> run_job(const TrainJob& job, Reporter& recorder,
-                                   std::stop_token stop = {}) {
+                                   std::stop_token stop = {}, Files& files = local_files(),
+                                   const Clock& clock = system_clock()) {
   const auto backend = make_tested_backend(job.threads);
-  return train(job, *backend, local_files(), recorder, std::move(stop));
+  return train(job, *backend, files, recorder, std::move(stop), clock);
 }
 
 }  // namespace trainyard::testing

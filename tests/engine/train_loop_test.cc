@@ -15,6 +15,7 @@
 #include "src/train/predictor.h"
 #include "src/train/resume.h"
 #include "tests/data/faulty_files.h"
+#include "tests/engine/run_job.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 
@@ -25,6 +26,7 @@ using testing::bytes_of;
 using testing::image_model;
 using testing::make_dataset;
 using testing::Recorder;
+using testing::run_job;
 using testing::Workspace;
 
 struct Run {
@@ -47,12 +49,6 @@ TrainJob image_job(const Workspace& w, const std::string& name) {
   job.checkpoints = w / (name + "-checkpoints");
   job.model_output = w / (name + "-model");
   return job;
-}
-
-Result<TrainResult> run(const TrainJob& job, Recorder& recorder, std::stop_token stop = {},
-                        Files& files = local_files()) {
-  const auto backend = testing::make_tested_backend(job.threads);
-  return train(job, *backend, files, recorder, stop);
 }
 
 std::string weights_of(const TrainJob& job) {
@@ -119,7 +115,7 @@ TEST(Training, OverfitsEightSamples) {
   job.recipe.optimizer.type = "adam";
   job.recipe.optimizer.learning_rate = 0.01;
   Recorder recorder;
-  const auto result = run(job, recorder);
+  const auto result = run_job(job, recorder);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_GT(recorder.series["train/loss"][1], 0.5);
   EXPECT_LT(recorder.series["train/loss"][150], 0.01);
@@ -132,7 +128,7 @@ TEST(Training, ReportsEveryStepAndTheFinalMetrics) {
   TrainJob job = image_job(w, "a");  // 80 training rows: 5 steps per epoch
   job.recipe.checkpoint_every_steps = 5;
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(r.plan.steps_total, 15);
   EXPECT_EQ(r.plan.steps_per_epoch, 5);
@@ -164,9 +160,9 @@ TEST(Training, SameSeedGivesTheSameBits) {
   TrainJob c = image_job(w, "c");
   c.recipe.seed = 6;
   Recorder ra, rb, rc;
-  ASSERT_TRUE(run(a, ra).ok());
-  ASSERT_TRUE(run(b, rb).ok());
-  ASSERT_TRUE(run(c, rc).ok());
+  ASSERT_TRUE(run_job(a, ra).ok());
+  ASSERT_TRUE(run_job(b, rb).ok());
+  ASSERT_TRUE(run_job(c, rc).ok());
   EXPECT_EQ(weights_of(a), weights_of(b));
   EXPECT_EQ(ra.series["train/loss"], rb.series["train/loss"]);
   EXPECT_NE(weights_of(a), weights_of(c));
@@ -200,7 +196,7 @@ TEST(Training, WithoutDropLastAnEpochEndsBehindItsCompletedBatch) {
   job.recipe.batch_size = 24;
   job.recipe.drop_last = false;
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(r.plan.steps_per_epoch, 4);
   EXPECT_EQ(result->steps_done, 12);
@@ -226,8 +222,8 @@ TEST(Training, ABatchOfRepeatedRowsTrainsAsItsRowsDo) {
   twice.checkpoints = w / "twice-checkpoints";
   twice.model_output = w / "twice-model";
   Recorder ro, rt;
-  ASSERT_TRUE(run(once, ro).ok());
-  const auto result = run(twice, rt);
+  ASSERT_TRUE(run_job(once, ro).ok());
+  const auto result = run_job(twice, rt);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->steps_done, 20);
   for (const auto& [step, loss] : ro.series["train/loss"]) {
@@ -243,8 +239,8 @@ TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
   b.recipe.evaluate_every_steps = 1;
   b.recipe.checkpoint_every_steps = 4;
   Recorder ra, rb;
-  ASSERT_TRUE(run(a, ra).ok());
-  ASSERT_TRUE(run(b, rb).ok());
+  ASSERT_TRUE(run_job(a, ra).ok());
+  ASSERT_TRUE(run_job(b, rb).ok());
   EXPECT_EQ(weights_of(a), weights_of(b));
   EXPECT_EQ(rb.saved, (std::vector<int64_t>{4, 8, 12, 15}));
 }
@@ -260,7 +256,7 @@ TEST(Training, TheLastStepIsEvaluatedAndSavedWhateverIsDue) {
     EXPECT_GE(r.series["train/loss"].size(), static_cast<size_t>(step));
     EXPECT_TRUE(r.series["val/loss"].contains(15) || step < 15);
   };
-  ASSERT_TRUE(run(job, r).ok());
+  ASSERT_TRUE(run_job(job, r).ok());
   std::vector<int64_t> evaluated;
   for (const auto& [step, loss] : r.series["val/loss"]) evaluated.push_back(step);
   EXPECT_EQ(evaluated, (std::vector<int64_t>{6, 12, 15}));
@@ -275,7 +271,7 @@ void expect_resumed_like_whole(const std::function<void(Recipe&)>& change) {
   TrainJob whole = image_job(w, "whole");
   change(whole.recipe);
   Recorder rw;
-  ASSERT_TRUE(run(whole, rw).ok());
+  ASSERT_TRUE(run_job(whole, rw).ok());
 
   TrainJob parts = image_job(w, "parts");
   parts.recipe = whole.recipe;
@@ -284,7 +280,7 @@ void expect_resumed_like_whole(const std::function<void(Recipe&)>& change) {
   Recorder first;
   first.stop_step = 7;
   first.stop = &stop;
-  const auto stopped = run(parts, first, stop.get_token());
+  const auto stopped = run_job(parts, first, stop.get_token());
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(stopped.error().reason, "STOPPED");
@@ -292,7 +288,7 @@ void expect_resumed_like_whole(const std::function<void(Recipe&)>& change) {
   EXPECT_FALSE(std::filesystem::exists(parts.model_output));
 
   Recorder second;
-  const auto result = run(parts, second);
+  const auto result = run_job(parts, second);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(second.plan.first_step, 7);
   EXPECT_EQ(second.series["train/loss"].begin()->first, 8);
@@ -319,13 +315,13 @@ TEST(Training, AStopBetweenCheckpointsLosesNoStep) {
   first.on_checkpoint = [&](int64_t step) {
     all_before = first.series["train/loss"].contains(step);
   };
-  const auto stopped = run(job, first, stop.get_token());
+  const auto stopped = run_job(job, first, stop.get_token());
   ASSERT_FALSE(stopped.ok());
   EXPECT_TRUE(all_before) << "who resumes from a checkpoint that was reported lacks no metric";
   const int64_t last = first.series["train/loss"].rbegin()->first;
   EXPECT_EQ(first.saved, std::vector<int64_t>{last});
   Recorder second;
-  ASSERT_TRUE(run(job, second).ok());
+  ASSERT_TRUE(run_job(job, second).ok());
   EXPECT_EQ(second.plan.first_step, last);
 }
 
@@ -360,8 +356,8 @@ TEST(Training, Bf16KeepsItsWeightsInF32) {
   TrainJob job = image_job(w, "narrow");
   job.recipe.precision = Precision::kBf16;
   Recorder rw, r;
-  const auto expected = run(wide, rw);
-  const auto result = run(job, r);
+  const auto expected = run_job(wide, rw);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
   EXPECT_NE(weights_of(job), weights_of(wide));
@@ -381,11 +377,11 @@ TEST(Training, StopBeforeTheFirstStepLeavesAResumableJob) {
   const TrainJob whole = image_job(w, "whole");
   const TrainJob parts = image_job(w, "parts");
   Recorder rw, first, second;
-  ASSERT_TRUE(run(whole, rw).ok());
+  ASSERT_TRUE(run_job(whole, rw).ok());
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(run(parts, first, stop.get_token()).error().reason, "STOPPED");
-  ASSERT_TRUE(run(parts, second).ok());
+  EXPECT_EQ(run_job(parts, first, stop.get_token()).error().reason, "STOPPED");
+  ASSERT_TRUE(run_job(parts, second).ok());
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
@@ -397,14 +393,14 @@ TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
   TrainJob parts = image_job(w, "parts");
   parts.recipe.checkpoint_every_steps = 5;
   Recorder rw, first, second;
-  ASSERT_TRUE(run(whole, rw).ok());
+  ASSERT_TRUE(run_job(whole, rw).ok());
   struct Killed {};
   first.on_checkpoint = [](int64_t step) {
     if (step == 10) throw Killed();
   };
-  EXPECT_THROW((void)run(parts, first), Killed);
+  EXPECT_THROW((void)run_job(parts, first), Killed);
   std::filesystem::resize_file(parts.checkpoints / "step-000000010" / "weights.safetensors", 100);
-  const auto result = run(parts, second);
+  const auto result = run_job(parts, second);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(second.plan.first_step, 5);
   EXPECT_NE(second.line_with("step-000000010 is damaged"), "");
@@ -416,11 +412,11 @@ TEST(Training, WhereEveryCheckpointIsDamagedNothingStartsAgain) {
   make_dataset(w, true, 100);
   const TrainJob job = image_job(w, "a");
   Recorder first, second;
-  ASSERT_TRUE(run(job, first).ok());
+  ASSERT_TRUE(run_job(job, first).ok());
   for (const auto& entry : std::filesystem::directory_iterator(job.checkpoints)) {
     std::filesystem::resize_file(entry.path() / "weights.safetensors", 100);
   }
-  const auto result = run(job, second);
+  const auto result = run_job(job, second);
   ASSERT_FALSE(result.ok()) << "the steps that are lost are many: somebody decides";
   EXPECT_EQ(result.error().code, ErrorCode::kDataLoss) << result.error().message;
   EXPECT_TRUE(second.series.empty());
@@ -433,7 +429,7 @@ TEST(Training, KeepsAsManyCheckpointsAsAskedFor) {
   job.recipe.checkpoint_every_steps = 1;
   job.recipe.keep_checkpoints = 3;
   Recorder r;
-  ASSERT_TRUE(run(job, r).ok());
+  ASSERT_TRUE(run_job(job, r).ok());
   EXPECT_GT(r.saved.size(), 3u);
   const std::filesystem::directory_iterator folders(job.checkpoints);
   EXPECT_EQ(std::distance(begin(folders), end(folders)), 3);
@@ -444,11 +440,11 @@ TEST(Training, AResumeWithOtherThreadsIsReported) {
   make_dataset(w, true, 100);
   TrainJob job = image_job(w, "a");
   Recorder first, same, other;
-  ASSERT_TRUE(run(job, first).ok());
-  ASSERT_TRUE(run(job, same).ok());
+  ASSERT_TRUE(run_job(job, first).ok());
+  ASSERT_TRUE(run_job(job, same).ok());
   EXPECT_EQ(same.line_with("resuming with backend"), "");
   job.threads += 1;
-  ASSERT_TRUE(run(job, other).ok());
+  ASSERT_TRUE(run_job(job, other).ok());
   EXPECT_NE(other.line_with("resuming with backend"), "");
 }
 
@@ -457,11 +453,11 @@ TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
   make_dataset(w, true, 100, 30);
   const TrainJob job = image_job(w, "a");
   Recorder first, second;
-  const auto a = run(job, first);
+  const auto a = run_job(job, first);
   ASSERT_TRUE(a.ok());
   const std::string weights = weights_of(job);
   const std::string info = bytes_of(job.model_output / "model.json");
-  const auto b = run(job, second);  // as if killed before its report
+  const auto b = run_job(job, second);  // as if killed before its report
   ASSERT_TRUE(b.ok()) << b.error().message;
   EXPECT_EQ(second.plan.first_step, 15);
   EXPECT_EQ(weights_of(job), weights);
@@ -484,14 +480,14 @@ TEST(Training, DyingAtAnyFileOperationCostsNoBit) {
   const TrainJob whole = short_job(w, "whole");
   Recorder rw;
   FaultyFiles count;
-  ASSERT_TRUE(run(whole, rw, {}, count).ok());
+  ASSERT_TRUE(run_job(whole, rw, {}, count).ok());
   ASSERT_GT(count.operations(), 10);
   for (int at = 0; at < count.operations(); ++at) {
     const TrainJob job = short_job(w, "job" + std::to_string(at));
     FaultyFiles dying(at, FaultyFiles::Mode::kCrash);
     Recorder first, second;
-    (void)run(job, first, {}, dying);
-    const auto result = run(job, second);
+    (void)run_job(job, first, {}, dying);
+    const auto result = run_job(job, second);
     ASSERT_TRUE(result.ok()) << at << ": " << result.error().message;
     EXPECT_EQ(weights_of(job), weights_of(whole)) << at;
   }
@@ -502,14 +498,14 @@ TEST(Training, FailingDiskIsReportedAndTrainingGoesOn) {
   make_dataset(w, true, 40);
   FaultyFiles count;
   Recorder r0;
-  ASSERT_TRUE(run(short_job(w, "whole"), r0, {}, count).ok());
+  ASSERT_TRUE(run_job(short_job(w, "whole"), r0, {}, count).ok());
   int checkpoint_failures = 0;
   int refusals = 0;
   for (int at = 0; at < count.operations(); ++at) {
     const TrainJob job = short_job(w, "job" + std::to_string(at));
     FaultyFiles faulty(at, FaultyFiles::Mode::kBefore);
     Recorder r;
-    const auto result = run(job, r, {}, faulty);
+    const auto result = run_job(job, r, {}, faulty);
     EXPECT_EQ(r.series["train/loss"].size(), 4u) << at;
     checkpoint_failures += r.failed.empty() ? 0 : 1;
     if (result.ok()) {
@@ -528,14 +524,14 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   make_dataset(w, true, 100);
   TrainJob job = image_job(w, "a");
   Recorder first, second;
-  ASSERT_TRUE(run(job, first).ok());
+  ASSERT_TRUE(run_job(job, first).ok());
   TrainJob narrow = job;
   narrow.recipe.precision = Precision::kBf16;
   TrainJob rounded = job;  // the same bits on a CPU, but not on a GPU
   rounded.recipe.precision = Precision::kTf32;
   job.recipe.optimizer.learning_rate = 0.02;
   for (const TrainJob& other : {job, narrow, rounded}) {
-    const auto result = run(other, second);
+    const auto result = run_job(other, second);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().reason, "CHECKPOINT_FOREIGN");
     EXPECT_NE(result.error().message.find(": the checkpoint has "), std::string::npos);
@@ -564,7 +560,7 @@ TEST(Training, NumbersAreReadAndWrittenAsTheyAreBesideARun) {
     std::jthread(check).join();
   };
   recorder.on_checkpoint = [&](int64_t) { check(); };
-  ASSERT_TRUE(run(job, recorder).ok());
+  ASSERT_TRUE(run_job(job, recorder).ok());
   EXPECT_GT(recorder.signs, 10);
   EXPECT_FALSE(recorder.saved.empty());
   check();
@@ -583,7 +579,7 @@ TEST(Training, F16LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
   job.recipe.checkpoint_every_steps = 1;
   job.recipe.optimizer.learning_rate = 100;
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_FALSE(result.ok());
   const Error& e = result.error();
   EXPECT_EQ(e.code, ErrorCode::kFailedPrecondition);
@@ -624,7 +620,7 @@ TEST(Training, F16WeightsThatAreNotFiniteBecomeNoCheckpoint) {
   job.recipe.optimizer.learning_rate = 1e6;
   job.recipe.optimizer.weight_decay = 1;
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().reason, "LOSS_NOT_FINITE");
   EXPECT_NE(result.error().message.find("has values that are not finite"), std::string::npos)
@@ -645,7 +641,7 @@ TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
   job.recipe.validation_split = 0.1;
   job.recipe.optimizer.learning_rate = 0.1;
   Recorder r;
-  const auto result = run(job, r);
+  const auto result = run_job(job, r);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_FALSE(r.series.contains("train/accuracy"));
   EXPECT_LT(r.series["val/mae"].rbegin()->second, 0.05);  // the noise is uniform in [0, 0.1)
@@ -673,7 +669,7 @@ TEST_P(PredictorOf, AJobAgreesWithTheTestMetricAndDoesNotDependOnTheRequest) {
   TrainJob job = image_job(w, "a");
   job.recipe.precision = GetParam();
   Recorder r;
-  ASSERT_TRUE(run(job, r).ok());
+  ASSERT_TRUE(run_job(job, r).ok());
   const auto backend = testing::make_tested_backend(1);
   const auto predictor = Predictor::open(job.model_output, *backend).value();
   const std::string csv = bytes_of(w / "test.csv");
@@ -706,12 +702,12 @@ TEST(Predictor, RefusesAnIncompleteOrForeignModel) {
   make_dataset(w, true, 100);
   const TrainJob job = image_job(w, "a");
   Recorder r;
-  ASSERT_TRUE(run(job, r).ok());
+  ASSERT_TRUE(run_job(job, r).ok());
   const auto backend = testing::make_tested_backend(1);
   EXPECT_EQ(Predictor::open(w / "nothing", *backend).error().code, ErrorCode::kNotFound);
   TrainJob other = image_job(w, "b");
   other.model.layers[4].attributes.set("units", int64_t{17});
-  ASSERT_TRUE(run(other, r).ok());
+  ASSERT_TRUE(run_job(other, r).ok());
   std::filesystem::copy_file(other.model_output / "model.safetensors",
                              job.model_output / "model.safetensors",
                              std::filesystem::copy_options::overwrite_existing);
