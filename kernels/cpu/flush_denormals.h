@@ -1,15 +1,17 @@
 // kernels/cpu/flush_denormals.h: denormal numbers count as 0 while a thread computes.
 //
-// A float is denormal below 2^-126 in size, a double below 2^-1022. Intel's processors compute with
-// denormal numbers about a hundred times slower than with others, and a model that has learned its
-// data is full of them: its gradients, the moments of its optimizer and its probabilities vanish.
-// In this mode, a denormal operand counts as 0 of its sign, and a result that would be denormal
-// becomes 0 of its sign. A number that is only copied keeps its bits; a minimum or maximum copies
-// one of its operands.
+// Denormal numbers are those closer to 0 than the smallest normal number, which is 2^-126 for float
+// and 2^-1022 for double. Intel's processors compute about a hundred times slower with them, and
+// training produces many: once a model fits its data, gradients, optimizer moments and
+// probabilities approach 0.
 //
-// Each thread has a mode of its own and inherits that of the thread that started it. Only
-// arithmetic runs in this mode, because it is set where a program runs (src/runtime/executor.cc):
-// numbers are converted from and to text outside of it.
+// A thread that flushes treats a denormal operand as a 0 of the same sign, and replaces a denormal
+// result in the same way. Copying a number keeps its bits; so do minimum and maximum, which copy
+// one of their operands.
+//
+// The processor keeps the setting for each thread, and a new thread inherits it from the thread
+// that starts it. The executor (src/runtime/executor.cc) switches flushing on around kernels alone,
+// so conversions between numbers and text never flush.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,8 @@
 
 namespace trainyard::kernels::cpu {
 
-/// The bits of a thread's floating-point control register that switch flushing on.
+/// kFlushBits switches flushing on when it is set in the floating-point control register. The two
+/// functions read and write that register of the calling thread.
 #if defined(__x86_64__)
 inline constexpr uint64_t kFlushBits = 0x8040;  // MXCSR: results (FTZ) and operands (DAZ)
 inline uint64_t float_control() { return _mm_getcsr(); }
@@ -37,18 +40,19 @@ inline void set_float_control(uint64_t bits) { asm volatile("msr fpcr, %0" : : "
 #error "how this processor flushes denormal numbers is not known here"
 #endif
 
-/// The mode of this thread: kFlushBits if it flushes, and 0 in a new process.
+/// Returns kFlushBits if the calling thread flushes, and 0 if it does not. A process starts with 0.
 inline uint64_t flush_mode() { return float_control() & kFlushBits; }
-/// Sets the mode of this thread, which costs little if it has that mode already. A thread that
-/// computes for another one takes over its mode.
+/// Sets the calling thread to `mode`, a result of flush_mode(). A worker of a thread pool passes
+/// the mode of the thread whose work it does. Writing the register is slow, so an equal mode is
+/// skipped.
 inline void set_flush_mode(uint64_t mode) {
   const uint64_t control = float_control();
   if ((control & kFlushBits) != mode) set_float_control((control & ~kFlushBits) | mode);
 }
 
-/// The thread flushes for as long as an object lives, and then has its former mode again. The
-/// compiler does not know about the mode and may move arithmetic into or out of the scope, so the
-/// arithmetic that has to flush belongs into a function that is called within it.
+/// Makes the calling thread flush while the object exists; the destructor restores the mode of
+/// before. The compiler does not know about modes and may move arithmetic across both, so put
+/// arithmetic that must flush into a function that it cannot inline.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(flush_mode()) { set_flush_mode(kFlushBits); }

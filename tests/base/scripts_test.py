@@ -46,7 +46,7 @@ class RunTests(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_when_all_pass_nothing_runs_again(self):
-        # A list of failures from an earlier run must not be run again.
+        # CTest has left a list of the failures of an earlier run, which must not count for this one.
         (self.folder / "build/Testing/Temporary/LastTestsFailed.log").write_text("1:of_before\n")
         self.assertEqual(self.run_tests(""), (0, "went on\n"))
         self.assertEqual(self.calls, ["--preset p -j 9"])

@@ -39,8 +39,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
 TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the best of two counts: others' load only slows
 VECTOR_BITS = {"avx2": 256, "avx512": 512}
-# These variables limit the instruction set that each library dispatches to. OpenBLAS is told its kernels because it does
-# not recognize every processor.
+# Each library reads the instruction set that it may use from one of these variables. OpenBLAS takes the name of a
+# processor, which is given for AVX-512 too, because OpenBLAS does not recognize every processor.
 OUR_LIMITS = {"avx512": {}, "avx2": {"TRAINYARD_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}}
 THEIR_LIMITS = {"avx512": {"OPENBLAS_CORETYPE": "SkylakeX"},
                 "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",

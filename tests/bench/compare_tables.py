@@ -155,7 +155,7 @@ def make_report(result):
     """The whole run: what both sides are, the rows, the trials that chose settings, every pair."""
     run, peaks, rows = result["run"], result["peaks"], result["rows"]
     faulty = sum(1 for row in rows for pair in row["pairs"] if faults_of(pair, run["cores"]))
-    lines = [f"# Training speed and memory beside PyTorch {run['torch']}", "",
+    lines = [f"# Training speed and memory compared with PyTorch {run['torch']}", "",
              f"{run['processor']}. {run['date']}. Turns of {run['seconds']} s. fp32 peak, the best that was measured between the "
              f"rows: {describe_peaks(peaks)}. Load average {run['load_before']:.1f} before and {run['load_after']:.1f} behind.", "",
              "Both sides begin each turn with their initial weights and optimizer state, and rows come again with other labels, "

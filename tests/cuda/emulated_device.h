@@ -1,4 +1,4 @@
-// tests/cuda/emulated_device.h: the stream on which tests run kernels of the emulated device.
+// tests/cuda/emulated_device.h: what tests that launch kernels on the emulated GPU share.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,13 @@
 
 namespace trainyard::testing {
 
+/// Returns the stream of one emulated GPU, which all tests of the program use.
 inline CUstream_st* stream() {
   static const cuda::Device device(0);
   return device.stream();
 }
 
-/// The same numbers as doubles.
+/// Converts the numbers to double, exactly.
 inline std::vector<double> wide(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 
 }  // namespace trainyard::testing

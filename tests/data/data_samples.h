@@ -89,7 +89,7 @@ class IngestedFiles {
   Result<Dataset> dataset_;
 };
 
-/// A vector of its own, which can be compared.
+/// Copies the values into a vector, because spans cannot be compared with ==.
 template <typename T>
 std::vector<T> copy(std::span<const T> values) {
   return {values.begin(), values.end()};

@@ -29,7 +29,8 @@ bool is_denormal(double value) {
   return value != 0 && std::abs(value) < static_cast<double>(std::numeric_limits<float>::min());
 }
 
-/// The case with its values multiplied by `scale` and rounded to float.
+/// Builds the case with its gradients, multiplies its floating-point inputs by `scale` and rounds
+/// them to float.
 CaseGraph scaled(const GraphCase& test, DType dtype, double scale) {
   CaseGraph c = test.build(dtype);
   if (c.loss != kNoTensor) {

@@ -1,4 +1,4 @@
-// tests/engine/model_support.h: short ways to write a model down and to look at what was built.
+// tests/engine/model_support.h: helpers that describe models, build them and inspect the result.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ inline Model build(const ModelSpec& spec, const ModelInterface& interface, bool 
   return build_model(spec, interface, {.batch_size = 2, .training = training}).value();
 }
 
-/// How many numbers the model's parameters hold.
+/// Counts the elements of all parameters.
 inline int64_t parameters(const Model& model) {
   int64_t n = 0;
   for (const TensorInfo& t : model.graph.tensors()) {
@@ -48,14 +48,14 @@ inline int64_t parameters(const Model& model) {
   return n;
 }
 
-/// The tensor of this name; where there is none the test fails.
+/// Finds the tensor of this name, and fails the test if there is none.
 inline const TensorInfo& tensor(const Model& model, std::string_view name) {
   const auto id = model.graph.find_tensor(name);
   EXPECT_TRUE(id.has_value()) << name;
   return model.graph.tensor(id.value_or(0));
 }
 
-/// Why the model cannot be built; if it can be, the test fails.
+/// Returns the error of building the model, and fails the test if the model can be built.
 inline Error refusal(const ModelSpec& spec, const ModelInterface& interface) {
   const auto model = build_model(spec, interface, {.batch_size = 4});
   if (model.ok()) {

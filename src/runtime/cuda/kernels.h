@@ -64,7 +64,7 @@ std::unique_ptr<Kernel> with_operands(const Device& device, const Graph& g, cons
   return f(StreamOperands(device, g, n));
 }
 
-/// A kernel of the class K, for a row of a table.
+/// Makes the kernel of class K for `node`. The rows of the tables below point to such functions.
 template <typename K>
 std::unique_ptr<Kernel> make_device_kernel(const Device& device, const Graph& graph,
                                            const Node& node) {
