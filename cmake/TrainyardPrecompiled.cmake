@@ -10,9 +10,9 @@
 # A file still includes all that it uses: TRAINYARD_PRECOMPILED=OFF builds the same.
 option(TRAINYARD_PRECOMPILED "Parse common headers once (precompiled headers)" ON)
 
-# Up to 24 files compile as one: the compiler then instantiates and optimizes the templates that they share only once, which
+# Up to 36 files compile as one: the compiler then instantiates and optimizes the templates that they share only once, which
 # halves a clean build; after a change, the file's neighbors compile again.
-option(TRAINYARD_UNITY "Compile the files of a library together, up to 24 at once" OFF)
+option(TRAINYARD_UNITY "Compile the files of a library together, up to 36 at once" OFF)
 
 # trainyard_units(OUT NAME FILES...): OUT is the list of FILES or, with TRAINYARD_UNITY, of the units NAME_0.cc, NAME_1.cc ...
 # that include them by their paths in the project, so that the compiler's cache serves every checkout.
@@ -22,7 +22,7 @@ function(trainyard_units out name)
     set(${out} ${ARGN} PARENT_SCOPE)
     return()
   endif()
-  math(EXPR units "(${count} + 23) / 24")
+  math(EXPR units "(${count} + 35) / 36")
   math(EXPR size "(${count} + ${units} - 1) / ${units}")  # units of one size keep both cores busy to the end
   set(result)
   set(begin 0)
