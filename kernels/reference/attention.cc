@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/reference/dot.h"
+
 namespace trainyard::kernels::reference {
 namespace {
 
@@ -14,13 +16,6 @@ struct Rows {
   int64_t row;
   T* operator[](int64_t t) const { return base + t * row; }
 };
-
-template <typename T>
-T dot(int64_t D, const T* a, const T* b) {
-  T sum = T(0);
-  for (int64_t c = 0; c < D; ++c) sum += a[c] * b[c];
-  return sum;
-}
 
 int64_t keys_seen(const AttentionDims& d, int64_t i) {
   return d.causal ? std::min(i + 1, d.Tk) : d.Tk;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/math/recurrent.h"
+#include "kernels/reference/dot.h"
 
 namespace trainyard::kernels::reference {
 namespace {
@@ -15,13 +16,6 @@ void for_steps(const RecurrentDims& d, const F& f) {
     const int64_t t = d.reverse ? d.T - 1 - s : s;
     f(t, s == 0 ? -1 : d.reverse ? t + 1 : t - 1);
   }
-}
-
-template <typename T>
-T dot(int64_t count, const T* a, const T* b) {
-  T sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
 }
 
 /// y += a x

@@ -16,7 +16,7 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kWhat = "rows";
+constexpr const char* kRowsName = "rows";
 
 /// Refuses what would take more than kRawBytesMax once decompressed, as it comes.
 class BoundedSource final : public ByteSource {
@@ -27,7 +27,7 @@ class BoundedSource final : public ByteSource {
     total_ += n;
     if (total_ > kRawBytesMax) {
       return dataset_error(
-          kWhat, "more than " + human_bytes(int64_t{kRawBytesMax}) + " after decompression");
+          kRowsName, "more than " + human_bytes(int64_t{kRawBytesMax}) + " after decompression");
     }
     return n;
   }
@@ -81,24 +81,24 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
     if (count == with_target.size()) return with_target;
   }
   if (const Separator* found = count == 1 ? find_separator(fields[0]) : nullptr) {
-    return dataset_error(kWhat, "the fields are separated by " + std::string(found->plural) +
-                                    ", expected " +
-                                    (schema.delimiter == ',' ? "commas"
-                                                             : "commas, or the separator of the "
-                                                               "training data"));
+    return dataset_error(
+        kRowsName, "the fields are separated by " + std::string(found->plural) + ", expected " +
+                       (schema.delimiter == ',' ? "commas"
+                                                : "commas, or the separator of the "
+                                                  "training data"));
   }
   return dataset_error(
-      kWhat, std::to_string(count) +
-                 " fields in the first row, which is not a header; expected the " +
-                 std::to_string(features.size()) + " feature columns" +
-                 (schema.target.name.empty() ? std::string() : ", with or without the target"));
+      kRowsName, std::to_string(count) +
+                     " fields in the first row, which is not a header; expected the " +
+                     std::to_string(features.size()) + " feature columns" +
+                     (schema.target.name.empty() ? std::string() : ", with or without the target"));
 }
 
 /// Short rows are padded: what they become is bounded apart from what they take.
 Status check_tokens(const RawRows& rows) {
   if (std::ssize(rows.tokens) <= kRawTokensMax) return {};
-  return dataset_error(kWhat, "more than " + std::to_string(kRawTokensMax) +
-                                  " tokens with padding; send fewer rows");
+  return dataset_error(kRowsName, "more than " + std::to_string(kRawTokensMax) +
+                                      " tokens with padding; send fewer rows");
 }
 
 /// The training file's delimiter, or a comma if only that makes the first record a header, to
@@ -106,9 +106,9 @@ Status check_tokens(const RawRows& rows) {
 char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
                     const std::vector<std::string>& features) {
   for (const char delimiter : {schema.delimiter, ','}) {
-    const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+    const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kRowsName);
     BoundedSource bounded(*source);
-    CsvReader reader(bounded, delimiter, kWhat);
+    CsvReader reader(bounded, delimiter, kRowsName);
     std::vector<std::string_view> fields;
     const Result<bool> more = reader.next(fields);
     if (more.ok() && *more && is_header(fields, features)) return delimiter;
@@ -125,23 +125,23 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
     named.target.name.clear();
   }
   const char delimiter = schema.delimiter == ',' ? ',' : find_delimiter(schema, bytes, features);
-  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kRowsName);
   BoundedSource bounded(*source);
-  CsvReader reader(bounded, delimiter, kWhat);
+  CsvReader reader(bounded, delimiter, kRowsName);
   std::vector<std::string_view> fields;
   ASSIGN_OR_RETURN(bool more, reader.next(fields));
-  if (!more) return dataset_error(kWhat, "there are no rows");
+  if (!more) return dataset_error(kRowsName, "there are no rows");
   std::vector<std::string> names;
   const bool header = is_header(fields, features);
   if (header) {
-    ASSIGN_OR_RETURN(names, header_names(fields, kWhat));
+    ASSIGN_OR_RETURN(names, header_names(fields, kRowsName));
     ASSIGN_OR_RETURN(more, reader.next(fields));
-    if (!more) return dataset_error(kWhat, "there is a header, but no rows");
+    if (!more) return dataset_error(kRowsName, "there is a header, but no rows");
   } else {
     ASSIGN_OR_RETURN(names, names_by_position(named, features, fields));
   }
   ASSIGN_OR_RETURN(const RowFiller::Layout layout,
-                   build_layout(named, names, kWhat, TargetUse::kIgnored));
+                   build_layout(named, names, kRowsName, TargetUse::kIgnored));
   const CellReader cells(schema.missing_values);
   Codebook codebook;
   codebook.notes_unseen = true;
@@ -150,11 +150,11 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   }
   TypedRows rows;
   Problems problems;
-  RowFiller filler(kWhat, layout, cells, codebook, rows, problems);
+  RowFiller filler(kRowsName, layout, cells, codebook, rows, problems);
   while (more && !problems.full()) {
     if (fields.size() != names.size()) {
       problems.add(
-          place_of(kWhat, rows.rows + 1, reader.line()),
+          place_of(kRowsName, rows.rows + 1, reader.line()),
           std::to_string(fields.size()) + " fields, expected " + std::to_string(names.size()));
       ++rows.rows;  // for the numbers of the rows after it
     } else {
@@ -170,10 +170,10 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
 /// One row per line, without its newline, LF or CRLF.
 Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
   if (schema.kind != DatasetSchema::Kind::kText) {
-    return dataset_error(kWhat, "text, but the model was trained on " +
-                                    std::string(schema.kind == DatasetSchema::Kind::kImage
-                                                    ? "images, expected CSV or IDX"
-                                                    : "columns, expected CSV"));
+    return dataset_error(kRowsName, "text, but the model was trained on " +
+                                        std::string(schema.kind == DatasetSchema::Kind::kImage
+                                                        ? "images, expected CSV or IDX"
+                                                        : "columns, expected CSV"));
   }
   std::string text;
   std::vector<char> buffer(size_t{64} << 10);
@@ -182,7 +182,7 @@ Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
     if (n == 0) break;
     text.append(buffer.data(), n);
   }
-  if (text.empty()) return dataset_error(kWhat, "there are no rows");
+  if (text.empty()) return dataset_error(kRowsName, "there are no rows");
   const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(schema.text);
   const bool bytes = schema.text.tokenizer == TokenizerKind::kByte;
   RawRows rows;
@@ -195,7 +195,7 @@ Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
     ++rows.rows;
     const std::optional<size_t> bad = bytes ? std::nullopt : find_invalid_utf8(line);
     if (bad) {
-      problems.add(std::string(kWhat) + ": line " + std::to_string(rows.rows),
+      problems.add(std::string(kRowsName) + ": line " + std::to_string(rows.rows),
                    "byte " + std::to_string(*bad) + " (" + quoted_value(line.substr(*bad, 1)) +
                        ") is not UTF-8");
       continue;
@@ -211,18 +211,18 @@ Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
 
 Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
   if (schema.kind != DatasetSchema::Kind::kImage) {
-    return dataset_error(kWhat, std::string("IDX images, but the model was trained on ") +
-                                    (schema.kind == DatasetSchema::Kind::kText
-                                         ? "text, expected CSV or lines of text"
-                                         : "columns, expected CSV"));
+    return dataset_error(kRowsName, std::string("IDX images, but the model was trained on ") +
+                                        (schema.kind == DatasetSchema::Kind::kText
+                                             ? "text, expected CSV or lines of text"
+                                             : "columns, expected CSV"));
   }
   ASSIGN_OR_RETURN(IdxImages images,
-                   read_idx_images(source, kWhat, static_cast<int64_t>(kRawBytesMax)));
+                   read_idx_images(source, kRowsName, static_cast<int64_t>(kRawBytesMax)));
   if (images.image != schema.image || images.dtype != schema.image_dtype) {
-    return dataset_error(kWhat, std::string(name_of(images.dtype)) + " images of " +
-                                    images.image.to_string() + ", expected " +
-                                    std::string(name_of(schema.image_dtype)) + " of " +
-                                    schema.image.to_string() + " as the model was trained on");
+    return dataset_error(kRowsName, std::string(name_of(images.dtype)) + " images of " +
+                                        images.image.to_string() + ", expected " +
+                                        std::string(name_of(schema.image_dtype)) + " of " +
+                                        schema.image.to_string() + " as the model was trained on");
   }
   RawRows rows;
   rows.rows = images.rows;
@@ -236,9 +236,9 @@ Result<RawRows> parse_idx(const DatasetSchema& schema, ByteSource& source) {
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
                                std::string_view bytes) {
   if (schema.stream())
-    return dataset_error(kWhat, "the model continues text and does not predict rows");
+    return dataset_error(kRowsName, "the model continues text and does not predict rows");
   if (format == "csv") return parse_csv(schema, bytes);
-  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
+  const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kRowsName);
   BoundedSource bounded(*source);
   if (format == "idx") return parse_idx(schema, bounded);
   if (format == "text") return parse_lines(schema, bounded);
