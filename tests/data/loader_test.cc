@@ -17,8 +17,8 @@ namespace trainyard {
 namespace {
 
 /// 37 rows whose target is their own number, so that a batch tells which rows it holds.
-struct Sample {
-  Sample() : dataset(csv_options("id"), text()) {
+struct SmallDataset {
+  SmallDataset() : dataset(csv_options("id"), text()) {
     rows.resize(37);
     std::iota(rows.begin(), rows.end(), 0);
     p = fit_preprocessing(dataset->schema(), dataset->train(), rows);
@@ -50,7 +50,7 @@ struct Sample {
 };
 
 TEST(Loader, BatchesFollowTheEpochsPermutation) {
-  const Sample sample;
+  const SmallDataset sample;
   Loader::Options options;
   options.batch_size = 5;
   options.seed = 11;
@@ -86,7 +86,7 @@ std::vector<float> completed_order(int64_t rows, const Loader::Options& options,
 }
 
 TEST(Loader, WithoutDropLastTheFirstRowsOfTheOrderCompleteTheLastBatch) {
-  const Sample sample;
+  const SmallDataset sample;
   for (const int64_t batch : {1, 5, 18, 36, 37, 38, 64, 100}) {
     for (const bool shuffle : {false, true}) {
       SCOPED_TRACE(std::to_string(batch) + (shuffle ? " shuffled" : ""));
@@ -113,7 +113,7 @@ TEST(Loader, WithoutDropLastTheFirstRowsOfTheOrderCompleteTheLastBatch) {
 }
 
 TEST(Loader, InputsAreTheTransformedRows) {
-  const Sample sample;
+  const SmallDataset sample;
   Loader::Options options;
   options.batch_size = 4;
   options.shuffle = false;
@@ -129,7 +129,7 @@ TEST(Loader, InputsAreTheTransformedRows) {
 }
 
 TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
-  const Sample sample;
+  const SmallDataset sample;
   Loader::Options options;
   options.batch_size = 3;
   options.seed = 5;
@@ -155,7 +155,7 @@ TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
 
 // An order has a number for each row, and there is one for each epoch.
 TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
-  const Sample sample;
+  const SmallDataset sample;
   constexpr int64_t kRows = 1 << 17;  // an order: 1 MiB
   const std::vector<int64_t> rows(kRows, 3);
   Loader::Options options;
@@ -172,7 +172,7 @@ TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
 }
 
 TEST(Loader, ResumeGoesOnWithTheSameBatches) {
-  const Sample sample;
+  const SmallDataset sample;
   for (const bool drop_last : {true, false}) {
     Loader::Options options;
     options.batch_size = 5;
@@ -188,7 +188,7 @@ TEST(Loader, ResumeGoesOnWithTheSameBatches) {
 }
 
 TEST(Loader, ASubsetOfRowsStaysASubset) {
-  const Sample sample;
+  const SmallDataset sample;
   const Split split = split_rows(37, 0.3, 1);
   const std::set<int64_t> train(split.train.begin(), split.train.end());
   Loader::Options options;
@@ -203,7 +203,7 @@ TEST(Loader, ASubsetOfRowsStaysASubset) {
 }
 
 TEST(Loader, DestructionNeverHangs) {
-  const Sample sample;
+  const SmallDataset sample;
   Loader::Options options;
   options.batch_size = 2;
   for (int i = 0; i < 300; ++i) {
@@ -216,7 +216,7 @@ TEST(Loader, DestructionNeverHangs) {
 }
 
 TEST(Loader, ImpossibleOptionsAreFaults) {
-  const Sample sample;
+  const SmallDataset sample;
   const auto make = [&](Loader::Options options, std::vector<int64_t> rows) {
     Loader(sample.dataset->schema(), sample.p, sample.dataset->train(), std::move(rows), options);
   };
@@ -232,7 +232,7 @@ TEST(Loader, ImpossibleOptionsAreFaults) {
 }
 
 TEST(FillBatch, TakesRowsInOrderAndAShortLastBatch) {
-  const Sample sample;
+  const SmallDataset sample;
   const RowTransform transform(sample.dataset->schema(), sample.p);
   Batch batch;
   const std::vector<int64_t> rows = {36, 0, 5};

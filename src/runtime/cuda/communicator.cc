@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kCounters = 2;
 // Between two looks at calls that NCCL has not submitted yet.
-constexpr std::chrono::microseconds kLook{20};
+constexpr std::chrono::microseconds kPollPeriod{20};
 
 [[noreturn]] void fail(const Nccl& nccl, ncclComm_t comm, ncclResult_t status,
                        const std::string& what) {
@@ -143,7 +143,7 @@ void NcclCommunicator::submit(Exchange exchange, std::span<const Part> parts) {
     check_not_aborted();
     call(exchange, parts);
   }
-  while (!is_submitted()) std::this_thread::sleep_for(kLook);
+  while (!is_submitted()) std::this_thread::sleep_for(kPollPeriod);
 }
 
 bool NcclCommunicator::is_submitted() {

@@ -222,7 +222,7 @@ void add_backward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) 
   g.matmul(ds, k_rows, g.tensor(kQueryGrad, at.q, at.q_stride, half));
 }
 
-constexpr size_t kVersionMin = 91600;  // before it, gradients are wrong where Tk % 128 != 0
+constexpr size_t kCudnnVersionMin = 91600;  // before it, gradients are wrong where Tk % 128 != 0
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -243,7 +243,7 @@ void for_parts(int64_t count, int64_t size, const F& f) {
 bool is_for_dnn(const AttentionProblem& p) {
   const AttentionDims& d = p.dims;
   return p.format != Format::kF32 && d.dropout == 0 && d.D % 8 == 0 &&
-         !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kVersionMin;
+         !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kCudnnVersionMin;
 }
 
 /// The problems that one plan serves; none has a dropout. The bindings name every field, so one

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kLibrary = "libnccl.so.2";
 // Its mean came with 2.10, a text of the last error with 2.13, a start that does not block with
 // 2.14.
-constexpr int kVersionMin = 21400;
+constexpr int kNcclVersionMin = 21400;
 
 Error missing(const std::string& why) {
   return make_error(ErrorCode::kFailedPrecondition, "NCCL_MISSING",
@@ -51,7 +51,7 @@ Result<Nccl> load() {
   find(nccl.broadcast, "ncclBroadcast");
   find(nccl.all_gather, "ncclAllGather");
   int version = 0;
-  if (!absent.empty() || nccl.get_version(&version) != ncclSuccess || version < kVersionMin) {
+  if (!absent.empty() || nccl.get_version(&version) != ncclSuccess || version < kNcclVersionMin) {
     return missing("the one that is there is older than 2.14");
   }
   return nccl;

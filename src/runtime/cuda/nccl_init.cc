@@ -12,7 +12,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLook{5};
+constexpr std::chrono::milliseconds kInitPollPeriod{5};
 
 bool is_bad(ncclResult_t status) { return status != ncclSuccess && status != ncclInProgress; }
 
@@ -68,7 +68,7 @@ class Beginning {
                           "stopped before the GPUs of all nodes were connected");
       }
       if (Steady::now() >= end) return too_late(i);
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kInitPollPeriod);
     }
     return {};
   }
