@@ -16,12 +16,11 @@ namespace trainyard::server {
 void insert_event(Connection& db, int64_t job, v1::Event event);
 /// `row` has the event's seq and payload. Throws SqliteError if the rows are damaged.
 v1::Event read_event(Connection& db, int64_t job, const Query& row);
-/// The same, as bytes of the wire, with metrics packed but for those of earlier versions.
+/// The same, as bytes of the wire, with metrics packed.
 std::string read_packed_event(Connection& db, int64_t job, const Query& row);
 
 std::string pack_event(v1::Event event);
-/// The event that was packed, or that an earlier version has stored as it is. False if the bytes
-/// are neither.
+/// The event that pack_event() made these bytes of. False if they are not whole.
 bool unpack_event(std::string_view payload, v1::Event& event);
 
 }  // namespace trainyard::server

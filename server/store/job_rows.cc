@@ -32,13 +32,6 @@ Message parse(std::string_view bytes) {
   return message;
 }
 
-// A job from before datasets had versions names none: it uses version 1
-// (0003_dataset_versions.sql).
-void name_version(v1::DatasetRef& dataset) {
-  if (!dataset.name().empty() && dataset.name().find('@') == std::string::npos)
-    *dataset.mutable_name() += "@1";
-}
-
 std::vector<std::string> devices_of(std::string first, std::string more) {
   std::vector<std::string> devices;
   if (!first.empty()) devices.push_back(std::move(first));
@@ -55,7 +48,6 @@ Job read_job(const Query& row) {
   job.id = row.text(c++);
   job.uid = row.text(c++);
   job.spec = parse<v1::JobSpec>(row.bytes(c++));
-  if (job.spec.has_dataset()) name_version(*job.spec.mutable_dataset());
   job.state = static_cast<JobState>(row.integer(c++));
   job.reason = row.text(c++);
   job.message = row.text(c++);

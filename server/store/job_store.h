@@ -155,7 +155,7 @@ class JobStore {
   Result<Attempt> find_attempt(const std::string& uid, int32_t number) const;  // ATTEMPT_NOT_FOUND
 
   /// Calls `visit` with the seq and the bytes of the wire of each event with seq > after, in order,
-  /// its metrics packed (v1::Event.packed_metrics; of earlier versions not), until they are
+  /// its metrics packed (v1::Event.packed_metrics), until they are
   /// `count_max` events or their bytes `bytes_max` or more, or the next one is behind a gap (one
   /// before the first does not count). With 0 it only looks. `visit` must be short: it holds a
   /// reader. OUT_OF_RANGE/SEQUENCE_IN_FUTURE beyond the newest; JOB_NOT_FOUND.

@@ -1,12 +1,8 @@
 #include "server/store/migrations.h"
 
-#include <array>
-
-#include "server/store/migrations_sql.h"  // generated: kMigrations, in order from 1
-
 namespace trainyard::server {
 
-int newest_schema_version() { return static_cast<int>(std::size(kMigrations)); }
+int newest_schema_version() { return static_cast<int>(migrations().size()); }
 
 int schema_version(Connection& db) { return std::stoi(db.query_text("PRAGMA user_version")); }
 
@@ -32,7 +28,7 @@ Status migrate(Connection& db, const std::string& name, int newest) {
   const int version = schema_version(db);
   if (version == newest) return {};
   Transaction transaction(db, Transaction::Kind::kWrite);
-  for (int next = version + 1; next <= newest; ++next) db.execute(kMigrations[next - 1]);
+  for (int next = version + 1; next <= newest; ++next) db.execute(migrations()[next - 1]);
   db.execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
   db.execute(("PRAGMA user_version = " + std::to_string(newest)).c_str());
   transaction.commit();

@@ -4,11 +4,15 @@
 // distinguishes a Trainyard store from other SQLite files.
 #pragma once
 
+#include <span>
+
 #include "server/store/sqlite.h"
 
 namespace trainyard::server {
 
 inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
+/// The SQL of each migration, in order from 1.
+std::span<const char* const> migrations();
 int newest_schema_version();
 
 /// 0 of a store without tables. Throws SqliteError.

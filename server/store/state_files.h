@@ -46,7 +46,7 @@ struct StateFiles {
 /// In one read transaction of the caller's. Throws SqliteError.
 StateFiles list_state_files(Connection& db);
 
-/// Number of the newest commit; 0 in a store of an earlier version. Throws SqliteError.
+/// Number of the newest commit; 0 before the first. Throws SqliteError.
 int64_t read_commit(Connection& db);
 
 }  // namespace trainyard::server

@@ -16,15 +16,16 @@
 
 namespace trainyard::server {
 
-/// Makes trainyard.db of schema `schema` in the folder: what a daemon of schema 2 left, brought
+/// Makes trainyard.db of schema `schema` in the folder: what a daemon of schema 1 left, brought
 /// there by the migrations. Half of it is in the log, as after a kill.
 inline void make_older_store(const std::filesystem::path& state_dir, int schema) {
   std::filesystem::create_directories(state_dir);
-  std::ifstream in(testing::source_path("tests/golden/store_schema_2.sql"));
-  const std::string script{std::istreambuf_iterator<char>(in), {}};
+  std::ifstream in(testing::source_path("tests/golden/store_rows.sql"));
+  const std::string rows{std::istreambuf_iterator<char>(in), {}};
   const std::filesystem::path path = state_dir / "trainyard.db";
   Connection db(path, Connection::Mode::kCreate, 100);
-  db.execute(script.c_str());
+  ASSERT_TRUE(migrate(db, path.string(), 1).ok());
+  db.execute(rows.c_str());
   ASSERT_EQ(db.query_text("PRAGMA journal_mode = WAL"), "wal");
   ASSERT_TRUE(migrate(db, path.string(), schema).ok());
   db.execute("INSERT INTO settings (key, value) VALUES ('commit', x'3431')");

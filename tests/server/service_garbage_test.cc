@@ -212,9 +212,9 @@ TEST_F(ServiceGarbage, TakesFilesThatNothingRefersToAfterAnHour) {
       if (entry.path().filename() != "forked") age(entry.path());  // the grace protects none of it
     }
   }
-  // A copy of before an upgrade that cannot be read may name any of them.
+  // A copy of the store in another schema that cannot be read may name any of them.
   const fs::path copy =
-      root / ("trainyard.db.schema-" + std::to_string(newest_schema_version() - 1));
+      root / ("trainyard.db.schema-" + std::to_string(newest_schema_version() + 1));
   write(copy, 100);
   age(copy);
   EXPECT_EQ(names(collect(request(false, 3600))), std::set<std::string>());

@@ -13,7 +13,6 @@
 
 #include "server/store/array_rows.h"
 #include "server/store/store_files.h"
-#include "tests/server/older_store.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -449,20 +448,6 @@ TEST_F(StoreArray, MembersWaitForOtherJobs) {
   EXPECT_EQ(many.reason, "ARRAY_SIZE");
   EXPECT_NE(many.message.find("30000 dependencies, expected at most 20000"), std::string::npos)
       << many.message;
-}
-
-TEST_F(StoreArray, JobsOfAnOlderStoreBelongToNone) {
-  TemporaryDirectory older;
-  make_older_store(older.path(), newest_schema_version() - 1);
-  const std::unique_ptr<Store> upgraded = open_or_die(small_options(older.path()), clock);
-  JobQuery query;
-  query.no_members = true;
-  const std::vector<Job> all = upgraded->jobs().list({}).value().jobs;
-  EXPECT_FALSE(all.empty());
-  EXPECT_EQ(ids(upgraded->jobs().list(query).value().jobs), ids(all));
-  EXPECT_EQ(to_proto(all.front()).array(), "");
-  EXPECT_TRUE(upgraded->arrays().submit(array_of("sweep", 3)).ok());
-  EXPECT_EQ(upgraded->arrays().find("default", "sweep").value().states.size(), 1u);
 }
 
 }  // namespace

