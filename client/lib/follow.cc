@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 
 #include "proto/metrics/packed_metrics.h"
 #include "src/base/wait_for_stop.h"
@@ -27,11 +26,6 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
   Status gap;
   milliseconds pause{100};
   bool answered = false;  // a server that never answered is reported at once
-  // Servers of earlier versions refuse what they do not know: then the next.
-  constexpr struct {
-    bool batches, packed;
-  } kForms[] = {{true, true}, {true, false}, {false, false}};
-  const auto* form = std::begin(kForms);
   Clock::time_point last_answer = Clock::now();
   const auto take = [&](v1::Event& event) {  // false: it was the last
     // Of a job whose old events were thinned, some before oldest_seq are missing.
@@ -58,8 +52,7 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
     v1::WatchJobRequest request;
     request.set_name(name);
     request.set_after(seen);
-    request.set_batches(form->batches);
-    request.set_packed(form->packed);
+    request.set_packed(true);
     Status status = client.watch_job(request, stop, [&](v1::WatchJobResponse& message) {
       answered = true;
       last_answer = Clock::now();
@@ -71,16 +64,11 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
         ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;
         return !ended;
       }
-      if (message.has_event()) return take(*message.mutable_event());
-      // Without any it is a heartbeat, or an unknown kind.
+      // A heartbeat has none.
       return std::ranges::all_of(*message.mutable_events(), take);
     });
     if (!gap.ok()) return gap;
     if (ended || stop.stop_requested()) return {};
-    if (!status.ok() && status.error().reason == "FIELD_UNKNOWN" && form + 1 != std::end(kForms)) {
-      ++form;
-      continue;
-    }
     if (status.ok()) {  // the server ended the stream before the job: treated as a broken one
       status = make_error(ErrorCode::kUnavailable, "STREAM_ENDED", "the event stream ended early");
     }

@@ -20,12 +20,12 @@ namespace {
 constexpr size_t kCrowd = 64;  // streams whose memory is worth returning once they are gone
 constexpr std::chrono::seconds kTrimDelay{1};  // for the library to free theirs
 
-/// Part of a block, not copied: the slice keeps the block.
-grpc::Slice slice_of(const std::shared_ptr<const EventBlock>& block, size_t begin, size_t end) {
+/// The rest of a block, not copied: the slice keeps the block.
+grpc::Slice slice_from(const std::shared_ptr<const EventBlock>& block, size_t begin) {
   using Owner = std::shared_ptr<const EventBlock>;
   auto* owner = new Owner(block);
   char* bytes = const_cast<char*>(block->bytes.data());  // the library only reads what it sends
-  return {bytes + begin, end - begin, [](void* o) { delete static_cast<Owner*>(o); }, owner};
+  return {bytes + begin, block->bytes.size() - begin, [](void* o) { delete static_cast<Owner*>(o); }, owner};
 }
 
 /// The same for each call on a connection, another for each connection that is open: where the
@@ -163,11 +163,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool write_on() TRAINYARD_REQUIRES(mu_) {
     if (finished_) return false;
     if (run_.block) {
-      if (request_.batches()) {
-        write_batch();
-      } else {
-        write_event();
-      }
+      write_block();
       return false;
     }
     if (run_.ended) {
@@ -177,36 +173,19 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     return !std::exchange(asked_, true);
   }
 
-  void write_batch() TRAINYARD_REQUIRES(mu_) {
+  void write_block() TRAINYARD_REQUIRES(mu_) {
     const EventBlock& block = *run_.block;
-    const grpc::Slice slice = slice_of(run_.block, block.begin(run_.first), block.bytes.size());
+    const grpc::Slice slice = slice_from(run_.block, block.begin(run_.first));
     newest_seq_ = block.last_seq();
     run_.block.reset();
     write(grpc::ByteBuffer(&slice, 1));
   }
 
-  /// For a client that reads `event` alone: the block's bytes, with the tag of that field.
-  void write_event() TRAINYARD_REQUIRES(mu_) {
-    static constexpr char kTag = v1::WatchJobResponse::kEventFieldNumber << 3 | 2;
-    const EventBlock& block = *run_.block;
-    const grpc::Slice slices[] = {
-        grpc::Slice(&kTag, 1, grpc::Slice::STATIC_SLICE),
-        slice_of(run_.block, block.begin(run_.first) + 1, block.ends[run_.first])};
-    newest_seq_ = block.first_seq + static_cast<int64_t>(run_.first);
-    ++run_.first;
-    const bool more = run_.first < block.ends.size();
-    if (!more) run_.block.reset();
-    write(grpc::ByteBuffer(slices, 2), more);
-  }
-
-  /// `more` follows at once: the transport may gather them.
-  void write(grpc::ByteBuffer bytes, bool more = false) TRAINYARD_REQUIRES(mu_) {
+  void write(grpc::ByteBuffer bytes) TRAINYARD_REQUIRES(mu_) {
     writing_ = true;
     last_write_us_ = service_.clock.steady_us();
     out_.Swap(&bytes);
-    grpc::WriteOptions options;
-    if (more) options.set_buffer_hint();
-    StartWrite(&out_, options);
+    StartWrite(&out_);
   }
 
   void finish(const grpc::Status& status) TRAINYARD_REQUIRES(mu_) {

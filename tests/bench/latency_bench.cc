@@ -55,9 +55,11 @@ Sample run_once(JobService::Stub& stub, const std::string& dataset) {
   const auto reader = stub.WatchJob(&context, watch);
   WatchJobResponse response;
   while (reader->Read(&response)) {
-    if (sample.first_step_ms > 0 || !response.has_event()) continue;
-    for (const MetricSeries& series : response.event().metrics().series()) {
-      if (series.key() == "train/loss") sample.first_step_ms = ms_since(start);
+    if (sample.first_step_ms > 0) continue;
+    for (const Event& event : response.events()) {
+      for (const MetricSeries& series : event.metrics().series()) {
+        if (series.key() == "train/loss") sample.first_step_ms = ms_since(start);
+      }
     }
   }
   const grpc::Status s = reader->Finish();

@@ -1,7 +1,7 @@
 // Watchers of one job of a daemon that runs; watch_bench.py starts the daemon and says what it
 // cost.
 //   watch_bench SERVER JOB [watchers=1000] [connections=1000] [seconds=5] [pause_ms=0] [storm_ms=0]
-//               [batches=0] [linger=0] [packed=0]
+//               [linger=0] [packed=0]
 // Reads raw bytes on one thread, since it shares the machine with what it measures: of an event it
 // looks at the number, which must follow the one before, and the time. With pause_ms a watcher
 // waits so long before each read; with storm_ms all hang up at that interval and call again after
@@ -32,7 +32,7 @@ namespace v1 = trainyard::v1;
 struct Options {
   std::string server, job;
   int watchers = 1000, connections = 1000, seconds = 5, pause_ms = 0, storm_ms = 0;
-  bool batches = false, linger = false, packed = false;
+  bool linger = false, packed = false;
 };
 
 /// The few parts of the wire format that the bench looks at.
@@ -128,7 +128,6 @@ class Bench {
     v1::WatchJobRequest r;
     r.set_name("tenants/default/jobs/" + options_.job);
     r.set_after(after);
-    r.set_batches(options_.batches);
     r.set_packed(options_.packed);
     return r;
   }
@@ -244,7 +243,7 @@ class Bench {
         ++answered_;
         answers_ms_.push_back(
             std::chrono::duration<double, std::milli>(Clock::now() - w.asked).count());
-      } else if (field == 2 || field == 4) {
+      } else if (field == 2) {
         take_event(w, part, now_us);
       }
     }
@@ -316,7 +315,7 @@ int main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
                  "usage: watch_bench SERVER JOB [watchers] [connections] [seconds] [pause_ms] "
-                 "[storm_ms] [batches] [linger] [packed]\n");
+                 "[storm_ms] [linger] [packed]\n");
     return 2;
   }
   const auto number = [&](int at, int otherwise) {
@@ -330,8 +329,7 @@ int main(int argc, char** argv) {
   options.seconds = number(5, options.seconds);
   options.pause_ms = number(6, 0);
   options.storm_ms = number(7, 0);
-  options.batches = number(8, 0) != 0;
-  options.linger = number(9, 0) != 0;
-  options.packed = number(10, 0) != 0;
+  options.linger = number(8, 0) != 0;
+  options.packed = number(9, 0) != 0;
   return Bench(std::move(options)).run();
 }

@@ -6,11 +6,10 @@ Each BIN is a folder of programs; they take turns in every round, and who begins
 watch_bench lends it to the others. A small network trains on one thread, so that its events are large; what it does alone is
 measured before each case.
 
-- live     each watcher reads as fast as it can, a connection each, in the shortest form that the daemon has
+- live     each watcher reads as fast as it can, a connection each, metrics packed
 - small    the same of a network whose steps take milliseconds, so that its events are a few hundred bytes
 - small-shared  as small, all on ten connections
 - plain    the same by clients that do not read packed metrics
-- single   the same by clients that take one event a message
 - shared   as live, all on ten connections
 - slow     each waits for half a second before it reads on
 - storm    all hang up every second and call again after the last event they saw
@@ -35,9 +34,9 @@ import harness  # noqa: E402
 
 SECONDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
-#        connections (0: one each), pause_ms, storm_ms, form: 0 single events, 1 batches, 2 with packed metrics
-CASES = {"live": (0, 0, 0, 2), "small": (0, 0, 0, 2), "small-shared": (10, 0, 0, 2), "plain": (0, 0, 0, 1), "single": (0, 0, 0, 0),
-         "shared": (10, 0, 0, 2), "slow": (0, 500, 0, 2), "storm": (0, 0, 1000, 2)}
+#        connections (0: one each), pause_ms, storm_ms, metrics packed
+CASES = {"live": (0, 0, 0, 1), "small": (0, 0, 0, 1), "small-shared": (10, 0, 0, 1), "plain": (0, 0, 0, 0),
+         "shared": (10, 0, 0, 1), "slow": (0, 500, 0, 1), "storm": (0, 0, 1000, 1)}
 #         hidden layers, rows a batch
 JOBS = {"fast": ("[8]", 50), "small": ("[512, 512]", 200)}
 
@@ -91,26 +90,14 @@ def rate(before, after):
     return (after[0] - before[0]) / (after[1] - before[1])
 
 
-def takes(bench, daemon, name, form):
-    asked = subprocess.run([bench, f"unix:{daemon.socket}", name, "1", "1", "0", "0", "0", *flags(form, 0)],
-                           capture_output=True, text=True)
-    return "unknown field" not in asked.stderr and asked.returncode == 0
-
-
-def flags(form, linger):
-    return [str(int(form >= 1)), str(linger), str(int(form == 2))]
-
-
 def measure(bench, daemon, name, watchers, case):
-    connections, pause_ms, storm_ms, form = CASES[case]
+    connections, pause_ms, storm_ms, packed = CASES[case]
     pid, worker = daemon.process.pid, daemon.worker_pids()[0]
-    while form > 0 and not takes(bench, daemon, name, form):
-        form -= 1
     begin = training(daemon)
     time.sleep(3)
     alone = rate(begin, training(daemon))
     clients = subprocess.Popen([bench, f"unix:{daemon.socket}", name, *map(str, (
-        watchers, connections or watchers, SECONDS, pause_ms, storm_ms, *flags(form, 1)))],
+        watchers, connections or watchers, SECONDS, pause_ms, storm_ms, 1, packed))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     peak = Peak(pid)
     try:
@@ -125,7 +112,7 @@ def measure(bench, daemon, name, watchers, case):
         clients.wait(60)
     finally:
         clients.kill()
-    out.update(case=case, form=form, alone=alone, watched=rate(begin, end), daemon_cpu=daemon_cpu,
+    out.update(case=case, packed=packed, alone=alone, watched=rate(begin, end), daemon_cpu=daemon_cpu,
                worker_cpu=worker_cpu, peak_mib=peak.stop(),
                others_cpu=busy - daemon_cpu - worker_cpu - out["client_cpu"])
     time.sleep(3)

@@ -200,11 +200,6 @@ class Jobs final : public v1::JobService::CallbackService {
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
       grpc::CallbackServerContext*, const v1::WatchJobRequest* request) override {
     const std::scoped_lock lock(s_.mu);
-    const bool knows_packed = s_.watch_packed && s_.watch_batch > 0;
-    if ((request->packed() && !knows_packed) || (request->batches() && s_.watch_batch == 0)) {
-      const grpc::Status unknown = refuse(ErrorCode::kInvalidArgument, "FIELD_UNKNOWN", "a field");
-      return new StreamOut<v1::WatchJobResponse>({}, unknown, false);
-    }
     s_.watch_after.push_back(request->after());
     std::vector<v1::WatchJobResponse> out(1);
     const grpc::Status found = find(request->name(), out[0].mutable_start()->mutable_job());
@@ -216,15 +211,10 @@ class Jobs final : public v1::JobService::CallbackService {
     int64_t sent = 0;
     for (const v1::Event& event : events) {
       if (event.seq() <= request->after() || event.seq() == s_.watch_skip_seq) continue;
-      if (!request->batches()) {
-        *out.emplace_back().mutable_event() = event;
-      } else {
-        if (out.back().has_start() || out.back().events_size() == s_.watch_batch)
-          out.emplace_back();
-        v1::Event& sent_event = *out.back().add_events();
-        sent_event = event;
-        if (request->packed()) pack_metrics(sent_event);
-      }
+      if (out.back().has_start() || out.back().events_size() == s_.watch_batch) out.emplace_back();
+      v1::Event& sent_event = *out.back().add_events();
+      sent_event = event;
+      if (request->packed()) pack_metrics(sent_event);
       ended = event.has_state() && event.state().state() >= v1::SUCCEEDED;
       if (++sent == s_.watch_cut_events && !ended) {
         return new StreamOut<v1::WatchJobResponse>(std::move(out), kBroken, false);

@@ -32,8 +32,7 @@ struct FakeState {
   int submit_unavailable = 0;     // so many submits fail before anything is stored
   Error submit_error;             // refused with this, if reason is not empty
   int64_t watch_cut_events = 0;   // > 0: each stream breaks after so many events
-  int watch_batch = 3;            // events a message, if asked; 0: as a server that has no batches
-  bool watch_packed = true;       // false: as a server that does not know of packed metrics
+  int watch_batch = 3;            // events a message
   bool watch_ends_early = false;  // the stream ends with OK before the job
   int64_t watch_skip_seq = 0;     // an event that is left out, against the contract
   int64_t watch_oldest_seq = 1;

@@ -59,16 +59,7 @@ TEST_F(Follow, GoesOnAfterTheLastEventSeen) {
   EXPECT_EQ(server_.state().watch_after, (std::vector<int64_t>{0, 6, 12, 18}));
 }
 
-TEST_F(Follow, AServerWithoutBatchesSendsSingleEvents) {
-  add_job(server_.state(), "digits-1", v1::FAILED, 20);
-  server_.state().watch_batch = 0;
-  server_.state().watch_cut_events = 15;
-  ASSERT_TRUE(follow().ok());
-  EXPECT_EQ(seen_, numbers(1, 20));
-  EXPECT_EQ(reconnects_, 1) << "the refusal is no broken stream";
-}
-
-TEST_F(Follow, MetricsArriveAlikePackedOrNot) {
+TEST_F(Follow, MetricsArriveAsTheyWereBeforeTheyWerePacked) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 3);
   v1::Event& event = server_.state().events[kName][1];
   event.clear_kind();
@@ -78,18 +69,15 @@ TEST_F(Follow, MetricsArriveAlikePackedOrNot) {
     loss.add_steps(10 + 3 * i);
     loss.add_values(0.5 * i);
   }
-  for (const bool packed : {true, false}) {
-    server_.state().watch_packed = packed;
-    std::vector<v1::Event> seen;
-    FollowHandler handler;
-    handler.event = [&](const v1::Event& e) {
-      seen.push_back(e);
-      return true;
-    };
-    ASSERT_TRUE(follow_job(*client_, kName, 0, {}, handler).ok());
-    ASSERT_EQ(seen.size(), 3u);
-    EXPECT_EQ(seen[1].SerializeAsString(), event.SerializeAsString()) << packed;
-  }
+  std::vector<v1::Event> seen;
+  FollowHandler handler;
+  handler.event = [&](const v1::Event& e) {
+    seen.push_back(e);
+    return true;
+  };
+  ASSERT_TRUE(follow_job(*client_, kName, 0, {}, handler).ok());
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[1].SerializeAsString(), event.SerializeAsString());
 }
 
 TEST_F(Follow, DamagedMetricsAreTold) {

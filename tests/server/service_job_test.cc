@@ -1174,11 +1174,11 @@ TEST_F(ServiceJob, F04AStopLetsWorkersCheckpointAndTheNextStartGoesOn) {
   v1::WatchJobResponse response;
   do {  // up to the first event: a drain may end the stream before the others
     ASSERT_TRUE(stream->Read(&response));
-  } while (!response.has_event());
-  int64_t seen = response.event().seq();
+  } while (response.events().empty());
+  int64_t seen = response.events().rbegin()->seq();
   std::thread drain([&] { daemon_->drain(); });
   while (stream->Read(&response)) {
-    if (response.has_event()) seen = response.event().seq();
+    if (!response.events().empty()) seen = response.events().rbegin()->seq();
   }
   const grpc::Status end = stream->Finish();
   EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -1246,8 +1246,10 @@ TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) 
       EXPECT_LE(response.heartbeat().newest_seq(), last);
       continue;
     }
-    ASSERT_EQ(response.event().seq(), last + 1);
-    last = response.event().seq();
+    for (const v1::Event& event : response.events()) {
+      ASSERT_EQ(event.seq(), last + 1);
+      last = event.seq();
+    }
   }
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_GE(last, 5000);
@@ -1260,70 +1262,57 @@ TEST_F(ServiceJob, PackedMetricsAreThoseOfOtherWatchers) {
   ASSERT_TRUE(submit(request, &job).ok());
   for (const bool past : {false, true}) {
     if (past) wait_for("many-steps", v1::SUCCEEDED);
-    for (const bool batches : {false, true}) {
-      auto c = context();
-      v1::WatchJobRequest watch_request;
-      watch_request.set_name(job.name());
-      watch_request.set_batches(batches);
-      watch_request.set_packed(true);
-      auto stream = jobs_->WatchJob(c.get(), watch_request);
-      std::vector<v1::Event> events;
-      int packed = 0;
-      for (v1::WatchJobResponse response; stream->Read(&response);) {
-        if (response.has_event()) events.push_back(response.event());
-        events.insert(events.end(), response.events().begin(), response.events().end());
-      }
-      EXPECT_TRUE(stream->Finish().ok());
-      grpc::Status end;
-      const std::vector<v1::Event> plain = watch("many-steps", 0, &end);
-      ASSERT_EQ(events.size(), plain.size());
-      for (size_t i = 0; i < events.size(); ++i) {
-        EXPECT_FALSE(events[i].has_metrics());
-        EXPECT_FALSE(plain[i].has_packed_metrics());
-        packed += events[i].has_packed_metrics();
-        ASSERT_TRUE(unpack_metrics(events[i]));
-        ASSERT_EQ(events[i].SerializeAsString(), plain[i].SerializeAsString()) << i;
-      }
-      EXPECT_GT(packed, 0);
-    }
-  }
-}
-
-TEST_F(ServiceJob, BatchesHaveWhatSingleEventsHave) {
-  v1::SubmitJobRequest request = job_request("many-steps", "");
-  (*request.mutable_spec()->mutable_labels())["steps"] = "500";
-  v1::Job job;
-  ASSERT_TRUE(submit(request, &job).ok());
-  for (const int64_t after : {0, 7}) {  // while it runs, and then of the past
     auto c = context();
     v1::WatchJobRequest watch_request;
     watch_request.set_name(job.name());
-    watch_request.set_after(after);
-    watch_request.set_batches(true);
-    if (after > 0) wait_for("many-steps", v1::SUCCEEDED);
+    watch_request.set_packed(true);
     auto stream = jobs_->WatchJob(c.get(), watch_request);
-    v1::WatchJobResponse response;
-    ASSERT_TRUE(stream->Read(&response));
-    EXPECT_TRUE(response.has_start());
     std::vector<v1::Event> events;
-    int messages = 0;
-    while (stream->Read(&response)) {
-      EXPECT_FALSE(response.has_event());
-      messages += response.events_size() > 0;
+    int packed = 0;
+    for (v1::WatchJobResponse response; stream->Read(&response);) {
       events.insert(events.end(), response.events().begin(), response.events().end());
     }
     EXPECT_TRUE(stream->Finish().ok());
     grpc::Status end;
-    const std::vector<v1::Event> single = watch("many-steps", after, &end);
-    EXPECT_TRUE(end.ok());
-    ASSERT_EQ(events.size(), single.size());
+    const std::vector<v1::Event> plain = watch("many-steps", 0, &end);
+    ASSERT_EQ(events.size(), plain.size());
     for (size_t i = 0; i < events.size(); ++i) {
-      ASSERT_EQ(events[i].SerializeAsString(), single[i].SerializeAsString()) << i;
+      EXPECT_FALSE(events[i].has_metrics());
+      EXPECT_FALSE(plain[i].has_packed_metrics());
+      packed += events[i].has_packed_metrics();
+      ASSERT_TRUE(unpack_metrics(events[i]));
+      ASSERT_EQ(events[i].SerializeAsString(), plain[i].SerializeAsString()) << i;
     }
-    if (after > 0) {
-      EXPECT_LT(messages, static_cast<int>(events.size()) / 4) << "that is what they are for";
+    EXPECT_GT(packed, 0);
+  }
+}
+
+TEST_F(ServiceJob, EventsOfThePastShareMessages) {
+  v1::SubmitJobRequest request = job_request("many-steps", "");
+  (*request.mutable_spec()->mutable_labels())["steps"] = "500";
+  v1::Job job;
+  ASSERT_TRUE(submit(request, &job).ok());
+  wait_for("many-steps", v1::SUCCEEDED);
+  auto c = context();
+  v1::WatchJobRequest watch_request;
+  watch_request.set_name(job.name());
+  watch_request.set_after(7);
+  auto stream = jobs_->WatchJob(c.get(), watch_request);
+  v1::WatchJobResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(response.has_start());
+  int64_t last = 7;
+  int messages = 0, events = 0;
+  while (stream->Read(&response)) {
+    messages += !response.events().empty();
+    events += response.events_size();
+    for (const v1::Event& event : response.events()) {
+      ASSERT_EQ(event.seq(), last + 1);
+      last = event.seq();
     }
   }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_LT(messages, events / 4);
 }
 
 /// A stream that was answered, or how it ended.
@@ -1393,7 +1382,7 @@ TEST_F(ServiceJob, AQuietStreamBeats) {
   int beats = 0;
   int64_t seen = 0;
   while (beats < 3 && stream->Read(&response)) {
-    if (response.has_event()) seen = response.event().seq();
+    if (!response.events().empty()) seen = response.events().rbegin()->seq();
     if (response.has_heartbeat()) {
       ++beats;
       EXPECT_EQ(response.heartbeat().newest_seq(), seen);

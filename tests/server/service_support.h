@@ -121,7 +121,7 @@ class ServiceTest : public ::testing::Test {
       EXPECT_EQ(first, response.has_start()) << "start comes first and once";
       if (first && start != nullptr) *start = response.start();
       first = false;
-      if (response.has_event()) events.push_back(response.event());
+      events.insert(events.end(), response.events().begin(), response.events().end());
     }
     *end = stream->Finish();
     return events;

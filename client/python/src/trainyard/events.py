@@ -13,7 +13,7 @@ from typing import TypeAlias
 from trainyard import v1
 from trainyard._rpc import WATCH_JOB, Channel
 from trainyard._shown import human_bytes, short_number
-from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError, TrainyardError,
+from trainyard.errors import (DeadlineExceededError, InternalError, TrainyardError,
                               UnavailableError)
 from trainyard.v1 import JobState
 
@@ -179,19 +179,16 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
     oldest = 0  # from here on the server promises all events
     answered_at: float | None = None
     pause = _PAUSE_S
-    # Servers of earlier versions refuse what they do not know: then the next.
-    forms = [(True, True), (True, False), (False, False)]
     while True:
         broken: TrainyardError = UnavailableError("the event stream ended early", reason="STREAM_ENDED")
         try:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            request = v1.WatchJobRequest(name=name, after=seen, batches=forms[0][0], packed=forms[0][1])
+            request = v1.WatchJobRequest(name=name, after=seen, packed=True)
             with channel.stream(WATCH_JOB, request, left) as messages:
                 for message in messages:
                     pause = _PAUSE_S
                     answered_at = time.monotonic()
-                    kind = message.WhichOneof("kind")
-                    if kind == "start":
+                    if message.HasField("start"):
                         oldest = message.start.oldest_seq
                         if only_past and last is None:
                             last = message.start.newest_seq
@@ -199,7 +196,7 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                             last = message.start.newest_seq
                         if last is not None and last <= seen:
                             return
-                    for one in [message.event] if kind == "event" else message.events:
+                    for one in message.events:
                         event = typed(one)
                         if event.seq != seen + 1 and not seen < event.seq <= oldest:  # thinned: Job.events_thinned
                             raise InternalError(f"event {event.seq} came after event {seen}", reason="EVENT_GAP",
@@ -211,11 +208,6 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                             return
         except UnavailableError as error:
             broken = error
-        except InvalidArgumentError as error:
-            if len(forms) == 1 or error.reason != "FIELD_UNKNOWN":
-                raise
-            del forms[0]
-            continue
         if answered_at is None or time.monotonic() - answered_at > RECONNECT_S_MAX:
             raise broken
         if deadline is not None and time.monotonic() + pause >= deadline:
