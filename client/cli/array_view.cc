@@ -257,7 +257,7 @@ Result<std::string> find_array_named(client::Client& server, const std::string& 
   if (error.reason != "JOB_NOT_FOUND") return error;
   ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", short_name(job_name)));
   const Result<v1::JobArray> array = server.get_array(name);
-  if (!array.ok()) return error;  // an older server has none
+  if (!array.ok()) return error;
   return name;
 }
 

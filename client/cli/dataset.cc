@@ -83,11 +83,6 @@ std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
          statistic_text(numbers.mean()) + ", std " + statistic_text(numbers.std());
 }
 
-/// Of which the schema may list fewer; older servers count none.
-int64_t class_count(const v1::DatasetSchema& schema) {
-  return std::max<int64_t>(schema.class_count(), schema.classes_size());
-}
-
 /// "Ideal 21,551, Premium 13,791, ... 1 more": the most frequent first, where they were counted.
 std::string counted_names(const google::protobuf::RepeatedPtrField<std::string>& names,
                           const google::protobuf::RepeatedField<int64_t>& counts, int64_t count,
@@ -124,7 +119,7 @@ std::string kind_text(const v1::DatasetSchema::Column& column) {
 }
 
 std::string target_text(const v1::DatasetSchema& schema) {
-  if (schema.classification()) return std::to_string(class_count(schema)) + " classes";
+  if (schema.classification()) return std::to_string(schema.class_count()) + " classes";
   if (schema.has_text() && schema.text().max_length() == 0) return "next token";
   return schema.target().empty() ? "" : "number";
 }
@@ -165,7 +160,7 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
        s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
-      {"classes", counted_names(s.classes(), s.class_counts(), class_count(s), kClassesShown)},
+      {"classes", counted_names(s.classes(), s.class_counts(), s.class_count(), kClassesShown)},
       {"size", d.size_bytes() > 0 ? human_bytes(d.size_bytes()) : ""},
       {"created", local_time(d.create_time())},
       {"digest", d.digest()}};

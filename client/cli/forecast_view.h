@@ -12,7 +12,7 @@ namespace trainyard::cli {
 std::string step_text(double seconds);
 
 /// A table of devices with the step's time, the time to the end with its range, what limits it and
-/// the cost; below it why one is unknown. Empty without forecasts, as of an older server.
+/// the cost; below it why one is unknown. Empty without forecasts.
 std::string render_forecasts(const v1::RunPlan& plan, bool colour);
 
 /// Of Progress and of DeviceUse: "0.9x as fast as forecast, at 60% of the device's bound, held back

@@ -57,9 +57,9 @@ void add_warnings(const google::protobuf::RepeatedPtrField<std::string>& warning
 }
 
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
-  const int64_t trained = plan.trained_parameter_count();  // 0: an older server's
+  const int64_t trained = plan.trained_parameter_count();
   fields.emplace_back("parameters", grouped(plan.parameter_count()) +
-                                        (trained > 0 && trained != plan.parameter_count()
+                                        (trained != plan.parameter_count()
                                              ? ", " + grouped(trained) + " trained"
                                              : ""));
   fields.emplace_back(
@@ -68,9 +68,7 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   if (plan.validation_rows() > 0) rows += ", " + grouped(plan.validation_rows()) + " to validate";
   if (plan.test_rows() > 0) rows += ", " + grouped(plan.test_rows()) + " to test";
   fields.emplace_back("rows", rows);
-  if (plan.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
-    fields.emplace_back("precision", precision_text(plan.precision()));
-  }
+  fields.emplace_back("precision", precision_text(plan.precision()));
   fields.emplace_back("memory", memory_text(plan.memory()));
   if (plan.flops_per_step() > 0) {
     fields.emplace_back(

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kPageMax = 1000;
 constexpr const char* kMe = "me";
-constexpr const char* kUnimplemented = "UNIMPLEMENTED";  // a reason
 
 struct ListOptions {
   std::vector<std::string> states;
@@ -96,16 +95,12 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& 
   return table.render(out);
 }
 
-/// One line for each array, in place of its members. Nothing for a server that has none.
+/// One line for each array, in place of its members.
 Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit) {
   v1::ListArraysRequest request;
   request.set_parent(server.parent());
   request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kPageMax)));
-  Result<v1::ListArraysResponse> arrays = server.list_arrays(request);
-  if (!arrays.ok() && arrays.error().reason == kUnimplemented) {  // an older server
-    return v1::ListArraysResponse();
-  }
-  return arrays;
+  return server.list_arrays(request);
 }
 
 Result<int> run_list(Session& session, const ListOptions& options) {

@@ -26,7 +26,7 @@ std::string render_model(const v1::Model& m, bool colour) {
       {{"model", std::string(short_name(m.name()))},
        {"job", m.job().empty() ? "none: weights only" : std::string(short_name(m.job()))},
        {"parameters", grouped(m.parameter_count())},
-       {"tensors", m.tensor_count() > 0 ? grouped(m.tensor_count()) : ""},
+       {"tensors", grouped(m.tensor_count())},
        {"size", human_bytes(m.size_bytes())},
        {"dataset", std::string(short_name(m.dataset()))},
        {"learned", m.schema().target()},

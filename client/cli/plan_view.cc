@@ -225,9 +225,8 @@ std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   return precision_text(precision) + (cost.empty() ? "" : ": " + cost);
 }
 
-/// Of a checkpoint, and of a kill. Empty for a plan of an older server.
+/// The size of a checkpoint, how often one is written, and the work that a kill costs at most.
 std::string checkpoints_text(const v1::CheckpointPlan& plan) {
-  if (plan.size_bytes() == 0) return "";
   const std::string size = human_bytes(plan.size_bytes());
   if (plan.lost_steps_max() > 0) {
     const std::string steps =
@@ -306,19 +305,15 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
                                              static_cast<double>(run.steps_total()),
                                          true) +
                                 " FLOP in all");
-  if (const std::string text = checkpoints_text(run.checkpoints()); !text.empty()) {
-    list.emplace_back("checkpoints", text);
-  }
+  list.emplace_back("checkpoints", checkpoints_text(run.checkpoints()));
   if (run.exchanges_size() > 0)
     list.emplace_back("exchanges", exchanges_text(run, each_of(plan.spec().resources())));
   if (const std::string text = sharded_text(run, each_of(plan.spec().resources())); !text.empty()) {
     list.emplace_back("sharded", text);
   }
   if (run.split_pairs_size() > 0) list.emplace_back("split pairs", split_pairs_text(run));
-  if (run.precision() != v1::Recipe::PRECISION_UNSPECIFIED) {  // of an older server
-    list.emplace_back(
-        "precision", precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));
-  }
+  list.emplace_back(
+      "precision", precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));
   std::string device(client::short_name(plan.device()));
   if (plan.threads() > 0) {
     device +=

@@ -166,7 +166,7 @@ class Reader {
     const size_t problems = problems_.size();
     for (const SpecEntry& entry : rejoined(value.entries)) {
       const Field* field = type.FindFieldByName(entry.key);
-      if (field == nullptr || field->options().deprecated()) {  // what only stored specs hold
+      if (field == nullptr) {
         add(entry.key_at, "FIELD_UNKNOWN", child(path, entry.key),
             unknown_field(type, path, entry.key));
         continue;
@@ -202,8 +202,7 @@ class Reader {
     std::vector<std::string> names;
     for (int i = 0; i < type.field_count(); ++i) {
       const Field& field = *type.field(i);
-      if (field.options().deprecated()) continue;
-      if (has_other_name(field, lower(key))) {
+        if (has_other_name(field, lower(key))) {
         return "unknown field, it is named '" + field.name() + "' here";
       }
       names.push_back(field.name());

@@ -17,7 +17,6 @@ std::string place_at(const pb::Descriptor& type, const std::string& key, const s
                      int depth, bool in_choices) {
   for (int i = 0; i < type.field_count(); ++i) {
     const Field& field = *type.field(i);
-    if (field.options().deprecated()) continue;
     const std::string here = child(path, field.name());
     if (depth == 0) {
       if (field.name() == key || has_other_name(field, lower(key))) return here;

@@ -216,13 +216,8 @@ LossSpec to_loss(const v1::Loss& loss, Violations& violations) {
   }
   const auto known = std::ranges::find(loss_kinds(), kind->name(), &LossKind::field);
   TRAINYARD_CHECK(known != loss_kinds().end(), "no loss " + kind->name());
-  const Attributes settings = to_attributes(loss.GetReflection()->GetMessage(loss, kind),
-                                            "model.loss." + kind->name(), violations);
-  LossSpec out{std::string(known->op)};
-  for (const auto& [name, value] : settings.items()) {
-    out.attributes.set(name == "class_weight_list" ? "class_weights" : name, value);
-  }
-  return out;
+  return {std::string(known->op), to_attributes(loss.GetReflection()->GetMessage(loss, kind),
+                                                "model.loss." + kind->name(), violations)};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // server/service/housekeeping.h: what the daemon puts in order by itself, in the background: what
-// earlier versions, or a daemon that was killed, left in the folders of finished jobs; workers' old
-// output; and the rules keep_jobs and keep_events (server/service/retention.h).
+// a daemon that was killed left in the folders of finished jobs; workers' old output; and the
+// rules keep_jobs and keep_events (server/service/retention.h).
 //
 // All is done in pieces; the thread rests after each for as long as it took, and stands back while
 // a backup runs.

@@ -83,11 +83,10 @@ struct JobPlanner::CheckedJob {
   bool threads_named = false;                 // by the user
   std::optional<v1::FitChoice> batch_choice;  // of `batch_size: auto`
 
-  /// The weights that would be taken. Nothing if the job needs none, or for those of an older
-  /// daemon's job, whose tensors are unknown.
+  /// The weights that would be taken. Nothing if the job needs none.
   Result<std::optional<v1::InitialWeightsReport>> plan_weights(const DatasetSchema& schema) const {
     std::optional<v1::InitialWeightsReport> planned;
-    if (!initial_weights || initial_weights->tensors.empty()) return planned;
+    if (!initial_weights) return planned;
     std::vector<FileTensor> tensors;
     for (const v1::WeightTensor& t : initial_weights->tensors) {
       tensors.push_back(trainyard::to_engine(t));

@@ -56,7 +56,7 @@ Result<SpecField> SpecField::parse(std::string_view path, const std::string& whe
                           ", which has no fields");
     }
     const Field* field = type->FindFieldByName(std::string(name));
-    if (field == nullptr || field->options().deprecated()) {
+    if (field == nullptr) {
       return field_error("FIELD_UNKNOWN", where,
                          quoted_value(path) + ": " + unknown_field_text(*type, name));
     }

@@ -171,7 +171,7 @@ class Setter {
     const pb::Reflection& reflect = *message.GetReflection();
     for (const auto& [name, item] : value.items()) {
       const Field* field = type.FindFieldByName(name);
-      if (field == nullptr || field->options().deprecated()) {
+      if (field == nullptr) {
         return refuse("FIELD_UNKNOWN", unknown_field_text(type, name));
       }
       const pb::OneofDescriptor* oneof = field->real_containing_oneof();
@@ -291,7 +291,6 @@ std::string unknown_field_text(const pb::Descriptor& type, std::string_view name
   std::vector<std::string> names;
   for (int i = 0; i < type.field_count(); ++i) {
     const Field& field = *type.field(i);
-    if (field.options().deprecated()) continue;
     for (int k = 0; k < field.options().ExtensionSize(v1::other_names); ++k) {
       if (field.options().GetExtension(v1::other_names, k) == name) {
         return "unknown field " + quoted_value(name) + ", it is named '" + field.name() + "' here";

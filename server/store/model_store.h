@@ -27,7 +27,7 @@ struct Model {
   v1::DatasetSchema schema;
   std::string dataset;  // full name, with its version; empty if unknown
   int64_t create_time_us = 0;
-  int64_t tensor_count = 0;               // 0: from an older daemon's job, unknown
+  int64_t tensor_count = 0;
   std::vector<v1::WeightTensor> tensors;  // only from find()
 
   bool weights_alone() const { return job_uid.empty(); }

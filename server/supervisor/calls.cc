@@ -194,13 +194,9 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, Work
   const std::shared_ptr<Task>& task = proven.task;
   const ProtocolRange spoken = protocols_of(request);
   const std::optional<int32_t> protocol = agree(kProtocols, spoken);
-  const auto skew = [&] { return version_skew(*task, request.version(), spoken.text()); };
-  if (!protocol) return skew();
+  if (!protocol) return version_skew(*task, request.version(), spoken.text());
   if (proven.rank == 0) task->heard_us = impl_->clock.steady_us();
   ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
-  if (assignment.has_serve() && *protocol < 2) return skew();
-  if (task->elsewhere && *protocol < kProtocolElsewhere) return skew();
-  if (task->nodes > 1 && *protocol < kProtocolNodes) return skew();
   assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
   assignment.set_protocol(*protocol);
   if (task->elsewhere) {
@@ -210,10 +206,7 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, Work
   }
   const MutexLock lock(task->mu);
   if (task->over) return fenced_task(request.task());
-  if (proven.rank == 0) {
-    task->attached = true;
-    task->protocol = *protocol;
-  }
+  if (proven.rank == 0) task->attached = true;
   return assignment;
 }
 
@@ -221,12 +214,11 @@ Status Supervisor::connect(const v1::WorkerReport& first, std::shared_ptr<Comman
                            WorkerDoorKind door) {
   const std::string& id = first.task();
   ASSIGN_OR_RETURN(const std::shared_ptr<Task> task, impl_->find_proven(id, first.nonce(), door));
-  if (const int32_t protocol = protocol_or_first(first.protocol());
-      !kProtocols.contains(protocol)) {
+  if (!kProtocols.contains(first.protocol())) {
     task->version_skew = true;
     return make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
-                      "the worker speaks protocol " + std::to_string(protocol) + ", the daemon " +
-                          kProtocols.text());
+                      "the worker speaks protocol " + std::to_string(first.protocol()) +
+                          ", the daemon " + kProtocols.text());
   }
   std::optional<std::string> stop;
   {
@@ -236,7 +228,6 @@ Status Supervisor::connect(const v1::WorkerReport& first, std::shared_ptr<Comman
     stop = task->stop;
   }
   task->connected = true;
-  task->protocol = protocol_or_first(first.protocol());
   task->heard_us = impl_->clock.steady_us();
   if (stop) sink->send(stop_command(*stop));
   return {};

@@ -150,10 +150,8 @@ void Supervisor::enrol(const v1::EnrolRequest& request, Done<void> done) {
       !equal_in_constant_time(sha256_hex(request.secret()), task->secret_digest)) {
     return done(fenced_task(request.task()));
   }
-  const ProtocolRange spoken{protocol_or_first(request.protocol_min()),
-                             protocol_or_first(request.protocol_max())};
-  const int32_t least = task->nodes > 1 ? kProtocolNodes : kProtocolElsewhere;
-  if (const auto protocol = agree(kProtocols, spoken); !protocol || *protocol < least) {
+  const ProtocolRange spoken = protocols_of(request);
+  if (!agree(kProtocols, spoken)) {
     return done(version_skew(*task, request.version(), spoken.text()));
   }
   if (request.rank() < 0 || request.rank() >= task->nodes) {
@@ -234,7 +232,6 @@ Result<v1::SendRatesResponse> Supervisor::take_rates(const v1::SendRatesRequest&
 }
 
 void Supervisor::Impl::ask_for_rates(Task& task) {
-  if (task.protocol < kProtocolRates) return;
   std::shared_ptr<CommandSink> sink;
   {
     const MutexLock lock(task.mu);

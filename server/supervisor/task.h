@@ -58,7 +58,6 @@ struct Task : std::enable_shared_from_this<Task> {
   std::atomic<bool> outcome_taken{false};
   std::atomic<int64_t> outcome_us{0};  // when it was
   std::atomic<bool> version_skew{false};
-  std::atomic<int32_t> protocol{0};   // that its first worker speaks
   std::atomic<bool> measures{false};  // its worker was asked to, behind its outcome
 
   Mutex mu;

@@ -194,7 +194,7 @@ class ElsewhereRun {
       ready = meet(assignment, std::move(ready), peers);
     }
     std::optional<NodeMeasure> node;
-    if (ready.ok() && options_.rank == 0 && assignment.protocol() >= kProtocolRates) {
+    if (ready.ok() && options_.rank == 0) {
       node.emplace(stub_, stream,
                    NodeMeasureOptions{options_.task, nonce_, devices_of(task), begin_s_,
                                       options_.end_time_s, start_});

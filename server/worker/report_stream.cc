@@ -31,7 +31,7 @@ ReportStream::ReportStream(v1::WorkerService::Stub& stub, Options options,
 ReportStream::Options ReportStream::options_of(const v1::Assignment& assignment, std::string task,
                                                std::string nonce) {
   Options options{.task = std::move(task), .nonce = std::move(nonce)};
-  options.protocol = protocol_or_first(assignment.protocol());
+  options.protocol = assignment.protocol();
   options.heartbeat_interval = std::chrono::milliseconds(assignment.heartbeat_interval_ms());
   if (assignment.unattended_ms() > 0) {
     options.unattended = std::chrono::milliseconds(assignment.unattended_ms());

@@ -196,10 +196,6 @@ bool Algorithms::choose(const std::string& device_class, const std::string& key,
     if (const auto it = of->second.find(key); it != of->second.end() && take(it->second)) {
       return true;
     }
-    for (const AlgorithmProblem::Former& former : problem.former) {
-      const auto it = of->second.find(former.key);
-      if (it != of->second.end() && take(former.words + it->second)) return true;
-    }
   }
   {
     const HostTable& table = host_table(device_class);

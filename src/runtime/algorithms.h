@@ -54,12 +54,6 @@ struct AlgorithmProblem {
   std::function<std::optional<std::string>()> take_first;
   /// Times what the library proposes. Nothing where it has no candidate that can be told and taken.
   std::function<std::optional<TimedChoice>()> time;
-  /// Keys of the problem in checkpoints of earlier versions, and the words that a choice recorded
-  /// there has in front today: a job that resumes keeps its bits.
-  struct Former {
-    std::string key, words;
-  };
-  std::vector<Former> former = {};
 };
 
 /// As it is in a checkpoint, and back. Refusal: INVALID_ARGUMENT/ALGORITHMS_INVALID.

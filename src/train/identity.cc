@@ -17,8 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kRule2 = "2:";
-constexpr std::string_view kArithmeticOfBefore = "denormal numbers as they are";
+constexpr std::string_view kRule = "1:";
 constexpr int64_t kDigestFileBytesMax = 4096;
 
 std::string to_text(const Json& json) {
@@ -162,7 +161,7 @@ RunIdentity::RunIdentity(const ModelSpec& model, const Recipe& recipe,
                                  {"dataset", dataset_digest},
                                  {"model", describe(model)},
                                  {"recipe", fields_to_json(recipe)}});
-  record_.digest = std::string(kRule2) + sha256_hex(record_.description);
+  record_.digest = std::string(kRule) + sha256_hex(record_.description);
 }
 
 Result<RunIdentity> RunIdentity::of(const TrainJob& job) {
@@ -176,13 +175,11 @@ Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& r
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN", std::move(why));
   };
   if (recorded.digest == record_.digest) return std::vector<FieldDifference>();
-  if (!recorded.digest.starts_with(kRule2)) return untold("written by another version");
+  if (!recorded.digest.starts_with(kRule)) return untold("written by another version");
   Json theirs = Json::parse(recorded.description, nullptr, /*allow_exceptions=*/false);
   if (!theirs.is_object() || !theirs["recipe"].is_object()) {
     return untold("its description is unreadable");
   }
-  // Versions before this one did not name their arithmetic.
-  if (theirs["arithmetic"].is_null()) theirs["arithmetic"] = kArithmeticOfBefore;
   // A field that came later had its default.
   Json recipe = fields_to_json(Recipe());
   recipe.update(theirs["recipe"], /*merge_objects=*/true);

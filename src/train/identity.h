@@ -15,7 +15,7 @@ namespace trainyard {
 
 /// What a checkpoint records of its run.
 struct RunRecord {
-  std::string digest;  // "2:" and the SHA-256 of the description
+  std::string digest;  // "1:" and the SHA-256 of the description
   // JSON {"arithmetic": how, "dataset": digest, "model": {...}, "recipe": {...}}
   std::string description;
 };

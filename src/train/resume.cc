@@ -155,14 +155,17 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
   }
   const std::string name = "checkpoint " + loaded->path.filename().string();
   const RunRecord recorded = record_of(loaded->state);
+  const std::string difference = identity.difference(recorded);
   if (identity.is_in_another_arithmetic(recorded)) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
                       name +
-                          " was written by a version that computed denormal numbers, which count "
-                          "as 0 now, so the job would go on with other bits; expected a retry or a "
-                          "fork of the job, or a folder without checkpoints");
+                          " was written by a version that computes otherwise, so the job would go "
+                          "on with other bits (" +
+                          difference +
+                          "); expected a retry or a fork of the job, or a folder without "
+                          "checkpoints");
   }
-  if (const std::string difference = identity.difference(recorded); !difference.empty()) {
+  if (!difference.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
                       name + " belongs to another job: " + difference +
                           "; expected the same job, or a folder without checkpoints");

@@ -35,7 +35,7 @@ struct LoopState {
   int64_t step = 0;  // steps done
   double train_loss = 0;
   double train_accuracy = 0;
-  std::optional<double> first_loss = {};  // of step 1; not in checkpoints of earlier versions
+  std::optional<double> first_loss = {};  // of step 1
   int64_t evaluated_step = 0;             // the evaluations up to here are counted in what follows
   BestState best;
   StoppingState stopping;

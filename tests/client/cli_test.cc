@@ -1368,10 +1368,6 @@ TEST_F(Cli, ListHasALineForAnArrayInPlaceOfItsMembers) {
   done = run({"list", "--array", "sweep", "-o", "name"});
   EXPECT_EQ(done.out, "sweep-0\nsweep-1\nsweep-2\n");
   EXPECT_EQ(run({"list", "-o", "name"}).out, "alone\nsweep-0\nsweep-1\nsweep-2\n");
-  server_.state().knows_arrays = false;
-  done = run({"list"});
-  EXPECT_EQ(done.code, 0) << "an older server: " << done.err;
-  EXPECT_NE(done.out.find("sweep-0"), std::string::npos);
 }
 
 TEST_F(Cli, AnArrayIsShownWithItsMembersTheBestFirst) {

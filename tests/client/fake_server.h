@@ -22,7 +22,6 @@ struct FakeState {
   // --- what to do
   std::map<std::string, v1::Job> jobs;                   // by full name
   std::map<std::string, v1::JobArray> arrays;            // by full name
-  bool knows_arrays = true;                              // or is older
   std::map<std::string, std::vector<v1::Event>> events;  // by full name
   std::map<std::string, v1::Model> models;
   std::map<std::string, std::string> model_files;  // file name -> content

@@ -280,65 +280,6 @@ TEST_F(CudaAlgorithms, AFiltersGradientIsOneChoiceOfItsWays) {
   EXPECT_EQ(gradient_choice(in(w / "c"), /*size=*/1), "product");
 }
 
-// Checkpoints of a program that knew one way at a time, by the format of its result.
-TEST_F(CudaAlgorithms, AnEarlierChoiceOfAFiltersGradientIsKept) {
-  const Workspace w;
-  testing::set_wide_gradients(true);
-  const auto now = in({});
-  const std::string words = gradient_choice(now).substr(std::string("bf16 ").size());
-  const std::string device_class = now->used().begin()->first;
-  std::string key = now->used().begin()->second.begin()->first;
-  for (const std::string result : {"F32", "bf16"}) {
-    std::string former = key;
-    former.replace(former.find(" bf16 "), 6, " bf16>" + result + " ");
-    std::string engine = words;
-    engine[engine.find('=') + 1] = '4';
-    const auto resumed = in(w / result);
-    resumed->prefer({{device_class, {{former, engine}}}});
-    EXPECT_EQ(gradient_choice(resumed), result + " " + engine);
-    EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
-  }
-}
-
-// Checkpoints of a program in which ReLU was a kernel behind its product.
-TEST_F(CudaAlgorithms, AnEarlierChoiceOfAProductWithReluIsKept) {
-  const Workspace w;
-  testing::set_algorithm_cost(2, 1);
-  const auto then = in(w / "then");
-  EXPECT_EQ(algorithm_of(cuda::Matmul(*device_with(then), kProduct)), 2);
-  testing::set_algorithm_cost(2, 900);
-  for (const auto epilogue :
-       {cuda::Epilogue::kRelu, cuda::Epilogue::kReluKept, cuda::Epilogue::kReluGrad}) {
-    cuda::MatmulDims dims = kProduct;
-    dims.epilogue = epilogue;
-    const auto resumed = in(w / "now");
-    resumed->prefer(then->used());
-    EXPECT_EQ(algorithm_of(cuda::Matmul(*device_with(resumed), dims)), 2);
-    EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
-  }
-}
-
-// Of a program in which a convolution in front of a pool had ReLU, which is the pool's since.
-TEST_F(CudaAlgorithms, AnEarlierChoiceOfAConvolutionWithReluIsKept) {
-  const Workspace w;
-  const auto engine_in = [&](std::shared_ptr<Algorithms> algorithms, bool relu) {
-    using enum cuda::Convolution::Epilogue;
-    const auto device = device_with(std::move(algorithms));
-    return engine_of(cuda::Convolution(*device, "conv", ConvolutionPass::kForward, dims(), true,
-                                       relu ? kBiasRelu : kBias,
-                                       {Format::kF32, Format::kF32, Format::kF32, false}));
-  };
-  testing::set_algorithm_cost(0, 1);
-  const auto then = in(w / "then");
-  const int64_t engine = engine_in(then, true);
-  testing::set_algorithm_cost(0, 900);
-  EXPECT_NE(engine_in(in(w / "other"), false), engine);
-  const auto resumed = in(w / "now");
-  resumed->prefer(then->used());
-  EXPECT_EQ(engine_in(resumed, false), engine);
-  EXPECT_TRUE(resumed->take_messages().empty());  // nothing was timed
-}
-
 std::vector<float> numbers(int64_t count, float scale) {
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {

@@ -124,25 +124,6 @@ TEST(Algorithms, OfACheckpointComeFirst) {
   EXPECT_EQ(library.timed, 1);
 }
 
-TEST(Algorithms, OfAnEarlierVersionAreFoundInACheckpointAlone) {
-  const Folder folder;
-  Library library;
-  AlgorithmProblem problem = library.problem();
-  problem.former = {{"its name once", "way "}, {"another name", ""}};
-  Algorithms resumed({folder.path()});
-  resumed.prefer({{kClass, {{"its name once", "as it was"}}}});
-  EXPECT_TRUE(resumed.choose(kClass, kKey, problem));
-  EXPECT_EQ(library.taken, "way as it was");
-  EXPECT_EQ(resumed.used(), (AlgorithmRecord{{kClass, {{kKey, "way as it was"}}}}));
-  EXPECT_EQ(library.timed, 0);
-  // A new job is not held to what an earlier program recorded with the host.
-  library.ask(resumed, "another name");
-  Algorithms next({folder.path()});
-  EXPECT_TRUE(next.choose(kClass, kKey, problem));
-  EXPECT_EQ(library.taken, "fast");
-  EXPECT_EQ(library.timed, 2);
-}
-
 // The same job takes the same twice, whatever the clock said; a longer one times what was left.
 TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
   const Folder folder;

@@ -1,5 +1,5 @@
-"""An upgrade and its way back, killed (F22): a state folder of schema 2 is opened by trainyardd, which copies the store and
-migrates it, and taken back with --undo-upgrade. Both are killed before and after each thing that they do to a file, and done
+"""An upgrade and its way back, killed (F22): a state folder of schema 1 is opened by the daemon of a later release, with
+made-up migrations, which copies the store and migrates it, and taken back with --undo-upgrade. Both are killed before and after each thing that they do to a file, and done
 again. What must hold each time: the copy has every row of before, whatever the log had; the daemon starts; the way back
 brings every row; and the store that was upgraded is kept.
 
@@ -23,8 +23,11 @@ sys.path.insert(0, str(HERE.parent / "e2e"))
 from harness import BIN, PATIENCE_S, Daemon, preloaded  # noqa: E402
 
 LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
-SCHEMA_2 = HERE.parent / "golden/store_schema_2.sql"
-COPY = "trainyard.db.schema-2"
+DAEMON = os.environ.get("TRAINYARD_LATER_DAEMON", "")
+SCHEMA = HERE.parents[1] / "server/store/migrations/0001_init.sql"
+ROWS = HERE.parent / "golden/store_rows.sql"
+APPLICATION_ID = 0x54594152  # "TYAR": server/store/migrations.h
+COPY = "trainyard.db.schema-1"
 # The first thing that a start does when the store is open: what comes later is kill_points_test.py's.
 OPENED = "rename trainyard.db.commit.tmp"
 
@@ -32,7 +35,9 @@ OPENED = "rename trainyard.db.commit.tmp"
 def make_older(state):
     state.mkdir()
     db = sqlite3.connect(state / "trainyard.db")
-    db.executescript(SCHEMA_2.read_text())
+    db.executescript(SCHEMA.read_text() + ROWS.read_text())
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
     db.execute("PRAGMA journal_mode = WAL")
     # Left in the log, as by a kill: a daemon's connection does not empty it when it closes, Python's would.
     log = state / "trainyard.db-wal"
@@ -58,12 +63,12 @@ def rows(path):
 
 
 def points_of(state, kill="", log=""):
-    return {"TRAINYARD_POINTS_OF": "trainyardd", "TRAINYARD_POINTS_UNDER": str(state), "TRAINYARD_POINTS_KILL": kill,
+    return {"TRAINYARD_POINTS_OF": pathlib.Path(DAEMON).name, "TRAINYARD_POINTS_UNDER": str(state), "TRAINYARD_POINTS_KILL": kill,
             "TRAINYARD_POINTS_ONCE": str(state.parent / "once"), "TRAINYARD_POINTS_LOG": log, "LD_PRELOAD": preloaded(LIBRARY)}
 
 
 def undo(state, **environment):
-    return subprocess.run([BIN / "trainyardd", "--state-dir", state, "--undo-upgrade"], capture_output=True, text=True,
+    return subprocess.run([DAEMON, "--state-dir", state, "--undo-upgrade"], capture_output=True, text=True,
                           timeout=PATIENCE_S, env=dict(os.environ, **environment))
 
 
@@ -71,7 +76,7 @@ def upgrade_killed(kill, before):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-upgrade-"))
     state, found = folder / "state", []
     make_older(state)
-    daemon = Daemon(state, env=points_of(state, kill))
+    daemon = Daemon(state, program=DAEMON, env=points_of(state, kill))
     try:
         daemon.start()
     except AssertionError as e:
@@ -81,7 +86,7 @@ def upgrade_killed(kill, before):
     daemon.stop()
     if (state / COPY).exists() and rows(state / COPY) != before:
         found.append("the copy that the kill left is not whole")
-    daemon = Daemon(state).start()
+    daemon = Daemon(state, program=DAEMON).start()
     if daemon.job("open-1")["name"].rsplit("/")[-1] != "open-1":
         found.append("a job is lost")
     if daemon.stop() != 0:
@@ -135,14 +140,15 @@ def main():
     parser.add_argument("--more", type=int, default=4, help="how many others")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    if not pathlib.Path(LIBRARY).is_file():
-        print("TRAINYARD_KILL_POINTS does not name the library")
-        return 77
+    for variable, path in (("TRAINYARD_KILL_POINTS", LIBRARY), ("TRAINYARD_LATER_DAEMON", DAEMON)):
+        if not pathlib.Path(path).is_file():
+            print(f"{variable} does not name a file")
+            return 77
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-upgrade-"))
     state, log = folder / "state", folder / "points"
     make_older(state)
     before = rows(state / "trainyard.db")
-    daemon = Daemon(state, env=points_of(state, log=str(log))).start()
+    daemon = Daemon(state, program=DAEMON, env=points_of(state, log=str(log))).start()
     assert f"name={COPY}" in daemon.log(), daemon.log()
     assert daemon.stop() == 0, daemon.log()
     opening = log.read_text().splitlines()

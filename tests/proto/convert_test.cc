@@ -217,8 +217,6 @@ TEST(ConvertSpec, ValuesOfAnyTypeKeepTheirs) {
   EXPECT_EQ(weights("class_weights { list_value { values { number_value: 1 } values { "
                     "number_value: 2.5 } } }"),
             Attribute(std::vector<double>{1, 2.5}));
-  // As jobs hold it that were stored before class_weights could be anything but a list.
-  EXPECT_EQ(weights("class_weight_list: [1, 2.5]"), Attribute(std::vector<double>{1, 2.5}));
 }
 
 TEST(ConvertSpec, LossesKeepTheirSettings) {

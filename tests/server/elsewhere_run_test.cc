@@ -23,6 +23,7 @@
 #include "proto/convert/spec.h"
 #include "server/forecast/pool_rates.h"
 #include "server/protocol/enrolment.h"
+#include "server/protocol/versions.h"
 #include "server/service/listener.h"
 #include "server/service/worker_door.h"
 #include "server/service/worker_files.h"
@@ -809,7 +810,8 @@ TEST_F(ElsewhereRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
     v1::AttachRequest attach;
     attach.set_task(task);
     attach.set_nonce(task);
-    attach.set_protocol_max(4);
+    attach.set_protocol_min(kProtocols.oldest);
+    attach.set_protocol_max(kProtocols.newest);
     ASSERT_TRUE(supervisor_->attach(attach, WorkerDoorKind::kElsewhere).ok());
     threads.emplace_back([&, task] {
       grpc::ClientContext context;
@@ -819,7 +821,7 @@ TEST_F(ElsewhereRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
           v1::WorkerReport report;
           report.set_task(task);
           report.set_nonce(task);
-          report.set_protocol(4);
+          report.set_protocol(kProtocols.newest);
           report.set_number(static_cast<int64_t>(n));
           report.mutable_log()->set_text("line");
           if (!stream->Write(report)) return;
@@ -1025,8 +1027,8 @@ TEST_F(NodesRun, EachRankComesOnceAndOthersThanTheFirstMayOnlyRead) {
     request.set_task(task);
     request.set_secret(door_->enrolment_secret(task));
     request.set_key(std::string(64, digit));
-    request.set_protocol_min(1);
-    request.set_protocol_max(4);
+    request.set_protocol_min(kProtocols.oldest);
+    request.set_protocol_max(kProtocols.newest);
     request.set_rank(rank);
     grpc::ClientContext context;
     v1::EnrolResponse response;
@@ -1058,7 +1060,8 @@ TEST_F(NodesRun, EachRankComesOnceAndOthersThanTheFirstMayOnlyRead) {
     v1::AttachRequest request;
     request.set_task(task);
     request.set_nonce(nonce);
-    request.set_protocol_max(4);
+    request.set_protocol_min(kProtocols.oldest);
+    request.set_protocol_max(kProtocols.newest);
     grpc::ClientContext context;
     v1::Assignment assignment;
     EXPECT_TRUE(stub->Attach(&context, request, &assignment).ok());
@@ -1083,6 +1086,7 @@ TEST_F(NodesRun, EachRankComesOnceAndOthersThanTheFirstMayOnlyRead) {
     v1::WorkerReport report;
     report.set_task(task);
     report.set_nonce(nonce);
+    report.set_protocol(kProtocols.newest);
     report.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
     stream->Write(report);
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::ABORTED);

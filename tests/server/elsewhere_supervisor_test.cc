@@ -288,16 +288,9 @@ TEST_F(ElsewhereSupervisor, ANodeIsMeasuredBehindTheOutcomeOfItsJob) {
   EXPECT_EQ(send_rates("t1", nonce()), "ATTEMPT_FENCED");
 }
 
-TEST_F(ElsewhereSupervisor, WhoCannotMeasureIsNotAsked) {
-  const auto older = expect("t1"), stopped = expect("t2");
-  older->measure = stopped->measure = v1::CalibrateTask();
-  EXPECT_EQ(enrol("t1", kSecret, kKey, {1, kProtocolRates - 1}), "");
-  EXPECT_EQ(attach("t1", nonce()), "");
-  const auto old_sink = std::make_shared<ElsewhereSink>();
-  EXPECT_EQ(connect("t1", nonce(), old_sink, kElsewhere, kProtocolRates - 1), "");
-  supervisor_->report("t1", success(), [](const Status&) {});
-  EXPECT_EQ(old_sink->measurements, 0);
-  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_ASKED");
+TEST_F(ElsewhereSupervisor, AStoppedWorkerIsNotAskedToMeasure) {
+  const auto stopped = expect("t2");
+  stopped->measure = v1::CalibrateTask();
   const auto sink = come("t2");
   supervisor_->stop("t2", "cancel");
   supervisor_->report("t2", success(), [](const Status&) {});

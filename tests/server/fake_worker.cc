@@ -21,7 +21,6 @@
 #include "server/worker/report_stream.h"
 #include "src/data/dataset.h"
 #include "src/forecast/rates.h"
-#include "tests/server/exchange.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard {
@@ -39,6 +38,7 @@ class FakeWorker {
     if (number_ == 1) {
       report.set_task(task_);
       report.set_nonce(nonce_);
+      report.set_protocol(kProtocols.newest);
     }
     stream_.Write(report);
   }
@@ -127,26 +127,6 @@ class FakeWorker {
   int64_t number_ = 0;
 };
 
-/// The part of a worker of protocol 1, word for word, but for who it is.
-void train_recorded(const v1::TrainTask& task, const std::string& file, FakeWorker& worker) {
-  // The daemon still tells such a worker everything that the one of its own time did.
-  const v1::Assignment then = testing::recorded<v1::Assignment>(file, "assignment").at(0);
-  std::vector<const google::protobuf::FieldDescriptor*> told;
-  then.train().GetReflection()->ListFields(then.train(), &told);
-  for (const auto* field : told) {
-    if (field->is_repeated() || task.GetReflection()->HasField(task, field)) continue;
-    std::cerr << "the assignment lacks " << field->name() << "\n";
-    ::_exit(9);
-  }
-  std::filesystem::create_directories(task.model_dir());
-  std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
-  std::ofstream(std::filesystem::path(task.model_dir()) / "model.json") << "{}";
-  for (v1::WorkerReport& report : testing::recorded<v1::WorkerReport>(file, "report")) {
-    if (report.has_outcome()) return worker.outcome(report.outcome());
-    worker.send(std::move(report));
-  }
-}
-
 void train(const v1::TrainTask& task, FakeWorker& worker) {
   const auto& labels = task.spec().labels();
   const auto label = [&](const char* key) {
@@ -159,7 +139,6 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   int64_t first = 0;
   std::ifstream(mark) >> first;
 
-  if (act == "recorded") return train_recorded(task, std::getenv("TRAINYARD_EXCHANGE"), worker);
   if (act == "done_but_untold") {  // killed before its stream has carried anything
     ReportSpool spool = ReportSpool::create(task.spool_path()).value();
     std::vector<v1::WorkerReport> reports(3);

@@ -1213,21 +1213,6 @@ TEST_F(ServiceJob, WhatAWorkerHadOnDiskWhenItDiedIsTaken) {
   })) << "its spool is removed";
 }
 
-// The worker's half is a recording of what the release before said.
-TEST_F(ServiceJob, AWorkerOfProtocol1StillTrains) {
-  ::setenv("TRAINYARD_EXCHANGE", EXCHANGES "/protocol_1.txt", 1);
-  submit("recorded", "recorded");
-  wait_for("recorded", v1::SUCCEEDED);
-  ::unsetenv("TRAINYARD_EXCHANGE");
-  const v1::Job job = get("recorded");
-  EXPECT_EQ(job.attempt(), 1);
-  EXPECT_EQ(job.checkpoint_step(), 105);
-  EXPECT_EQ(job.progress().step(), 105);
-  EXPECT_TRUE(job.progress().metrics().contains("train/accuracy"));
-  grpc::Status ended;
-  expect_gapless(watch("recorded", 0, &ended), 0);
-}
-
 TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) {
   v1::SubmitJobRequest request = job_request("many-steps", "");
   (*request.mutable_spec()->mutable_labels())["steps"] = "5000";

@@ -149,6 +149,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     request.set_task(worker.task);
     request.set_nonce(nonce);
     request.set_version(TRAINYARD_VERSION);
+    request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);
     const Result<v1::Assignment> assignment = supervisor_->attach(request);
     EXPECT_TRUE(assignment.ok()) << assignment.error().message;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/protocol/versions.h"
 #include "server/service/worker_service.h"
 #include "server/supervisor/executor.h"
 #include "server/supervisor/supervisor.h"
@@ -100,6 +101,8 @@ TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
   attach.set_task(task);
   attach.set_nonce(nonce);
   attach.set_version(TRAINYARD_VERSION);
+  attach.set_protocol_min(kProtocols.oldest);
+  attach.set_protocol_max(kProtocols.newest);
   const auto of_a_later_version = [](google::protobuf::Message& message) {
     message.GetReflection()->MutableUnknownFields(&message)->AddVarint(4711, 1);
   };
@@ -121,6 +124,7 @@ TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
     if (number == 1) {
       report.set_task(task);
       report.set_nonce(nonce);
+      report.set_protocol(kProtocols.newest);
       of_a_later_version(report);
     }
     ASSERT_TRUE(stream->Write(report));

@@ -19,7 +19,6 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/worker/report_stream.h"
-#include "tests/server/exchange.h"
 #include "tests/support/patience.h"
 
 namespace trainyard {
@@ -272,19 +271,6 @@ TEST_F(WorkerReports, AFullDiskCostsTheSpoolAndNoReport) {
   EXPECT_EQ(spooled(), 0);
   EXPECT_EQ(daemon_.newest(), 100);
   EXPECT_FALSE(daemon_.gaps());
-}
-
-TEST_F(WorkerReports, ADaemonOfProtocol1GetsAWorkerOfProtocol1) {
-  const auto assignments =
-      testing::recorded<v1::Assignment>(EXCHANGES "/protocol_1.txt", "assignment");
-  ASSERT_EQ(assignments.size(), 1u);
-  const v1::Assignment& assignment = assignments[0];
-  ASSERT_TRUE(assignment.has_train());
-  const ReportStream::Options options = ReportStream::options_of(assignment, "t", "n");
-  EXPECT_EQ(options.protocol, 1);
-  EXPECT_EQ(options.unattended, 30s) << "nobody would adopt it";
-  EXPECT_TRUE(options.spool.empty()) << "nobody would read it";
-  EXPECT_EQ(options.heartbeat_interval, 5s);
 }
 
 }  // namespace

@@ -180,23 +180,7 @@ bool Convolution::choose(const Group& group, Engines which) {
   const ConvolutionProblem problem = problem_of(way);
   const bool any_result = !way.words.empty();
   std::string key = key_of(problem, workspace_max(problem), any_result);
-  std::string with_relu;  // that a pool behind it computes since
-  if (problem.bias && !problem.relu) {
-    ConvolutionProblem other = problem;
-    other.relu = true;
-    with_relu = key_of(other, workspace_max(problem), any_result);
-    algorithms.former.push_back({with_relu, ""});
-  }
-  if (std::ranges::find(group, By::kDirect, &Way::by) != group.end()) {
-    algorithms.former.push_back({key, ""});  // from before there was that way
-    key += " direct";
-    if (!with_relu.empty()) algorithms.former.push_back({with_relu + " direct", ""});
-  }
-  for (const Way& w : group) {
-    if (w.by != By::kEngine) continue;
-    std::string former = key_of(problem_of(w), kConvolutionWorkspaceLeast, /*any_result=*/false);
-    if (former != key) algorithms.former.push_back({std::move(former), w.words});
-  }
+  if (std::ranges::find(group, By::kDirect, &Way::by) != group.end()) key += " direct";
   if (!device_.choose(key, algorithms)) return false;
   if (taken->plan.has_value() && problem.relu && !taken->plan->keeps_nan(device_)) return false;
   taken_ = std::move(*taken);

@@ -258,11 +258,6 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
     return choice_of(algorithm_.algorithm);
   };
   problem.time = [this] { return time(); };
-  if (has_relu(dims)) {  // a kernel of its own, in earlier versions
-    MatmulDims former = dims;
-    former.epilogue = Epilogue::kNone;
-    problem.former.push_back({key_of(former), ""});
-  }
   if (device.choose(key_of(dims), problem)) return;
   throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
                   CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);

@@ -262,8 +262,6 @@ def _place_of(kind: Descriptor, key: str, path: str, *, in_choices: bool = False
 
 def _place_at(kind: Descriptor, key: str, path: str, depth: int, in_choices: bool) -> str:
     for field in kind.fields:
-        if field.GetOptions().deprecated:
-            continue
         here = _child(path, field.name)
         if depth == 0:
             if field.name == key or key.translate(_LOWER) in option(field, v1.other_names):
@@ -297,7 +295,7 @@ class Reader:
         problems = len(self.problems)
         for key, entry in _rejoined(value.entries).items():
             field = fields.get(key)
-            if field is None or field.GetOptions().deprecated:  # what only stored specs hold
+            if field is None:
                 self.add(entry.key_at, "FIELD_UNKNOWN", _child(path, key), self._unknown(message.DESCRIPTOR, path, key))
                 continue
             rival = next((other for other in given if _excludes(field, other)), None)
@@ -314,8 +312,7 @@ class Reader:
                 self.add(value.at, "FIELD_REQUIRED", path, says)
 
     def _unknown(self, kind: Descriptor, path: str, key: str) -> str:
-        fields = [field for field in kind.fields if not field.GetOptions().deprecated]
-        for field in fields:
+        for field in kind.fields:
             if key.lower() in option(field, v1.other_names):
                 return f"unknown field, it is named '{field.name}' here"
         # The right name in another place: below this one, or else anywhere.
