@@ -114,9 +114,9 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   if (std::ranges::any_of(paths, [](const auto& path) { return !path.empty(); })) {
     // Files may travel for minutes: not to a server that refuses the name or an option.
     request.set_validate_only(true);
-    const Result<v1::Dataset> checked = client.create_dataset(request);
-    // A server that does not know the field cannot check before.
-    if (!checked.ok() && checked.error().reason != "FIELD_UNKNOWN") return checked.error();
+    if (const Result<v1::Dataset> checked = client.create_dataset(request); !checked.ok()) {
+      return checked.error();
+    }
     request.set_validate_only(false);
   }
   for (size_t i = 0; i < paths.size(); ++i) {

@@ -28,6 +28,7 @@ SCHEMA = HERE.parents[1] / "server/store/migrations/0001_init.sql"
 ROWS = HERE.parent / "golden/store_rows.sql"
 APPLICATION_ID = 0x54594152  # "TYAR": server/store/migrations.h
 COPY = "trainyard.db.schema-1"
+ARGUMENTS = ["--worker", BIN / "trainyard-worker", "--measure-after-seconds=-1"]
 # The first thing that a start does when the store is open: what comes later is kill_points_test.py's.
 OPENED = "rename trainyard.db.commit.tmp"
 
@@ -76,7 +77,7 @@ def upgrade_killed(kill, before):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-upgrade-"))
     state, found = folder / "state", []
     make_older(state)
-    daemon = Daemon(state, program=DAEMON, env=points_of(state, kill))
+    daemon = Daemon(state, *ARGUMENTS, program=DAEMON, env=points_of(state, kill))
     try:
         daemon.start()
     except AssertionError as e:
@@ -86,7 +87,7 @@ def upgrade_killed(kill, before):
     daemon.stop()
     if (state / COPY).exists() and rows(state / COPY) != before:
         found.append("the copy that the kill left is not whole")
-    daemon = Daemon(state, program=DAEMON).start()
+    daemon = Daemon(state, *ARGUMENTS, program=DAEMON).start()
     if daemon.job("open-1")["name"].rsplit("/")[-1] != "open-1":
         found.append("a job is lost")
     if daemon.stop() != 0:
@@ -148,7 +149,7 @@ def main():
     state, log = folder / "state", folder / "points"
     make_older(state)
     before = rows(state / "trainyard.db")
-    daemon = Daemon(state, program=DAEMON, env=points_of(state, log=str(log))).start()
+    daemon = Daemon(state, *ARGUMENTS, program=DAEMON, env=points_of(state, log=str(log))).start()
     assert f"name={COPY}" in daemon.log(), daemon.log()
     assert daemon.stop() == 0, daemon.log()
     opening = log.read_text().splitlines()

@@ -148,11 +148,7 @@ def _check_before(channel: Channel, request: v1.CreateDatasetRequest,
         if isinstance(content, ServerPath):
             return
         check.spec.sources.add(role=role, filename=content.filename)
-    try:
-        channel.call(CREATE_DATASET, check)
-    except TrainyardError as error:
-        if error.reason != "FIELD_UNKNOWN":  # of a server that cannot check before
-            raise
+    channel.call(CREATE_DATASET, check)
 
 
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
