@@ -58,10 +58,10 @@ void add_warnings(const google::protobuf::RepeatedPtrField<std::string>& warning
 
 void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
   const int64_t trained = plan.trained_parameter_count();
-  fields.emplace_back("parameters", grouped(plan.parameter_count()) +
-                                        (trained != plan.parameter_count()
-                                             ? ", " + grouped(trained) + " trained"
-                                             : ""));
+  fields.emplace_back(
+      "parameters",
+      grouped(plan.parameter_count()) +
+          (trained != plan.parameter_count() ? ", " + grouped(trained) + " trained" : ""));
   fields.emplace_back(
       "steps", grouped(plan.steps_total()) + " (" + grouped(plan.steps_per_epoch()) + " an epoch)");
   std::string rows = grouped(plan.train_rows()) + " to train";

@@ -312,8 +312,8 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
     list.emplace_back("sharded", text);
   }
   if (run.split_pairs_size() > 0) list.emplace_back("split pairs", split_pairs_text(run));
-  list.emplace_back(
-      "precision", precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));
+  list.emplace_back("precision",
+                    precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));
   std::string device(client::short_name(plan.device()));
   if (plan.threads() > 0) {
     device +=

@@ -17,14 +17,14 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
   if (text.find('/') == text.npos) {
     return std::string(kParent) + "/" + std::string(collection) + "/" + std::string(text);
   }
-  // tenants/{tenant}/{collection}/{id}
+  // projects/{project}/{collection}/{id}
   const size_t first = text.find('/');
   const size_t second = text.find('/', first + 1);
   const size_t third = second == text.npos ? text.npos : text.find('/', second + 1);
-  const bool shaped = third != text.npos && text.substr(0, first) == "tenants" &&
+  const bool shaped = third != text.npos && text.substr(0, first) == "projects" &&
                       third + 1 < text.size() && text.find('/', third + 1) == text.npos;
   if (!shaped)
-    return malformed("is not of the form NAME or tenants/TENANT/" + std::string(collection) +
+    return malformed("is not of the form NAME or projects/TENANT/" + std::string(collection) +
                      "/NAME");
   const std::string_view found = text.substr(second + 1, third - second - 1);
   if (found == "jobs" && collection == "models") {  // a trained model has its job's name

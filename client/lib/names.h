@@ -9,13 +9,13 @@
 namespace trainyard::client {
 
 /// A dataset's name may end in a version, `digits@2`, which is kept. `digits-1` and
-/// `tenants/default/jobs/digits-1` both become the latter. `collection` is "jobs", "arrays",
+/// `projects/default/jobs/digits-1` both become the latter. `collection` is "jobs", "arrays",
 /// "datasets" or "models", where a job's name stands for what it trained. Refuses an empty id,
 /// slashes in the wrong place and names of another collection.
 Result<std::string> full_name(std::string_view collection, std::string_view text);
 
-/// Of all of them: a server has one tenant.
-inline constexpr std::string_view kParent = "tenants/default";
+/// Of all of them: a server has one project.
+inline constexpr std::string_view kParent = "projects/default";
 
 /// The last segment, which tables show and people type.
 std::string_view short_name(std::string_view name);

@@ -202,7 +202,7 @@ class Reader {
     std::vector<std::string> names;
     for (int i = 0; i < type.field_count(); ++i) {
       const Field& field = *type.field(i);
-        if (has_other_name(field, lower(key))) {
+      if (has_other_name(field, lower(key))) {
         return "unknown field, it is named '" + field.name() + "' here";
       }
       names.push_back(field.name());

@@ -1,6 +1,6 @@
 // server/config/pool.h: a cluster that takes jobs: one YAML file for each, named by the setting
-// `pool`. What it says of the cluster is the operator's alone: a tenant names a pool, and nothing
-// of a tenant's text becomes part of a command.
+// `pool`. What it says of the cluster is the operator's alone: a project names a pool, and nothing
+// of a project's text becomes part of a command.
 #pragma once
 
 #include <cstdint>

@@ -93,7 +93,7 @@ Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& reque
   v1::Upload out = to_proto(upload);
   if (request.size_bytes() > 0) {
     ASSIGN_OR_RETURN(const bool seen,
-                     service_.store.uploads().has_size(kTenant, request.size_bytes()));
+                     service_.store.uploads().has_size(kProject, request.size_bytes()));
     out.set_size_is_new(!seen);
   }
   return out;
@@ -135,7 +135,7 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
     source.clear_server_path();
   }
   NewDataset dataset;
-  dataset.tenant = kTenant;
+  dataset.project = kProject;
   dataset.digest = digest_of(content);
   dataset.id = request.dataset_id().empty() ? "d-" + dataset.digest.substr(0, kDefaultIdDigits)
                                             : request.dataset_id();
@@ -169,7 +169,7 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
 
 Result<v1::Dataset> DatasetHandlers::get(const v1::GetDatasetRequest& request) const {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
-  ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kTenant, ref));
+  ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kProject, ref));
   return to_proto(dataset);
 }
 
@@ -177,7 +177,7 @@ Result<v1::ListDatasetsResponse> DatasetHandlers::list(
     const v1::ListDatasetsRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const DatasetPage page,
-                   service_.store.datasets().list(kTenant, request.all_versions(),
+                   service_.store.datasets().list(kProject, request.all_versions(),
                                                   request.page_size(), request.page_token()));
   v1::ListDatasetsResponse response;
   for (const Dataset& dataset : page.datasets) *response.add_datasets() = to_proto(dataset);
@@ -188,7 +188,7 @@ Result<v1::ListDatasetsResponse> DatasetHandlers::list(
 Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
-                   service_.store.datasets().remove(kTenant, ref));
+                   service_.store.datasets().remove(kProject, ref));
   for (const std::string& digest : removed.unused_digests) {
     if (Status s =
             remove_noted(service_.store, service_.files, service_.paths, "datasets/" + digest);

@@ -18,7 +18,7 @@ RequestId request_of(const v1::SubmitArrayRequest& request) {
   if (request.request_id().empty()) return {};
   v1::SubmitArrayRequest body = request;
   body.clear_request_id();
-  return {kTenant, request.request_id(), digest_of(body)};
+  return {kProject, request.request_id(), digest_of(body)};
 }
 
 Status check_request(const v1::SubmitArrayRequest& request) {
@@ -72,7 +72,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const std:
     return done(std::move(answer));
   }
   NewArray array;
-  array.tenant = kTenant;
+  array.project = kProject;
   array.id = request.array_id();
   array.owner = caller;
   array.spec = request.spec();
@@ -93,7 +93,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const std:
 
 Result<v1::JobArray> JobHandlers::get_array(const v1::GetArrayRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
-  ASSIGN_OR_RETURN(JobArray array, service_.store.arrays().find(kTenant, id));
+  ASSIGN_OR_RETURN(JobArray array, service_.store.arrays().find(kProject, id));
   return to_proto(std::move(array));
 }
 
@@ -101,7 +101,7 @@ Result<v1::ListArraysResponse> JobHandlers::list_arrays(
     const v1::ListArraysRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(ArrayPage page, service_.store.arrays().list(
-                                       {kTenant, request.page_size(), request.page_token()}));
+                                       {kProject, request.page_size(), request.page_token()}));
   v1::ListArraysResponse response;
   for (JobArray& array : page.arrays) *response.add_arrays() = to_proto(std::move(array));
   response.set_next_page_token(page.next_page_token);
@@ -114,7 +114,7 @@ void JobHandlers::steer_array(const std::string& name, Steering steering, Done<v
   const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
                             : steering == Steering::kPause ? "array_pause_requested"
                                                            : "array_resumed";
-  service_.store.arrays().steer(kTenant, *id, steering,
+  service_.store.arrays().steer(kProject, *id, steering,
                                 [event, done = std::move(done)](Result<JobArray> array) {
                                   if (!array.ok()) return done(std::move(array).error());
                                   spdlog::info("event={} {}", event, kv("array", array->name()));
@@ -126,7 +126,7 @@ Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
   for (bool all = false; !all;) {
     ASSIGN_OR_RETURN(const RemovedMembers removed,
-                     service_.store.arrays().remove_some(kTenant, id));
+                     service_.store.arrays().remove_some(kProject, id));
     all = removed.all;
     std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {

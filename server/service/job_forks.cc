@@ -162,10 +162,10 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   JobStore& jobs = service_.store.jobs();
   if (!asked.request_id.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Job> first,
-                     jobs.find_request({kTenant, asked.request_id, asked.request_digest}));
+                     jobs.find_request({kProject, asked.request_id, asked.request_digest}));
     if (first) return to_proto(*first);
   }
-  ASSIGN_OR_RETURN(const Job parent, jobs.find(kTenant, parent_id));
+  ASSIGN_OR_RETURN(const Job parent, jobs.find(kProject, parent_id));
   if (asked.retries) {
     if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
   }
@@ -201,7 +201,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
     return out;
   }
   NewJob job;
-  job.tenant = kTenant;
+  job.project = kProject;
   job.id = asked.job_id;
   job.uid = begins->uid;
   job.origin = std::move(begins->origin);
@@ -258,7 +258,7 @@ Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const std::
 Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(
     const v1::ListCheckpointsRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kTenant, id));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kProject, id));
   v1::ListCheckpointsResponse response;
   for (const CheckpointFolder& c :
        trainyard::list_checkpoints(service_.paths.checkpoints(job.uid))) {

@@ -31,7 +31,7 @@ std::string digest_of_body(const v1::SubmitJobRequest& request) {
 /// The job that the request made before, when its answer may have been lost.
 Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
   if (request.request_id().empty()) return std::optional<Job>();
-  return jobs.find_request({kTenant, request.request_id(), digest_of_body(request)});
+  return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const std::s
 void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& caller,
                         PlannedJob planned, Done<v1::Job> done) {
   NewJob job;
-  job.tenant = kTenant;
+  job.project = kProject;
   job.owner = caller;
   job.id = request.job_id();
   job.spec = std::move(planned.spec);
@@ -122,7 +122,7 @@ void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done
 
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kTenant, id));
+  ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kProject, id));
   if (job.state == JobState::kRunning) {
     const Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
                                              service_.dispatcher.jobs_beside(job.uid));
@@ -145,7 +145,7 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
   std::optional<Job> asked;
   if (!request.name().empty()) {
     ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-    ASSIGN_OR_RETURN(asked, service_.store.jobs().find(kTenant, id));
+    ASSIGN_OR_RETURN(asked, service_.store.jobs().find(kProject, id));
   }
   const int32_t count =
       request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
@@ -181,7 +181,7 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
                                                const std::string& caller) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   JobQuery query;
-  query.tenant = kTenant;
+  query.project = kProject;
   query.page_size = request.page_size();
   query.page_token = request.page_token();
   for (const int state : request.states()) {
@@ -222,7 +222,7 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
 
 Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_cancel(kTenant, id));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_cancel(kProject, id));
   spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
@@ -230,7 +230,7 @@ Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
 
 Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_pause(kTenant, id));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_pause(kProject, id));
   spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
@@ -238,7 +238,7 @@ Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
 
 Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kTenant, id));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kProject, id));
   spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
   return to_proto(service_.dispatcher.explained(job));
 }
@@ -253,14 +253,14 @@ Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& reque
                        std::to_string(request.priority()) + " is out of range, expected -100..100");
   }
   ASSIGN_OR_RETURN(const Job job,
-                   service_.store.jobs().set_priority(kTenant, id, request.priority()));
+                   service_.store.jobs().set_priority(kProject, id, request.priority()));
   spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
   return to_proto(service_.dispatcher.explained(job));
 }
 
 Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kTenant, id));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kProject, id));
   if (Status s = remove_noted(service_.store, service_.files, service_.paths, "jobs/" + job.uid);
       !s.ok()) {
     // The row is gone, so nothing will use these files; a person may remove them.

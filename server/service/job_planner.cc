@@ -135,7 +135,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   if (job.dataset.state != v1::Dataset::READY) {
     return not_ready_error(job.dataset, "submit");
   }
-  if (Status s = service_.store.jobs().check_after(kTenant, job.after); !s.ok()) return s.error();
+  if (Status s = service_.store.jobs().check_after(kProject, job.after); !s.ok()) return s.error();
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Recorded with the job: the same thread count and precision give the same bits, whatever the
   // defaults become.

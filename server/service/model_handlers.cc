@@ -27,7 +27,7 @@ int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
 
 Result<Model> ModelHandlers::find(const std::string& name) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
-  return service_.store.models().find(kTenant, id);
+  return service_.store.models().find(kProject, id);
 }
 
 Result<Model> ModelHandlers::find_network(const std::string& name) const {
@@ -48,7 +48,7 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
                     quoted_value(request.sha256()) + " is not 64 lower-case hexadecimal digits"));
   }
   NewWeights weights;
-  weights.tenant = kTenant;
+  weights.project = kProject;
   weights.sha256 = request.sha256();
   weights.id = "w-" + weights.sha256.substr(0, kDefaultIdDigits);
   if (!request.model_id().empty()) {
@@ -93,7 +93,7 @@ Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {
 
 Result<v1::ListModelsResponse> ModelHandlers::list(const v1::ListModelsRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(const ModelPage page, service_.store.models().list(kTenant, request.page_size(),
+  ASSIGN_OR_RETURN(const ModelPage page, service_.store.models().list(kProject, request.page_size(),
                                                                       request.page_token()));
   v1::ListModelsResponse response;
   for (const Model& model : page.models) *response.add_models() = to_proto(model);
@@ -139,7 +139,7 @@ void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::Evalua
   if (service_.draining) return done(draining_error());
   const auto digest = [&]() -> Result<std::string> {
     ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
-    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find_usable(kTenant, ref));
+    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find_usable(kProject, ref));
     if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
     return dataset.digest;
   };
@@ -153,7 +153,7 @@ void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::Evalua
 
 Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
-  ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kTenant, id));
+  ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kProject, id));
   service_.predict.forget(model.job_uid,
                           make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
                                      "name: " + model.name() + " was deleted meanwhile"));

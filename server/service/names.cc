@@ -32,7 +32,7 @@ std::string_view collection_name(Collection collection) {
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The characters of any ID, including tenants; collections have stricter rules.
+/// The characters of any ID, including projects; collections have stricter rules.
 bool is_word(std::string_view text, size_t chars_max) {
   return !text.empty() && text.size() <= chars_max &&
          std::all_of(text.begin(), text.end(),
@@ -56,7 +56,7 @@ Error malformed(std::string_view field, std::string_view value, const std::strin
 
 Error access_denied() {
   return make_error(ErrorCode::kPermissionDenied, "ACCESS_DENIED",
-                    "the tenant in this name does not exist or is not yours");
+                    "the project in this name does not exist or is not yours");
 }
 
 std::string id_rule(Collection collection) {
@@ -75,7 +75,7 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
   const auto refuse = [&] {
     return malformed(
         field, name,
-        "tenants/default/" + std::string(plural) + "/ID with an ID of " + id_rule(collection));
+        "projects/default/" + std::string(plural) + "/ID with an ID of " + id_rule(collection));
   };
   std::array<std::string_view, 4> parts;
   std::string_view rest = name;
@@ -85,12 +85,12 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
     parts[i] = rest.substr(0, slash);
     rest = rest.substr(std::min(rest.size(), slash + 1));
   }
-  if (parts[0] != "tenants" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural) {
+  if (parts[0] != "projects" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural) {
     return refuse();
   }
   // Whoever gave the ID alone is told of the ID alone: the rest came of the client.
   if (Status s = check_id(collection, field, parts[3]); !s.ok()) return s.error();
-  if (parts[1] != kTenant) return access_denied();
+  if (parts[1] != kProject) return access_denied();
   return std::string(parts[3]);
 }
 
@@ -133,17 +133,17 @@ Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_
 
 Status check_parent(std::string_view parent) {
   if (parent.empty()) return {};
-  constexpr std::string_view kPrefix = "tenants/";
+  constexpr std::string_view kPrefix = "projects/";
   if (!parent.starts_with(kPrefix) || !is_word(parent.substr(kPrefix.size()), kIdCharsMax)) {
-    return malformed("parent", parent, "tenants/default");
+    return malformed("parent", parent, "projects/default");
   }
-  if (parent.substr(kPrefix.size()) != kTenant) return access_denied();
+  if (parent.substr(kPrefix.size()) != kProject) return access_denied();
   return {};
 }
 
 std::string full_name(Collection collection, std::string_view id) {
-  return std::string("tenants/") + kTenant + "/" + std::string(collection_name(collection)) + "/" +
-         std::string(id);
+  return std::string("projects/") + kProject + "/" + std::string(collection_name(collection)) +
+         "/" + std::string(id);
 }
 
 Status check_device_name(std::string_view name) {

@@ -1,7 +1,7 @@
 // server/service/names.h: resource names, parsed in one place.
 //
-// A name is tenants/{tenant}/{collection}/{id}. The only tenant so far is "default"; names of any
-// other get PERMISSION_DENIED / ACCESS_DENIED, whether or not something with that name exists.
+// A name is projects/{project}/{collection}/{id}. The only project so far is "default"; names of
+// any other get PERMISSION_DENIED / ACCESS_DENIED, whether or not something with that name exists.
 // Anything else is INVALID_ARGUMENT / NAME_MALFORMED. A valid name contains only [a-z0-9-] and so
 // is safe as a file name, in a log and in SQL.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace trainyard::server {
 
-/// The owner of everything while there is only one tenant.
-inline constexpr const char* kTenant = "default";
+/// The owner of everything while there is only one project.
+inline constexpr const char* kProject = "default";
 /// Hexadecimal digits of the content in a generated ID: d-2c26b46b68ffc68f.
 inline constexpr size_t kDefaultIdDigits = 16;
 
@@ -34,7 +34,7 @@ Result<std::string> parse_id_or_name(Collection collection, std::string_view fie
 /// The same for a dataset, whose name may end in a version: digits@2.
 Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name);
 Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text);
-/// Empty or tenants/default.
+/// Empty or projects/default.
 Status check_parent(std::string_view parent);
 
 std::string full_name(Collection collection, std::string_view id);

@@ -170,7 +170,7 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
 
 /// The part becomes the complete file of that digest.
 Result<Upload> UploadWriter::name_file(const std::string& sha256) {
-  const UploadKey key{row_.tenant, sha256, row_.size_bytes};
+  const UploadKey key{row_.project, sha256, row_.size_bytes};
   UploadStore& rows = uploads_.store_.uploads();
   if (sha256 != row_.sha256) {
     // As for a part that was named right: if the daemon ends behind the rename, find() sees both.
@@ -210,7 +210,7 @@ bool Uploads::holds_part(const Upload& row) const {
 }
 
 Result<Upload> Uploads::find(const std::string& sha256, int64_t size_bytes) const {
-  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kTenant, sha256, size_bytes));
+  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kProject, sha256, size_bytes));
   std::error_code ec;
   const bool named = std::filesystem::exists(paths_.upload(sha256), ec);
   if (row.complete ? named : holds_part(row)) return row;
@@ -250,7 +250,7 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   if (disk_ != nullptr) {
     if (Status s = disk_->check(size_bytes - seen.committed_size); !s.ok()) return s.error();
   }
-  const UploadKey key{kTenant, sha256, size_bytes};
+  const UploadKey key{kProject, sha256, size_bytes};
   if (seen.committed_size == 0) {  // even if the row outlived its file
     if (Status s = store_.uploads().remove(key); !s.ok()) return s.error();
   }
@@ -338,7 +338,7 @@ void Uploads::collect() {
 
 void Uploads::remove_complete(int64_t as_of_us) {
   Result<std::vector<std::string>> unused =
-      store_.uploads().list_unused(kTenant, as_of_us - kIdleUsMax);
+      store_.uploads().list_unused(kProject, as_of_us - kIdleUsMax);
   if (unused.ok() && !unused->empty()) remove_unused(std::move(unused).value());
 }
 
@@ -346,9 +346,9 @@ Result<std::vector<Upload>> Uploads::list_unused(int64_t as_of_us) const {
   const int64_t before_us = as_of_us - kIdleUsMax;
   ASSIGN_OR_RETURN(std::vector<Upload> uploads, store_.uploads().list_idle(before_us));
   ASSIGN_OR_RETURN(const std::vector<std::string> unused,
-                   store_.uploads().list_unused(kTenant, before_us));
+                   store_.uploads().list_unused(kProject, before_us));
   for (const std::string& sha256 : unused) {
-    ASSIGN_OR_RETURN(uploads.emplace_back(), store_.uploads().find(kTenant, sha256));
+    ASSIGN_OR_RETURN(uploads.emplace_back(), store_.uploads().find(kProject, sha256));
   }
   return uploads;
 }
@@ -357,7 +357,8 @@ void Uploads::remove_unused(std::vector<std::string> sha256s) {
   // No stream uploads such a file while its row and then the file itself are removed.
   std::erase_if(sha256s, [&](const std::string& sha256) { return !claim({sha256, kAnySize}); });
   if (sha256s.empty()) return;
-  const Result<std::vector<std::string>> removed = store_.uploads().remove_unused(kTenant, sha256s);
+  const Result<std::vector<std::string>> removed =
+      store_.uploads().remove_unused(kProject, sha256s);
   if (removed.ok()) {
     for (const std::string& sha256 : *removed) {
       (void)files_.remove_all(paths_.upload(sha256));

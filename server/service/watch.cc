@@ -25,7 +25,8 @@ grpc::Slice slice_from(const std::shared_ptr<const EventBlock>& block, size_t be
   using Owner = std::shared_ptr<const EventBlock>;
   auto* owner = new Owner(block);
   char* bytes = const_cast<char*>(block->bytes.data());  // the library only reads what it sends
-  return {bytes + begin, block->bytes.size() - begin, [](void* o) { delete static_cast<Owner*>(o); }, owner};
+  return {bytes + begin, block->bytes.size() - begin,
+          [](void* o) { delete static_cast<Owner*>(o); }, owner};
 }
 
 /// The same for each call on a connection, another for each connection that is open: where the

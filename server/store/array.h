@@ -14,7 +14,7 @@
 namespace trainyard::server {
 
 struct JobArray {
-  std::string tenant;
+  std::string project;
   std::string id;
   std::string uid;
   int64_t order = 0;  // of submission
@@ -26,7 +26,7 @@ struct JobArray {
   int64_t end_time_us = 0;                           // the newest end of a member
   std::vector<std::pair<JobState, int64_t>> states;  // members by state, none with 0
 
-  std::string name() const { return "tenants/" + tenant + "/arrays/" + id; }
+  std::string name() const { return "projects/" + project + "/arrays/" + id; }
   bool has_ended() const;
 };
 
@@ -52,7 +52,7 @@ struct NewMember {
 };
 
 struct NewArray {
-  std::string tenant = "default";
+  std::string project = "default";
   std::string id;  // empty: the store chooses one
   std::string owner;
   v1::JobSpec spec;
@@ -70,7 +70,7 @@ struct NewArray {
 enum class Steering : uint8_t { kCancel, kPause, kResume };
 
 struct ArrayQuery {
-  std::string tenant = "default";
+  std::string project = "default";
   int32_t page_size = 50;
   std::string page_token;
 };

@@ -6,7 +6,7 @@ namespace trainyard::server {
 namespace {
 
 #define ARRAY_COLUMNS \
-  "number, tenant, id, uid, owner, spec, size, create_time_us, end_time_us, array_spec"
+  "number, project, id, uid, owner, spec, size, create_time_us, end_time_us, array_spec"
 
 template <typename Message>
 Message parse_blob(std::string_view bytes) {
@@ -19,7 +19,7 @@ Message parse_blob(std::string_view bytes) {
 JobArray read_array(const Query& row) {
   JobArray array;
   array.order = row.integer(0);
-  array.tenant = row.text(1);
+  array.project = row.text(1);
   array.id = row.text(2);
   array.uid = row.text(3);
   array.owner = row.text(4);
@@ -38,24 +38,24 @@ Error array_not_found(std::string_view id) {
                     "name: there is no array " + quoted_value(id) + ".");
 }
 
-std::optional<ArrayKey> find_array_key(Connection& db, std::string_view tenant,
+std::optional<ArrayKey> find_array_key(Connection& db, std::string_view project,
                                        std::string_view id) {
-  Query query(db, "SELECT number, uid, owner FROM arrays WHERE tenant = ? AND id = ?");
-  query.bind(tenant).bind(id);
+  Query query(db, "SELECT number, uid, owner FROM arrays WHERE project = ? AND id = ?");
+  query.bind(project).bind(id);
   if (!query.step()) return std::nullopt;
   return ArrayKey{query.integer(0), query.text(1), query.text(2)};
 }
 
-Result<ArrayKey> get_array_key(Connection& db, std::string_view tenant, std::string_view id) {
-  if (std::optional<ArrayKey> key = find_array_key(db, tenant, id)) return std::move(*key);
+Result<ArrayKey> get_array_key(Connection& db, std::string_view project, std::string_view id) {
+  if (std::optional<ArrayKey> key = find_array_key(db, project, id)) return std::move(*key);
   return array_not_found(id);
 }
 
-Result<JobArray> get_array(Connection& db, std::string_view tenant, std::string_view id) {
+Result<JobArray> get_array(Connection& db, std::string_view project, std::string_view id) {
   std::optional<JobArray> array;
   {
-    Query query(db, "SELECT " ARRAY_COLUMNS " FROM arrays WHERE tenant = ? AND id = ?");
-    query.bind(tenant).bind(id);
+    Query query(db, "SELECT " ARRAY_COLUMNS " FROM arrays WHERE project = ? AND id = ?");
+    query.bind(project).bind(id);
     if (query.step()) array = read_array(query);
   }
   if (!array) return array_not_found(id);
@@ -74,15 +74,15 @@ std::optional<JobArray> find_array_uid(Connection& db, std::string_view uid) {
   return array;
 }
 
-std::vector<JobArray> read_arrays(Connection& db, std::string_view tenant, int64_t before,
+std::vector<JobArray> read_arrays(Connection& db, std::string_view project, int64_t before,
                                   int64_t count_max) {
   std::vector<JobArray> arrays;
   {
     Query query(
         db,
-        "SELECT number, tenant, id, uid, owner, spec, size, create_time_us, end_time_us, x''"
-        " FROM arrays WHERE number < ? AND tenant = ? ORDER BY number DESC LIMIT ?");
-    query.bind(before).bind(tenant).bind(count_max);
+        "SELECT number, project, id, uid, owner, spec, size, create_time_us, end_time_us, x''"
+        " FROM arrays WHERE number < ? AND project = ? ORDER BY number DESC LIMIT ?");
+    query.bind(before).bind(project).bind(count_max);
     while (query.step()) arrays.push_back(read_array(query));
   }
   for (JobArray& array : arrays) array.states = read_array_states(db, array.order);
@@ -101,9 +101,9 @@ std::vector<std::pair<JobState, int64_t>> read_array_states(Connection& db, int6
 
 void insert_array(Connection& db, JobArray& array) {
   Query query(db,
-              "INSERT INTO arrays (tenant, id, uid, owner, spec, array_spec, size, create_time_us,"
+              "INSERT INTO arrays (project, id, uid, owner, spec, array_spec, size, create_time_us,"
               " end_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)");
-  query.bind(array.tenant).bind(array.id).bind(array.uid).bind(array.owner);
+  query.bind(array.project).bind(array.id).bind(array.uid).bind(array.owner);
   query.bind_blob(array.spec.SerializeAsString()).bind_blob(array.array.SerializeAsString());
   query.bind(int64_t{array.size}).bind(array.create_time_us).run();
   array.order = db.last_row();

@@ -21,14 +21,14 @@ struct ArrayKey {
   std::string uid;
   std::string owner;  // and that of all members
 };
-std::optional<ArrayKey> find_array_key(Connection& db, std::string_view tenant,
+std::optional<ArrayKey> find_array_key(Connection& db, std::string_view project,
                                        std::string_view id);
-Result<ArrayKey> get_array_key(Connection& db, std::string_view tenant, std::string_view id);
+Result<ArrayKey> get_array_key(Connection& db, std::string_view project, std::string_view id);
 
-Result<JobArray> get_array(Connection& db, std::string_view tenant, std::string_view id);
+Result<JobArray> get_array(Connection& db, std::string_view project, std::string_view id);
 std::optional<JobArray> find_array_uid(Connection& db, std::string_view uid);
 /// Newest first, `order` below `before`, each without its `array`.
-std::vector<JobArray> read_arrays(Connection& db, std::string_view tenant, int64_t before,
+std::vector<JobArray> read_arrays(Connection& db, std::string_view project, int64_t before,
                                   int64_t count_max);
 /// Members by state, none with 0.
 std::vector<std::pair<JobState, int64_t>> read_array_states(Connection& db, int64_t order);

@@ -34,7 +34,7 @@ std::optional<Result<JobArray>> find_request_array(Connection& db, const Request
 }
 
 /// A job or a model that has the ID of a member.
-std::optional<std::string> find_taken_id(Connection& db, const std::string& tenant,
+std::optional<std::string> find_taken_id(Connection& db, const std::string& project,
                                          const std::string& id, int64_t size) {
   const std::string from = id + "-";
   const std::string to = id + ".";  // what comes behind '-'
@@ -45,13 +45,13 @@ std::optional<std::string> find_taken_id(Connection& db, const std::string& tena
     return error == std::errc() && end == digits.data() + digits.size() && index < size &&
            std::to_string(index) == digits;
   };
-  Query jobs(db, "SELECT id FROM jobs WHERE tenant = ? AND id > ? AND id < ? ORDER BY id");
-  jobs.bind(tenant).bind(from).bind(to);
+  Query jobs(db, "SELECT id FROM jobs WHERE project = ? AND id > ? AND id < ? ORDER BY id");
+  jobs.bind(project).bind(from).bind(to);
   while (jobs.step()) {
     if (is_member(jobs.text(0))) return jobs.text(0);
   }
-  Query models(db, "SELECT id FROM models WHERE tenant = ? AND id > ? AND id < ? ORDER BY id");
-  models.bind(tenant).bind(from).bind(to);
+  Query models(db, "SELECT id FROM models WHERE project = ? AND id > ? AND id < ? ORDER BY id");
+  models.bind(project).bind(from).bind(to);
   while (models.step()) {
     if (is_member(models.text(0))) return models.text(0);
   }
@@ -64,15 +64,15 @@ Result<std::string> choose_id(Connection& db, const NewArray& asked, int64_t now
   if (asked.id.empty()) {
     std::string id;
     do id = random_array_id(now_us);
-    while (find_array_key(db, asked.tenant, id) || find_taken_id(db, asked.tenant, id, size));
+    while (find_array_key(db, asked.project, id) || find_taken_id(db, asked.project, id, size));
     return id;
   }
-  if (find_array_key(db, asked.tenant, asked.id)) {
+  if (find_array_key(db, asked.project, asked.id)) {
     return make_error(ErrorCode::kAlreadyExists, "ARRAY_EXISTS",
                       "array_id: " + quoted_value(asked.id) +
                           " is already the name of an array; choose another, or leave it out.");
   }
-  if (const auto taken = find_taken_id(db, asked.tenant, asked.id, size)) {
+  if (const auto taken = find_taken_id(db, asked.project, asked.id, size)) {
     return make_error(ErrorCode::kAlreadyExists, "JOB_EXISTS",
                       "array_id: the member " + quoted_value(*taken) +
                           " would have the name of a job or a model; choose another name for the "
@@ -85,10 +85,10 @@ Result<std::string> choose_id(Connection& db, const NewArray& asked, int64_t now
 Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked) {
   for (const MemberShape& shape : asked.shapes) {
     if (shape.dataset.id.empty()) continue;
-    if (Status s = check_dataset(db, asked.tenant, shape.dataset); !s.ok()) return s.error();
+    if (Status s = check_dataset(db, asked.project, shape.dataset); !s.ok()) return s.error();
   }
   NewJob one;
-  one.tenant = asked.tenant;
+  one.project = asked.project;
   one.after = asked.after;
   ASSIGN_OR_RETURN(std::vector<Awaited> awaited, find_awaited(db, one));
   const int64_t waits = std::ssize(awaited) * std::ssize(asked.members);
@@ -100,7 +100,7 @@ Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked
                            "; let them wait for one job that waits for the others");
   }
   for (const MemberShape& shape : asked.shapes) {
-    if (Status s = check_initial_model(db, asked.tenant, shape.initial_model_id, awaited);
+    if (Status s = check_initial_model(db, asked.project, shape.initial_model_id, awaited);
         !s.ok()) {
       return s.error();
     }
@@ -142,14 +142,14 @@ int64_t insert_member(Connection& db, const JobArray& array, const NewArray& ask
   {
     Query query(
         db,
-        "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
+        "INSERT INTO jobs (project, id, uid, dataset, spec, state, reason, message, priority,"
         " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
         " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
         " retry_time_us, initial_model, dataset_version, owner, waits_for, array, array_index,"
         " array_values)"
         " VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?, ?,"
         " ?, ?, ?, ?, ?)");
-    query.bind(array.tenant).bind(brief.id).bind(brief.uid).bind(shape.dataset.id);
+    query.bind(array.project).bind(brief.id).bind(brief.uid).bind(shape.dataset.id);
     query.bind_blob(member.spec).bind(first.reason).bind(first.message);
     query.bind(int64_t{member.priority}).bind(array.create_time_us).bind_blob(shape.plan);
     query.bind(array.create_time_us).bind(shape.initial_model_id);
@@ -189,17 +189,17 @@ void insert_members(WriteContext& context, const JobArray& array, const NewArray
 Result<JobArray> submit_array(WriteContext& context, const NewArray& asked,
                               int64_t queued_jobs_max) {
   Connection& db = context.db;
-  const RequestId request{asked.tenant, asked.request_id, asked.request_digest};
+  const RequestId request{asked.project, asked.request_id, asked.request_digest};
   if (!request.id.empty()) {
     forget_old_requests(db, context.now_us);
     if (auto answer = find_request_array(db, request)) return std::move(*answer);
   }
   if (asked.refusal) return *asked.refusal;
   JobArray array;
-  array.tenant = asked.tenant;
+  array.project = asked.project;
   ASSIGN_OR_RETURN(array.id, choose_id(db, asked, context.now_us));
   const int64_t size = std::ssize(asked.members);
-  if (Status s = check_quota(db, asked.tenant, queued_jobs_max, size); !s.ok()) return s.error();
+  if (Status s = check_quota(db, asked.project, queued_jobs_max, size); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, check_members(db, asked));
   array.uid = random_uid(context.now_us);
   array.owner = asked.owner;
@@ -247,7 +247,7 @@ Status steer_job(WriteContext& context, Job& job, Steering steering) {
 /// One way through an array's members, in the order of their numbers: each is visited once, so two
 /// that want the opposite of each other both end.
 struct Walk {
-  std::string tenant;
+  std::string project;
   std::string id;
   Steering steering;
   Done<JobArray> done;
@@ -262,7 +262,7 @@ struct Piece {
 };
 
 Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
-  ASSIGN_OR_RETURN(const ArrayKey key, get_array_key(context.db, walk.tenant, walk.id));
+  ASSIGN_OR_RETURN(const ArrayKey key, get_array_key(context.db, walk.project, walk.id));
   if (!walk.uid.empty() && key.uid != walk.uid) {  // another of the same name
     return array_not_found(walk.id);
   }
@@ -274,7 +274,7 @@ Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
     piece.after = number;
   }
   if (std::ssize(numbers) < kMembersMax) {
-    ASSIGN_OR_RETURN(piece.array, get_array(context.db, walk.tenant, walk.id));
+    ASSIGN_OR_RETURN(piece.array, get_array(context.db, walk.project, walk.id));
   }
   return piece;
 }
@@ -292,9 +292,9 @@ void walk_on(StoreCore& core, std::shared_ptr<Walk> walk) {
                      Urgency::kEssential);
 }
 
-Result<RemovedMembers> remove_piece(WriteContext& context, const std::string& tenant,
+Result<RemovedMembers> remove_piece(WriteContext& context, const std::string& project,
                                     const std::string& id) {
-  ASSIGN_OR_RETURN(const ArrayKey key, get_array_key(context.db, tenant, id));
+  ASSIGN_OR_RETURN(const ArrayKey key, get_array_key(context.db, project, id));
   JobArray array;
   array.states = read_array_states(context.db, key.order);
   if (!array.has_ended()) {
@@ -321,7 +321,7 @@ Result<RemovedMembers> remove_piece(WriteContext& context, const std::string& te
     if (Status s = remove_job(context, job); !s.ok()) return s.error();
     removed.uids.push_back(job.uid);
   }
-  removed.all = !find_array_key(context.db, tenant, id);
+  removed.all = !find_array_key(context.db, project, id);
   return removed;
 }
 
@@ -343,33 +343,34 @@ Result<std::optional<JobArray>> ArrayStore::find_request(const RequestId& reques
       });
 }
 
-void ArrayStore::steer(std::string tenant, std::string id, Steering steering, Done<JobArray> done) {
+void ArrayStore::steer(std::string project, std::string id, Steering steering,
+                       Done<JobArray> done) {
   walk_on(core_, std::make_shared<Walk>(
-                     Walk{std::move(tenant), std::move(id), steering, std::move(done)}));
+                     Walk{std::move(project), std::move(id), steering, std::move(done)}));
 }
 
-void ArrayStore::remove_some(std::string tenant, std::string id, Done<RemovedMembers> done) {
+void ArrayStore::remove_some(std::string project, std::string id, Done<RemovedMembers> done) {
   core_.change<RemovedMembers>(
-      [tenant = std::move(tenant), id = std::move(id)](WriteContext& context) {
-        return remove_piece(context, tenant, id);
+      [project = std::move(project), id = std::move(id)](WriteContext& context) {
+        return remove_piece(context, project, id);
       },
       std::move(done), Urgency::kEssential);
 }
 
-Result<JobArray> ArrayStore::find(const std::string& tenant, const std::string& id) const {
-  return core_.read<JobArray>([&](Connection& db) { return get_array(db, tenant, id); });
+Result<JobArray> ArrayStore::find(const std::string& project, const std::string& id) const {
+  return core_.read<JobArray>([&](Connection& db) { return get_array(db, project, id); });
 }
 
 Result<ArrayPage> ArrayStore::list(const ArrayQuery& query) const {
   ASSIGN_OR_RETURN(const int64_t page_size, page_size_of(query.page_size));
-  const std::string signed_query = "arrays " + query.tenant;
+  const std::string signed_query = "arrays " + query.project;
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!query.page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, query.page_token));
   }
   return core_.read<ArrayPage>([&](Connection& db) -> Result<ArrayPage> {
     ArrayPage page;
-    page.arrays = read_arrays(db, query.tenant, before, page_size + 1);
+    page.arrays = read_arrays(db, query.project, before, page_size + 1);
     if (std::ssize(page.arrays) > page_size) {
       page.arrays.pop_back();
       page.next_page_token =
@@ -384,14 +385,14 @@ Result<JobArray> ArrayStore::submit(NewArray array) {
   return wait_for<JobArray>(
       core_, [&](Done<JobArray> done) { submit(std::move(array), std::move(done)); });
 }
-Result<JobArray> ArrayStore::steer(const std::string& tenant, const std::string& id,
+Result<JobArray> ArrayStore::steer(const std::string& project, const std::string& id,
                                    Steering steering) {
   return wait_for<JobArray>(
-      core_, [&](Done<JobArray> done) { steer(tenant, id, steering, std::move(done)); });
+      core_, [&](Done<JobArray> done) { steer(project, id, steering, std::move(done)); });
 }
-Result<RemovedMembers> ArrayStore::remove_some(const std::string& tenant, const std::string& id) {
+Result<RemovedMembers> ArrayStore::remove_some(const std::string& project, const std::string& id) {
   return wait_for<RemovedMembers>(
-      core_, [&](Done<RemovedMembers> done) { remove_some(tenant, id, std::move(done)); });
+      core_, [&](Done<RemovedMembers> done) { remove_some(project, id, std::move(done)); });
 }
 
 }  // namespace trainyard::server

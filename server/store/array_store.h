@@ -38,16 +38,17 @@ class ArrayStore {
   /// Durably asks every member that has not ended; a member that cannot be asked, such as one that
   /// is being cancelled for a pause, is left alone. An end of the daemon before the answer leaves
   /// the members that were reached changed: ask again. NOT_FOUND/ARRAY_NOT_FOUND.
-  void steer(std::string tenant, std::string id, Steering steering, Done<JobArray> done);
-  Result<JobArray> steer(const std::string& tenant, const std::string& id, Steering steering);
+  void steer(std::string project, std::string id, Steering steering, Done<JobArray> done);
+  Result<JobArray> steer(const std::string& project, const std::string& id, Steering steering);
 
   /// Removes members of an array that has ended, at most kMembersMax: call it until `all`.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT while a member has not ended;
   /// NOT_FOUND/ARRAY_NOT_FOUND.
-  void remove_some(std::string tenant, std::string id, Done<RemovedMembers> done);
-  Result<RemovedMembers> remove_some(const std::string& tenant, const std::string& id);
+  void remove_some(std::string project, std::string id, Done<RemovedMembers> done);
+  Result<RemovedMembers> remove_some(const std::string& project, const std::string& id);
 
-  Result<JobArray> find(const std::string& tenant, const std::string& id) const;  // ARRAY_NOT_FOUND
+  Result<JobArray> find(const std::string& project,
+                        const std::string& id) const;  // ARRAY_NOT_FOUND
   /// Without their `array`. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
   Result<ArrayPage> list(const ArrayQuery& query) const;
 

@@ -13,15 +13,16 @@
 namespace trainyard::server {
 namespace {
 
-#define DATASET_COLUMNS                                                                            \
-  "tenant, id, version, digest, state, reason, message, spec, schema, size_bytes, create_time_us," \
+#define DATASET_COLUMNS                                                              \
+  "project, id, version, digest, state, reason, message, spec, schema, size_bytes, " \
+  "create_time_us,"                                                                  \
   " number"
 constexpr int kNumberColumn = 11;
 constexpr int kVersionsTold = 10;
 
 Dataset read_dataset(const Query& row) {
   Dataset d;
-  d.tenant = row.text(0);
+  d.project = row.text(0);
   d.id = row.text(1);
   d.version = static_cast<int32_t>(row.integer(2));
   d.digest = row.text(3);
@@ -36,29 +37,30 @@ Dataset read_dataset(const Query& row) {
 }
 
 /// The versions that a reference means, newest first: one, or all of the id.
-std::vector<Dataset> read_versions(Connection& db, std::string_view tenant, const DatasetRef& ref) {
+std::vector<Dataset> read_versions(Connection& db, std::string_view project,
+                                   const DatasetRef& ref) {
   Query query(db, "SELECT " DATASET_COLUMNS
-                  " FROM datasets WHERE tenant = ? AND id = ? AND ? IN (0, version)"
+                  " FROM datasets WHERE project = ? AND id = ? AND ? IN (0, version)"
                   " ORDER BY version DESC");
-  query.bind(tenant).bind(ref.id).bind(int64_t{ref.version});
+  query.bind(project).bind(ref.id).bind(int64_t{ref.version});
   std::vector<Dataset> versions;
   while (query.step()) versions.push_back(read_dataset(query));
   return versions;
 }
 
-std::optional<Dataset> find_newest(Connection& db, std::string_view tenant, std::string_view id) {
+std::optional<Dataset> find_newest(Connection& db, std::string_view project, std::string_view id) {
   Query query(db, "SELECT " DATASET_COLUMNS
-                  " FROM datasets WHERE tenant = ? AND id = ? ORDER BY version DESC LIMIT 1");
-  query.bind(tenant).bind(id);
+                  " FROM datasets WHERE project = ? AND id = ? ORDER BY version DESC LIMIT 1");
+  query.bind(project).bind(id);
   if (!query.step()) return std::nullopt;
   return read_dataset(query);
 }
 
-Error dataset_not_found(Connection& db, const std::string& tenant, const DatasetRef& ref) {
+Error dataset_not_found(Connection& db, const std::string& project, const DatasetRef& ref) {
   Query query(db,
-              "SELECT version FROM datasets WHERE tenant = ? AND id = ? ORDER BY version DESC"
+              "SELECT version FROM datasets WHERE project = ? AND id = ? ORDER BY version DESC"
               " LIMIT ?");
-  query.bind(tenant).bind(ref.id).bind(int64_t{kVersionsTold} + 1);
+  query.bind(project).bind(ref.id).bind(int64_t{kVersionsTold} + 1);
   std::string versions;
   for (int told = 0; query.step(); ++told) {
     if (told > 0) versions += ", ";
@@ -73,19 +75,19 @@ Error dataset_not_found(Connection& db, const std::string& tenant, const Dataset
                         (versions.empty() ? "." : "; it has the versions " + versions + "."));
 }
 
-Result<Dataset> get_dataset(Connection& db, const std::string& tenant, const DatasetRef& ref) {
-  std::vector<Dataset> versions = read_versions(db, tenant, ref);
-  if (versions.empty()) return dataset_not_found(db, tenant, ref);
+Result<Dataset> get_dataset(Connection& db, const std::string& project, const DatasetRef& ref) {
+  std::vector<Dataset> versions = read_versions(db, project, ref);
+  if (versions.empty()) return dataset_not_found(db, project, ref);
   return std::move(versions.front());
 }
 
 /// A number that was never used for this ID.
-int32_t take_version(Connection& db, std::string_view tenant, std::string_view id) {
+int32_t take_version(Connection& db, std::string_view project, std::string_view id) {
   Query query(db,
-              "INSERT INTO dataset_ids (tenant, id, newest_version) VALUES (?, ?, 1)"
-              " ON CONFLICT (tenant, id) DO UPDATE SET newest_version = newest_version + 1"
+              "INSERT INTO dataset_ids (project, id, newest_version) VALUES (?, ?, 1)"
+              " ON CONFLICT (project, id) DO UPDATE SET newest_version = newest_version + 1"
               " RETURNING newest_version");
-  query.bind(tenant).bind(id);
+  query.bind(project).bind(id);
   TRAINYARD_CHECK(query.step(), "an upsert returns its row");
   return static_cast<int32_t>(query.integer(0));
 }
@@ -102,13 +104,13 @@ std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
 
 void save_dataset(Connection& db, const Dataset& d) {
   Query query(db,
-              "INSERT INTO datasets (tenant, id, version, digest, state, reason, message, spec,"
+              "INSERT INTO datasets (project, id, version, digest, state, reason, message, spec,"
               " schema, size_bytes, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-              " ON CONFLICT (tenant, id, version) DO UPDATE SET state = excluded.state,"
+              " ON CONFLICT (project, id, version) DO UPDATE SET state = excluded.state,"
               " reason = excluded.reason, message = excluded.message, spec = excluded.spec,"
               " schema = excluded.schema,"
               " size_bytes = excluded.size_bytes");
-  query.bind(d.tenant).bind(d.id).bind(int64_t{d.version}).bind(d.digest).bind(int64_t{d.state});
+  query.bind(d.project).bind(d.id).bind(int64_t{d.version}).bind(d.digest).bind(int64_t{d.state});
   query.bind(d.reason).bind(d.message).bind_blob(d.spec.SerializeAsString());
   query.bind_blob(d.schema.SerializeAsString()).bind(d.size_bytes).bind(d.create_time_us).run();
 }
@@ -116,15 +118,15 @@ void save_dataset(Connection& db, const Dataset& d) {
 Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& asked) {
   Connection& db = context.db;
   CreatedDataset created;
-  std::optional<Dataset> newest = find_newest(db, asked.tenant, asked.id);
+  std::optional<Dataset> newest = find_newest(db, asked.project, asked.id);
   if (newest && newest->digest == asked.digest) {
     created.dataset = std::move(*newest);
     if (created.dataset.state != v1::Dataset::FAILED) return created;
     created.dataset.spec = asked.spec;  // the same content, perhaps at another path
   } else {
-    created.dataset.tenant = asked.tenant;
+    created.dataset.project = asked.project;
     created.dataset.id = asked.id;
-    created.dataset.version = take_version(db, asked.tenant, asked.id);
+    created.dataset.version = take_version(db, asked.project, asked.id);
     created.dataset.digest = asked.digest;
     created.dataset.spec = asked.spec;
     created.dataset.create_time_us = context.now_us;
@@ -144,25 +146,25 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
   return created;
 }
 
-Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::string& tenant,
+Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::string& project,
                                               const DatasetRef& ref) {
   Connection& db = context.db;
   DatasetStore::Removed removed;
-  removed.datasets = read_versions(db, tenant, ref);
-  if (removed.datasets.empty()) return dataset_not_found(db, tenant, ref);
+  removed.datasets = read_versions(db, project, ref);
+  if (removed.datasets.empty()) return dataset_not_found(db, project, ref);
   {
     Query query(db,
-                "SELECT id, dataset_version FROM jobs INDEXED BY jobs_unfinished WHERE tenant = ?"
+                "SELECT id, dataset_version FROM jobs INDEXED BY jobs_unfinished WHERE project = ?"
                 " AND dataset = ? AND ? IN (0, dataset_version) AND state < 5 LIMIT 1");
-    query.bind(tenant).bind(ref.id).bind(int64_t{ref.version});
+    query.bind(project).bind(ref.id).bind(int64_t{ref.version});
     if (query.step())
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
-                        "name: tenants/" + tenant + "/datasets/" + ref.id + "@" +
+                        "name: projects/" + project + "/datasets/" + ref.id + "@" +
                             std::to_string(query.integer(1)) + " is used by the unfinished job " +
                             query.text(0) + "; cancel the job or wait until it ends.");
   }
-  Query remove(db, "DELETE FROM datasets WHERE tenant = ? AND id = ? AND ? IN (0, version)");
-  remove.bind(tenant).bind(ref.id).bind(int64_t{ref.version}).run();
+  Query remove(db, "DELETE FROM datasets WHERE project = ? AND id = ? AND ? IN (0, version)");
+  remove.bind(project).bind(ref.id).bind(int64_t{ref.version}).run();
   std::set<std::string> digests;
   for (const Dataset& d : removed.datasets) {
     if (d.state == v1::Dataset::READY) digests.insert(d.digest);
@@ -239,27 +241,27 @@ void DatasetStore::set_failed(std::string digest, std::string reason, std::strin
       counted(core_, std::move(done)), Urgency::kEssential);
 }
 
-void DatasetStore::remove(std::string tenant, DatasetRef ref, Done<Removed> done) {
+void DatasetStore::remove(std::string project, DatasetRef ref, Done<Removed> done) {
   core_.change<Removed>(
-      [tenant = std::move(tenant), ref = std::move(ref)](WriteContext& context) {
-        return remove_datasets(context, tenant, ref);
+      [project = std::move(project), ref = std::move(ref)](WriteContext& context) {
+        return remove_datasets(context, project, ref);
       },
       counted(core_, std::move(done)), Urgency::kEssential);
 }
 
 int64_t DatasetStore::changes() const { return core_.dataset_changes; }
 
-Result<Dataset> DatasetStore::find(const std::string& tenant, const DatasetRef& ref) const {
-  return core_.read<Dataset>([&](Connection& db) { return get_dataset(db, tenant, ref); });
+Result<Dataset> DatasetStore::find(const std::string& project, const DatasetRef& ref) const {
+  return core_.read<Dataset>([&](Connection& db) { return get_dataset(db, project, ref); });
 }
 
-Result<Dataset> DatasetStore::find_usable(const std::string& tenant, const DatasetRef& ref) const {
+Result<Dataset> DatasetStore::find_usable(const std::string& project, const DatasetRef& ref) const {
   return core_.read<Dataset>([&](Connection& db) -> Result<Dataset> {
-    std::vector<Dataset> versions = read_versions(db, tenant, ref);
+    std::vector<Dataset> versions = read_versions(db, project, ref);
     for (Dataset& d : versions) {
       if (d.state != v1::Dataset::FAILED) return std::move(d);
     }
-    if (versions.empty()) return dataset_not_found(db, tenant, ref);
+    if (versions.empty()) return dataset_not_found(db, project, ref);
     return std::move(versions.front());
   });
 }
@@ -270,10 +272,10 @@ Result<bool> DatasetStore::has_ready(const std::string& digest) const {
   });
 }
 
-Result<DatasetPage> DatasetStore::list(const std::string& tenant, bool all_versions,
+Result<DatasetPage> DatasetStore::list(const std::string& project, bool all_versions,
                                        int32_t page_size, const std::string& page_token) const {
   ASSIGN_OR_RETURN(const int64_t count_max, page_size_of(page_size));
-  const std::string signed_query = (all_versions ? "dataset versions " : "datasets ") + tenant;
+  const std::string signed_query = (all_versions ? "dataset versions " : "datasets ") + project;
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, page_token));
@@ -281,11 +283,11 @@ Result<DatasetPage> DatasetStore::list(const std::string& tenant, bool all_versi
   return core_.read<DatasetPage>([&](Connection& db) -> Result<DatasetPage> {
     DatasetPage page;
     Query query(db, "SELECT " DATASET_COLUMNS
-                    " FROM datasets WHERE tenant = ? AND number < ? AND (? OR version ="
+                    " FROM datasets WHERE project = ? AND number < ? AND (? OR version ="
                     " (SELECT max(version) FROM datasets AS same"
-                    " WHERE same.tenant = datasets.tenant AND same.id = datasets.id))"
+                    " WHERE same.project = datasets.project AND same.id = datasets.id))"
                     " ORDER BY number DESC LIMIT ?");
-    query.bind(tenant).bind(before).bind(int64_t{all_versions}).bind(count_max + 1);
+    query.bind(project).bind(before).bind(int64_t{all_versions}).bind(count_max + 1);
     int64_t last = 0;
     while (query.step()) {
       if (static_cast<int64_t>(page.datasets.size()) == count_max) {
@@ -326,10 +328,10 @@ Status DatasetStore::set_failed(const std::string& digest, const std::string& re
   return wait_for<void>(
       core_, [&](Done<void> done) { set_failed(digest, reason, message, std::move(done)); });
 }
-Result<DatasetStore::Removed> DatasetStore::remove(const std::string& tenant,
+Result<DatasetStore::Removed> DatasetStore::remove(const std::string& project,
                                                    const DatasetRef& ref) {
   return wait_for<Removed>(core_,
-                           [&](Done<Removed> done) { remove(tenant, ref, std::move(done)); });
+                           [&](Done<Removed> done) { remove(project, ref, std::move(done)); });
 }
 
 }  // namespace trainyard::server

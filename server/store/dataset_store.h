@@ -16,7 +16,7 @@ class StoreCore;
 
 /// One version of a dataset.
 struct Dataset {
-  std::string tenant;
+  std::string project;
   std::string id;
   int32_t version = 1;
   std::string digest;  // of sources and options; names the directory of the typed form
@@ -29,12 +29,12 @@ struct Dataset {
   int64_t create_time_us = 0;
 
   DatasetRef ref() const { return {id, version}; }
-  std::string name() const { return "tenants/" + tenant + "/datasets/" + ref().text(); }
+  std::string name() const { return "projects/" + project + "/datasets/" + ref().text(); }
 };
 v1::Dataset to_proto(const Dataset& dataset);
 
 struct NewDataset {
-  std::string tenant = "default";
+  std::string project = "default";
   std::string id;
   std::string digest;
   v1::DatasetSpec spec;
@@ -73,18 +73,18 @@ class DatasetStore {
   };
   /// Removes a version, or, without one, all versions of the ID. FAILED_PRECONDITION/DATASET_IN_USE
   /// while an unfinished job uses one of them; DATASET_NOT_FOUND.
-  void remove(std::string tenant, DatasetRef ref, Done<Removed> done);
-  Result<Removed> remove(const std::string& tenant, const DatasetRef& ref);
+  void remove(std::string project, DatasetRef ref, Done<Removed> done);
+  Result<Removed> remove(const std::string& project, const DatasetRef& ref);
 
   /// DATASET_NOT_FOUND lists the existing versions.
-  Result<Dataset> find(const std::string& tenant, const DatasetRef& ref) const;
+  Result<Dataset> find(const std::string& project, const DatasetRef& ref) const;
   /// For users of its data: without a version, the newest one that did not fail; if all failed, the
   /// newest.
-  Result<Dataset> find_usable(const std::string& tenant, const DatasetRef& ref) const;
+  Result<Dataset> find_usable(const std::string& project, const DatasetRef& ref) const;
   /// Whether the typed form of this content exists.
   Result<bool> has_ready(const std::string& digest) const;
   /// The newest version of each id, or all.
-  Result<DatasetPage> list(const std::string& tenant, bool all_versions, int32_t page_size,
+  Result<DatasetPage> list(const std::string& project, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;
   /// Grows with each change above before that change is answered: what was found while it stays
   /// the same is what would be found again.

@@ -75,7 +75,7 @@ Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked) {
       e.metadata["job"] = dependency.id;
       return e;
     };
-    const std::optional<Job> job = find_job(db, asked.tenant, dependency.id);
+    const std::optional<Job> job = find_job(db, asked.project, dependency.id);
     if (!job) {
       return refuse(ErrorCode::kNotFound, "JOB_NOT_FOUND",
                     "there is no job " + dependency.id +

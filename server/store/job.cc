@@ -100,7 +100,7 @@ v1::Job to_proto(Job job) {
   if (job.end_time_us != 0) *out.mutable_end_time() = to_timestamp(job.end_time_us);
   *out.mutable_progress() = std::move(job.progress);
   *out.mutable_plan() = std::move(job.plan);
-  if (!job.model.empty()) out.set_model("tenants/" + job.tenant + "/models/" + job.model);
+  if (!job.model.empty()) out.set_model("projects/" + job.project + "/models/" + job.model);
   out.set_newest_seq(job.newest_seq);
   out.set_checkpoint_step(job.checkpoint_step);
   out.set_priority(job.priority);
@@ -109,7 +109,7 @@ v1::Job to_proto(Job job) {
   if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
   out.set_owner(job.owner);
   if (job.array > 0) {
-    out.set_array("tenants/" + job.tenant + "/arrays/" + std::string(array_id_of(job.id)));
+    out.set_array("projects/" + job.project + "/arrays/" + std::string(array_id_of(job.id)));
     out.set_array_index(job.array_index);
     *out.mutable_array_values() = std::move(*job.array_values.mutable_values());
   }

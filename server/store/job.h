@@ -30,10 +30,10 @@ constexpr int64_t oldest_seq(int64_t newest_seq, EventsThinned thinned) {
 }
 
 struct Job {
-  std::string tenant;
-  std::string id;     // as in tenants/{tenant}/jobs/{id}; may be reused after a deletion
+  std::string project;
+  std::string id;     // as in projects/{project}/jobs/{id}; may be reused after a deletion
   std::string uid;    // never reused
-  int64_t order = 0;  // of submission, over all tenants
+  int64_t order = 0;  // of submission, over all projects
   v1::JobSpec spec;
   JobState state = JobState::kQueued;
   std::string reason;
@@ -68,7 +68,7 @@ struct Job {
   int32_t array_index = 0;       // its number there
   v1::ArrayMember array_values;  // what it has in place of the array's spec
 
-  std::string name() const { return "tenants/" + tenant + "/jobs/" + id; }
+  std::string name() const { return "projects/" + project + "/jobs/" + id; }
   /// The first one; empty before the first attempt.
   std::string device() const { return devices.empty() ? std::string() : devices.front(); }
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
@@ -128,7 +128,7 @@ struct Dependency {
 };
 
 struct NewJob {
-  std::string tenant = "default";
+  std::string project = "default";
   std::string id;   // empty: the store chooses one
   std::string uid;  // from make_job_uid(), if its files were made before it; else empty
   v1::JobSpec spec;
@@ -156,7 +156,7 @@ struct NewJob {
 
 /// A client's own mark of a request, which it may send again.
 struct RequestId {
-  std::string tenant;
+  std::string project;
   std::string id;
   std::string digest;  // of the request's body
 };
@@ -239,7 +239,7 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
 using Labels = std::map<std::string, std::string>;  // JobSpec.labels
 
 struct JobQuery {
-  std::string tenant = "default";
+  std::string project = "default";
   int32_t page_size = 50;
   std::string page_token;
   std::vector<JobState> states;      // empty: all
@@ -255,7 +255,7 @@ struct JobPage {
 
 /// A finished job, as the rules see it that say what is kept.
 struct EndedJob {
-  std::string tenant;
+  std::string project;
   std::string id;
   std::string uid;
   JobState state = JobState::kSucceeded;

@@ -39,28 +39,28 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   if (!asked.request_id.empty()) {
     forget_old_requests(db, context.now_us);
     if (auto answer =
-            find_request_job(db, {asked.tenant, asked.request_id, asked.request_digest})) {
+            find_request_job(db, {asked.project, asked.request_id, asked.request_digest})) {
       return std::move(*answer);
     }
   }
   if (asked.refusal) return *asked.refusal;
   Job job;
-  job.tenant = asked.tenant;
+  job.project = asked.project;
   job.id = asked.id;
   if (job.id.empty()) {
     do job.id = random_job_id(context.now_us);
-    while (job_id_taken(db, job.tenant, job.id));
-  } else if (job_id_taken(db, job.tenant, job.id)) {
+    while (job_id_taken(db, job.project, job.id));
+  } else if (job_id_taken(db, job.project, job.id)) {
     return make_error(
         ErrorCode::kAlreadyExists, "JOB_EXISTS",
         "job_id: " + quoted_value(job.id) +
             " is already the name of a job or a model; choose another, or leave it out.");
   }
-  if (Status s = check_quota(db, job.tenant, queued_jobs_max); !s.ok()) return s.error();
+  if (Status s = check_quota(db, job.project, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset.id.empty())
-    if (Status s = check_dataset(db, job.tenant, asked.dataset); !s.ok()) return s.error();
+    if (Status s = check_dataset(db, job.project, asked.dataset); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, find_awaited(db, asked));
-  if (Status ok = check_initial_model(db, job.tenant, asked.initial_model_id, awaited); !ok.ok()) {
+  if (Status ok = check_initial_model(db, job.project, asked.initial_model_id, awaited); !ok.ok()) {
     return ok.error();
   }
 
@@ -84,7 +84,8 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   insert_job(db, job, asked);
   insert_dependencies(db, job.order, awaited);
   if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
-  keep_request(db, {asked.tenant, asked.request_id, asked.request_digest}, job.uid, context.now_us);
+  keep_request(db, {asked.project, asked.request_id, asked.request_digest}, job.uid,
+               context.now_us);
   JobEdit edit(context, job);
   Move queued;
   queued.reason = job.reason;
@@ -196,10 +197,10 @@ void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   v1::Model blob;
   blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,
-              "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
+              "INSERT INTO models (project, id, job_uid, digest, size_bytes, parameter_count,"
               " metrics, schema, create_time_us, tensor_count, tensors, dataset)"
               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
+  query.bind(job.project).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
   query.bind(model.parameter_count).bind_blob(metrics.SerializeAsString());
   query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us);
   query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString());
@@ -328,10 +329,10 @@ Result<std::optional<Job>> JobStore::find_request(const RequestId& request) cons
   });
 }
 
-void JobStore::remove(std::string tenant, std::string id, Done<Job> done) {
+void JobStore::remove(std::string project, std::string id, Done<Job> done) {
   core_.change<Job>(
-      [tenant = std::move(tenant), id = std::move(id)](WriteContext& context) {
-        return remove_found(context, get_job(context.db, tenant, id));
+      [project = std::move(project), id = std::move(id)](WriteContext& context) {
+        return remove_found(context, get_job(context.db, project, id));
       },
       std::move(done), Urgency::kEssential);
 }
@@ -438,8 +439,8 @@ void JobStore::move(std::string uid, Move move, Done<Job> done) {
 Result<Job> JobStore::submit(NewJob job) {
   return wait_for<Job>(core_, [&](Done<Job> done) { submit(std::move(job), std::move(done)); });
 }
-Result<Job> JobStore::remove(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { remove(tenant, id, std::move(done)); });
+Result<Job> JobStore::remove(const std::string& project, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { remove(project, id, std::move(done)); });
 }
 Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<std::string>& devices,
                                     const std::string& nonce_digest, const std::string& reason,

@@ -46,15 +46,15 @@ std::vector<EndedJob> read_ended(Connection& db, const EndedQuery& asked) {
   std::vector<EndedJob> jobs;
   for (const int64_t number : numbers) {
     Query query(db,
-                "SELECT tenant, id, uid, state, end_time_us, newest_seq, checkpoint_step,"
-                " events_thinned, EXISTS (SELECT 1 FROM models WHERE models.tenant = jobs.tenant"
+                "SELECT project, id, uid, state, end_time_us, newest_seq, checkpoint_step,"
+                " events_thinned, EXISTS (SELECT 1 FROM models WHERE models.project = jobs.project"
                 "  AND models.id = jobs.id AND models.job_uid = jobs.uid)"
                 " FROM jobs WHERE number = ?");
     query.bind(number);
     if (!query.step()) continue;
     EndedJob& job = jobs.emplace_back();
     job.order = number;
-    job.tenant = query.text(0);
+    job.project = query.text(0);
     job.id = query.text(1);
     job.uid = query.text(2);
     job.state = static_cast<JobState>(query.integer(3));

@@ -16,7 +16,7 @@ namespace {
 
 // clang-format off
 #define JOB_COLUMNS \
-  "number, tenant, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
+  "number, project, id, uid, spec, state, reason, message, priority, cancel_requested, attempt, device, " \
   "create_time_us, start_time_us, end_time_us, plan, progress, checkpoint_step, model, newest_seq, " \
   "event_time_us, workers_lost, retry_time_us, more_devices, attempts_uncounted, " \
   "pause_requested, origin, owner, run_time_us, running_since_us, waits_for, events_thinned, array, " \
@@ -44,7 +44,7 @@ Job read_job(const Query& row) {
   Job job;
   int c = 0;
   job.order = row.integer(c++);
-  job.tenant = row.text(c++);
+  job.project = row.text(c++);
   job.id = row.text(c++);
   job.uid = row.text(c++);
   job.spec = parse<v1::JobSpec>(row.bytes(c++));
@@ -117,9 +117,9 @@ Error job_not_found(std::string_view name) {
 
 }  // namespace
 
-std::optional<Job> find_job(Connection& db, std::string_view tenant, std::string_view id) {
-  Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE tenant = ? AND id = ?");
-  query.bind(tenant).bind(id);
+std::optional<Job> find_job(Connection& db, std::string_view project, std::string_view id) {
+  Query query(db, "SELECT " JOB_COLUMNS " FROM jobs WHERE project = ? AND id = ?");
+  query.bind(project).bind(id);
   if (!query.step()) return std::nullopt;
   return read_job(query);
 }
@@ -131,9 +131,9 @@ std::optional<Job> find_job_uid(Connection& db, std::string_view uid) {
   return read_job(query);
 }
 
-Result<Job> get_job(Connection& db, std::string_view tenant, std::string_view id) {
-  if (std::optional<Job> job = find_job(db, tenant, id)) return std::move(*job);
-  return job_not_found("tenants/" + std::string(tenant) + "/jobs/" + std::string(id));
+Result<Job> get_job(Connection& db, std::string_view project, std::string_view id) {
+  if (std::optional<Job> job = find_job(db, project, id)) return std::move(*job);
+  return job_not_found("projects/" + std::string(project) + "/jobs/" + std::string(id));
 }
 
 Result<Job> get_job_uid(Connection& db, std::string_view uid) {
@@ -235,16 +235,16 @@ std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
       if (range.owner) {
         Query query(db,
                     "SELECT number FROM jobs INDEXED BY jobs_by_owner WHERE owner = ? AND state = ?"
-                    " AND tenant = ? AND (array > 0) = ? AND number < ?"
+                    " AND project = ? AND (array > 0) = ? AND number < ?"
                     " ORDER BY number DESC LIMIT ?");
-        query.bind(*range.owner).bind(static_cast<int64_t>(state)).bind(range.tenant).bind(member);
+        query.bind(*range.owner).bind(static_cast<int64_t>(state)).bind(range.project).bind(member);
         take(query);
         continue;
       }
       Query query(db,
-                  "SELECT number FROM jobs INDEXED BY jobs_by_state WHERE state = ? AND tenant = ?"
+                  "SELECT number FROM jobs INDEXED BY jobs_by_state WHERE state = ? AND project = ?"
                   " AND (array > 0) = ? AND number < ? ORDER BY number DESC LIMIT ?");
-      query.bind(static_cast<int64_t>(state)).bind(range.tenant).bind(member);
+      query.bind(static_cast<int64_t>(state)).bind(range.project).bind(member);
       take(query);
     }
   }
@@ -262,13 +262,13 @@ std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
 void insert_job(Connection& db, Job& job, const NewJob& asked) {
   Query query(
       db,
-      "INSERT INTO jobs (tenant, id, uid, dataset, spec, state, reason, message, priority,"
+      "INSERT INTO jobs (project, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
       " retry_time_us, initial_model, dataset_version, origin, owner, waits_for)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, ?, ?, '', 1, ?, 0, 0, ?, ?, ?,"
       " ?, ?)");
-  query.bind(job.tenant).bind(job.id).bind(job.uid).bind(asked.dataset.id);
+  query.bind(job.project).bind(job.id).bind(job.uid).bind(asked.dataset.id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
   query.bind_blob(job.plan.SerializeAsString()).bind_blob(job.progress.SerializeAsString());

@@ -17,16 +17,16 @@
 
 namespace trainyard::server {
 
-std::optional<Job> find_job(Connection& db, std::string_view tenant, std::string_view id);
+std::optional<Job> find_job(Connection& db, std::string_view project, std::string_view id);
 std::optional<Job> find_job_uid(Connection& db, std::string_view uid);
-Result<Job> get_job(Connection& db, std::string_view tenant, std::string_view id);
+Result<Job> get_job(Connection& db, std::string_view project, std::string_view id);
 Result<Job> get_job_uid(Connection& db, std::string_view uid);
 std::vector<Job> read_active_jobs(Connection& db);
 /// Calls `take` with each unfinished job, in no order.
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
 /// A page of jobs.
 struct JobRange {
-  std::string_view tenant;
+  std::string_view project;
   std::optional<std::string> owner;
   int64_t array = 0;  // only members of the one of this order
   bool no_members = false;

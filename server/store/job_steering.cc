@@ -96,21 +96,21 @@ Status remove_job(WriteContext& context, const Job& job) {
 namespace {
 
 /// Applies `change` to the job of this name.
-void change_job(StoreCore& core, std::string tenant, std::string id,
+void change_job(StoreCore& core, std::string project, std::string id,
                 Status (*change)(WriteContext&, Job&), Done<Job> done) {
   core.change<Job>(
-      [tenant = std::move(tenant), id = std::move(id),
+      [project = std::move(project), id = std::move(id),
        change](WriteContext& context) -> Result<Job> {
-        ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+        ASSIGN_OR_RETURN(Job job, get_job(context.db, project, id));
         if (Status s = change(context, job); !s.ok()) return s.error();
         return job;
       },
       std::move(done), Urgency::kEssential);
 }
 
-Result<Job> set_job_priority(WriteContext& context, const std::string& tenant,
+Result<Job> set_job_priority(WriteContext& context, const std::string& project,
                              const std::string& id, int32_t priority) {
-  ASSIGN_OR_RETURN(Job job, get_job(context.db, tenant, id));
+  ASSIGN_OR_RETURN(Job job, get_job(context.db, project, id));
   if (is_terminal(job.state)) {
     return state_conflict(job, "a job that has ended has no place in the queue.");
   }
@@ -134,22 +134,22 @@ Result<Job> drop_job_checkpoints(WriteContext& context, const std::string& uid) 
 
 }  // namespace
 
-void JobStore::request_cancel(std::string tenant, std::string id, Done<Job> done) {
-  change_job(core_, std::move(tenant), std::move(id), cancel_job, std::move(done));
+void JobStore::request_cancel(std::string project, std::string id, Done<Job> done) {
+  change_job(core_, std::move(project), std::move(id), cancel_job, std::move(done));
 }
 
-void JobStore::request_pause(std::string tenant, std::string id, Done<Job> done) {
-  change_job(core_, std::move(tenant), std::move(id), pause_job, std::move(done));
+void JobStore::request_pause(std::string project, std::string id, Done<Job> done) {
+  change_job(core_, std::move(project), std::move(id), pause_job, std::move(done));
 }
 
-void JobStore::resume(std::string tenant, std::string id, Done<Job> done) {
-  change_job(core_, std::move(tenant), std::move(id), resume_job, std::move(done));
+void JobStore::resume(std::string project, std::string id, Done<Job> done) {
+  change_job(core_, std::move(project), std::move(id), resume_job, std::move(done));
 }
 
-void JobStore::set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done) {
+void JobStore::set_priority(std::string project, std::string id, int32_t priority, Done<Job> done) {
   core_.change<Job>(
-      [tenant = std::move(tenant), id = std::move(id), priority](WriteContext& context) {
-        return set_job_priority(context, tenant, id, priority);
+      [project = std::move(project), id = std::move(id), priority](WriteContext& context) {
+        return set_job_priority(context, project, id, priority);
       },
       std::move(done), Urgency::kEssential);
 }
@@ -160,19 +160,20 @@ void JobStore::drop_checkpoints(std::string uid, Done<Job> done) {
       std::move(done), Urgency::kEssential);
 }
 
-Result<Job> JobStore::request_cancel(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { request_cancel(tenant, id, std::move(done)); });
+Result<Job> JobStore::request_cancel(const std::string& project, const std::string& id) {
+  return wait_for<Job>(core_,
+                       [&](Done<Job> done) { request_cancel(project, id, std::move(done)); });
 }
-Result<Job> JobStore::request_pause(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { request_pause(tenant, id, std::move(done)); });
+Result<Job> JobStore::request_pause(const std::string& project, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { request_pause(project, id, std::move(done)); });
 }
-Result<Job> JobStore::resume(const std::string& tenant, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { resume(tenant, id, std::move(done)); });
+Result<Job> JobStore::resume(const std::string& project, const std::string& id) {
+  return wait_for<Job>(core_, [&](Done<Job> done) { resume(project, id, std::move(done)); });
 }
-Result<Job> JobStore::set_priority(const std::string& tenant, const std::string& id,
+Result<Job> JobStore::set_priority(const std::string& project, const std::string& id,
                                    int32_t priority) {
   return wait_for<Job>(
-      core_, [&](Done<Job> done) { set_priority(tenant, id, priority, std::move(done)); });
+      core_, [&](Done<Job> done) { set_priority(project, id, priority, std::move(done)); });
 }
 Result<Job> JobStore::drop_checkpoints(const std::string& uid) {
   return wait_for<Job>(core_, [&](Done<Job> done) { drop_checkpoints(uid, std::move(done)); });

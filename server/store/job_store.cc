@@ -14,8 +14,8 @@
 
 namespace trainyard::server {
 
-Result<Job> JobStore::find(const std::string& tenant, const std::string& id) const {
-  return core_.read<Job>([&](Connection& db) { return get_job(db, tenant, id); });
+Result<Job> JobStore::find(const std::string& project, const std::string& id) const {
+  return core_.read<Job>([&](Connection& db) { return get_job(db, project, id); });
 }
 
 Result<Job> JobStore::find_uid(const std::string& uid) const {
@@ -25,7 +25,7 @@ Result<Job> JobStore::find_uid(const std::string& uid) const {
 Result<JobPage> JobStore::list(const JobQuery& query) const {
   ASSIGN_OR_RETURN(const int64_t page_size, page_size_of(query.page_size));
   std::vector<JobState> states;
-  std::string signed_query = "jobs " + query.tenant;
+  std::string signed_query = "jobs " + query.project;
   for (const JobState s : kJobStates) {
     const bool asked =
         query.states.empty() || std::ranges::find(query.states, s) != query.states.end();
@@ -45,10 +45,10 @@ Result<JobPage> JobStore::list(const JobQuery& query) const {
   }
   return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
     JobPage page;
-    JobRange range{query.tenant, query.owner,   0,           query.no_members, states,
-                   before,       page_size + 1, query.labels};
+    JobRange range{query.project, query.owner,   0,           query.no_members, states,
+                   before,        page_size + 1, query.labels};
     if (query.array) {
-      ASSIGN_OR_RETURN(const ArrayKey array, get_array_key(db, query.tenant, *query.array));
+      ASSIGN_OR_RETURN(const ArrayKey array, get_array_key(db, query.project, *query.array));
       // All members have the owner of their array.
       if (query.owner && *query.owner != array.owner) return page;
       range.array = array.order;
@@ -89,12 +89,12 @@ Result<Uses> JobStore::uses() const {
   return core_.read<Uses>([](Connection& db) -> Result<Uses> { return read_uses(db); });
 }
 
-Status JobStore::check_after(const std::string& tenant,
+Status JobStore::check_after(const std::string& project,
                              const std::vector<Dependency>& after) const {
   if (after.empty()) return {};
   return core_.read<void>([&](Connection& db) -> Status {
     NewJob asked;
-    asked.tenant = tenant;
+    asked.project = project;
     asked.after = after;
     if (const auto awaited = find_awaited(db, asked); !awaited.ok()) return awaited.error();
     return {};
@@ -104,7 +104,7 @@ Status JobStore::check_after(const std::string& tenant,
 Result<JobCounts> JobStore::count() const {
   return core_.read<JobCounts>([](Connection& db) -> Result<JobCounts> {
     JobCounts counts;
-    Query queued(db, "SELECT ifnull(sum(queued), 0) FROM tenants");  // kept by triggers
+    Query queued(db, "SELECT ifnull(sum(queued), 0) FROM projects");  // kept by triggers
     if (queued.step()) counts.queued = queued.integer(0);
     Query active(db,
                  "SELECT state, count(*) FROM jobs INDEXED BY jobs_by_state WHERE state IN (2, 3)"

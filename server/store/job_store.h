@@ -45,7 +45,7 @@ class JobStore {
 
   /// What submit() would say about the jobs that a new one waits for. NOT_FOUND/JOB_NOT_FOUND;
   /// FAILED_PRECONDITION/DEPENDENCY_FAILED for one that has ended otherwise than it should.
-  Status check_after(const std::string& tenant, const std::vector<Dependency>& after) const;
+  Status check_after(const std::string& project, const std::vector<Dependency>& after) const;
 
   /// The job that an earlier submit with this request made: what submit() would answer, for a
   /// caller that has work to do before. INVALID_ARGUMENT/REQUEST_ID_REUSED; JOB_NOT_FOUND if that
@@ -55,25 +55,25 @@ class JobStore {
   /// Durably requests the job's end. A QUEUED or PAUSED job is CANCELLED at once; an active one
   /// gets cancel_requested, and the caller must stop its worker; a finished one is returned
   /// unchanged. NOT_FOUND/JOB_NOT_FOUND.
-  void request_cancel(std::string tenant, std::string id, Done<Job> done);
-  Result<Job> request_cancel(const std::string& tenant, const std::string& id);
+  void request_cancel(std::string project, std::string id, Done<Job> done);
+  Result<Job> request_cancel(const std::string& project, const std::string& id);
 
   /// Durably requests that the job leaves its device. A QUEUED job is PAUSED at once; an active one
   /// gets pause_requested, and the caller must stop its worker: its next return to the queue is
   /// PAUSED. FAILED_PRECONDITION/JOB_STATE_CONFLICT once it has ended or its cancellation was
   /// requested; NOT_FOUND/JOB_NOT_FOUND.
-  void request_pause(std::string tenant, std::string id, Done<Job> done);
-  Result<Job> request_pause(const std::string& tenant, const std::string& id);
+  void request_pause(std::string project, std::string id, Done<Job> done);
+  Result<Job> request_pause(const std::string& project, const std::string& id);
 
   /// PAUSED -> QUEUED, or takes the request to pause back; any other unfinished job is returned
   /// unchanged. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
-  void resume(std::string tenant, std::string id, Done<Job> done);
-  Result<Job> resume(const std::string& tenant, const std::string& id);
+  void resume(std::string project, std::string id, Done<Job> done);
+  Result<Job> resume(const std::string& project, const std::string& id);
 
   /// The priority that the scheduler goes by from now on. An unchanged one changes nothing.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT once the job has ended; NOT_FOUND/JOB_NOT_FOUND.
-  void set_priority(std::string tenant, std::string id, int32_t priority, Done<Job> done);
-  Result<Job> set_priority(const std::string& tenant, const std::string& id, int32_t priority);
+  void set_priority(std::string project, std::string id, int32_t priority, Done<Job> done);
+  Result<Job> set_priority(const std::string& project, const std::string& id, int32_t priority);
 
   /// Forgets the checkpoints of a finished job, whose files the caller removes.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
@@ -82,8 +82,8 @@ class JobStore {
 
   /// Removes a finished job with its attempts and events; returns it, so that its files can be
   /// removed too. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
-  void remove(std::string tenant, std::string id, Done<Job> done);
-  Result<Job> remove(const std::string& tenant, const std::string& id);
+  void remove(std::string project, std::string id, Done<Job> done);
+  Result<Job> remove(const std::string& project, const std::string& id);
 
   /// As remove(), by the uid.
   void remove_ended(std::string uid, Done<Job> done);
@@ -133,8 +133,8 @@ class JobStore {
   void move(std::string uid, Move move, Done<Job> done);
   Result<Job> move(const std::string& uid, Move move);
 
-  Result<Job> find(const std::string& tenant, const std::string& id) const;  // JOB_NOT_FOUND
-  Result<Job> find_uid(const std::string& uid) const;                        // JOB_NOT_FOUND
+  Result<Job> find(const std::string& project, const std::string& id) const;  // JOB_NOT_FOUND
+  Result<Job> find_uid(const std::string& uid) const;                         // JOB_NOT_FOUND
   /// Newest first. INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE;
   /// NOT_FOUND/ARRAY_NOT_FOUND.
   Result<JobPage> list(const JobQuery& query) const;

@@ -13,14 +13,14 @@
 namespace trainyard::server {
 namespace {
 
-#define MODEL_COLUMNS                                                                          \
-  "tenant, id, job_uid, digest, size_bytes, parameter_count, metrics, schema, create_time_us," \
+#define MODEL_COLUMNS                                                                           \
+  "project, id, job_uid, digest, size_bytes, parameter_count, metrics, schema, create_time_us," \
   " tensor_count, dataset"
 constexpr int kNextColumn = 11;
 
 Model read_model(const Query& row) {
   Model m;
-  m.tenant = row.text(0);
+  m.project = row.text(0);
   m.id = row.text(1);
   m.job_uid = row.text(2);
   m.digest = row.text(3);
@@ -34,9 +34,9 @@ Model read_model(const Query& row) {
   return m;
 }
 
-std::optional<Model> find_model(Connection& db, const std::string& tenant, const std::string& id) {
-  Query query(db, "SELECT " MODEL_COLUMNS ", tensors FROM models WHERE tenant = ? AND id = ?");
-  query.bind(tenant).bind(id);
+std::optional<Model> find_model(Connection& db, const std::string& project, const std::string& id) {
+  Query query(db, "SELECT " MODEL_COLUMNS ", tensors FROM models WHERE project = ? AND id = ?");
+  query.bind(project).bind(id);
   if (!query.step()) return std::nullopt;
   Model model = read_model(query);
   v1::Model blob;
@@ -46,15 +46,15 @@ std::optional<Model> find_model(Connection& db, const std::string& tenant, const
   return model;
 }
 
-Result<Model> get_model(Connection& db, const std::string& tenant, const std::string& id) {
-  if (std::optional<Model> model = find_model(db, tenant, id)) return std::move(*model);
+Result<Model> get_model(Connection& db, const std::string& project, const std::string& id) {
+  if (std::optional<Model> model = find_model(db, project, id)) return std::move(*model);
   return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
                     "name: there is no model " + quoted_value(id) + ".");
 }
 
-Status check_upload(Connection& db, const std::string& tenant, const std::string& sha256) {
-  Query query(db, "SELECT 1 FROM uploads WHERE tenant = ? AND sha256 = ? AND complete = 1");
-  query.bind(tenant).bind(sha256);
+Status check_upload(Connection& db, const std::string& project, const std::string& sha256) {
+  Query query(db, "SELECT 1 FROM uploads WHERE project = ? AND sha256 = ? AND complete = 1");
+  query.bind(project).bind(sha256);
   if (query.step()) return {};
   return make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
                     "sha256: the file " + sha256.substr(0, 12) + "... was not uploaded completely");
@@ -66,45 +66,45 @@ Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
         ErrorCode::kAlreadyExists, "MODEL_EXISTS",
         "model_id: " + quoted_value(asked.id) + " names " + what + "; choose another id");
   };
-  if (std::optional<Model> same = find_model(context.db, asked.tenant, asked.id)) {
+  if (std::optional<Model> same = find_model(context.db, asked.project, asked.id)) {
     if (!same->weights_alone()) return taken("a job's model");
     if (same->digest != asked.sha256) return taken("a model with other content");
     return std::move(*same);
   }
   {
-    Query query(context.db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?");
-    query.bind(asked.tenant).bind(asked.id);
+    Query query(context.db, "SELECT 1 FROM jobs WHERE project = ? AND id = ?");
+    query.bind(asked.project).bind(asked.id);
     if (query.step()) return taken("a job, whose model will have this name");
   }
-  if (Status s = check_upload(context.db, asked.tenant, asked.sha256); !s.ok()) return s.error();
+  if (Status s = check_upload(context.db, asked.project, asked.sha256); !s.ok()) return s.error();
   v1::Model blob;
   blob.mutable_tensors()->Add(asked.tensors.begin(), asked.tensors.end());
   Query query(context.db,
-              "INSERT INTO models (tenant, id, job_uid, digest, size_bytes, parameter_count,"
+              "INSERT INTO models (project, id, job_uid, digest, size_bytes, parameter_count,"
               " metrics, schema, create_time_us, tensor_count, tensors)"
               " VALUES (?, ?, '', ?, ?, ?, x'', x'', ?, ?, ?)");
-  query.bind(asked.tenant).bind(asked.id).bind(asked.sha256).bind(asked.size_bytes);
+  query.bind(asked.project).bind(asked.id).bind(asked.sha256).bind(asked.size_bytes);
   query.bind(asked.parameter_count).bind(context.now_us).bind(std::ssize(asked.tensors));
   query.bind_blob(blob.SerializeAsString()).run();
-  return get_model(context.db, asked.tenant, asked.id);
+  return get_model(context.db, asked.project, asked.id);
 }
 
-Result<Model> remove_model(WriteContext& context, const std::string& tenant,
+Result<Model> remove_model(WriteContext& context, const std::string& project,
                            const std::string& id) {
-  ASSIGN_OR_RETURN(Model model, get_model(context.db, tenant, id));
+  ASSIGN_OR_RETURN(Model model, get_model(context.db, project, id));
   {
     Query query(context.db,
                 "SELECT id FROM jobs INDEXED BY jobs_unfinished"
-                " WHERE tenant = ? AND state < 5 AND initial_model = ? LIMIT 1");
-    query.bind(tenant).bind(id);
+                " WHERE project = ? AND state < 5 AND initial_model = ? LIMIT 1");
+    query.bind(project).bind(id);
     if (query.step()) {
       return make_error(ErrorCode::kFailedPrecondition, "MODEL_IN_USE",
                         "name: the unfinished job " + query.text(0) + " starts from " +
                             model.name() + "; cancel the job or wait until it ends.");
     }
   }
-  Query query(context.db, "DELETE FROM models WHERE tenant = ? AND id = ?");
-  query.bind(tenant).bind(id).run();
+  Query query(context.db, "DELETE FROM models WHERE project = ? AND id = ?");
+  query.bind(project).bind(id).run();
   if (!model.weights_alone()) note_removal(context.db, "models/" + model.job_uid);
   return model;
 }
@@ -115,7 +115,7 @@ v1::Model to_proto(const Model& m) {
   v1::Model out;
   out.set_name(m.name());
   // A model is named by the job that trained it.
-  if (!m.weights_alone()) out.set_job("tenants/" + m.tenant + "/jobs/" + m.id);
+  if (!m.weights_alone()) out.set_job("projects/" + m.project + "/jobs/" + m.id);
   out.set_digest(m.digest);
   out.set_size_bytes(m.size_bytes);
   out.set_parameter_count(m.parameter_count);
@@ -128,14 +128,14 @@ v1::Model to_proto(const Model& m) {
   return out;
 }
 
-Result<Model> ModelStore::find(const std::string& tenant, const std::string& id) const {
-  return core_.read<Model>([&](Connection& db) { return get_model(db, tenant, id); });
+Result<Model> ModelStore::find(const std::string& project, const std::string& id) const {
+  return core_.read<Model>([&](Connection& db) { return get_model(db, project, id); });
 }
 
-Result<ModelPage> ModelStore::list(const std::string& tenant, int32_t page_size,
+Result<ModelPage> ModelStore::list(const std::string& project, int32_t page_size,
                                    const std::string& page_token) const {
   ASSIGN_OR_RETURN(const int64_t count_max, page_size_of(page_size));
-  const std::string signed_query = "models " + tenant;
+  const std::string signed_query = "models " + project;
   int64_t before = std::numeric_limits<int64_t>::max();
   if (!page_token.empty()) {
     ASSIGN_OR_RETURN(before, read_page_token(core_.page_token_key, signed_query, page_token));
@@ -144,8 +144,8 @@ Result<ModelPage> ModelStore::list(const std::string& tenant, int32_t page_size,
     ModelPage page;
     Query query(
         db, "SELECT " MODEL_COLUMNS
-            ", number FROM models WHERE tenant = ? AND number < ? ORDER BY number DESC LIMIT ?");
-    query.bind(tenant).bind(before).bind(count_max + 1);
+            ", number FROM models WHERE project = ? AND number < ? ORDER BY number DESC LIMIT ?");
+    query.bind(project).bind(before).bind(count_max + 1);
     int64_t last = 0;
     while (query.step()) {
       if (static_cast<int64_t>(page.models.size()) == count_max) {
@@ -169,13 +169,13 @@ Result<Model> ModelStore::create(NewWeights weights) {
                          [&](Done<Model> done) { create(std::move(weights), std::move(done)); });
 }
 
-void ModelStore::remove(std::string tenant, std::string id, Done<Model> done) {
-  core_.change<Model>([tenant = std::move(tenant), id = std::move(id)](
-                          WriteContext& context) { return remove_model(context, tenant, id); },
+void ModelStore::remove(std::string project, std::string id, Done<Model> done) {
+  core_.change<Model>([project = std::move(project), id = std::move(id)](
+                          WriteContext& context) { return remove_model(context, project, id); },
                       std::move(done), Urgency::kEssential);
 }
-Result<Model> ModelStore::remove(const std::string& tenant, const std::string& id) {
-  return wait_for<Model>(core_, [&](Done<Model> done) { remove(tenant, id, std::move(done)); });
+Result<Model> ModelStore::remove(const std::string& project, const std::string& id) {
+  return wait_for<Model>(core_, [&](Done<Model> done) { remove(project, id, std::move(done)); });
 }
 
 }  // namespace trainyard::server

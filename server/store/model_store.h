@@ -17,7 +17,7 @@ namespace trainyard::server {
 class StoreCore;
 
 struct Model {
-  std::string tenant;
+  std::string project;
   std::string id;       // the id of the job that trained it, if one did
   std::string job_uid;  // of the folder of its files; empty: weights only, an upload
   std::string digest;
@@ -31,13 +31,13 @@ struct Model {
   std::vector<v1::WeightTensor> tensors;  // only from find()
 
   bool weights_alone() const { return job_uid.empty(); }
-  std::string name() const { return "tenants/" + tenant + "/models/" + id; }
+  std::string name() const { return "projects/" + project + "/models/" + id; }
 };
 v1::Model to_proto(const Model& model);
 
 /// A model of weights only.
 struct NewWeights {
-  std::string tenant = "default";
+  std::string project = "default";
   std::string id;
   std::string sha256;  // of a complete upload
   int64_t size_bytes = 0;
@@ -54,8 +54,8 @@ class ModelStore {
  public:
   explicit ModelStore(StoreCore& core) : core_(core) {}
 
-  Result<Model> find(const std::string& tenant, const std::string& id) const;  // MODEL_NOT_FOUND
-  Result<ModelPage> list(const std::string& tenant, int32_t page_size,
+  Result<Model> find(const std::string& project, const std::string& id) const;  // MODEL_NOT_FOUND
+  Result<ModelPage> list(const std::string& project, int32_t page_size,
                          const std::string& page_token) const;
   /// Creates the row, or returns the one that already has this content. ALREADY_EXISTS/
   /// MODEL_EXISTS; FAILED_PRECONDITION/UPLOAD_INCOMPLETE.
@@ -63,8 +63,8 @@ class ModelStore {
   Result<Model> create(NewWeights weights);
   /// Removes the row and returns it, so that its files can be removed. MODEL_NOT_FOUND;
   /// FAILED_PRECONDITION/ MODEL_IN_USE names the unfinished job that starts from it.
-  void remove(std::string tenant, std::string id, Done<Model> done);
-  Result<Model> remove(const std::string& tenant, const std::string& id);
+  void remove(std::string project, std::string id, Done<Model> done);
+  Result<Model> remove(const std::string& project, const std::string& id);
 
  private:
   StoreCore& core_;

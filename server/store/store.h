@@ -44,7 +44,7 @@ struct StoreOptions {
   bool must_exist = false;
   // SQLite's WAL needs memory shared by all its users, which network file systems do not provide.
   bool allow_network_file_system = false;
-  int64_t queued_jobs_max = 100'000;  // per tenant
+  int64_t queued_jobs_max = 100'000;  // per project
   int32_t readers_max = 4;            // read-only connections
   int64_t busy_timeout_ms = 5000;     // another process holds the file
   // Reserved, and freed when the disk is full, so that cancel still works. 0: no reserve.

@@ -17,9 +17,9 @@ bool has_row(Connection& db, const char* sql, std::string_view a, std::string_vi
 
 }  // namespace
 
-bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id) {
-  return has_row(db, "SELECT 1 FROM jobs WHERE tenant = ? AND id = ?", tenant, id) ||
-         has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, id);
+bool job_id_taken(Connection& db, std::string_view project, std::string_view id) {
+  return has_row(db, "SELECT 1 FROM jobs WHERE project = ? AND id = ?", project, id) ||
+         has_row(db, "SELECT 1 FROM models WHERE project = ? AND id = ?", project, id);
 }
 
 void forget_old_requests(Connection& db, int64_t now_us) {
@@ -27,8 +27,8 @@ void forget_old_requests(Connection& db, int64_t now_us) {
 }
 
 Result<std::optional<std::string>> find_request_uid(Connection& db, const RequestId& request) {
-  Query query(db, "SELECT digest, job_uid FROM request_ids WHERE tenant = ? AND request_id = ?");
-  query.bind(request.tenant).bind(request.id);
+  Query query(db, "SELECT digest, job_uid FROM request_ids WHERE project = ? AND request_id = ?");
+  query.bind(request.project).bind(request.id);
   if (!query.step()) return std::optional<std::string>();
   std::string uid = query.text(1);
   if (query.bytes(0) != request.digest) {
@@ -44,19 +44,19 @@ Result<std::optional<std::string>> find_request_uid(Connection& db, const Reques
 void keep_request(Connection& db, const RequestId& request, std::string_view uid, int64_t now_us) {
   if (request.id.empty()) return;
   Query query(db,
-              "INSERT INTO request_ids (tenant, request_id, digest, job_uid, time_us)"
+              "INSERT INTO request_ids (project, request_id, digest, job_uid, time_us)"
               " VALUES (?, ?, ?, ?, ?)");
-  query.bind(request.tenant).bind(request.id).bind(request.digest).bind(uid).bind(now_us).run();
+  query.bind(request.project).bind(request.id).bind(request.digest).bind(uid).bind(now_us).run();
 }
 
-Status check_quota(Connection& db, const std::string& tenant, int64_t queued_jobs_max,
+Status check_quota(Connection& db, const std::string& project, int64_t queued_jobs_max,
                    int64_t count) {
-  Query query(db, "SELECT queued FROM tenants WHERE name = ?");
-  query.bind(tenant);
+  Query query(db, "SELECT queued FROM projects WHERE name = ?");
+  query.bind(project);
   const int64_t queued = query.step() ? query.integer(0) : 0;
   if (queued + count <= queued_jobs_max) return {};
   Error e = make_error(ErrorCode::kResourceExhausted, "QUOTA_QUEUED_JOBS",
-                       "tenants/" + tenant + " has " + std::to_string(queued) +
+                       "projects/" + project + " has " + std::to_string(queued) +
                            " queued jobs, of at most " + std::to_string(queued_jobs_max) +
                            (count > 1 ? ", and the array would add " + std::to_string(count) : "") +
                            "; wait for some to start, or cancel some.");
@@ -64,10 +64,10 @@ Status check_quota(Connection& db, const std::string& tenant, int64_t queued_job
   return e;
 }
 
-Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef& dataset) {
+Status check_dataset(Connection& db, const std::string& project, const DatasetRef& dataset) {
   Query query(db,
-              "SELECT state, message FROM datasets WHERE tenant = ? AND id = ? AND version = ?");
-  query.bind(tenant).bind(dataset.id).bind(int64_t{dataset.version});
+              "SELECT state, message FROM datasets WHERE project = ? AND id = ? AND version = ?");
+  query.bind(project).bind(dataset.id).bind(int64_t{dataset.version});
   if (!query.step())
     return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
                       "spec.dataset.name: there is no dataset " + quoted_value(dataset.text()) +
@@ -86,11 +86,11 @@ Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef
   }
 }
 
-Status check_initial_model(Connection& db, const std::string& tenant, const std::string& model_id,
+Status check_initial_model(Connection& db, const std::string& project, const std::string& model_id,
                            const std::vector<Awaited>& awaited) {
   const auto makes_the_model = [&](const Awaited& a) { return a.id == model_id && !a.any_end; };
   if (model_id.empty() || std::ranges::any_of(awaited, makes_the_model) ||
-      has_row(db, "SELECT 1 FROM models WHERE tenant = ? AND id = ?", tenant, model_id)) {
+      has_row(db, "SELECT 1 FROM models WHERE project = ? AND id = ?", project, model_id)) {
     return {};
   }
   return make_error(

@@ -14,15 +14,15 @@
 
 namespace trainyard::server {
 
-bool job_id_taken(Connection& db, std::string_view tenant, std::string_view id);
+bool job_id_taken(Connection& db, std::string_view project, std::string_view id);
 
 /// RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS if `count` more would be too many.
-Status check_quota(Connection& db, const std::string& tenant, int64_t queued_jobs_max,
+Status check_quota(Connection& db, const std::string& project, int64_t queued_jobs_max,
                    int64_t count = 1);
 /// NOT_FOUND/DATASET_NOT_FOUND, FAILED_PRECONDITION/DATASET_NOT_READY.
-Status check_dataset(Connection& db, const std::string& tenant, const DatasetRef& dataset);
+Status check_dataset(Connection& db, const std::string& project, const DatasetRef& dataset);
 /// NOT_FOUND/MODEL_NOT_FOUND, unless one of the awaited jobs will make it.
-Status check_initial_model(Connection& db, const std::string& tenant, const std::string& model_id,
+Status check_initial_model(Connection& db, const std::string& project, const std::string& model_id,
                            const std::vector<Awaited>& awaited);
 
 /// Forgets request IDs that are too old to be kept.

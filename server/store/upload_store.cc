@@ -10,7 +10,7 @@
 namespace trainyard::server {
 namespace {
 
-#define UPLOAD_COLUMNS "tenant, sha256, size_bytes, committed_size, complete, active_time_us"
+#define UPLOAD_COLUMNS "project, sha256, size_bytes, committed_size, complete, active_time_us"
 
 Upload read_upload(const Query& row) {
   return {row.text(0),    row.text(1),         row.integer(2),
@@ -19,8 +19,8 @@ Upload read_upload(const Query& row) {
 
 std::optional<Upload> find_upload(Connection& db, const UploadKey& key) {
   Query query(db, "SELECT " UPLOAD_COLUMNS
-                  " FROM uploads WHERE tenant = ? AND sha256 = ? AND size_bytes = ?");
-  query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes);
+                  " FROM uploads WHERE project = ? AND sha256 = ? AND size_bytes = ?");
+  query.bind(key.project).bind(key.sha256).bind(key.size_bytes);
   if (!query.step()) return std::nullopt;
   return read_upload(query);
 }
@@ -35,10 +35,10 @@ Result<Upload> get_upload(Connection& db, const UploadKey& key) {
 Result<Upload> begin_upload(WriteContext& context, const UploadKey& key) {
   if (std::optional<Upload> upload = find_upload(context.db, key)) return std::move(*upload);
   Query query(context.db,
-              "INSERT INTO uploads (tenant, sha256, size_bytes, committed_size, complete,"
+              "INSERT INTO uploads (project, sha256, size_bytes, committed_size, complete,"
               " active_time_us) VALUES (?, ?, ?, 0, 0, ?)");
-  query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes).bind(context.now_us).run();
-  return Upload{key.tenant, key.sha256, key.size_bytes, 0, false, context.now_us};
+  query.bind(key.project).bind(key.sha256).bind(key.size_bytes).bind(context.now_us).run();
+  return Upload{key.project, key.sha256, key.size_bytes, 0, false, context.now_us};
 }
 
 Result<Upload> advance_upload(WriteContext& context, const UploadKey& key, int64_t committed_size,
@@ -55,20 +55,20 @@ Result<Upload> advance_upload(WriteContext& context, const UploadKey& key, int64
   upload.active_time_us = context.now_us;
   Query query(context.db,
               "UPDATE uploads SET committed_size = ?, complete = ?, active_time_us = ?"
-              " WHERE tenant = ? AND sha256 = ? AND size_bytes = ?");
+              " WHERE project = ? AND sha256 = ? AND size_bytes = ?");
   query.bind(upload.committed_size).bind(int64_t{complete}).bind(upload.active_time_us);
-  query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes).run();
+  query.bind(key.project).bind(key.sha256).bind(key.size_bytes).run();
   return upload;
 }
 
 /// Digests of everything that models of weights alone and datasets were made of.
-Result<std::set<std::string>> used_content(Connection& db, const std::string& tenant) {
+Result<std::set<std::string>> used_content(Connection& db, const std::string& project) {
   std::set<std::string> used;
-  Query models(db, "SELECT digest FROM models WHERE tenant = ? AND job_uid = ''");
-  models.bind(tenant);
+  Query models(db, "SELECT digest FROM models WHERE project = ? AND job_uid = ''");
+  models.bind(project);
   while (models.step()) used.insert(models.text(0));
-  Query datasets(db, "SELECT spec FROM datasets WHERE tenant = ?");
-  datasets.bind(tenant);
+  Query datasets(db, "SELECT spec FROM datasets WHERE project = ?");
+  datasets.bind(project);
   while (datasets.step()) {
     v1::DatasetSpec spec;
     if (!spec.ParseFromString(datasets.text(0))) {
@@ -105,25 +105,25 @@ void UploadStore::remove(UploadKey key, Done<void> done) {
   core_.change<void>(
       [key = std::move(key)](WriteContext& context) -> Status {
         Query query(context.db,
-                    "DELETE FROM uploads WHERE tenant = ? AND sha256 = ? AND size_bytes = ?");
-        query.bind(key.tenant).bind(key.sha256).bind(key.size_bytes).run();
+                    "DELETE FROM uploads WHERE project = ? AND sha256 = ? AND size_bytes = ?");
+        query.bind(key.project).bind(key.sha256).bind(key.size_bytes).run();
         return {};
       },
       std::move(done), Urgency::kEssential);
 }
 
-void UploadStore::remove_unused(std::string tenant, std::vector<std::string> sha256s,
+void UploadStore::remove_unused(std::string project, std::vector<std::string> sha256s,
                                 Done<std::vector<std::string>> done) {
   core_.change<std::vector<std::string>>(
-      [tenant = std::move(tenant),
+      [project = std::move(project),
        sha256s = std::move(sha256s)](WriteContext& context) -> Result<std::vector<std::string>> {
-        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(context.db, tenant));
+        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(context.db, project));
         std::vector<std::string> removed;
         for (const std::string& sha256 : sha256s) {
           if (used.contains(sha256)) continue;
           Query query(context.db,
-                      "DELETE FROM uploads WHERE tenant = ? AND sha256 = ? AND complete = 1");
-          query.bind(tenant).bind(sha256).run();
+                      "DELETE FROM uploads WHERE project = ? AND sha256 = ? AND complete = 1");
+          query.bind(project).bind(sha256).run();
           removed.push_back(sha256);
         }
         return removed;
@@ -131,23 +131,23 @@ void UploadStore::remove_unused(std::string tenant, std::vector<std::string> sha
       std::move(done), Urgency::kEssential);
 }
 
-Result<Upload> UploadStore::find(const std::string& tenant, const std::string& sha256,
+Result<Upload> UploadStore::find(const std::string& project, const std::string& sha256,
                                  int64_t size_bytes) const {
   return core_.read<Upload>([&](Connection& db) -> Result<Upload> {
     Query query(db, "SELECT " UPLOAD_COLUMNS
-                    " FROM uploads WHERE tenant = ? AND sha256 = ?"
+                    " FROM uploads WHERE project = ? AND sha256 = ?"
                     " AND (complete = 1 OR ? IN (0, size_bytes))"
                     " ORDER BY complete DESC, committed_size DESC LIMIT 1");
-    query.bind(tenant).bind(sha256).bind(size_bytes);
+    query.bind(project).bind(sha256).bind(size_bytes);
     if (query.step()) return read_upload(query);
-    return Upload{tenant, sha256, 0, 0, false, 0};
+    return Upload{project, sha256, 0, 0, false, 0};
   });
 }
 
-Result<bool> UploadStore::has_size(const std::string& tenant, int64_t size_bytes) const {
+Result<bool> UploadStore::has_size(const std::string& project, int64_t size_bytes) const {
   return core_.read<bool>([&](Connection& db) -> Result<bool> {
-    Query query(db, "SELECT 1 FROM uploads WHERE tenant = ? AND size_bytes = ? AND complete = 1");
-    query.bind(tenant).bind(size_bytes);
+    Query query(db, "SELECT 1 FROM uploads WHERE project = ? AND size_bytes = ? AND complete = 1");
+    query.bind(project).bind(size_bytes);
     return query.step();
   });
 }
@@ -163,15 +163,15 @@ Result<std::vector<Upload>> UploadStore::list_idle(int64_t before_us) const {
   });
 }
 
-Result<std::vector<std::string>> UploadStore::list_unused(const std::string& tenant,
+Result<std::vector<std::string>> UploadStore::list_unused(const std::string& project,
                                                           int64_t before_us) const {
   return core_.read<std::vector<std::string>>(
       [&](Connection& db) -> Result<std::vector<std::string>> {
-        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(db, tenant));
+        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(db, project));
         Query query(db,
                     "SELECT sha256 FROM uploads"
-                    " WHERE tenant = ? AND complete = 1 AND active_time_us < ?");
-        query.bind(tenant).bind(before_us);
+                    " WHERE project = ? AND complete = 1 AND active_time_us < ?");
+        query.bind(project).bind(before_us);
         std::vector<std::string> unused;
         while (query.step()) {
           if (!used.contains(query.text(0))) unused.push_back(query.text(0));
@@ -191,9 +191,9 @@ Result<Upload> UploadStore::complete(const UploadKey& key) {
   return wait_for<Upload>(core_, [&](Done<Upload> done) { complete(key, std::move(done)); });
 }
 Result<std::vector<std::string>> UploadStore::remove_unused(
-    const std::string& tenant, const std::vector<std::string>& sha256s) {
+    const std::string& project, const std::vector<std::string>& sha256s) {
   return wait_for<std::vector<std::string>>(core_, [&](Done<std::vector<std::string>> done) {
-    remove_unused(tenant, sha256s, std::move(done));
+    remove_unused(project, sha256s, std::move(done));
   });
 }
 Status UploadStore::remove(const UploadKey& key) {

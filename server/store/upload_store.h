@@ -17,19 +17,19 @@ class StoreCore;
 /// A file's content and the size that was declared with it. Content has one right size, but who
 /// declares a wrong one must not be in the way of others.
 struct UploadKey {
-  std::string tenant;
+  std::string project;
   std::string sha256;
   int64_t size_bytes = 0;
 };
 
 struct Upload {
-  std::string tenant;
+  std::string project;
   std::string sha256;
   int64_t size_bytes = 0;  // declared
   int64_t committed_size = 0;
   bool complete = false;
   int64_t active_time_us = 0;  // of the last byte
-  UploadKey key() const { return {tenant, sha256, size_bytes}; }
+  UploadKey key() const { return {project, sha256, size_bytes}; }
 };
 
 class UploadStore {
@@ -50,21 +50,21 @@ class UploadStore {
   Status remove(const UploadKey& key);
   /// Removes the rows of complete content that no model and no dataset refers to, and returns the
   /// digests of which it did; the caller removes their files.
-  void remove_unused(std::string tenant, std::vector<std::string> sha256s,
+  void remove_unused(std::string project, std::vector<std::string> sha256s,
                      Done<std::vector<std::string>> done);
-  Result<std::vector<std::string>> remove_unused(const std::string& tenant,
+  Result<std::vector<std::string>> remove_unused(const std::string& project,
                                                  const std::vector<std::string>& sha256s);
 
   /// The complete upload of this content; else what there is of the declared size, or, for size 0,
   /// of the size that has most. An unknown file has committed_size 0, which is not an error.
-  Result<Upload> find(const std::string& tenant, const std::string& sha256,
+  Result<Upload> find(const std::string& project, const std::string& sha256,
                       int64_t size_bytes = 0) const;
   /// Whether a complete upload has this size.
-  Result<bool> has_size(const std::string& tenant, int64_t size_bytes) const;
+  Result<bool> has_size(const std::string& project, int64_t size_bytes) const;
   /// Incomplete uploads without a byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
   /// Digests of complete uploads from before `before_us` that nothing refers to.
-  Result<std::vector<std::string>> list_unused(const std::string& tenant, int64_t before_us) const;
+  Result<std::vector<std::string>> list_unused(const std::string& project, int64_t before_us) const;
 
  private:
   StoreCore& core_;

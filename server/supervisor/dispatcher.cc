@@ -536,7 +536,7 @@ void Dispatcher::Impl::note_shared(const std::vector<std::string>& devices) {
 Result<Dataset> Dispatcher::Impl::dataset_of(const Job& job) const {
   // A stored spec has the full name.
   const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
-  return store.datasets().find(job.tenant, ref.value_or(DatasetRef{}));
+  return store.datasets().find(job.project, ref.value_or(DatasetRef{}));
 }
 
 std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Dataset& dataset,

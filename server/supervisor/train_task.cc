@@ -174,7 +174,7 @@ Result<std::string> TrainTask::initial_weights_path() const {
   if (name.empty()) return std::string();
   // Submit has checked that the model exists; if it was deleted since, the worker says so, unless
   // the job resumes and does not need it.
-  const Result<Model> model = store_.models().find(job_.tenant, name.substr(name.rfind('/') + 1));
+  const Result<Model> model = store_.models().find(job_.project, name.substr(name.rfind('/') + 1));
   if (model.ok()) return options_.paths.weights(model->job_uid, model->digest).string();
   if (model.error().reason == "MODEL_NOT_FOUND") return std::string();
   return model.error();  // of the store, and not of the model

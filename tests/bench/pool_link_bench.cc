@@ -279,7 +279,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   for (int i = 0; i < setting.workers; ++i) {
     NewJob job;
     job.id = "job-" + std::to_string(i);
-    job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+    job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
     job.spec.mutable_model()->mutable_mlp()->add_hidden(256);
     job.spec.mutable_recipe()->set_steps(1'000'000);
     job.plan.set_steps_total(1'000'000);

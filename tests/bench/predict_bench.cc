@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   PredictRequest request;
-  request.set_name(std::string("tenants/default/models/") + argv[2]);
+  request.set_name(std::string("projects/default/models/") + argv[2]);
   std::ifstream file(argv[3]);
   request.set_csv(std::string(std::istreambuf_iterator<char>(file), {}));
   Figures figures;

@@ -89,7 +89,7 @@ void measure(const char* what, int in_flight, Start start) {
 NewJob bench_job() {
   static int64_t count = 0;
   NewJob job;
-  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits");
+  job.spec.mutable_dataset()->set_name("projects/default/datasets/digits");
   job.spec.mutable_recipe()->set_epochs(10);
   for (int i = 0; i < 8; ++i)
     (*job.spec.mutable_labels())["label-" + std::to_string(i)] = "a value of the usual size";

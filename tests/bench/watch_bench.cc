@@ -126,7 +126,7 @@ class Bench {
 
   v1::WatchJobRequest request(int64_t after) const {
     v1::WatchJobRequest r;
-    r.set_name("tenants/default/jobs/" + options_.job);
+    r.set_name("projects/default/jobs/" + options_.job);
     r.set_after(after);
     r.set_packed(options_.packed);
     return r;

@@ -122,7 +122,7 @@ TEST_F(Cli, SubmitUploadsTheDataThatASpecNames) {
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out, "job-made1\n");
   EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
-            "tenants/default/datasets/d-0123456789abcdef@1");
+            "projects/default/datasets/d-0123456789abcdef@1");
   EXPECT_EQ(server_.state().complete.size(), 1u);
 }
 
@@ -149,7 +149,7 @@ TEST_F(Cli, UploadTellsWhichVersionItIs) {
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.err, "digits@3: a new version, digits@2 stays\n");
   EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
-            "tenants/default/datasets/digits@3");
+            "projects/default/datasets/digits@3");
 }
 
 TEST_F(Cli, DryRunSubmitsNothing) {
@@ -458,7 +458,7 @@ TEST_F(Cli, ListTurnsPages) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 5);
   add_job(server_.state(), "digits-2", v1::QUEUED, 0);
   add_job(server_.state(), "digits-3", v1::FAILED, 0);
-  server_.state().jobs["tenants/default/jobs/digits-2"].set_message("waits for \x1b[31m a device");
+  server_.state().jobs["projects/default/jobs/digits-2"].set_message("waits for \x1b[31m a device");
   const Done names = run({"list", "-o", "name"});
   EXPECT_EQ(names.out, "digits-1\ndigits-2\ndigits-3\n");
   const Done table = run({"list"});
@@ -466,7 +466,7 @@ TEST_F(Cli, ListTurnsPages) {
   EXPECT_NE(table.out.find("waits for \\x1b[31m a device"), std::string::npos) << table.out;
   EXPECT_EQ(run({"list", "--limit", "2", "-o", "name"}).out, "digits-1\ndigits-2\n");
   EXPECT_EQ(run({"list", "--state", "sleeping"}).code, 2);
-  EXPECT_NE(run({"list", "-o", "json"}).out.find("\"name\": \"tenants/default/jobs/digits-2\""),
+  EXPECT_NE(run({"list", "-o", "json"}).out.find("\"name\": \"projects/default/jobs/digits-2\""),
             std::string::npos);
 }
 
@@ -489,13 +489,13 @@ TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
   add_job(server_.state(), "gone-1", v1::CANCELLED, 5);
   add_job(server_.state(), "busy-1", v1::RUNNING, 5);
   EXPECT_EQ(run({"wait", "good-1"}).code, 0);
-  v1::Job& bad_job = server_.state().jobs["tenants/default/jobs/bad-1"];
+  v1::Job& bad_job = server_.state().jobs["projects/default/jobs/bad-1"];
   bad_job.set_reason("LOSS_NOT_FINITE");
   bad_job.set_message("the loss of step 3 is inf");
   const Done bad = run({"wait", "bad-1"});
   EXPECT_EQ(bad.code, 1);
   EXPECT_EQ(bad.err, "bad-1 is FAILED: the loss of step 3 is inf [LOSS_NOT_FINITE]\n");
-  EXPECT_EQ(run({"wait", "tenants/default/jobs/gone-1"}).code, 8);
+  EXPECT_EQ(run({"wait", "projects/default/jobs/gone-1"}).code, 8);
   const Done slow = run({"wait", "busy-1", "--timeout", "0.3"});
   EXPECT_EQ(slow.code, 124);
   EXPECT_NE(slow.err.find("WAIT_TIMEOUT"), std::string::npos) << slow.err;
@@ -503,7 +503,7 @@ TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
 
 TEST_F(Cli, WaitKnowsTheEndOfAJobThatIsGoneByThen) {
   add_job(server_.state(), "bad-1", v1::FAILED, 5);
-  v1::Job& job = server_.state().jobs["tenants/default/jobs/bad-1"];
+  v1::Job& job = server_.state().jobs["projects/default/jobs/bad-1"];
   job.set_state(v1::RUNNING);  // when the wait begins
   job.set_newest_seq(4);
   server_.state().gets_max = 1;
@@ -557,7 +557,7 @@ TEST_F(Cli, WatchEndsWithTheResultThatTheJobReports) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
   // With keep_best: that of an evaluation before the last.
   auto& reported =
-      *server_.state().jobs["tenants/default/jobs/digits-1"].mutable_progress()->mutable_metrics();
+      *server_.state().jobs["projects/default/jobs/digits-1"].mutable_progress()->mutable_metrics();
   reported["val/accuracy"] = 0.8125;
   const Done done = run({"watch", "digits-1"});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -594,7 +594,7 @@ TEST_F(Cli, CancelAndDelete) {
   EXPECT_EQ(run({"delete", "digits-1"}).code, 2) << "nobody can answer the question";
   EXPECT_EQ(run({"delete", "digits-1", "--confirm", "digits-2"}).code, 2);
   EXPECT_EQ(run({"delete", "digits-1", "--yes"}).code, 5) << "it has not ended";
-  server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::CANCELLED);
+  server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::CANCELLED);
   EXPECT_EQ(run({"delete", "digits-1", "--confirm=digits-1"}).code, 0);
   EXPECT_EQ(run({"delete", "digits-1", "-y"}).code, 4);
 }
@@ -604,14 +604,14 @@ TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
   const Done done = run({"prioritize", "digits-1", "--priority", "-5"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.err, "digits-1 has priority -5\n");
-  EXPECT_EQ(server_.state().jobs["tenants/default/jobs/digits-1"].priority(), -5);
+  EXPECT_EQ(server_.state().jobs["projects/default/jobs/digits-1"].priority(), -5);
   EXPECT_NE(run({"get", "digits-1"}).out.find("priority"), std::string::npos);
   const Done missing = run({"prioritize", "digits-1"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_NE(missing.err.find("--priority is missing, expected -100 to 100"), std::string::npos)
       << missing.err;
   EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "101"}).code, 2);
-  server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::RUNNING);
+  server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::RUNNING);
   EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "5"}).err,
             "digits-1 has priority 5, should it return to the queue\n");
 }
@@ -622,7 +622,7 @@ TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
   EXPECT_EQ(run({"pause", "digits-1", "digits-2"}).err,
             "digits-1 is paused\n"
             "digits-2 will pause; its worker ends its step and saves a checkpoint first\n");
-  server_.state().jobs["tenants/default/jobs/digits-1"].set_state(v1::PAUSED);
+  server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::PAUSED);
   EXPECT_EQ(run({"resume", "digits-1", "digits-2"}).err,
             "digits-1 is back in the queue\ndigits-2 runs\n");
   const Done missing = run({"pause", "nobody"});
@@ -642,8 +642,8 @@ TEST_F(Cli, AForkHasAnHour) {
 
 TEST_F(Cli, RetryAndForkPrintTheNewJobAndWhereItBegins) {
   add_job(server_.state(), "digits-1", v1::FAILED, 5);
-  v1::JobSpec& spec = *server_.state().jobs["tenants/default/jobs/digits-1"].mutable_spec();
-  spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+  v1::JobSpec& spec = *server_.state().jobs["projects/default/jobs/digits-1"].mutable_spec();
+  spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   spec.mutable_model()->mutable_mlp()->add_hidden(8);
   spec.mutable_recipe()->set_epochs(3);
   const Done retried = run({"retry", "digits-1"});
@@ -656,7 +656,7 @@ TEST_F(Cli, RetryAndForkPrintTheNewJobAndWhereItBegins) {
 
   EXPECT_EQ(run({"fork", "digits-1@300", "--set", "recipe.epochs=5"}).out, "forked\n");
   const v1::ForkJobRequest fork = server_.state().forks.at(0);
-  EXPECT_EQ(fork.name(), "tenants/default/jobs/digits-1");
+  EXPECT_EQ(fork.name(), "projects/default/jobs/digits-1");
   EXPECT_EQ(fork.step(), 300);
   EXPECT_EQ(fork.spec().recipe().epochs(), 5);
   EXPECT_EQ(fork.spec().dataset().name(), spec.dataset().name());
@@ -682,8 +682,8 @@ TEST_F(Cli, CheckpointsAreListedAsForkTakesThem) {
 
 TEST_F(Cli, GetYamlIsASpecFileThatSubmitTakes) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 5);
-  v1::JobSpec& spec = *server_.state().jobs["tenants/default/jobs/digits-1"].mutable_spec();
-  spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+  v1::JobSpec& spec = *server_.state().jobs["projects/default/jobs/digits-1"].mutable_spec();
+  spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   spec.mutable_model()->mutable_lenet5();
   spec.mutable_recipe()->set_epochs(3);
   spec.mutable_recipe()->set_precision(v1::Recipe::TF32);
@@ -719,7 +719,7 @@ TEST_F(Cli, PredictShowsTheNextBestOfVeryManyClasses) {
 }
 
 TEST_F(Cli, PredictSendsLongFilesInPiecesInOrder) {
-  server_.state().models["tenants/default/models/m-1"].mutable_schema()->add_columns()->set_name(
+  server_.state().models["projects/default/models/m-1"].mutable_schema()->add_columns()->set_name(
       "a");
   std::string rows = "a,b\n";
   while (rows.size() < 7'000'000) rows += "123456789,123456789\n";
@@ -1267,8 +1267,8 @@ TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
 
 /// An array "sweep" of three jobs, one of each kind, and a job in no array.
 void add_sweep(FakeState& state) {
-  v1::JobArray& array = state.arrays["tenants/default/arrays/sweep"];
-  array.set_name("tenants/default/arrays/sweep");
+  v1::JobArray& array = state.arrays["projects/default/arrays/sweep"];
+  array.set_name("projects/default/arrays/sweep");
   array.set_uid("u-9");
   array.set_size(3);
   array.set_owner("ada");
@@ -1278,7 +1278,7 @@ void add_sweep(FakeState& state) {
     v1::JobArray::StateCount& count = *array.add_states();
     count.set_state(states[static_cast<size_t>(i)]);
     count.set_count(1);
-    const std::string name = "tenants/default/jobs/sweep-" + std::to_string(i);
+    const std::string name = "projects/default/jobs/sweep-" + std::to_string(i);
     v1::Job& job = state.jobs[name];
     job.set_name(name);
     job.set_uid("u-1" + std::to_string(i));
@@ -1288,13 +1288,14 @@ void add_sweep(FakeState& state) {
     (*job.mutable_array_values())["recipe.optimizer.learning_rate"] = i == 0 ? "0.5" : "0.25";
     (*job.mutable_array_values())["model.mlp.hidden"] = "[4, " + std::to_string(i) + "]";
   }
-  auto& metrics = *state.jobs["tenants/default/jobs/sweep-0"].mutable_progress()->mutable_metrics();
+  auto& metrics =
+      *state.jobs["projects/default/jobs/sweep-0"].mutable_progress()->mutable_metrics();
   metrics["val/accuracy"] = 0.75;
   metrics["val/loss"] = 0.1;
-  auto& better = *state.jobs["tenants/default/jobs/sweep-1"].mutable_progress()->mutable_metrics();
+  auto& better = *state.jobs["projects/default/jobs/sweep-1"].mutable_progress()->mutable_metrics();
   better["val/accuracy"] = 0.875;
-  v1::Job& alone = state.jobs["tenants/default/jobs/alone"];
-  alone.set_name("tenants/default/jobs/alone");
+  v1::Job& alone = state.jobs["projects/default/jobs/alone"];
+  alone.set_name("projects/default/jobs/alone");
   alone.set_state(v1::QUEUED);
 }
 

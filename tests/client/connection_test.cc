@@ -124,13 +124,13 @@ TEST_F(ConnectionTest, ATokenThatOthersCanReadIsRefused) {
 }
 
 TEST(Names, LastSegmentAndFullNameAreTheSame) {
-  EXPECT_EQ(*full_name("jobs", "digits-1"), "tenants/default/jobs/digits-1");
-  EXPECT_EQ(*full_name("jobs", "tenants/other/jobs/x"), "tenants/other/jobs/x");
-  EXPECT_EQ(*full_name("models", "tenants/default/jobs/x"), "tenants/default/models/x")
+  EXPECT_EQ(*full_name("jobs", "digits-1"), "projects/default/jobs/digits-1");
+  EXPECT_EQ(*full_name("jobs", "projects/other/jobs/x"), "projects/other/jobs/x");
+  EXPECT_EQ(*full_name("models", "projects/default/jobs/x"), "projects/default/models/x")
       << "a trained model has its job's name";
-  EXPECT_EQ(short_name("tenants/default/jobs/digits-1"), "digits-1");
+  EXPECT_EQ(short_name("projects/default/jobs/digits-1"), "digits-1");
   for (const char* bad :
-       {"", "jobs/x", "tenants/a/models/x", "tenants/a/jobs/", "tenants/a/jobs/x/y", "/"}) {
+       {"", "jobs/x", "projects/a/models/x", "projects/a/jobs/", "projects/a/jobs/x/y", "/"}) {
     const auto name = full_name("jobs", bad);
     ASSERT_FALSE(name.ok()) << bad;
     EXPECT_EQ(name.error().reason, "NAME_MALFORMED");

@@ -11,7 +11,7 @@ namespace {
 class ExplanationTest : public ::testing::Test {
  protected:
   ExplanationTest() {
-    job_.set_name("tenants/default/jobs/digits-1");
+    job_.set_name("projects/default/jobs/digits-1");
     job_.mutable_progress()->set_steps_total(1000);
   }
   v1::Event& next(int attempt) {
@@ -149,7 +149,7 @@ TEST_F(ExplanationTest, ASuccessNamesItsModel) {
   state(1, v1::RUNNING, "", "");
   step(1, 1000);
   checkpoint(1, 1000);
-  job_.set_model("tenants/default/models/digits-1");
+  job_.set_model("projects/default/models/digits-1");
   state(1, v1::SUCCEEDED, "COMPLETED", "All steps are done.");
   const std::string text = page();
   EXPECT_NE(text.find("It succeeded after step 1,000 of 1,000: All steps are done."),
@@ -185,18 +185,18 @@ TEST_F(ExplanationTest, WhatTheServerSaysInTheLogIsPartOfTheStory) {
     explainer_.add(event_);
   };
   log("the daemon was restarted; the worker went on training", true);
-  log("tenants/default/jobs/first is SUCCEEDED", true);
+  log("projects/default/jobs/first is SUCCEEDED", true);
   log("the training data is on the device: 3 MiB", false);
   const std::string text = page();
   EXPECT_NE(text.find("- The daemon was restarted; the worker went on training.\n"
-                      "- tenants/default/jobs/first is SUCCEEDED.\nkept: "),
+                      "- projects/default/jobs/first is SUCCEEDED.\nkept: "),
             std::string::npos)
       << text;
 }
 
 TEST_F(ExplanationTest, APausedJobSaysHowItGoesOn) {
   state(0, v1::QUEUED, "WAITING_FOR_SCHEDULER",
-        "A fork of tenants/default/jobs/parent from the checkpoint of step 100; it waits for the "
+        "A fork of projects/default/jobs/parent from the checkpoint of step 100; it waits for the "
         "scheduler.");
   state(1, v1::STARTING, "DEVICE_ASSIGNED", "The job asked for the CPU.");
   state(1, v1::RUNNING, "RUNNING", "", 100);
@@ -204,7 +204,7 @@ TEST_F(ExplanationTest, APausedJobSaysHowItGoesOn) {
   checkpoint(1, 250);
   state(1, v1::PAUSED, "PAUSED", "Paused on request; it goes on from the checkpoint of step 250.");
   std::string text = page();
-  EXPECT_NE(text.find("Submitted: A fork of tenants/default/jobs/parent"), text.npos) << text;
+  EXPECT_NE(text.find("Submitted: A fork of projects/default/jobs/parent"), text.npos) << text;
   EXPECT_NE(text.find("It is paused at step 250 of 1,000"), text.npos) << text;
   EXPECT_NE(text.find("do: 'trainyard resume digits-1'"), text.npos) << text;
   state(1, v1::QUEUED, "WAITING_FOR_SCHEDULER", "Resumed on request; it waits for the scheduler.");

@@ -144,7 +144,7 @@ class Jobs final : public v1::JobService::CallbackService {
     const std::scoped_lock lock(s_.mu);
     s_.array_submits.push_back(*request);
     if (!s_.submit_error.reason.empty()) return answer(context, to_status(s_.submit_error));
-    array->set_name("tenants/default/arrays/" +
+    array->set_name("projects/default/arrays/" +
                     (request->array_id().empty() ? "a-made1" : request->array_id()));
     *array->mutable_spec() = request->spec();
     *array->mutable_array() = request->array();
@@ -251,7 +251,7 @@ class Jobs final : public v1::JobService::CallbackService {
     const std::scoped_lock lock(s_.mu);
     s_.retries.push_back(*request);
     const grpc::Status found = find(request->name(), job);
-    job->set_name("tenants/default/jobs/retried");
+    job->set_name("projects/default/jobs/retried");
     job->mutable_origin()->set_job(request->name());
     job->mutable_origin()->set_step(request->from_start() ? 0 : 300);
     return answer(context, found);
@@ -264,7 +264,7 @@ class Jobs final : public v1::JobService::CallbackService {
         context->deadline() - std::chrono::system_clock::now();
     s_.fork_deadlines_s.push_back(left.count());
     const grpc::Status found = find(request->name(), job);
-    job->set_name("tenants/default/jobs/forked");
+    job->set_name("projects/default/jobs/forked");
     job->mutable_origin()->set_job(request->name());
     job->mutable_origin()->set_step(request->step());
     if (request->has_spec()) job->mutable_origin()->add_changes("recipe.epochs: 3 becomes 5");
@@ -328,7 +328,7 @@ class Jobs final : public v1::JobService::CallbackService {
     }
     if (!s_.submit_error.reason.empty()) return to_status(s_.submit_error);
     const std::string id = request.job_id().empty() ? "job-made1" : request.job_id();
-    job->set_name("tenants/default/jobs/" + id);
+    job->set_name("projects/default/jobs/" + id);
     *job->mutable_spec() = request.spec();
     job->set_state(v1::QUEUED);
     job->mutable_plan()->set_parameter_count(1234567);
@@ -489,7 +489,7 @@ class Datasets final : public v1::DatasetService::CallbackService {
   void fill(v1::Dataset* dataset) {
     const std::string id =
         s_.created.dataset_id().empty() ? "d-0123456789abcdef" : s_.created.dataset_id();
-    dataset->set_name("tenants/default/datasets/" + id + "@" + std::to_string(s_.dataset_version));
+    dataset->set_name("projects/default/datasets/" + id + "@" + std::to_string(s_.dataset_version));
     dataset->set_version(s_.dataset_version);
     if (s_.dataset_polls-- > 0) {
       dataset->set_state(v1::Dataset::INGESTING);
@@ -615,7 +615,7 @@ class System final : public v1::SystemService::CallbackService {
     if (!s_.garbage) return answer(context, grpc::Status::OK);
     auto* checkpoints = response->add_items();
     checkpoints->set_kind(v1::CollectGarbageResponse::Item::CHECKPOINTS);
-    checkpoints->set_name("tenants/default/jobs/digits-1");
+    checkpoints->set_name("projects/default/jobs/digits-1");
     checkpoints->set_reason("SUCCEEDED 9 days ago, its model stays");
     checkpoints->set_freed_bytes(1 << 20);
     checkpoints->set_shared_bytes(2 << 20);
@@ -636,12 +636,12 @@ class System final : public v1::SystemService::CallbackService {
     cpu->set_kind(v1::Device::CPU);
     cpu->set_health(v1::Device::HEALTHY);
     v1::DeviceUse& slow = *cpu->add_uses();
-    slow.set_job("tenants/default/jobs/digits-1");
+    slow.set_job("projects/default/jobs/digits-1");
     slow.set_planned_bytes(1 << 20);
     slow.set_forecast_share(0.5);
     slow.set_bound_share(0.25);
     slow.set_held_back_by("1 job beside it on the device");
-    cpu->add_uses()->set_job("tenants/default/jobs/new-1");  // not known yet
+    cpu->add_uses()->set_job("projects/default/jobs/new-1");  // not known yet
     cpu->mutable_uses(1)->set_held_back_by("data");
     response->set_note("no GPU here");
     return answer(context, grpc::Status::OK);
@@ -708,7 +708,7 @@ Connection FakeServer::connection() const {
 
 void add_job(FakeState& state, const std::string& id, v1::JobState job_state, int count) {
   const std::scoped_lock lock(state.mu);
-  const std::string name = "tenants/default/jobs/" + id;
+  const std::string name = "projects/default/jobs/" + id;
   v1::Job& job = state.jobs[name];
   job.set_name(name);
   job.set_state(job_state);

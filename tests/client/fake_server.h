@@ -91,7 +91,7 @@ class FakeServer {
   std::unique_ptr<Services> services_;
 };
 
-/// "tenants/default/jobs/ID" in a state, with `count` events that end in that state if it is
+/// "projects/default/jobs/ID" in a state, with `count` events that end in that state if it is
 /// terminal: RUNNING, then metrics with steps 1, 2, ...
 void add_job(FakeState& state, const std::string& id, v1::JobState job_state, int count);
 

@@ -16,7 +16,7 @@
 namespace trainyard::client {
 namespace {
 
-const std::string kName = "tenants/default/jobs/digits-1";
+const std::string kName = "projects/default/jobs/digits-1";
 
 class Follow : public ::testing::Test {
  protected:

@@ -93,7 +93,7 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   f.set_error_median(0.05);
   f.set_error_p95(0.05);
   v1::ForecastOutcome& o = *f.add_newest();
-  o.set_job("tenants/default/jobs/digits-1");
+  o.set_job("projects/default/jobs/digits-1");
   o.set_step_seconds(0.0105);
   o.set_step_seconds_measured(0.01);
   o.set_basis("rates measured with 2 threads");
@@ -106,7 +106,7 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   v1::Pool& pool = *list.add_pools();
   pool.set_name("pools/slurm");
   *pool.mutable_forecasts() = f;
-  pool.mutable_forecasts()->mutable_newest(0)->set_job("tenants/default/jobs/pooled");
+  pool.mutable_forecasts()->mutable_newest(0)->set_job("projects/default/jobs/pooled");
   v1::PoolNode& node = *pool.add_node_types();
   node.set_model("Fast CPU, 8 cores");
   node.set_memory_bytes(int64_t{64} << 30);

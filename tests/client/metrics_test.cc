@@ -73,10 +73,10 @@ TEST(ReadEvents, EndsAtTheNewestEventOfARunningJob) {
   const auto client = Client::connect(server.connection());
   ASSERT_TRUE(client.ok());
   int events = 0;
-  const auto job = read_events(**client, "tenants/default/jobs/digits-1", false, {},
+  const auto job = read_events(**client, "projects/default/jobs/digits-1", false, {},
                                [&](const v1::Event&) { return ++events > 0; });
   ASSERT_TRUE(job.ok()) << job.error().message;
-  EXPECT_EQ(job->name(), "tenants/default/jobs/digits-1");
+  EXPECT_EQ(job->name(), "projects/default/jobs/digits-1");
   EXPECT_EQ(events, 6);
 }
 

@@ -45,7 +45,7 @@ TEST(SpecWriter, EveryCaseThatIsReadIsWrittenSoThatItIsReadAgain) {
     const auto read = parse_spec_file(text, "case", "", {});
     ASSERT_TRUE(read.ok()) << read.error().message;
     v1::JobSpec spec = read->job_spec();
-    spec.mutable_dataset()->set_name("tenants/default/datasets/digits@2");
+    spec.mutable_dataset()->set_name("projects/default/datasets/digits@2");
     expect_the_same_again(spec);
     ++count;
   }

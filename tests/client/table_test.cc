@@ -116,7 +116,7 @@ TEST(Output, FieldsWithoutValuesAreLeftOut) {
 
 TEST(Output, JsonKeepsTheProtosNamesAndTheirDefaults) {
   v1::Job job;
-  job.set_name("tenants/default/jobs/a");
+  job.set_name("projects/default/jobs/a");
   job.set_state(v1::QUEUED);
   job.mutable_progress()->set_steps_total(1LL << 60);
   const std::string json = to_json(job, false);
@@ -127,13 +127,13 @@ TEST(Output, JsonKeepsTheProtosNamesAndTheirDefaults) {
 
 TEST(Output, YamlQuotesWhatWouldReadAsSomethingElse) {
   v1::Job job;
-  job.set_name("tenants/default/jobs/a");
+  job.set_name("projects/default/jobs/a");
   job.set_message("it's \"no: good\"");
   (*job.mutable_spec()->mutable_labels())["run"] = "5";
   (*job.mutable_spec()->mutable_labels())["no"] = "no";
   job.mutable_spec()->mutable_model()->add_layers()->set_name("c1");
   const std::string yaml = to_yaml(job);
-  EXPECT_NE(yaml.find("name: tenants/default/jobs/a\n"), std::string::npos) << yaml;
+  EXPECT_NE(yaml.find("name: projects/default/jobs/a\n"), std::string::npos) << yaml;
   EXPECT_NE(yaml.find("message: \"it's \\\"no: good\\\"\"\n"), std::string::npos) << yaml;
   EXPECT_NE(yaml.find("    run: \"5\"\n"), std::string::npos) << yaml;
   EXPECT_NE(yaml.find("    \"no\": \"no\"\n"), std::string::npos) << yaml;

@@ -37,7 +37,7 @@ class Arrays(DaemonTest):
         self.assertEqual(self.daemon.cli("submit", spec, "--wait").stdout, "sweep\n")
         self.assertEqual(self.states("sweep"), {"SUCCEEDED": 6})
         jobs = self.daemon.json("list", "--array", "sweep")["jobs"]
-        self.assertEqual(sorted(job["name"] for job in jobs), [f"tenants/default/jobs/sweep-{i}" for i in range(6)])
+        self.assertEqual(sorted(job["name"] for job in jobs), [f"projects/default/jobs/sweep-{i}" for i in range(6)])
         for job in jobs:
             recipe, values = job["spec"]["recipe"], job["array_values"]
             self.assertEqual(recipe["optimizer"]["learning_rate"], json.loads(values["recipe.optimizer.learning_rate"]))

@@ -86,7 +86,7 @@ class Digits(DaemonTest):
     def test_tables_and_json_list_the_job(self):
         self.assertIn(self.name, self.daemon.cli("list").stdout)
         names = [j["name"] for j in self.daemon.json("list")["jobs"]]
-        self.assertIn(f"tenants/default/jobs/{self.name}", names)
+        self.assertIn(f"projects/default/jobs/{self.name}", names)
         self.assertIn(self.name, self.daemon.cli("model", "list").stdout)
         self.assertIn("cpu", self.daemon.cli("device", "list").stdout)
 

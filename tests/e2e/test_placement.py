@@ -57,7 +57,7 @@ class Placement(DisturbedTest):
         self.wait_for_step("whole", 1)
         self.daemon.submit(self.spec("waits"))
         queue = wait_until(lambda: (q := self.daemon.json("queue"))["jobs"] and q, "it waits")
-        self.assertEqual(queue["jobs"][0]["name"], "tenants/default/jobs/waits")
+        self.assertEqual(queue["jobs"][0]["name"], "projects/default/jobs/waits")
         self.assertEqual(int(queue["jobs"][0]["position"]), 1)
         wait_until(lambda: "is for one job alone, held by whole" in self.daemon.cli("queue").stdout, "the reason")
         self.assertIn("It is number 1 of 1 in the queue", self.daemon.cli("explain", "waits").stdout)

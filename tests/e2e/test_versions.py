@@ -41,7 +41,7 @@ class Versions(DaemonTest):
         path.write_bytes(b"".join(rows[:500]))
         self.assertEqual(self.upload(path).stdout, "digits@3\n")
         for job, version, steps in ((newest, 2, 60), (named, 1, 105)):
-            self.assertEqual(job["spec"]["dataset"]["name"], f"tenants/default/datasets/digits@{version}")
+            self.assertEqual(job["spec"]["dataset"]["name"], f"projects/default/datasets/digits@{version}")
             self.assertEqual(int(job["plan"]["steps_total"]), steps)
             short = job["name"].rpartition("/")[2]
             self.assertRegex(self.daemon.cli("get", short).stdout, rf"dataset: +digits@{version}\n")
@@ -51,7 +51,7 @@ class Versions(DaemonTest):
         on_third, on_first = (self.daemon.json("model", "evaluate", "on-first", d) for d in ("digits", "digits@1"))
         self.assertEqual([int(e["row_count"]) for e in (on_third, on_first)], [500, 1797])
         spec = digits_spec(self.folder, "planned", dataset=" {name: digits@1}")
-        self.assertEqual(self.daemon.json("plan", spec)["spec"]["dataset"]["name"], "tenants/default/datasets/digits@1")
+        self.assertEqual(self.daemon.json("plan", spec)["spec"]["dataset"]["name"], "projects/default/datasets/digits@1")
 
         # What is not there is said with what is.
         spec = digits_spec(self.folder, "nowhere", dataset=" digits@9")
@@ -73,7 +73,7 @@ class Versions(DaemonTest):
         wait_until(lambda: self.daemon.job("keeps")["state"] == "RUNNING", "it trains")
         self.daemon.kill()
         self.daemon.start()
-        self.assertEqual(self.daemon.job("keeps")["spec"]["dataset"]["name"], "tenants/default/datasets/digits@2")
+        self.assertEqual(self.daemon.job("keeps")["spec"]["dataset"]["name"], "projects/default/datasets/digits@2")
         for name in ("digits@2", "digits"):
             done = self.daemon.cli("dataset", "delete", name, "--yes", check=False)
             self.assert_refused(done, 5, "digits@2 is used by the unfinished job keeps")

@@ -103,7 +103,7 @@ class ServiceDispatcher : public ::testing::Test {
     NewJob job;
     job.id = ask.id;
     job.owner = "uid:" + std::to_string(ask.id.size());
-    job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+    job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
     job.spec.set_priority(ask.priority);
     v1::Resources& resources = *job.spec.mutable_resources();
     resources.set_device(ask.device);

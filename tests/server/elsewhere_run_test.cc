@@ -144,7 +144,7 @@ class ElsewhereRun : public ::testing::Test {
   Job make_job(const std::string& id, int64_t steps, int64_t keep_every = 0) {
     NewJob job;
     job.id = id;
-    job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+    job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
     job.spec.mutable_model()->mutable_mlp()->add_hidden(48);
     v1::Recipe& recipe = *job.spec.mutable_recipe();
     recipe.set_steps(steps);

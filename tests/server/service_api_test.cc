@@ -129,7 +129,7 @@ TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
   ASSERT_TRUE(stream->Finish().ok());
   EXPECT_TRUE(up.complete());
   v1::GetUploadRequest get;
-  get.set_name("tenants/default/uploads/" + sha256_hex("never seen"));
+  get.set_name("projects/default/uploads/" + sha256_hex("never seen"));
   ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());
   EXPECT_EQ(up.committed_size(), 0);
   EXPECT_EQ(up.name(), get.name());
@@ -163,7 +163,7 @@ TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
   };
   EXPECT_EQ(reason_of(send(0, kDamaged)), "CHUNK_CHECKSUM");
   v1::GetUploadRequest get;
-  get.set_name("tenants/default/uploads/" + sha256_hex(content));
+  get.set_name("projects/default/uploads/" + sha256_hex(content));
   ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());
   EXPECT_EQ(up.committed_size(), kDamaged * kBytes);
   const grpc::Status rest = send(kDamaged, -1);
@@ -181,7 +181,7 @@ TEST_F(ServiceApi, ADatasetIsCheckedBeforeItsFilesTravel) {
   EXPECT_TRUE(datasets_->CreateDataset(context().get(), create, &dataset).ok());
   EXPECT_EQ(dataset.name(), "");
   v1::GetDatasetRequest get;
-  get.set_name("tenants/default/datasets/a-table");
+  get.set_name("projects/default/datasets/a-table");
   EXPECT_EQ(reason_of(datasets_->GetDataset(context().get(), get, &dataset)), "DATASET_NOT_FOUND");
   create.set_dataset_id("not a name");
   EXPECT_EQ(reason_of(datasets_->CreateDataset(context().get(), create, &dataset)),
@@ -195,7 +195,7 @@ TEST_F(ServiceApi, ADatasetIsCheckedBeforeItsFilesTravel) {
             "NAME_MALFORMED")
       << "without a digest there is nothing to create";
   v1::GetUploadRequest size;
-  size.set_name("tenants/default/uploads/" + sha256_hex("new"));
+  size.set_name("projects/default/uploads/" + sha256_hex("new"));
   size.set_size_bytes(321);
   v1::Upload up;
   ASSERT_TRUE(datasets_->GetUpload(context().get(), size, &up).ok());
@@ -243,7 +243,7 @@ TEST_F(ServiceApi, ADatasetIsIngestedOnceAndAFailedOneSaysWhy) {
   EXPECT_EQ(reason_of(submit(request, &job)), "DATASET_NOT_READY");
   v1::DeleteDatasetRequest remove;
   google::protobuf::Empty empty;
-  remove.set_name("tenants/default/datasets/iris");
+  remove.set_name("projects/default/datasets/iris");
   submit("user-of-iris", "wait_for_stop");
   EXPECT_EQ(reason_of(datasets_->DeleteDataset(context().get(), remove, &empty)), "DATASET_IN_USE");
   ASSERT_TRUE(cancel("user-of-iris", &job).ok());
@@ -277,7 +277,7 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
   const std::string first = dataset_.digest();
   submit("on-first", "");
   make_dataset("species", "iris", 1);
-  EXPECT_EQ(dataset_.name(), "tenants/default/datasets/iris@2");
+  EXPECT_EQ(dataset_.name(), "projects/default/datasets/iris@2");
   EXPECT_EQ(dataset_.version(), 2);
   const std::string second = dataset_.digest();
   EXPECT_NE(second, first);
@@ -290,16 +290,16 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
   wait_for("on-named", v1::SUCCEEDED);
   const auto trained_on = [&](const std::string& id) {
     v1::GetModelRequest get;
-    get.set_name("tenants/default/models/" + id);
+    get.set_name("projects/default/models/" + id);
     v1::Model model;
     EXPECT_TRUE(models_->GetModel(context().get(), get, &model).ok());
     return model.dataset();
   };
   for (const char* id : {"on-first", "on-named"}) {
-    EXPECT_EQ(get(id).spec().dataset().name(), "tenants/default/datasets/iris@1");
-    EXPECT_EQ(trained_on(id), "tenants/default/datasets/iris@1");
+    EXPECT_EQ(get(id).spec().dataset().name(), "projects/default/datasets/iris@1");
+    EXPECT_EQ(trained_on(id), "projects/default/datasets/iris@1");
   }
-  EXPECT_EQ(get("on-second").spec().dataset().name(), "tenants/default/datasets/iris@2");
+  EXPECT_EQ(get("on-second").spec().dataset().name(), "projects/default/datasets/iris@2");
 
   request = job_request("on-none", "");
   request.mutable_spec()->mutable_dataset()->set_name("iris@3");
@@ -312,7 +312,7 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
   EXPECT_EQ(dataset_.version(), 3);
   EXPECT_EQ(dataset_.state(), v1::Dataset::FAILED);
   ASSERT_TRUE(submit(job_request("passes-over", ""), &job).ok());
-  EXPECT_EQ(job.spec().dataset().name(), "tenants/default/datasets/iris@2");
+  EXPECT_EQ(job.spec().dataset().name(), "projects/default/datasets/iris@2");
   request.mutable_spec()->mutable_dataset()->set_name("iris@3");
   EXPECT_EQ(reason_of(submit(request, &job)), "DATASET_NOT_READY");
 
@@ -327,11 +327,11 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
 
   v1::EvaluateRequest evaluate;
   v1::EvaluateResponse response;
-  evaluate.set_name("tenants/default/models/on-first");
-  evaluate.set_dataset("tenants/default/datasets/iris@4");
+  evaluate.set_name("projects/default/models/on-first");
+  evaluate.set_dataset("projects/default/datasets/iris@4");
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), evaluate, &response)),
             "DATASET_NOT_FOUND");
-  evaluate.set_dataset("tenants/default/datasets/iris@x");
+  evaluate.set_dataset("projects/default/datasets/iris@x");
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), evaluate, &response)), "NAME_MALFORMED");
 
   const auto has_files = [&](const std::string& digest) {
@@ -339,18 +339,19 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
   };
   v1::DeleteDatasetRequest remove;
   google::protobuf::Empty empty;
-  remove.set_name("tenants/default/datasets/iris@1");
+  remove.set_name("projects/default/datasets/iris@1");
   wait_for("passes-over", v1::SUCCEEDED);
   ASSERT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
   EXPECT_FALSE(has_files(first));
   EXPECT_TRUE(has_files(second));
-  remove.set_name("tenants/default/datasets/iris");
+  remove.set_name("projects/default/datasets/iris");
   EXPECT_EQ(reason_of(datasets_->DeleteDataset(context().get(), remove, &empty)), "DATASET_IN_USE");
   ASSERT_TRUE(cancel("on-second", &job).ok());
   wait_for("on-second", v1::CANCELLED);
   ASSERT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
   EXPECT_FALSE(has_files(second));
-  EXPECT_EQ(trained_on("on-first"), "tenants/default/datasets/iris@1") << "what is gone has a name";
+  EXPECT_EQ(trained_on("on-first"), "projects/default/datasets/iris@1")
+      << "what is gone has a name";
   make_dataset();
   EXPECT_EQ(dataset_.version(), 4);
 }
@@ -365,18 +366,18 @@ TEST_F(ServiceApi, ASpecThatWasJustAcceptedFollowsItsDataset) {
     return s.ok() ? job.spec().dataset().name() : reason_of(s);
   };
   for (const char* id : {"job-a1", "job-a2", "job-a3"}) {
-    EXPECT_EQ(dataset_of(id), "tenants/default/datasets/iris@1");
+    EXPECT_EQ(dataset_of(id), "projects/default/datasets/iris@1");
   }
   make_dataset("species", "iris", 1);
   for (const char* id : {"job-b1", "job-b2", "job-b3"}) {
-    EXPECT_EQ(dataset_of(id), "tenants/default/datasets/iris@2");
+    EXPECT_EQ(dataset_of(id), "projects/default/datasets/iris@2");
   }
   for (const char* id : {"job-a1", "job-a2", "job-a3", "job-b1", "job-b2", "job-b3"}) {
     EXPECT_TRUE(wait_for(id, v1::SUCCEEDED).has_plan()) << id;
   }
   v1::DeleteDatasetRequest remove;
   google::protobuf::Empty empty;
-  remove.set_name("tenants/default/datasets/iris");
+  remove.set_name("projects/default/datasets/iris");
   ASSERT_TRUE(datasets_->DeleteDataset(context().get(), remove, &empty).ok());
   EXPECT_EQ(dataset_of("job-c1"), "DATASET_NOT_FOUND");
 }
@@ -403,14 +404,14 @@ TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   EXPECT_EQ(reason_of(create(weights, "No", &model)), "NAME_MALFORMED");
   const grpc::Status made = create(weights, "base", &model);
   ASSERT_TRUE(made.ok()) << made.error_message();
-  EXPECT_EQ(model.name(), "tenants/default/models/base");
+  EXPECT_EQ(model.name(), "projects/default/models/base");
   EXPECT_EQ(model.job(), "");
   EXPECT_EQ(model.parameter_count(), 32);
   ASSERT_EQ(model.tensors_size(), 1);
   EXPECT_EQ(model.tensors(0).name(), "fc1.weight");
   EXPECT_TRUE(create(weights, "base", &model).ok());
   EXPECT_TRUE(create(weights, "", &model).ok());
-  EXPECT_EQ(model.name(), "tenants/default/models/w-" + sha256_hex(weights).substr(0, 16));
+  EXPECT_EQ(model.name(), "projects/default/models/w-" + sha256_hex(weights).substr(0, 16));
 
   const std::string other = file("odd.weight");
   ASSERT_TRUE(upload(other, &up).ok());
@@ -434,7 +435,7 @@ TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   EXPECT_EQ(job.plan().initial_weights().missing().count(), 3);
   v1::DeleteModelRequest remove;
   google::protobuf::Empty empty;
-  remove.set_name("tenants/default/models/base");
+  remove.set_name("projects/default/models/base");
   EXPECT_EQ(reason_of(models_->DeleteModel(context().get(), remove, &empty)), "MODEL_IN_USE");
   EXPECT_TRUE(create(other, "odd-one", &model).ok());
   request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_model("odd-one");
@@ -458,13 +459,13 @@ TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   const std::filesystem::path stored = config_.state_dir / "uploads" / sha256_hex(weights);
   EXPECT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
   EXPECT_TRUE(std::filesystem::exists(stored)) << "another model is made of it";
-  remove.set_name("tenants/default/models/w-" + sha256_hex(weights).substr(0, 16));
+  remove.set_name("projects/default/models/w-" + sha256_hex(weights).substr(0, 16));
   EXPECT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
   EXPECT_FALSE(std::filesystem::exists(stored));
   stop();
   start();  // what is left is there after a restart
   v1::GetModelRequest get;
-  get.set_name("tenants/default/models/odd-one");
+  get.set_name("projects/default/models/odd-one");
   ASSERT_TRUE(models_->GetModel(context().get(), get, &model).ok());
   EXPECT_EQ(model.tensors(0).name(), "odd.weight");
 }

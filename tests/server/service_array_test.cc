@@ -65,7 +65,7 @@ class ServiceArray : public ServiceTest {
   }
   v1::JobArray get_array(const std::string& id) {
     v1::GetArrayRequest request;
-    request.set_name("tenants/default/arrays/" + id);
+    request.set_name("projects/default/arrays/" + id);
     v1::JobArray array;
     const grpc::Status s = jobs_->GetArray(context().get(), request, &array);
     EXPECT_TRUE(s.ok()) << s.error_message();
@@ -86,7 +86,7 @@ TEST_F(ServiceArray, MembersTrainAsAnyJob) {
   add(request, "recipe.optimizer.learning_rate", {"0.1", "0.2"});
   add(request, "model.mlp.hidden", {"[4]", "[5, 6]", "7"});
   const v1::JobArray array = submitted(request);
-  EXPECT_EQ(array.name(), "tenants/default/arrays/sweep");
+  EXPECT_EQ(array.name(), "projects/default/arrays/sweep");
   EXPECT_EQ(array.size(), 6);
   EXPECT_EQ(array.spec().dataset().name(), "iris") << "as given";
   EXPECT_EQ(states_of(array), (std::map<v1::JobState, int>{{v1::QUEUED, 6}}));
@@ -95,18 +95,18 @@ TEST_F(ServiceArray, MembersTrainAsAnyJob) {
   const v1::Job job = get("sweep-3");
   EXPECT_EQ(job.spec().model().mlp().hidden_size(), 2);
   EXPECT_EQ(job.spec().recipe().optimizer().learning_rate(), 0.2);
-  EXPECT_EQ(job.spec().dataset().name(), "tenants/default/datasets/iris@1");
+  EXPECT_EQ(job.spec().dataset().name(), "projects/default/datasets/iris@1");
   EXPECT_EQ(job.array(), array.name());
   EXPECT_EQ(job.array_index(), 3);
   EXPECT_EQ(job.array_values().at("model.mlp.hidden"), "[5, 6]");
   EXPECT_EQ(job.owner(), array.owner());
-  EXPECT_EQ(job.model(), "tenants/default/models/sweep-3");
+  EXPECT_EQ(job.model(), "projects/default/models/sweep-3");
 
   submit("single", "");
   v1::ListJobsRequest asked;
   asked.set_array("sweep");
   EXPECT_EQ(list(asked).jobs_size(), 6);
-  asked.set_array("tenants/default/arrays/sweep");
+  asked.set_array("projects/default/arrays/sweep");
   asked.add_states(v1::FAILED);
   EXPECT_EQ(list(asked).jobs_size(), 0);
   asked.set_no_members(true);
@@ -115,7 +115,7 @@ TEST_F(ServiceArray, MembersTrainAsAnyJob) {
   v1::ListJobsRequest singles;
   singles.set_no_members(true);
   ASSERT_EQ(list(singles).jobs_size(), 1);
-  EXPECT_EQ(list(singles).jobs(0).name(), "tenants/default/jobs/single");
+  EXPECT_EQ(list(singles).jobs(0).name(), "projects/default/jobs/single");
   v1::ListArraysResponse arrays;
   ASSERT_TRUE(jobs_->ListArrays(context().get(), {}, &arrays).ok());
   ASSERT_EQ(arrays.arrays_size(), 1);
@@ -220,7 +220,7 @@ TEST_F(ServiceArray, ARepeatedRequestHasTheSameArrayAlsoAfterARestart) {
   add(request, "recipe.seed", numbers(3));
   request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");
   const v1::JobArray first = submitted(request);
-  EXPECT_TRUE(first.name().starts_with("tenants/default/arrays/a-")) << first.name();
+  EXPECT_TRUE(first.name().starts_with("projects/default/arrays/a-")) << first.name();
   stop();
   start();
   EXPECT_EQ(submitted(request).uid(), first.uid());
@@ -237,7 +237,7 @@ TEST_F(ServiceArray, MembersAreCancelledPausedAndDeletedAsOne) {
   submitted(request);
   ASSERT_TRUE(eventually([&] { return states_of(get_array("sweep"))[v1::RUNNING] > 0; }));
   v1::PauseArrayRequest pause;
-  pause.set_name("tenants/default/arrays/sweep");
+  pause.set_name("projects/default/arrays/sweep");
   v1::JobArray array;
   ASSERT_TRUE(jobs_->PauseArray(context().get(), pause, &array).ok());
   EXPECT_GE(states_of(array)[v1::PAUSED], 300 - config_.cpu_slots);

@@ -141,7 +141,7 @@ TEST_F(ServiceDisk, AnUploadThatMeetsTheBoundKeepsWhatItHas) {
   stream->WritesDone();
   EXPECT_EQ(reason_of(stream->Finish()), "DISK_LOW");
   v1::GetUploadRequest get;
-  get.set_name("tenants/default/uploads/" + sha256_hex(content));
+  get.set_name("projects/default/uploads/" + sha256_hex(content));
   ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());
   EXPECT_EQ(up.committed_size(), static_cast<int64_t>(kChunkBytes));
 }
@@ -198,7 +198,7 @@ TEST_F(ServiceDisk, UploadsOnADiskThatIsStuckHoldUpNoOtherCall) {
   }
   EXPECT_TRUE(eventually([&] { return files.waiting() >= kThreads; }));
   v1::ListJobsRequest all;
-  all.set_parent("tenants/default");
+  all.set_parent("projects/default");
   v1::ListJobsResponse jobs;
   const grpc::Status listed = jobs_->ListJobs(context().get(), all, &jobs);
   EXPECT_TRUE(listed.ok()) << listed.error_message();

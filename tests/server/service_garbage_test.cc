@@ -78,7 +78,7 @@ class ServiceGarbage : public ServiceTest {
   }
 };
 
-const std::string kJobs = "tenants/default/jobs/";
+const std::string kJobs = "projects/default/jobs/";
 
 TEST_F(ServiceGarbage, TakesCheckpointsOfJobsThatSucceededAndSaysSoBefore) {
   make_dataset();
@@ -156,7 +156,7 @@ TEST_F(ServiceGarbage, WhatEndedLatelyAndWhatHasNoModelStays) {
   EXPECT_TRUE(names(collect({})).empty()) << "the default is days";
   EXPECT_TRUE(names(collect(request(false, 3600))).empty());
   v1::DeleteModelRequest remove;
-  remove.set_name("tenants/default/models/done");
+  remove.set_name("projects/default/models/done");
   google::protobuf::Empty empty;
   ASSERT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
   EXPECT_TRUE(names(collect(request(false))).empty()) << "its checkpoint is all there is of it";

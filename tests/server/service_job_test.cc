@@ -35,14 +35,14 @@ class ServiceJob : public ServiceTest {
 
 TEST_F(ServiceJob, GoesFromSubmitToAModel) {
   const v1::Job submitted = submit("first-job", "");
-  EXPECT_EQ(submitted.name(), "tenants/default/jobs/first-job");
+  EXPECT_EQ(submitted.name(), "projects/default/jobs/first-job");
   EXPECT_EQ(submitted.state(), v1::QUEUED);
-  EXPECT_EQ(submitted.spec().dataset().name(), "tenants/default/datasets/iris@1");
+  EXPECT_EQ(submitted.spec().dataset().name(), "projects/default/datasets/iris@1");
   EXPECT_EQ(submitted.spec().resources().threads(), 1) << "the default is recorded";
   EXPECT_GT(submitted.plan().parameter_count(), 0);
   EXPECT_FALSE(submitted.uid().empty());
   const v1::Job done = wait_for("first-job", v1::SUCCEEDED);
-  EXPECT_EQ(done.model(), "tenants/default/models/first-job");
+  EXPECT_EQ(done.model(), "projects/default/models/first-job");
   EXPECT_EQ(done.attempt(), 1);
   EXPECT_EQ(done.device(), "devices/cpu");
   EXPECT_EQ(done.progress().metrics().at("val/accuracy"), 0.75);
@@ -79,7 +79,7 @@ TEST_F(ServiceJob, WatchReplaysThenFollowsWithoutAGap) {
   v1::WatchJobResponse::Start start;
   const std::vector<v1::Event> all = watch("watched", 0, &end, &start);
   EXPECT_TRUE(end.ok()) << end.error_message();
-  EXPECT_EQ(start.job().name(), "tenants/default/jobs/watched");
+  EXPECT_EQ(start.job().name(), "projects/default/jobs/watched");
   expect_gapless(all, 0);
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.back().state().state(), v1::SUCCEEDED) << "ends after the terminal event";
@@ -358,7 +358,7 @@ TEST_F(ServiceJob, ARaisedPriorityGoesFirst) {
   submit("second", "");
   const auto set_priority = [&](const char* id, std::optional<int32_t> priority, v1::Job* job) {
     v1::SetJobPriorityRequest request;
-    request.set_name(std::string("tenants/default/jobs/") + id);
+    request.set_name(std::string("projects/default/jobs/") + id);
     if (priority) request.set_priority(*priority);
     return jobs_->SetJobPriority(context().get(), request, job);
   };
@@ -394,11 +394,11 @@ TEST_F(ServiceJob, AQueueGoesOnInItsOrderAfterARestartAndSaysWhyItWaits) {
   submit("gone", "");
   v1::Job job;
   v1::SetJobPriorityRequest priority;
-  priority.set_name("tenants/default/jobs/first");
+  priority.set_name("projects/default/jobs/first");
   priority.set_priority(5);
   ASSERT_TRUE(jobs_->SetJobPriority(context().get(), priority, &job).ok());
   v1::PauseJobRequest pause;
-  pause.set_name("tenants/default/jobs/paused");
+  pause.set_name("projects/default/jobs/paused");
   ASSERT_TRUE(jobs_->PauseJob(context().get(), pause, &job).ok());
   ASSERT_TRUE(cancel("gone", &job).ok());
   ASSERT_TRUE(eventually([&] { return get("last").reason() == "WAITING_FOR_DEVICE"; }));
@@ -422,7 +422,7 @@ TEST_F(ServiceJob, AQueueGoesOnInItsOrderAfterARestartAndSaysWhyItWaits) {
   wait_for("last", v1::SUCCEEDED);
   EXPECT_EQ(get("paused").state(), v1::PAUSED);
   v1::ResumeJobRequest resume;
-  resume.set_name("tenants/default/jobs/paused");
+  resume.set_name("projects/default/jobs/paused");
   ASSERT_TRUE(jobs_->ResumeJob(context().get(), resume, &job).ok());
   wait_for("paused", v1::SUCCEEDED);
   EXPECT_EQ(get("gone").state(), v1::CANCELLED);
@@ -528,7 +528,7 @@ TEST_F(ServiceJob, ValidateOnlyPlansAndStoresNothing) {
   EXPECT_TRUE(job.plan().device_advice().starts_with("The CPU: this server has no GPU."))
       << job.plan().device_advice() << ", and why stands in the list of devices alone";
   v1::GetJobRequest get;
-  get.set_name("tenants/default/jobs/dry-run");
+  get.set_name("projects/default/jobs/dry-run");
   EXPECT_EQ(reason_of(jobs_->GetJob(context().get(), get, &job)), "JOB_NOT_FOUND");
 }
 
@@ -546,7 +546,7 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   EXPECT_TRUE(plan.workspace_measured());
   EXPECT_TRUE(plan.fit().fits());
   EXPECT_EQ(plan.device(), "devices/cpu");
-  EXPECT_EQ(plan.spec().dataset().name(), "tenants/default/datasets/iris@1");
+  EXPECT_EQ(plan.spec().dataset().name(), "projects/default/datasets/iris@1");
   EXPECT_NE(plan.dump().find("persistent "), std::string::npos);
   // The dataset's warnings come first, as the stored job has them; then the plan's own.
   const int of_dataset = plan.run().warnings_size();
@@ -964,7 +964,7 @@ TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {
   };
   EXPECT_EQ(refusal([](auto& r) { r.clear_spec(); }), "FIELD_REQUIRED");
   EXPECT_EQ(refusal([](auto& r) { r.set_job_id("No!"); }), "NAME_MALFORMED");
-  EXPECT_EQ(refusal([](auto& r) { r.set_parent("tenants/other"); }), "ACCESS_DENIED");
+  EXPECT_EQ(refusal([](auto& r) { r.set_parent("projects/other"); }), "ACCESS_DENIED");
   EXPECT_EQ(refusal([](auto& r) { r.set_request_id("7"); }), "REQUEST_ID_MALFORMED");
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->clear_dataset(); }), "FIELD_REQUIRED");
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->mutable_dataset()->set_name("nowhere"); }),
@@ -1008,12 +1008,12 @@ TEST_F(ServiceJob, AFinishedJobCanBeDeletedAndARunningOneCannot) {
   wait_for("busy", v1::RUNNING);
   v1::DeleteJobRequest request;
   google::protobuf::Empty empty;
-  request.set_name("tenants/default/jobs/busy");
+  request.set_name("projects/default/jobs/busy");
   EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_STATE_CONFLICT");
   const std::string uid = get("removable").uid();
   // As a worker leaves it; without checkpoints the end of the job takes the folder.
   std::filesystem::create_directories(config_.state_dir / "jobs" / uid / "step-1");
-  request.set_name("tenants/default/jobs/removable");
+  request.set_name("projects/default/jobs/removable");
   EXPECT_TRUE(jobs_->DeleteJob(context().get(), request, &empty).ok());
   EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "jobs" / uid));
   EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_NOT_FOUND");
@@ -1169,7 +1169,7 @@ TEST_F(ServiceJob, F04AStopLetsWorkersCheckpointAndTheNextStartGoesOn) {
   wait_for("goes-on", v1::RUNNING);
   auto c = context();
   v1::WatchJobRequest request;
-  request.set_name("tenants/default/jobs/goes-on");
+  request.set_name("projects/default/jobs/goes-on");
   auto stream = jobs_->WatchJob(c.get(), request);
   v1::WatchJobResponse response;
   do {  // up to the first event: a drain may end the stream before the others
@@ -1203,7 +1203,7 @@ TEST_F(ServiceJob, WhatAWorkerHadOnDiskWhenItDiedIsTaken) {
   const v1::Job job = get("untold");
   EXPECT_EQ(job.attempt(), 1);
   EXPECT_EQ(job.progress().metrics().at("train/loss"), 0.5);
-  EXPECT_EQ(job.model(), "tenants/default/models/untold");
+  EXPECT_EQ(job.model(), "projects/default/models/untold");
   EXPECT_TRUE(eventually([&] {
     const std::filesystem::recursive_directory_iterator files(config_.state_dir / "jobs");
     return std::none_of(begin(files), end(files),
@@ -1361,7 +1361,7 @@ TEST_F(ServiceJob, AQuietStreamBeats) {
   wait_for("quiet", v1::RUNNING);
   auto c = context();
   v1::WatchJobRequest request;
-  request.set_name("tenants/default/jobs/quiet");
+  request.set_name("projects/default/jobs/quiet");
   auto stream = jobs_->WatchJob(c.get(), request);
   v1::WatchJobResponse response;
   int beats = 0;

@@ -32,7 +32,7 @@ class ServiceModels : public ServiceTest {
   Answer predict(const std::string& id, const std::string& csv) {
     v1::PredictRequest request;
     v1::PredictResponse response;
-    request.set_name("tenants/default/models/" + id);
+    request.set_name("projects/default/models/" + id);
     request.set_csv(csv);
     const grpc::Status s = models_->Predict(context().get(), request, &response);
     if (!s.ok()) return {reason_of(s)};
@@ -76,7 +76,7 @@ TEST_F(ServiceModels, PredictAnswersAndSaysWhetherItWasWarm) {
   train("oracle");
   v1::PredictRequest request;
   v1::PredictResponse response;
-  request.set_name("tenants/default/models/oracle");
+  request.set_name("projects/default/models/oracle");
   request.set_csv("5,4,3,2");
   ASSERT_TRUE(models_->Predict(context().get(), request, &response).ok());
   EXPECT_EQ(response.predictions(0).label(), "5,4,3,2");
@@ -164,7 +164,7 @@ TEST_F(ServiceModels, ADeletedModelHasNoWorker) {
   const pid_t pid = pid_of("oracle");
   v1::DeleteModelRequest remove;
   google::protobuf::Empty empty;
-  remove.set_name("tenants/default/models/oracle");
+  remove.set_name("projects/default/models/oracle");
   ASSERT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
   EXPECT_TRUE(ends(pid));
   EXPECT_EQ(predict("oracle", "x").label, "MODEL_NOT_FOUND");
@@ -185,7 +185,7 @@ TEST_F(ServiceModels, AStoppingDaemonEndsWarmWorkersAtOnce) {
 TEST_F(ServiceModels, GenerateStreamsAndEndsWithItsCaller) {
   train("poet-1");
   v1::GenerateRequest request;
-  request.set_name("tenants/default/models/poet-1");
+  request.set_name("projects/default/models/poet-1");
   const auto generate = [&](std::string* text) {
     auto call = context();
     auto stream = models_->Generate(call.get(), request);
@@ -230,19 +230,19 @@ TEST_F(ServiceModels, GenerateStreamsAndEndsWithItsCaller) {
 TEST_F(ServiceModels, EvaluateAsksForAModelAndADataset) {
   train("judge-1");
   v1::EvaluateRequest request;
-  request.set_name("tenants/default/models/judge-1");
-  request.set_dataset("tenants/default/datasets/iris");
+  request.set_name("projects/default/models/judge-1");
+  request.set_dataset("projects/default/datasets/iris");
   v1::EvaluateResponse response;
   ASSERT_TRUE(models_->Evaluate(context().get(), request, &response).ok());
   EXPECT_EQ(response.row_count(), 120);
   EXPECT_FALSE(response.warm());
   ASSERT_TRUE(models_->Evaluate(context().get(), request, &response).ok());
   EXPECT_TRUE(response.warm());
-  request.set_dataset("tenants/default/datasets/nothing");
+  request.set_dataset("projects/default/datasets/nothing");
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "DATASET_NOT_FOUND");
   request.set_dataset("iris");
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "NAME_MALFORMED");
-  request.set_name("tenants/default/models/nothing");
+  request.set_name("projects/default/models/nothing");
   EXPECT_EQ(reason_of(models_->Evaluate(context().get(), request, &response)), "MODEL_NOT_FOUND");
 }
 

@@ -90,13 +90,13 @@ class ServiceOwner : public ServiceTest {
 
   grpc::Status retry(const std::string& id, const std::string& new_id, v1::Job* job) {
     v1::RetryJobRequest request;
-    request.set_name("tenants/default/jobs/" + id);
+    request.set_name("projects/default/jobs/" + id);
     request.set_job_id(new_id);
     return jobs_->RetryJob(context().get(), request, job);
   }
   void remove_job(const std::string& id) {
     v1::DeleteJobRequest request;
-    request.set_name("tenants/default/jobs/" + id);
+    request.set_name("projects/default/jobs/" + id);
     google::protobuf::Empty empty;
     const grpc::Status s = jobs_->DeleteJob(context().get(), request, &empty);
     EXPECT_TRUE(s.ok()) << s.error_message();
@@ -176,7 +176,7 @@ TEST_F(ServiceOwner, OnTcpItIsTheTokensName) {
   connect("unix:" + config_.socket.string());
   wait_for("hers", v1::FAILED);
   v1::RetryJobRequest retry;  // by someone else, who owns the new job
-  retry.set_name("tenants/default/jobs/hers");
+  retry.set_name("projects/default/jobs/hers");
   ASSERT_TRUE(jobs_->RetryJob(context().get(), retry, &job).ok());
   EXPECT_EQ(job.owner(), me());
   EXPECT_EQ(get("hers").owner(), "ada");
@@ -416,7 +416,7 @@ TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
   ASSERT_TRUE(submit(request_after("second", "first", v1::JobDependency::ANY), &job).ok());
   EXPECT_EQ(job.reason(), "WAITING_FOR_JOB");
   EXPECT_EQ(job.message(), "Waits for the job first to end.");
-  EXPECT_EQ(job.spec().after(0).job(), "tenants/default/jobs/first");
+  EXPECT_EQ(job.spec().after(0).job(), "projects/default/jobs/first");
   ASSERT_TRUE(submit(request_after("third", "second", v1::JobDependency::SUCCESS), &job).ok());
   ASSERT_TRUE(submit(request_after("needy", "first", v1::JobDependency::SUCCESS), &job).ok());
   submit("between", "");  // does not wait behind those that wait for another
@@ -499,7 +499,7 @@ TEST_F(ServiceOwner, AModelThatIsGoneIsNotComingAgain) {
   request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_job("base");
   v1::DeleteModelRequest remove;
   google::protobuf::Empty empty;
-  remove.set_name("tenants/default/models/base");
+  remove.set_name("projects/default/models/base");
   ASSERT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
   v1::PlanJobRequest plan;
   *plan.mutable_spec() = request.spec();
@@ -527,7 +527,7 @@ TEST_F(ServiceOwner, BadDependenciesAreRefusedByTheirField) {
       << s.error_message();
   submit("first", "");
   v1::SubmitJobRequest twice = request_after("a-job", "first", v1::JobDependency::SUCCESS);
-  twice.mutable_spec()->add_after()->set_job("tenants/default/jobs/first");
+  twice.mutable_spec()->add_after()->set_job("projects/default/jobs/first");
   s = submit(twice, &job);
   EXPECT_EQ(reason_of(s), "FIELD_CONFLICT") << s.error_message();
   v1::SubmitJobRequest many = job_request("a-job", "");

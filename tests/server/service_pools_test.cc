@@ -192,7 +192,7 @@ class PoolsTest : public ::testing::Test {
     PooledAttempt attempt;
     attempt.uid = uid;
     attempt.attempt = 1;
-    attempt.job = "tenants/default/jobs/" + uid;
+    attempt.job = "projects/default/jobs/" + uid;
     attempt.intent.name = "ty-" + uid;
     attempt.intent.task = uid + "-1";
     attempt.handle = std::move(handle);

@@ -27,7 +27,7 @@ class QueueTest : public ServiceTest {
   }
   v1::ListQueueResponse queue(const std::string& id = "") {
     v1::ListQueueRequest request;
-    if (!id.empty()) request.set_name("tenants/default/jobs/" + id);
+    if (!id.empty()) request.set_name("projects/default/jobs/" + id);
     v1::ListQueueResponse response;
     EXPECT_TRUE(jobs_->ListQueue(context().get(), request, &response).ok());
     return response;
@@ -89,7 +89,7 @@ TEST_F(QueueTest, TheQueueIsToldInItsOrder) {
   ASSERT_TRUE(eventually([&] { return !queue().jobs(1).message().empty(); }));
   const v1::ListQueueResponse all = queue();
   EXPECT_EQ(all.waiting(), 2);
-  EXPECT_EQ(all.jobs(0).name(), "tenants/default/jobs/first");
+  EXPECT_EQ(all.jobs(0).name(), "projects/default/jobs/first");
   EXPECT_EQ(all.jobs(0).position(), 1);
   EXPECT_EQ(all.jobs(0).priority(), 3);
   EXPECT_NE(all.jobs(1).message().find("behind first, of higher priority"), std::string::npos)
@@ -131,7 +131,7 @@ TEST_F(QueueTest, AnExclusiveJobHasTheDeviceAlone) {
   v1::ListDevicesResponse devices;
   ASSERT_TRUE(system_->ListDevices(context().get(), {}, &devices).ok());
   ASSERT_EQ(devices.devices(0).uses_size(), 1);
-  EXPECT_EQ(devices.devices(0).uses(0).job(), "tenants/default/jobs/alone");
+  EXPECT_EQ(devices.devices(0).uses(0).job(), "projects/default/jobs/alone");
   EXPECT_GT(devices.devices(0).uses(0).planned_bytes(), 0);
   EXPECT_EQ(devices.devices(0).uses(0).threads(), 1);
 }

@@ -20,25 +20,25 @@ namespace {
 
 TEST(ServiceNames, AWellFormedNameGivesItsId) {
   const Result<std::string> id =
-      parse_name(Collection::kJobs, "name", "tenants/default/jobs/my-job-7");
+      parse_name(Collection::kJobs, "name", "projects/default/jobs/my-job-7");
   ASSERT_TRUE(id.ok());
   EXPECT_EQ(*id, "my-job-7");
-  EXPECT_EQ(full_name(Collection::kJobs, *id), "tenants/default/jobs/my-job-7");
+  EXPECT_EQ(full_name(Collection::kJobs, *id), "projects/default/jobs/my-job-7");
   EXPECT_TRUE(parse_id_or_name(Collection::kDatasets, "d", "iris").ok());
   EXPECT_TRUE(
-      parse_name(Collection::kUploads, "name", "tenants/default/uploads/" + std::string(64, 'a'))
+      parse_name(Collection::kUploads, "name", "projects/default/uploads/" + std::string(64, 'a'))
           .ok());
 }
 
 TEST(ServiceNames, EverythingElseIsMalformed) {
   for (const std::string& name :
-       {std::string(""), std::string("jobs/abcd"), std::string("tenants/default/jobs/"),
-        std::string("tenants/default/jobs/abc"), std::string("tenants/default/jobs/Abcd"),
-        std::string("tenants/default/jobs/9abc"), std::string("tenants/default/jobs/abcd-"),
-        std::string("tenants/default/jobs/../x"), std::string("tenants/default/jobs/%2e%2e"),
-        std::string("tenants/default/jobs/ab\0cd", 26), std::string("tenants/default/jobs/аbcd"),
-        std::string("tenants/default/jobs/abcd/x"), std::string("tenants/default/models/abcd"),
-        std::string("tenants/../jobs/abcd"), "tenants/default/jobs/" + std::string(64, 'a'),
+       {std::string(""), std::string("jobs/abcd"), std::string("projects/default/jobs/"),
+        std::string("projects/default/jobs/abc"), std::string("projects/default/jobs/Abcd"),
+        std::string("projects/default/jobs/9abc"), std::string("projects/default/jobs/abcd-"),
+        std::string("projects/default/jobs/../x"), std::string("projects/default/jobs/%2e%2e"),
+        std::string("projects/default/jobs/ab\0cd", 26), std::string("projects/default/jobs/аbcd"),
+        std::string("projects/default/jobs/abcd/x"), std::string("projects/default/models/abcd"),
+        std::string("projects/../jobs/abcd"), "projects/default/jobs/" + std::string(64, 'a'),
         std::string(300, 'a')}) {
     const Result<std::string> id = parse_name(Collection::kJobs, "name", name);
     ASSERT_FALSE(id.ok()) << name;
@@ -49,10 +49,11 @@ TEST(ServiceNames, EverythingElseIsMalformed) {
 }
 
 TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
-  const DatasetRef newest = parse_dataset_name("name", "tenants/default/datasets/digits").value();
+  const DatasetRef newest = parse_dataset_name("name", "projects/default/datasets/digits").value();
   EXPECT_EQ(newest.text(), "digits");
   EXPECT_EQ(newest.version, 0);
-  const DatasetRef second = parse_dataset_name("name", "tenants/default/datasets/digits@2").value();
+  const DatasetRef second =
+      parse_dataset_name("name", "projects/default/datasets/digits@2").value();
   EXPECT_EQ(second.id, "digits");
   EXPECT_EQ(second.version, 2);
   EXPECT_EQ(second.text(), "digits@2");
@@ -60,13 +61,13 @@ TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
   for (const char* text :
        {"digits@", "digits@0", "digits@02", "digits@-1", "digits@two", "digits@1@2",
         "digits@1000000000", "digits@ 1", "@1", "d@1", "digits/@1",
-        "tenants/default/models/digits@1", "tenants/default@1/datasets/digits"}) {
+        "projects/default/models/digits@1", "projects/default@1/datasets/digits"}) {
     const Result<DatasetRef> ref = parse_dataset_id_or_name("dataset.name", text);
     ASSERT_FALSE(ref.ok()) << text;
     EXPECT_EQ(ref.error().reason, "NAME_MALFORMED") << text;
     EXPECT_EQ(ref.error().violations[0].field, "dataset.name");
   }
-  EXPECT_EQ(parse_dataset_name("name", "tenants/other/datasets/digits@1").error().reason,
+  EXPECT_EQ(parse_dataset_name("name", "projects/other/datasets/digits@1").error().reason,
             "ACCESS_DENIED");
   EXPECT_EQ(parse_dataset_name("name", "digits@1").error().reason, "NAME_MALFORMED");
   EXPECT_EQ(check_id(Collection::kDatasets, "dataset_id", "digits@1").error().reason,
@@ -74,15 +75,15 @@ TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
       << "versions are the server's to give";
 }
 
-TEST(ServiceNames, AnotherTenantAnswersAlikeWhetherOrNotTheThingExists) {
-  const Result<std::string> id = parse_name(Collection::kJobs, "name", "tenants/other/jobs/abcd");
+TEST(ServiceNames, AnotherProjectAnswersAlikeWhetherOrNotTheThingExists) {
+  const Result<std::string> id = parse_name(Collection::kJobs, "name", "projects/other/jobs/abcd");
   ASSERT_FALSE(id.ok());
   EXPECT_EQ(id.error().code, ErrorCode::kPermissionDenied);
   EXPECT_EQ(id.error().reason, "ACCESS_DENIED");
-  EXPECT_EQ(check_parent("tenants/other").error().reason, "ACCESS_DENIED");
+  EXPECT_EQ(check_parent("projects/other").error().reason, "ACCESS_DENIED");
   EXPECT_EQ(check_parent("other").error().reason, "NAME_MALFORMED");
   EXPECT_TRUE(check_parent("").ok());
-  EXPECT_TRUE(check_parent("tenants/default").ok());
+  EXPECT_TRUE(check_parent("projects/default").ok());
 }
 
 TEST(ServiceNames, ARequestIdIsAUuid) {

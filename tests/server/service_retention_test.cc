@@ -145,11 +145,11 @@ TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
   EXPECT_FALSE(fs::exists(paths().job(uid)));
   EXPECT_TRUE(fs::exists(paths().model(uid) / "model.safetensors"));
   v1::GetModelRequest model;
-  model.set_name("tenants/default/models/first");
+  model.set_name("projects/default/models/first");
   v1::Model found;
   EXPECT_TRUE(models_->GetModel(context().get(), model, &found).ok());
   v1::RetryJobRequest retry;
-  retry.set_name("tenants/default/jobs/second");
+  retry.set_name("projects/default/jobs/second");
   v1::Job job;
   EXPECT_EQ(reason_of(jobs_->RetryJob(context().get(), retry, &job)), "JOB_NOT_FOUND");
   EXPECT_TRUE(collect(asked).items().empty()) << "nothing twice";
@@ -364,7 +364,7 @@ TEST_F(ServiceDamagedEvents, AreLeftAloneByACollectionThatSaysSo) {
     ASSERT_TRUE(s.ok()) << s.error_message();
     EXPECT_EQ(response.items_size(), kCopies) << "all but one, and the job itself";
     ASSERT_EQ(response.warnings_size(), 1);
-    EXPECT_EQ(response.warnings(0).find("tenants/default/jobs/copy-3: "), 0U)
+    EXPECT_EQ(response.warnings(0).find("projects/default/jobs/copy-3: "), 0U)
         << response.warnings(0);
   }
   EXPECT_EQ(count_jobs("events_thinned = 0"), 1);

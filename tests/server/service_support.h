@@ -111,7 +111,7 @@ class ServiceTest : public ::testing::Test {
                                v1::WatchJobResponse::Start* start = nullptr) {
     auto c = context();
     v1::WatchJobRequest request;
-    request.set_name("tenants/default/jobs/" + id);
+    request.set_name("projects/default/jobs/" + id);
     request.set_after(after);
     auto stream = jobs_->WatchJob(c.get(), request);
     std::vector<v1::Event> events;
@@ -218,7 +218,7 @@ class ServiceTest : public ::testing::Test {
   }
   v1::Job get(const std::string& id) {
     v1::GetJobRequest request;
-    request.set_name("tenants/default/jobs/" + id);
+    request.set_name("projects/default/jobs/" + id);
     v1::Job job;
     const grpc::Status s = jobs_->GetJob(context().get(), request, &job);
     if (!s.ok()) throw std::runtime_error("GetJob " + id + ": " + s.error_message());
@@ -233,7 +233,7 @@ class ServiceTest : public ::testing::Test {
   }
   grpc::Status cancel(const std::string& id, v1::Job* job) {
     v1::CancelJobRequest request;
-    request.set_name("tenants/default/jobs/" + id);
+    request.set_name("projects/default/jobs/" + id);
     return jobs_->CancelJob(context().get(), request, job);
   }
 

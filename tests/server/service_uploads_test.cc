@@ -312,7 +312,7 @@ TEST_F(ServiceUploads, ContentThatNothingRefersToIsCollectedAfterAnHour) {
   clock_.now_us += Uploads::kIdleUsMax + 1;
   uploads_->expire();
   EXPECT_TRUE(uploads_->find(sha_)->complete) << "a dataset was made of it";
-  ASSERT_TRUE(store_->datasets().remove(kTenant, {"digits"}).ok());
+  ASSERT_TRUE(store_->datasets().remove(kProject, {"digits"}).ok());
   uploads_->collect();
   EXPECT_FALSE(uploads_->find(sha_)->complete);
   EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload(sha_)));

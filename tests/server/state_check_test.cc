@@ -166,7 +166,7 @@ TEST_F(StateChecked, AMissingCheckpointIsNamed) {
 TEST_F(StateChecked, ADamagedUploadIsNamedByWhatItIsFor) {
   const std::string sha256 = add_upload("weights of a model");
   NewWeights weights;
-  weights.tenant = "default";
+  weights.project = "default";
   weights.id = "w-imported";
   weights.sha256 = sha256;
   ASSERT_TRUE(store_->models().create(weights).ok());

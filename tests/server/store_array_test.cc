@@ -123,7 +123,7 @@ class StoreArray : public ::testing::Test {
 
 TEST_F(StoreArray, MembersAreJobsWithTheirValuesAndSurviveAReopening) {
   const JobArray array = submit("sweep", 3);
-  EXPECT_EQ(array.name(), "tenants/default/arrays/sweep");
+  EXPECT_EQ(array.name(), "projects/default/arrays/sweep");
   EXPECT_EQ(array.size, 3);
   reopen();
   const Job job = get("sweep-2");
@@ -135,7 +135,7 @@ TEST_F(StoreArray, MembersAreJobsWithTheirValuesAndSurviveAReopening) {
   EXPECT_EQ(job.newest_seq, 1);
   EXPECT_EQ(job.reason, "WAITING_FOR_SCHEDULER");
   const v1::Job wire = to_proto(job);
-  EXPECT_EQ(wire.array(), "tenants/default/arrays/sweep");
+  EXPECT_EQ(wire.array(), "projects/default/arrays/sweep");
   EXPECT_EQ(wire.array_index(), 2);
   EXPECT_EQ(wire.array_values().at("recipe.seed"), "2");
   std::vector<v1::Event> events;

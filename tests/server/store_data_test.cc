@@ -67,7 +67,7 @@ TEST_F(StoreData, FailedDatasetIsTriedAgain) {
 }
 
 TEST_F(StoreData, OtherContentIsTheNextVersionAndTheNewestsContentIsThatOneAgain) {
-  EXPECT_EQ(ready("digits", "d1").name(), "tenants/default/datasets/digits@1");
+  EXPECT_EQ(ready("digits", "d1").name(), "projects/default/datasets/digits@1");
   EXPECT_EQ(ready("digits", "d2").version, 2);
   EXPECT_EQ(datasets.create(new_dataset("digits", "d2")).value().dataset.version, 2);
   EXPECT_EQ(datasets.create(new_dataset("other", "d2")).value().dataset.version, 1);
@@ -205,7 +205,7 @@ TEST_F(StoreData, DatasetsPageNewestFirst) {
   ASSERT_TRUE(datasets.create(new_dataset("zzzz", "more")).ok());
   const DatasetPage first = datasets.list("default", false, 2, "").value();
   ASSERT_EQ(first.datasets.size(), 2u);
-  EXPECT_EQ(first.datasets[0].name(), "tenants/default/datasets/zzzz@2");
+  EXPECT_EQ(first.datasets[0].name(), "projects/default/datasets/zzzz@2");
   EXPECT_EQ(first.datasets[1].id, "cccc");
   EXPECT_EQ(datasets.list("default", true, 2, first.next_page_token).error().reason,
             "PAGE_TOKEN_INVALID");

@@ -125,7 +125,7 @@ TEST_F(StoreForecast, AJobThatSucceedsLeavesItsOutcome) {
   EXPECT_EQ(o.device_model, "Fast CPU");
   EXPECT_EQ(o.threads, 2);
   EXPECT_EQ(o.graph, "g1");
-  EXPECT_EQ(o.job, "tenants/default/jobs/first");
+  EXPECT_EQ(o.job, "projects/default/jobs/first");
   EXPECT_EQ(o.steps, 100);
   EXPECT_EQ(o.step, 0.5);
   EXPECT_EQ(o.step_measured, 0.75);

@@ -424,7 +424,7 @@ TEST_F(StoreJob, ARestartOfTheDaemonPausesWhatWasAskedTo) {
 TEST_F(StoreJob, AJobOfACheckpointBeginsAtItsStepAndSaysSo) {
   NewJob asked = new_job("fork");
   asked.uid = "0123456789abcdef0123456789abcdef";
-  asked.origin.set_job("tenants/default/jobs/parent");
+  asked.origin.set_job("projects/default/jobs/parent");
   asked.origin.set_step(300);
   asked.origin.add_changes("recipe.epochs: 3 becomes 5");
   const Job job = jobs().submit(asked).value();
@@ -546,7 +546,7 @@ TEST_F(StoreJob, ListPagesNewestFirstWithoutRepeatOrLoss) {
   query = {};
   query.states = {JobState::kCancelled};
   EXPECT_EQ(jobs().list(query).value().jobs.size(), 1u);
-  query.tenant = "other";
+  query.project = "other";
   EXPECT_TRUE(jobs().list(query).value().jobs.empty());
 }
 
@@ -561,7 +561,7 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
     if (i % 3 != 0) waiting_or_over.insert(waiting_or_over.begin(), job.uid);
   }
   NewJob others = new_job("others");
-  others.tenant = "other";
+  others.project = "other";
   ASSERT_TRUE(jobs().submit(others).ok());
   JobQuery query;
   query.states = {JobState::kCancelled, JobState::kQueued, JobState::kQueued};
@@ -577,7 +577,7 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
   query.states = {JobState::kFailed};
   EXPECT_TRUE(jobs().list(query).value().jobs.empty());
   const JobCounts counts = jobs().count().value();
-  EXPECT_EQ(counts.queued, 5) << "of all tenants";
+  EXPECT_EQ(counts.queued, 5) << "of all projects";
   EXPECT_EQ(counts.starting, 0);
   EXPECT_EQ(counts.running, 4);
   const std::vector<Job> active = jobs().list_active().value();

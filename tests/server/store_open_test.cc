@@ -109,7 +109,7 @@ TEST_F(StoreOpen, WhatAnEarlierSchemaHadIsThereAfterTheUpgrade) {
   const std::unique_ptr<Store> store = open_or_die(options);
   DatasetStore& datasets = store->datasets();
   const Dataset table = datasets.find("default", {"table"}).value();
-  EXPECT_EQ(table.name(), "tenants/default/datasets/table@1");
+  EXPECT_EQ(table.name(), "projects/default/datasets/table@1");
   EXPECT_EQ(table.state, v1::Dataset::READY);
   EXPECT_EQ(table.schema.train_rows(), 8);
   EXPECT_EQ(datasets.find("default", {"broken", 1}).value().reason, "DATASET_INVALID");
@@ -118,7 +118,7 @@ TEST_F(StoreOpen, WhatAnEarlierSchemaHadIsThereAfterTheUpgrade) {
     EXPECT_EQ(store->jobs().find("default", id).value().spec.dataset().name(), table.name()) << id;
   }
   EXPECT_EQ(store->models().find("default", "gone-1").value().dataset,
-            "tenants/default/datasets/gone@1");
+            "projects/default/datasets/gone@1");
 
   requeue_active(*store);
   const Job open = store->jobs().find("default", "open-1").value();

@@ -211,7 +211,7 @@ TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
   EXPECT_EQ(second.state, JobState::kCancelled);
   EXPECT_EQ(second.reason, "DEPENDENCY_FAILED");
   EXPECT_EQ(second.message,
-            "It was to start after the success of tenants/default/jobs/link-0, which is FAILED "
+            "It was to start after the success of projects/default/jobs/link-0, which is FAILED "
             "(LOSS_NOT_FINITE).");
   EXPECT_EQ(get("link-7").state, JobState::kCancelled) << "a paused one too";
   const Job last = get("link-" + std::to_string(kLength));

@@ -60,7 +60,7 @@ inline std::unique_ptr<Store> open_or_die(const StoreOptions& options,
 inline NewJob new_job(std::string id = "") {
   NewJob job;
   job.id = std::move(id);
-  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+  job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   job.spec.mutable_recipe()->set_epochs(3);
   return job;
 }

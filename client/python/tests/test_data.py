@@ -25,7 +25,7 @@ def test_upload_dataset_takes_a_dataset_or_a_whole_spec_and_sends_content_once(c
     assert alone == whole == client.dataset("digits") and not second
     assert alone.state == v1.Dataset.READY and list(alone.schema.image) == [1, 8, 8]
     assert alone.name in [d.name for d in client.datasets()]
-    assert (alone.name, alone.version) == ("tenants/default/datasets/digits@1", 1)
+    assert (alone.name, alone.version) == ("projects/default/datasets/digits@1", 1)
     job = client.check({**digits_spec(), "dataset": {"name": "digits"}})
     assert job.spec.dataset.name == alone.name
     assert [s.filename for s in alone.spec.sources] == ["digits.csv.gz"]
@@ -111,7 +111,7 @@ def test_other_content_under_a_name_is_its_next_version(client):
             "recipe": {"epochs": 1, "batch_size": 5, "optimizer": {"type": "sgd", "learning_rate": 0.1}}}
     for dataset, version in (("versions@1", 1), ("versions", 2), ({"name": "versions@1"}, 1)):
         job = client.wait(client.submit({**spec, "dataset": dataset}))
-        assert job.spec.dataset.name == f"tenants/default/datasets/versions@{version}"
+        assert job.spec.dataset.name == f"projects/default/datasets/versions@{version}"
         assert client.model(job).dataset == job.spec.dataset.name
         assert client.evaluate(job, "versions@2").metrics["accuracy"] >= 0
     refused(trainyard.NotFoundError, lambda: client.submit({**spec, "dataset": "versions@3"}), "the versions 2, 1")

@@ -101,7 +101,7 @@ def test_submit_tells_progress_and_a_request_id_makes_it_safe_to_repeat(client):
 
 def test_wait_returns_the_end_and_the_job_learned(client, trained):
     assert trained.state == JobState.SUCCEEDED and trainyard.is_final(trained.state)
-    assert trained.model == "tenants/default/models/trained"
+    assert trained.model == "projects/default/models/trained"
     assert trained.progress.metrics["val/accuracy"] > 0.9
     assert client.job("trained") == client.job(trained) == client.job(trained.name) == trained
 
@@ -268,7 +268,7 @@ def test_a_name_in_use_is_a_conflict(client, trained):
     assert refused(trainyard.ConflictError, lambda: client.submit(digits_spec(), name="trained")).reason == "JOB_EXISTS"
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "tenants/default/models/trained", "tenants/default/jobs/"])
+@pytest.mark.parametrize("name", ["", "a/b", "projects/default/models/trained", "projects/default/jobs/"])
 def test_names_of_a_wrong_form(client, name):
     assert refused(trainyard.InvalidArgumentError, lambda: client.job(name)).reason == "NAME_MALFORMED"
 

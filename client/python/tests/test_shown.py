@@ -100,7 +100,7 @@ def test_a_notebook_shows_the_result_with_its_curve(client, best):
     baseline = {one.metric: one.value for one in best.progress.baselines}["val/accuracy"]
     right = "<td style='text-align:right'>"
     assert f"val/accuracy</td>{right}{reported:.4g}</td>{right}{baseline:.4g}</td>" in page
-    queued = trainyard.JobView(trainyard.v1.Job(name="tenants/default/jobs/a<b", state=trainyard.JobState.QUEUED), {})
+    queued = trainyard.JobView(trainyard.v1.Job(name="projects/default/jobs/a<b", state=trainyard.JobState.QUEUED), {})
     assert "<polyline" not in queued._repr_html_() and "a&lt;b: QUEUED" in queued._repr_html_()
 
 

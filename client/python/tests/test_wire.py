@@ -65,14 +65,14 @@ def test_reflection_describes_every_method_and_a_client_can_be_made_of_it_alone(
 def test_a_field_that_the_server_does_not_know_is_refused(channel):
     call = channel.unary_unary("/trainyard.v1.JobService/GetJob")
     with pytest.raises(grpc.RpcError) as error:
-        call(v1.GetJobRequest(name="tenants/default/jobs/x").SerializeToString() + b"\xf8\x3f\x01", timeout=PATIENCE_S)
+        call(v1.GetJobRequest(name="projects/default/jobs/x").SerializeToString() + b"\xf8\x3f\x01", timeout=PATIENCE_S)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_errors_carry_one_error_info_of_our_domain(channel):
     call = channel.unary_unary("/trainyard.v1.JobService/GetJob", request_serializer=v1.GetJobRequest.SerializeToString)
     with pytest.raises(grpc.RpcError) as error:
-        call(v1.GetJobRequest(name="tenants/default/jobs/nobody"), timeout=PATIENCE_S)
+        call(v1.GetJobRequest(name="projects/default/jobs/nobody"), timeout=PATIENCE_S)
     (details,) = [v for k, v in error.value.trailing_metadata() if k == "grpc-status-details-bin"]
     from google.rpc import status_pb2
     (info,) = status_pb2.Status.FromString(details).details

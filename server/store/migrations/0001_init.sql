@@ -6,14 +6,14 @@ CREATE TABLE settings (
   value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE tenants (
+CREATE TABLE projects (
   name TEXT NOT NULL PRIMARY KEY,
   queued INTEGER NOT NULL CHECK (queued >= 0)  -- jobs in state QUEUED, kept by triggers
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE jobs (
   number INTEGER PRIMARY KEY,  -- order of submission
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   id TEXT NOT NULL,
   uid TEXT NOT NULL UNIQUE,
   owner TEXT NOT NULL,  -- the caller as the server knew it: a user's name, a token's name, "anonymous"
@@ -55,25 +55,25 @@ CREATE TABLE jobs (
   array INTEGER NOT NULL DEFAULT 0,          -- its array's number; 0: it belongs to none
   array_index INTEGER NOT NULL DEFAULT 0,    -- its own number there
   array_values BLOB NOT NULL DEFAULT x'',    -- ArrayMember: its values there
-  UNIQUE (tenant, id)
+  UNIQUE (project, id)
 ) STRICT;
 
 -- Small for ever, however many jobs have finished: recovery and the scheduler read by it.
-CREATE INDEX jobs_unfinished ON jobs (tenant, dataset, state) WHERE state < 5;
+CREATE INDEX jobs_unfinished ON jobs (project, dataset, state) WHERE state < 5;
 -- A list of jobs reads its page and no more, whatever the states it asks for and however many jobs have ended: within one
--- state and tenant the index is in order of submission. Running jobs are found by it too.
-CREATE INDEX jobs_by_state ON jobs (state, tenant, array > 0);
-CREATE INDEX jobs_by_owner ON jobs (owner, state, tenant, array > 0);
+-- state and project the index is in order of submission. Running jobs are found by it too.
+CREATE INDEX jobs_by_state ON jobs (state, project, array > 0);
+CREATE INDEX jobs_by_owner ON jobs (owner, state, project, array > 0);
 CREATE INDEX jobs_by_array ON jobs (array, state) WHERE array > 0;
 -- Finished jobs by their end, for the rules that say which of them, and which of their events, are kept.
 CREATE INDEX jobs_by_end ON jobs (end_time_us, events_thinned) WHERE state >= 5;
 
 CREATE TRIGGER jobs_queued_on_insert AFTER INSERT ON jobs WHEN new.state = 1 BEGIN
-  INSERT INTO tenants (name, queued) VALUES (new.tenant, 1)
+  INSERT INTO projects (name, queued) VALUES (new.project, 1)
     ON CONFLICT (name) DO UPDATE SET queued = queued + 1;
 END;
 CREATE TRIGGER jobs_queued_on_update AFTER UPDATE OF state ON jobs WHEN (old.state = 1) <> (new.state = 1) BEGIN
-  UPDATE tenants SET queued = queued + (new.state = 1) - (old.state = 1) WHERE name = new.tenant;
+  UPDATE projects SET queued = queued + (new.state = 1) - (old.state = 1) WHERE name = new.project;
 END;
 -- The code never does this (can_move); the file refuses it all the same.
 CREATE TRIGGER jobs_terminal_once BEFORE UPDATE OF state ON jobs WHEN old.state >= 5 AND new.state <> old.state BEGIN
@@ -92,7 +92,7 @@ CREATE INDEX dependencies_by_after ON dependencies (after);
 -- Many jobs that differ in some values. The members are rows of jobs; the row goes with the last of them.
 CREATE TABLE arrays (
   number INTEGER PRIMARY KEY,  -- order of submission
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   id TEXT NOT NULL,
   uid TEXT NOT NULL UNIQUE,
   owner TEXT NOT NULL,
@@ -101,7 +101,7 @@ CREATE TABLE arrays (
   size INTEGER NOT NULL CHECK (size > 0),  -- members at submission
   create_time_us INTEGER NOT NULL,
   end_time_us INTEGER NOT NULL,  -- the newest end of a member
-  UNIQUE (tenant, id)
+  UNIQUE (project, id)
 ) STRICT;
 -- How many members are in which state, kept by triggers: a list of arrays counts nothing.
 CREATE TABLE array_states (
@@ -164,19 +164,19 @@ CREATE TABLE event_parts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE request_ids (
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   request_id TEXT NOT NULL,
   digest TEXT NOT NULL,
   job_uid TEXT NOT NULL,  -- may have been removed since
   time_us INTEGER NOT NULL,
-  PRIMARY KEY (tenant, request_id)
+  PRIMARY KEY (project, request_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX request_ids_by_time ON request_ids (time_us);
 
 -- An id has versions, numbered from 1: other content under the same id is the next one.
 CREATE TABLE datasets (
   number INTEGER PRIMARY KEY,
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   id TEXT NOT NULL,
   version INTEGER NOT NULL CHECK (version >= 1),
   digest TEXT NOT NULL,
@@ -187,33 +187,33 @@ CREATE TABLE datasets (
   schema BLOB NOT NULL,  -- DatasetSchema
   size_bytes INTEGER NOT NULL,
   create_time_us INTEGER NOT NULL,
-  UNIQUE (tenant, id, version)
+  UNIQUE (project, id, version)
 ) STRICT;
 CREATE INDEX datasets_by_digest ON datasets (digest);
 -- Kept for ever, also when every version was deleted: jobs and models name versions, which never mean anything else.
 CREATE TABLE dataset_ids (
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   id TEXT NOT NULL,
   newest_version INTEGER NOT NULL,  -- that was ever given
-  PRIMARY KEY (tenant, id)
+  PRIMARY KEY (project, id)
 ) STRICT, WITHOUT ROWID;
 
 -- A part belongs to the size that was declared with it: a client that declares a wrong size does not stand in the way of one
 -- that is right.
 CREATE TABLE uploads (
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   sha256 TEXT NOT NULL,
   size_bytes INTEGER NOT NULL CHECK (size_bytes >= 0),
   committed_size INTEGER NOT NULL CHECK (committed_size BETWEEN 0 AND size_bytes),
   complete INTEGER NOT NULL CHECK (complete IN (0, 1)),
   active_time_us INTEGER NOT NULL,
-  PRIMARY KEY (tenant, sha256, size_bytes)
+  PRIMARY KEY (project, sha256, size_bytes)
 ) STRICT, WITHOUT ROWID;
 
 -- Models of weights alone, which no job trained: job_uid is '', and the file is the upload of the model's digest.
 CREATE TABLE models (
   number INTEGER PRIMARY KEY,
-  tenant TEXT NOT NULL,
+  project TEXT NOT NULL,
   id TEXT NOT NULL,
   job_uid TEXT NOT NULL,
   dataset TEXT NOT NULL DEFAULT '',  -- full name, with its version, of what it was trained on; '' for weights alone
@@ -225,7 +225,7 @@ CREATE TABLE models (
   metrics BLOB NOT NULL,  -- Progress, of which only metrics
   schema BLOB NOT NULL,   -- DatasetSchema
   create_time_us INTEGER NOT NULL,
-  UNIQUE (tenant, id)
+  UNIQUE (project, id)
 ) STRICT;
 
 -- Rates of devices by which jobs are forecast, as measured (JSON, src/forecast/rates.h). `device_key` is what they hold for:

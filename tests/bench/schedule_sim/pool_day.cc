@@ -337,7 +337,7 @@ void Day::submit() {
   NewJob job;
   job.id = "job-" + std::to_string(++day_.submitted);
   job.owner = "owner-" + std::to_string(owners_.below(options_.owners));
-  job.spec.mutable_dataset()->set_name("tenants/default/datasets/digits@1");
+  job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   job.spec.mutable_model()->mutable_mlp()->add_hidden(256);
   job.spec.mutable_recipe()->set_steps(10'000);
   job.spec.mutable_resources()->set_pool(kPool);

@@ -147,7 +147,7 @@ class Channel:
         """Reads the credentials and, for a Unix socket, checks that a server listens. No network traffic for TCP."""
         probe(connection)
         self.connection = connection
-        self.parent = "tenants/default"
+        self.parent = "projects/default"
         self._metadata: list[tuple[str, str]] = []
         if connection.token_file is not None:
             self._metadata.append(("authorization", "Bearer " + read_token(connection.token_file)))

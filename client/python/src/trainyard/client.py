@@ -59,7 +59,7 @@ class Client(ArrayCalls):
 
     Results are the messages of proto/trainyard/v1 (`trainyard.v1`), whose comments say what each field means. Jobs,
     datasets and models may be given by short name (`digits-1`; of a dataset also `digits@2`, a version), by full name
-    (`tenants/default/jobs/digits-1`) or as the message itself. Calls raise subclasses of `TrainyardError`. Reads,
+    (`projects/default/jobs/digits-1`) or as the message itself. Calls raise subclasses of `TrainyardError`. Reads,
     `submit` and `cancel` are retried while the server is unavailable, up to four times within `timeout_s`; everything
     else is sent once.
     """
@@ -643,7 +643,7 @@ class Client(ArrayCalls):
         return self._name("models", model)
 
     def _name(self, collection: str, given: str | v1.Job | v1.JobArray | v1.Dataset | v1.Model) -> str:
-        """`digits-1` and `tenants/default/jobs/digits-1` both become the latter."""
+        """`digits-1` and `projects/default/jobs/digits-1` both become the latter."""
         text = given if isinstance(given, str) else given.name
         noun = collection[:-1]
         parts = text.split("/")
@@ -655,8 +655,8 @@ class Client(ArrayCalls):
             raise malformed("is empty")
         if len(parts) == 1:
             return f"{self._channel.parent}/{collection}/{text}"
-        if len(parts) != 4 or parts[0] != "tenants" or not parts[3]:
-            raise malformed(f"is not of the form NAME or tenants/TENANT/{collection}/NAME")
+        if len(parts) != 4 or parts[0] != "projects" or not parts[3]:
+            raise malformed(f"is not of the form NAME or projects/TENANT/{collection}/NAME")
         if parts[2] == "jobs" and collection == "models":  # a trained model has its job's name
             return "/".join([*parts[:2], "models", parts[3]])
         if parts[2] != collection:
