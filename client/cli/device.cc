@@ -104,22 +104,22 @@ std::string jobs_text(const v1::Device& d) {
 }
 
 /// "1.2 GiB, 4 cores", "8 x a100": what a job gets of a node.
-std::string node_text(const v1::Pool& pool) {
+std::string node_text(const v1::Cluster& cluster) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (pool.gpus_per_node() > 0) {
-    add("up to " + std::to_string(pool.gpus_per_node()) + " x " +
-        (pool.gpu_type().empty() ? "GPU" : pool.gpu_type()));
+  if (cluster.gpus_per_node() > 0) {
+    add("up to " + std::to_string(cluster.gpus_per_node()) + " x " +
+        (cluster.gpu_type().empty() ? "GPU" : cluster.gpu_type()));
   }
-  add(std::to_string(pool.cpus()) + (pool.cpus() == 1 ? " core" : " cores"));
-  if (pool.memory_bytes() > 0) add(human_bytes(pool.memory_bytes()));
+  add(std::to_string(cluster.cpus()) + (cluster.cpus() == 1 ? " core" : " cores"));
+  if (cluster.memory_bytes() > 0) add(human_bytes(cluster.memory_bytes()));
   return text;
 }
 
 /// The kinds of node that forecasts know.
-std::string measured_text(const v1::Pool& pool) {
+std::string measured_text(const v1::Cluster& cluster) {
   std::string text;
-  for (const v1::PoolNode& node : pool.node_types()) {
+  for (const v1::ClusterNode& node : cluster.node_types()) {
     text += (text.empty() ? "measured: " : "; ") + node.model();
     if (node.memory_bytes() > 0) text += ", " + human_bytes(node.memory_bytes());
     text += " (last seen " + local_time(node.seen_time()) + ")";
@@ -127,7 +127,7 @@ std::string measured_text(const v1::Pool& pool) {
   return text;
 }
 
-std::string pool_job_text(const v1::PoolJob& job) {
+std::string cluster_job_text(const v1::ClusterJob& job) {
   std::string text(client::short_name(job.job()));
   std::string more;
   const auto add = [&](const std::string& part) { more += (more.empty() ? "" : ", ") + part; };
@@ -143,35 +143,35 @@ std::string pool_job_text(const v1::PoolJob& job) {
 }
 
 /// The clusters that take jobs; a line for each job there.
-std::string render_pools(const v1::ListDevicesResponse& list, const Terminal& out) {
+std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal& out) {
   const int width = out.line_width();
-  Table table({{"POOL"},
+  Table table({{"CLUSTER"},
                {"KIND"},
                {.title = "A JOB GETS", .shortens = width > 0},
                {"WAITING", true},
                {"RUNNING", true}});
-  for (const v1::Pool& pool : list.pools()) {
-    const auto running = std::ranges::count_if(pool.jobs(), &v1::PoolJob::granted);
-    table.add(
-        {std::string(client::short_name(pool.name())), pool.kind(), node_text(pool),
-         std::to_string(pool.jobs_size() - running) + " of " + std::to_string(pool.waiting_max()),
-         std::to_string(running)});
+  for (const v1::Cluster& cluster : list.clusters()) {
+    const auto running = std::ranges::count_if(cluster.jobs(), &v1::ClusterJob::granted);
+    table.add({std::string(client::short_name(cluster.name())), cluster.kind(), node_text(cluster),
+               std::to_string(cluster.jobs_size() - running) + " of " +
+                   std::to_string(cluster.waiting_max()),
+               std::to_string(running)});
   }
   std::string text = "\n" + table.render(out);
-  for (const v1::Pool& pool : list.pools()) {
+  for (const v1::Cluster& cluster : list.clusters()) {
     const auto add = [&](const std::string& sentence) {
       text += wrapped(safe_text(sentence), width, /*indent=*/2) + "\n";
     };
-    for (size_t at = 0; at < pool.note().size();) {
-      const size_t end = std::min(pool.note().find('\n', at), pool.note().size());
-      add(pool.note().substr(at, end - at));
+    for (size_t at = 0; at < cluster.note().size();) {
+      const size_t end = std::min(cluster.note().find('\n', at), cluster.note().size());
+      add(cluster.note().substr(at, end - at));
       at = end + 1;
     }
-    if (const std::string nodes = measured_text(pool); !nodes.empty()) {
-      add(std::string(client::short_name(pool.name())) + ": " + nodes);
+    if (const std::string nodes = measured_text(cluster); !nodes.empty()) {
+      add(std::string(client::short_name(cluster.name())) + ": " + nodes);
     }
-    for (const v1::PoolJob& job : pool.jobs()) {
-      add(std::string(client::short_name(pool.name())) + ": " + pool_job_text(job));
+    for (const v1::ClusterJob& job : cluster.jobs()) {
+      add(std::string(client::short_name(cluster.name())) + ": " + cluster_job_text(job));
     }
   }
   return text;
@@ -223,7 +223,7 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
     if (below && d.uses_size() > 0) add_sentence(d, jobs_text(d));
   }
   if (!list.note().empty()) text += wrapped(safe_text(list.note()), width) + "\n";
-  if (list.pools_size() > 0) text += render_pools(list, out);
+  if (list.clusters_size() > 0) text += render_clusters(list, out);
   return text;
 }
 

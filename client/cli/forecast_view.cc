@@ -53,7 +53,7 @@ std::string jobs_line(const v1::DeviceForecasts& f) {
   return line;
 }
 
-/// Of a pool: how its time limit divides the job.
+/// Of a cluster: how its time limit divides the job.
 std::string time_limit_text(const v1::Forecast& f) {
   if (f.time_limit_seconds() <= 0) return "";
   const std::string limit = human_duration(static_cast<double>(f.time_limit_seconds()));
@@ -71,11 +71,11 @@ void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceFore
   }
 }
 
-/// The kinds of node of pools that were measured.
-std::string render_pool_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
-  if (devices.pools().empty()) return "";
+/// The kinds of node of clusters that were measured.
+std::string render_cluster_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
+  if (devices.clusters().empty()) return "";
   std::string text;
-  Table rates({{"POOL"},
+  Table rates({{"CLUSTER"},
                {"NODE"},
                {"MEMORY", true},
                {"THREADS", true},
@@ -84,9 +84,9 @@ std::string render_pool_forecasts(const v1::ListDevicesResponse& devices, bool c
                {"SEEN"},
                {"FLOP/S", true},
                {"BYTES/S", true}});
-  for (const v1::Pool& pool : devices.pools()) {
-    const std::string name(client::short_name(pool.name()));
-    for (const v1::PoolNode& node : pool.node_types()) {
+  for (const v1::Cluster& cluster : devices.clusters()) {
+    const std::string name(client::short_name(cluster.name()));
+    for (const v1::ClusterNode& node : cluster.node_types()) {
       for (const v1::MeasuredRates& r : node.rates()) {
         rates.add(
             {name, node.model(), node.memory_bytes() > 0 ? human_bytes(node.memory_bytes()) : "",
@@ -95,7 +95,7 @@ std::string render_pool_forecasts(const v1::ListDevicesResponse& devices, bool c
              human_number(r.flops_per_second(), true), human_number(r.bytes_per_second(), true)});
       }
     }
-    text += safe_text(name + ": " + jobs_line(pool.forecasts())) + "\n";
+    text += safe_text(name + ": " + jobs_line(cluster.forecasts())) + "\n";
   }
   return text + (rates.empty() ? "" : "\n" + rates.render(colour));
 }
@@ -126,10 +126,10 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
   std::string unknown;
   for (const v1::Forecast& f : plan.forecasts()) {
     std::string device(client::short_name(f.device()));
-    const bool pool = f.device().starts_with("pools/");
+    const bool cluster = f.device().starts_with("clusters/");
     if (f.devices() > 1) {
-      device += pool ? " x " + std::to_string(f.devices())
-                     : " and " + std::to_string(f.devices() - 1) + " more";
+      device += cluster ? " x " + std::to_string(f.devices())
+                        : " and " + std::to_string(f.devices() - 1) + " more";
     }
     if (f.step_seconds() <= 0) {
       unknown += safe_text(device + ": " + f.basis()) + "\n";
@@ -194,12 +194,12 @@ std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool
     add_outcomes(outcomes, name, f);
     text += safe_text(name + ": " + jobs_line(f)) + "\n";
   }
-  for (const v1::Pool& pool : devices.pools()) {
-    add_outcomes(outcomes, std::string(client::short_name(pool.name())), pool.forecasts());
+  for (const v1::Cluster& cluster : devices.clusters()) {
+    add_outcomes(outcomes, std::string(client::short_name(cluster.name())), cluster.forecasts());
   }
   if (!rates.empty()) text += "\n" + rates.render(colour);
-  if (const std::string pools = render_pool_forecasts(devices, colour); !pools.empty()) {
-    text += "\n" + pools;
+  if (const std::string clusters = render_cluster_forecasts(devices, colour); !clusters.empty()) {
+    text += "\n" + clusters;
   }
   if (!outcomes.empty()) text += "\n" + outcomes.render(colour);
   return text;

@@ -26,9 +26,9 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag) {
   std::vector<std::string> devices;
   if (flag.empty()) {
-    if (!resources.pool().empty()) {
-      return field_error("FIELD_UNUSED", "resources.pool",
-                         quoted_value(resources.pool()) +
+    if (!resources.cluster().empty()) {
+      return field_error("FIELD_UNUSED", "resources.cluster",
+                         quoted_value(resources.cluster()) +
                              " is a cluster of a server's: submit the job there, plan it there "
                              "(plan --upload), leave it out, or say --device cpu for this machine");
     }

@@ -63,8 +63,8 @@ void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violati
                   "is out of range, expected 1.." + std::to_string(kRanksOfJobMax));
   }
   if (nodes == 1) return;
-  if (resources.pool().empty()) {
-    return refuse("FIELD_CONFLICT", "needs resources.pool, a cluster's name; expected that or 1");
+  if (resources.cluster().empty()) {
+    return refuse("FIELD_CONFLICT", "needs resources.cluster; expected that or 1");
   }
   const int gpus = resources.has_gpus() ? resources.gpus() : 1;
   if (gpus < 1 || gpus > kRanksOfJobMax) return;  // refused by its own check

@@ -94,16 +94,17 @@ Status assign_preemption(Config& c, std::string_view text) {
   return {};
 }
 
-Status assign_pool(Config& c, std::string_view text) {
+Status assign_cluster(Config& c, std::string_view text) {
   const std::filesystem::path file(text);
-  if (!file.is_absolute()) return refuse("pool", text, "the absolute path of a pool's file");
-  ASSIGN_OR_RETURN(PoolConfig pool, load_pool(file));
-  if (std::ranges::find(c.pools, pool.name, &PoolConfig::name) != c.pools.end()) {
+  if (!file.is_absolute())
+    return refuse("cluster", text, "the absolute path of a file that describes a cluster");
+  ASSIGN_OR_RETURN(ClusterConfig cluster, load_cluster(file));
+  if (std::ranges::find(c.clusters, cluster.name, &ClusterConfig::name) != c.clusters.end()) {
     return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
-                      "pool: " + file.string() + ": another pool has the name " +
-                          quoted_value(pool.name) + " already");
+                      "cluster: " + file.string() + ": another cluster has the name " +
+                          quoted_value(cluster.name) + " already");
   }
-  c.pools.push_back(std::move(pool));
+  c.clusters.push_back(std::move(cluster));
   return {};
 }
 
@@ -289,8 +290,8 @@ const std::vector<Setting>& settings() {
       int_setting("unattended_seconds",
                   "How long a training worker goes on without a daemon; 0: it ends with its daemon",
                   &Config::unattended_seconds, 0, 2'592'000),
-      {"pool", "File that describes a cluster which takes jobs (docs/cluster.md); repeatable",
-       false, assign_pool, true},
+      {"cluster", "File that describes a cluster which takes jobs (docs/cluster.md); repeatable",
+       false, assign_cluster, true},
       {"keep_jobs",
        "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both "
        "(1000,90d)",
@@ -372,11 +373,11 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return conflict("tls_certificate and tls_key belong together; only one is set");
   }
-  if (!config.pools.empty()) {
+  if (!config.clusters.empty()) {
     const Result<HostPort> workers = parse_host_port(config.workers_listen);
     if (!workers.ok() || workers->port == 0) {
       return conflict(
-          "pool: needs workers_listen with a port, such as 0.0.0.0:7451, where workers of the "
+          "cluster: needs workers_listen with a port, such as 0.0.0.0:7451, where workers of the "
           "cluster reach the daemon, also after it was restarted");
     }
   }
@@ -415,9 +416,9 @@ std::string describe_config(const Config& c) {
   for (const std::filesystem::path& root : c.ingest_roots) {
     roots += (roots.empty() ? "" : ", ") + YAML::Dump(YAML::Node(root.string()));
   }
-  std::string pools;
-  for (const PoolConfig& pool : c.pools)
-    pools += (pools.empty() ? "" : ", ") + YAML::Dump(YAML::Node(pool.file.string()));
+  std::string clusters;
+  for (const ClusterConfig& cluster : c.clusters)
+    clusters += (clusters.empty() ? "" : ", ") + YAML::Dump(YAML::Node(cluster.file.string()));
   return line("state_dir", c.state_dir) + line("socket", c.socket) + line("listen", c.listen) +
          line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
          line("token_file", c.token_file) + line("workers_listen", c.workers_listen) +
@@ -452,7 +453,7 @@ std::string describe_config(const Config& c) {
          line("stall_timeout_seconds", std::to_string(c.stall_timeout_seconds)) +
          line("predict_timeout_seconds", std::to_string(c.predict_timeout_seconds)) +
          line("unattended_seconds", std::to_string(c.unattended_seconds)) +
-         line("pool", pools.empty() ? "" : "[" + pools + "]") +
+         line("cluster", clusters.empty() ? "" : "[" + clusters + "]") +
          line("keep_jobs", keep_jobs_text(c)) +
          line("keep_events", c.keep_events_seconds ? duration_text(*c.keep_events_seconds) : "all");
 }

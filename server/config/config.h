@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/config/pool.h"
+#include "server/config/cluster.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
@@ -78,7 +78,7 @@ struct Config {
   int predict_timeout_seconds = 60;
   // How long a training worker goes on without a daemon; 0: it ends with its daemon.
   int unattended_seconds = 86'400;
-  std::vector<PoolConfig> pools;               // clusters that take jobs
+  std::vector<ClusterConfig> clusters;         // clusters that take jobs
   std::optional<KeptJobs> keep_jobs;           // nothing: all
   std::optional<int64_t> keep_events_seconds;  // of finished jobs; nothing: for ever
 };

@@ -41,8 +41,8 @@ v1::Recipe::Precision computed_precision(v1::Recipe::Precision precision, bool o
 
 OutcomeKey outcome_key(std::string model, int32_t threads, v1::Recipe::Precision precision,
                        std::string graph) {
-  // A job in a pool has threads on GPUs too, and there its model says which it computes on.
-  const bool on_cpu = threads > 0 && !model.starts_with(kPoolPrefix);
+  // A job in a cluster has threads on GPUs too, and there its model says which it computes on.
+  const bool on_cpu = threads > 0 && !model.starts_with(kClusterPrefix);
   return {std::move(model), threads, computed_precision(precision, on_cpu), std::move(graph)};
 }
 

@@ -53,8 +53,8 @@ inline const std::string& alike(const Device& device) {
 
 struct Devices {
   std::vector<Device> devices;  // the CPU first, then GPUs by index
-  std::string note;       // why there is no usable GPU, and what to install; empty if there is one
-  std::string pool = {};  // of a node of this pool; empty: of this machine
+  std::string note;  // why there is no usable GPU, and what to install; empty if there is one
+  std::string cluster = {};  // of a node of this cluster; empty: of this machine
 };
 
 class Inventory {

@@ -69,7 +69,7 @@ struct SubmitUnknown {  // it may exist, now or in a moment: find() tells
 struct SubmitRefused {  // it does not exist and will not: the scheduler said no, in these words
   enum class Cause : uint8_t {
     kNow,      // a limit on what is queued, nodes that are down, a command that is missing
-    kPool,     // what the profile names: a partition, an account. The next attempt's is refused too
+    kCluster,  // what the profile names: a partition, an account. The next attempt's is refused too
     kRequest,  // this request; also whatever nobody knows the words of
   };
   std::string text;

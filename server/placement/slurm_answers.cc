@@ -213,7 +213,8 @@ SubmitRefused::Cause cause_of(std::string_view text) {
   // `fatal:` is of this host's Slurm: a configuration that is not there. No job's fault.
   constexpr std::string_view kFatal[] = {"fatal:"};
   if (mentions(text, kFatal) || mentions(text, kForNow)) return SubmitRefused::Cause::kNow;
-  return mentions(text, kOfProfile) ? SubmitRefused::Cause::kPool : SubmitRefused::Cause::kRequest;
+  return mentions(text, kOfProfile) ? SubmitRefused::Cause::kCluster
+                                    : SubmitRefused::Cause::kRequest;
 }
 
 }  // namespace
@@ -245,7 +246,7 @@ std::string profile_refusal(const CommandAnswer& answer) {
   if (answer.end != CommandAnswer::End::kExited || answer.number == 0) return {};
   if (mentions(answer.errors, kCommunication)) return {};
   std::string all = complaints(answer.errors);
-  return cause_of(all) == SubmitRefused::Cause::kPool ? all : std::string();
+  return cause_of(all) == SubmitRefused::Cause::kCluster ? all : std::string();
 }
 
 bool says_no_such_job(const CommandAnswer& answer) {

@@ -1,4 +1,4 @@
-// server/placement/slurm_profile.h: how one pool of a Slurm cluster is asked. All of it is the
+// server/placement/slurm_profile.h: how a Slurm cluster is asked. All of it is the
 // operator's; nothing of it comes from a job.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace trainyard::server {
 
 struct SlurmProfile {
-  std::string name;       // of the pool
+  std::string name;       // of the cluster
   std::string commands;   // folder of sbatch and the others; empty: PATH
   std::string cluster;    // ClusterName that must answer; empty: the first that does
   std::string partition;  // empty, like the next three: Slurm's default

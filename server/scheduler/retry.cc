@@ -55,14 +55,14 @@ Move after_stall(const Job& job, const std::string& message, int64_t now_us) {
   return move;
 }
 
-Move after_pool_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us) {
+Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us) {
   Move move;
   move.to = JobState::kQueued;
-  move.reason = kPoolRefused;
+  move.reason = kClusterRefused;
   move.uncounted = true;
-  if (refusal.code == ErrorCode::kFailedPrecondition) {  // the pool keeps it until it takes jobs
-    move.message = "A problem of its pool, not of the job: " + refusal.message +
-                   ". The job waits until the pool takes jobs again.";
+  if (refusal.code == ErrorCode::kFailedPrecondition) {  // the cluster keeps it until it takes jobs
+    move.message = "A problem of its cluster, not of the job: " + refusal.message +
+                   ". The job waits until the cluster takes jobs again.";
     return move;
   }
   const bool has_run = job.progress.step() > 0 || job.checkpoint_step > 0;  // so it can run there
@@ -71,7 +71,7 @@ Move after_pool_refusal(const Job& job, const Error& refusal, int32_t times, int
     move.uncounted = false;
     move.message = "What it asks for is refused: " + refusal.message + ". That was so " +
                    std::to_string(times) +
-                   " times; ask for fewer nodes, threads or GPUs, or have the pool changed.";
+                   " times; ask for fewer nodes, threads or GPUs, or have the cluster changed.";
     return move;
   }
   const int64_t pause_us = pause_after_host_trouble(times);

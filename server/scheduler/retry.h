@@ -32,16 +32,16 @@ Move after_worker_lost(const Job& job, const std::string& reason, const std::str
 Move after_stall(const Job& job, const std::string& message, int64_t now_us);
 
 /// Why a cluster's scheduler did not take an attempt. The code says what is at fault:
-/// INVALID_ARGUMENT what the job asks for, FAILED_PRECONDITION what the pool's file says,
+/// INVALID_ARGUMENT what the job asks for, FAILED_PRECONDITION what the cluster's file says,
 /// UNAVAILABLE neither, which is trouble as of a host.
-inline constexpr const char* kPoolRefused = "POOL_REFUSED";
+inline constexpr const char* kClusterRefused = "CLUSTER_REFUSED";
 /// A no to what a job asks for is believed after so many, an hour: a cluster's configuration may be
 /// half written just now, and some releases refuse what they could run.
 inline constexpr int32_t kRefusalsMax = 60;
 
 /// The transition after a refusal of the first two kinds, the job's `times`-th in a row: FAILED
 /// only for what the job asks for, above the bound, and never for one that has run before. Pure.
-Move after_pool_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us);
+Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us);
 
 /// The pause after an attempt that could not go on because of this host (no descriptor, no memory,
 /// a file that cannot be read just now), `times` in a row: it doubles up to kRetryLongestUs.

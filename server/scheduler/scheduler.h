@@ -82,10 +82,10 @@ struct Need {
 
 struct WaitingJob {
   std::string uid;
-  std::string name;       // for people
-  std::string owner;      // for fair share
-  std::string pool = {};  // that it asks for; empty: the server's own devices
-  int64_t order = 0;      // of submission; unique
+  std::string name;          // for people
+  std::string owner;         // for fair share
+  std::string cluster = {};  // that it asks for; empty: the server's own devices
+  int64_t order = 0;         // of submission; unique
   int32_t priority = 0;
   DeviceRequest asked;
   Need on_cpu, on_gpu;

@@ -1,13 +1,13 @@
 #include <algorithm>
 
-#include "server/scheduler/pool.h"
+#include "server/scheduler/cluster.h"
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
 namespace {
 
 std::optional<DeviceKind> kind_of(const std::vector<std::string>& devices) {
-  if (devices.empty() || !pool_of(devices).empty()) return std::nullopt;
+  if (devices.empty() || !cluster_of(devices).empty()) return std::nullopt;
   return devices.front() == "devices/cpu" ? DeviceKind::kCpu : DeviceKind::kGpu;
 }
 
@@ -78,7 +78,7 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.asked = {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices),
                    job.resources.exclusive(), std::max(1, job.resources.threads())};
   waiting.name = job.id;
-  waiting.pool = job.resources.pool();
+  waiting.cluster = job.resources.cluster();
   waiting.owner = job.owner;
   waiting.rest_max_us = rest_max_of(job);
   waiting.on_cpu = need_of(job.on_cpu, waiting.rest_max_us);

@@ -12,8 +12,8 @@
 #include "server/config/paths.h"
 #include "server/config/token.h"
 #include "server/events/event_hub.h"
+#include "server/forecast/cluster_rates.h"
 #include "server/forecast/forecaster.h"
-#include "server/forecast/pool_rates.h"
 #include "server/inventory/inventory.h"
 #include "server/service/disk_watch.h"
 #include "server/store/store.h"
@@ -41,7 +41,7 @@ struct ServiceContext {
   PredictRunner& predict;
   Errands& errands;
   Forecaster& forecaster;
-  PoolRates& pool_rates;
+  ClusterRates& cluster_rates;
   Executor& executor;
   DiskWatch& disk;
   Executor& planning;   // for handlers that compute: others do not wait for them

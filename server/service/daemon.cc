@@ -11,10 +11,10 @@
 #include "server/config/log.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/drained_inventory.h"
+#include "server/service/cluster_placements.h"
 #include "server/service/context.h"
 #include "server/service/housekeeping.h"
 #include "server/service/listener.h"
-#include "server/service/pool_placements.h"
 #include "server/service/public_services.h"
 #include "server/service/removals.h"
 #include "server/service/system_handlers.h"
@@ -122,8 +122,8 @@ struct Daemon::Impl {
             std::make_unique<CheckedInventory>(with_drains(parts, &drained_devices), *parts.clock)),
         store(std::move(s)),
         hub(*store),
-        pool_rates(
-            std::make_shared<PoolRates>(*store, config.pools, parts.pool_rates, *parts.clock)),
+        cluster_rates(std::make_shared<ClusterRates>(*store, config.clusters, parts.cluster_rates,
+                                                     *parts.clock)),
         disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
         executor(kExecutorThreads, kExecutorQueueMax),
         planning(kExecutorThreads, kExecutorQueueMax),
@@ -134,15 +134,15 @@ struct Daemon::Impl {
         worker_files(supervisor, *parts.files, disk),
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
-                   *parts.clock, pool_setup(parts)),
+                   *parts.clock, cluster_setup(parts)),
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         errands(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        context{config,      paths,      *parts.clock, *parts.files, *store,  hub,
-                *inventory,  dispatcher, ingest,       predict,      errands, forecaster,
-                *pool_rates, executor,   disk,         planning,     arrays,  transfers},
+        context{config,         paths,      *parts.clock, *parts.files, *store,  hub,
+                *inventory,     dispatcher, ingest,       predict,      errands, forecaster,
+                *cluster_rates, executor,   disk,         planning,     arrays,  transfers},
         housekeeping(context) {
     context.start_time_us = parts.clock->wall_us();
     context.backup_stall_ms = parts.backup_stall_ms;
@@ -154,13 +154,13 @@ struct Daemon::Impl {
     *out = inner.get();
     return inner;
   }
-  PoolSetup pool_setup(const DaemonParts& parts) {
-    PoolSetup setup;
-    setup.pools = make_pools(config.pools, parts.make_placement);
+  ClusterSetup cluster_setup(const DaemonParts& parts) {
+    ClusterSetup setup;
+    setup.clusters = make_clusters(config.clusters, parts.make_placement);
     setup.instance = [this] { return sha256_hex(worker_door->certificate_pem()).substr(0, 8); };
     setup.attach = [this] { return worker_door->attach_address(); };
     setup.certificate_pem = [this] { return worker_door->certificate_pem(); };
-    setup.rates = pool_rates;
+    setup.rates = cluster_rates;
     setup.secret = [this](const std::string& task) { return worker_door->enrolment_secret(task); };
     return setup;
   }
@@ -181,7 +181,7 @@ struct Daemon::Impl {
   std::optional<Tokens> tokens;
   std::unique_ptr<Store> store;
   EventHub hub;
-  const std::shared_ptr<PoolRates> pool_rates;
+  const std::shared_ptr<ClusterRates> cluster_rates;
   DiskWatch disk;
   Executor executor;
   Executor planning;
@@ -239,7 +239,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     return {};
   };
   if (Status s = forecaster.open(); !s.ok()) return s;
-  if (Status s = pool_rates->open(); !s.ok()) return s;
+  if (Status s = cluster_rates->open(); !s.ok()) return s;
   if (!config.workers_listen.empty()) {
     ASSIGN_OR_RETURN(worker_door, WorkerDoor::open(config.state_dir, config.workers_listen,
                                                    config.workers_advertise));
@@ -289,7 +289,7 @@ Status Daemon::Impl::open_worker_listeners() {
 
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) {
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
-  if (Status s = check_pools(config.pools); !s.ok()) return s.error();
+  if (Status s = check_clusters(config.clusters); !s.ok()) return s.error();
   StoreOptions options;
   options.state_dir = config.state_dir;
   options.queued_jobs_max = config.queued_jobs_max;

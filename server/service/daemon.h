@@ -8,11 +8,11 @@
 #include <string>
 
 #include "server/config/config.h"
-#include "server/forecast/pool_rates.h"
+#include "server/forecast/cluster_rates.h"
 #include "server/inventory/inventory.h"
+#include "server/service/cluster_placements.h"
 #include "server/service/disk_watch.h"
 #include "server/service/listener.h"
-#include "server/service/pool_placements.h"
 #include "server/service/worker_door.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
@@ -34,9 +34,9 @@ struct DaemonParts {
   ConnectionRules connections = {};         // of the public sockets
   int64_t worker_heartbeat_ms = 5'000;
   int64_t worker_kill_grace_ms = 5'000;  // from TERM to KILL for a silent, stalled or late worker
-  std::function<std::unique_ptr<Placement>(const PoolConfig&)> make_placement =
+  std::function<std::unique_ptr<Placement>(const ClusterConfig&)> make_placement =
       &server::make_placement;
-  PoolRatesOptions pool_rates = {};
+  ClusterRatesOptions cluster_rates = {};
   int64_t worker_stall_ms = 0;  // above 0: instead of stall_timeout_seconds
 };
 

@@ -12,11 +12,11 @@
 #include "proto/convert/spec.h"
 #include "server/scheduler/scheduler.h"
 #include "server/service/batch_choice.h"
+#include "server/service/cluster_devices.h"
+#include "server/service/cluster_forecast.h"
 #include "server/service/device_choice.h"
 #include "server/service/digest.h"
 #include "server/service/names.h"
-#include "server/service/pool_devices.h"
-#include "server/service/pool_forecast.h"
 #include "server/service/spec_check.h"
 #include "server/service/status.h"
 #include "src/base/mutex.h"
@@ -117,7 +117,7 @@ Result<JobPlanner::CheckedJob> JobPlanner::check(const v1::JobSpec& spec,
   // and of a missing dataset only then.
   CheckedJob job;
   job.spec = spec;
-  resolve_pool(service_.config.pools, *job.spec.mutable_resources(), violations);
+  resolve_cluster(service_.config.clusters, *job.spec.mutable_resources(), violations);
   if (batch_size_is_open(spec)) {  // until it is chosen
     job.spec.mutable_recipe()->set_batch_size(batch_unit(spec));
   }
@@ -450,12 +450,12 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   if (const std::optional<int64_t> bytes = find_workspace(key)) {
     return done(finish(*planned, devices, *bytes, stop));
   }
-  if (!devices.pool.empty() && choice.device != kCpuDevice) {
-    return done(
-        finish(*planned, devices,
-               make_error(ErrorCode::kInternal, "NOT_MEASURED",
-                          "it is measured on the device, which is in the pool " + devices.pool),
-               stop));
+  if (!devices.cluster.empty() && choice.device != kCpuDevice) {
+    return done(finish(
+        *planned, devices,
+        make_error(ErrorCode::kInternal, "NOT_MEASURED",
+                   "it is measured on the device, which is in the cluster " + devices.cluster),
+        stop));
   }
 
   v1::MeasureTask task;
@@ -529,7 +529,7 @@ Result<v1::JobPlan> JobPlanner::finish(FullPlan& full, const Devices& devices,
 
 Result<MemoryRoom> JobPlanner::find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                                          int64_t needed_bytes) const {
-  if (!devices.pool.empty()) return largest_room(wish, gpus, devices, {}, 0);
+  if (!devices.cluster.empty()) return largest_room(wish, gpus, devices, {}, 0);
   const int64_t cpu_limit = service_.config.cpu_memory_bytes_max;
   // Counts all memory in use as others': most jobs fit even then.
   const MemoryRoom least = largest_room(wish, gpus, devices, {}, cpu_limit);
@@ -570,19 +570,19 @@ v1::MemoryFit JobPlanner::fit_of(const FullPlan& full, int64_t plan_bytes, const
 }
 
 Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
-  const PoolConfig* pool = find_pool(service_.config.pools, spec.resources().pool());
-  return pool != nullptr ? devices_of(*pool) : devices();
+  const ClusterConfig* cluster = find_cluster(service_.config.clusters, spec.resources().cluster());
+  return cluster != nullptr ? devices_of(*cluster) : devices();
 }
 
 StepTimeOn JobPlanner::times_of(const v1::JobSpec& spec, const Devices& devices) const {
   return [&, this](const Device& device, const RunWork& work) {
     const v1::Resources& resources = spec.resources();
-    if (devices.pool.empty()) {
+    if (devices.cluster.empty()) {
       return service_.forecaster.step_time(device, resources.threads(), spec.recipe().precision(),
                                            work);
     }
-    return service_.pool_rates.step_time(
-        pool_query(spec, std::make_shared<RunWork>(work), /*plan_key=*/"", 0));
+    return service_.cluster_rates.step_time(
+        cluster_query(spec, std::make_shared<RunWork>(work), /*plan_key=*/"", 0));
   };
 }
 
@@ -603,12 +603,12 @@ Devices JobPlanner::devices() {
 Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
                                  const KeptPlan& planned, DeviceTraits traits, v1::RunPlan& plan,
                                  const std::stop_token& stop) {
-  if (!devices.pool.empty()) {
+  if (!devices.cluster.empty()) {
     plan.clear_forecasts();
-    PoolQuery query =
-        pool_query(job.spec, planned.work, planned.key, bytes_on(traits, plan.memory()));
+    ClusterQuery query =
+        cluster_query(job.spec, planned.work, planned.key, bytes_on(traits, plan.memory()));
     query.precision = plan.precision();
-    add_pool_forecast(service_.pool_rates, query, plan);
+    add_cluster_forecast(service_.cluster_rates, query, plan);
     return {};
   }
   ForecastQuery query;
@@ -638,10 +638,11 @@ Status JobPlanner::add_forecasts(const CheckedJob& job, const Devices& devices,
   if (const std::string advice = forecast_advice(forecasts); !advice.empty()) {
     plan.set_device_advice(plan.device_advice() + " " + advice);
   }
-  const PoolQuestion pools{service_.config.pools, job.spec,           job.threads_named,
-                           planned.key,           query.bytes_on_cpu, query.plan_bytes};
+  const ClusterQuestion clusters{service_.config.clusters, job.spec,
+                                 job.threads_named,        planned.key,
+                                 query.bytes_on_cpu,       query.plan_bytes};
   ASSIGN_OR_RETURN(const std::string faster,
-                   faster_pools(service_.pool_rates, pools, forecasts, work_on));
+                   faster_clusters(service_.cluster_rates, clusters, forecasts, work_on));
   plan.set_device_advice(plan.device_advice() + faster);
   return {};
 }

@@ -104,7 +104,7 @@ class JobPlanner {
   /// The rest of PlanJob, once a worker has measured, or failed to.
   Result<v1::JobPlan> finish(FullPlan& full, const Devices& devices, Result<int64_t> workspace,
                              const std::stop_token& stop);
-  /// Those of the pool that the spec asks for, or devices().
+  /// Those of the cluster that the spec asks for, or devices().
   Devices devices_for(const v1::JobSpec& spec);
   /// For as long as both of them live.
   StepTimeOn times_of(const v1::JobSpec& spec, const Devices& devices) const;

@@ -68,9 +68,10 @@ class Times {
 
   std::string basis() const {
     if (is_known_) {
-      const std::string& pool = question_.devices.pool;
+      const std::string& cluster = question_.devices.cluster;
       return "Steps are forecast by the rates measured of " +
-             (pool.empty() ? device_->name : "the nodes of " + std::string(kPoolPrefix) + pool) +
+             (cluster.empty() ? device_->name
+                              : "the nodes of " + std::string(kClusterPrefix) + cluster) +
              (link_.empty() ? "" : "; " + link_) + ".";
     }
     return unknown_.empty() ? "" : "How long steps take is not known: " + unknown_ + ".";

@@ -18,7 +18,7 @@
 namespace trainyard::server {
 
 /// A step of one job on a device, by measured rates alone (Forecaster::step_time,
-/// PoolRates::step_time).
+/// ClusterRates::step_time).
 using StepTimeOn = std::function<Result<TimeRange>(const Device& device, const RunWork& work)>;
 
 /// A job, and where it is to fit.

@@ -53,8 +53,9 @@ Status check_socket_free(const std::filesystem::path& path) {
 }
 
 /// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
-/// A pool's jobs have a connection for each worker that runs, so workers from elsewhere, or whoever
-/// speaks to their port, get a quarter of the rest; half of that if they all come by one address.
+/// A cluster's jobs have a connection for each worker that runs, so workers from elsewhere, or
+/// whoever speaks to their port, get a quarter of the rest; half of that if they all come by one
+/// address.
 struct Bounds {
   ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
 };

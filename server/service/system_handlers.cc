@@ -6,7 +6,7 @@
 
 #include "server/config/log.h"
 #include "server/inventory/drained_inventory.h"
-#include "server/scheduler/pool.h"
+#include "server/scheduler/cluster.h"
 #include "server/service/listener.h"
 #include "server/service/names.h"
 #include "server/service/time_range.h"
@@ -114,7 +114,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
     *out.mutable_drain() = to_proto(*drain);
     drains.erase(drain);
   }
-  add_pools(request.forecasts(), response);
+  add_clusters(request.forecasts(), response);
   for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
     v1::Device& out = *response.add_devices();
     out.set_name(drain.name);
@@ -127,14 +127,14 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
   return response;
 }
 
-void SystemHandlers::add_pools(bool forecasts, v1::ListDevicesResponse& response) const {
-  const Pools& pools = service_.dispatcher.pools();
-  for (const PoolConfig& config : service_.config.pools) {
-    v1::Pool& out = *response.add_pools();
-    out.set_name(std::string(kPoolPrefix) + config.name);
+void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& response) const {
+  const Clusters& clusters = service_.dispatcher.clusters();
+  for (const ClusterConfig& config : service_.config.clusters) {
+    v1::Cluster& out = *response.add_clusters();
+    out.set_name(std::string(kClusterPrefix) + config.name);
     out.set_kind(config.kind);
-    std::string note = pools.note(config.name);
-    if (const auto refusal = pools.refusal(config.name)) {
+    std::string note = clusters.note(config.name);
+    if (const auto refusal = clusters.refusal(config.name)) {
       note += "It takes no jobs now: " + refusal->text + ". One is tried " +
               when_tried(refusal->left_us) + ".\n";
     }
@@ -144,9 +144,9 @@ void SystemHandlers::add_pools(bool forecasts, v1::ListDevicesResponse& response
     out.set_gpus_per_node(config.gpus_per_node);
     out.set_gpu_type(config.gpu_type);
     out.set_waiting_max(config.waiting_max);
-    service_.pool_rates.describe(forecasts, out);
-    for (const PoolSight& sight : pools.sights(config.name)) {
-      v1::PoolJob& job = *out.add_jobs();
+    service_.cluster_rates.describe(forecasts, out);
+    for (const ClusterSight& sight : clusters.sights(config.name)) {
+      v1::ClusterJob& job = *out.add_jobs();
       job.set_job(sight.job);
       job.set_handle(sight.handle);
       job.set_granted(sight.granted);

@@ -22,7 +22,7 @@ class SystemHandlers {
   Result<v1::Device> resume_device(const v1::ResumeDeviceRequest& request);
 
  private:
-  void add_pools(bool forecasts, v1::ListDevicesResponse& response) const;
+  void add_clusters(bool forecasts, v1::ListDevicesResponse& response) const;
   /// Of its worker, in memory; 0: unknown.
   int64_t measured_bytes(const Job& job) const;
   Result<v1::Device> get_device(const std::string& name) const;

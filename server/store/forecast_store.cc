@@ -16,7 +16,7 @@ constexpr int32_t kCoresMax = 65'536;
   " total_seconds_measured"
 
 #define NODE_COLUMNS \
-  "pool, node, threads, precision, build, time_us, seen_us, memory_bytes, time_limit_s, rates"
+  "cluster, node, threads, precision, build, time_us, seen_us, memory_bytes, time_limit_s, rates"
 
 ForecastOutcome read_outcome(const Query& row) {
   ForecastOutcome o;
@@ -61,17 +61,18 @@ std::string node_name(const v1::NodeFacts& facts, bool on_gpus) {
   return model + ", " + std::to_string(facts.cores()) + (facts.cores() == 1 ? " core" : " cores");
 }
 
-std::string outcome_model(std::string_view pool, std::string_view node) {
-  return std::string(kPoolPrefix) + std::string(pool) + ": " + std::string(node);
+std::string outcome_model(std::string_view cluster, std::string_view node) {
+  return std::string(kClusterPrefix) + std::string(cluster) + ": " + std::string(node);
 }
 
 void note_outcome(Connection& db, const Job& job, const std::string& node, int64_t now_us) {
   const v1::Forecast* const forecast = forecast_on(job.plan, job.device());
   const v1::RunTimes& times = job.progress.times();
   if (forecast == nullptr || forecast->step_seconds() <= 0) return;
-  const std::string& pool = job.spec.resources().pool();
-  if (!pool.empty() && node.empty()) return;
-  const std::string model = pool.empty() ? forecast->device_model() : outcome_model(pool, node);
+  const std::string& cluster = job.spec.resources().cluster();
+  if (!cluster.empty() && node.empty()) return;
+  const std::string model =
+      cluster.empty() ? forecast->device_model() : outcome_model(cluster, node);
   if (times.steps() < kOutcomeStepsMin || was_shared(db, job)) return;
   const bool whole = job.attempt == 1 && job.progress.step() == job.plan.steps_total();
   const double total = whole ? static_cast<double>(now_us - job.start_time_us) * 1e-6 : 0;
@@ -139,7 +140,7 @@ void ForecastStore::save_node_rates(StoredNodeRates rates, Done<void> done) {
       [rates = std::move(rates)](WriteContext& context) -> Status {
         Query(context.db, "INSERT OR REPLACE INTO node_rates (" NODE_COLUMNS
                           ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-            .bind(rates.key.pool)
+            .bind(rates.key.cluster)
             .bind(rates.key.node)
             .bind(int64_t{rates.key.threads})
             .bind(int64_t{rates.key.precision})
@@ -150,15 +151,15 @@ void ForecastStore::save_node_rates(StoredNodeRates rates, Done<void> done) {
             .bind(rates.time_limit_s)
             .bind(rates.rates)
             .run();
-        Query(context.db, "DELETE FROM node_rates WHERE pool = ? AND seen_us < ?")
-            .bind(rates.key.pool)
+        Query(context.db, "DELETE FROM node_rates WHERE cluster = ? AND seen_us < ?")
+            .bind(rates.key.cluster)
             .bind(rates.seen_us - kNodeRatesKeptUs)
             .run();
         Query(context.db,
-              "DELETE FROM node_rates WHERE pool = ?1 AND (node, threads, precision) IN"
-              " (SELECT node, threads, precision FROM node_rates WHERE pool = ?1"
+              "DELETE FROM node_rates WHERE cluster = ?1 AND (node, threads, precision) IN"
+              " (SELECT node, threads, precision FROM node_rates WHERE cluster = ?1"
               " ORDER BY seen_us DESC, time_us DESC LIMIT -1 OFFSET ?2)")
-            .bind(rates.key.pool)
+            .bind(rates.key.cluster)
             .bind(kNodeRatesMax)
             .run();
         return {};
@@ -170,12 +171,14 @@ Status ForecastStore::save_node_rates(StoredNodeRates rates) {
   return wait_for<void>(core_, [&](Done<void> done) { save_node_rates(std::move(rates), done); });
 }
 
-void ForecastStore::see_node(std::string pool, std::string node, int64_t seen_us, Done<void> done) {
+void ForecastStore::see_node(std::string cluster, std::string node, int64_t seen_us,
+                             Done<void> done) {
   core_.change<void>(
-      [pool = std::move(pool), node = std::move(node), seen_us](WriteContext& context) -> Status {
-        Query(context.db, "UPDATE node_rates SET seen_us = ? WHERE pool = ? AND node = ?")
+      [cluster = std::move(cluster), node = std::move(node),
+       seen_us](WriteContext& context) -> Status {
+        Query(context.db, "UPDATE node_rates SET seen_us = ? WHERE cluster = ? AND node = ?")
             .bind(seen_us)
-            .bind(pool)
+            .bind(cluster)
             .bind(node)
             .run();
         return {};

@@ -31,9 +31,9 @@ struct StoredRates {
   std::string rates;    // JSON (src/forecast/rates.h)
 };
 
-/// Rates of a pool's nodes that compute alike, with a number of threads and a precision.
+/// Rates of a cluster's nodes that compute alike, with a number of threads and a precision.
 struct NodeRatesKey {
-  std::string pool;
+  std::string cluster;
   std::string node;     // their CPU's model and cores, or their GPU's model
   int32_t threads = 0;  // 0 of a GPU
   v1::Recipe::Precision precision = v1::Recipe::PRECISION_UNSPECIFIED;
@@ -55,8 +55,8 @@ std::string plain_text(std::string_view text, size_t bytes_max);
 /// The kind of node, one line for people: "AMD EPYC 7763, 64 cores", "NVIDIA H100". Empty where the
 /// facts, which are a worker's and untrusted, say nothing.
 std::string node_name(const v1::NodeFacts& facts, bool on_gpus);
-/// What ForecastOutcome.device_model is of a job that a node of a pool ran.
-std::string outcome_model(std::string_view pool, std::string_view node);
+/// What ForecastOutcome.device_model is of a job that a node of a cluster ran.
+std::string outcome_model(std::string_view cluster, std::string_view node);
 
 /// Of a job that has SUCCEEDED and had a forecast. Times in seconds.
 struct ForecastOutcome {
@@ -77,7 +77,7 @@ struct ForecastOutcome {
 inline constexpr int64_t kOutcomeStepsMin = 20;
 /// Rows that are kept; older ones go.
 inline constexpr int64_t kOutcomesMax = 10'000;
-/// Node rates that are kept of a pool, and how long after a job last ended on such a node.
+/// Node rates that are kept of a cluster, and how long after a job last ended on such a node.
 inline constexpr int64_t kNodeRatesMax = 64;
 inline constexpr int64_t kNodeRatesKeptUs = int64_t{180} * 86'400 * 1'000'000;
 
@@ -89,11 +89,11 @@ class ForecastStore {
   void save_rates(StoredRates rates, Done<void> done);
   Status save_rates(StoredRates rates);
   Result<std::vector<StoredRates>> rates() const;
-  /// Likewise. Of the same pool those go that were seen last too long ago, or are too many.
+  /// Likewise. Of the same cluster those go that were seen last too long ago, or are too many.
   void save_node_rates(StoredNodeRates rates, Done<void> done);
   Status save_node_rates(StoredNodeRates rates);
   /// A job has ended on such a node: of all its rates.
-  void see_node(std::string pool, std::string node, int64_t seen_us, Done<void> done);
+  void see_node(std::string cluster, std::string node, int64_t seen_us, Done<void> done);
   Result<std::vector<StoredNodeRates>> node_rates() const;
   /// Those behind `after`, oldest first.
   Result<std::vector<ForecastOutcome>> outcomes(int64_t after) const;
@@ -103,7 +103,7 @@ class ForecastStore {
 };
 
 /// Stores what a job that ends now was forecast to take and took, if both are known (forecast_on)
-/// and it had its devices to itself: with the commit that ends it. `node`: of a job that a pool
+/// and it had its devices to itself: with the commit that ends it. `node`: of a job that a cluster
 /// ran, which is passed over where that is not known.
 void note_outcome(Connection& db, const Job& job, const std::string& node, int64_t now_us);
 

@@ -74,8 +74,8 @@ struct Job {
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
-/// Of the device of a job that a cluster runs: pools/slurm.
-inline constexpr std::string_view kPoolPrefix = "pools/";
+/// Of the device of a job that a cluster runs: clusters/slurm.
+inline constexpr std::string_view kClusterPrefix = "clusters/";
 
 /// What a job takes of a device of one kind, of which it has planned bytes and a forecast.
 struct DeviceBrief {
@@ -174,7 +174,7 @@ struct Attempt {
   std::string outcome;       // reason of the end
   int64_t acknowledged = 0;  // newest report whose effects are durable
   bool shared = false;       // another job was on its devices (JobStore::note_shared)
-  std::string handle;        // in a pool: how the cluster calls it; empty: not known yet
+  std::string handle;        // what its cluster calls it; empty: not known yet
 };
 
 /// A state transition and its reason. Stored with its StateChange event in one transaction.
@@ -225,7 +225,7 @@ struct AttemptUpdate {
   std::vector<v1::ConfusionMatrix> confusion_matrices;        // into progress
   std::vector<v1::Baseline> baselines;                        // likewise
   std::vector<std::string> warnings;                          // likewise
-  std::string node;  // of a job that ends on a pool's: what it is, as far as known
+  std::string node;  // of a job that ends on a cluster's: what it is, as far as known
 
   /// Takes what a training task's outcome says of its result.
   void add_result(const v1::Outcome& outcome);

@@ -106,7 +106,7 @@ class JobStore {
   void note_shared(std::vector<std::string> uids, Done<void> done);
   Status note_shared(const std::vector<std::string>& uids);
 
-  /// Records how its pool's cluster calls the live attempt, and tells it to those who follow the
+  /// Records what its cluster calls the live attempt, and tells it to those who follow the
   /// job.
   void set_handle(std::string uid, int32_t attempt, std::string handle, std::string text,
                   Done<void> done);

@@ -17,9 +17,9 @@
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/shares.h"
+#include "server/supervisor/cluster_queue.h"
 #include "server/supervisor/deadlines.h"
 #include "server/supervisor/outside_memory.h"
-#include "server/supervisor/pool_lines.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -41,9 +41,9 @@ bool is_full(const Fleet& fleet) {
 /// Of an attempt: the same to every daemon.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
-std::vector<PoolConfig> configs_of(const std::vector<Pools::Pool>& pools) {
-  std::vector<PoolConfig> configs;
-  for (const Pools::Pool& pool : pools) configs.push_back(pool.config);
+std::vector<ClusterConfig> configs_of(const std::vector<Clusters::Cluster>& clusters) {
+  std::vector<ClusterConfig> configs;
+  for (const Clusters::Cluster& cluster : clusters) configs.push_back(cluster.config);
   return configs;
 }
 
@@ -53,7 +53,7 @@ std::string last_segment(const std::string& name) { return name.substr(name.rfin
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Impl(Store& s, Supervisor& sup, Inventory& inv, Files& f, DispatcherOptions o, const Clock& c,
-       PoolSetup p)
+       ClusterSetup p)
       : store(s),
         supervisor(sup),
         inventory(inv),
@@ -61,9 +61,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
         options(std::move(o)),
         clock(c),
         door(std::move(p)),
-        pool_configs(configs_of(door.pools)),
-        pools(sup, c, std::move(door.pools), [this] { look_again(); }),
-        pool_lines(pool_configs, pools),
+        cluster_configs(configs_of(door.clusters)),
+        clusters(sup, c, std::move(door.clusters), [this] { look_again(); }),
+        cluster_queue(cluster_configs, clusters),
         shares(options.policy.half_life_us),
         policy(options.policy) {}
 
@@ -72,9 +72,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     int32_t attempt = 0;
     std::vector<std::string> devices;
     std::shared_ptr<TrainTask> owner;
-    std::string pool = {};  // that runs it; empty: this host does
-    bool leaves = false;    // asked to, because its device is drained
-    bool shares = false;    // the store knows that another job is, or was, on its device
+    std::string cluster = {};  // that runs it; empty: this host does
+    bool leaves = false;       // asked to, because its device is drained
+    bool shares = false;       // the store knows that another job is, or was, on its device
   };
   /// What a running job has told since it was last placed.
   struct Pace {
@@ -109,7 +109,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Result<Dataset> dataset_of(const Job& job) const;
   std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
   Status adopt(const Job& job);
-  /// The attempt is a pool's, on its way there or, `adopted`, perhaps there already.
+  /// The attempt is a cluster's, on its way there or, `adopted`, perhaps there already.
   void hand_over(const Job& job, const Attempt& attempt, const std::shared_ptr<TrainTask>& owner,
                  bool adopted);
   /// There may be room now.
@@ -122,8 +122,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   const DispatcherOptions options;
   const Clock& clock;
 
-  PoolSetup door;  // its pools have gone to `pools`
-  const std::vector<PoolConfig> pool_configs;
+  ClusterSetup door;  // its clusters have gone to `clusters`
+  const std::vector<ClusterConfig> cluster_configs;
 
   Mutex mu;
   CondVar changed;
@@ -147,8 +147,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   bool indexed TRAINYARD_GUARDED_BY(index_mu) = false;
   Queue queue TRAINYARD_GUARDED_BY(index_mu);
   Fleet fleet TRAINYARD_GUARDED_BY(index_mu);
-  Pools pools;
-  PoolLines pool_lines TRAINYARD_GUARDED_BY(index_mu);
+  Clusters clusters;
+  ClusterQueue cluster_queue TRAINYARD_GUARDED_BY(index_mu);
   Shares shares TRAINYARD_GUARDED_BY(index_mu);
   Policy policy TRAINYARD_GUARDED_BY(index_mu);
   std::unordered_map<std::string, PlacedJob> active TRAINYARD_GUARDED_BY(index_mu);  // by uid
@@ -219,7 +219,7 @@ void Dispatcher::Impl::run() {
     }
     if (drain_now) {
       for (const auto& [uid, l] : live) {
-        if (l.pool.empty()) supervisor.stop(l.task, "drain", grace_ms);
+        if (l.cluster.empty()) supervisor.stop(l.task, "drain", grace_ms);
       }
     }
     wake_time_us.reset();
@@ -251,7 +251,7 @@ void Dispatcher::Impl::forget(const std::vector<std::pair<std::string, int32_t>>
   for (const auto& [uid, attempt] : gone) {
     const auto it = live.find(uid);
     if (it == live.end() || it->second.attempt != attempt) continue;
-    if (!it->second.pool.empty()) pools.forget(it->second.pool, uid, attempt);
+    if (!it->second.cluster.empty()) clusters.forget(it->second.cluster, uid, attempt);
     live.erase(it);
     const MutexLock lock(index_mu);
     leaving.erase(uid);
@@ -265,7 +265,7 @@ Status Dispatcher::Impl::update_index(std::vector<JobBrief> changes) {
   if (!indexed) {
     // `changes` are not lost with an error: the next try reads what they left behind.
     queue.clear();
-    pool_lines.clear();
+    cluster_queue.clear();
     fleet.clear_jobs();
     active.clear();
     shares.clear();
@@ -297,13 +297,13 @@ Status Dispatcher::Impl::read_shares() {
 
 void Dispatcher::Impl::take(const JobBrief& job) {
   std::optional<WaitingJob> waiting = waiting_job(job);
-  if (waiting && !waiting->pool.empty()) {
-    pool_lines.put(std::move(*waiting));
+  if (waiting && !waiting->cluster.empty()) {
+    cluster_queue.put(std::move(*waiting));
   } else if (waiting) {
     queue.put(std::move(*waiting));
   } else {
     queue.remove(job.uid);
-    pool_lines.remove(job.uid);
+    cluster_queue.remove(job.uid);
   }
   const int64_t now_us = clock.wall_us();
   const auto before = active.find(job.uid);
@@ -367,7 +367,7 @@ Decisions Dispatcher::Impl::look(Devices devices, bool drain_now) {
 void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   full = false;
   look_time_us = clock.steady_us();
-  Decisions decisions, to_pools;
+  Decisions decisions, to_clusters;
   std::vector<Device> devices;
   bool waiting = false;
   {
@@ -378,7 +378,7 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
       return;
     }
     waits = {};
-    if (queue.empty() && pool_lines.empty() && active.empty()) {
+    if (queue.empty() && cluster_queue.empty() && active.empty()) {
       // Idle from here on: return the heap's growth from the last jobs to the system.
       if (live.empty()) ::malloc_trim(0);
       return;
@@ -390,13 +390,13 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   {
     const MutexLock lock(index_mu);
     decisions = look(std::move(now), drain_now);
-    to_pools = pool_lines.decide(shares, drain_now, clock.wall_us());
+    to_clusters = cluster_queue.decide(shares, drain_now, clock.wall_us());
     waits = decisions.waits;
     waiting = !queue.empty();
   }
   wake_time_us = decisions.wake_time_us;
-  if (to_pools.wake_time_us) {
-    wake_time_us = std::min(wake_time_us.value_or(kUnlimited), *to_pools.wake_time_us);
+  if (to_clusters.wake_time_us) {
+    wake_time_us = std::min(wake_time_us.value_or(kUnlimited), *to_clusters.wake_time_us);
   }
   if (waiting && std::ranges::any_of(
                      devices, [](const Device& d) { return d.busy || d.memory_used_bytes > 0; })) {
@@ -406,7 +406,7 @@ void Dispatcher::Impl::dispatch(std::vector<JobBrief> changes, bool drain_now) {
   }
   for (const PreemptDecision& preempt : decisions.preempts) make_room(preempt);
   for (const StartDecision& start : decisions.starts) start_job(start, devices);
-  for (const StartDecision& start : to_pools.starts) start_job(start, devices);
+  for (const StartDecision& start : to_clusters.starts) start_job(start, devices);
   if (decisions.more) wake_time_us = clock.wall_us();
   const MutexLock lock(index_mu);
   full = is_full(fleet);
@@ -473,9 +473,9 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   if (Status s = files.create_directories(options.paths.checkpoints(job.uid)); !s.ok()) {
     return pause(s.error());
   }
-  const std::string pool(pool_of(decision.devices));
-  // A pool's worker has no nonce before it enrols.
-  const std::string nonce = pool.empty() ? Supervisor::make_nonce() : std::string();
+  const std::string cluster(cluster_of(decision.devices));
+  // A cluster's worker has no nonce before it enrols.
+  const std::string nonce = cluster.empty() ? Supervisor::make_nonce() : std::string();
   Result<Job> started = store.jobs().start_attempt(job.uid, decision.devices,
                                                    nonce.empty() ? nonce : sha256_hex(nonce),
                                                    decision.reason, decision.message);
@@ -485,10 +485,10 @@ void Dispatcher::Impl::start_attempt(const Job& job, const StartDecision& decisi
   }
   spdlog::info("event=job_starting {} attempt={} {} {}", kv("job", job.name()), started->attempt,
                kv("device", started->devices_text()), kv("reason", decision.reason));
-  if (!pool.empty()) {
+  if (!cluster.empty()) {
     const auto owner = make_owner(*started, *dataset, /*adopted=*/false);
-    live.insert_or_assign(job.uid,
-                          Live{task_id(*started), started->attempt, decision.devices, owner, pool});
+    live.insert_or_assign(
+        job.uid, Live{task_id(*started), started->attempt, decision.devices, owner, cluster});
     hand_over(*started, Attempt(), owner, /*adopted=*/false);
     const MutexLock lock(index_mu);
     return take(brief_of(*started));
@@ -549,7 +549,7 @@ std::shared_ptr<TrainTask> Dispatcher::Impl::make_owner(const Job& job, const Da
       options.time_algorithms,
       trouble,
       adopted,
-      /*elsewhere=*/!pool_of(job.devices).empty(),
+      /*elsewhere=*/!cluster_of(job.devices).empty(),
       door.rates};
   const auto gone = [impl = shared_from_this(), uid = job.uid, attempt = job.attempt,
                      names = job.devices, adopted](bool doubts_device) {
@@ -573,9 +573,9 @@ Status Dispatcher::Impl::adopt(const Job& job) {
   for (const std::string& device : job.devices) inventory.set_inherited(device, true);
   const std::string id = task_id(job);
   const std::shared_ptr<TrainTask> owner = make_owner(job, dataset, /*adopted=*/true);
-  const std::string pool(pool_of(job.devices));
-  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices, owner, pool});
-  if (pool.empty()) {
+  const std::string cluster(cluster_of(job.devices));
+  live.insert_or_assign(job.uid, Live{id, job.attempt, job.devices, owner, cluster});
+  if (cluster.empty()) {
     supervisor.adopt({id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid,
                       attempt.process_start});
   } else {
@@ -589,9 +589,9 @@ Status Dispatcher::Impl::adopt(const Job& job) {
 
 void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
                                  const std::shared_ptr<TrainTask>& owner, bool adopted) {
-  const std::string pool(pool_of(job.devices));
-  const auto config = std::ranges::find(pool_configs, pool, &PoolConfig::name);
-  PooledAttempt to;
+  const std::string cluster(cluster_of(job.devices));
+  const auto config = std::ranges::find(cluster_configs, cluster, &ClusterConfig::name);
+  ClusterAttempt to;
   to.uid = job.uid;
   to.attempt = job.attempt;
   to.job = job.name();
@@ -604,7 +604,7 @@ void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
   AttemptIntent& intent = to.intent;
   intent.task = task_id(job);
   intent.title = job.name();
-  if (config != pool_configs.end()) {
+  if (config != cluster_configs.end()) {
     intent.name = "ty-" + door.instance() + "-" + intent.task;
     intent.attach = door.attach();
     intent.certificate_pem = door.certificate_pem();
@@ -616,15 +616,16 @@ void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
   task.owner = owner;
   task.secret_digest = sha256_hex(intent.secret);
   task.nonce_digest = attempt.nonce_digest;
-  task.withdraw = [impl = weak_from_this(), pool, uid = job.uid,
+  task.withdraw = [impl = weak_from_this(), cluster, uid = job.uid,
                    number = job.attempt](const std::string& why) {
-    spdlog::info("event=pool_withdrawn {} uid={} {}", kv("pool", pool), uid, kv("why", why));
-    if (const auto self = impl.lock()) self->pools.withdraw(pool, uid, number);
+    spdlog::info("event=cluster_withdrawn {} uid={} {}", kv("cluster", cluster), uid,
+                 kv("why", why));
+    if (const auto self = impl.lock()) self->clusters.withdraw(cluster, uid, number);
   };
-  if (config == pool_configs.end()) {
+  if (config == cluster_configs.end()) {
     supervisor.expect(std::move(task));
     TaskEnd end;
-    end.away = AwayEnd{"", "the server no longer has the pool " + pool};
+    end.away = AwayEnd{"", "the server no longer has the cluster " + cluster};
     return supervisor.ended_elsewhere(intent.task, std::move(end));
   }
   const v1::Resources& resources = job.spec.resources();
@@ -634,12 +635,12 @@ void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
   intent.gpus_per_node = resources.device() == v1::Resources::GPU ? gpus_of(resources) : 0;
   intent.memory_bytes = config->memory_bytes;
   task.lease_ms = int64_t{config->lease_seconds} * 1000;
-  to.found = [impl = weak_from_this(), pool, uid = job.uid,
+  to.found = [impl = weak_from_this(), cluster, uid = job.uid,
               number = job.attempt](const std::string& handle) {
     const auto self = impl.lock();
     if (!self) return;
     self->store.jobs().set_handle(uid, number, handle,
-                                  "handed to the pool " + pool + " as " + handle,
+                                  "handed to the cluster " + cluster + " as " + handle,
                                   [uid](const Status& stored) {
                                     if (stored.ok())
                                       return;  // without it the next daemon looks for the name
@@ -648,7 +649,7 @@ void Dispatcher::Impl::hand_over(const Job& job, const Attempt& attempt,
                                   });
   };
   supervisor.expect(std::move(task));
-  pools.hand_over(pool, std::move(to));
+  clusters.hand_over(cluster, std::move(to));
 }
 
 void Dispatcher::Impl::look_again() {
@@ -660,9 +661,9 @@ void Dispatcher::Impl::look_again() {
 }
 
 Dispatcher::Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
-                       DispatcherOptions options, const Clock& clock, PoolSetup pools)
+                       DispatcherOptions options, const Clock& clock, ClusterSetup clusters)
     : impl_(std::make_shared<Impl>(store, supervisor, inventory, files, std::move(options), clock,
-                                   std::move(pools))) {
+                                   std::move(clusters))) {
   store.observe([impl = impl_](std::span<const JobChange> changes) { impl->observe(changes); });
 }
 
@@ -676,7 +677,7 @@ void Dispatcher::halt() {
   }
   impl_->changed.notify_all();
   if (impl_->thread.joinable()) impl_->thread.join();
-  impl_->pools.stop();
+  impl_->clusters.stop();
 }
 
 Status Dispatcher::recover() {
@@ -696,14 +697,15 @@ void Dispatcher::start() {
     spdlog::warn("event=uses_not_kept {}", kv("message", s.error().message));
   }
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
-  impl_->pools.start();
+  impl_->clusters.start();
 }
 
 Job Dispatcher::explained(Job job) const {
-  const bool of_pool = !job.spec.resources().pool().empty() && job.state == JobState::kStarting;
-  if (job.state != JobState::kQueued && !of_pool) return job;
+  const bool of_cluster =
+      !job.spec.resources().cluster().empty() && job.state == JobState::kStarting;
+  if (job.state != JobState::kQueued && !of_cluster) return job;
   const MutexLock lock(impl_->index_mu);
-  if (std::optional<WaitReason> why = impl_->pool_lines.why(
+  if (std::optional<WaitReason> why = impl_->cluster_queue.why(
           job, impl_->shares, impl_->policy.draining, impl_->clock.wall_us())) {
     job.reason = std::move(why->reason);
     job.message = std::move(why->message);
@@ -723,11 +725,11 @@ QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
   const int64_t now_us = impl_->clock.wall_us();
   QueueView view = view_queue(impl_->queue, impl_->fleet, impl_->shares, impl_->waits,
                               impl_->policy, now_us, count_max, uid);
-  impl_->pool_lines.add_to(view, impl_->shares, impl_->policy.draining, now_us, count_max, uid);
+  impl_->cluster_queue.add_to(view, impl_->shares, impl_->policy.draining, now_us, count_max, uid);
   return view;
 }
 
-const Pools& Dispatcher::pools() const { return impl_->pools; }
+const Clusters& Dispatcher::clusters() const { return impl_->clusters; }
 
 int32_t Dispatcher::jobs_beside(const std::string& uid) const {
   const MutexLock lock(impl_->index_mu);

@@ -21,14 +21,14 @@
 #include "server/scheduler/queue_view.h"
 #include "server/scheduler/scheduler.h"
 #include "server/store/store.h"
-#include "server/supervisor/pools.h"
+#include "server/supervisor/clusters.h"
 #include "server/supervisor/supervisor.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 
 namespace trainyard::server {
 
-class PoolRates;
+class ClusterRates;
 
 struct DispatcherOptions {
   StatePaths paths;
@@ -40,15 +40,15 @@ struct DispatcherOptions {
 };
 
 /// Clusters that take jobs, and how their workers find the daemon.
-struct PoolSetup {
-  std::vector<Pools::Pool> pools = {};
+struct ClusterSetup {
+  std::vector<Clusters::Cluster> clusters = {};
   // Asked once the daemon serves. The instance is this state folder's: small letters and digits.
   std::function<std::string()> instance = nullptr;
   std::function<std::string()> attach = nullptr;  // host:port
   std::function<std::string()> certificate_pem = nullptr;
   /// The enrolment secret of a task: the same whenever it is asked for.
   std::function<std::string(const std::string& task)> secret = nullptr;
-  std::shared_ptr<PoolRates> rates = nullptr;  // null: no node is measured
+  std::shared_ptr<ClusterRates> rates = nullptr;  // null: no node is measured
 };
 
 /// Thread-safe. Create it before the first change of a job. Everything that it is given must
@@ -56,7 +56,8 @@ struct PoolSetup {
 class Dispatcher {
  public:
   Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
-             DispatcherOptions options, const Clock& clock = system_clock(), PoolSetup pools = {});
+             DispatcherOptions options, const Clock& clock = system_clock(),
+             ClusterSetup clusters = {});
   ~Dispatcher();
 
   /// Takes over the attempts that an earlier daemon left behind: those whose workers still run go
@@ -73,7 +74,7 @@ class Dispatcher {
   int32_t jobs_beside(const std::string& uid) const;
   /// Each of the devices, as just read: an idle daemon has not looked at them for long.
   std::vector<DeviceView> devices(std::span<const Device> now) const;
-  const Pools& pools() const;
+  const Clusters& clusters() const;
   /// The devices have changed: looks at the queue again.
   void devices_changed();
   /// Starts nothing more and asks every worker of this host to stop within `grace_ms`; their jobs

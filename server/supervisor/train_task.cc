@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "server/config/log.h"
-#include "server/forecast/pool_rates.h"
+#include "server/forecast/cluster_rates.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
-#include "server/scheduler/pool.h"
+#include "server/scheduler/cluster.h"
 #include "server/scheduler/retry.h"
 #include "server/supervisor/host_trouble.h"
 #include "server/supervisor/job_files.h"
@@ -130,7 +130,7 @@ Result<v1::Assignment> TrainTask::assignment() {
 }
 
 std::vector<std::string> TrainTask::node_devices() const {
-  if (pool_of(job_.devices).empty()) return job_.devices;
+  if (cluster_of(job_.devices).empty()) return job_.devices;
   const v1::Resources& resources = job_.spec.resources();
   if (resources.device() != v1::Resources::GPU) return {"devices/cpu"};
   std::vector<std::string> names;
@@ -222,7 +222,7 @@ struct TrainTask::Ending {
 };
 
 void TrainTask::ended(const TaskEnd& end, TaskHold hold) {
-  if (options_.pool_rates) options_.pool_rates->worker_gone(task_id());
+  if (options_.cluster_rates) options_.cluster_rates->worker_gone(task_id());
   auto ending = std::make_shared<Ending>(Ending{.end = end, .hold = std::move(hold)});
   supervisor_.in_background([this, ending] { open_spool(ending); });
 }
@@ -463,15 +463,15 @@ Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) 
   const std::string at = " at step " + std::to_string(job.progress.step()) + ": " + away.text + ".";
   // Begun too late for a checkpoint again and again, it would never end.
   if (away.how.starts_with("TIMEOUT")) {
-    Move move =
-        after_worker_lost(job, "POOL_TIME_LIMIT", "The pool's time limit ended it" + at, now_us);
+    Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT",
+                                  "The cluster's time limit ended it" + at, now_us);
     move.uncounted = true;
     return move;
   }
   if (taken_back(away)) {
-    return requeue("POOL_TOOK_BACK", "The pool took its node back" + at, now_us + kPauseUs);
+    return requeue("CLUSTER_TOOK_BACK", "The cluster took its node back" + at, now_us + kPauseUs);
   }
-  return after_worker_lost(job, "WORKER_LOST", "Its worker in the pool ended" + at, now_us);
+  return after_worker_lost(job, "WORKER_LOST", "Its worker in the cluster ended" + at, now_us);
 }
 
 Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
@@ -485,17 +485,17 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
                              now);
   }
-  if (trouble && trouble->reason == kPoolRefused) {
+  if (trouble && trouble->reason == kClusterRefused) {
     if (trouble->code == ErrorCode::kFailedPrecondition) options_.trouble->over(job.uid);
     if (trouble->code != ErrorCode::kUnavailable) {
-      return after_pool_refusal(job, *trouble, options_.trouble->refused(job.uid), now);
+      return after_cluster_refusal(job, *trouble, options_.trouble->refused(job.uid), now);
     }
   }
   if (trouble) {
     const int64_t pause_us = options_.trouble->pause_us(job.uid);
     std::string what = trouble->message;
     if (what.ends_with('.')) what.pop_back();
-    const char* whose = job.spec.resources().pool().empty() ? "this host" : "its pool";
+    const char* whose = job.spec.resources().cluster().empty() ? "this host" : "its cluster";
     return requeue(trouble->reason,
                    std::string("A problem of ") + whose + ", not of the job: " + what +
                        ". The job restarts in " + std::to_string(pause_us / 1'000'000) + " s.",

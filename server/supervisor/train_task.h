@@ -19,7 +19,7 @@
 
 namespace trainyard::server {
 
-class PoolRates;
+class ClusterRates;
 
 /// How often in a row attempts of each job could not go on because of this host. Thread-safe;
 /// forgets with the daemon.
@@ -44,9 +44,9 @@ struct TrainTaskOptions {
   int threads = 1;
   bool time_algorithms = true;
   std::shared_ptr<HostTrouble> trouble;
-  bool adopted = false;                             // an earlier daemon started the attempt
-  bool elsewhere = false;                           // on another host (Supervisor::expect)
-  std::shared_ptr<PoolRates> pool_rates = nullptr;  // null: no node is measured
+  bool adopted = false;                                   // an earlier daemon started the attempt
+  bool elsewhere = false;                                 // on another host (Supervisor::expect)
+  std::shared_ptr<ClusterRates> cluster_rates = nullptr;  // null: no node is measured
 };
 
 class TrainTask final : public TaskOwner {
@@ -82,7 +82,7 @@ class TrainTask final : public TaskOwner {
   /// `job` is what the store says of it.
   void leave(const Result<Job>& job);
 
-  /// The devices as the worker calls them: on a pool's node they are its own, from the first.
+  /// The devices as the worker calls them: on a cluster's node they are its own, from the first.
   std::vector<std::string> node_devices() const;
   /// What the attempt reads and writes, by the daemon's paths, or by names where those mean
   /// nothing.
@@ -114,7 +114,7 @@ class TrainTask final : public TaskOwner {
   std::optional<Error> host_trouble() const;
   /// It was asked to stop: for another job, or with the daemon.
   Move after_stop(const Job& job) const;
-  /// It ran in a pool, and no outcome came.
+  /// It ran in a cluster, and no outcome came.
   static Move after_away(const AwayEnd& away, const Job& job, int64_t now_us);
   /// Its place had a time limit, and it ended before that, to go on in another one.
   Move after_time_limit(const Job& job) const;

@@ -1,11 +1,12 @@
-// What the worker of a job that has succeeded measures of its node (server/forecast/pool_rates.h).
-#include "server/forecast/pool_rates.h"
+// What the worker of a job that has succeeded measures of its node
+// (server/forecast/cluster_rates.h).
+#include "server/forecast/cluster_rates.h"
 #include "server/supervisor/train_task.h"
 
 namespace trainyard::server {
 
 std::optional<v1::CalibrateTask> TrainTask::to_measure() {
-  if (!options_.pool_rates) return std::nullopt;
+  if (!options_.cluster_rates) return std::nullopt;
   NodeUse use;
   {
     const MutexLock lock(mu_);
@@ -13,16 +14,16 @@ std::optional<v1::CalibrateTask> TrainTask::to_measure() {
     use.facts = *node_;
   }
   use.task = task_id();
-  use.pool = job_.spec.resources().pool();
+  use.cluster = job_.spec.resources().cluster();
   use.on_gpus = on_gpus();
   use.threads = options_.threads;
   use.precision = job_.plan.precision();
-  return options_.pool_rates->job_ended(use);
+  return options_.cluster_rates->job_ended(use);
 }
 
 Status TrainTask::measured(const std::string& rates) {
-  if (!options_.pool_rates) return TaskOwner::measured(rates);
-  return options_.pool_rates->take(task_id(), rates);
+  if (!options_.cluster_rates) return TaskOwner::measured(rates);
+  return options_.cluster_rates->take(task_id(), rates);
 }
 
 }  // namespace trainyard::server

@@ -32,18 +32,18 @@ TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
             "gpu-0: unknown: no rates have been measured yet\n");
 }
 
-TEST(ForecastView, APoolWithItsTimeLimit) {
+TEST(ForecastView, AClusterWithItsTimeLimit) {
   v1::RunPlan plan;
-  v1::Forecast& pool = *plan.add_forecasts();
-  pool.set_device("pools/slurm");
-  pool.set_devices(4);
-  pool.set_step_seconds(0.0123);
-  pool.set_total_seconds(11'400);
-  pool.set_total_seconds_low(9'600);
-  pool.set_total_seconds_high(14'400);
-  pool.set_basis("rates measured with 2 threads on Fast CPU, 8 cores");
-  pool.set_time_limit_seconds(3600);
-  pool.set_starts(4);
+  v1::Forecast& cluster = *plan.add_forecasts();
+  cluster.set_device("clusters/slurm");
+  cluster.set_devices(4);
+  cluster.set_step_seconds(0.0123);
+  cluster.set_total_seconds(11'400);
+  cluster.set_total_seconds_low(9'600);
+  cluster.set_total_seconds_high(14'400);
+  cluster.set_basis("rates measured with 2 threads on Fast CPU, 8 cores");
+  cluster.set_time_limit_seconds(3600);
+  cluster.set_starts(4);
   const auto text = [&] { return render_forecasts(plan, false); };
   EXPECT_NE(text().find("slurm x 4  12.3 ms  3 h 10 min (2 h 40 min to 4 h 0 min)"),
             std::string::npos)
@@ -53,12 +53,12 @@ TEST(ForecastView, APoolWithItsTimeLimit) {
                   "between them are not in the time to the end\n"),
       std::string::npos)
       << text();
-  pool.set_starts(1);
+  cluster.set_starts(1);
   EXPECT_NE(text().find("slurm x 4: within its time limit of 1 h 0 min\n"), std::string::npos)
       << text();
-  pool.set_starts(0);
+  cluster.set_starts(0);
   EXPECT_NE(text().find("leaves no time for steps"), std::string::npos) << text();
-  pool.set_time_limit_seconds(0);
+  cluster.set_time_limit_seconds(0);
   EXPECT_EQ(text().find("limit of"), std::string::npos) << text();
 }
 
@@ -103,18 +103,18 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   EXPECT_NE(text.find("digits-1  cpu           10.5 ms     10 ms    5.0%"), std::string::npos)
       << text;
 
-  v1::Pool& pool = *list.add_pools();
-  pool.set_name("pools/slurm");
-  *pool.mutable_forecasts() = f;
-  pool.mutable_forecasts()->mutable_newest(0)->set_job("projects/default/jobs/pooled");
-  v1::PoolNode& node = *pool.add_node_types();
+  v1::Cluster& cluster = *list.add_clusters();
+  cluster.set_name("clusters/slurm");
+  *cluster.mutable_forecasts() = f;
+  cluster.mutable_forecasts()->mutable_newest(0)->set_job("projects/default/jobs/handed");
+  v1::ClusterNode& node = *cluster.add_node_types();
   node.set_model("Fast CPU, 8 cores");
   node.set_memory_bytes(int64_t{64} << 30);
   node.add_rates()->set_threads(3);
   const std::string both = render_device_forecasts(list, false);
   EXPECT_NE(both.find("slurm: 1 job, off by 5.0% (median)"), std::string::npos) << both;
   EXPECT_NE(both.find("slurm  Fast CPU, 8 cores  64 GiB        3"), std::string::npos) << both;
-  EXPECT_NE(both.find("pooled    slurm         10.5 ms"), std::string::npos) << both;
+  EXPECT_NE(both.find("handed    slurm         10.5 ms"), std::string::npos) << both;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Jobs in a pool: a real Slurm of four nodes on this machine runs what the daemon hands to it, over TLS, and whatever is
+"""Jobs in a cluster: a real Slurm of four nodes on this machine runs what the daemon hands to it, over TLS, and whatever is
 killed, cut or lied about, a job ends with the bits of one that the daemon trained itself."""
 
 import hashlib
@@ -20,10 +20,10 @@ import slurm  # noqa: E402
 
 
 class SlurmTest(DisturbedTest):
-    """A daemon with the pool `cluster` of a Slurm of its own; `undisturbed` was trained by the daemon itself."""
+    """A daemon with the cluster `slurm`, a Slurm of its own; `undisturbed` was trained by the daemon itself."""
 
     network, recipe, epochs = STATEFUL_MODEL, FREQUENT_CHECKPOINTS, 60
-    slurm_options, pool_lines = {}, ""
+    slurm_options, described = {}, ""
 
     @classmethod
     def setUpClass(cls):
@@ -32,8 +32,8 @@ class SlurmTest(DisturbedTest):
         cls.addClassCleanup(cls.cluster.__exit__)
         cls.cache = cls.cluster.folder / "cache"
         cls.worker = cls.worker_of_nodes()
-        pool = cls.cluster.folder / "pool.yaml"
-        pool.write_text(f"""name: cluster
+        path = cls.cluster.folder / "cluster.yaml"
+        path.write_text(f"""name: slurm
 kind: slurm
 worker: {cls.worker}
 cache: {cls.cache}
@@ -43,9 +43,9 @@ waiting_max: 2
 poll_seconds: 1
 lease_seconds: 60
 output: {cls.cluster.folder}/log/job-%j.log
-{cls.pool_lines}""")
+{cls.described}""")
         port = slurm.free_ports(1)[0]
-        cls.arguments = ["--pool", str(pool), "--workers-listen", f"127.0.0.1:{port}", "--cancel-grace-seconds", "5",
+        cls.arguments = ["--cluster", str(path), "--workers-listen", f"127.0.0.1:{port}", "--cancel-grace-seconds", "5",
                          *cls.arguments_of_link(port)]
         for name, value in cls.cluster.environment().items():  # the daemon's commands find this Slurm by it
             os.environ[name] = value
@@ -78,8 +78,8 @@ output: {cls.cluster.folder}/log/job-%j.log
 
     def spec(self, name, resources="threads: 1", more=""):
         path = super().spec(name)
-        pool = "" if name == "undisturbed" else ", pool: cluster"
-        path.write_text(path.read_text() + f"resources: {{{resources}{pool}}}\n{more}")
+        cluster = "" if name == "undisturbed" else ", cluster: slurm"
+        path.write_text(path.read_text() + f"resources: {{{resources}{cluster}}}\n{more}")
         return path
 
     def slurm_jobs(self, states="all"):
@@ -125,20 +125,20 @@ output: {cls.cluster.folder}/log/job-%j.log
 
 
 class Handed(SlurmTest):
-    def test_a_job_in_the_pool_has_the_bits_of_one_here(self):
-        self.begin("pooled")
-        (number, name, state, node), = self.jobs_of("pooled")
+    def test_a_job_in_the_cluster_has_the_bits_of_one_here(self):
+        self.begin("handed")
+        (number, name, state, node), = self.jobs_of("handed")
         self.assertEqual(state, "RUNNING")
 
         def listed():
             text = self.daemon.cli("device", "list").stdout
-            return "POOL" in text and f"pooled (job {number}, on {node})" in text
+            return "CLUSTER" in text and f"handed (job {number}, on {node})" in text
         wait_until(listed, "the list of devices has where it runs")
-        self.assertEqual(self.daemon.job("pooled")["devices"], ["pools/cluster"])
+        self.assertEqual(self.daemon.job("handed")["devices"], ["clusters/slurm"])
         self.assertEqual(self.daemon.worker_pids(), [], "this host runs none of it")
-        self.assert_whole("pooled")
-        self.assertIn(f"handed to the pool cluster as {number}", self.logs("pooled"))
-        wait_until(lambda: self.jobs_of("pooled")[0][2] == "COMPLETED", "Slurm's job has ended")
+        self.assert_whole("handed")
+        self.assertIn(f"handed to the cluster slurm as {number}", self.logs("handed"))
+        wait_until(lambda: self.jobs_of("handed")[0][2] == "COMPLETED", "Slurm's job has ended")
         self.assertEqual(list((self.cache / "work").glob("*")), [], "the node keeps data alone")
         self.assertEqual(len([p for p in (self.cache / "datasets").iterdir() if p.is_dir()]), 1)
 
@@ -178,11 +178,11 @@ class Handed(SlurmTest):
                 rows = {j["name"].split("/")[-1]: j for j in self.daemon.json("queue")["jobs"]}
                 return rows if "Resources" in rows["wait-1"]["message"] + rows["wait-2"]["message"] else None
             rows = wait_until(told, "Slurm's reason shows")
-            self.assertEqual(rows["wait-1"]["reason"], "WAITING_IN_POOL")
-            self.assertEqual(rows["wait-3"]["reason"], "WAITING_FOR_POOL")
+            self.assertEqual(rows["wait-1"]["reason"], "WAITING_IN_CLUSTER")
+            self.assertEqual(rows["wait-3"]["reason"], "WAITING_FOR_CLUSTER")
             self.assertIn("2 of at most 2 jobs of this server", rows["wait-3"]["message"])
             explained = self.daemon.cli("explain", "wait-1").stdout
-            self.assertIn("In the queue of the pool cluster as ", explained)
+            self.assertIn("In the queue of the cluster slurm as ", explained)
             self.wait_until_run("squeue", times=2)
             self.assertEqual(len(self.slurm_jobs("PENDING")), 2, "the third waits here")
             # One that waits there is cancelled there.
@@ -209,24 +209,24 @@ class Handed(SlurmTest):
 
     def test_wrong_input_names_the_field(self):
         path = digits_spec(self.folder, "wrong")
-        path.write_text(path.read_text() + "resources: {pool: clutser}\n")
-        self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.pool", "'clutser'",
-                            "expected cluster")
-        path.write_text(path.read_text().replace("pool: clutser", "pool: cluster, device: gpu"))
+        path.write_text(path.read_text() + "resources: {cluster: slrum}\n")
+        self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.cluster", "'slrum'",
+                            "expected slurm")
+        path.write_text(path.read_text().replace("cluster: slrum", "cluster: slurm, device: gpu"))
         self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.device", "expected auto or cpu")
         path.write_text(path.read_text().replace("device: gpu", "exclusive: true"))
         self.assert_refused(self.daemon.cli("submit", path, check=False), 2, "resources.exclusive")
         path.write_text(path.read_text().replace(", exclusive: true", ""))
-        self.assertIn("A node of the pool cluster", self.daemon.cli("plan", "--upload", path).stdout)
+        self.assertIn("A node of the cluster slurm", self.daemon.cli("plan", "--upload", path).stdout)
 
 
 class Forecasts(SlurmTest):
     epochs = 3
-    pool_lines = "time_limit: 2m\nprice_per_hour: 3.6\n"
+    described = "time_limit: 2m\nprice_per_hour: 3.6\n"
 
     def forecast(self, *more):
         (forecast,) = self.daemon.json("plan", "--upload", self.spec("planned"), *more)["run"]["forecasts"]
-        self.assertEqual(forecast["device"], "pools/cluster")
+        self.assertEqual(forecast["device"], "clusters/slurm")
         return forecast
 
     def test_the_first_job_measures_its_node_and_the_next_is_forecast(self):
@@ -332,9 +332,9 @@ class Disturbed(SlurmTest):
 
     def test_a_controller_that_is_away(self):
         self.begin("headless", step=5)
-        silent = self.daemon.log().count("event=pool_silent")
+        silent = self.daemon.log().count("event=cluster_silent")
         self.cluster.kill_controller()
-        wait_until(lambda: self.daemon.log().count("event=pool_silent") > silent, "the daemon has noticed")
+        wait_until(lambda: self.daemon.log().count("event=cluster_silent") > silent, "the daemon has noticed")
         self.cluster.start_controller()
         self.assert_whole("headless")
 
@@ -418,7 +418,7 @@ exec {self.cluster.bin}/honest_squeue "$@"
 
 class Refused(SlurmTest):
     epochs = 3
-    pool_lines = "partition: absent\n"
+    described = "partition: absent\n"
 
     def test_what_slurm_refuses_waits_here_and_says_so(self):
         names = [f"refused-{i}" for i in range(5)]
@@ -430,7 +430,7 @@ class Refused(SlurmTest):
             return text if "takes no jobs now" in text else None
         said = wait_until(told, "why it waits")
         self.assertIn("nvalid partition", said)
-        self.assertIn("A problem of the pool, not of the job", said)
+        self.assertIn("A problem of the cluster, not of the job", said)
         wait_until(lambda: "It takes no jobs now" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
         time.sleep(3)
         for name in names:

@@ -18,7 +18,7 @@ MODULE = os.environ.get("TRAINYARD_EMULATED_CUDA")
 
 
 class GpuNodes(SlurmNodesTest):
-    network, epochs, pool_lines = "  mlp: {hidden: [64]}", 12, "gpus_per_node: 4\n"
+    network, epochs, described = "  mlp: {hidden: [64]}", 12, "gpus_per_node: 4\n"
 
     @classmethod
     def worker_of_nodes(cls):
@@ -43,7 +43,7 @@ exec '{BIN / "trainyard-worker"}' "$@"
     def spec(self, name, shard="optimizer"):
         path = super().spec(name)
         head, _ = path.read_text().split("resources:")
-        path.write_text(f"{head}resources: {{device: gpu, threads: 1, pool: cluster, {self.resources(name)}, shard: {shard}}}\n")
+        path.write_text(f"{head}resources: {{device: gpu, threads: 1, cluster: slurm, {self.resources(name)}, shard: {shard}}}\n")
         return path
 
     def test_two_nodes_have_the_bits_of_one(self):
@@ -84,7 +84,7 @@ exec '{BIN / "trainyard-worker"}' "$@"
         for change, words in {
             ("nodes: 2", "nodes: 5"): ("resources.nodes", "5 nodes of 2 GPUs, 10 in all, does not divide recipe.batch_size 48"),
             ("nodes: 2", "nodes: 33"): ("resources.nodes", "33 nodes of 2 GPUs are 66 in all, expected at most 64"),
-            ("gpus: 2", "gpus: 6"): ("resources.gpus", "6 is more than a node of the pool cluster has, expected 1..4"),
+            ("gpus: 2", "gpus: 6"): ("resources.gpus", "6 is more than a node of the cluster slurm has, expected 1..4"),
             ("device: gpu", "device: cpu"): ("resources.gpus", "2 needs device: gpu"),
             ("shard: optimizer", "shard: head"): ("resources.shard", "head is for the GPUs of one node"),
         }.items():

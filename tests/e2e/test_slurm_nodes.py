@@ -21,10 +21,10 @@ NODES = 4
 class SlurmNodesTest(SlurmTest):
     def spec(self, name):
         path = super().spec(name, resources="device: cpu, threads: 1")
-        text = path.read_text().replace("batch_size: 50", "batch_size: 48").replace(", pool: cluster", "")
+        text = path.read_text().replace("batch_size: 50", "batch_size: 48").replace(", cluster: slurm", "")
         text = text.replace("optimizer: {type: sgd, learning_rate: 0.05, momentum: 0.9}",
                             "optimizer: {type: adamw, learning_rate: 0.001}")
-        path.write_text(text.replace("threads: 1}", f"threads: 1, pool: cluster, nodes: {NODES}, shard: optimizer}}"))
+        path.write_text(text.replace("threads: 1}", f"threads: 1, cluster: slurm, nodes: {NODES}, shard: optimizer}}"))
         return path
 
     def rank_of(self, pid):
@@ -81,7 +81,7 @@ class Nodes(SlurmNodesTest):
         self.finish("misplaced")
         reasons = {e["state"]["reason"] for e in self.daemon.events("misplaced")
                    if e.get("state", {}).get("state") == "QUEUED"} - {"WAITING_FOR_SCHEDULER"}
-        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "POOL_TOOK_BACK"}, "none is the job's own fault")
+        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "CLUSTER_TOOK_BACK"}, "none is the job's own fault")
         self.assertEqual(set(self.steps("misplaced")), set(range(1, max(self.steps("misplaced")) + 1)), "no step is missing")
         self.cluster.wait_for_nodes()
 
@@ -107,7 +107,7 @@ class Nodes(SlurmNodesTest):
         for change, words in {
             (f"nodes: {NODES}", "nodes: 7"): ("resources.nodes", "7 does not divide recipe.batch_size 48"),
             (f"nodes: {NODES}", "nodes: 65"): ("resources.nodes", "expected 1..64"),
-            ("pool: cluster, ", ""): ("resources.nodes", "needs resources.pool"),
+            ("cluster: slurm, ", ""): ("resources.nodes", "needs resources.cluster"),
         }.items():
             path.write_text(right.replace(*change))
             self.assert_refused(self.daemon.cli("submit", path, check=False), 2, *words)

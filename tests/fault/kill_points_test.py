@@ -418,8 +418,8 @@ def kill_everywhere(place, crowd, arguments):
         chosen += choose(named, points, program, None if arguments.all else arguments.more, rng)
     chosen = [each for each in chosen if arguments.only in each[1]]
     begin = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda killed: kill_at(place, crowd, killed, weights), chosen))
+    with concurrent.futures.ThreadPoolExecutor(2) as cluster:
+        results = list(cluster.map(lambda killed: kill_at(place, crowd, killed, weights), chosen))
     for problems, _ in results:
         found += problems
     missed = sum(not killed for _, killed in results)

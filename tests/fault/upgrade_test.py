@@ -174,9 +174,9 @@ def main():
         opening = some(opening, lambda kill: "schema-*" in kill and kill.split("#")[1][:2] == "1 ")
         taking_back = some(taking_back, lambda kill: kill.startswith(("rename", "remove", "sync")))
     missed = 0
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(upgrade_killed, kill, before) for kill in opening]
-        runs += [pool.submit(undo_killed, kill, before, state) for kill in taking_back]
+    with concurrent.futures.ThreadPoolExecutor(2) as cluster:
+        runs = [cluster.submit(upgrade_killed, kill, before) for kill in opening]
+        runs += [cluster.submit(undo_killed, kill, before, state) for kill in taking_back]
         for run in runs:
             problems, killed = run.result()
             found += problems

@@ -68,7 +68,7 @@ TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   EXPECT_EQ(
       shard_of("shard: 77"),
       "resources.shard[0]: 77 is not known, expected none, optimizer, head, parameters or mlp");
-  EXPECT_EQ(shard_of("pool: 'cluster' nodes: 2 device: CPU shard: MLP"),
+  EXPECT_EQ(shard_of("cluster: 'cluster' nodes: 2 device: CPU shard: MLP"),
             "resources.shard: mlp is for the GPUs of one node, whose links are fast enough for it; "
             "expected parameters, optimizer or none, or resources.nodes: 1");
   // Each part of a list goes on the wire as it came.
@@ -255,7 +255,7 @@ TEST(ConvertSpec, ASampledLossKeepsItsSettings) {
 TEST(ConvertSpec, ASampledLossMayBeOfSeveralNodes) {
   const auto spec = to_engine(
       parse_spec(std::string("model { mlp { hidden: 4 } loss { sampled_softmax { samples: 8 } } } "
-                             "resources { pool: 'cluster' nodes: 2 } ") +
+                             "resources { cluster: 'cluster' nodes: 2 } ") +
                  kRecipe));
   EXPECT_TRUE(spec.ok()) << spec.error().message;
 }
@@ -272,12 +272,12 @@ TEST(ConvertSpec, GpusOfSeveralNodesShareTheBatch) {
   const auto refusal = [](const std::string& resources, int batch = 48) {
     const auto spec = to_engine(parse_spec(
         "model { mlp { hidden: 4 } } recipe { epochs: 1 batch_size: " + std::to_string(batch) +
-        " optimizer { learning_rate: 0.1 } } resources { pool: 'cluster' " + resources + " }"));
+        " optimizer { learning_rate: 0.1 } } resources { cluster: 'cluster' " + resources + " }"));
     return spec.ok() ? "" : spec.error().message;
   };
   EXPECT_EQ(refusal("device: GPU nodes: 2 gpus: 4"), "");
   EXPECT_EQ(refusal("device: GPU nodes: 3 gpus: 4 shard: PARAMETERS"), "");
-  EXPECT_EQ(refusal("nodes: 2"), "") << "the pool says which device";
+  EXPECT_EQ(refusal("nodes: 2"), "") << "the cluster says which device";
   // Each by itself would divide it.
   EXPECT_EQ(refusal("device: GPU nodes: 8 gpus: 4"),
             "resources.nodes: 8 nodes of 4 GPUs, 32 in all, does not divide recipe.batch_size 48, "

@@ -21,7 +21,7 @@
 
 #include "proto/convert/data.h"
 #include "proto/convert/spec.h"
-#include "server/forecast/pool_rates.h"
+#include "server/forecast/cluster_rates.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/service/listener.h"
@@ -65,10 +65,10 @@ class ElsewhereRun : public ::testing::Test {
     spdlog::set_level(spdlog::level::warn);
     spdlog::enable_backtrace(kEventsShown);
     store_ = open_or_die(small_options(root_.path() / "state"));
-    PoolConfig pool;
-    pool.name = "slurm";
-    pool_rates_ = std::make_shared<PoolRates>(*store_, std::vector{pool},
-                                              PoolRatesOptions{.seconds_max = 0.001});
+    ClusterConfig cluster;
+    cluster.name = "slurm";
+    cluster_rates_ = std::make_shared<ClusterRates>(*store_, std::vector{cluster},
+                                                    ClusterRatesOptions{.seconds_max = 0.001});
     store_->observe([this](std::span<const JobChange> changes) {
       for (const JobChange& change : changes) {
         const pid_t pid = is_terminal(change.state) ? frozen_at_end_.exchange(0) : 0;
@@ -156,15 +156,15 @@ class ElsewhereRun : public ::testing::Test {
     recipe.set_checkpoint_every_steps(steps / 8);
     if (keep_every > 0) recipe.set_keep_checkpoints_every_steps(keep_every);
     job.spec.mutable_resources()->set_threads(1);
-    if (measures_) job.spec.mutable_resources()->set_pool("slurm");
+    if (measures_) job.spec.mutable_resources()->set_cluster("slurm");
     job.plan.set_steps_total(steps);
     Job submitted = store_->jobs().submit(std::move(job)).value();
     EXPECT_TRUE(local_files().create_directories(paths_.checkpoints(submitted.uid)).ok());
     return submitted;
   }
   std::shared_ptr<TrainTask> make_owner(const Job& job, bool elsewhere, bool adopted = false) {
-    TrainTaskOptions options{paths_,   kDigest, schema_,   1,          false,
-                             trouble_, adopted, elsewhere, pool_rates_};
+    TrainTaskOptions options{paths_,  kDigest,   schema_,       1, false, trouble_,
+                             adopted, elsewhere, cluster_rates_};
     return std::make_shared<TrainTask>(*store_, *supervisor_, system_clock(), job,
                                        std::move(options), [](bool) {});
   }
@@ -281,20 +281,20 @@ class ElsewhereRun : public ::testing::Test {
   v1::DatasetSchema schema_;
   /// What is said of a job like those of make_job().
   std::string basis() {
-    PoolQuery query;
-    query.pool = "slurm";
+    ClusterQuery query;
+    query.cluster = "slurm";
     query.work = std::make_shared<RunWork>();
     query.precision = v1::Recipe::FP32;
-    return pool_rates_->forecast(query).basis();
+    return cluster_rates_->forecast(query).basis();
   }
   std::vector<StoredNodeRates> node_rates() { return store_->forecasts().node_rates().value(); }
   /// One kind of node, in the store: a worker that has told does not wait for that.
   bool is_measured() {
     return eventually([&] { return node_rates().size() == 1; });
   }
-  bool measures_ = false;                  // jobs are the pool slurm's, whose nodes are measured
-  std::shared_ptr<PoolRates> pool_rates_;  // briefly, and for them alone
-  std::atomic<pid_t> frozen_at_end_{0};    // a worker that stands still once a job has ended
+  bool measures_ = false;  // jobs are the cluster slurm's, whose nodes are measured
+  std::shared_ptr<ClusterRates> cluster_rates_;  // briefly, and for them alone
+  std::atomic<pid_t> frozen_at_end_{0};          // a worker that stands still once a job has ended
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
   std::atomic<int64_t> free_bytes_{int64_t{1} << 40};
   int64_t stall_ms_ = 600'000;
@@ -569,7 +569,7 @@ TEST_F(ElsewhereRun, AWorkerMeasuresItsNodeWhenItsJobIsOver) {
   EXPECT_EQ(worker.output.find("not_"), std::string::npos) << worker.output;
   ASSERT_TRUE(is_measured()) << basis();
   const std::vector<StoredNodeRates> measured = node_rates();
-  EXPECT_EQ(measured[0].key.pool, "slurm");
+  EXPECT_EQ(measured[0].key.cluster, "slurm");
   EXPECT_NE(measured[0].key.node.find(" core"), std::string::npos) << measured[0].key.node;
   EXPECT_EQ(measured[0].key.threads, 1);
   EXPECT_GT(measured[0].memory_bytes, 0);
@@ -855,7 +855,7 @@ class NodesRun : public ElsewhereRun {
     job.spec.mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::ADAMW);
     job.spec.mutable_recipe()->mutable_optimizer()->set_learning_rate(0.001);
     job.spec.mutable_resources()->set_device(v1::Resources::CPU);
-    job.spec.mutable_resources()->set_pool("cluster");
+    job.spec.mutable_resources()->set_cluster("cluster");
     job.spec.mutable_resources()->set_nodes(kNodes);
     job.spec.mutable_resources()->add_shard(v1::Resources::OPTIMIZER);
     job.plan.set_steps_total(steps);

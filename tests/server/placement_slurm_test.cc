@@ -143,7 +143,7 @@ TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
   EXPECT_EQ(std::get<SubmitRefused>(answer).text,
             "error: invalid partition specified: nope; error: Batch job submission failed: Invalid "
             "partition name specified");
-  EXPECT_EQ(std::get<SubmitRefused>(answer).cause, SubmitRefused::Cause::kPool);
+  EXPECT_EQ(std::get<SubmitRefused>(answer).cause, SubmitRefused::Cause::kCluster);
   const SubmitAnswer for_now = submit(
       "echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
       "(job submit limit, the size or time limits of the user)' >&2; exit 1");
@@ -165,14 +165,14 @@ TEST_F(FakeSlurm, TellsRefusalsOfTheProfileFromThoseOfARequestAndOfNow) {
     const char* text;
     SubmitRefused::Cause cause;
   } cases[] = {
-      {"Invalid partition name specified", kPool},
-      {"Invalid account or account/partition combination specified", kPool},
-      {"Invalid qos specification", kPool},
-      {"No partition specified or system default partition", kPool},
-      {"Requested reservation is invalid", kPool},
-      {"Access denied to requested reservation", kPool},
-      {"User's group not permitted to use this partition", kPool},
-      {"Access/permission denied", kPool},
+      {"Invalid partition name specified", kCluster},
+      {"Invalid account or account/partition combination specified", kCluster},
+      {"Invalid qos specification", kCluster},
+      {"No partition specified or system default partition", kCluster},
+      {"Requested reservation is invalid", kCluster},
+      {"Access denied to requested reservation", kCluster},
+      {"User's group not permitted to use this partition", kCluster},
+      {"Access/permission denied", kCluster},
       {"Requested node configuration is not available", kRequest},
       {"Node count specification invalid", kRequest},
       {"More processors requested than permitted", kRequest},
@@ -465,8 +465,8 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   EXPECT_NE(placement_.check().text.find("No such file"), std::string::npos);
 }
 
-// A pool is kept shut by what Slurm says of its profile, not by a full cluster or a controller that
-// is away.
+// A cluster is kept shut by what Slurm says of its profile, not by a full cluster or a controller
+// that is away.
 TEST_F(FakeSlurm, ChecksIfTheProfileIsRefused) {
   squeue("");
   const auto refused = [&](const std::string& said) {

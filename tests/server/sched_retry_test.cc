@@ -100,11 +100,11 @@ TEST(SchedRetry, JobsLostTogetherDoNotReturnTogether) {
 TEST(SchedRetry, ARefusedRequestFailsAfterAnHourUnlessItHasRun) {
   Job job = running_job();
   job.state = JobState::kStarting;
-  const Error of_request =
-      make_error(ErrorCode::kInvalidArgument, kPoolRefused, "the pool p refused it: too much");
+  const Error of_request = make_error(ErrorCode::kInvalidArgument, kClusterRefused,
+                                      "the cluster p refused it: too much");
   int64_t in_all_us = 0;
   for (int32_t times = 1; times < kRefusalsMax; ++times) {
-    const Move move = after_pool_refusal(job, of_request, times, 1000);
+    const Move move = after_cluster_refusal(job, of_request, times, 1000);
     ASSERT_EQ(move.to, JobState::kQueued);
     EXPECT_TRUE(move.uncounted);
     EXPECT_FALSE(move.worker_lost);
@@ -112,24 +112,24 @@ TEST(SchedRetry, ARefusedRequestFailsAfterAnHourUnlessItHasRun) {
     in_all_us += move.retry_time_us - 1000;
   }
   EXPECT_GT(in_all_us, int64_t{50} * 60 * 1'000'000);
-  const Move end = after_pool_refusal(job, of_request, kRefusalsMax, 1000);
+  const Move end = after_cluster_refusal(job, of_request, kRefusalsMax, 1000);
   EXPECT_EQ(end.to, JobState::kFailed);
   EXPECT_TRUE(can_move(job.state, end.to));
-  EXPECT_EQ(end.reason, "POOL_REFUSED");
-  EXPECT_NE(end.message.find("the pool p refused it: too much"), std::string::npos);
+  EXPECT_EQ(end.reason, "CLUSTER_REFUSED");
+  EXPECT_NE(end.message.find("the cluster p refused it: too much"), std::string::npos);
   EXPECT_NE(end.message.find("ask for fewer nodes"), std::string::npos);
   job.checkpoint_step = 7;
-  EXPECT_EQ(after_pool_refusal(job, of_request, 10 * kRefusalsMax, 1000).to, JobState::kQueued);
+  EXPECT_EQ(after_cluster_refusal(job, of_request, 10 * kRefusalsMax, 1000).to, JobState::kQueued);
 }
 
-TEST(SchedRetry, AFaultOfThePoolsFileFailsNoJob) {
-  const Error of_pool = make_error(ErrorCode::kFailedPrecondition, kPoolRefused,
-                                   "the pool p refused it: no such partition");
-  const Move move = after_pool_refusal(running_job(), of_pool, 10 * kRefusalsMax, 1000);
+TEST(SchedRetry, AFaultOfTheClustersFileFailsNoJob) {
+  const Error of_cluster = make_error(ErrorCode::kFailedPrecondition, kClusterRefused,
+                                      "the cluster p refused it: no such partition");
+  const Move move = after_cluster_refusal(running_job(), of_cluster, 10 * kRefusalsMax, 1000);
   EXPECT_EQ(move.to, JobState::kQueued);
   EXPECT_TRUE(move.uncounted);
-  EXPECT_EQ(move.retry_time_us, 0) << "the pool keeps it";
-  EXPECT_NE(move.message.find("A problem of its pool, not of the job"), std::string::npos);
+  EXPECT_EQ(move.retry_time_us, 0) << "the cluster keeps it";
+  EXPECT_NE(move.message.find("A problem of its cluster, not of the job"), std::string::npos);
 }
 
 }  // namespace

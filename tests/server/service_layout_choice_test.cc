@@ -130,15 +130,15 @@ TEST(LayoutChoice, WhatAForecastDecidedIsSaidToBeSo) {
 TEST(LayoutChoice, WhatOtherFieldsForbidIsRefusedInTheirWords) {
   v1::JobSpec spec = spec_of(0);
   spec.mutable_resources()->set_device(v1::Resources::CPU);
-  spec.mutable_resources()->set_pool("cluster");
+  spec.mutable_resources()->set_cluster("cluster");
   spec.mutable_resources()->set_nodes(2);
   Asked asked(spec, 64 * kMiB);
   asked.devices = {{Device()}, "cluster"};
-  const StepTimeOn of_pool = [](const Device&, const RunWork&) -> Result<TimeRange> {
-    ADD_FAILURE() << "the device is none of the pool's";
+  const StepTimeOn of_cluster = [](const Device&, const RunWork&) -> Result<TimeRange> {
+    ADD_FAILURE() << "the device is none of the cluster's";
     return unknown({}, {});
   };
-  const FoundLayouts found = asked.find(of_pool, true, {});
+  const FoundLayouts found = asked.find(of_cluster, true, {});
   spec.mutable_resources()->add_shard(v1::Resources::HEAD);
   const Result<EngineSpec> named = to_engine(spec);
   ASSERT_FALSE(named.ok());

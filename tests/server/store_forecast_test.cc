@@ -70,9 +70,9 @@ TEST_F(StoreForecast, RatesOfAKeyTakeThePlaceOfOlderOnes) {
   EXPECT_EQ(all[1].time_us, 2);
 }
 
-TEST_F(StoreForecast, NodesOfAPoolAreKeptApartAndForgotten) {
-  const auto rates = [](const std::string& pool, const std::string& node, int64_t seen_us) {
-    return StoredNodeRates{.key = {pool, node, 2, v1::Recipe::FP32},
+TEST_F(StoreForecast, NodesOfAClusterAreKeptApartAndForgotten) {
+  const auto rates = [](const std::string& cluster, const std::string& node, int64_t seen_us) {
+    return StoredNodeRates{.key = {cluster, node, 2, v1::Recipe::FP32},
                            .build = "b1",
                            .time_us = 5,
                            .seen_us = seen_us,
@@ -99,21 +99,22 @@ TEST_F(StoreForecast, NodesOfAPoolAreKeptApartAndForgotten) {
   EXPECT_EQ(all[0].time_limit_s, 60);
   EXPECT_EQ(all[1].seen_us, 9);
   EXPECT_EQ(all[1].rates, "of old");
-  EXPECT_EQ(all[3].key.pool, "b");
+  EXPECT_EQ(all[3].key.cluster, "b");
 
   const int64_t later = 10 + kNodeRatesKeptUs;
   ASSERT_TRUE(store->forecasts().save_node_rates(rates("a", "newest", later)).ok());
   all = store->forecasts().node_rates().value();
-  ASSERT_EQ(all.size(), 3u) << "of that pool, what nobody has seen for long goes";
+  ASSERT_EQ(all.size(), 3u) << "of that cluster, what nobody has seen for long goes";
   EXPECT_EQ(all[0].key.node, "newest");
   for (int64_t i = 0; i < kNodeRatesMax + 5; ++i) {
     ASSERT_TRUE(
         store->forecasts().save_node_rates(rates("a", "n" + std::to_string(i), later + i)).ok());
   }
   all = store->forecasts().node_rates().value();
-  EXPECT_EQ(std::ranges::count(all, "a", [](const auto& r) { return r.key.pool; }), kNodeRatesMax);
+  EXPECT_EQ(std::ranges::count(all, "a", [](const auto& r) { return r.key.cluster; }),
+            kNodeRatesMax);
   EXPECT_EQ(std::ranges::count(all, "n0", [](const auto& r) { return r.key.node; }), 0);
-  EXPECT_EQ(std::ranges::count(all, "b", [](const auto& r) { return r.key.pool; }), 2);
+  EXPECT_EQ(std::ranges::count(all, "b", [](const auto& r) { return r.key.cluster; }), 2);
 }
 
 TEST_F(StoreForecast, AJobThatSucceedsLeavesItsOutcome) {

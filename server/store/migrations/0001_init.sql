@@ -238,10 +238,10 @@ CREATE TABLE device_rates (
   rates TEXT NOT NULL,
   PRIMARY KEY (device_key, threads, precision)
 ) STRICT, WITHOUT ROWID;
--- Rates of the nodes of pools, as their workers measured them (JSON, src/forecast/rates.h). `node` is what computes alike: the
+-- Rates of the nodes of clusters, as their workers measured them (JSON, src/forecast/rates.h). `node` is what computes alike: the
 -- CPU's model with its cores, or the GPU's model. The newest of a key counts, whatever build it is of.
 CREATE TABLE node_rates (
-  pool TEXT NOT NULL,
+  cluster TEXT NOT NULL,
   node TEXT NOT NULL,
   threads INTEGER NOT NULL,
   precision INTEGER NOT NULL,
@@ -252,7 +252,7 @@ CREATE TABLE node_rates (
   memory_bytes INTEGER NOT NULL,
   time_limit_s INTEGER NOT NULL,
   rates TEXT NOT NULL,
-  PRIMARY KEY (pool, node, threads, precision)
+  PRIMARY KEY (cluster, node, threads, precision)
 ) STRICT, WITHOUT ROWID;
 -- What jobs that ended were forecast to take, and what they took. `graph` is the digest of a step's work: jobs of the same
 -- one on the same device correct later forecasts.

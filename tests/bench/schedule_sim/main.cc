@@ -7,9 +7,10 @@
 //                    [--owners N] [--half-life HOURS] [--no-preemption] [--equal] [--strict]
 //                    [--starvation HOURS] [--until-event N] [--shrink INVARIANT]
 //                                one run: its figures, violations and, at the end, who waits
-//   schedule_sim pool --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N]
+//   schedule_sim cluster --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N]
 //                     [--waiting-max N]
-//                                hours of a cluster's pool, with the daemon's store in that folder
+//                                hours of a cluster, with the daemon's store in that
+//                                folder
 //
 // Utilisation, waits and fairness are of the simulated time and the same on every machine. Decision
 // times are CPU time of this machine.
@@ -28,7 +29,7 @@
 
 #include "server/placement/slurm_placement.h"
 #include "src/base/clock.h"
-#include "tests/bench/schedule_sim/pool_day.h"
+#include "tests/bench/schedule_sim/cluster_day.h"
 #include "tests/bench/schedule_sim/simulation.h"
 
 namespace trainyard::sim {
@@ -465,10 +466,10 @@ double look_by_commands(const std::filesystem::path& folder, int attempts) {
   return best_ms;
 }
 
-/// A pool of so many nodes, for so many hours; its store in a folder of the disk that is asked
+/// A cluster of so many nodes, for so many hours; its store in a folder of the disk that is asked
 /// about.
-int run_pool(const std::vector<std::string>& arguments) {
-  PoolDayOptions options;
+int run_cluster(const std::vector<std::string>& arguments) {
+  ClusterDayOptions options;
   for (size_t i = 0; i + 1 < arguments.size(); i += 2) {
     const std::string& name = arguments[i];
     const double value = std::atof(arguments[i + 1].c_str());
@@ -489,12 +490,12 @@ int run_pool(const std::vector<std::string>& arguments) {
   }
   if (arguments.size() % 2 != 0 || options.folder.empty()) {
     return fail(
-        "pool --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N] "
+        "cluster --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N] "
         "[--waiting-max N]");
   }
   spdlog::set_level(spdlog::level::off);
   const double command_ms = look_by_commands(options.folder / "commands", options.nodes);
-  const PoolDay day = simulate_pool_day(options);
+  const ClusterDay day = simulate_cluster_day(options);
   const double seconds = day.hours * 3600;
   const auto spread = [](const char* what, const Spread& s) {
     std::printf("  %-34s %8lld times  p50 %8.0f us  p99 %8.0f us  most %8.0f us\n", what,
@@ -551,6 +552,6 @@ int main(int argc, char** argv) {
   if (!arguments.empty()) arguments.erase(arguments.begin());
   if (verb == "run") return trainyard::sim::run_one(arguments);
   if (verb == "table") return trainyard::sim::run_tables(arguments);
-  if (verb == "pool") return trainyard::sim::run_pool(arguments);
-  return trainyard::sim::fail(verb + ": expected run, table or pool");
+  if (verb == "cluster") return trainyard::sim::run_cluster(arguments);
+  return trainyard::sim::fail(verb + ": expected run, table or cluster");
 }

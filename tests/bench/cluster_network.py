@@ -1,7 +1,7 @@
-"""What a job in a pool sends over the network, and what a slow link costs. Real daemon, real Slurm, each node in a network
+"""What a job in a cluster sends over the network, and what a slow link costs. Real daemon, real Slurm, each node in a network
 namespace of its own behind a link of a given rate (tbf). As root, with slurm-wlm, munge and iproute2.
 
-    TRAINYARD_BIN=build/release/bin python3 tests/bench/pool_network.py [--rates 0,1000,100] [--nodes 1,2,4]
+    TRAINYARD_BIN=build/release/bin python3 tests/bench/cluster_network.py [--rates 0,1000,100] [--nodes 1,2,4]
 
 For each rate (Mbit/s each way; 0: as fast as it goes): a network of 1.2 million parameters on the digits, on one node and,
 data parallel, on several. Told are bytes to and from the nodes by the kernel's counters, beside what the job's dataset,
@@ -122,10 +122,10 @@ def main():
         sys.exit(why)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-bench-"))
     with Hosts(nodes=4) as cluster:
-        pool = cluster.folder / "pool.yaml"
-        pool.write_text(f"name: cluster\nkind: slurm\nworker: {BIN / 'trainyard-worker'}\ncache: {cluster.folder}/cache\n"
-                        "cpus: 1\npoll_seconds: 1\n")
-        daemon = Daemon(folder / "state", "--pool", str(pool), "--workers-listen", f"{SUBNET}.1:{PORT}",
+        described = cluster.folder / "cluster.yaml"
+        described.write_text(f"name: slurm\nkind: slurm\nworker: {BIN / 'trainyard-worker'}\ncache: {cluster.folder}/cache\n"
+                             "cpus: 1\npoll_seconds: 1\n")
+        daemon = Daemon(folder / "state", "--cluster", str(described), "--workers-listen", f"{SUBNET}.1:{PORT}",
                         env=cluster.environment()).start()
         try:
             daemon.submit(spec(folder, "here", "threads: 1, device: cpu", arguments.epochs), "--wait")
@@ -145,7 +145,7 @@ def main():
                     name = f"r{rate}-n{nodes}"
                     before, cpu = cluster.counted(), cpu_ms(daemon.process.pid)
                     more = f", nodes: {nodes}" if nodes > 1 else ""
-                    daemon.submit(spec(folder, name, f"threads: 1, pool: cluster{more}", arguments.epochs), "--wait")
+                    daemon.submit(spec(folder, name, f"threads: 1, cluster: slurm{more}", arguments.epochs), "--wait")
                     to, back = (after - b for after, b in zip(cluster.counted(), before))
                     took = seconds(daemon, name, "RUNNING")
                     print(f"| {rate or 'no limit'} | {nodes} | {to / 1e6:.1f} | {back / 1e6:.1f} | {took:.1f} | {took / alone:.2f} | "

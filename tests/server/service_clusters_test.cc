@@ -1,5 +1,5 @@
-// Pools: how an attempt goes through a cluster that answers, does not answer, refuses and forgets.
-// The cluster is a list of answers, its time the test's.
+// Clusters: how an attempt goes through a cluster that answers, does not answer, refuses and
+// forgets. The cluster is a list of answers, its time the test's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include <map>
 #include <thread>
 
-#include "server/supervisor/pool_lines.h"
-#include "server/supervisor/pools.h"
+#include "server/supervisor/cluster_queue.h"
+#include "server/supervisor/clusters.h"
 #include "src/base/mutex.h"
 #include "tests/server/fake_clock.h"
 #include "tests/support/patience.h"
@@ -44,7 +44,7 @@ class FakeCluster final : public Placement {
       case 'b':
         return SubmitRefused{"too many jobs", SubmitRefused::Cause::kNow};
       case 'p':
-        return SubmitRefused{"no such partition", SubmitRefused::Cause::kPool};
+        return SubmitRefused{"no such partition", SubmitRefused::Cause::kCluster};
       case 'l':  // it is there, and nobody says so
         (void)make(intent.name);
         return SubmitUnknown{"timed out"};
@@ -141,7 +141,7 @@ class FakeCluster final : public Placement {
   }
 };
 
-class PoolOwner final : public TaskOwner {
+class ClusterOwner final : public TaskOwner {
  public:
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }
   void report(const v1::WorkerReport&, Done<void> done) override { done({}); }
@@ -159,7 +159,7 @@ class PoolOwner final : public TaskOwner {
   std::optional<TaskEnd> end_;
 };
 
-class PoolsTest : public ::testing::Test {
+class ClustersTest : public ::testing::Test {
  protected:
   void SetUp() override {
     SupervisorOptions options;
@@ -171,25 +171,25 @@ class PoolsTest : public ::testing::Test {
     cluster_ = placement.get();
     cluster_->answers = answers;
     cluster_->refuses_at_start = refuses_at_start;
-    PoolConfig config;
+    ClusterConfig config;
     config.name = "p";
     config.poll_seconds = 10;
     config.lease_seconds = 60;
-    std::vector<Pools::Pool> pools;
-    pools.push_back({config, std::move(placement)});
-    pools_ = std::make_unique<Pools>(*supervisor_, clock_, std::move(pools), [] {});
-    pools_->start();
+    std::vector<Clusters::Cluster> clusters;
+    clusters.push_back({config, std::move(placement)});
+    clusters_ = std::make_unique<Clusters>(*supervisor_, clock_, std::move(clusters), [] {});
+    clusters_->start();
   }
-  std::shared_ptr<PoolOwner> hand_over(const std::string& uid, std::string handle = {},
-                                       bool may_exist = false) {
-    auto owner = std::make_shared<PoolOwner>();
+  std::shared_ptr<ClusterOwner> hand_over(const std::string& uid, std::string handle = {},
+                                          bool may_exist = false) {
+    auto owner = std::make_shared<ClusterOwner>();
     Supervisor::ElsewhereTask task;
     task.id = uid + "-1";
     task.owner = owner;
     task.lease_ms = 60'000;
-    task.withdraw = [this, uid](const std::string&) { pools_->withdraw("p", uid, 1); };
+    task.withdraw = [this, uid](const std::string&) { clusters_->withdraw("p", uid, 1); };
     supervisor_->expect(std::move(task));
-    PooledAttempt attempt;
+    ClusterAttempt attempt;
     attempt.uid = uid;
     attempt.attempt = 1;
     attempt.job = "projects/default/jobs/" + uid;
@@ -202,15 +202,15 @@ class PoolsTest : public ::testing::Test {
       const MutexLock lock(mu_);
       found_ = id;
     };
-    pools_->hand_over("p", std::move(attempt));
+    clusters_->hand_over("p", std::move(attempt));
     return owner;
   }
-  /// Time passes, and the pool's thread notices.
+  /// Time passes, and the cluster's thread notices.
   void pass(int64_t seconds) {
     clock_.pass(seconds * 1'000'000);
-    pools_->withdraw("p", "nobody", 1);
+    clusters_->withdraw("p", "nobody", 1);
   }
-  /// Passes time in steps until the condition holds. The pool's thread has ever longer for each.
+  /// Passes time in steps until the condition holds. The cluster's thread has ever longer for each.
   bool in_time(const std::function<bool()>& condition, int steps = 60) {
     for (int i = 0; i < steps; ++i) {
       if (condition()) return true;
@@ -225,7 +225,9 @@ class PoolsTest : public ::testing::Test {
     const MutexLock lock(mu_);
     return found_;
   }
-  PoolSight sight(const std::string& uid) { return pools_->find(uid).value_or(PoolSight()); }
+  ClusterSight sight(const std::string& uid) {
+    return clusters_->find(uid).value_or(ClusterSight());
+  }
 
   FakeClock clock_;
   DeviceBrief rest_;  // of what is handed over next
@@ -233,28 +235,28 @@ class PoolsTest : public ::testing::Test {
   FakeCluster* cluster_ = nullptr;
   Mutex mu_;
   std::string found_;
-  std::unique_ptr<Pools> pools_;
+  std::unique_ptr<Clusters> clusters_;
 };
 
-TEST_F(PoolsTest, WaitsIsGrantedAndEnds) {
+TEST_F(ClustersTest, WaitsIsGrantedAndEnds) {
   begin();
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   ASSERT_TRUE(in_time([&] { return sight("a").reason == "Priority"; }));
-  EXPECT_EQ(pools_->waiting("p"), 1);
-  EXPECT_EQ(pools_->note("p"), "a cluster of the test's");
+  EXPECT_EQ(clusters_->waiting("p"), 1);
+  EXPECT_EQ(clusters_->note("p"), "a cluster of the test's");
   cluster_->see("ty-a", Seen::kGranted);
   ASSERT_TRUE(in_time([&] { return sight("a").granted; }));
   EXPECT_EQ(sight("a").nodes, "n7");
-  EXPECT_EQ(pools_->waiting("p"), 0);
+  EXPECT_EQ(clusters_->waiting("p"), 0);
   cluster_->see("ty-a", Seen::kEnded, "NODE_FAIL");
   ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->away->how, "NODE_FAIL");
   EXPECT_NE(owner->end()->away->text.find("so it was"), std::string::npos);
-  EXPECT_FALSE(pools_->find("a"));
+  EXPECT_FALSE(clusters_->find("a"));
 }
 
-TEST_F(PoolsTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
+TEST_F(ClustersTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
   begin();
   hand_over("unknown");
   rest_ = {0, 50, 60, 70};
@@ -269,10 +271,10 @@ TEST_F(PoolsTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
   ASSERT_TRUE(in_time([&] {
     return sight("known").start_estimate_us > 0 && sight("unknown").start_estimate_us > 0;
   }));
-  PoolConfig config;
+  ClusterConfig config;
   config.name = "p";
-  const std::vector<PoolConfig> configs = {config};
-  const PoolLines lines(configs, *pools_);
+  const std::vector<ClusterConfig> configs = {config};
+  const ClusterQueue lines(configs, *clusters_);
   QueueView view;
   lines.add_to(view, Shares(), /*draining=*/false, clock_.wall_us(), 10, "");
   ASSERT_EQ(view.jobs.size(), 2u);
@@ -289,65 +291,65 @@ TEST_F(PoolsTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
   EXPECT_EQ(view.jobs[1].why.message.find("forecast"), std::string::npos);
 }
 
-TEST_F(PoolsTest, ARefusalEndsTheAttemptInTheClustersWords) {
+TEST_F(ClustersTest, ARefusalEndsTheAttemptInTheClustersWords) {
   begin("r");
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
-  EXPECT_EQ(owner->end()->start_error->reason, "POOL_REFUSED");
+  EXPECT_EQ(owner->end()->start_error->reason, "CLUSTER_REFUSED");
   EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: too many nodes");
-  EXPECT_FALSE(pools_->refusal("p")) << "others may ask for less";
+  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it: too many nodes");
+  EXPECT_FALSE(clusters_->refusal("p")) << "others may ask for less";
 }
 
-TEST_F(PoolsTest, ARefusalOfNowIsNobodysFault) {
+TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
   begin("b");
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kUnavailable);
-  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it for now: too many jobs");
-  EXPECT_FALSE(pools_->refusal("p"));
+  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it for now: too many jobs");
+  EXPECT_FALSE(clusters_->refusal("p"));
 }
 
 // Would be missed: an sbatch for every waiting job, again and again, for a partition that is
 // misspelt.
-TEST_F(PoolsTest, ARefusedPoolAsksOnceAndOpensWhenAJobIsTaken) {
+TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
   begin("pp");
   const auto first = hand_over("a"), second = hand_over("b");
   for (const auto& owner : {first, second}) {
     ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
     EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kFailedPrecondition);
-    EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: no such partition");
+    EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it: no such partition");
   }
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u) << "of the second the answer is known";
-  ASSERT_TRUE(pools_->refusal("p"));
-  EXPECT_EQ(pools_->refusal("p")->text, "no such partition");
-  EXPECT_EQ(pools_->refusal("p")->left_us, 15'000'000);
+  ASSERT_TRUE(clusters_->refusal("p"));
+  EXPECT_EQ(clusters_->refusal("p")->text, "no such partition");
+  EXPECT_EQ(clusters_->refusal("p")->left_us, 15'000'000);
   pass(15);
-  EXPECT_EQ(pools_->refusal("p")->left_us, 0) << "one is tried";
+  EXPECT_EQ(clusters_->refusal("p")->left_us, 0) << "one is tried";
   const auto third = hand_over("c");
   ASSERT_TRUE(eventually([&] { return third->end().has_value(); }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
-  EXPECT_EQ(pools_->refusal("p")->left_us, 30'000'000) << "it doubles";
+  EXPECT_EQ(clusters_->refusal("p")->left_us, 30'000'000) << "it doubles";
   pass(30);
   const auto fourth = hand_over("d");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
-  EXPECT_FALSE(pools_->refusal("p"));
+  EXPECT_FALSE(clusters_->refusal("p"));
   EXPECT_FALSE(fourth->end());
 }
 
-TEST_F(PoolsTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
+TEST_F(ClustersTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
   begin("", "no such account");
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
-  EXPECT_EQ(owner->end()->start_error->message, "the pool p refused it: no such account");
+  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it: no such account");
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
   pass(15);
   (void)hand_over("b");
   ASSERT_TRUE(eventually([&] { return found() == "100"; })) << "it was mended meanwhile";
-  EXPECT_FALSE(pools_->refusal("p"));
+  EXPECT_FALSE(clusters_->refusal("p"));
 }
 
-TEST_F(PoolsTest, ALostAnswerIsFoundByItsName) {
+TEST_F(ClustersTest, ALostAnswerIsFoundByItsName) {
   begin("l");
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
@@ -358,7 +360,7 @@ TEST_F(PoolsTest, ALostAnswerIsFoundByItsName) {
 
 // Not while it may still come into being, and not before two answers have said that it is not
 // there.
-TEST_F(PoolsTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
+TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
   begin("n");
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
@@ -372,7 +374,7 @@ TEST_F(PoolsTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
 }
 
-TEST_F(PoolsTest, ASilentClusterDecidesNothing) {
+TEST_F(ClustersTest, ASilentClusterDecidesNothing) {
   begin();
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
@@ -390,17 +392,17 @@ TEST_F(PoolsTest, ASilentClusterDecidesNothing) {
 
 // Would be missed: a daemon that waits at its end for each command of a cluster that does not
 // answer.
-TEST_F(PoolsTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
+TEST_F(ClustersTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
   begin("s");
   const auto asked = hand_over("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
   const auto waits = hand_over("b");
-  pools_->stop();
+  clusters_->stop();
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u);
   EXPECT_FALSE(asked->end() || waits->end());
 }
 
-TEST_F(PoolsTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
+TEST_F(ClustersTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
   begin();
   {
     const MutexLock lock(cluster_->mu);
@@ -415,7 +417,7 @@ TEST_F(PoolsTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
   EXPECT_GE(cluster_->read(&FakeCluster::finds), 2);
 }
 
-TEST_F(PoolsTest, WithdrawnIsOverWhenTheClusterShowsIt) {
+TEST_F(ClustersTest, WithdrawnIsOverWhenTheClusterShowsIt) {
   begin();
   cluster_->obeys = false;
   const auto owner = hand_over("a");
@@ -430,19 +432,19 @@ TEST_F(PoolsTest, WithdrawnIsOverWhenTheClusterShowsIt) {
   EXPECT_TRUE(owner->end()->stop_asked);
 }
 
-TEST_F(PoolsTest, WhatLingersBehindAnOutcomeIsTakenBack) {
+TEST_F(ClustersTest, WhatLingersBehindAnOutcomeIsTakenBack) {
   begin();
   (void)hand_over("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   cluster_->see("ty-a", Seen::kGranted);
   ASSERT_TRUE(in_time([&] { return sight("a").granted; }));
-  pools_->forget("p", "a", 1);
-  EXPECT_FALSE(pools_->find("a")) << "it is nobody's";
+  clusters_->forget("p", "a", 1);
+  EXPECT_FALSE(clusters_->find("a")) << "it is nobody's";
   EXPECT_TRUE(cluster_->read(&FakeCluster::withdrawn).empty());
   ASSERT_TRUE(in_time([&] { return !cluster_->read(&FakeCluster::withdrawn).empty(); }));
 }
 
-TEST_F(PoolsTest, ANodeWithoutAWorkerIsGivenBack) {
+TEST_F(ClustersTest, ANodeWithoutAWorkerIsGivenBack) {
   begin();
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));

@@ -1,4 +1,4 @@
-#include "server/scheduler/pool.h"
+#include "server/scheduler/cluster.h"
 
 #include <algorithm>
 #include <functional>
@@ -37,29 +37,29 @@ void walk(const Queue& waiting, const Shares& shares, int64_t now_us,
 
 }  // namespace
 
-std::string_view pool_of(const std::vector<std::string>& devices) {
-  if (devices.empty() || !devices.front().starts_with(kPoolPrefix)) return {};
-  return std::string_view(devices.front()).substr(kPoolPrefix.size());
+std::string_view cluster_of(const std::vector<std::string>& devices) {
+  if (devices.empty() || !devices.front().starts_with(kClusterPrefix)) return {};
+  return std::string_view(devices.front()).substr(kClusterPrefix.size());
 }
 
-Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares& shares,
-                      int64_t now_us) {
+Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
+                         int64_t now_us) {
   Decisions decisions;
-  if (pool.draining) return decisions;
+  if (cluster.draining) return decisions;
   decisions.wake_time_us = waiting.next_retry_us(now_us);
-  if (!pool.refused.empty() && pool.refused_left_us > 0) {
-    if (!waiting.empty()) decisions.wake_time_us = now_us + pool.refused_left_us;
+  if (!cluster.refused.empty() && cluster.refused_left_us > 0) {
+    if (!waiting.empty()) decisions.wake_time_us = now_us + cluster.refused_left_us;
     return decisions;
   }
-  int32_t places = pool.waiting_max - pool.waiting;
-  if (!pool.refused.empty()) places = std::min(places, 1);  // enough to see whether it is taken
+  int32_t places = cluster.waiting_max - cluster.waiting;
+  if (!cluster.refused.empty()) places = std::min(places, 1);  // enough to see whether it is taken
   if (places <= 0) return decisions;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
     decisions.starts.push_back(
         {job.uid,
-         {std::string(kPoolPrefix) + pool.name},
+         {std::string(kClusterPrefix) + cluster.name},
          "HANDED_OVER",
-         "Handed to the pool " + pool.name + ", which decides when it starts."});
+         "Handed to the cluster " + cluster.name + ", which decides when it starts."});
     return std::cmp_less(decisions.starts.size(), places);
   });
   return decisions;
@@ -70,19 +70,19 @@ std::string when_tried(int64_t refused_left_us) {
   return left_s > 0 ? "in " + std::to_string(left_s) + " s" : "now";
 }
 
-std::optional<int64_t> pool_place(const Queue& waiting, const WaitingJob& job, const Shares& shares,
-                                  int64_t now_us) {
+std::optional<int64_t> cluster_place(const Queue& waiting, const WaitingJob& job,
+                                     const Shares& shares, int64_t now_us) {
   int64_t ahead = 0;
   bool found = false;
   walk(waiting, shares, now_us, [&](const WaitingJob& next) {
     found = &next == &job;
-    return !found && ++ahead < static_cast<int64_t>(kPoolLookedAtMax);
+    return !found && ++ahead < static_cast<int64_t>(kClusterLookedAtMax);
   });
   return found ? std::optional(ahead) : std::nullopt;
 }
 
-std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& shares,
-                                          int64_t now_us, size_t count_max) {
+std::vector<const WaitingJob*> cluster_order(const Queue& waiting, const Shares& shares,
+                                             int64_t now_us, size_t count_max) {
   std::vector<const WaitingJob*> jobs;
   if (count_max == 0) return jobs;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
@@ -92,39 +92,40 @@ std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& sh
   return jobs;
 }
 
-std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* pool,
-                                      std::optional<int64_t> ahead, int64_t now_us) {
-  if (pool == nullptr) {
-    return WaitReason{"POOL_NOT_FOUND",
-                      "Waits for the pool " + job.pool +
-                          ", which this server no longer has; cancel it, or bring the pool back."};
+std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterState* cluster,
+                                         std::optional<int64_t> ahead, int64_t now_us) {
+  if (cluster == nullptr) {
+    return WaitReason{
+        "CLUSTER_NOT_FOUND",
+        "Waits for the cluster " + job.cluster +
+            ", which this server no longer has; cancel it, or bring the cluster back."};
   }
-  if (pool->draining) {
+  if (cluster->draining) {
     return WaitReason{"SERVER_DRAINING",
                       "The server is stopping; the job starts when the server is back."};
   }
-  if (!pool->refused.empty()) {
+  if (!cluster->refused.empty()) {
     return WaitReason{
-        "POOL_REFUSED",
-        "The pool " + pool->name + " takes no jobs now: " + pool->refused +
-            ". A problem of the pool, not of the job, which waits; one job is tried " +
-            when_tried(pool->refused_left_us) + "."};
+        "CLUSTER_REFUSED",
+        "The cluster " + cluster->name + " takes no jobs now: " + cluster->refused +
+            ". A problem of the cluster, not of the job, which waits; one job is tried " +
+            when_tried(cluster->refused_left_us) + "."};
   }
   if (is_resting(job, now_us)) {
     if (job.workers_lost == 0) return std::nullopt;
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job.workers_lost) +
                                            " times without progress; it restarts after a pause."};
   }
-  std::string message = "Waits to be handed to the pool " + pool->name + ", in whose queue " +
-                        std::to_string(pool->waiting) + " of at most " +
-                        std::to_string(pool->waiting_max) + " jobs of this server are";
+  std::string message = "Waits to be handed to the cluster " + cluster->name + ", in whose queue " +
+                        std::to_string(cluster->waiting) + " of at most " +
+                        std::to_string(cluster->waiting_max) + " jobs of this server are";
   if (!ahead) {
-    message += "; more than " + std::to_string(kPoolLookedAtMax) + " jobs are before it";
+    message += "; more than " + std::to_string(kClusterLookedAtMax) + " jobs are before it";
   } else if (*ahead > 0) {
     message +=
         "; " + std::to_string(*ahead) + (*ahead == 1 ? " job is" : " jobs are") + " before it";
   }
-  return WaitReason{"WAITING_FOR_POOL", message + "."};
+  return WaitReason{"WAITING_FOR_CLUSTER", message + "."};
 }
 
 }  // namespace trainyard::server

@@ -1,4 +1,5 @@
-// server/forecast/pool_rates.h: what jobs will take on the nodes of pools (docs/decisions/0114).
+// server/forecast/cluster_rates.h: what jobs will take on the nodes of clusters
+// (docs/decisions/0114).
 //
 // The worker of a job measures its node when the job is over: its outcome is stored, nobody waits
 // for it any more, and it has the node's cores for some seconds yet. So the first job that succeeds
@@ -13,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/config/pool.h"
+#include "server/config/cluster.h"
 #include "server/store/store.h"
 #include "src/base/clock.h"
 #include "src/base/result.h"
@@ -23,23 +24,23 @@
 
 namespace trainyard::server {
 
-struct PoolRatesOptions {
+struct ClusterRatesOptions {
   double seconds_max = 3;  // that a worker may measure, about
 };
 
 /// What a worker says of its node where a job has ended.
 struct NodeUse {
-  std::string task, pool;
+  std::string task, cluster;
   v1::NodeFacts facts;
   bool on_gpus = false;
   int32_t threads = 1;
   v1::Recipe::Precision precision = v1::Recipe::FP32;  // in which it computed
 };
 
-/// A job whose time on a pool is asked for.
-struct PoolQuery {
+/// A job whose time on a cluster is asked for.
+struct ClusterQuery {
   std::string key;  // equal where all of the following are
-  std::string pool;
+  std::string cluster;
   std::shared_ptr<const RunWork> work;
   bool on_gpus = false;
   int32_t threads = 1;  // of each node
@@ -50,10 +51,10 @@ struct PoolQuery {
 };
 
 /// Thread-safe. Create it before the first change of a job; the store outlives it.
-class PoolRates {
+class ClusterRates {
  public:
-  PoolRates(Store& store, std::vector<PoolConfig> pools, PoolRatesOptions options = {},
-            const Clock& clock = system_clock());
+  ClusterRates(Store& store, std::vector<ClusterConfig> clusters, ClusterRatesOptions options = {},
+               const Clock& clock = system_clock());
 
   /// Reads what the store has. Errors of the store.
   Status open();
@@ -69,12 +70,12 @@ class PoolRates {
 
   /// One forecast for all kinds of node: likely on the one that was seen last, in a range that
   /// covers all.
-  v1::Forecast forecast(const PoolQuery& query);
+  v1::Forecast forecast(const ClusterQuery& query);
   /// As Forecaster::step_time.
-  Result<TimeRange> step_time(const PoolQuery& query);
+  Result<TimeRange> step_time(const ClusterQuery& query);
   /// Fills in the kinds of node, the time limit of a start, and with `forecasts` what forecasts
   /// rest on.
-  void describe(bool forecasts, v1::Pool& out);
+  void describe(bool forecasts, v1::Cluster& out);
 
  private:
   struct Impl;
@@ -85,8 +86,8 @@ class PoolRates {
 /// begin; 0 where that leaves no time for steps.
 int32_t starts_within(double limit_seconds, double total_seconds, double start_seconds);
 
-/// "pools/slurm: 12 min (not counting its queue); name it with resources.pool." Of a pool's
-/// forecast that is at least twice as fast as the best of `here`; else empty.
-std::string pool_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& pool);
+/// "clusters/slurm: 12 min (not counting its queue); name it with resources.cluster." Of a
+/// cluster's forecast that is at least twice as fast as the best of `here`; else empty.
+std::string cluster_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& cluster);
 
 }  // namespace trainyard::server

@@ -1,4 +1,4 @@
-#include "server/supervisor/pools.h"
+#include "server/supervisor/clusters.h"
 
 #include <spdlog/spdlog.h>
 
@@ -29,7 +29,8 @@ constexpr int64_t kEnrolUs = 900 * kSecondUs;
 /// A worker whose outcome is stored ends by itself; after this its place is taken back.
 constexpr int64_t kLeftGraceUs = 60 * kSecondUs;
 constexpr int64_t kPollLongestUs = 60 * kSecondUs;
-/// Between jobs that are tried on a cluster that refuses the pool: it doubles from the first.
+/// Between jobs that are tried on a cluster that refuses what its file says: it doubles from the
+/// first.
 constexpr int64_t kRefusedFirstUs = 15 * kSecondUs;
 constexpr int64_t kRefusedLongestUs = 600 * kSecondUs;
 /// Looks cost the cluster something: they take at most a tenth of the time.
@@ -37,7 +38,7 @@ constexpr int64_t kRestFactor = 10;
 
 using Key = std::pair<std::string, int32_t>;  // uid, attempt
 
-EndRules rules_of(const PoolConfig& config) {
+EndRules rules_of(const ClusterConfig& config) {
   EndRules rules;
   rules.lease_us = int64_t{config.lease_seconds} * kSecondUs;
   return rules;
@@ -46,7 +47,7 @@ EndRules rules_of(const PoolConfig& config) {
 enum class Stage : uint8_t { kToSubmit, kToFind, kKnown };
 
 struct Live {
-  PooledAttempt attempt;
+  ClusterAttempt attempt;
   EndWatch watch;
   Stage stage = Stage::kToSubmit;
   PlacementHandle handle = {};
@@ -64,9 +65,9 @@ struct Live {
 
 }  // namespace
 
-struct Pools::Runner {
-  Runner(Supervisor& s, const Clock& c, Pool p, std::function<void()> f)
-      : supervisor(s), clock(c), pool(std::move(p)), changed(std::move(f)) {}
+struct Clusters::Runner {
+  Runner(Supervisor& s, const Clock& c, Cluster p, std::function<void()> f)
+      : supervisor(s), clock(c), cluster(std::move(p)), changed(std::move(f)) {}
 
   void run();
   void check();
@@ -95,14 +96,14 @@ struct Pools::Runner {
   bool has_node(const Live& live) const;
   /// It has changed: keeps `unplaced` and `errands`.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
-  /// The pool is known to be refused: an attempt that was on its way needs no command.
+  /// The cluster is known to be refused: an attempt that was on its way needs no command.
   std::optional<SubmitAnswer> refused_already();
   void refuse(std::string text);
-  PoolSight sight_of(const Live& live) const;
+  ClusterSight sight_of(const Live& live) const;
 
   Supervisor& supervisor;
   const Clock& clock;
-  const Pool pool;
+  const Cluster cluster;
   const std::function<void()> changed;
 
   mutable Mutex mu;
@@ -114,7 +115,7 @@ struct Pools::Runner {
   int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // in a row
   int64_t refused_until_us TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
-  // Those of `live` that no look has seen with a node: few, as the pool's waiting_max says.
+  // Those of `live` that no look has seen with a node: few, as the cluster's waiting_max says.
   std::set<Key> unplaced TRAINYARD_GUARDED_BY(mu);
   // Those to submit, to find or to withdraw: a hand-over does not go through all that run.
   std::set<Key> errands TRAINYARD_GUARDED_BY(mu);
@@ -122,7 +123,7 @@ struct Pools::Runner {
   std::jthread thread;
 };
 
-void Pools::Runner::run() {
+void Clusters::Runner::run() {
   check();
   for (;;) {
     {
@@ -141,9 +142,10 @@ void Pools::Runner::run() {
   }
 }
 
-void Pools::Runner::check() {
-  PlacementCheck found = pool.placement->check();
-  spdlog::info("event=pool_checked {} {}", kv("pool", pool.config.name), kv("found", found.text));
+void Clusters::Runner::check() {
+  PlacementCheck found = cluster.placement->check();
+  spdlog::info("event=cluster_checked {} {}", kv("cluster", cluster.config.name),
+               kv("found", found.text));
   {
     const MutexLock lock(mu);
     found_at_start = std::move(found.text);
@@ -151,7 +153,7 @@ void Pools::Runner::check() {
   if (!found.refused.empty()) refuse(std::move(found.refused));
 }
 
-void Pools::Runner::turn() {
+void Clusters::Runner::turn() {
   const int64_t now = clock.steady_us();
   const auto due = [&](Stage stage) {
     return keys([&](const Live& l) { return l.stage == stage && l.due_us <= now; });
@@ -171,7 +173,7 @@ void Pools::Runner::turn() {
   if (!is_stopping() && clock.steady_us() >= look_us) look();
 }
 
-std::optional<int64_t> Pools::Runner::due_us() {
+std::optional<int64_t> Clusters::Runner::due_us() {
   std::optional<int64_t> next;
   size_t unknown = 0;
   for (const Key& key : errands) {
@@ -184,7 +186,7 @@ std::optional<int64_t> Pools::Runner::due_us() {
   return next;
 }
 
-std::vector<Key> Pools::Runner::keys(const std::function<bool(const Live&)>& test) {
+std::vector<Key> Clusters::Runner::keys(const std::function<bool(const Live&)>& test) {
   std::vector<Key> found;
   const MutexLock lock(mu);
   for (const Key& key : errands) {
@@ -193,7 +195,7 @@ std::vector<Key> Pools::Runner::keys(const std::function<bool(const Live&)>& tes
   return found;
 }
 
-void Pools::Runner::with(const Key& key, const std::function<void(Live&)>& change) {
+void Clusters::Runner::with(const Key& key, const std::function<void(Live&)>& change) {
   const MutexLock lock(mu);
   const auto it = live.find(key);
   if (it == live.end()) return;
@@ -201,35 +203,35 @@ void Pools::Runner::with(const Key& key, const std::function<void(Live&)>& chang
   note(key, it->second);
 }
 
-std::optional<Live> Pools::Runner::copy(const Key& key) {
+std::optional<Live> Clusters::Runner::copy(const Key& key) {
   std::optional<Live> found;
   with(key, [&](Live& l) { found = l; });
   return found;
 }
 
-void Pools::Runner::submit(const Key& key) {
+void Clusters::Runner::submit(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
   if (l->withdrawn || l->left_us) return finish(key, {});  // it was never there, or is found gone
   std::optional<SubmitAnswer> known_answer = refused_already();
   const SubmitAnswer answer =
-      known_answer ? *std::move(known_answer) : pool.placement->submit(l->attempt.intent);
+      known_answer ? *std::move(known_answer) : cluster.placement->submit(l->attempt.intent);
   if (const auto* submitted = std::get_if<Submitted>(&answer)) return known(key, submitted->handle);
   if (const auto* refused = std::get_if<SubmitRefused>(&answer)) {
     using enum SubmitRefused::Cause;
-    if (refused->cause == kPool && !refused_already()) refuse(refused->text);
+    if (refused->cause == kCluster && !refused_already()) refuse(refused->text);
     TaskEnd end;
     end.start_error =
-        make_error(refused->cause == kRequest ? ErrorCode::kInvalidArgument
-                   : refused->cause == kPool  ? ErrorCode::kFailedPrecondition
-                                              : ErrorCode::kUnavailable,
-                   kPoolRefused,
-                   "the pool " + pool.config.name + " refused it" +
+        make_error(refused->cause == kRequest   ? ErrorCode::kInvalidArgument
+                   : refused->cause == kCluster ? ErrorCode::kFailedPrecondition
+                                                : ErrorCode::kUnavailable,
+                   kClusterRefused,
+                   "the cluster " + cluster.config.name + " refused it" +
                        (refused->cause == kNow ? " for now: " : ": ") + refused->text);
     return finish(key, std::move(end));
   }
   const std::string& text = std::get<SubmitUnknown>(answer).text;
-  spdlog::warn("event=pool_silent {} {} {}", kv("pool", pool.config.name),
+  spdlog::warn("event=cluster_silent {} {} {}", kv("cluster", cluster.config.name),
                kv("job", l->attempt.job), kv("message", text));
   with(key, [&](Live& live_now) {
     live_now.stage = Stage::kToFind;
@@ -240,10 +242,11 @@ void Pools::Runner::submit(const Key& key) {
   });
 }
 
-void Pools::Runner::find(const Key& key) {
+void Clusters::Runner::find(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
-  const Result<std::optional<PlacementHandle>> found = pool.placement->find(l->attempt.intent.name);
+  const Result<std::optional<PlacementHandle>> found =
+      cluster.placement->find(l->attempt.intent.name);
   const int64_t now = clock.steady_us();
   if (found.ok() && found->has_value()) return known(key, **found);
   const bool none = found.ok() && l->not_found + 1 >= kNotFoundMax &&
@@ -260,23 +263,23 @@ void Pools::Runner::find(const Key& key) {
   if (none) submit(key);
 }
 
-std::optional<SubmitAnswer> Pools::Runner::refused_already() {
+std::optional<SubmitAnswer> Clusters::Runner::refused_already() {
   const MutexLock lock(mu);
   if (refused_text.empty() || clock.steady_us() >= refused_until_us) return std::nullopt;
-  return SubmitRefused{refused_text, SubmitRefused::Cause::kPool};
+  return SubmitRefused{refused_text, SubmitRefused::Cause::kCluster};
 }
 
-void Pools::Runner::refuse(std::string text) {
+void Clusters::Runner::refuse(std::string text) {
   const MutexLock lock(mu);
   refusals = std::min(refusals + 1, 10);  // far beyond the longest pause
   const int64_t pause_us = std::min(kRefusedLongestUs, kRefusedFirstUs << (refusals - 1));
   refused_until_us = clock.steady_us() + pause_us;
   refused_text = std::move(text);
-  spdlog::warn("event=pool_refused {} pause_s={} {}", kv("pool", pool.config.name),
+  spdlog::warn("event=cluster_refused {} pause_s={} {}", kv("cluster", cluster.config.name),
                pause_us / kSecondUs, kv("message", refused_text));
 }
 
-void Pools::Runner::known(const Key& key, const PlacementHandle& handle) {
+void Clusters::Runner::known(const Key& key, const PlacementHandle& handle) {
   std::function<void(std::string)> found;
   bool opens = false;
   {
@@ -296,17 +299,17 @@ void Pools::Runner::known(const Key& key, const PlacementHandle& handle) {
       refusals = 0;
     }
   }
-  spdlog::info("event=pool_submitted {} {} {}", kv("pool", pool.config.name),
+  spdlog::info("event=cluster_submitted {} {} {}", kv("cluster", cluster.config.name),
                kv("name", handle.name), kv("handle", handle.id));
   if (found) found(handle.id);
   if (opens) changed();
   look_us = std::min(look_us, clock.steady_us() + kSecondUs);  // what it says of a new one
 }
 
-void Pools::Runner::withdraw(const Key& key) {
+void Clusters::Runner::withdraw(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
-  const Status asked = pool.placement->withdraw(l->handle);
+  const Status asked = cluster.placement->withdraw(l->handle);
   with(key, [&](Live& live_now) {
     live_now.asked = true;  // again after the next look, if it is still there
     if (!asked.ok()) live_now.trouble = asked.error().message;
@@ -314,7 +317,7 @@ void Pools::Runner::withdraw(const Key& key) {
   look_us = std::min(look_us, clock.steady_us() + kSecondUs);
 }
 
-void Pools::Runner::look() {
+void Clusters::Runner::look() {
   std::vector<Key> asked;
   std::vector<PlacementHandle> handles;
   {
@@ -326,17 +329,17 @@ void Pools::Runner::look() {
     }
   }
   const int64_t begin = clock.steady_us();
-  const int64_t rest = int64_t{pool.config.poll_seconds} * kSecondUs;
+  const int64_t rest = int64_t{cluster.config.poll_seconds} * kSecondUs;
   look_us = begin + rest;
   if (asked.empty()) return;
-  const Result<std::vector<Sighting>> seen = pool.placement->observe(handles);
+  const Result<std::vector<Sighting>> seen = cluster.placement->observe(handles);
   const int64_t now = clock.steady_us();
   look_us = now + std::clamp((now - begin) * kRestFactor, rest, std::max(rest, kPollLongestUs));
   std::unordered_map<std::string_view, const Sighting*> by_name;
   if (seen.ok()) {
     for (const Sighting& sighting : *seen) by_name.emplace(sighting.handle.name, &sighting);
   } else {
-    spdlog::warn("event=pool_silent {} {}", kv("pool", pool.config.name),
+    spdlog::warn("event=cluster_silent {} {}", kv("cluster", cluster.config.name),
                  kv("message", seen.error().message));
   }
   for (const Key& key : asked) {
@@ -359,7 +362,7 @@ void Pools::Runner::look() {
   }
 }
 
-void Pools::Runner::judge(const Key& key) {
+void Clusters::Runner::judge(const Key& key) {
   Verdict verdict;
   PlacementHandle handle;
   std::string how;
@@ -389,16 +392,16 @@ void Pools::Runner::judge(const Key& key) {
   if (verdict.fate != Fate::kOver) return;
   // What may be left under its name: a second copy that waits, or one that an administrator
   // revived.
-  (void)pool.placement->withdraw(handle);
+  (void)cluster.placement->withdraw(handle);
   TaskEnd end;
   end.away = AwayEnd{std::move(how), verdict.why};
-  if (const std::string more = pool.placement->explain(handle); !more.empty()) {
+  if (const std::string more = cluster.placement->explain(handle); !more.empty()) {
     end.away->text += "; " + more;
   }
   finish(key, std::move(end));
 }
 
-void Pools::Runner::finish(const Key& key, TaskEnd end) {
+void Clusters::Runner::finish(const Key& key, TaskEnd end) {
   std::string task;
   bool left = false;
   {
@@ -415,7 +418,7 @@ void Pools::Runner::finish(const Key& key, TaskEnd end) {
   changed();
 }
 
-void Pools::Runner::note(const Key& key, const Live& l) {
+void Clusters::Runner::note(const Key& key, const Live& l) {
   const auto keep = [&](std::set<Key>& in, bool is) {
     if (is) {
       in.insert(key);
@@ -427,12 +430,12 @@ void Pools::Runner::note(const Key& key, const Live& l) {
   keep(errands, l.stage != Stage::kKnown || (l.withdrawn && !l.asked));
 }
 
-bool Pools::Runner::has_node(const Live& l) const {
+bool Clusters::Runner::has_node(const Live& l) const {
   return l.fate == Fate::kGranted || supervisor.silent_ms(l.attempt.intent.task).has_value();
 }
 
-PoolSight Pools::Runner::sight_of(const Live& l) const {
-  PoolSight sight;
+ClusterSight Clusters::Runner::sight_of(const Live& l) const {
+  ClusterSight sight;
   sight.uid = l.attempt.uid;
   sight.job = l.attempt.job;
   sight.owner = l.attempt.owner;
@@ -449,22 +452,22 @@ PoolSight Pools::Runner::sight_of(const Live& l) const {
   return sight;
 }
 
-Pools::Pools(Supervisor& supervisor, const Clock& clock, std::vector<Pool> pools,
-             std::function<void()> changed) {
-  for (Pool& pool : pools) {
-    runners_.push_back(std::make_unique<Runner>(supervisor, clock, std::move(pool), changed));
+Clusters::Clusters(Supervisor& supervisor, const Clock& clock, std::vector<Cluster> clusters,
+                   std::function<void()> changed) {
+  for (Cluster& cluster : clusters) {
+    runners_.push_back(std::make_unique<Runner>(supervisor, clock, std::move(cluster), changed));
   }
 }
 
-Pools::~Pools() { stop(); }
+Clusters::~Clusters() { stop(); }
 
-void Pools::start() {
+void Clusters::start() {
   for (const auto& r : runners_) {
     r->thread = std::jthread([runner = r.get()] { runner->run(); });
   }
 }
 
-std::optional<int64_t> Pools::turn() {
+std::optional<int64_t> Clusters::turn() {
   std::optional<int64_t> next;
   for (const auto& r : runners_) {
     r->turn();
@@ -475,26 +478,26 @@ std::optional<int64_t> Pools::turn() {
   return next;
 }
 
-void Pools::stop() {
+void Clusters::stop() {
   for (const auto& r : runners_) {
     const MutexLock lock(r->mu);
     r->stopping = true;
     r->wake.notify_all();
   }
-  for (const auto& r : runners_) r->pool.placement->stop();
+  for (const auto& r : runners_) r->cluster.placement->stop();
   for (const auto& r : runners_) {
     if (r->thread.joinable()) r->thread.join();
   }
 }
 
-void Pools::hand_over(const std::string& pool, PooledAttempt attempt) {
+void Clusters::hand_over(const std::string& cluster, ClusterAttempt attempt) {
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     const Key key{attempt.uid, attempt.attempt};
     const int64_t now = r->clock.steady_us();
     const bool attached = r->supervisor.silent_ms(attempt.intent.task).has_value();
     Live l{.attempt = std::move(attempt),
-           .watch = EndWatch(rules_of(r->pool.config), now, attached)};
+           .watch = EndWatch(rules_of(r->cluster.config), now, attached)};
     l.handle = {l.attempt.handle, l.attempt.intent.name};
     if (!l.attempt.handle.empty()) {
       l.stage = Stage::kKnown;
@@ -509,9 +512,9 @@ void Pools::hand_over(const std::string& pool, PooledAttempt attempt) {
   }
 }
 
-void Pools::withdraw(const std::string& pool, const std::string& uid, int32_t attempt) {
+void Clusters::withdraw(const std::string& cluster, const std::string& uid, int32_t attempt) {
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     r->with({uid, attempt}, [](Live& l) { l.withdrawn = true; });
     const MutexLock lock(r->mu);
     r->news = true;
@@ -519,27 +522,27 @@ void Pools::withdraw(const std::string& pool, const std::string& uid, int32_t at
   }
 }
 
-void Pools::forget(const std::string& pool, const std::string& uid, int32_t attempt) {
+void Clusters::forget(const std::string& cluster, const std::string& uid, int32_t attempt) {
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     r->with({uid, attempt}, [&](Live& l) { l.left_us = r->clock.steady_us(); });
   }
 }
 
-int32_t Pools::waiting(const std::string& pool) const {
+int32_t Clusters::waiting(const std::string& cluster) const {
   int32_t count = 0;
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     const MutexLock lock(r->mu);
     for (const Key& key : r->unplaced) count += r->has_node(r->live.at(key)) ? 0 : 1;
   }
   return count;
 }
 
-std::vector<PoolSight> Pools::sights(const std::string& pool) const {
-  std::vector<PoolSight> sights;
+std::vector<ClusterSight> Clusters::sights(const std::string& cluster) const {
+  std::vector<ClusterSight> sights;
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     const MutexLock lock(r->mu);
     for (const auto& [key, l] : r->live) {
       if (!l.left_us) sights.push_back(r->sight_of(l));
@@ -548,7 +551,7 @@ std::vector<PoolSight> Pools::sights(const std::string& pool) const {
   return sights;
 }
 
-std::optional<PoolSight> Pools::find(const std::string& uid) const {
+std::optional<ClusterSight> Clusters::find(const std::string& uid) const {
   for (const auto& r : runners_) {
     const MutexLock lock(r->mu);
     for (auto it = r->live.lower_bound({uid, 0}); it != r->live.end() && it->first.first == uid;
@@ -559,20 +562,20 @@ std::optional<PoolSight> Pools::find(const std::string& uid) const {
   return std::nullopt;
 }
 
-std::optional<PoolRefusal> Pools::refusal(const std::string& pool) const {
+std::optional<ClusterRefusal> Clusters::refusal(const std::string& cluster) const {
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     const MutexLock lock(r->mu);
     if (r->refused_text.empty()) return std::nullopt;
-    return PoolRefusal{r->refused_text,
-                       std::max<int64_t>(0, r->refused_until_us - r->clock.steady_us())};
+    return ClusterRefusal{r->refused_text,
+                          std::max<int64_t>(0, r->refused_until_us - r->clock.steady_us())};
   }
   return std::nullopt;
 }
 
-std::string Pools::note(const std::string& pool) const {
+std::string Clusters::note(const std::string& cluster) const {
   for (const auto& r : runners_) {
-    if (r->pool.config.name != pool) continue;
+    if (r->cluster.config.name != cluster) continue;
     const MutexLock lock(r->mu);
     return r->found_at_start;
   }

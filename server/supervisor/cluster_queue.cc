@@ -1,4 +1,4 @@
-#include "server/supervisor/pool_lines.h"
+#include "server/supervisor/cluster_queue.h"
 
 #include <algorithm>
 #include <ctime>
@@ -25,8 +25,8 @@ Range end_of(int64_t start_us, const DeviceBrief& rest) {
 }
 
 /// What the cluster says of a job that was handed to it.
-WaitReason in_cluster(std::string_view pool, const PoolSight& sight) {
-  std::string message = "In the queue of the pool " + std::string(pool);
+WaitReason in_cluster(std::string_view cluster, const ClusterSight& sight) {
+  std::string message = "In the queue of the cluster " + std::string(cluster);
   if (!sight.handle.empty()) message += " as " + sight.handle;
   if (!sight.reason.empty()) message += ": " + sight.reason;
   if (sight.start_estimate_us > 0) {
@@ -37,43 +37,44 @@ WaitReason in_cluster(std::string_view pool, const PoolSight& sight) {
                duration_text(sight.rest.rest_low_s) + " to " +
                duration_text(sight.rest.rest_high_s) + ")";
   }
-  return {"WAITING_IN_POOL", message + "."};
+  return {"WAITING_IN_CLUSTER", message + "."};
 }
 
 }  // namespace
 
-void PoolLines::put(WaitingJob job) {
+void ClusterQueue::put(WaitingJob job) {
   remove(job.uid);
-  Queue& queue = waiting_[job.pool];
+  Queue& queue = waiting_[job.cluster];
   queue.put(std::move(job));
 }
 
-void PoolLines::remove(std::string_view uid) {
+void ClusterQueue::remove(std::string_view uid) {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     it->second.remove(uid);
     it = it->second.empty() ? waiting_.erase(it) : std::next(it);
   }
 }
 
-bool PoolLines::empty() const { return waiting_.empty(); }
+bool ClusterQueue::empty() const { return waiting_.empty(); }
 
-std::optional<PoolState> PoolLines::state_of(const std::string& pool, bool draining) const {
-  const auto config = std::ranges::find(configs_, pool, &PoolConfig::name);
+std::optional<ClusterState> ClusterQueue::state_of(const std::string& cluster,
+                                                   bool draining) const {
+  const auto config = std::ranges::find(configs_, cluster, &ClusterConfig::name);
   if (config == configs_.end()) return std::nullopt;
-  PoolState state{pool, config->waiting_max, pools_.waiting(pool), draining};
-  if (std::optional<PoolRefusal> refusal = pools_.refusal(pool)) {
+  ClusterState state{cluster, config->waiting_max, clusters_.waiting(cluster), draining};
+  if (std::optional<ClusterRefusal> refusal = clusters_.refusal(cluster)) {
     state.refused = std::move(refusal->text);
     state.refused_left_us = refusal->left_us;
   }
   return state;
 }
 
-Decisions PoolLines::decide(const Shares& shares, bool draining, int64_t now_us) const {
+Decisions ClusterQueue::decide(const Shares& shares, bool draining, int64_t now_us) const {
   Decisions all;
-  for (const auto& [pool, queue] : waiting_) {
-    const std::optional<PoolState> state = state_of(pool, draining);
+  for (const auto& [cluster, queue] : waiting_) {
+    const std::optional<ClusterState> state = state_of(cluster, draining);
     if (!state) continue;
-    Decisions decisions = decide_pool(queue, *state, shares, now_us);
+    Decisions decisions = decide_cluster(queue, *state, shares, now_us);
     for (StartDecision& start : decisions.starts) all.starts.push_back(std::move(start));
     if (decisions.wake_time_us) {
       all.wake_time_us =
@@ -83,38 +84,38 @@ Decisions PoolLines::decide(const Shares& shares, bool draining, int64_t now_us)
   return all;
 }
 
-std::optional<WaitReason> PoolLines::why(const Job& job, const Shares& shares, bool draining,
-                                         int64_t now_us) const {
-  const std::string& pool = job.spec.resources().pool();
-  if (pool.empty()) return std::nullopt;
+std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares, bool draining,
+                                            int64_t now_us) const {
+  const std::string& cluster = job.spec.resources().cluster();
+  if (cluster.empty()) return std::nullopt;
   if (job.state == JobState::kQueued) {
-    const auto queue = waiting_.find(pool);
+    const auto queue = waiting_.find(cluster);
     if (queue == waiting_.end()) return std::nullopt;
     const WaitingJob* waiting = queue->second.find(job.uid);
     if (waiting == nullptr) return std::nullopt;
-    const std::optional<PoolState> state = state_of(pool, draining);
-    return pool_reason(*waiting, state ? &*state : nullptr,
-                       pool_place(queue->second, *waiting, shares, now_us), now_us);
+    const std::optional<ClusterState> state = state_of(cluster, draining);
+    return cluster_reason(*waiting, state ? &*state : nullptr,
+                          cluster_place(queue->second, *waiting, shares, now_us), now_us);
   }
   if (job.state != JobState::kStarting) return std::nullopt;
-  const std::optional<PoolSight> sight = pools_.find(job.uid);
+  const std::optional<ClusterSight> sight = clusters_.find(job.uid);
   if (!sight) return std::nullopt;
-  if (!sight->granted) return in_cluster(pool, *sight);
-  return WaitReason{"STARTING_IN_POOL",
-                    "The pool " + pool + " gave it " +
+  if (!sight->granted) return in_cluster(cluster, *sight);
+  return WaitReason{"STARTING_IN_CLUSTER",
+                    "The cluster " + cluster + " gave it " +
                         (sight->nodes.empty() ? std::string("a node") : sight->nodes) + " as " +
                         sight->handle + "; its worker is on its way."};
 }
 
-void PoolLines::add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
-                       size_t count_max, const std::string& uid) const {
+void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
+                          size_t count_max, const std::string& uid) const {
   const auto add = [&](QueuedJob job) {
     if (view.jobs.size() < count_max && (uid.empty() || job.uid == uid)) {
       view.jobs.push_back(std::move(job));
     }
   };
-  for (const PoolConfig& config : configs_) {
-    for (const PoolSight& sight : pools_.sights(config.name)) {
+  for (const ClusterConfig& config : configs_) {
+    for (const ClusterSight& sight : clusters_.sights(config.name)) {
       if (sight.granted) continue;
       ++view.waiting;
       QueuedJob job;
@@ -122,7 +123,7 @@ void PoolLines::add_to(QueueView& view, const Shares& shares, bool draining, int
       job.id = sight.job.substr(sight.job.rfind('/') + 1);
       job.owner = sight.owner;
       job.priority = sight.priority;
-      job.device = std::string(kPoolPrefix) + config.name;
+      job.device = std::string(kClusterPrefix) + config.name;
       const int64_t start = sight.start_estimate_us;
       if (start > 0) {
         job.start = {start, start, start};
@@ -132,12 +133,12 @@ void PoolLines::add_to(QueueView& view, const Shares& shares, bool draining, int
       add(std::move(job));
     }
   }
-  for (const auto& [pool, queue] : waiting_) {
+  for (const auto& [cluster, queue] : waiting_) {
     view.waiting += static_cast<int64_t>(queue.size());
-    const std::optional<PoolState> state = state_of(pool, draining);
+    const std::optional<ClusterState> state = state_of(cluster, draining);
     int64_t position = 0;
     for (const WaitingJob* waiting :
-         pool_order(queue, shares, now_us, uid.empty() ? count_max : kPoolLookedAtMax)) {
+         cluster_order(queue, shares, now_us, uid.empty() ? count_max : kClusterLookedAtMax)) {
       ++position;
       if (!uid.empty() && waiting->uid != uid) continue;
       QueuedJob job;
@@ -146,8 +147,8 @@ void PoolLines::add_to(QueueView& view, const Shares& shares, bool draining, int
       job.owner = waiting->owner;
       job.priority = waiting->priority;
       job.position = position;
-      job.device = std::string(kPoolPrefix) + pool;
-      if (auto why = pool_reason(*waiting, state ? &*state : nullptr, position - 1, now_us)) {
+      job.device = std::string(kClusterPrefix) + cluster;
+      if (auto why = cluster_reason(*waiting, state ? &*state : nullptr, position - 1, now_us)) {
         job.why = std::move(*why);
       }
       add(std::move(job));

@@ -1,32 +1,32 @@
-// Hours of a pool with the daemon's own decisions, bookkeeping, supervisor and store: no job is
+// Hours of a cluster with the daemon's own decisions, bookkeeping, supervisor and store: no job is
 // lost, each ends once, and what happens follows from the seed.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
-#include "tests/bench/schedule_sim/pool_day.h"
+#include "tests/bench/schedule_sim/cluster_day.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::sim {
 namespace {
 
-PoolDay simulate(PoolDayOptions options) {
+ClusterDay simulate(ClusterDayOptions options) {
   const server::TemporaryDirectory folder;
   options.folder = folder.path() / "state";
   const auto level = spdlog::get_level();
   spdlog::set_level(spdlog::level::off);
-  PoolDay day = simulate_pool_day(options);
+  ClusterDay day = simulate_cluster_day(options);
   spdlog::set_level(level);
   return day;
 }
 
-TEST(PoolDay, NodesThatFailLoseNoJob) {
-  PoolDayOptions options;
+TEST(ClusterDay, NodesThatFailLoseNoJob) {
+  ClusterDayOptions options;
   options.nodes = 20;
   options.hours = 6;
   options.jobs_per_node_day = 24;
   options.backlog = 10;
   options.node_mtbf_hours = 10;
-  const PoolDay day = simulate(options);
+  const ClusterDay day = simulate(options);
   for (const std::string& text : day.violations) ADD_FAILURE() << text;
   EXPECT_GT(day.succeeded, 50);
   EXPECT_GT(day.node_failures, 3);
@@ -37,13 +37,13 @@ TEST(PoolDay, NodesThatFailLoseNoJob) {
   EXPECT_LE(day.looks, 6 * 360 + 2 * day.attempts + 10);
 }
 
-TEST(PoolDay, TheSameSeedIsTheSameDay) {
-  PoolDayOptions options;
+TEST(ClusterDay, TheSameSeedIsTheSameDay) {
+  ClusterDayOptions options;
   options.nodes = 5;
   options.hours = 4;
   options.jobs_per_node_day = 24;
   options.node_mtbf_hours = 20;
-  const PoolDay one = simulate(options), two = simulate(options);
+  const ClusterDay one = simulate(options), two = simulate(options);
   EXPECT_EQ(one.submitted, two.submitted);
   EXPECT_EQ(one.attempts, two.attempts);
   EXPECT_EQ(one.succeeded, two.succeeded);

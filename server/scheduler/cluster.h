@@ -1,4 +1,4 @@
-// server/scheduler/pool.h: which jobs are handed to a cluster next.
+// server/scheduler/cluster.h: which jobs are handed to a cluster next.
 //
 // A cluster has a scheduler of its own, which knows its nodes and its other users. What waits there
 // is out of our hands: priorities that change and fair shares would come too late. So few are
@@ -20,41 +20,41 @@
 namespace trainyard::server {
 
 /// Jobs that are looked at for the place of one, which is told to people.
-inline constexpr size_t kPoolLookedAtMax = 2000;
+inline constexpr size_t kClusterLookedAtMax = 2000;
 
-/// The pool of devices such as pools/slurm; empty for the server's own.
-std::string_view pool_of(const std::vector<std::string>& devices);
+/// The cluster of devices such as clusters/slurm; empty for the server's own.
+std::string_view cluster_of(const std::vector<std::string>& devices);
 
-/// A pool as of one look.
-struct PoolState {
+/// A cluster as of one look.
+struct ClusterState {
   std::string name;
   int32_t waiting_max = 1;  // in the cluster's queue at a time
   int32_t waiting = 0;      // there now, or on their way: handed over, and no node yet
   bool draining = false;    // the server is stopping
-  // The cluster takes nothing with what the pool's file says; not empty: in its words.
+  // The cluster takes nothing with what its file says; not empty: in its words.
   std::string refused = {};
   int64_t refused_left_us = 0;  // until a job is tried again
 };
 
-/// `waiting` are the jobs that ask for this pool, and nothing else.
-Decisions decide_pool(const Queue& waiting, const PoolState& pool, const Shares& shares,
-                      int64_t now_us);
+/// `waiting` are the jobs that ask for this cluster, and nothing else.
+Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
+                         int64_t now_us);
 
-/// Why a job has not been handed over; nothing as WaitReasons::find. A pool that is no longer
+/// Why a job has not been handed over; nothing as WaitReasons::find. A cluster that is no longer
 /// configured is null. `ahead` jobs are handed over before it; nothing: more than were looked at.
-std::optional<WaitReason> pool_reason(const WaitingJob& job, const PoolState* pool,
-                                      std::optional<int64_t> ahead, int64_t now_us);
+std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterState* cluster,
+                                         std::optional<int64_t> ahead, int64_t now_us);
 
-/// When a job is tried on a pool that refuses: "in 15 s", "now".
+/// When a job is tried on a cluster that refuses: "in 15 s", "now".
 std::string when_tried(int64_t refused_left_us);
 
 /// How many of `waiting` are handed over before the job, which is one of them; nothing: more than
-/// kPoolLookedAtMax, or it rests.
-std::optional<int64_t> pool_place(const Queue& waiting, const WaitingJob& job, const Shares& shares,
-                                  int64_t now_us);
+/// kClusterLookedAtMax, or it rests.
+std::optional<int64_t> cluster_place(const Queue& waiting, const WaitingJob& job,
+                                     const Shares& shares, int64_t now_us);
 
 /// The first `count_max` of `waiting` in the order in which they are handed over, by uid.
-std::vector<const WaitingJob*> pool_order(const Queue& waiting, const Shares& shares,
-                                          int64_t now_us, size_t count_max);
+std::vector<const WaitingJob*> cluster_order(const Queue& waiting, const Shares& shares,
+                                             int64_t now_us, size_t count_max);
 
 }  // namespace trainyard::server

@@ -1,5 +1,5 @@
-// server/config/pool.h: a cluster that takes jobs: one YAML file for each, named by the setting
-// `pool`. What it says of the cluster is the operator's alone: a project names a pool, and nothing
+// server/config/cluster.h: a cluster that takes jobs: one YAML file for each, named by the setting
+// `cluster`. What it says of the cluster is the operator's alone: a project names it, and nothing
 // of a project's text becomes part of a command.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace trainyard::server {
 
-struct PoolConfig {
+struct ClusterConfig {
   std::filesystem::path file;  // where it was read
-  std::string name;            // as in `resources.pool`: lower case, digits, dashes
+  std::string name;            // as in `resources.cluster`: lower case, digits, dashes
   std::string kind;            // slurm
   int32_t cpus = 1;            // of a job that does not set its threads
   int64_t memory_bytes = 0;    // of a job on its node; 0: as the cluster gives it
@@ -33,14 +33,14 @@ struct PoolConfig {
   double price_per_hour = 0;  // of a GPU, or where it has none of a node; 0: none is set
   // Slurm
   std::filesystem::path commands;  // the folder of sbatch, squeue and scancel; empty: as in PATH
-  std::string cluster;             // ClusterName that must answer; empty: the one that does
+  std::string slurm_cluster;       // ClusterName that must answer; empty: the one that does
   std::string partition, account, qos, reservation;
   std::string output;  // of the job script; empty: /dev/null
 };
 
 /// CONFIG_INVALID names the line and what would be accepted. `origin` names the file in messages.
-Result<PoolConfig> parse_pool(std::string_view text, const std::string& origin);
+Result<ClusterConfig> parse_cluster(std::string_view text, const std::string& origin);
 /// Reads the file. CONFIG_INVALID too if it cannot be read.
-Result<PoolConfig> load_pool(const std::filesystem::path& file);
+Result<ClusterConfig> load_cluster(const std::filesystem::path& file);
 
 }  // namespace trainyard::server

@@ -1,6 +1,6 @@
-// What the nodes of pools are measured to do: who measures when, which numbers are believed, and
+// What the nodes of clusters are measured to do: who measures when, which numbers are believed, and
 // what jobs there are forecast to take.
-#include "server/forecast/pool_rates.h"
+#include "server/forecast/cluster_rates.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::shared_ptr<const RunWork> work_of(int64_t steps) {
 NodeUse use_of(const std::string& task, const std::string& cpu = "Fast CPU", int32_t threads = 2) {
   NodeUse use;
   use.task = task;
-  use.pool = "slurm";
+  use.cluster = "slurm";
   use.threads = threads;
   use.precision = v1::Recipe::TF32;
   use.facts.set_cpu_model(cpu);
@@ -38,9 +38,9 @@ NodeUse use_of(const std::string& task, const std::string& cpu = "Fast CPU", int
   return use;
 }
 
-PoolQuery query_of(int64_t steps = 100, int32_t threads = 2) {
-  PoolQuery query;
-  query.pool = "slurm";
+ClusterQuery query_of(int64_t steps = 100, int32_t threads = 2) {
+  ClusterQuery query;
+  query.cluster = "slurm";
   query.work = work_of(steps);
   query.threads = threads;
   query.precision = v1::Recipe::TF32;
@@ -49,48 +49,48 @@ PoolQuery query_of(int64_t steps = 100, int32_t threads = 2) {
   return query;
 }
 
-class PoolRatesTest : public ::testing::Test {
+class ClusterRatesTest : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
   FakeClock clock;
   std::unique_ptr<Store> store = open_or_die(small_options(directory.path()), clock);
-  PoolConfig config = [] {
-    PoolConfig pool;
-    pool.name = "slurm";
-    pool.cpus = 2;
-    return pool;
+  ClusterConfig config = [] {
+    ClusterConfig cluster;
+    cluster.name = "slurm";
+    cluster.cpus = 2;
+    return cluster;
   }();
 
   /// With what the store has, once it has stored what came before.
-  std::unique_ptr<PoolRates> open() {
+  std::unique_ptr<ClusterRates> open() {
     EXPECT_TRUE(store->forecasts().save_rates({{"any", 1, v1::Recipe::FP32}, 1, "{}"}).ok());
     auto rates =
-        std::make_unique<PoolRates>(*store, std::vector{config}, PoolRatesOptions{}, clock);
+        std::make_unique<ClusterRates>(*store, std::vector{config}, ClusterRatesOptions{}, clock);
     EXPECT_TRUE(rates->open().ok());
     return rates;
   }
   /// A job has ended there, and its worker has measured.
-  static void measure(PoolRates& rates, const NodeUse& use, double seconds) {
+  static void measure(ClusterRates& rates, const NodeUse& use, double seconds) {
     ASSERT_TRUE(rates.job_ended(use)) << use.task;
     const Status taken = rates.take(use.task, to_json_text(rates_of(seconds)));
     ASSERT_TRUE(taken.ok()) << taken.error().message;
     rates.worker_gone(use.task);
   }
-  /// A job with a forecast for the pool, that took `step_seconds` for each step on such a node.
+  /// A job with a forecast for the cluster, that took `step_seconds` for each step on such a node.
   void finish(const std::string& id, const std::string& node, double step_seconds) {
     NewJob asked = new_job(id);
-    asked.spec.mutable_resources()->set_pool("slurm");
+    asked.spec.mutable_resources()->set_cluster("slurm");
     asked.spec.mutable_resources()->set_threads(2);
     asked.plan.set_precision(v1::Recipe::TF32);
     asked.plan.set_steps_total(101);
     v1::Forecast& forecast = *asked.plan.add_forecasts();
-    forecast.set_device("pools/slurm");
+    forecast.set_device("clusters/slurm");
     forecast.set_device_model("2 kinds of node");
     forecast.set_graph("graph");
     forecast.set_step_seconds(1);
     forecast.set_total_seconds(100);
     Job job = store->jobs().submit(asked).value();
-    job = store->jobs().start_attempt(job.uid, {"pools/slurm"}, "n", "R", "m").value();
+    job = store->jobs().start_attempt(job.uid, {"clusters/slurm"}, "n", "R", "m").value();
     AttemptUpdate started = update_of(job, 1);
     started.move = move_to(JobState::kRunning);
     ASSERT_TRUE(store->jobs().update_attempt(std::move(started)).ok());
@@ -106,10 +106,10 @@ class PoolRatesTest : public ::testing::Test {
   }
 };
 
-TEST_F(PoolRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
+TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
   const auto rates = open();
   v1::Forecast f = rates->forecast(query_of());
-  EXPECT_EQ(f.device(), "pools/slurm");
+  EXPECT_EQ(f.device(), "clusters/slurm");
   EXPECT_EQ(f.total_seconds(), 0);
   EXPECT_EQ(f.basis(),
             "unknown: no node of slurm has been measured with 2 threads yet; the first job that "
@@ -135,7 +135,7 @@ TEST_F(PoolRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
   EXPECT_TRUE(rates->job_ended(rebuilt));
 
   const auto reopened = open();  // as the store has it
-  for (PoolRates* const known : {rates.get(), reopened.get()}) {
+  for (ClusterRates* const known : {rates.get(), reopened.get()}) {
     f = known->forecast(query_of());
     EXPECT_NEAR(f.step_seconds(), 0.5, 1e-6);
     EXPECT_NEAR(f.total_seconds(), 51, 1);
@@ -146,14 +146,14 @@ TEST_F(PoolRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
     EXPECT_EQ(f.memory_bytes(), 5000);
     EXPECT_NEAR(known->step_time(query_of())->seconds, 0.5, 1e-6);
     EXPECT_EQ(known->forecast(query_of(100, 4)).total_seconds(), 0) << "of other threads";
-    PoolQuery other = query_of();
-    other.pool = "other";
+    ClusterQuery other = query_of();
+    other.cluster = "other";
     other.key = "other";
     EXPECT_EQ(known->forecast(other).total_seconds(), 0);
   }
 }
 
-TEST_F(PoolRatesTest, SeveralKindsAreOneRangeAndTheLastSeenIsLikely) {
+TEST_F(ClusterRatesTest, SeveralKindsAreOneRangeAndTheLastSeenIsLikely) {
   const auto rates = open();
   measure(*rates, use_of("t1", "Fast CPU"), 0.5);
   clock.pass(kSecondUs);
@@ -169,14 +169,14 @@ TEST_F(PoolRatesTest, SeveralKindsAreOneRangeAndTheLastSeenIsLikely) {
   clock.pass(kSecondUs);
   EXPECT_FALSE(rates->job_ended(use_of("t3", "Fast CPU")));
   const auto reopened = open();
-  for (PoolRates* const known : {rates.get(), reopened.get()}) {
+  for (ClusterRates* const known : {rates.get(), reopened.get()}) {
     f = known->forecast(query_of());
     EXPECT_NEAR(f.step_seconds(), 0.5, 1e-6) << "it was seen last now";
     EXPECT_GT(f.step_seconds_high(), 2);
   }
 }
 
-TEST_F(PoolRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
+TEST_F(ClusterRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
   const auto rates = open();
   measure(*rates, use_of("t1", "Slow CPU"), 2);
   clock.pass(kSecondUs);
@@ -190,10 +190,10 @@ TEST_F(PoolRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
       << f.basis();
   const std::vector<ForecastOutcome> all = store->forecasts().outcomes(0).value();
   ASSERT_EQ(all.size(), 1u) << "one whose node nobody knows says nothing";
-  EXPECT_EQ(all[0].device_model, "pools/slurm: Fast CPU, 8 cores");
+  EXPECT_EQ(all[0].device_model, "clusters/slurm: Fast CPU, 8 cores");
   EXPECT_NEAR(rates->step_time(query_of())->seconds, 0.5, 1e-6) << "rates alone";
-  v1::Pool told;
-  told.set_name("pools/slurm");
+  v1::Cluster told;
+  told.set_name("clusters/slurm");
   rates->describe(/*forecasts=*/true, told);
   EXPECT_EQ(told.forecasts().jobs(), 1);
   EXPECT_NEAR(told.forecasts().error_median(), 0.25, 1e-6);
@@ -204,7 +204,7 @@ TEST_F(PoolRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
   EXPECT_EQ(told.forecasts().missing(), "");
 }
 
-TEST_F(PoolRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
+TEST_F(ClusterRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
   const auto rates = open();
   ASSERT_TRUE(rates->job_ended(use_of("t1")));
   rates->worker_gone("t1");
@@ -226,7 +226,7 @@ TEST_F(PoolRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
   EXPECT_GT(rates->forecast(query_of()).total_seconds(), 0);
 }
 
-TEST_F(PoolRatesTest, RatesThatNoNodeHasAreRefused) {
+TEST_F(ClusterRatesTest, RatesThatNoNodeHasAreRefused) {
   const auto rates = open();
   const auto refused = [&](const std::string& task, const std::string& json) {
     clock.pass(3600 * kSecondUs);
@@ -265,7 +265,7 @@ TEST_F(PoolRatesTest, RatesThatNoNodeHasAreRefused) {
   EXPECT_TRUE(store->forecasts().node_rates()->empty());
 }
 
-TEST_F(PoolRatesTest, FactsThatSayNothingMeasureNothing) {
+TEST_F(ClusterRatesTest, FactsThatSayNothingMeasureNothing) {
   const auto rates = open();
   NodeUse unknown = use_of("t1");
   unknown.facts.set_cpu_model("\n\x01");
@@ -274,7 +274,7 @@ TEST_F(PoolRatesTest, FactsThatSayNothingMeasureNothing) {
   odd.facts.set_cores(-3);
   EXPECT_FALSE(rates->job_ended(odd));
   NodeUse elsewhere = use_of("t3");
-  elsewhere.pool = "gone";
+  elsewhere.cluster = "gone";
   EXPECT_FALSE(rates->job_ended(elsewhere));
   NodeUse crowded = use_of("t4");
   crowded.facts.set_cores_given(1);
@@ -286,14 +286,14 @@ TEST_F(PoolRatesTest, FactsThatSayNothingMeasureNothing) {
   EXPECT_EQ(node_name(use_of("t").facts, /*on_gpus=*/true), "") << "no GPU was told";
 }
 
-TEST_F(PoolRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
+TEST_F(ClusterRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
   const auto rates = open();
   NodeUse use = use_of("t1", "Fast CPU", 8);
   use.on_gpus = true;
   use.facts.set_gpu_model("GPU 9");
   use.facts.set_gpu_free_bytes(int64_t{79} << 30);
   measure(*rates, use, 0.01);
-  PoolQuery query = query_of(100, 3);
+  ClusterQuery query = query_of(100, 3);
   query.on_gpus = true;
   query.devices = 2;
   const v1::Forecast f = rates->forecast(query);
@@ -302,13 +302,13 @@ TEST_F(PoolRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
   EXPECT_EQ(f.devices(), 2);
   EXPECT_EQ(f.basis(), "rates measured on GPU 9");
   EXPECT_EQ(rates->forecast(query_of()).total_seconds(), 0) << "not of its CPU";
-  v1::Pool told;
-  told.set_name("pools/slurm");
+  v1::Cluster told;
+  told.set_name("clusters/slurm");
   rates->describe(false, told);
   EXPECT_EQ(told.node_types(0).memory_bytes(), int64_t{79} << 30);
 }
 
-TEST_F(PoolRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
+TEST_F(ClusterRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
   config.time_limit_seconds = 600;
   config.price_per_hour = 3.6;
   const auto rates = open();
@@ -322,14 +322,14 @@ TEST_F(PoolRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
   EXPECT_EQ(f.starts(), 3);
   EXPECT_GT(f.total_seconds(), 1602) << "each begins anew";
   EXPECT_LT(f.total_seconds(), 1625);
-  PoolQuery wide = query_of(100);
+  ClusterQuery wide = query_of(100);
   wide.nodes = 3;
   wide.key = "wide";
   EXPECT_NEAR(rates->forecast(wide).cost(), 3 * f.total_seconds() / 1000, 5);
   EXPECT_EQ(rates->forecast(wide).devices(), 3);
 }
 
-TEST_F(PoolRatesTest, TheLimitIsTheWorkersWhereTheFileHasNone) {
+TEST_F(ClusterRatesTest, TheLimitIsTheWorkersWhereTheFileHasNone) {
   const auto rates = open();
   NodeUse use = use_of("t1");
   use.facts.set_time_limit_seconds(60);
@@ -354,10 +354,10 @@ TEST(StartsWithin, LeavesTimeForCheckpointsAndStarts) {
   EXPECT_EQ(starts_within(3600, 0, 0), 1);
 }
 
-TEST_F(PoolRatesTest, OverSeveralNodesTheNetworkIsAssumedAndSaid) {
+TEST_F(ClusterRatesTest, OverSeveralNodesTheNetworkIsAssumedAndSaid) {
   const auto rates = open();
   measure(*rates, use_of("t1"), 0.5);
-  PoolQuery query = query_of();
+  ClusterQuery query = query_of();
   RunWork work = *query.work;
   work.step.sent_alone = {1, 2 * kAssumedCpuNetwork.bytes_per_second};
   query.work = std::make_shared<RunWork>(work);
@@ -375,7 +375,7 @@ TEST_F(PoolRatesTest, OverSeveralNodesTheNetworkIsAssumedAndSaid) {
       << f.basis();
 }
 
-TEST_F(PoolRatesTest, APoolIsNotMeasuredWhereItsFileSaysSo) {
+TEST_F(ClusterRatesTest, AClusterIsNotMeasuredWhereItsFileSaysSo) {
   config.measure_nodes = false;
   const auto rates = open();
   EXPECT_FALSE(rates->job_ended(use_of("t1")));
@@ -383,17 +383,17 @@ TEST_F(PoolRatesTest, APoolIsNotMeasuredWhereItsFileSaysSo) {
             std::string::npos);
 }
 
-TEST(PoolAdvice, IsOfAPoolThatIsTwiceAsFast) {
+TEST(ClusterAdvice, IsOfAClusterThatIsTwiceAsFast) {
   v1::Forecast here, there;
   here.set_total_seconds(1440);
-  there.set_device("pools/slurm");
+  there.set_device("clusters/slurm");
   there.set_total_seconds(720);
-  EXPECT_EQ(pool_advice({here}, there),
-            "pools/slurm: 12 min (not counting its queue); name it with resources.pool.");
+  EXPECT_EQ(cluster_advice({here}, there),
+            "clusters/slurm: 12 min (not counting its queue); name it with resources.cluster.");
   there.set_total_seconds(721);
-  EXPECT_EQ(pool_advice({here}, there), "");
-  EXPECT_EQ(pool_advice({}, there), "") << "nothing to compare it with";
-  EXPECT_EQ(pool_advice({here}, v1::Forecast()), "");
+  EXPECT_EQ(cluster_advice({here}, there), "");
+  EXPECT_EQ(cluster_advice({}, there), "") << "nothing to compare it with";
+  EXPECT_EQ(cluster_advice({here}, v1::Forecast()), "");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // What workers from elsewhere cost their daemon: the port with its TLS, the supervisor, and the
 // store on a disk, under as many connections as there are workers, each of which reports metrics.
 //
-//   pool_link_bench FOLDER [--workers N] [--reports-per-second R] [--steps-per-second S] [--seconds
-//   T]
+//   cluster_link_bench FOLDER [--workers N] [--reports-per-second R] [--steps-per-second S]
+//   [--seconds T]
 //
 // The workers are a process of their own: streams as real ones have, without the training.
 #include <grpcpp/grpcpp.h>
@@ -286,7 +286,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
     const Result<Job> submitted = store.jobs().submit(std::move(job));
     if (!submitted.ok()) return 1;
     const Result<Job> started =
-        store.jobs().start_attempt(submitted->uid, {"pools/cluster"}, "", "R", "M");
+        store.jobs().start_attempt(submitted->uid, {"clusters/cluster"}, "", "R", "M");
     if (!started.ok()) return 1;
     const std::string task = started->uid + "-1";
     owners.push_back(std::make_shared<TrainTask>(

@@ -1,4 +1,4 @@
-#include "tests/bench/schedule_sim/pool_day.h"
+#include "tests/bench/schedule_sim/cluster_day.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -19,8 +19,8 @@
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/store/store.h"
-#include "server/supervisor/pool_lines.h"
-#include "server/supervisor/pools.h"
+#include "server/supervisor/cluster_queue.h"
+#include "server/supervisor/clusters.h"
 #include "server/supervisor/supervisor.h"
 #include "server/supervisor/train_task.h"
 #include "src/base/check.h"
@@ -42,7 +42,7 @@ constexpr int64_t kStartUs = 5 * kSecondUs;   // from a node to the worker's fir
 constexpr int64_t kEndUs = 2 * kSecondUs;     // from its outcome to the end of its process
 constexpr int64_t kKeptUs = 300 * kSecondUs;  // the cluster shows what has ended for so long
 constexpr size_t kLatenciesMax = 1 << 20;
-const std::string kPool = "cluster";
+const std::string kCluster = "cluster";
 
 double cpu_us() {
   timespec t{};
@@ -186,11 +186,11 @@ struct Event {
   }
 };
 
-/// Does for a pool what the dispatcher does (server/supervisor/dispatcher.cc), on one thread.
+/// Does for a cluster what the dispatcher does (server/supervisor/dispatcher.cc), on one thread.
 class Day {
  public:
-  explicit Day(const PoolDayOptions& options);
-  PoolDay run();
+  explicit Day(const ClusterDayOptions& options);
+  ClusterDay run();
 
  private:
   struct Attempt {
@@ -207,8 +207,8 @@ class Day {
   void finish(Attempt& attempt);
   void fail(const std::string& name);
   void forget(const std::string& task);
-  /// What changed in the store goes into the queue, what is decided is carried out, and the pool's
-  /// turn is taken, until nothing more happens at this moment.
+  /// What changed in the store goes into the queue, what is decided is carried out, and the
+  /// cluster's turn is taken, until nothing more happens at this moment.
   void settle();
   void take_changes();
   void note_gone();
@@ -248,15 +248,15 @@ class Day {
     if (day_.violations.size() < 20) day_.violations.push_back(std::move(text));
   }
 
-  const PoolDayOptions options_;
+  const ClusterDayOptions options_;
   FakeClock clock_;
   StatePaths paths_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Supervisor> supervisor_;
-  PoolConfig config_;
+  ClusterConfig config_;
   PlayedCluster* cluster_ = nullptr;
-  std::unique_ptr<Pools> pools_;
-  std::unique_ptr<PoolLines> lines_;
+  std::unique_ptr<Clusters> clusters_;
+  std::unique_ptr<ClusterQueue> lines_;
   Shares shares_;
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
 
@@ -274,10 +274,10 @@ class Day {
   Random lives_, arrivals_, owners_, failures_;
   Times decide_, look_, why_, commits_;
   double job_cpu_us_ = 0;
-  PoolDay day_;
+  ClusterDay day_;
 };
 
-Day::Day(const PoolDayOptions& options)
+Day::Day(const ClusterDayOptions& options)
     : options_(options),
       paths_(options.folder),
       shares_(static_cast<int64_t>(options.half_life_hours * kHourUs)),
@@ -310,17 +310,17 @@ Day::Day(const PoolDayOptions& options)
   supervisor.log_dir = paths_.logs();
   supervisor.silence_ms = int64_t{1} << 40;  // reports between start and end are not played
   supervisor_ = std::make_unique<Supervisor>(supervisor, clock_);
-  config_.name = kPool;
+  config_.name = kCluster;
   config_.kind = "slurm";
   config_.waiting_max = options.waiting_max;
   config_.poll_seconds = options.poll_seconds;
   config_.lease_seconds = 604'800;
   auto cluster = std::make_unique<PlayedCluster>(options.nodes, clock_);
   cluster_ = cluster.get();
-  std::vector<Pools::Pool> pools;
-  pools.push_back({config_, std::move(cluster)});
-  pools_ = std::make_unique<Pools>(*supervisor_, clock_, std::move(pools), [] {});
-  lines_ = std::make_unique<PoolLines>(std::span(&config_, 1), *pools_);
+  std::vector<Clusters::Cluster> clusters;
+  clusters.push_back({config_, std::move(cluster)});
+  clusters_ = std::make_unique<Clusters>(*supervisor_, clock_, std::move(clusters), [] {});
+  lines_ = std::make_unique<ClusterQueue>(std::span(&config_, 1), *clusters_);
 }
 
 void Day::add(int64_t in_us, Kind kind, std::string name) {
@@ -340,7 +340,7 @@ void Day::submit() {
   job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   job.spec.mutable_model()->mutable_mlp()->add_hidden(256);
   job.spec.mutable_recipe()->set_steps(10'000);
-  job.spec.mutable_resources()->set_pool(kPool);
+  job.spec.mutable_resources()->set_cluster(kCluster);
   job.spec.mutable_resources()->set_device(v1::Resources::CPU);
   job.spec.mutable_resources()->set_threads(8);
   job.plan.set_steps_total(10'000);
@@ -407,24 +407,24 @@ void Day::hand_over(const StartDecision& start) {
   expected.secret_digest = sha256_hex("secret");
   expected.lease_ms = int64_t{604'800'000};
   supervisor_->expect(std::move(expected));
-  PooledAttempt pooled;
-  pooled.uid = start.uid;
-  pooled.attempt = started->attempt;
-  pooled.job = started->name();
-  pooled.owner = started->owner;
-  pooled.intent.name = attempt.name;
-  pooled.intent.task = attempt.task;
-  pooled.intent.title = started->name();
-  pooled.intent.secret = std::string(64, 's');
-  pooled.intent.certificate_pem = std::string(800, 'c');
-  pooled.found = [this, uid = start.uid, number = started->attempt](const std::string& handle) {
+  ClusterAttempt handed;
+  handed.uid = start.uid;
+  handed.attempt = started->attempt;
+  handed.job = started->name();
+  handed.owner = started->owner;
+  handed.intent.name = attempt.name;
+  handed.intent.task = attempt.task;
+  handed.intent.title = started->name();
+  handed.intent.secret = std::string(64, 's');
+  handed.intent.certificate_pem = std::string(800, 'c');
+  handed.found = [this, uid = start.uid, number = started->attempt](const std::string& handle) {
     wait_done([&](Done<void> done) {
       store_->jobs().set_handle(uid, number, handle, "handed over as " + handle, std::move(done));
     });
   };
   name_of_task_[attempt.task] = attempt.name;
   attempts_.insert_or_assign(attempt.name, std::move(attempt));
-  pools_->hand_over(kPool, std::move(pooled));
+  clusters_->hand_over(kCluster, std::move(handed));
   job_cpu_us_ += cpu_us() - cpu;
 }
 
@@ -487,7 +487,7 @@ void Day::note_gone() {
     const auto name = name_of_task_.find(task);
     Attempt& attempt = attempts_.at(name->second);
     attempt.gone = true;
-    pools_->forget(kPool, attempt.uid, attempt.number);
+    clusters_->forget(kCluster, attempt.uid, attempt.number);
     attempt.owner.reset();
     name_of_task_.erase(name);
   }
@@ -511,7 +511,7 @@ void Day::settle() {
     for (const StartDecision& start : decisions.starts) hand_over(start);
     const int64_t looks = cluster_->looks;
     cpu = cpu_us();
-    const std::optional<int64_t> next = pools_->turn();
+    const std::optional<int64_t> next = clusters_->turn();
     (cluster_->looks > looks ? look_.add(cpu_us() - cpu) : void(job_cpu_us_ += cpu_us() - cpu));
     next_turn_us_ = next.value_or(clock_.steady_us() + kHourUs);
     const std::vector<std::string> granted = cluster_->grant();
@@ -526,7 +526,7 @@ void Day::settle() {
   day_.live_most = std::max<int64_t>(day_.live_most, std::ssize(placed_));
 }
 
-PoolDay Day::run() {
+ClusterDay Day::run() {
   const int64_t end_us = static_cast<int64_t>(options_.hours * kHourUs) + clock_.steady_us();
   const int64_t rss_before = rss_bytes(), written_before = written_bytes();
   const int64_t begin_us = clock_.steady_us();
@@ -608,6 +608,6 @@ PoolDay Day::run() {
 
 }  // namespace
 
-PoolDay simulate_pool_day(const PoolDayOptions& options) { return Day(options).run(); }
+ClusterDay simulate_cluster_day(const ClusterDayOptions& options) { return Day(options).run(); }
 
 }  // namespace trainyard::sim

@@ -1,5 +1,6 @@
-// What plans say of pools: the time there beside the time limit, and a pool that would be faster.
-#include "server/service/pool_forecast.h"
+// What plans say of clusters: the time there beside the time limit, and a cluster that would be
+// faster.
+#include "server/service/cluster_forecast.h"
 
 #include <gtest/gtest.h>
 
@@ -9,24 +10,24 @@
 namespace trainyard::server {
 namespace {
 
-class PoolForecastTest : public ::testing::Test {
+class ClusterForecastTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    PoolConfig cpus;
+    ClusterConfig cpus;
     cpus.name = "cpus";
     cpus.cpus = 4;
     cpus.time_limit_seconds = 3600;
-    PoolConfig gpus;
+    ClusterConfig gpus;
     gpus.name = "gpus";
     gpus.gpus_per_node = 2;
-    pools_ = {cpus, gpus};
-    rates_ = std::make_unique<PoolRates>(*store_, pools_);
+    clusters_ = {cpus, gpus};
+    rates_ = std::make_unique<ClusterRates>(*store_, clusters_);
   }
-  /// Every node of a network takes so long on a node of the pool.
-  void measure(const std::string& pool, bool on_gpus, int32_t threads, double seconds) {
+  /// Every node of a network takes so long on a node of the cluster.
+  void measure(const std::string& cluster, bool on_gpus, int32_t threads, double seconds) {
     NodeUse use;
-    use.task = pool + std::to_string(threads);
-    use.pool = pool;
+    use.task = cluster + std::to_string(threads);
+    use.cluster = cluster;
     use.on_gpus = on_gpus;
     use.threads = threads;
     use.precision = v1::Recipe::TF32;
@@ -40,9 +41,9 @@ class PoolForecastTest : public ::testing::Test {
   static std::shared_ptr<const RunWork> work(int64_t steps = 7200) {
     return std::make_shared<RunWork>(work_of_products(steps));
   }
-  static v1::JobSpec spec(const std::string& pool = "") {
+  static v1::JobSpec spec(const std::string& cluster = "") {
     v1::JobSpec spec;
-    spec.mutable_resources()->set_pool(pool);
+    spec.mutable_resources()->set_cluster(cluster);
     spec.mutable_resources()->set_threads(4);
     spec.mutable_recipe()->set_precision(v1::Recipe::TF32);
     return spec;
@@ -51,75 +52,76 @@ class PoolForecastTest : public ::testing::Test {
                      const v1::JobSpec& asked = spec(), int64_t bytes = 1000) {
     v1::Forecast here;
     here.set_total_seconds(seconds_here);
-    const PoolQuestion question{pools_, asked, threads_named, "key", bytes, bytes};
-    return faster_pools(*rates_, question, {here},
-                        [](Processor) { return Result<std::shared_ptr<const RunWork>>(work()); })
+    const ClusterQuestion question{clusters_, asked, threads_named, "key", bytes, bytes};
+    return faster_clusters(*rates_, question, {here},
+                           [](Processor) { return Result<std::shared_ptr<const RunWork>>(work()); })
         .value();
   }
 
   TemporaryDirectory directory_;
   std::unique_ptr<Store> store_ = open_or_die(small_options(directory_.path()));
-  std::vector<PoolConfig> pools_;
-  std::unique_ptr<PoolRates> rates_;
+  std::vector<ClusterConfig> clusters_;
+  std::unique_ptr<ClusterRates> rates_;
 };
 
-TEST_F(PoolForecastTest, APlanSaysTheTimeBesideTheLimit) {
+TEST_F(ClusterForecastTest, APlanSaysTheTimeBesideTheLimit) {
   v1::RunPlan plan;
-  const PoolQuery query = pool_query(spec("cpus"), work(), "key", 500);
-  add_pool_forecast(*rates_, query, plan);
+  const ClusterQuery query = cluster_query(spec("cpus"), work(), "key", 500);
+  add_cluster_forecast(*rates_, query, plan);
   ASSERT_EQ(plan.forecasts_size(), 1);
-  EXPECT_EQ(plan.device_advice(), "A node of the pool cpus, as asked.");
+  EXPECT_EQ(plan.device_advice(), "A node of the cluster cpus, as asked.");
   EXPECT_NE(plan.forecasts(0).basis().find("no node of cpus has been measured with 4 threads"),
             std::string::npos);
   measure("cpus", false, 4, 1);
   plan.Clear();
-  add_pool_forecast(*rates_, query, plan);
+  add_cluster_forecast(*rates_, query, plan);
   EXPECT_EQ(
       plan.device_advice(),
-      "A node of the pool cpus, as asked: 2 h there (111 min to 2 h); its time limit of 60 min "
+      "A node of the cluster cpus, as asked: 2 h there (111 min to 2 h); its time limit of 60 min "
       "makes it go on in 3 starts, each after its wait in the queue.");
   EXPECT_EQ(plan.forecasts(0).memory_bytes(), 500);
   plan.Clear();
-  add_pool_forecast(*rates_, pool_query(spec("cpus"), work(60), "short", 500), plan);
+  add_cluster_forecast(*rates_, cluster_query(spec("cpus"), work(60), "short", 500), plan);
   EXPECT_EQ(plan.device_advice().find("limit"), std::string::npos) << plan.device_advice();
 }
 
-TEST_F(PoolForecastTest, APoolThatIsTwiceAsFastIsNamedToWhoTakesAnyDevice) {
+TEST_F(ClusterForecastTest, AClusterThatIsTwiceAsFastIsNamedToWhoTakesAnyDevice) {
   EXPECT_EQ(advice(1e6), "") << "nothing is measured";
   measure("cpus", false, 4, 1);
   measure("gpus", true, 1, 0.1);
   EXPECT_EQ(advice(14'500),
-            " pools/cpus: 2 h (not counting its queue); name it with resources.pool. pools/gpus: "
-            "12 min (not counting its queue); name it with resources.pool.");
+            " clusters/cpus: 2 h (not counting its queue); name it with resources.cluster. "
+            "clusters/gpus: "
+            "12 min (not counting its queue); name it with resources.cluster.");
   EXPECT_EQ(advice(14'000),
-            " pools/gpus: 12 min (not counting its queue); name it with resources.pool.");
+            " clusters/gpus: 12 min (not counting its queue); name it with resources.cluster.");
   EXPECT_EQ(advice(1'000), "");
   v1::JobSpec two = spec();
   two.mutable_resources()->set_threads(2);
   EXPECT_NE(advice(14'500, false, two).find("cpus"), std::string::npos)
-      << "there it would have the pool's threads";
+      << "there it would have the cluster's threads";
   EXPECT_EQ(advice(14'500, true, two).find("cpus"), std::string::npos) << "these are its own";
   v1::JobSpec cpu = spec();
   cpu.mutable_resources()->set_device(v1::Resources::CPU);
   EXPECT_EQ(advice(14'500, false, cpu), "") << "as asked";
-  pools_[0].memory_bytes = 999;
+  clusters_[0].memory_bytes = 999;
   EXPECT_EQ(advice(14'500).find("cpus"), std::string::npos) << "it has no room there";
 }
 
-PoolQuery query_of(int nodes, const std::shared_ptr<const RunWork>& work) {
+ClusterQuery query_of(int nodes, const std::shared_ptr<const RunWork>& work) {
   v1::JobSpec spec;
-  spec.mutable_resources()->set_pool("cluster");
+  spec.mutable_resources()->set_cluster("cluster");
   spec.mutable_resources()->set_nodes(nodes);
   spec.mutable_resources()->set_threads(1);
-  return pool_query(spec, work, "plan", 0);
+  return cluster_query(spec, work, "plan", 0);
 }
 
-TEST(PoolQuery, RanksOfSeveralNodesSendOverTheirNetwork) {
+TEST(ClusterQuery, RanksOfSeveralNodesSendOverTheirNetwork) {
   RunWork work;
   work.step.digest = "d1";
   work.step.sent_alone = {1, 1e6};
   const auto shared = std::make_shared<const RunWork>(work);
-  const PoolQuery one = query_of(1, shared), two = query_of(2, shared);
+  const ClusterQuery one = query_of(1, shared), two = query_of(2, shared);
   EXPECT_EQ(one.work, shared);
   EXPECT_EQ(assumed_link(one.work->step), "") << "they read each other's memory";
   EXPECT_NE(assumed_link(two.work->step).find("the network between its nodes"), std::string::npos);

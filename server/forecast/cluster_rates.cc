@@ -1,4 +1,4 @@
-#include "server/forecast/pool_rates.h"
+#include "server/forecast/cluster_rates.h"
 
 #include <spdlog/spdlog.h>
 
@@ -94,19 +94,19 @@ int32_t starts_within(double limit_seconds, double total_seconds, double start_s
   return static_cast<int32_t>(std::clamp(starts, 1.0, 1e6));
 }
 
-std::string pool_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& pool) {
+std::string cluster_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& cluster) {
   double best = 0;
   for (const v1::Forecast& f : here) {
     if (f.total_seconds() > 0 && (best == 0 || f.total_seconds() < best)) best = f.total_seconds();
   }
-  if (pool.total_seconds() <= 0 || best < kClearlyFaster * pool.total_seconds()) return "";
-  return pool.device() + ": " + duration_text(pool.total_seconds()) +
-         " (not counting its queue); name it with resources.pool.";
+  if (cluster.total_seconds() <= 0 || best < kClearlyFaster * cluster.total_seconds()) return "";
+  return cluster.device() + ": " + duration_text(cluster.total_seconds()) +
+         " (not counting its queue); name it with resources.cluster.";
 }
 
-struct PoolRates::Impl : std::enable_shared_from_this<Impl> {
-  Impl(Store& s, std::vector<PoolConfig> p, PoolRatesOptions o, const Clock& c)
-      : store(s), pools(std::move(p)), options(o), clock(c), history(s) {}
+struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
+  Impl(Store& s, std::vector<ClusterConfig> p, ClusterRatesOptions o, const Clock& c)
+      : store(s), clusters(std::move(p)), options(o), clock(c), history(s) {}
 
   struct Known {
     StoredNodeRates stored;
@@ -124,29 +124,29 @@ struct PoolRates::Impl : std::enable_shared_from_this<Impl> {
     std::string why;
   };
 
-  const PoolConfig* config_of(std::string_view pool) const {
-    const auto it = std::ranges::find(pools, pool, &PoolConfig::name);
-    return it == pools.end() ? nullptr : &*it;
+  const ClusterConfig* config_of(std::string_view cluster) const {
+    const auto it = std::ranges::find(clusters, cluster, &ClusterConfig::name);
+    return it == clusters.end() ? nullptr : &*it;
   }
   static NodeRatesKey key_of(const NodeUse& use, std::string node) {
-    return {use.pool, std::move(node), use.on_gpus ? 0 : use.threads,
+    return {use.cluster, std::move(node), use.on_gpus ? 0 : use.threads,
             computed_precision(use.precision, !use.on_gpus)};
   }
   void add(StoredNodeRates stored) TRAINYARD_REQUIRES(mu);
   void see(const NodeUse& use, const std::string& node, int64_t now_us) TRAINYARD_REQUIRES(mu);
   void fail(const NodeRatesKey& key, const std::string& why) TRAINYARD_REQUIRES(mu);
-  /// Those of a pool that hold for the query, the one that was seen last first.
-  std::vector<const Known*> find(const PoolQuery& query) const TRAINYARD_REQUIRES(mu);
-  Result<Merged> merge(const PoolQuery& query, bool with_outcomes) const TRAINYARD_REQUIRES(mu);
-  std::string why_missing(const PoolQuery& query) const TRAINYARD_REQUIRES(mu);
-  int64_t time_limit_s(std::string_view pool) const TRAINYARD_REQUIRES(mu);
-  void add_time_limit(const PoolQuery& query, const RunForecast& run, v1::Forecast& out) const
+  /// Those of a cluster that hold for the query, the one that was seen last first.
+  std::vector<const Known*> find(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);
+  Result<Merged> merge(const ClusterQuery& query, bool with_outcomes) const TRAINYARD_REQUIRES(mu);
+  std::string why_missing(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);
+  int64_t time_limit_s(std::string_view cluster) const TRAINYARD_REQUIRES(mu);
+  void add_time_limit(const ClusterQuery& query, const RunForecast& run, v1::Forecast& out) const
       TRAINYARD_REQUIRES(mu);
-  v1::Forecast forecast(const PoolQuery& query) const TRAINYARD_REQUIRES(mu);
+  v1::Forecast forecast(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);
 
   Store& store;
-  const std::vector<PoolConfig> pools;
-  const PoolRatesOptions options;
+  const std::vector<ClusterConfig> clusters;
+  const ClusterRatesOptions options;
   const Clock& clock;
   OutcomeHistory history;  // under mu, but for grow()
 
@@ -158,7 +158,7 @@ struct PoolRates::Impl : std::enable_shared_from_this<Impl> {
   std::unordered_map<std::string, std::pair<int64_t, v1::Forecast>> kept TRAINYARD_GUARDED_BY(mu);
 };
 
-void PoolRates::Impl::add(StoredNodeRates stored) {
+void ClusterRates::Impl::add(StoredNodeRates stored) {
   Result<DeviceRates> parsed = parse_rates(stored.rates);
   if (!parsed.ok()) {
     spdlog::warn("event=node_rates_refused {}", kv("message", parsed.error().message));
@@ -169,43 +169,44 @@ void PoolRates::Impl::add(StoredNodeRates stored) {
   known[key] = {std::move(stored), std::make_shared<RateModel>(std::move(parsed).value())};
   ++version;
   // As the store does.
-  std::vector<std::pair<int64_t, NodeRatesKey>> of_pool;
+  std::vector<std::pair<int64_t, NodeRatesKey>> of_cluster;
   for (const auto& [other, k] : known) {
-    if (other.pool == key.pool) of_pool.emplace_back(k.stored.seen_us, other);
+    if (other.cluster == key.cluster) of_cluster.emplace_back(k.stored.seen_us, other);
   }
-  std::ranges::sort(of_pool, std::greater<>());
-  for (size_t i = kNodeRatesMax; i < of_pool.size(); ++i) known.erase(of_pool[i].second);
+  std::ranges::sort(of_cluster, std::greater<>());
+  for (size_t i = kNodeRatesMax; i < of_cluster.size(); ++i) known.erase(of_cluster[i].second);
 }
 
-void PoolRates::Impl::see(const NodeUse& use, const std::string& node, int64_t now_us) {
+void ClusterRates::Impl::see(const NodeUse& use, const std::string& node, int64_t now_us) {
   bool any = false;
   for (auto& [key, k] : known) {
-    if (key.pool != use.pool || key.node != node) continue;
+    if (key.cluster != use.cluster || key.node != node) continue;
     any = true;
     k.stored.seen_us = now_us;
   }
   if (!any) return;
   ++version;  // another kind may be the likely one now
-  store.forecasts().see_node(use.pool, node, now_us, [](const Status& seen) {
+  store.forecasts().see_node(use.cluster, node, now_us, [](const Status& seen) {
     if (!seen.ok()) spdlog::warn("event=node_not_noted {}", kv("message", seen.error().message));
   });
 }
 
-void PoolRates::Impl::fail(const NodeRatesKey& key, const std::string& why) {
+void ClusterRates::Impl::fail(const NodeRatesKey& key, const std::string& why) {
   Failures& f = failures[key];
   f.why = why;
   if (++f.in_a_row >= kTriesMax) f.retry_us = clock.steady_us() + kPauseUs;
   ++version;  // what is said of it changes
-  spdlog::warn("event=node_rates_not_measured {} {} {}", kv("pool", key.pool), kv("node", key.node),
-               kv("message", why));
+  spdlog::warn("event=node_rates_not_measured {} {} {}", kv("cluster", key.cluster),
+               kv("node", key.node), kv("message", why));
 }
 
-std::vector<const PoolRates::Impl::Known*> PoolRates::Impl::find(const PoolQuery& query) const {
+std::vector<const ClusterRates::Impl::Known*> ClusterRates::Impl::find(
+    const ClusterQuery& query) const {
   std::vector<const Known*> found;
   const int32_t threads = query.on_gpus ? 0 : query.threads;
   const auto precision = computed_precision(query.precision, !query.on_gpus);
   for (const auto& [key, k] : known) {
-    if (key.pool == query.pool && key.threads == threads && key.precision == precision) {
+    if (key.cluster == query.cluster && key.threads == threads && key.precision == precision) {
       found.push_back(&k);
     }
   }
@@ -214,13 +215,13 @@ std::vector<const PoolRates::Impl::Known*> PoolRates::Impl::find(const PoolQuery
   return found;
 }
 
-Result<Merged> PoolRates::Impl::merge(const PoolQuery& query, bool with_outcomes) const {
+Result<Merged> ClusterRates::Impl::merge(const ClusterQuery& query, bool with_outcomes) const {
   Merged merged;
   for (const Known* k : find(query)) {
     std::optional<MeasuredSteps> measured;
     if (with_outcomes) {
       measured =
-          history.steps(outcome_key(outcome_model(query.pool, k->stored.key.node), query.threads,
+          history.steps(outcome_key(outcome_model(query.cluster, k->stored.key.node), query.threads,
                                     query.precision, query.work->step.digest));
     }
     Result<RunForecast> run = forecast_run(*query.work, *k->model, measured);
@@ -243,45 +244,45 @@ Result<Merged> PoolRates::Impl::merge(const PoolQuery& query, bool with_outcomes
                     merged.unknown.empty() ? why_missing(query) : merged.unknown);
 }
 
-std::string PoolRates::Impl::why_missing(const PoolQuery& query) const {
-  const PoolConfig* const config = config_of(query.pool);
-  if (config == nullptr) return "this server has no pool " + query.pool;
+std::string ClusterRates::Impl::why_missing(const ClusterQuery& query) const {
+  const ClusterConfig* const config = config_of(query.cluster);
+  if (config == nullptr) return "this server has no cluster " + query.cluster;
   if (!config->measure_nodes) {
-    return "the nodes of " + query.pool + " are not measured, as its file says (measure_nodes)";
+    return "the nodes of " + query.cluster + " are not measured, as its file says (measure_nodes)";
   }
   const int32_t threads = query.on_gpus ? 0 : query.threads;
   const std::string what = query.on_gpus ? "" : threads_text(threads);
   const bool now = std::ranges::any_of(measuring, [&](const auto& m) {
-    return m.first.pool == query.pool && m.first.threads == threads &&
+    return m.first.cluster == query.cluster && m.first.threads == threads &&
            clock.steady_us() < m.second.until_us;
   });
   for (const auto& [key, f] : failures) {
     if (now) break;
-    if (key.pool != query.pool || key.threads != threads) continue;
-    return "measuring a node of " + query.pool + what + " failed: " + f.why +
+    if (key.cluster != query.cluster || key.threads != threads) continue;
+    return "measuring a node of " + query.cluster + what + " failed: " + f.why +
            "; the next job that succeeds there measures it again" +
            (f.retry_us > clock.steady_us() ? " in an hour at the earliest" : "");
   }
-  return "no node of " + query.pool + " has been measured" + what +
+  return "no node of " + query.cluster + " has been measured" + what +
          (now ? " yet; a worker whose job is over measures one now"
               : " yet; the first job that succeeds there measures its node when it is over");
 }
 
-int64_t PoolRates::Impl::time_limit_s(std::string_view pool) const {
-  const PoolConfig* const config = config_of(pool);
+int64_t ClusterRates::Impl::time_limit_s(std::string_view cluster) const {
+  const ClusterConfig* const config = config_of(cluster);
   if (config != nullptr && config->time_limit_seconds > 0) return config->time_limit_seconds;
   int64_t limit_s = 0, seen_us = -1;
   for (const auto& [key, k] : known) {
-    if (key.pool != pool || k.stored.seen_us <= seen_us) continue;
+    if (key.cluster != cluster || k.stored.seen_us <= seen_us) continue;
     seen_us = k.stored.seen_us;
     limit_s = k.stored.time_limit_s;
   }
   return limit_s;
 }
 
-void PoolRates::Impl::add_time_limit(const PoolQuery& query, const RunForecast& run,
-                                     v1::Forecast& out) const {
-  const int64_t limit_s = time_limit_s(query.pool);
+void ClusterRates::Impl::add_time_limit(const ClusterQuery& query, const RunForecast& run,
+                                        v1::Forecast& out) const {
+  const int64_t limit_s = time_limit_s(query.cluster);
   if (limit_s <= 0) return;
   out.set_time_limit_seconds(limit_s);
   const int32_t starts =
@@ -294,9 +295,9 @@ void PoolRates::Impl::add_time_limit(const PoolQuery& query, const RunForecast& 
   out.set_total_seconds_high(out.total_seconds_high() + 2 * again);
 }
 
-v1::Forecast PoolRates::Impl::forecast(const PoolQuery& query) const {
+v1::Forecast ClusterRates::Impl::forecast(const ClusterQuery& query) const {
   v1::Forecast out;
-  out.set_device(std::string(kPoolPrefix) + query.pool);
+  out.set_device(std::string(kClusterPrefix) + query.cluster);
   out.set_devices(query.nodes * (query.on_gpus ? query.devices : 1));
   out.set_memory_bytes(query.plan_bytes);
   out.set_graph(query.work->step.digest);
@@ -326,15 +327,15 @@ v1::Forecast PoolRates::Impl::forecast(const PoolQuery& query) const {
   out.set_basis(std::move(basis));
   add_time_limit(query, merged->run, out);
   out.set_energy_joules(out.total_seconds() * merged->watts * out.devices());
-  if (const PoolConfig* const config = config_of(query.pool)) {
+  if (const ClusterConfig* const config = config_of(query.cluster)) {
     out.set_cost(out.total_seconds() / kSecondsPerHour * config->price_per_hour * out.devices());
   }
   return out;
 }
 
-PoolRates::PoolRates(Store& store, std::vector<PoolConfig> pools, PoolRatesOptions options,
-                     const Clock& clock)
-    : impl_(std::make_shared<Impl>(store, std::move(pools), options, clock)) {
+ClusterRates::ClusterRates(Store& store, std::vector<ClusterConfig> clusters,
+                           ClusterRatesOptions options, const Clock& clock)
+    : impl_(std::make_shared<Impl>(store, std::move(clusters), options, clock)) {
   store.observe([impl = impl_](std::span<const JobChange> changes) {
     for (const JobChange& change : changes) {
       if (is_terminal(change.state)) impl->history.grow();
@@ -342,16 +343,16 @@ PoolRates::PoolRates(Store& store, std::vector<PoolConfig> pools, PoolRatesOptio
   });
 }
 
-Status PoolRates::open() {
+Status ClusterRates::open() {
   ASSIGN_OR_RETURN(std::vector<StoredNodeRates> all, impl_->store.forecasts().node_rates());
   const MutexLock lock(impl_->mu);
   for (StoredNodeRates& stored : all) impl_->add(std::move(stored));
   return {};
 }
 
-std::optional<v1::CalibrateTask> PoolRates::job_ended(const NodeUse& use) {
+std::optional<v1::CalibrateTask> ClusterRates::job_ended(const NodeUse& use) {
   const std::string node = node_name(use.facts, use.on_gpus);
-  const PoolConfig* const config = impl_->config_of(use.pool);
+  const ClusterConfig* const config = impl_->config_of(use.cluster);
   if (node.empty() || config == nullptr) return std::nullopt;
   const int64_t now_us = impl_->clock.steady_us();
   const int64_t wall_us = impl_->clock.wall_us();
@@ -388,12 +389,12 @@ std::optional<v1::CalibrateTask> PoolRates::job_ended(const NodeUse& use) {
   fresh.asked.set_precision(key.precision);
   fresh.asked.set_seconds_max(impl_->options.seconds_max);
   ++impl_->version;  // what is said of it changes
-  spdlog::info("event=measuring_node {} {} task={} threads={}", kv("pool", use.pool),
+  spdlog::info("event=measuring_node {} {} task={} threads={}", kv("cluster", use.cluster),
                kv("node", node), use.task, use.threads);
   return (impl_->measuring[key] = std::move(fresh)).asked;
 }
 
-Status PoolRates::take(const std::string& task, std::string_view json) {
+Status ClusterRates::take(const std::string& task, std::string_view json) {
   StoredNodeRates stored;
   {
     const MutexLock lock(impl_->mu);
@@ -426,7 +427,7 @@ Status PoolRates::take(const std::string& task, std::string_view json) {
     impl_->add(stored);
     impl_->failures.erase(stored.key);
   }
-  spdlog::info("event=node_measured {} {} threads={}", kv("pool", stored.key.pool),
+  spdlog::info("event=node_measured {} {} threads={}", kv("cluster", stored.key.cluster),
                kv("node", stored.key.node), stored.key.threads);
   impl_->store.forecasts().save_node_rates(std::move(stored), [](const Status& saved) {
     if (!saved.ok()) {
@@ -436,7 +437,7 @@ Status PoolRates::take(const std::string& task, std::string_view json) {
   return {};
 }
 
-void PoolRates::worker_gone(const std::string& task) {
+void ClusterRates::worker_gone(const std::string& task) {
   const MutexLock lock(impl_->mu);
   const auto of =
       std::ranges::find_if(impl_->measuring, [&](const auto& m) { return m.second.task == task; });
@@ -446,7 +447,7 @@ void PoolRates::worker_gone(const std::string& task) {
   impl_->fail(key, "the worker ended before it had measured");
 }
 
-v1::Forecast PoolRates::forecast(const PoolQuery& query) {
+v1::Forecast ClusterRates::forecast(const ClusterQuery& query) {
   const MutexLock lock(impl_->mu);
   impl_->version += impl_->history.read();
   auto& kept = impl_->kept;
@@ -460,31 +461,31 @@ v1::Forecast PoolRates::forecast(const PoolQuery& query) {
   return forecast;
 }
 
-Result<TimeRange> PoolRates::step_time(const PoolQuery& query) {
+Result<TimeRange> ClusterRates::step_time(const ClusterQuery& query) {
   const MutexLock lock(impl_->mu);
   ASSIGN_OR_RETURN(const Merged merged, impl_->merge(query, /*with_outcomes=*/false));
   return merged.run.step;
 }
 
-void PoolRates::describe(bool forecasts, v1::Pool& out) {
-  const std::string pool = out.name().substr(kPoolPrefix.size());
+void ClusterRates::describe(bool forecasts, v1::Cluster& out) {
+  const std::string cluster = out.name().substr(kClusterPrefix.size());
   const MutexLock lock(impl_->mu);
   impl_->version += impl_->history.read();
-  out.set_time_limit_seconds(impl_->time_limit_s(pool));
-  std::vector<const Impl::Known*> of_pool;
+  out.set_time_limit_seconds(impl_->time_limit_s(cluster));
+  std::vector<const Impl::Known*> of_cluster;
   for (const auto& [key, k] : impl_->known) {
-    if (key.pool == pool) of_pool.push_back(&k);
+    if (key.cluster == cluster) of_cluster.push_back(&k);
   }
-  std::ranges::stable_sort(of_pool, [](const Impl::Known* a, const Impl::Known* b) {
+  std::ranges::stable_sort(of_cluster, [](const Impl::Known* a, const Impl::Known* b) {
     return a->stored.seen_us > b->stored.seen_us;
   });
-  for (const Impl::Known* k : of_pool) {
+  for (const Impl::Known* k : of_cluster) {
     const StoredNodeRates& stored = k->stored;
     auto& kinds = *out.mutable_node_types();
     auto node = std::ranges::find_if(
-        kinds, [&](const v1::PoolNode& n) { return n.model() == stored.key.node; });
+        kinds, [&](const v1::ClusterNode& n) { return n.model() == stored.key.node; });
     if (node == kinds.end()) {
-      v1::PoolNode& fresh = *out.add_node_types();
+      v1::ClusterNode& fresh = *out.add_node_types();
       fresh.set_model(stored.key.node);
       fresh.set_memory_bytes(stored.memory_bytes);
       *fresh.mutable_seen_time() = to_timestamp(stored.seen_us);
@@ -499,17 +500,17 @@ void PoolRates::describe(bool forecasts, v1::Pool& out) {
     rates.set_bytes_per_second(k->model->bytes_per_second());
   }
   if (!forecasts) return;
-  const PoolConfig* const config = impl_->config_of(pool);
+  const ClusterConfig* const config = impl_->config_of(cluster);
   v1::DeviceForecasts& told = *out.mutable_forecasts();
   if (config != nullptr) told.set_price_per_hour(config->price_per_hour);
-  if (of_pool.empty() && config != nullptr) {
-    PoolQuery query;
-    query.pool = pool;
+  if (of_cluster.empty() && config != nullptr) {
+    ClusterQuery query;
+    query.cluster = cluster;
     query.on_gpus = config->gpus_per_node > 0;
     query.threads = config->cpus;
     told.set_missing(impl_->why_missing(query));
   }
-  const std::string prefix = outcome_model(pool, "");
+  const std::string prefix = outcome_model(cluster, "");
   impl_->history.describe([&](const std::string& model) { return model.starts_with(prefix); },
                           told);
 }

@@ -1,4 +1,4 @@
-"""Every commit point of a daemon whose jobs run in a pool, and of the workers on its nodes: as kill_points_test.py, with a
+"""Every commit point of a daemon whose jobs run in a cluster, and of the workers on its nodes: as kill_points_test.py, with a
 real Slurm of two nodes on this machine (tests/support/slurm.py). Killed are the daemon, at each thing that it does to a
 file of its state folder, and at each hand-over; and a worker, at each thing that it does to a file of its node's cache:
 before sbatch, after sbatch and before the row, while a worker enrols, at the parts of a checkpoint as they come, behind an
@@ -6,8 +6,8 @@ outcome and before its row. What was promised must hold, and Slurm must be left 
 
 Those of the store and of uploads are kill_points_test.py's own, and have no text here: they are among the others of --more.
 
-    python3 tests/fault/kill_points_pool_test.py --all
-    python3 tests/fault/kill_points_pool_test.py --nodes 2
+    python3 tests/fault/kill_points_cluster_test.py --all
+    python3 tests/fault/kill_points_cluster_test.py --nodes 2
 """
 
 import os
@@ -21,7 +21,7 @@ import slurm  # noqa: E402
 from harness import BIN, wait_until  # noqa: E402
 from kill_points_test import DAEMON, LIBRARY, WORKER, Crowd, KilledDaemon, Place, Work  # noqa: E402
 
-NAME = "cluster"
+NAME = "slurm"
 GOING_ON = ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED")
 
 
@@ -34,7 +34,7 @@ POINTS = {
         **without_text(point for point in local.POINTS[DAEMON]
                        if not point.startswith(("write jobs/", "remove jobs/*/reports", "sync jobs"))),
         "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
-        "write trainyard.db.commit": "change: counted, not yet told to the pool",
+        "write trainyard.db.commit": "change: counted, not yet told to the cluster",
         # What workers know the daemon by.
         "write workers/identity.pem.tmp": "door: a certificate, not yet there", "sync workers/identity.pem.tmp": "",
         "rename workers/identity.pem.tmp": "", "remove workers/identity.pem.tmp": "",
@@ -82,7 +82,7 @@ POINTS = {
 }
 
 
-class PoolWork(Work):
+class ClusterWork(Work):
     """One job that ends well and one that is cancelled, both on nodes."""
 
     ends = {"kept": "SUCCEEDED", "other": "CANCELLED"}
@@ -90,20 +90,20 @@ class PoolWork(Work):
 
     @property
     def resources(self):
-        return f"resources: {{threads: 1, pool: {NAME}, nodes: {self.nodes}}}\n"
+        return f"resources: {{threads: 1, cluster: {NAME}, nodes: {self.nodes}}}\n"
 
     def steps(self):
         return (self.submit, self.submit_other, self.wait, self.cancel_other, self.look, self.delete)
 
 
-class PoolPlace(Place):
-    points, work = POINTS, PoolWork
+class ClusterPlace(Place):
+    points, work = POINTS, ClusterWork
     # Once enough of what the file has was heard, or no more fits, or a write failed.
     sometimes = frozenset({"write work/*-*/reports.new", "rename work/*-*/reports.new"})
 
     def __init__(self, cluster, nodes):
         self.cluster = cluster
-        self.work = type("WorkOnNodes", (PoolWork,), {"nodes": nodes})
+        self.work = type("WorkOnNodes", (ClusterWork,), {"nodes": nodes})
         self.ports_lock = threading.Lock()
 
     def daemon(self, folder, program, kill, log):
@@ -115,8 +115,8 @@ class PoolPlace(Place):
         lines = [f"export {name}='{value}'" for name, value in environment.items()] if program == WORKER else []
         worker.write_text("\n".join(["#!/bin/sh", *lines, f'exec {BIN / "trainyard-worker"} "$@"', ""]))
         worker.chmod(0o755)
-        pool = folder / "pool.yaml"
-        pool.write_text(f"""name: {NAME}
+        described = folder / "cluster.yaml"
+        described.write_text(f"""name: {NAME}
 kind: slurm
 worker: {worker}
 cache: {folder / "cache"}
@@ -130,7 +130,7 @@ output: {folder}/job-%j.log
 """)
         with self.ports_lock:
             port = slurm.free_ports(1)[0]
-        return KilledDaemon(folder / "state", *self.arguments, "--pool", pool, "--workers-listen", f"127.0.0.1:{port}",
+        return KilledDaemon(folder / "state", *self.arguments, "--cluster", described, "--workers-listen", f"127.0.0.1:{port}",
                             "--cancel-grace-seconds", "5",
                             env={**self.cluster.environment(), **(environment if program == DAEMON else {})})
 
@@ -167,7 +167,7 @@ def main():
     with slurm.Slurm(nodes=2 * arguments.nodes) as cluster:
         for name, value in cluster.environment().items():  # the daemon's commands find this Slurm by it
             os.environ[name] = value
-        return local.kill_everywhere(PoolPlace(cluster, arguments.nodes), Crowd(pathlib.Path(cluster.folder), 0, 0), arguments)
+        return local.kill_everywhere(ClusterPlace(cluster, arguments.nodes), Crowd(pathlib.Path(cluster.folder), 0, 0), arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// server/supervisor/pool_lines.h: the jobs that wait for pools, and what people are told of them.
+// server/supervisor/cluster_queue.h: the jobs that wait for clusters, and what people are told of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -9,44 +10,44 @@
 #include <string_view>
 #include <vector>
 
-#include "server/config/pool.h"
-#include "server/scheduler/pool.h"
+#include "server/config/cluster.h"
+#include "server/scheduler/cluster.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/queue_view.h"
 #include "server/store/job.h"
-#include "server/supervisor/pools.h"
+#include "server/supervisor/clusters.h"
 
 namespace trainyard::server {
 
 /// Not thread-safe.
-class PoolLines {
+class ClusterQueue {
  public:
   /// Both outlive this.
-  PoolLines(std::span<const PoolConfig> configs, const Pools& pools)
-      : configs_(configs), pools_(pools) {}
+  ClusterQueue(std::span<const ClusterConfig> configs, const Clusters& clusters)
+      : configs_(configs), clusters_(clusters) {}
 
   void put(WaitingJob job);
   void remove(std::string_view uid);
   void clear() { waiting_.clear(); }
   bool empty() const;
 
-  /// Which jobs are handed over now, of all pools.
+  /// Which jobs are handed over now, of all clusters.
   Decisions decide(const Shares& shares, bool draining, int64_t now_us) const;
   /// Why the job waits: here, or in the cluster once it was handed over. Nothing for one that is in
-  /// no pool, that has its node, or of which its own reason says more.
+  /// no cluster, that has its node, or of which its own reason says more.
   std::optional<WaitReason> why(const Job& job, const Shares& shares, bool draining,
                                 int64_t now_us) const;
-  /// Adds the jobs that wait for pools, behind those that are there: of each pool at first those in
-  /// the cluster's own queue. At most `count_max` in all, or with a uid that one.
+  /// Adds the jobs that wait for clusters, behind those that are there: of each cluster at first
+  /// those in the cluster's own queue. At most `count_max` in all, or with a uid that one.
   void add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
               size_t count_max, const std::string& uid) const;
 
  private:
-  std::optional<PoolState> state_of(const std::string& pool, bool draining) const;
+  std::optional<ClusterState> state_of(const std::string& cluster, bool draining) const;
 
-  std::span<const PoolConfig> configs_;
-  const Pools& pools_;
-  std::map<std::string, Queue, std::less<>> waiting_;  // by pool
+  std::span<const ClusterConfig> configs_;
+  const Clusters& clusters_;
+  std::map<std::string, Queue, std::less<>> waiting_;  // by cluster
 };
 
 }  // namespace trainyard::server

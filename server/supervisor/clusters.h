@@ -1,8 +1,8 @@
-// server/supervisor/pools.h: attempts that clusters run: handed over, followed, taken back.
+// server/supervisor/clusters.h: attempts that clusters run: handed over, followed, taken back.
 //
 // What a cluster says is slow, can be wrong and can be missing, so it decides nothing but one
 // thing: that an attempt is over for certain, after which the next may begin. How an attempt ended
-// well its own worker tells (Supervisor). One thread for each pool waits for the cluster's
+// well its own worker tells (Supervisor). One thread for each waits for the cluster's
 // commands; nobody else does.
 //
 //   intent stored -> submit -> waiting -> granted -> worker enrols ... outcome -> forgotten
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "server/config/pool.h"
+#include "server/config/cluster.h"
 #include "server/placement/placement.h"
 #include "server/store/job.h"
 #include "server/supervisor/supervisor.h"
@@ -27,8 +27,8 @@
 
 namespace trainyard::server {
 
-/// An attempt of a job that a pool runs. The store has its row already.
-struct PooledAttempt {
+/// An attempt of a job that a cluster runs. The store has its row already.
+struct ClusterAttempt {
   std::string uid;  // of the job
   int32_t attempt = 0;
   std::string job;  // its name, for people
@@ -38,12 +38,12 @@ struct PooledAttempt {
   std::string handle;      // of an earlier daemon; empty: none is known
   bool may_exist = false;  // an earlier daemon may have submitted it
   DeviceBrief rest;        // by forecast from its start on, if that is one start; else unknown
-  /// The cluster's name for it is known: to be stored. On the pool's thread.
+  /// The cluster's name for it is known: to be stored. On that thread.
   std::function<void(std::string handle)> found = [](const std::string&) {};
 };
 
 /// What is known of an attempt, for people.
-struct PoolSight {
+struct ClusterSight {
   std::string uid, job, owner;
   int32_t priority = 0;
   std::string handle;
@@ -51,50 +51,51 @@ struct PoolSight {
   std::string nodes;
   std::string reason;             // the cluster's, or ours where the cluster does not answer
   int64_t start_estimate_us = 0;  // 0: not known
-  DeviceBrief rest;               // as PooledAttempt's
+  DeviceBrief rest;               // as ClusterAttempt's
 };
 
-/// The cluster takes nothing with what the pool's file says.
-struct PoolRefusal {
+/// The cluster takes nothing with what its file says.
+struct ClusterRefusal {
   std::string text;     // in its words
   int64_t left_us = 0;  // until a job is tried again; 0: now
 };
 
 /// Thread-safe.
-class Pools {
+class Clusters {
  public:
-  struct Pool {
-    PoolConfig config;
+  struct Cluster {
+    ClusterConfig config;
     std::unique_ptr<Placement> placement;
   };
-  /// `changed` is called when a place in a pool's queue may have become free. On a pool's thread.
-  Pools(Supervisor& supervisor, const Clock& clock, std::vector<Pool> pools,
-        std::function<void()> changed);
+  /// `changed` is called when a place in a cluster's queue may have become free. On a cluster's
+  /// thread.
+  Clusters(Supervisor& supervisor, const Clock& clock, std::vector<Cluster> clusters,
+           std::function<void()> changed);
   /// Leaves what runs to the next daemon.
-  ~Pools();
+  ~Clusters();
 
   void start();
   void stop();
-  /// What the pools' threads do when they are woken, on this one: for a simulation, which never
+  /// What the clusters' threads do when they are woken, on this one: for a simulation, which never
   /// calls start(). Returns when something is next due, by the steady clock.
   std::optional<int64_t> turn();
 
   /// Submits it, or takes it up again. Its task is known to the supervisor.
-  void hand_over(const std::string& pool, PooledAttempt attempt);
+  void hand_over(const std::string& cluster, ClusterAttempt attempt);
   /// Asks the cluster to end it, until it has.
-  void withdraw(const std::string& pool, const std::string& uid, int32_t attempt);
+  void withdraw(const std::string& cluster, const std::string& uid, int32_t attempt);
   /// Its outcome is stored: what is left of it in the cluster is nobody's any more.
-  void forget(const std::string& pool, const std::string& uid, int32_t attempt);
+  void forget(const std::string& cluster, const std::string& uid, int32_t attempt);
 
   /// Attempts that wait in the cluster's queue, or are on their way there.
-  int32_t waiting(const std::string& pool) const;
-  std::vector<PoolSight> sights(const std::string& pool) const;
-  std::optional<PoolSight> find(const std::string& uid) const;
+  int32_t waiting(const std::string& cluster) const;
+  std::vector<ClusterSight> sights(const std::string& cluster) const;
+  std::optional<ClusterSight> find(const std::string& uid) const;
   /// What a look at the cluster found when the daemon started; empty: not looked yet.
-  std::string note(const std::string& pool) const;
+  std::string note(const std::string& cluster) const;
   /// Jobs are kept here while there is one: else each would be refused, one after another, again
   /// and again. It is over when a job was taken.
-  std::optional<PoolRefusal> refusal(const std::string& pool) const;
+  std::optional<ClusterRefusal> refusal(const std::string& cluster) const;
 
  private:
   struct Runner;

@@ -1,12 +1,12 @@
-// tests/bench/schedule_sim/pool_day.h: a day of a pool: the daemon's own decisions, its bookkeeping
-// of pools, its supervisor and its store on a disk, with a cluster that is played and time that is
-// simulated.
+// tests/bench/schedule_sim/cluster_day.h: a day of a cluster: the daemon's own decisions, its
+// bookkeeping of clusters, its supervisor and its store on a disk, with a cluster that is played
+// and time that is simulated.
 //
 // The cluster has nodes of one kind and starts what waits in its queue in order. A job goes through
 // all that a real one does: submitted, decided on, its attempt stored, handed over, seen waiting
 // and granted, enrolled, attached, started, done, its model registered. Not played are processes
-// and the network (tests/bench/pool_link_bench.cc has that), and reports between the start and the
-// end.
+// and the network (tests/bench/cluster_link_bench.cc has that), and reports between the start and
+// the end.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace trainyard::sim {
 
-struct PoolDayOptions {
+struct ClusterDayOptions {
   std::filesystem::path folder;  // of the store; made, and left to the caller
   int nodes = 1000;
   double jobs_per_node_day = 10;
@@ -36,7 +36,7 @@ struct Spread {
   double p50 = 0, p99 = 0, most = 0, sum = 0;
 };
 
-struct PoolDay {
+struct ClusterDay {
   // What happened.
   int64_t submitted = 0, succeeded = 0, attempts = 0, node_failures = 0, looks = 0;
   int64_t live_most = 0, waiting_most = 0;
@@ -56,6 +56,6 @@ struct PoolDay {
   std::vector<std::string> violations;  // none, or the simulation is worth nothing
 };
 
-PoolDay simulate_pool_day(const PoolDayOptions& options);
+ClusterDay simulate_cluster_day(const ClusterDayOptions& options);
 
 }  // namespace trainyard::sim
