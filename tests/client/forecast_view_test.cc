@@ -113,7 +113,7 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   node.add_rates()->set_threads(3);
   const std::string both = render_device_forecasts(list, false);
   EXPECT_NE(both.find("slurm: 1 job, off by 5.0% (median)"), std::string::npos) << both;
-  EXPECT_NE(both.find("slurm  Fast CPU, 8 cores  64 GiB        3"), std::string::npos) << both;
+  EXPECT_NE(both.find("slurm    Fast CPU, 8 cores  64 GiB        3"), std::string::npos) << both;
   EXPECT_NE(both.find("handed    slurm         10.5 ms"), std::string::npos) << both;
 }
 

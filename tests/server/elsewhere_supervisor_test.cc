@@ -202,10 +202,10 @@ TEST_F(ElsewhereSupervisor, AnEnrolmentThatIsNotRecordedIsNone) {
   EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "") << "the secret is not spent";
 }
 
-TEST_F(ElsewhereSupervisor, AnOlderWorkerIsToldOfItsVersion) {
+TEST_F(ElsewhereSupervisor, AWorkerWithoutACommonVersionIsRefused) {
   expect("t1");
-  EXPECT_EQ(enrol("t1", kSecret, kKey, {1, 2}), "VERSION_SKEW");
-  EXPECT_EQ(enrol("t1", kSecret, kKey, {99, 100}), "VERSION_SKEW");
+  EXPECT_EQ(enrol("t1", kSecret, kKey, {0, 0}), "VERSION_SKEW") << "a range that was not set";
+  EXPECT_EQ(enrol("t1", kSecret, kKey, {kProtocols.newest + 1, 100}), "VERSION_SKEW");
 }
 
 TEST_F(ElsewhereSupervisor, EachTaskHasItsDoor) {

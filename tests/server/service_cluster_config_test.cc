@@ -40,7 +40,7 @@ TEST(ClusterConfig, ReadsWhatItKnows) {
   const Result<ClusterConfig> cluster = parse_cluster(kWhole, "p.yaml");
   ASSERT_TRUE(cluster.ok()) << cluster.error().message;
   EXPECT_EQ(cluster->name, "slurm");
-  EXPECT_EQ(cluster->cluster, "hpc");
+  EXPECT_EQ(cluster->slurm_cluster, "hpc");
   EXPECT_EQ(cluster->cpus, 8);
   EXPECT_EQ(cluster->memory_bytes, int64_t{64} << 30);
   EXPECT_EQ(cluster->gpu_memory_bytes, int64_t{80} << 30);

@@ -91,7 +91,7 @@ class ServiceTest : public ::testing::Test {
   }
   void connect(const std::string& target) {
     grpc::ChannelArguments arguments;
-    arguments.SetInt("grpc.use_local_subchannel_cluster", 1);
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);
     channel_ = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
     jobs_ = v1::JobService::NewStub(channel_);
     datasets_ = v1::DatasetService::NewStub(channel_);

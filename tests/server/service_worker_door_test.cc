@@ -17,7 +17,7 @@ class ServiceWorkerDoor : public ServiceTest {
     grpc::SslCredentialsOptions trusted;
     trusted.pem_root_certs = daemon_->worker_door()->certificate_pem();
     grpc::ChannelArguments arguments;
-    arguments.SetInt("grpc.use_local_subchannel_cluster", 1);
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);
     if (by_name) arguments.SetSslTargetNameOverride(kWorkersName);
     return grpc::CreateCustomChannel(daemon_->worker_door()->attach_address(),
                                      grpc::SslCredentials(trusted), arguments);
