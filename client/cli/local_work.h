@@ -11,7 +11,7 @@
 #include "client/cli/session.h"
 #include "client/lib/spec_file.h"
 #include "src/base/result.h"
-#include "src/train/job_plan.h"
+#include "src/planning/job_plan.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::cli {

@@ -15,7 +15,7 @@
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
-#include "src/train/job_plan.h"
+#include "src/planning/job_plan.h"
 
 namespace trainyard::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "src/base/files.h"
 #include "src/data/load/contact_sheet.h"
 #include "src/data/load/loader.h"
-#include "src/train/augmentation.h"
+#include "src/job/augmentation.h"
 
 namespace trainyard::cli {
 namespace {

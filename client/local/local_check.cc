@@ -9,9 +9,9 @@
 #include "client/local/devices.h"
 #include "client/local/work.h"
 #include "src/base/cores.h"
+#include "src/calibration/device_check.h"
 #include "src/runtime/cuda_error.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/device_check.h"
 
 namespace trainyard::cli {
 namespace {

@@ -9,12 +9,12 @@
 #include "client/local/work.h"
 #include "proto/convert/run.h"
 #include "src/base/text.h"
+#include "src/planning/fit.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/layouts.h"
+#include "src/planning/weight_match.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/fit.h"
-#include "src/train/job_plan.h"
-#include "src/train/layouts.h"
 #include "src/train/session.h"
-#include "src/train/weight_match.h"
 
 namespace trainyard::cli {
 namespace {

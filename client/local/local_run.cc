@@ -18,8 +18,11 @@
 #include "client/local/work.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/calibration/step_profile.h"
+#include "src/job/reporter.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/step_profile.h"
 #include "src/train/trainer.h"
 
 namespace trainyard::cli {

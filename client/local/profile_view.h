@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/train/step_profile.h"
+#include "src/calibration/step_profile.h"
 
 namespace trainyard::cli {
 

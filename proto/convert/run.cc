@@ -5,7 +5,7 @@
 #include <map>
 
 #include "src/data/limits.h"
-#include "src/train/confusion.h"
+#include "src/job/confusion.h"
 
 namespace trainyard {
 

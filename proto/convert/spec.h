@@ -2,8 +2,8 @@
 #pragma once
 
 #include "src/base/result.h"
+#include "src/job/recipe.h"
 #include "src/models/model_spec.h"
-#include "src/train/trainer.h"
 #include "trainyard/v1/job_spec.pb.h"
 
 namespace trainyard {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "src/base/violations.h"
+#include "src/job/recipe.h"
 #include "src/models/model_spec.h"
-#include "src/train/trainer.h"
 #include "trainyard/v1/job_spec.pb.h"
 
 namespace trainyard {

@@ -1,5 +1,6 @@
 // server/inventory/checked_inventory.h: an inventory whose GPUs run jobs only after they have been
-// checked: small networks trained on them must give the CPU's results (src/train/device_check.h).
+// checked: small networks trained on them must give the CPU's results
+// (src/calibration/device_check.h).
 //
 // A check starts when a GPU is first seen, after it failed a job or its driver reported an error
 // (xid.h), some minutes after a failed check, and some seconds after one that found another process

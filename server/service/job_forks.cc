@@ -21,7 +21,7 @@
 #include "server/store/random_id.h"
 #include "src/base/disk_space.h"
 #include "src/base/join.h"
-#include "src/train/fork.h"
+#include "src/job/fork.h"
 
 namespace trainyard::server {
 

@@ -24,11 +24,11 @@
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
+#include "src/planning/fit.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/recipe_check.h"
+#include "src/planning/weight_match.h"
 #include "src/runtime/cuda_error.h"
-#include "src/train/fit.h"
-#include "src/train/job_plan.h"
-#include "src/train/recipe_check.h"
-#include "src/train/weight_match.h"
 
 namespace trainyard::server {
 namespace {

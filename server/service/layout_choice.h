@@ -13,7 +13,7 @@
 #include "src/base/result.h"
 #include "src/data/schema.h"
 #include "src/plan/device_traits.h"
-#include "src/train/layouts.h"
+#include "src/planning/layouts.h"
 
 namespace trainyard::server {
 

@@ -15,12 +15,12 @@
 
 #include "proto/convert/spec.h"
 #include "server/config/log.h"
+#include "src/artifact/model_artifact.h"
 #include "src/base/folder_files.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/train/model_artifact.h"
-#include "src/train/retention.h"
+#include "src/job/retention.h"
 
 namespace trainyard::server {
 namespace {

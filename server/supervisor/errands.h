@@ -45,7 +45,7 @@ class Errands {
   /// By source of `spec`; empty for one without a server path. The worker's: SERVER_PATH_...,
   /// SOURCE_CHANGED.
   void digest(const v1::DatasetSpec& spec, Done<std::vector<SourceContent>> done);
-  /// The device's rates (src/train/calibrate.h) as JSON.
+  /// The device's rates (src/calibration/calibrate.h) as JSON.
   void calibrate(const Device& device, int32_t threads, v1::Recipe::Precision precision,
                  Done<std::string> done);
 

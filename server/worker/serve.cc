@@ -19,10 +19,10 @@
 #include "server/worker/outcome.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/inference/evaluate_model.h"
+#include "src/inference/generator.h"
+#include "src/inference/predictor.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/evaluate_model.h"
-#include "src/train/generator.h"
-#include "src/train/predictor.h"
 
 namespace trainyard {
 namespace {

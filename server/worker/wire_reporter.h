@@ -8,7 +8,8 @@
 #include "server/worker/report_stream.h"
 #include "server/worker/uplink.h"
 #include "src/base/mutex.h"
-#include "src/train/trainer.h"
+#include "src/job/reporter.h"
+#include "src/job/run_plan.h"
 
 namespace trainyard {
 

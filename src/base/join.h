@@ -21,4 +21,19 @@ std::string joined(const Texts& texts, std::string_view last = " or ") {
   return all;
 }
 
+/// "a, b, c": the first eight of them, and how many more there are.
+template <std::ranges::sized_range Texts>
+std::string first_names(const Texts& texts) {
+  constexpr size_t kShown = 8;
+  std::string all;
+  size_t i = 0;
+  for (const auto& text : texts) {
+    if (i == kShown) break;
+    all += (i > 0 ? ", " : "") + std::string(text);
+    ++i;
+  }
+  const size_t count = std::ranges::size(texts);
+  return count > kShown ? all + " and " + std::to_string(count - kShown) + " more" : all;
+}
+
 }  // namespace trainyard

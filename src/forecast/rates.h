@@ -1,8 +1,8 @@
 // src/forecast/rates.h: what a device takes for work of each kind, and what that says about other
 // work.
 //
-// A worker times the nodes of some networks on the device (src/train/calibrate.h). By op, the times
-// are fitted as a sum of what a node may be limited by, no summand negative:
+// A worker times the nodes of some networks on the device (src/calibration/calibrate.h). By op, the
+// times are fitted as a sum of what a node may be limited by, no summand negative:
 //
 //   t = a serial + b flops + c bytes + d far_bytes + e memory_bytes
 //         + f m n + g m k + h n k + i waste           (products; waste: of widths that fill no

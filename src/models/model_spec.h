@@ -181,7 +181,7 @@ struct Model {
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only
   // Training only: the graph has the loss over all classes, and whoever trains is to replace it
-  // (src/train/sampled_head.h).
+  // (src/parallel/sampled_head.h).
   std::optional<SampledLoss> sampling = {};
   std::vector<Lookup> lookups = {};        // embeddings of tokens; whoever trains looks at `sparse`
   std::vector<std::string> products = {};  // layers that LoraSpec::targets may match

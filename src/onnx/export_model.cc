@@ -4,13 +4,13 @@
 
 #include <limits>
 
+#include "src/artifact/model_artifact.h"
 #include "src/base/text.h"
 #include "src/graph/op.h"
 #include "src/models/model_spec.h"
 #include "src/onnx/interface.h"
 #include "src/onnx/op_table.h"
 #include "src/passes/simplify.h"
-#include "src/train/model_artifact.h"
 
 namespace trainyard::onnx {
 namespace {

@@ -25,11 +25,11 @@ namespace trainyard {
 enum class Shard : uint8_t {
   kNone = 0,
   kOptimizer = 1,  // the optimizer's state; beside kHead that of the other weights
-  kHead = 2,       // the head's weights, and the state of these (src/train/split_head.h)
+  kHead = 2,       // the head's weights, and the state of these (src/parallel/split_head.h)
   // All parameters, their gradients and the optimizer's state; beside kHead those of the others.
   // kOptimizer beside it says nothing more, and recipes leave it out (canonical()).
   kParameters = 4,
-  kMlp = 8,  // those of pairs of dense layers (src/train/split_mlp.h)
+  kMlp = 8,  // those of pairs of dense layers (src/parallel/split_mlp.h)
 };
 constexpr Shard operator|(Shard a, Shard b) {
   return static_cast<Shard>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));

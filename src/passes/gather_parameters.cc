@@ -17,7 +17,7 @@ namespace trainyard {
 namespace {
 
 // Numbers of exchanges (src/ops/shards.h) that no bucket of gradients comes to; those of a split
-// head (src/train/split_head.cc) are larger.
+// head (src/parallel/split_head.cc) are larger.
 constexpr int64_t kFirstGather = int64_t{1} << 29;
 
 class ParameterGathering {

@@ -11,8 +11,8 @@
 #include "kernels/held_rows.h"
 #include "src/data/load/loader.h"
 #include "src/data/preprocessing.h"
+#include "src/job/reporter.h"
 #include "src/train/metric_accumulator.h"
-#include "src/train/trainer.h"
 
 namespace trainyard {
 

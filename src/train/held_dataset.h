@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "src/planning/held_plan.h"
 #include "src/runtime/executor.h"
-#include "src/train/held_plan.h"
 
 namespace trainyard {
 

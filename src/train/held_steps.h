@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
+#include "src/planning/step_slots.h"
 #include "src/runtime/executor.h"
 #include "src/train/held_dataset.h"
-#include "src/train/step_slots.h"
 #include "src/train/training_session.h"
 
 namespace trainyard {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/train/weight_match.h"
+#include "src/planning/weight_match.h"
 
 namespace trainyard {
 

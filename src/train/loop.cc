@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "src/base/text.h"
-#include "src/train/confusion.h"
+#include "src/job/confusion.h"
+#include "src/job/metrics.h"
+#include "src/planning/step_slots.h"
 #include "src/train/evaluate.h"
-#include "src/train/metrics.h"
-#include "src/train/step_slots.h"
 
 namespace trainyard {
 

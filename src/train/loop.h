@@ -8,17 +8,20 @@
 #include <string>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/result.h"
 #include "src/data/load/loader.h"
+#include "src/job/checkpoint_pace.h"
+#include "src/job/recipe.h"
+#include "src/job/reporter.h"
+#include "src/job/run_clock.h"
+#include "src/job/train_job.h"
+#include "src/planning/recipe_check.h"
 #include "src/train/baseline.h"
-#include "src/train/checkpoint_pace.h"
 #include "src/train/checkpoint_writer.h"
 #include "src/train/evaluate.h"
 #include "src/train/metric_buffer.h"
-#include "src/train/recipe_check.h"
 #include "src/train/resume.h"
-#include "src/train/run_clock.h"
-#include "src/train/trainer.h"
 #include "src/train/training_session.h"
 
 namespace trainyard {

@@ -10,7 +10,7 @@
 #include "kernels/cpu/flush_denormals.h"
 #include "kernels/math/elementary.h"
 #include "src/base/check.h"
-#include "src/train/metrics.h"
+#include "src/job/metrics.h"
 
 namespace trainyard {
 

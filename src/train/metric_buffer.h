@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/trainer.h"
+#include "src/job/reporter.h"
 
 namespace trainyard {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "src/train/retention.h"
+#include "src/job/retention.h"
 
 namespace trainyard {
 

@@ -9,9 +9,10 @@
 
 #include "src/base/result.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/job/identity.h"
+#include "src/job/reporter.h"
+#include "src/job/train_job.h"
 #include "src/runtime/algorithms.h"
-#include "src/train/identity.h"
-#include "src/train/trainer.h"
 #include "src/train/training_session.h"
 
 namespace trainyard {

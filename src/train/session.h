@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/planning/programs.h"
 #include "src/runtime/executor.h"
 #include "src/train/held_steps.h"
-#include "src/train/programs.h"
 #include "src/train/training_session.h"
 
 namespace trainyard {

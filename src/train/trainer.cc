@@ -3,16 +3,16 @@
 
 #include <optional>
 
+#include "src/artifact/model_artifact.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/data/row_copies.h"
+#include "src/planning/programs.h"
+#include "src/planning/run_warnings.h"
 #include "src/runtime/join.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
-#include "src/train/model_artifact.h"
-#include "src/train/programs.h"
 #include "src/train/replicated_session.h"
-#include "src/train/run_warnings.h"
 
 namespace trainyard {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "src/planning/travel_plan.h"
 #include "src/train/held_dataset.h"
-#include "src/train/travel_plan.h"
 
 namespace trainyard {
 

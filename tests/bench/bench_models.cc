@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "kernels/math/philox.h"
-#include "src/train/trainer.h"
+#include "src/job/recipe.h"
 
 namespace trainyard::bench {
 namespace {

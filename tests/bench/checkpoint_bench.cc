@@ -21,6 +21,9 @@
 
 #include "src/base/files.h"
 #include "src/data/dataset.h"
+#include "src/job/reporter.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
 #include "src/runtime/backend.h"
 #include "src/train/trainer.h"
 

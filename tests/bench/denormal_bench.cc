@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "kernels/math/philox.h"
+#include "src/job/recipe.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/bench/bench_models.h"

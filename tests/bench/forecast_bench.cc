@@ -24,12 +24,13 @@
 #include <vector>
 
 #include "src/base/cores.h"
+#include "src/calibration/calibrate.h"
+#include "src/calibration/drawn_values.h"
+#include "src/calibration/step_profile.h"
 #include "src/forecast/forecast.h"
+#include "src/job/recipe.h"
 #include "src/runtime/forwarding_backend.h"
-#include "src/train/calibrate.h"
-#include "src/train/drawn_values.h"
 #include "src/train/session.h"
-#include "src/train/step_profile.h"
 #include "tests/bench/bench_models.h"
 
 namespace trainyard {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "src/train/calibrate_probes.h"
+#include "src/calibration/calibrate_probes.h"
 
 namespace trainyard::bench {
 namespace {

@@ -1,5 +1,5 @@
 // tests/bench/gpu_forecast.h: forecasts for a GPU that is not there. The networks that a worker
-// times on a device (src/train/calibrate_probes.h) take what the model of an H100 says
+// times on a device (src/calibration/calibrate_probes.h) take what the model of an H100 says
 // (step_model.h), and from these rates steps are forecast as the daemon does it. The difference to
 // what the model says of these steps is what the forecast errs by: how far times at the probes'
 // sizes carry to those of jobs.

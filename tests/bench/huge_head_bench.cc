@@ -25,8 +25,10 @@
 #include <vector>
 
 #include "kernels/math/candidates.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/planning/programs.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/programs.h"
 #include "src/train/replicated_session.h"
 #include "src/train/session.h"
 

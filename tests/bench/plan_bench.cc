@@ -22,8 +22,10 @@
 #include <string>
 #include <vector>
 
-#include "src/train/job_plan.h"
-#include "src/train/layouts.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/layouts.h"
 
 namespace trainyard {
 namespace {

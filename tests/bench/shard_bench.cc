@@ -22,12 +22,15 @@
 #include <vector>
 
 #include "kernels/cpu/peak_flops.h"
+#include "src/calibration/calibrate.h"
 #include "src/forecast/forecast.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/programs.h"
+#include "src/planning/run_work.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/calibrate.h"
-#include "src/train/programs.h"
 #include "src/train/replicated_session.h"
-#include "src/train/run_work.h"
 
 namespace trainyard {
 namespace {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "src/job/recipe.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/forwarding_backend.h"

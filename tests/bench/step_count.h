@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/job/recipe.h"
+#include "src/planning/programs.h"
 #include "src/runtime/profiling_backend.h"
 #include "src/tensor/shape.h"
-#include "src/train/programs.h"
 #include "tests/bench/bench_models.h"
 #include "tests/cuda/fake_cuda.h"
 

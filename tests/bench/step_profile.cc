@@ -1,7 +1,7 @@
 // Where a training step's time goes, node by node, on random numbers: what `trainyard local run
-// --profile` shows of a job (src/train/step_profile.h), without a data set. Each node's median of
-// many steps in the order of work, with GFLOP/s and GB/s. usage: step_profile [MODEL] [batch]
-// [threads] [none|blocks|full] [fp32|bf16], with a model of bench_models.h, for example
+// --profile` shows of a job (src/calibration/step_profile.h), without a data set. Each node's
+// median of many steps in the order of work, with GFLOP/s and GB/s. usage: step_profile [MODEL]
+// [batch] [threads] [none|blocks|full] [fp32|bf16], with a model of bench_models.h, for example
 // resnet18:224; the last two are what is recomputed and the precision.
 // TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
 #include <sys/resource.h>
@@ -13,7 +13,8 @@
 
 #include "kernels/math/philox.h"
 #include "src/base/cores.h"
-#include "src/train/step_profile.h"
+#include "src/calibration/step_profile.h"
+#include "src/job/recipe.h"
 #include "tests/bench/bench_models.h"
 
 namespace trainyard {

@@ -46,11 +46,12 @@
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/math/philox.h"
 #include "src/base/cores.h"
+#include "src/calibration/step_profile.h"
+#include "src/job/recipe.h"
+#include "src/planning/step_slots.h"
 #include "src/runtime/open_backend.h"
 #include "src/runtime/profiling_backend.h"
 #include "src/train/session.h"
-#include "src/train/step_profile.h"
-#include "src/train/step_slots.h"
 #include "tests/bench/bench_models.h"
 
 namespace trainyard {

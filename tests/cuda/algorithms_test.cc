@@ -10,9 +10,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/job/train_job.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/convolution.h"
 #include "src/runtime/cuda/product.h"
+#include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/ranks.h"
 

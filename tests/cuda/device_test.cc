@@ -5,9 +5,10 @@
 #include <cstdio>
 
 #include "src/base/cores.h"
+#include "src/calibration/device_check.h"
+#include "src/job/train_job.h"
 #include "src/runtime/cuda_module.h"
 #include "src/runtime/join.h"
-#include "src/train/device_check.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
 #include "tests/cuda/tested_module.h"

@@ -10,15 +10,18 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/calibration/step_profile.h"
+#include "src/job/recipe.h"
+#include "src/job/train_job.h"
+#include "src/planning/programs.h"
+#include "src/planning/recipe_check.h"
+#include "src/planning/step_slots.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/staging.h"
 #include "src/runtime/forwarding_backend.h"
 #include "src/train/evaluate.h"
 #include "src/train/loop.h"
-#include "src/train/programs.h"
-#include "src/train/recipe_check.h"
-#include "src/train/step_profile.h"
-#include "src/train/step_slots.h"
+#include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"

@@ -7,9 +7,12 @@
 #include <set>
 #include <string>
 
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/staging.h"
 #include "src/runtime/forwarding_backend.h"
+#include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "src/calibration/device_check.h"
 #include "src/runtime/cuda/backend.h"
-#include "src/train/device_check.h"
 #include "tests/cuda/engine_algorithms.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/parity.h"

@@ -6,8 +6,10 @@
 
 #include <thread>
 
+#include "src/job/train_job.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/train/replicated_session.h"
+#include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/many_buckets.h"
 #include "tests/cuda/ranks.h"

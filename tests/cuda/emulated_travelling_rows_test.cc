@@ -4,12 +4,14 @@
 // plan does not tell; images of 8 bits that go on travelling as floats.
 #include <gtest/gtest.h>
 
+#include "src/job/train_job.h"
+#include "src/planning/programs.h"
+#include "src/planning/recipe_check.h"
 #include "src/runtime/cuda/backend.h"
 #include "src/train/loop.h"
-#include "src/train/programs.h"
-#include "src/train/recipe_check.h"
 #include "src/train/replicated_session.h"
 #include "src/train/session.h"
+#include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <fstream>
 
+#include "src/job/train_job.h"
+#include "src/planning/programs.h"
+#include "src/planning/recipe_check.h"
 #include "src/train/evaluate.h"
 #include "src/train/loop.h"
-#include "src/train/programs.h"
-#include "src/train/recipe_check.h"
 #include "src/train/session.h"
 
 namespace trainyard::testing {

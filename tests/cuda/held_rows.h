@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/data/dataset.h"
-#include "src/train/trainer.h"
+#include "src/job/train_job.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard::testing {

@@ -1,4 +1,6 @@
 #include "tests/cuda/ranks.h"
+#include "src/job/train_job.h"
+#include "src/train/trainer.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "src/job/train_job.h"
 #include "src/runtime/backend.h"
-#include "src/train/trainer.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard::testing {

@@ -6,8 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "src/job/train_job.h"
+#include "src/planning/recipe_check.h"
 #include "src/train/loop.h"
-#include "src/train/recipe_check.h"
 #include "tests/cuda/held_rows.h"
 
 namespace trainyard::testing {

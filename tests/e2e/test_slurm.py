@@ -230,11 +230,11 @@ class Forecasts(SlurmTest):
         return forecast
 
     def test_the_first_job_measures_its_node_and_the_next_is_forecast(self):
-        self.assertIn("no node of cluster has been measured with 1 thread yet; the first job that succeeds there measures",
+        self.assertIn("no node of slurm has been measured with 1 thread yet; the first job that succeeds there measures",
                       self.forecast()["basis"])
         self.assertNotIn("measured:", self.daemon.cli("device", "list").stdout)
         self.daemon.submit(self.spec("first"), "--wait")
-        wait_until(lambda: "cluster: measured: " in self.daemon.cli("device", "list").stdout, "its node is measured")
+        wait_until(lambda: "slurm: measured: " in self.daemon.cli("device", "list").stdout, "its node is measured")
         self.assertEqual(self.digest("first"), self.expected)
         self.assertEqual(self.daemon.job("first")["state"], "SUCCEEDED")
         wait_until(lambda: self.jobs_of("first")[0][2] == "COMPLETED", "Slurm sees it end well, and nobody ends it")
@@ -260,7 +260,7 @@ class Forecasts(SlurmTest):
         self.assertGreater(of_second["total_seconds"], 0)
         wait_until(lambda: "1 finished job of this graph on " in self.forecast()["basis"], "what it took counts")
         listed = self.daemon.cli("device", "list", "--forecasts").stdout
-        self.assertIn("cluster: 1 job, off by ", listed)
+        self.assertIn("slurm: 1 job, off by ", listed)
         self.assertIn("second", listed)
 
 

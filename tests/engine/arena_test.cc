@@ -4,8 +4,10 @@
 
 #include <set>
 
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
 #include "src/models/preset.h"
-#include "src/train/programs.h"
+#include "src/planning/programs.h"
 #include "src/train/session.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_case.h"

@@ -11,7 +11,12 @@
 #include <map>
 
 #include "src/data/load/loader.h"
-#include "src/train/run_warnings.h"
+#include "src/job/recipe.h"
+#include "src/job/reporter.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
+#include "src/planning/run_warnings.h"
+#include "src/train/trainer.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 

@@ -1,9 +1,12 @@
 // The rates that are measured here are enough to forecast every preset.
-#include "src/train/calibrate.h"
+#include "src/calibration/calibrate.h"
 
 #include <gtest/gtest.h>
 
 #include "src/forecast/forecast.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/planning/job_plan.h"
 #include "tests/support/small_presets.h"
 
 namespace trainyard {

@@ -7,13 +7,17 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/artifact/model_artifact.h"
+#include "src/inference/predictor.h"
+#include "src/job/recipe.h"
+#include "src/job/reporter.h"
+#include "src/job/train_job.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/model_json.h"
 #include "src/models/preset.h"
-#include "src/train/model_artifact.h"
-#include "src/train/predictor.h"
-#include "src/train/programs.h"
+#include "src/planning/programs.h"
+#include "src/train/trainer.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 

@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "src/checkpoint/checkpoint.h"
-#include "src/train/checkpoint_pace.h"
+#include "src/job/checkpoint_pace.h"
+#include "src/job/train_job.h"
 #include "src/train/trainer.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/engine/run_job.h"

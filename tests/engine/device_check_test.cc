@@ -1,6 +1,6 @@
 // Catches: a device check that trusts a device which computes something else, or that does not
 // trust one that computes the same.
-#include "src/train/device_check.h"
+#include "src/calibration/device_check.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,10 @@
 
 #include <optional>
 
-#include "src/train/layouts.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/layouts.h"
 
 namespace trainyard {
 

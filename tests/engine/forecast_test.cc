@@ -6,9 +6,11 @@
 #include <cmath>
 #include <thread>
 
-#include "src/train/programs.h"
-#include "src/train/run_clock.h"
-#include "src/train/trainer.h"
+#include "src/job/recipe.h"
+#include "src/job/run_clock.h"
+#include "src/job/run_plan.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/programs.h"
 
 namespace trainyard {
 namespace {

@@ -1,6 +1,6 @@
 // Runs that begin at a checkpoint of another: what they keep, what may differ, and that a disk that
 // fails leaves nothing half made.
-#include "src/train/fork.h"
+#include "src/job/fork.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "src/train/identity.h"
+#include "src/job/identity.h"
+#include "src/job/recipe.h"
+#include "src/job/train_job.h"
 #include "tests/data/faulty_files.h"
 #include "tests/engine/run_job.h"
 #include "tests/engine/train_support.h"

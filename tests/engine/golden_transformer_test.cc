@@ -9,6 +9,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
+#include "src/job/recipe.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/engine/golden_batch.h"

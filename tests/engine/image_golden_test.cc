@@ -12,6 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/job/recipe.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"
 #include "tests/engine/golden_batch.h"

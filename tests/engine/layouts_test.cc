@@ -1,14 +1,16 @@
 // Catches: a layout that is missing, has other bytes than the job would have, lost for a reason
 // that is not so, or is chosen although the forecast says otherwise, or because of rates that
 // nobody knows.
-#include "src/train/layouts.h"
+#include "src/planning/layouts.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "src/base/text.h"
-#include "src/train/job_plan.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/planning/job_plan.h"
 
 namespace trainyard {
 namespace {

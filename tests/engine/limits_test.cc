@@ -2,8 +2,9 @@
 // is accepted takes to plan.
 #include <gtest/gtest.h>
 
+#include "src/job/recipe.h"
 #include "src/models/layer.h"
-#include "src/train/programs.h"
+#include "src/planning/programs.h"
 
 namespace trainyard {
 namespace {

@@ -9,7 +9,9 @@
 #include <optional>
 
 #include "kernels/math/philox.h"
-#include "src/train/programs.h"
+#include "src/job/recipe.h"
+#include "src/job/train_job.h"
+#include "src/planning/programs.h"
 #include "src/train/session.h"
 #include "tests/engine/run_job.h"
 #include "tests/engine/tested_backend.h"

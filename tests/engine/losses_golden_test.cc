@@ -10,6 +10,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
+#include "src/job/recipe.h"
 #include "src/models/model_json.h"
 #include "src/runtime/backend.h"
 #include "src/train/metric_accumulator.h"

@@ -6,11 +6,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/inference/predictor.h"
+#include "src/job/reporter.h"
+#include "src/job/train_job.h"
 #include "src/models/loss.h"
 #include "src/models/model_json.h"
+#include "src/planning/recipe_check.h"
 #include "src/train/metric_accumulator.h"
-#include "src/train/predictor.h"
-#include "src/train/recipe_check.h"
+#include "src/train/trainer.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 

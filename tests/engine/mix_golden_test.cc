@@ -8,6 +8,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
+#include "src/job/recipe.h"
 #include "src/models/loss.h"
 #include "src/runtime/backend.h"
 #include "src/train/session.h"

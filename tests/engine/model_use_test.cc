@@ -8,9 +8,12 @@
 #include <map>
 
 #include "src/base/text.h"
-#include "src/train/confusion.h"
-#include "src/train/evaluate_model.h"
-#include "src/train/generator.h"
+#include "src/inference/evaluate_model.h"
+#include "src/inference/generator.h"
+#include "src/job/confusion.h"
+#include "src/job/reporter.h"
+#include "src/job/train_job.h"
+#include "src/train/trainer.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard {

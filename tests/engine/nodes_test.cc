@@ -15,6 +15,8 @@
 #include "src/base/clock.h"
 #include "src/base/handle.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/job/train_job.h"
+#include "src/train/trainer.h"
 #include "tests/engine/peers_support.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/split_support.h"

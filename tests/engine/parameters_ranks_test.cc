@@ -12,11 +12,16 @@
 #include "kernels/alignment.h"
 #include "kernels/shard.h"
 #include "src/graph/op.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
 #include "src/ops/relu.h"
 #include "src/ops/shards.h"
-#include "src/train/fit.h"
-#include "src/train/programs.h"
+#include "src/planning/fit.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/programs.h"
 #include "src/train/replicated_session.h"
+#include "src/train/trainer.h"
 #include "tests/engine/fit_support.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/split_support.h"
@@ -315,7 +320,7 @@ Change deep(int64_t layers, int64_t width = kWidth) {
     job.recipe.steps = 3;
   };
 }
-/// The same without two layers that could be a pair (src/train/split_mlp.h).
+/// The same without two layers that could be a pair (src/parallel/split_mlp.h).
 Change without_pairs(int64_t layers) {
   return [=](TrainJob& job) {
     job.model = {};

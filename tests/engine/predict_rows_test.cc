@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "src/inference/inference.h"
+#include "src/inference/predictor.h"
 #include "src/models/preset.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/inference.h"
-#include "src/train/predictor.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/small_presets.h"
 

@@ -8,6 +8,10 @@
 #include <iostream>
 #include <string>
 
+#include "src/job/reporter.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
+#include "src/train/trainer.h"
 #include "tests/engine/peers_support.h"
 #include "tests/engine/rank_support.h"
 

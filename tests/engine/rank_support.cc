@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "src/job/train_job.h"
 #include "src/runtime/open_backend.h"
+#include "src/train/trainer.h"
 
 namespace trainyard::testing {
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/job/train_job.h"
 #include "src/runtime/host/host_memory.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/trainer.h"

@@ -9,11 +9,15 @@
 
 #include "src/checkpoint/safetensors.h"
 #include "src/graph/op.h"
+#include "src/inference/evaluate_model.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
 #include "src/optim/all_reduce.h"
+#include "src/planning/job_plan.h"
 #include "src/runtime/host/host_memory.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/evaluate_model.h"
 #include "src/train/replicated_session.h"
+#include "src/train/trainer.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
 

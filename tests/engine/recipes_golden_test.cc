@@ -14,6 +14,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/base/philox.h"
+#include "src/job/recipe.h"
 #include "src/runtime/backend.h"
 #include "src/train/metric_accumulator.h"
 #include "src/train/session.h"

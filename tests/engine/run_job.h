@@ -6,6 +6,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/files.h"
+#include "src/job/reporter.h"
+#include "src/job/train_job.h"
 #include "src/train/trainer.h"
 #include "tests/engine/tested_backend.h"
 

@@ -11,8 +11,9 @@
 
 #include "kernels/sampled_xent.h"
 #include "src/base/philox.h"
+#include "src/job/recipe.h"
+#include "src/planning/programs.h"
 #include "src/runtime/backend.h"
-#include "src/train/programs.h"
 #include "src/train/session.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/support/source_path.h"

@@ -11,11 +11,15 @@
 #include <set>
 
 #include "src/base/philox.h"
-#include "src/train/evaluate_model.h"
-#include "src/train/job_plan.h"
-#include "src/train/programs.h"
+#include "src/inference/evaluate_model.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/programs.h"
 #include "src/train/replicated_session.h"
 #include "src/train/session.h"
+#include "src/train/trainer.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/split_support.h"
 #include "tests/engine/tested_backend.h"

@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "src/checkpoint/safetensors.h"
+#include "src/job/train_job.h"
+#include "src/train/trainer.h"
 
 namespace trainyard::testing {
 

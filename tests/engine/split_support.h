@@ -5,7 +5,7 @@
 #include <ostream>
 #include <vector>
 
-#include "src/train/trainer.h"
+#include "src/job/train_job.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/train_support.h"
 

@@ -1,6 +1,6 @@
 // Catches: a profile that leaves out nodes, times what was not asked for, or changes what is
 // computed; a trace that no viewer reads.
-#include "src/train/step_profile.h"
+#include "src/calibration/step_profile.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "src/train/programs.h"
+#include "src/job/recipe.h"
+#include "src/planning/programs.h"
 
 namespace trainyard {
 namespace {

@@ -8,8 +8,13 @@
 #include <numeric>
 
 #include "src/data/load/windows.h"
-#include "src/train/predictor.h"
-#include "src/train/programs.h"
+#include "src/inference/predictor.h"
+#include "src/job/recipe.h"
+#include "src/job/reporter.h"
+#include "src/job/train_job.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/programs.h"
+#include "src/train/trainer.h"
 #include "tests/engine/tested_backend.h"
 #include "tests/engine/train_support.h"
 

@@ -6,9 +6,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "src/job/recipe.h"
 #include "src/models/preset.h"
 #include "src/ops/tf32.h"
-#include "src/train/programs.h"
+#include "src/planning/programs.h"
 #include "src/train/session.h"
 #include "tests/support/small_presets.h"
 

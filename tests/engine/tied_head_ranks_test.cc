@@ -9,9 +9,14 @@
 #include <set>
 
 #include "kernels/alignment.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+#include "src/job/train_job.h"
 #include "src/ops/gather.h"
-#include "src/train/layouts.h"
-#include "src/train/programs.h"
+#include "src/planning/job_plan.h"
+#include "src/planning/layouts.h"
+#include "src/planning/programs.h"
+#include "src/train/trainer.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/split_support.h"
 #include "tests/engine/train_support.h"

@@ -7,8 +7,11 @@
 #include <cstdlib>
 
 #include "src/base/cores.h"
+#include "src/inference/predictor.h"
+#include "src/job/recipe.h"
+#include "src/job/train_job.h"
 #include "src/runtime/open_backend.h"
-#include "src/train/predictor.h"
+#include "src/train/trainer.h"
 #include "tests/engine/train_support.h"
 #include "tests/support/source_path.h"
 

@@ -13,7 +13,8 @@
 
 #include "src/base/files.h"
 #include "src/data/dataset.h"
-#include "src/train/trainer.h"
+#include "src/job/reporter.h"
+#include "src/job/run_plan.h"
 
 namespace trainyard::testing {
 

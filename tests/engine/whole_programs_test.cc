@@ -2,7 +2,8 @@
 // after it was overwritten, whatever the precision, what is recomputed and how a step is divided.
 #include <gtest/gtest.h>
 
-#include "src/train/programs.h"
+#include "src/job/recipe.h"
+#include "src/planning/programs.h"
 
 namespace trainyard {
 namespace {

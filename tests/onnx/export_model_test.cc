@@ -7,9 +7,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/artifact/model_artifact.h"
 #include "src/models/model_spec.h"
 #include "src/onnx/import_model.h"
-#include "src/train/model_artifact.h"
 
 namespace trainyard::onnx {
 namespace {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "src/job/recipe.h"
 #include "src/models/layer.h"
 #include "src/train/session.h"
 #include "tests/onnx/import_support.h"

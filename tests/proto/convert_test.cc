@@ -11,10 +11,10 @@
 #include "proto/convert/spec.h"
 #include "src/data/ingest/formats.h"
 #include "src/data/limits.h"
+#include "src/job/augmentation.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/preset.h"
-#include "src/train/augmentation.h"
 #include "tests/proto/spec_text.h"
 #include "trainyard/v1/spec_file.pb.h"
 

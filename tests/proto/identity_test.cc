@@ -1,7 +1,7 @@
 // Catches: a field of a spec that decides a run's numbers and is no part of what the run is known
 // by, so that a checkpoint of another job passes for the job's own. The fields come from the
 // messages' descriptors: one that is added and in no spec below fails here, whatever it is.
-#include "src/train/identity.h"
+#include "src/job/identity.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/struct.pb.h>

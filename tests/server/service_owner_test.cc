@@ -10,7 +10,7 @@
 
 #include "proto/convert/spec.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/train/identity.h"
+#include "src/job/identity.h"
 #include "tests/server/service_support.h"
 
 namespace trainyard::server {

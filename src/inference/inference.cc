@@ -1,0 +1,40 @@
+#include "src/inference/inference.h"
+
+#include "src/artifact/model_artifact.h"
+
+namespace trainyard {
+
+Inference::Inference(BoundProgram bound, Backend& backend)
+    : input_(bound.input), output_(bound.output) {
+  const int64_t persistent = bound.program.persistent_bytes;
+  const int64_t transient = bound.program.transient_bytes;
+  PreparedProgram prepared(std::move(bound.program), backend);
+  arena_.emplace(backend, persistent, transient, prepared.workspace_bytes());
+  executor_.emplace(std::move(prepared), *arena_);
+}
+
+Result<std::unique_ptr<Inference>> Inference::open(BoundProgram bound,
+                                                   const SafetensorsFile& weights,
+                                                   Backend& backend) {
+  std::unique_ptr<Inference> inference(new Inference(std::move(bound), backend));
+  const Graph& graph = inference->executor_->program().graph;
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const TensorInfo& t = graph.tensors()[i];
+    if (t.role != Role::kParameter && t.role != Role::kState) continue;
+    ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
+    inference->executor_->write(static_cast<TensorId>(i), view->bytes);
+  }
+  return inference;
+}
+
+void Inference::run(std::span<const std::byte> input) {
+  executor_->write(input_, input);
+  executor_->run();
+}
+
+void Inference::read_output(std::span<float> values, int64_t first) const {
+  executor_->read(output_, std::as_writable_bytes(values),
+                  static_cast<size_t>(first) * sizeof(float));
+}
+
+}  // namespace trainyard

@@ -1,0 +1,34 @@
+// src/inference/inference.h: a trained model's forward program on a device, with its weights: what
+// predicting and generating have in common.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "src/base/result.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/planning/programs.h"
+#include "src/runtime/executor.h"
+
+namespace trainyard {
+
+/// Not thread-safe. After construction nothing is allocated on the device.
+class Inference {
+ public:
+  /// `bound` is of compile_inference. MODEL_FILE_INVALID if a weight is missing or of another type.
+  static Result<std::unique_ptr<Inference>> open(BoundProgram bound, const SafetensorsFile& weights,
+                                                 Backend& backend);
+
+  /// Computes one batch; `input` has the size of the program's input.
+  void run(std::span<const std::byte> input);
+  /// Any part of the output of the last run(), from element `first` on.
+  void read_output(std::span<float> values, int64_t first = 0) const;
+
+ private:
+  Inference(BoundProgram bound, Backend& backend);
+  TensorId input_, output_;
+  std::optional<Arena> arena_;
+  std::optional<Executor> executor_;
+};
+
+}  // namespace trainyard

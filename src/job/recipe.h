@@ -1,0 +1,143 @@
+// src/job/recipe.h: everything that decides the numbers of a run, apart from data and device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/base/fields.h"
+#include "src/job/augmentation.h"
+#include "src/models/model_spec.h"
+#include "src/optim/parameter_groups.h"
+#include "src/optim/sharding.h"
+#include "src/plan/program.h"
+
+namespace trainyard {
+
+/// Keeps the weights of the evaluation where `metric` ("val/accuracy") was best, and trains on: the
+/// job's model is that one. Off where the metric is empty.
+struct KeepBest {
+  std::string metric = {};
+  std::string mode = {};  // "min" or "max"; empty: what is better for the metric
+};
+template <FieldsOf<KeepBest> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [metric, mode] = spec;
+  visit("metric", metric);
+  visit("mode", mode);
+}
+
+/// Ends the job after `patience` evaluations in a row without an improvement of more than
+/// `min_delta` over the best one. Off where the metric is empty.
+struct EarlyStopping {
+  std::string metric = {};
+  int64_t patience = 1;
+  double min_delta = 0;
+  std::string mode = {};
+};
+template <FieldsOf<EarlyStopping> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [metric, patience, min_delta, mode] = spec;
+  visit("metric", metric);
+  visit("patience", patience);
+  visit("min_delta", min_delta);
+  visit("mode", mode);
+}
+
+/// Weights to begin with, from another model: tensors are matched by name. Patterns are those of
+/// src/base/glob.h; without `include` all names count.
+struct InitialWeights {
+  std::string source = {};  // the model's or file's name, for messages; empty: none
+  // A source's name that begins with a key begins with its value here; the longest key counts.
+  std::map<std::string, std::string> rename = {};
+  std::vector<std::string> include = {}, exclude = {};
+  bool skip_mismatched = false;  // a shape that differs is left as drawn; else it is refused
+};
+template <FieldsOf<InitialWeights> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [source, rename, include, exclude, skip_mismatched] = spec;
+  visit("source", source);
+  visit("rename", rename);
+  visit("include", include);
+  visit("exclude", exclude);
+  visit("skip_mismatched", skip_mismatched);
+}
+
+/// Everything that decides the numbers of a run, apart from data and device.
+struct Recipe {
+  int64_t epochs = 0;  // exactly one of epochs and steps is > 0
+  int64_t steps = 0;
+  int64_t batch_size = 64;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  bool drop_last = true;               // of an epoch, the rows that do not fill a batch
+  double validation_split = 0;         // share of the training rows held out, [0, 0.9]
+  int64_t context_length = 0;          // tokens of a sample of a text; 0: kContextLengthDefault
+  int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
+  int64_t checkpoint_every_steps = 0;  // 0: by time (checkpoint_pace.h)
+  int keep_checkpoints = 2;            // the newest; beside them stay ...
+  int64_t keep_checkpoints_every_steps = 0;  // ... those of multiples of so many steps; 0: none
+  bool keep_best_checkpoint = false;         // ... and that of keep_best's evaluation
+  Recompute recompute = Recompute::kNone;    // costs time, saves memory, changes no bit
+  Precision precision = Precision::kFp32;    // a JobSpec without one: kPrecisionDefault (convert/)
+  // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
+  // their mean gradient updates: the large batch's result in the small one's memory.
+  int64_t accumulate_steps = 1;
+  Shard shard = Shard::kNone;  // resources.shard: of several devices; optimizer, parameters: the
+                               // same bits on a host, head and mlp: the same but for roundings
+  double clip_norm = 0;        // global norm of all gradients; 0: not clipped
+  double clip_value = 0;       // each gradient's elements; 0: not clipped
+  double ema_decay = 0;        // moving average of the weights, evaluated and exported; 0: none
+  std::vector<ParameterGroup> parameter_groups;
+  KeepBest keep_best;
+  EarlyStopping early_stopping;
+  InitialWeights initial_weights;
+  std::vector<AugmentationSpec> augmentation;  // of training images, in order
+  LoraSpec lora;                               // rank 0: all parameters train that no group freezes
+  std::vector<std::string> metrics;            // beside the target's usual ones (src/job/metrics.h)
+
+  int64_t micro_batch() const { return batch_size / accumulate_steps; }
+};
+/// The fields that decide the numbers of a run; docs/decisions/0048 says why the others do not. A
+/// default stays as it is for ever: checkpoints from before a field existed mean it.
+template <FieldsOf<Recipe> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, drop_last, validation_split,
+         context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints,
+         keep_checkpoints_every_steps, keep_best_checkpoint, recompute, precision, accumulate_steps,
+         shard, clip_norm, clip_value, ema_decay, parameter_groups, keep_best, early_stopping,
+         initial_weights, augmentation, lora, metrics] = spec;
+  visit("epochs", epochs);
+  visit("steps", steps);
+  visit("batch_size", batch_size);
+  visit("optimizer", optimizer);
+  visit("schedule", schedule);
+  visit("seed", seed);
+  visit("shuffle", shuffle);
+  visit("drop_last", drop_last);
+  visit("validation_split", validation_split);
+  visit("context_length", context_length);
+  visit("precision", precision);
+  visit("accumulate_steps", accumulate_steps);
+  visit("clip_gradients.norm", clip_norm);
+  visit("clip_gradients.value", clip_value);
+  visit("ema.decay", ema_decay);
+  visit("parameter_groups", parameter_groups);
+  visit("keep_best", keep_best);
+  visit("early_stopping", early_stopping);
+  // Evaluations that decide what is kept, or when a run ends, do so where they happen.
+  if (!keep_best.metric.empty() || !early_stopping.metric.empty()) {
+    visit("evaluate_every_steps", evaluate_every_steps);
+  }
+  visit("initial_weights", initial_weights);
+  visit("augmentation", augmentation);
+  visit("lora", lora);
+}
+
+/// Where the recipe says nothing and the dataset is a text.
+inline constexpr int64_t kContextLengthDefault = 256;
+
+}  // namespace trainyard

@@ -1,0 +1,48 @@
+#include "src/planning/held_plan.h"
+
+#include "kernels/alignment.h"
+#include "src/job/augmentation.h"
+#include "src/job/recipe.h"
+
+namespace trainyard {
+namespace {
+
+/// The next piece of the plan's memory.
+int64_t take(HeldPlan& plan, int64_t bytes, int64_t alignment) {
+  const int64_t at = plan.bytes;
+  plan.bytes += round_up(bytes, alignment);
+  return at;
+}
+
+/// Held floats of images that training moves are what an edited image's pixels become, which may
+/// differ in a bit from what an evaluation is to see; stored bytes are not.
+bool are_as_evaluated(const HeldForm& form) { return form.layout.bytes || !form.layout.moved; }
+
+}  // namespace
+
+HeldPlan plan_rows(const HeldForm& form, int64_t alignment) {
+  HeldPlan plan{form};
+  take(plan, form.data_bytes(), alignment);
+  plan.table_at = take(plan, form.table_bytes(), alignment);
+  plan.fills_at = take(plan, form.fills_bytes(), alignment);
+  return plan;
+}
+
+std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& schema,
+                                  int64_t context_length, const Objective& objective,
+                                  int64_t validation_batch, int64_t alignment) {
+  if (!moves_images_alone(recipe.augmentation)) return std::nullopt;
+  const HeldForm form = held_form(schema, context_length, objective.interface.category_codes,
+                                  !recipe.augmentation.empty());
+  if (form.data_bytes() > kHeldBytesMax) return std::nullopt;
+  HeldPlan plan = plan_rows(form, alignment);
+  if (validation_batch == 0 || !are_as_evaluated(form)) return plan;
+  plan.evaluation_rows = validation_batch;
+  plan.evaluation_table_at =
+      form.layout.moved ? take(plan, form.table_bytes(), alignment) : plan.table_at;
+  plan.evaluation_samples_at =
+      take(plan, validation_batch * static_cast<int64_t>(sizeof(kernels::HeldSample)), alignment);
+  return plan;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,600 @@
+#include "src/planning/programs.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "kernels/alignment.h"
+#include "src/base/stop.h"
+#include "src/data/load/loader.h"
+#include "src/graph/op.h"
+#include "src/job/checkpoint_pace.h"
+#include "src/job/metrics.h"
+#include "src/ops/accumulate_gradient.h"
+#include "src/ops/moving_average_update.h"
+#include "src/ops/sampled_xent.h"
+#include "src/optim/all_reduce.h"
+#include "src/optim/sharding.h"
+#include "src/parallel/sampled_head.h"
+#include "src/parallel/sparse_lookup.h"
+#include "src/parallel/split_head.h"
+#include "src/parallel/split_mlp.h"
+#include "src/parallel/taken_rows.h"
+#include "src/planning/lora.h"
+#include "src/planning/run_warnings.h"
+#include "src/planning/run_work.h"
+#include "src/planning/step_slots.h"
+#include "src/runtime/communicator.h"
+
+namespace trainyard {
+
+namespace {
+
+TensorId add_index_input(Graph& graph, const std::string& name) {
+  return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
+}
+
+/// Another tensor of a parameter's shape, of which each rank holds as much as of the parameter.
+TensorInfo like(const TensorInfo& parameter, std::string name, Role role) {
+  TensorInfo info{std::move(name), parameter.type, role, Layout::kRowMajor, kNoNode, {}};
+  info.hold_as(parameter);
+  return info;
+}
+
+/// A tensor of another program of the job, in the memory that they share.
+TensorId add_shared(Graph& graph, const TensorInfo& t) {
+  TensorInfo info = like(t, t.name, t.role);
+  info.initializer = t.initializer;
+  return graph.add_tensor(std::move(info));
+}
+
+/// Lets what draws random numbers draw those of this rank's rows, as one device would draw them for
+/// the whole batch.
+void draw_for_rank(Graph& graph, Rank rank) {
+  if (rank.index == 0) return;
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    if (node.op == sample_classes_op()) continue;  // of the whole batch, on every rank
+    if (node.attributes.find("stream") != nullptr) node.attributes.set("rank", rank.index);
+  }
+  graph.rewrite(std::move(nodes));
+}
+
+/// What updates read, as tensors of the graph that they stand in.
+struct UpdateSources {
+  std::map<TensorId, TensorId> gradients;  // by parameter
+  std::map<TensorId, ParameterRule> rules;
+  TensorId step = kNoTensor;        // none: the updates add an input of their own
+  TensorId loss_scale = kNoTensor;  // none: gradients are not scaled
+};
+
+/// Gives the rank its shards of the parameters.
+ParameterGathers shard_parameters_of(Graph& graph, Rank rank) {
+  ParameterGathers gathers;
+  gathers.rank = rank.index;
+  gathers.ranks = rank.count;
+  gathers.shards = shard_parameters(graph, rank.count);
+  return gathers;
+}
+
+/// The same and, as soon as it has one whole, of each gradient.
+ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
+  std::map<TensorId, TensorId> whole = from.gradients;
+  ParameterGathers gathers = shard_parameters_of(graph, rank);
+  std::erase_if(whole, [&](const auto& gradient) {  // but for those of a rank's classes
+    return graph.tensor(gradient.first).spread != Spread::kElements;
+  });
+  const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kSoonGone);
+  for (const auto& [parameter, gradient] : scattered.shards) from.gradients[parameter] = gradient;
+  return gathers;
+}
+
+/// Exchanges, clips and updates, at the end of `bound`'s graph.
+void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
+                   BoundProgram& bound) {
+  const Updater updater{rank.index, rank.count, shards_optimizer(recipe.shard)};
+  std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
+  // Those of a rank's parts are complete where they are.
+  std::map<TensorId, TensorId> exchanged = from.gradients;
+  std::erase_if(exchanged, [&](const auto& gradient) {
+    return graph.tensor(gradient.first).spread != Spread::kOwn;
+  });
+  if (updater.is_sharded) {
+    ScatteredGradients gradients = append_reduce_scatter(graph, exchanged, rank.count);
+    exchanged = std::move(gradients.shards);
+    scattered = std::move(gradients.buckets);
+  } else if (rank.count > 1) {
+    exchanged = append_all_reduce(graph, exchanged);
+  }
+  for (const auto& [parameter, gradient] : exchanged) from.gradients[parameter] = gradient;
+  const GradientSpec spec{recipe.clip_norm, recipe.clip_value, reports(recipe, "gradient_norm")};
+  const PreparedGradients prepared =
+      append_clipping(graph, spec, from.gradients, from.loss_scale, updater);
+  LossScaling scaling;
+  if (from.loss_scale != kNoTensor) {
+    scaling = add_loss_scaling(graph, from.loss_scale);
+    scaling.norm = prepared.norm;
+  }
+  const UpdateInputs inputs = append_optimizer(graph, recipe.optimizer, prepared.gradients,
+                                               from.step, from.rules, scaling, updater);
+  if (!scattered.empty()) append_all_gather(graph, scattered, rank.count);
+  if (spec.clip_norm > 0 || spec.measure_norm) bound.gradient_norm = prepared.norm;
+  bound.learning_rate = inputs.learning_rate;
+  bound.scaled = inputs.scaled;
+  bound.step = inputs.step != kNoTensor ? inputs.step : from.step;
+}
+
+/// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
+void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSources& from,
+                RunPrograms& programs) {
+  BoundProgram& train = programs.train;
+  train.micro_step = micro_step_input(graph);
+  Graph update;
+  UpdateSources sums;  // in the other graph
+  for (const auto& [parameter, gradient] : from.gradients) {
+    const TensorInfo p = graph.tensor(parameter);
+    TensorInfo info = like(p, p.name + ".grad_sum", Role::kAccumulator);
+    info.type = graph.tensor(gradient).type;  // of some rows, perhaps
+    const TensorId sum = graph.add_tensor(std::move(info));
+    graph
+        .add_node(p.name + "/accumulate", *accumulate_gradient_op(),
+                  {{"share", 1.0 / static_cast<double>(recipe.accumulate_steps)}},
+                  {sum, gradient, train.micro_step}, {}, Phase::kUpdate)
+        .value();
+    const TensorId there = add_shared(update, p);
+    sums.gradients[there] = add_shared(update, graph.tensor(sum));
+    sums.rules[there] = from.rules.at(parameter);
+    if (const TensorId rows = sums.rules[there].rows; rows != kNoTensor) {
+      const auto known = update.find_tensor(graph.tensor(rows).name);  // of a weight and its bias
+      sums.rules[there].rows = known ? *known : add_shared(update, graph.tensor(rows));
+    }
+  }
+  BoundProgram bound;
+  if (from.loss_scale != kNoTensor) {
+    sums.loss_scale = add_shared(update, graph.tensor(from.loss_scale));
+  }
+  append_update(update, recipe, rank, std::move(sums), bound);
+  bound.program.graph = std::move(update);
+  programs.update = std::move(bound);
+}
+
+BoundProgram compile_average(const Graph& graph, double decay, const PersistentLayout& persistent) {
+  BoundProgram bound;
+  Graph average;
+  bound.step = add_index_input(average, "step");
+  for (const TensorInfo& t : graph.tensors()) {
+    if (t.role != Role::kParameter) continue;
+    const TensorId p = add_shared(average, t);
+    const std::string name = t.name + std::string(kAverageSuffix);
+    const TensorId mean = average.add_tensor(like(t, name, Role::kOptimizerState));
+    average
+        .add_node(name + "/update", *moving_average_update_op(), {{"decay", decay}},
+                  {mean, p, bound.step}, {}, Phase::kUpdate)
+        .value();
+  }
+  bound.program = compile(std::move(average), {.persistent = &persistent});
+  return bound;
+}
+
+/// Where evaluation finds parameters: in their averages, if there are some.
+PersistentLayout evaluated_layout(PersistentLayout layout, const Graph& graph) {
+  for (const TensorInfo& t : graph.tensors()) {
+    if (t.role != Role::kParameter) continue;
+    const auto average = layout.by_name.find(t.name + std::string(kAverageSuffix));
+    if (average != layout.by_name.end()) layout.by_name[t.name] = average->second;
+  }
+  return layout;
+}
+
+template <typename F>
+void for_each_program(const RunPrograms& programs, const F& f) {
+  f(programs.train.program);
+  for (const auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
+    if (other->has_value()) f((*other)->program);
+  }
+}
+
+/// Everything that the job keeps, in the last program that added to it.
+const Program& last_of(const RunPrograms& programs) {
+  const Program* last = &programs.train.program;
+  if (programs.update.has_value()) last = &programs.update->program;
+  if (programs.average.has_value()) last = &programs.average->program;
+  return *last;
+}
+
+/// The layout of a program and of those before it.
+PersistentLayout merged(PersistentLayout before, const Program& program) {
+  const PersistentLayout own = persistent_layout(program);
+  before.by_name.insert(own.by_name.begin(), own.by_name.end());
+  before.size_bytes = own.size_bytes;
+  return before;
+}
+
+PersistentLayout layout_of(const RunPrograms& programs) {
+  PersistentLayout layout = persistent_layout(programs.train.program);
+  if (programs.update.has_value()) layout = merged(std::move(layout), programs.update->program);
+  if (programs.average.has_value()) layout = merged(std::move(layout), programs.average->program);
+  return layout;
+}
+
+/// Puts other layers in the places of those that are sampled, or split over the ranks.
+Status lay_out(Model& model, const Recipe& recipe, Rank rank, RunPrograms& programs,
+               TakenTables& tables) {
+  if (model.sampling.has_value()) {
+    ASSIGN_OR_RETURN(SampledModel sampled, sample_head(model, recipe, rank));
+    model = std::move(sampled.model);
+    tables = std::move(sampled.tables);
+  } else if (splits_head(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+    model = std::move(split.model);
+    programs.train.split_classes = split.classes;
+  }
+  if (splits_mlp(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitMlp split, split_mlp(model, rank, kept_copies(recipe)));
+    model = std::move(split.model);
+    programs.pairs = std::move(split.pairs);
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t RunPrograms::persistent_bytes() const { return last_of(*this).persistent_bytes; }
+
+Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
+                                 const ModelInterface& interface, Rank rank, DeviceTraits traits,
+                                 const std::stop_token& stop) {
+  BuildOptions options;
+  options.batch_size = recipe.micro_batch() / rank.count;
+  options.seed = recipe.seed;
+  options.lora = recipe.lora;
+  options.class_shares = mixes_classes(recipe.augmentation);
+  options.stop = stop;
+  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
+  RunPrograms programs;
+  TakenTables tables;
+  if (Status s = lay_out(model, recipe, rank, programs, tables); !s.ok()) {
+    return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(auto rules,
+                   resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
+                                           lora_groups(recipe.lora), stop));
+  std::set<TensorId> frozen;
+  for (const auto& [id, rule] : rules) {
+    if (rule.frozen) frozen.insert(id);
+  }
+  if (Status s = take_lookups(model, recipe, frozen, rank, tables); !s.ok()) {
+    return std::move(s).error();
+  }
+  programs.lookups = model.lookups;
+  const TensorId loss_scale =
+      recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
+  const auto gradients =
+      differentiate_taken(model.graph, model.loss, frozen, loss_scale, tables, rules);
+  draw_for_rank(model.graph, rank);
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+
+  programs.precision = recipe.precision;
+  for (const auto& [parameter, gradient] : gradients) {
+    programs.trained_parameter_count += model.graph.tensor(parameter).whole_type().shape.elements();
+  }
+  BoundProgram& train = programs.train;
+  train.input = model.input;
+  train.target = model.target;
+  train.step = model.step;
+  train.loss = model.loss;
+  train.output = model.output;
+  train.batch_size = options.batch_size;
+  train.layers = layer_table(model.graph);
+  const bool accumulates = recipe.accumulate_steps > 1;
+  UpdateSources from{gradients, rules, accumulates ? kNoTensor : model.step, loss_scale};
+  ParameterGathers gathers;
+  if (shards_parameters(recipe.shard)) gathers = shard_all(model.graph, rank, from);
+  if (accumulates) {
+    accumulate(model.graph, recipe, rank, from, programs);
+  } else {
+    append_update(model.graph, recipe, rank, std::move(from), train);
+  }
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
+                                                   .precision = recipe.precision,
+                                                   .processor = traits.processor,
+                                                   .alignment = traits.alignment,
+                                                   .gathers = std::move(gathers),
+                                                   .stop = stop});
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  if (programs.update.has_value()) {
+    const PersistentLayout layout = persistent_layout(train.program);
+    programs.update->program =
+        compile(std::move(programs.update->program.graph), {.persistent = &layout});
+  }
+  if (recipe.ema_decay > 0) {
+    programs.average = compile_average(train.program.graph, recipe.ema_decay, layout_of(programs));
+  }
+  return programs;
+}
+
+Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
+                                      const ModelInterface& interface, int64_t batch_size,
+                                      DeviceTraits traits) {
+  TRAINYARD_CHECK(recipe.accumulate_steps == 1 && recipe.ema_decay == 0,
+                  "a step of this recipe is several programs");
+  recipe.batch_size = batch_size;
+  ASSIGN_OR_RETURN(RunPrograms programs, compile_step(spec, recipe, interface, {}, traits));
+  return std::move(programs.train);
+}
+
+namespace {
+
+BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLayout* persistent,
+                             Precision precision, DeviceTraits traits,
+                             ParameterGathers gathers = {}) {
+  CompileOptions compile_options;
+  compile_options.gathers = std::move(gathers);
+  compile_options.persistent = persistent;
+  compile_options.precision = precision;
+  compile_options.alignment = traits.alignment;
+  BoundProgram bound;
+  bound.input = model.input;
+  bound.output = model.output;
+  bound.program = compile(std::move(model.graph), compile_options);
+  bound.batch_size = batch_size;
+  return bound;
+}
+
+/// While a job trains, in its memory: of the parameters that the rank has.
+Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterface& interface,
+                                        const Recipe& recipe, int64_t batch_size, Rank rank,
+                                        const std::vector<SplitPair>& pairs,
+                                        const PersistentLayout& persistent) {
+  if (!splits_layers(recipe.shard) && !shards_parameters(recipe.shard)) {
+    return compile_inference(spec, interface, batch_size, &persistent, recipe.precision,
+                             recipe.lora);
+  }
+  BuildOptions options;
+  options.batch_size = batch_size;
+  options.training = false;
+  options.lora = recipe.lora;
+  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  int64_t split_classes = 0;
+  if (splits_head(recipe.shard)) {
+    ASSIGN_OR_RETURN(SplitModel split, split_head(model, rank));
+    model = std::move(split.model);
+    split_classes = split.classes;
+  }
+  if (!pairs.empty()) model = split_mlp(model, rank, pairs);
+  ParameterGathers gathers;
+  if (shards_parameters(recipe.shard)) gathers = shard_parameters_of(model.graph, rank);
+  BoundProgram bound = compile_forward(std::move(model), batch_size, &persistent, recipe.precision,
+                                       {}, std::move(gathers));
+  bound.split_classes = split_classes;
+  return bound;
+}
+
+}  // namespace
+
+Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterface& interface,
+                                       int64_t batch_size, const PersistentLayout* persistent,
+                                       Precision precision, const LoraSpec& lora,
+                                       DeviceTraits traits) {
+  BuildOptions options;
+  options.batch_size = batch_size;
+  options.training = false;
+  options.lora = lora;
+  ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
+  return compile_forward(std::move(model), batch_size, persistent, precision, traits);
+}
+
+Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
+                                const DatasetSchema& schema, const RunShape& shape, int64_t rank,
+                                const std::stop_token& stop) {
+  const ModelInterface interface = schema.interface(shape.context_length);
+  ASSIGN_OR_RETURN(RunPrograms programs,
+                   compile_step(model, recipe, interface, {rank, shape.ranks}, shape.traits, stop));
+  if (Status s = check_stop(stop); !s.ok()) return s.error();
+  if (shape.evaluation_batch > 0) {
+    const PersistentLayout layout =
+        evaluated_layout(layout_of(programs), programs.train.program.graph);
+    ASSIGN_OR_RETURN(programs.evaluate,
+                     compile_evaluation(model, interface, recipe, shape.evaluation_batch,
+                                        {rank, shape.ranks}, programs.pairs, layout));
+  }
+  return programs;
+}
+
+std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches) {
+  std::vector<std::string> names;
+  const auto add = [&](const Program& program) {
+    for (const NodeId k : program.order) {
+      const Node& node = program.graph.node(k);
+      if (starts_exchange(node.op->type())) names.push_back(node.name);
+    }
+  };
+  for (int64_t k = 0; k < micro_batches; ++k) add(programs.train.program);
+  if (programs.update.has_value()) add(programs.update->program);
+  return names;
+}
+
+int64_t exchanges_in(const Program& program) {
+  return std::ranges::count_if(program.graph.nodes(),
+                               [](const Node& node) { return starts_exchange(node.op->type()); });
+}
+
+namespace {
+
+/// "all_reduce" and the axis along which the ranks have parts.
+std::pair<std::string, std::string> kind_of(std::string_view op_type) {
+  if (op_type.starts_with("AllReduce")) return {"all_reduce", ""};
+  if (op_type.starts_with("ReduceScatter")) return {"reduce_scatter", "elements"};
+  if (op_type == "GatherRows") return {"gather_rows", "rows"};
+  if (op_type == "ScatterRows") return {"scatter_rows", "rows"};
+  return {"all_gather", "elements"};
+}
+
+struct ExchangingProgram {
+  const Program& program;
+  int64_t runs = 1;
+  bool computes = true;  // an update computes little beside its exchanges
+};
+
+std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>& programs,
+                                            int64_t ranks) {
+  std::vector<PlannedExchange> exchanges;
+  for (const auto& [program, runs, computes] : programs) {
+    std::map<std::string_view, int64_t> begun;  // by op, of those that end in another node
+    for (const NodeId k : program.order) {
+      const Node& node = program.graph.node(k);
+      if (!starts_exchange(node.op->type())) continue;
+      const auto [kind, axis] = kind_of(node.op->type());
+      auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
+      if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis});
+      known->count += runs;
+      // Behind the last one there is nothing left to compute.
+      const bool is_beside = computes && !exchanges_rows(node.op->type());
+      if (is_beside && begun[node.op->type()]++ > 0) known->beside_count += runs;
+      // What it makes whole, or has whole.
+      const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
+      for (const TensorId id : makes ? node.outputs : node.inputs) {
+        known->bytes += runs * program.graph.tensor(id).stored_bytes();
+      }
+    }
+  }
+  // Every device sends each element on its way to all others at least once, and an all-reduce is
+  // a reduce-scatter and an all-gather.
+  for (PlannedExchange& e : exchanges) {
+    e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
+  }
+  return exchanges;
+}
+
+/// Of a step.
+std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
+  std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
+  if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
+  return plan_exchanges(all, shape.ranks);
+}
+
+/// What a rank would hold besides, if it held all: of some tensors, each once.
+template <typename F>
+int64_t bytes_saved_by_shards(const RunPrograms& programs, const F& is_counted) {
+  int64_t bytes = 0;
+  std::set<std::string_view> counted;
+  const auto add = [&](const Program& program) {
+    for (size_t i = 0; i < program.placements.size(); ++i) {
+      const TensorInfo& t = program.graph.tensors()[i];
+      if (!t.shard_of.has_value() || !is_counted(t)) continue;
+      if (!counted.insert(t.name).second) continue;
+      bytes +=
+          round_up(t.whole_type().bytes(), program.alignment) - program.placements[i].size_bytes;
+    }
+  };
+  add(programs.train.program);
+  for (const auto* other : {&programs.update, &programs.average}) {
+    if (other->has_value()) add((*other)->program);
+  }
+  return bytes;
+}
+
+std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_batches) {
+  std::vector<PlannedPair> planned;
+  const Graph& graph = programs.train.program.graph;
+  for (const SplitPair& pair : programs.pairs) {
+    PlannedPair& to = planned.emplace_back(
+        PlannedPair{layer_of(pair.first), layer_of(pair.second), pair.units, 0, 0});
+    // State and sums are called "<weight>.exp_avg" and the like.
+    to.saved_bytes = bytes_saved_by_shards(programs, [&](const TensorInfo& t) {
+      return std::ranges::any_of(pair.weights, [&](const std::string& weight) {
+        return t.name == weight || t.name.starts_with(weight + ".");
+      });
+    });
+    for (const Node& node : graph.nodes()) {
+      const bool is_of_pair = node.name.starts_with(pair.first + "/gather") ||
+                              node.name.starts_with(pair.second + "/scatter");
+      if (!is_of_pair || !exchanges_rows(node.op->type())) continue;
+      for (const TensorId id : node.op->type() == "GatherRows" ? node.outputs : node.inputs) {
+        to.exchanged_bytes += micro_batches * graph.tensor(id).type.bytes();
+      }
+    }
+  }
+  return planned;
+}
+
+/// `state_saved_bytes`: by shards of the optimizer's state.
+CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
+                                int64_t state_saved_bytes) {
+  CheckpointPlan plan;
+  const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes +
+                          run.head_saved_bytes + run.mlp_saved_bytes + run.parameter_saved_bytes;
+  plan.size_bytes = weights + run.memory.optimizer_bytes + state_saved_bytes +
+                    (recipe.keep_best.metric.empty() ? 0 : weights);
+  if (recipe.checkpoint_every_steps > 0) {
+    plan.lost_steps_max = std::min(recipe.checkpoint_every_steps, run.steps_total);
+  } else {
+    plan.lost_seconds_max = static_cast<double>(checkpoint_interval_max_us(plan.size_bytes)) / 1e6;
+  }
+  return plan;
+}
+
+}  // namespace
+
+RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe) {
+  const Program& train = programs.train.program;
+  RunPlan plan;
+  plan.precision = programs.precision;
+  for (const TensorInfo& t : train.graph.tensors()) {
+    if (t.role != Role::kParameter || is_lora(t.name)) continue;
+    plan.parameter_count += t.whole_type().shape.elements();
+  }
+  plan.trained_parameter_count = programs.trained_parameter_count;
+  plan.steps_total = shape.steps_total;
+  plan.steps_per_epoch = shape.steps_per_epoch;
+  plan.train_rows = shape.train_rows;
+  plan.validation_rows = shape.validation_rows;
+  plan.test_rows = shape.test_rows;
+  plan.ranks = shape.ranks;
+  if (shape.held.has_value()) {
+    plan.dataset_bytes =
+        shape.held->bytes +
+        plan_step_slots(programs, shape.micro_batches, {0, shape.ranks}).device_bytes();
+  } else if (shape.travel.has_value()) {
+    plan.dataset_bytes = shape.travel->bytes;
+  }
+  plan.flops_per_step = train.flops * shape.micro_batches;
+  for (const auto* other : {&programs.update, &programs.average}) {
+    if (other->has_value()) plan.flops_per_step += (*other)->program.flops;
+  }
+  plan.flops_per_step *= shape.ranks;
+  plan.memory = train.memory;
+  int64_t transient = train.transient_bytes;
+  for_each_program(programs, [&](const Program& p) {
+    transient = std::max(transient, p.transient_bytes);
+    plan.memory.workspace_bytes = std::max(plan.memory.workspace_bytes, p.memory.workspace_bytes);
+  });
+  plan.memory.activation_bytes += transient - train.transient_bytes;
+  // What the programs behind the first one keep is optimizer state.
+  plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
+  plan.exchanges = plan_exchanges(programs, shape);
+  if (programs.evaluate.has_value()) {
+    plan.evaluation_exchanges = plan_exchanges({{programs.evaluate->program}}, shape.ranks);
+  }
+  plan.shard_saved_bytes = bytes_saved_by_shards(
+      programs, [](const TensorInfo& t) { return t.role == Role::kOptimizerState; });
+  const auto saved_of_weights = [&](Spread spread) {
+    return bytes_saved_by_shards(programs, [=](const TensorInfo& t) {
+      return t.role == Role::kParameter && t.spread == spread;
+    });
+  };
+  plan.head_saved_bytes = saved_of_weights(Spread::kClasses);
+  plan.mlp_saved_bytes = saved_of_weights(Spread::kUnits);
+  plan.parameter_saved_bytes = saved_of_weights(Spread::kElements);
+  plan.pairs = plan_pairs(programs, shape.micro_batches);
+  plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
+  const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
+  plan.host_bytes =
+      plan.checkpoints.size_bytes + (Loader::Options().prefetch_batches + 1) * batch_bytes;
+  return plan;
+}
+
+}  // namespace trainyard

@@ -1,0 +1,422 @@
+#include "src/planning/recipe_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "src/base/glob.h"
+#include "src/base/violations.h"
+#include "src/data/limits.h"
+#include "src/data/load/loader.h"
+#include "src/data/load/windows.h"
+#include "src/job/augmentation.h"
+#include "src/job/metrics.h"
+#include "src/planning/lora.h"
+
+namespace trainyard {
+
+namespace {
+
+constexpr int64_t kEpochsMax = 1'000'000;
+constexpr int64_t kStepsMax = int64_t{1} << 40;
+constexpr double kSplitMax = 0.9;
+constexpr int kCheckpointsMax = 100;
+constexpr int64_t kAccumulateStepsMax = 65536;
+constexpr double kClipMax = 1e30;
+// Evaluation has no backward pass, so that a small training batch need not make it slow: at least
+// this many rows at once, if there are as many.
+constexpr int64_t kEvaluationBatchMin = 64;
+
+std::string number(double v) {
+  std::string text = std::to_string(v);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+void check_range(Violations& violations, const char* field, int64_t value, int64_t low,
+                 int64_t high) {
+  if (value >= low && value <= high) return;
+  violations.add("FIELD_OUT_OF_RANGE", field,
+                 std::to_string(value) + " is out of range, expected " + std::to_string(low) +
+                     ".." + std::to_string(high));
+}
+
+void check_length(const Recipe& r, Violations& violations) {
+  if (r.epochs != 0 && r.steps != 0) {
+    violations.add("FIELD_UNUSED", "recipe", "has both epochs and steps; expected exactly one");
+  } else if (r.epochs == 0 && r.steps == 0) {
+    violations.add("FIELD_REQUIRED", "recipe",
+                   "has neither epochs nor steps; expected exactly one");
+  }
+  if (r.epochs != 0) check_range(violations, "recipe.epochs", r.epochs, 1, kEpochsMax);
+  if (r.steps != 0) check_range(violations, "recipe.steps", r.steps, 1, kStepsMax);
+}
+
+void check_intervals(const Recipe& r, Violations& violations) {
+  check_range(violations, "recipe.evaluate_every_steps", r.evaluate_every_steps, 0, kStepsMax);
+  check_range(violations, "recipe.checkpoint_every_steps", r.checkpoint_every_steps, 0, kStepsMax);
+  check_range(violations, "recipe.keep_checkpoints", r.keep_checkpoints, 1, kCheckpointsMax);
+  check_range(violations, "recipe.keep_checkpoints_every_steps", r.keep_checkpoints_every_steps, 0,
+              kStepsMax);
+  if (r.keep_best_checkpoint && r.keep_best.metric.empty()) {
+    violations.add("FIELD_UNUSED", "recipe.keep_best_checkpoint",
+                   "has no effect without recipe.keep_best; remove it or set "
+                   "recipe.keep_best.metric");
+  }
+  if (r.evaluate_every_steps > 0 && r.validation_split == 0) {
+    violations.add("FIELD_UNUSED", "recipe.evaluate_every_steps",
+                   "has no effect without validation rows; remove it or set "
+                   "recipe.validation_split");
+  }
+}
+
+// Values that were changed although the chosen type ignores them. A value equal to the default
+// cannot be distinguished from an omitted one; the wire contract can, and refuses that too.
+void check_unused(const Recipe& r, Violations& violations) {
+  const auto unused = [&](bool changed, const std::string& owner, const char* field,
+                          const std::string& users) {
+    if (changed) {
+      violations.add("FIELD_UNUSED", "recipe." + owner + "." + field,
+                     "has no effect here; remove it or choose type: " + users);
+    }
+  };
+  const OptimizerSpec& o = r.optimizer;
+  const OptimizerSpec usual = default_optimizer(o.type);
+  const auto optimizer = [&](const char* field, bool changed) {
+    unused(changed && !optimizer_uses(o.type, field), "optimizer", field, optimizer_users(field));
+  };
+  optimizer("momentum", o.momentum != usual.momentum);
+  optimizer("nesterov", o.nesterov != usual.nesterov);
+  optimizer("beta1", o.beta1 != usual.beta1);
+  optimizer("beta2", o.beta2 != usual.beta2);
+  optimizer("epsilon", o.epsilon != usual.epsilon);
+  optimizer("alpha", o.alpha != usual.alpha);
+  optimizer("centered", o.centered != usual.centered);
+  optimizer("beta2_decay", o.beta2_decay != usual.beta2_decay);
+  optimizer("clip_threshold", o.clip_threshold != usual.clip_threshold);
+  optimizer("scale_min", o.scale_min != usual.scale_min);
+  optimizer("newton_schulz_steps", o.newton_schulz_steps != usual.newton_schulz_steps);
+  optimizer("adjust_rate", o.adjust_rate != usual.adjust_rate);
+  optimizer("fallback_learning_rate", o.fallback_learning_rate != usual.fallback_learning_rate);
+  const ScheduleSpec& s = r.schedule;
+  const ScheduleSpec constant;
+  const auto schedule = [&](const char* field, bool changed) {
+    unused(changed && !schedule_uses(s.type, field), "schedule", field, schedule_users(field));
+  };
+  schedule("step_size", s.step_size != constant.step_size);
+  schedule("gamma", s.gamma != constant.gamma);
+  schedule("milestones", !s.milestones.empty());
+  schedule("min_learning_rate", s.min_learning_rate != constant.min_learning_rate);
+  schedule("power", s.power != constant.power);
+  schedule("pct_start", s.pct_start != constant.pct_start);
+  schedule("div_factor", s.div_factor != constant.div_factor);
+  schedule("final_div_factor", s.final_div_factor != constant.final_div_factor);
+}
+
+// Up to 16 divisors, to say what would have been accepted.
+std::string divisors(int64_t n) {
+  std::string text;
+  int shown = 0;
+  for (int64_t k = 1; k <= std::min<int64_t>(n, kAccumulateStepsMax) && shown < 16; ++k) {
+    if (n % k != 0) continue;
+    text += (shown++ > 0 ? ", " : "") + std::to_string(k);
+  }
+  return text;
+}
+
+void check_accumulation(const Recipe& r, Violations& violations) {
+  if (r.accumulate_steps < 1 || r.accumulate_steps > kAccumulateStepsMax) {
+    check_range(violations, "recipe.accumulate_steps", r.accumulate_steps, 1, kAccumulateStepsMax);
+  } else if (r.batch_size >= 1 && r.batch_size % r.accumulate_steps != 0) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.accumulate_steps",
+                   std::to_string(r.accumulate_steps) + " does not divide recipe.batch_size " +
+                       std::to_string(r.batch_size) + ", expected one of " +
+                       divisors(r.batch_size));
+  }
+}
+
+void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
+  const bool divides =
+      r.accumulate_steps >= 1 && r.batch_size >= 1 && r.batch_size % r.accumulate_steps == 0;
+  if (ranks < 1 || ranks > kRanksMax) {
+    check_range(violations, "resources.gpus", ranks, 1, kRanksMax);
+  } else if (divides && r.micro_batch() % ranks != 0) {
+    violations.add(
+        "FIELD_OUT_OF_RANGE", "resources.gpus",
+        std::to_string(ranks) + " does not divide " +
+            (r.accumulate_steps == 1 ? "recipe.batch_size " + std::to_string(r.batch_size)
+                                     : "the " + std::to_string(r.micro_batch()) +
+                                           " rows of a micro-batch (recipe.batch_size over "
+                                           "recipe.accumulate_steps)") +
+            ", expected one of " + divisors(r.micro_batch()));
+  }
+}
+
+/// What may be sharded where the optimizer's state may not.
+std::string left_over(Shard shard) {
+  std::string text;
+  for (const Shard part : {Shard::kHead, Shard::kMlp}) {
+    if (has(shard, part)) text += " or " + name_of(part);
+  }
+  return text;
+}
+
+void check_shard(const Recipe& r, int64_t ranks, Violations& violations) {
+  if (r.shard == Shard::kNone) return;
+  if (ranks == 1) {
+    violations.add(
+        "FIELD_CONFLICT", "resources.shard",
+        name_of(r.shard) +
+            (splits_layers(r.shard)
+                 ? " needs resources.gpus above 1, expected that or shard: none"
+                 : " needs resources.gpus or resources.nodes above 1, expected one of these or "
+                   "shard: none"));
+    return;
+  }
+  if (splits_head(r.shard) && r.optimizer.type == "adafactor") {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   name_of(r.shard) +
+                       " needs an optimizer that updates each row of the head by itself, and "
+                       "adafactor scales by all of them; expected shard: none, or another "
+                       "recipe.optimizer");
+  } else if (splits_mlp(r.shard) &&
+             (r.optimizer.type == "adafactor" || r.optimizer.type == "muon")) {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   name_of(r.shard) +
+                       " needs an optimizer that updates parts of a layer's weights by "
+                       "themselves, and " +
+                       r.optimizer.type +
+                       " updates tensors as a whole; expected shard: none, or another "
+                       "recipe.optimizer");
+  } else if (shards_optimizer(r.shard) && !can_shard(r.optimizer)) {
+    const std::string why = r.optimizer.type == "sgd"
+                                ? "sgd without momentum keeps no state that could be sharded"
+                                : r.optimizer.type + " updates tensors as a whole";
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   why + ", expected shard: none" + left_over(r.shard) +
+                       ", or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd with "
+                       "momentum");
+  } else if (shards_parameters(r.shard) && !updates_elements(r.optimizer)) {
+    violations.add("FIELD_CONFLICT", "resources.shard",
+                   name_of(r.shard) + " needs an optimizer that updates each element by itself, " +
+                       "and " + r.optimizer.type + " updates tensors as a whole, expected shard: " +
+                       "none" + left_over(r.shard) +
+                       ", or as recipe.optimizer one of adam, adamw, lion, rmsprop and sgd");
+  }
+}
+
+// NaN fails every comparison.
+void check_gradients(const Recipe& r, Violations& violations) {
+  for (const auto& [field, value] : {std::pair{"recipe.clip_gradients.norm", r.clip_norm},
+                                     {"recipe.clip_gradients.value", r.clip_value}}) {
+    if (!(value >= 0 && value <= kClipMax)) {
+      violations.add("FIELD_OUT_OF_RANGE", field,
+                     number(value) + " is out of range, expected more than 0 and at most 1e30");
+    }
+  }
+  if (r.clip_norm > 0 && r.clip_value > 0) {
+    violations.add("FIELD_UNUSED", "recipe.clip_gradients",
+                   "has both norm and value; expected exactly one");
+  }
+  if (!(r.ema_decay >= 0 && r.ema_decay < 1)) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.ema.decay",
+                   number(r.ema_decay) + " is out of range, expected more than 0 and less than 1");
+  }
+}
+
+void check_initial_weights(const InitialWeights& w, Violations& violations) {
+  const auto check = [&](const std::vector<std::string>& patterns, const char* field) {
+    if (patterns.size() > kPatternsMax) {
+      violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights." + std::string(field),
+                     too_many(patterns.size()));
+    }
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (!patterns[i].empty() && patterns[i].size() <= kPatternLengthMax) continue;
+      violations.add("FIELD_OUT_OF_RANGE",
+                     "recipe.initial_weights." + std::string(field) + "[" + std::to_string(i) + "]",
+                     "expected a pattern of 1..256 characters, such as conv*");
+    }
+  };
+  check(w.include, "include");
+  check(w.exclude, "exclude");
+  if (w.rename.size() > kPatternsMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights.rename",
+                   too_many(w.rename.size()));
+  }
+  for (const auto& [prefix, replacement] : w.rename) {
+    if (std::max(prefix.size(), replacement.size()) <= kPatternLengthMax) continue;
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.initial_weights.rename",
+                   "expected prefixes of names, of at most 256 characters");
+  }
+}
+
+// A text's samples are windows, and long ones: there may be none.
+void count_windows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
+                   Violations& violations) {
+  const int64_t length = shape.context_length;
+  const WindowPlan plan = plan_windows(schema, length, r.validation_split);
+  shape.train_rows = plan.train;
+  shape.validation_rows = plan.validation;
+  shape.test_rows = plan.test;
+  const auto too_short = [&](const char* part, int64_t tokens) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.context_length",
+                   std::to_string(length) + " tokens and the one after them do not fit in the " +
+                       part + " of " + std::to_string(tokens) + " tokens, expected 1.." +
+                       std::to_string(std::max<int64_t>(tokens - 1, 1)));
+  };
+  if (schema.train_rows - 1 < length) {
+    too_short("training text", schema.train_rows);
+  } else if (schema.test_rows > 0 && plan.test == 0) {
+    too_short("test text", schema.test_rows);
+  }
+}
+
+void check_context(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
+                   Violations& violations) {
+  if (!schema.stream()) {
+    if (r.context_length != 0) {
+      violations.add("FIELD_UNUSED", "recipe.context_length",
+                     schema.kind == DatasetSchema::Kind::kText
+                         ? "has no effect here: the rows of this dataset have " +
+                               std::to_string(schema.text.max_length) + " tokens each; remove it"
+                         : "has no effect here: only text has a context; remove it");
+    }
+    return;
+  }
+  check_range(violations, "recipe.context_length", r.context_length, 0, kContextLengthMax);
+  shape.context_length =
+      r.context_length > 0 ? std::min(r.context_length, kContextLengthMax) : kContextLengthDefault;
+}
+
+void check_rows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
+                Violations& violations) {
+  if (schema.stream()) {
+    const size_t before = violations.count();
+    count_windows(r, schema, shape, violations);
+    if (violations.count() > before) return;
+  } else {
+    shape.validation_rows = validation_row_count(schema.train_rows, r.validation_split);
+    shape.train_rows = schema.train_rows - shape.validation_rows;
+    shape.test_rows = schema.test_rows;
+  }
+  const int64_t held_out = shape.validation_rows;
+  if (r.validation_split > 0 && (held_out == 0 || shape.train_rows == 0)) {
+    violations.add(
+        "FIELD_OUT_OF_RANGE", "recipe.validation_split",
+        number(r.validation_split) + " of " + std::to_string(shape.train_rows + held_out) +
+            (schema.stream() ? " windows" : " rows") + " leaves no " +
+            (held_out == 0 ? "validation" : "training") + (schema.stream() ? " window" : " row") +
+            ", expected a share that leaves both");
+    return;
+  }
+  if (!r.drop_last) {
+    check_range(violations, "recipe.batch_size", r.batch_size, 1, kRowsMax);
+  } else if (r.batch_size > shape.train_rows) {
+    std::string rows = "the " + std::to_string(shape.train_rows) +
+                       (schema.stream() ? " training windows" : " training rows");
+    if (held_out > 0) {
+      rows += " (" + std::to_string(held_out) + " more are held out by recipe.validation_split)";
+    }
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
+                   std::to_string(r.batch_size) + " is larger than " + rows + ", expected 1.." +
+                       std::to_string(shape.train_rows) +
+                       ", or recipe.drop_last: false, which repeats rows");
+  }
+}
+
+/// Of steps between checkpoints, a step has one that stays if both numbers divide it: one that does
+/// not divide the other keeps fewer than it says.
+Status check_kept(const Recipe& r, const RunShape& shape) {
+  const int64_t every = r.keep_checkpoints_every_steps;
+  if (every == 0) return {};
+  const int64_t between = r.checkpoint_every_steps;
+  const std::string field = "recipe.keep_checkpoints_every_steps";
+  if (between > 0 && every % between != 0) {
+    return field_error(
+        "FIELD_OUT_OF_RANGE", field,
+        std::to_string(every) + " is not a multiple of the " + std::to_string(between) +
+            " steps from one checkpoint to the next (recipe.checkpoint_every_steps), expected " +
+            std::to_string(between) + ", " + std::to_string(2 * between) + " and so on");
+  }
+  if (every > shape.steps_total) {
+    return field_error("FIELD_OUT_OF_RANGE", field,
+                       std::to_string(every) + " is more than the job's " +
+                           std::to_string(shape.steps_total) + " steps and keeps no checkpoint");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const DatasetSchema& schema,
+                              int64_t ranks, DeviceTraits traits) {
+  Violations violations;
+  RunShape shape;
+  if (schema.train_rows < 1) {
+    violations.add("DATASET_INVALID", "dataset", "has no training rows");
+  }
+  check_length(r, violations);
+  check_unused(r, violations);
+  if (Status s = check_optimizer(r.optimizer, r.schedule); !s.ok()) {
+    violations.add(std::move(s).error());
+  }
+  check_intervals(r, violations);
+  check_context(r, schema, shape, violations);
+  check_accumulation(r, violations);
+  check_ranks(r, ranks, violations);
+  check_shard(r, ranks, violations);
+  check_gradients(r, violations);
+  if (Status s = check_parameter_groups(r.parameter_groups); !s.ok()) {
+    violations.add(std::move(s).error());
+  }
+  check_initial_weights(r.initial_weights, violations);
+  check_augmentation(r.augmentation, schema, violations);
+  if (Status s = check_lora(r.lora); !s.ok()) violations.add(std::move(s).error());
+  Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
+  if (objective.ok()) {
+    check_metrics(r, objective->interface, r.validation_split > 0, violations);
+    check_mixing(r.augmentation, r.batch_size, *objective, violations);
+    shape.objective = std::move(*objective);
+  } else {
+    violations.add(objective.error());
+  }
+  const bool split_ok = r.validation_split >= 0 && r.validation_split <= kSplitMax;  // not NaN
+  if (!split_ok) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.validation_split",
+                   number(r.validation_split) + " is out of range, expected [0, 0.9]");
+  }
+  if (r.batch_size < 1) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
+                   std::to_string(r.batch_size) + " is out of range, expected at least 1");
+  } else if (split_ok && schema.train_rows >= 1) {
+    check_rows(r, schema, shape, violations);
+  }
+  if (!violations.empty()) return violations.to_error();
+
+  shape.micro_batches = r.accumulate_steps;
+  shape.ranks = ranks;
+  shape.rank_batch = r.micro_batch() / ranks;
+  shape.traits = traits;
+  shape.steps_per_epoch = batches_per_epoch(shape.train_rows, r.batch_size, r.drop_last);
+  shape.steps_total = r.steps > 0 ? r.steps : r.epochs * shape.steps_per_epoch;
+  if (r.schedule.warmup_steps > shape.steps_total) {
+    return field_error("FIELD_OUT_OF_RANGE", "recipe.schedule.warmup_steps",
+                       std::to_string(r.schedule.warmup_steps) + " is more than the job's " +
+                           std::to_string(shape.steps_total) + " steps, expected 0.." +
+                           std::to_string(shape.steps_total));
+  }
+  if (Status s = check_kept(r, shape); !s.ok()) return std::move(s).error();
+  const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
+  // Windows are many rows of scores each: a batch of them is never small.
+  const int64_t batch =
+      schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
+  shape.evaluation_batch = std::min((rows + ranks - 1) / ranks, batch);
+  shape.held = plan_held(r, schema, shape.context_length, shape.objective,
+                         shape.validation_rows > 0 ? shape.evaluation_batch : 0, traits.alignment);
+  if (!shape.held.has_value()) {
+    shape.travel = plan_travel(r, schema, shape.rank_batch, traits.alignment);
+  }
+  return shape;
+}
+
+}  // namespace trainyard

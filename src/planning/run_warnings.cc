@@ -1,0 +1,53 @@
+#include "src/planning/run_warnings.h"
+
+#include <algorithm>
+
+#include "src/base/text.h"
+
+namespace trainyard {
+namespace {
+
+// Parameters that a training row may have on average. Networks with far more than one learn well;
+// these numbers lie far beyond what works: hundreds of rows for hundreds of thousands of
+// parameters in a table, or a ResNet-18 from nothing for a thousand images.
+constexpr int64_t kParametersPerRow = 500;
+constexpr int64_t kParametersPerSample = 10000;  // of images and texts, which hold much themselves
+
+/// "Column 'day' alone makes 6,610 of the 6,620 inputs." where most come of one column.
+std::string widest_column(const DatasetSchema& schema) {
+  const ColumnSchema* widest = nullptr;
+  int64_t inputs = 0;
+  for (const ColumnSchema& column : schema.columns) {
+    const bool categories = column.kind == ColumnSchema::Kind::kCategorical;
+    inputs += categories ? std::ssize(column.categories) : 1;
+    if (categories && (widest == nullptr || column.categories.size() > widest->categories.size())) {
+      widest = &column;
+    }
+  }
+  if (widest == nullptr || 2 * std::ssize(widest->categories) < inputs) return "";
+  return " Column " + quoted_value(widest->name) + " makes " +
+         std::to_string(widest->categories.size()) + " of the " + std::to_string(inputs) +
+         " inputs, one for each category.";
+}
+
+}  // namespace
+
+std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
+                                      const DatasetSchema& schema) {
+  std::vector<std::string> warnings;
+  for (const DataWarning& warning : schema.warnings) warnings.push_back(warning.message);
+  const bool table = schema.kind == DatasetSchema::Kind::kTabular;
+  const int64_t each = table ? kParametersPerRow : kParametersPerSample;
+  const bool begins_anew = recipe.initial_weights.source.empty();
+  if (begins_anew && !schema.stream() && plan.train_rows > 0 &&
+      plan.trained_parameter_count / each >= plan.train_rows) {
+    warnings.push_back("the model has " + std::to_string(plan.trained_parameter_count) +
+                       " parameters to learn from " + std::to_string(plan.train_rows) +
+                       " rows, which it can learn by heart." +
+                       (table ? widest_column(schema) : std::string()) +
+                       " Make the model smaller, or train on more rows.");
+  }
+  return warnings;
+}
+
+}  // namespace trainyard

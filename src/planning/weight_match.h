@@ -1,0 +1,35 @@
+// src/planning/weight_match.h: matches the tensors of a weights file to a model by name. Pure: the
+// daemon uses it at submit with a table of names and shapes, the worker with the file.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/checkpoint/weights_file.h"
+#include "src/data/schema.h"
+#include "src/graph/graph.h"
+#include "src/job/recipe.h"
+#include "src/job/run_plan.h"
+
+namespace trainyard {
+
+struct WeightMatch {
+  InitialWeightsReport report;
+  std::vector<std::pair<std::string, size_t>> taken;  // the model's name; the source's index
+};
+
+/// `model` are the parameters and state of the network. Refuses a shape or a type that differs,
+/// unless the recipe skips those, a pattern or a prefix that matches nothing, two tensors that
+/// would have one name, and a source without a match.
+Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
+                                  std::span<const TensorInfo> model);
+
+/// The report that a job with this recipe would give.
+Result<InitialWeightsReport> plan_initial_weights(const ModelSpec& model, const Recipe& recipe,
+                                                  const DatasetSchema& schema,
+                                                  std::span<const FileTensor> source);
+
+}  // namespace trainyard
