@@ -362,16 +362,6 @@ TEST_F(CudaAlgorithms, ASmallConvolutionIsOurOwnOrAnEngines) {
     const auto untimed = in({}), timed = in(w / "algorithms");
     EXPECT_EQ(choice(untimed), "direct");
     EXPECT_EQ(choice(timed), "direct");
-    // A checkpoint from before there was such a kernel: its engine, under the key of then.
-    const auto [device_class, choices] = *untimed->used().begin();
-    std::string key = choices.begin()->first;
-    ASSERT_TRUE(key.ends_with(" direct")) << key;
-    key.resize(key.size() - std::string(" direct").size());
-    const std::string engine = std::string(pass == ConvolutionPass::kWeights ? "bf16 " : "") +
-                               "cudnn engine=4 " + std::to_string(CUDNN_KNOB_TYPE_TILE_SIZE) + "=7";
-    const auto resumed = in(w / "algorithms");
-    resumed->prefer({{device_class, {{key, engine}}}});
-    EXPECT_EQ(choice(resumed), engine);
   }
 }
 
