@@ -1,7 +1,7 @@
 #include "server/service/cluster_placements.h"
 
-#include "server/placement/slurm_placement.h"
-#include "server/placement/slurm_profile.h"
+#include "server/cluster/slurm_placement.h"
+#include "server/cluster/slurm_profile.h"
 
 namespace trainyard::server {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "server/cluster/clusters.h"
+#include "server/cluster/placement.h"
 #include "server/config/cluster.h"
-#include "server/placement/placement.h"
-#include "server/supervisor/clusters.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "server/config/log.h"
-#include "server/supervisor/job_files.h"
+#include "server/dispatch/job_files.h"
 #include "src/base/wait_for_stop.h"
 
 namespace trainyard::server {

@@ -6,13 +6,13 @@
 
 #include "server/config/log.h"
 #include "server/inventory/drained_inventory.h"
+#include "server/processes/process.h"
 #include "server/scheduler/cluster.h"
 #include "server/service/listener.h"
 #include "server/service/names.h"
 #include "server/service/time_range.h"
 #include "server/store/proto_time.h"
 #include "server/store/remaining.h"
-#include "server/supervisor/process.h"
 #include "src/base/join.h"
 
 namespace trainyard::server {

@@ -4,8 +4,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "server/processes/executor.h"
 #include "server/service/worker_files.h"
-#include "server/supervisor/executor.h"
 
 namespace trainyard::server {
 

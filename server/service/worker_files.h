@@ -15,8 +15,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/processes/supervisor.h"
 #include "server/service/disk_watch.h"
-#include "server/supervisor/supervisor.h"
 #include "src/base/files.h"
 #include "src/base/handle.h"
 #include "src/base/mutex.h"

@@ -6,9 +6,9 @@
 
 #include <memory>
 
+#include "server/processes/executor.h"
+#include "server/processes/supervisor.h"
 #include "server/service/worker_files.h"
-#include "server/supervisor/executor.h"
-#include "server/supervisor/supervisor.h"
 
 namespace trainyard::server {
 

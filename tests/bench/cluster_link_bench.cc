@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/dispatch/train_task.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/service/listener.h"
@@ -33,7 +34,6 @@
 #include "server/service/worker_files.h"
 #include "server/service/worker_service.h"
 #include "server/store/store.h"
-#include "server/supervisor/train_task.h"
 #include "src/base/sha256.h"
 #include "tests/bench/process_facts.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/supervisor/dispatcher.h"
+#include "server/dispatch/dispatcher.h"
 #include "tests/server/gibibyte.h"
 #include "tests/server/pretend_workers.h"
 #include "tests/server/store_support.h"

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <thread>
 
+#include "server/processes/supervisor.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
-#include "server/supervisor/supervisor.h"
 #include "src/base/sha256.h"
 #include "tests/support/patience.h"
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <thread>
 
-#include "server/placement/command.h"
-#include "server/placement/slurm_placement.h"
+#include "server/cluster/command.h"
+#include "server/cluster/slurm_placement.h"
 #include "tests/server/placement_support.h"
 #include "tests/support/patience.h"
 

@@ -1,6 +1,6 @@
 // Commands that do what no command should: each comes back in time, with how it ended, and leaves
 // nothing behind.
-#include "server/placement/command.h"
+#include "server/cluster/command.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // When an attempt is over. Single rules first; then all orders of events up to a length, against a
 // small model of a cluster, of its network and of a daemon that crashes.
-#include "server/placement/end_watch.h"
+#include "server/cluster/end_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Slurm's commands, played by scripts: what is asked, what is concluded from each kind of answer,
 // and that nothing is concluded from none, from lies and from noise.
-#include "server/placement/slurm_placement.h"
+#include "server/cluster/slurm_placement.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "server/placement/slurm_script.h"
+#include "server/cluster/slurm_script.h"
 #include "tests/server/placement_support.h"
 
 namespace trainyard::server {

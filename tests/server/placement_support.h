@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/placement/placement.h"
-#include "server/placement/slurm_profile.h"
+#include "server/cluster/placement.h"
+#include "server/cluster/slurm_profile.h"
 
 namespace trainyard::server {
 

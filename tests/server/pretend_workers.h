@@ -30,9 +30,9 @@
 
 #include "server/config/paths.h"
 #include "server/inventory/inventory.h"
+#include "server/processes/supervisor.h"
 #include "server/protocol/versions.h"
 #include "server/store/store.h"
-#include "server/supervisor/supervisor.h"
 
 namespace trainyard::server {
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <thread>
 
-#include "server/supervisor/cluster_queue.h"
-#include "server/supervisor/clusters.h"
+#include "server/cluster/cluster_queue.h"
+#include "server/cluster/clusters.h"
 #include "src/base/mutex.h"
 #include "tests/server/fake_clock.h"
 #include "tests/support/patience.h"

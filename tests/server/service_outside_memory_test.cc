@@ -1,7 +1,7 @@
 // Catches: memory of other processes that is taken for free, or a job's own for another's.
 #include <gtest/gtest.h>
 
-#include "server/supervisor/outside_memory.h"
+#include "server/dispatch/outside_memory.h"
 #include "tests/server/gibibyte.h"
 
 namespace trainyard::server {

@@ -10,8 +10,8 @@
 #include <set>
 #include <thread>
 
-#include "server/supervisor/output_log.h"
-#include "server/supervisor/process.h"
+#include "server/processes/output_log.h"
+#include "server/processes/process.h"
 #include "src/base/files.h"
 #include "tests/support/patience.h"
 

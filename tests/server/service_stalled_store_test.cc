@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
+#include "server/dispatch/train_task.h"
 #include "server/protocol/report_spool.h"
 #include "server/protocol/versions.h"
-#include "server/supervisor/train_task.h"
 #include "src/base/sha256.h"
 #include "tests/server/fault_vfs.h"
 #include "tests/server/store_support.h"

@@ -14,8 +14,8 @@
 #include <mutex>
 #include <thread>
 
+#include "server/processes/supervisor.h"
 #include "server/protocol/versions.h"
-#include "server/supervisor/supervisor.h"
 #include "src/base/files.h"
 #include "src/base/sha256.h"
 #include "tests/support/patience.h"

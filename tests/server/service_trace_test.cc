@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/supervisor/outside_memory.h"
+#include "server/dispatch/outside_memory.h"
 #include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/trace.h"
 #include "tests/server/dispatcher_support.h"

@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "server/protocol/versions.h"
-#include "server/supervisor/warm_workers.h"
+#include "server/serving/warm_workers.h"
 #include "src/base/files.h"
 #include "tests/support/patience.h"
 

@@ -16,13 +16,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include "server/cluster/cluster_queue.h"
+#include "server/cluster/clusters.h"
+#include "server/dispatch/train_task.h"
+#include "server/processes/supervisor.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/store/store.h"
-#include "server/supervisor/cluster_queue.h"
-#include "server/supervisor/clusters.h"
-#include "server/supervisor/supervisor.h"
-#include "server/supervisor/train_task.h"
 #include "src/base/check.h"
 #include "src/base/sha256.h"
 #include "tests/bench/process_facts.h"
@@ -186,7 +186,7 @@ struct Event {
   }
 };
 
-/// Does for a cluster what the dispatcher does (server/supervisor/dispatcher.cc), on one thread.
+/// Does for a cluster what the dispatcher does (server/dispatch/dispatcher.cc), on one thread.
 class Day {
  public:
   explicit Day(const ClusterDayOptions& options);

@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "server/placement/slurm_placement.h"
+#include "server/cluster/slurm_placement.h"
 #include "src/base/clock.h"
 #include "tests/bench/schedule_sim/cluster_day.h"
 #include "tests/bench/schedule_sim/simulation.h"

@@ -1,0 +1,23 @@
+#include "server/dispatch/train_task.h"
+#include "server/scheduler/retry.h"
+
+namespace trainyard::server {
+
+int64_t HostTrouble::pause_us(const std::string& job_uid) {
+  const MutexLock lock(mu_);
+  refusals_.erase(job_uid);
+  return pause_after_host_trouble(++times_[job_uid]);
+}
+
+int32_t HostTrouble::refused(const std::string& job_uid) {
+  const MutexLock lock(mu_);
+  return ++refusals_[job_uid];
+}
+
+void HostTrouble::over(const std::string& job_uid) {
+  const MutexLock lock(mu_);
+  times_.erase(job_uid);
+  refusals_.erase(job_uid);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,71 @@
+#include "server/dispatch/outside_memory.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+namespace trainyard::server {
+namespace {
+
+bool has_its_memory(const PlacedJob& job) { return job.running && !job.stopping; }
+
+size_t hash_of(const PlacedJob& job) { return std::hash<std::string_view>()(job.uid); }
+
+/// Or is leaving: its plan is counted.
+bool is_there(size_t hash, const Device& device, const Fleet& fleet) {
+  return std::ranges::any_of(fleet.jobs_on(device.name), [&](const PlacedJob* job) {
+    return job->running && hash_of(*job) == hash;
+  });
+}
+
+}  // namespace
+
+int64_t OutsideMemory::estimate(const Device& device, const Fleet& fleet) const {
+  return counted_bytes(device, held_bytes(device, fleet));
+}
+
+int64_t OutsideMemory::update(const Device& device, const Fleet& fleet, int64_t now_us) {
+  const int64_t held = held_bytes(device, fleet);
+  Known& known = known_[device.name];
+  const int64_t less = known.held_bytes - held;
+  known.held_bytes = held;
+  if (less > 0) {
+    if (now_us - known.less_time_us >= kEndKnownUs) known.less_bytes = 0;
+    known.less_bytes += less;
+    known.less_time_us = now_us;
+    known.ours.clear();
+    for (const PlacedJob* job : fleet.jobs_on(device.name)) {
+      if (!has_its_memory(*job)) continue;
+      known.ours.emplace_back(hash_of(*job), job->bytes + device.overhead_bytes);
+    }
+  } else {
+    std::erase_if(known.ours, [&](const auto& one) { return !is_there(one.first, device, fleet); });
+    known.less_bytes = std::max<int64_t>(0, known.less_bytes + less);
+    if (known.less_bytes == 0 || now_us - known.less_time_us >= kEndKnownUs) known.ours.clear();
+  }
+  return counted_bytes(device, held);
+}
+
+int64_t OutsideMemory::held_bytes(const Device& device, const Fleet& fleet) const {
+  const auto jobs = fleet.jobs_on(device.name);
+  int64_t running = 0, uncertain = 0;  // planned by jobs that have it, or may have it
+  for (const PlacedJob* job : jobs) {
+    (has_its_memory(*job) ? running : uncertain) += job->bytes + device.overhead_bytes;
+  }
+  const int64_t most = std::max<int64_t>(0, device.memory_used_bytes - running);
+  const int64_t least = std::max<int64_t>(0, most - uncertain);
+  const auto known = known_.find(device.name);
+  if (known == known_.end()) return least;
+  int64_t gone = 0;  // planned by jobs that have left since the others became less
+  for (const auto& [hash, bytes] : known->second.ours) {
+    if (!is_there(hash, device, fleet)) gone += bytes;
+  }
+  const int64_t held = known->second.held_bytes + std::min(gone, known->second.less_bytes);
+  return std::clamp(held, least, most);
+}
+
+int64_t OutsideMemory::counted_bytes(const Device& device, int64_t held_bytes) {
+  return held_bytes > kIgnoredBytes ? std::min(held_bytes, device.memory_bytes) : 0;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,594 @@
+#include "server/dispatch/train_task.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "server/config/log.h"
+#include "server/dispatch/host_trouble.h"
+#include "server/dispatch/job_files.h"
+#include "server/forecast/cluster_rates.h"
+#include "server/protocol/enrolment.h"
+#include "server/protocol/report_spool.h"
+#include "server/scheduler/cluster.h"
+#include "server/scheduler/retry.h"
+#include "src/base/mutex.h"
+#include "src/base/sha256.h"
+#include "src/runtime/cuda_error.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int64_t kVersionSkewPauseUs = 60'000'000;
+constexpr size_t kReportsAtOnce = 128;  // of a spool, in memory and, as a rule, in one commit
+constexpr const char* kKernelFault = "KERNEL_FAULT";  // of a worker's outcome, and of an attempt's
+
+Move terminal(JobState to, std::string reason, std::string message) {
+  Move move;
+  move.to = to;
+  move.reason = std::move(reason);
+  move.message = std::move(message);
+  return move;
+}
+
+Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0) {
+  Move move = terminal(JobState::kQueued, std::move(reason), std::move(message));
+  move.retry_time_us = retry_time_us;
+  move.uncounted = true;
+  return move;
+}
+
+// Pushed by a worker from elsewhere: twice the planned tensors and room for the state beside them.
+constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
+constexpr int64_t kPushBytesMax = int64_t{1} << 46;
+
+/// Whether a cluster ended what it ran for reasons of its own, or has lost it.
+bool taken_back(const AwayEnd& away) {
+  if (away.how.empty()) return true;
+  constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
+                                           "CANCELLED", "REQUEUED",  "REVOKED",
+                                           "SUSPENDED", "STOPPED",   "DEADLINE"};
+  return std::ranges::any_of(kReasons,
+                             [&](std::string_view reason) { return away.how.starts_with(reason); });
+}
+
+/// A worker's text may contain anything; a log line must be valid UTF-8.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += (byte >= 0x20 && byte < 0x7f) || c == '\n' || c == '\t' ? c : '?';
+  }
+  return out;
+}
+
+}  // namespace
+
+TrainTask::TrainTask(Store& store, Supervisor& supervisor, const Clock& clock, Job job,
+                     TrainTaskOptions options, std::function<void(bool)> gone)
+    : store_(store),
+      supervisor_(supervisor),
+      clock_(clock),
+      job_(std::move(job)),
+      options_(std::move(options)),
+      gone_(std::move(gone)),
+      parameter_count_(job_.plan.parameter_count()) {}
+
+void TrainTask::make_room(std::string for_job) {
+  const MutexLock lock(mu_);
+  makes_room_for_ = std::move(for_job);
+}
+
+void TrainTask::spawned(pid_t pid, int64_t start_time, Done<void> recorded) {
+  store_.jobs().set_process(job_.uid, job_.attempt, pid, start_time, std::move(recorded));
+}
+
+v1::WorkerReport TrainTask::without_paths(v1::WorkerReport log) const {
+  log.mutable_log()->set_text(options_.paths.hide(log.log().text()));
+  return log;
+}
+
+void TrainTask::enrolled(std::string nonce_digest, Done<void> recorded) {
+  store_.jobs().set_nonce(job_.uid, job_.attempt, std::move(nonce_digest), std::move(recorded));
+}
+
+Result<FileGrant> TrainTask::grant() {
+  FileGrant grant;
+  grant.dataset = options_.paths.dataset(options_.dataset_digest);
+  ASSIGN_OR_RETURN(const std::string weights, initial_weights_path());
+  grant.initial_weights = weights;
+  grant.checkpoints = options_.paths.checkpoints(job_.uid);
+  grant.model = options_.paths.model(job_.uid);
+  grant.spec = job_.spec;
+  const int64_t planned = job_.plan.checkpoints().size_bytes();
+  grant.push_bytes_max =
+      planned > 0 && planned < kPushBytesMax ? 2 * planned + kPushBytesBeside : kPushBytesMax;
+  return grant;
+}
+
+Result<v1::Assignment> TrainTask::assignment() {
+  v1::Assignment assignment;
+  v1::TrainTask& task = *assignment.mutable_train();
+  task.set_job(job_.name());
+  task.set_attempt(job_.attempt);
+  *task.mutable_spec() = job_.spec;
+  const std::vector<std::string> devices = node_devices();
+  task.set_device(devices.front());
+  task.mutable_devices()->Add(devices.begin(), devices.end());
+  task.set_threads(options_.threads);
+  task.set_nodes(options_.elsewhere ? nodes_of(job_.spec.resources()) : 1);
+  if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
+  if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
+    task.set_names_faults(last->outcome == kKernelFault);
+  }
+  task.set_rows_stay_on_host(job_.plan.memory().dataset_bytes() == 0);
+  return assignment;
+}
+
+std::vector<std::string> TrainTask::node_devices() const {
+  if (cluster_of(job_.devices).empty()) return job_.devices;
+  const v1::Resources& resources = job_.spec.resources();
+  if (resources.device() != v1::Resources::GPU) return {"devices/cpu"};
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < gpus_of(resources); ++i)
+    names.push_back("devices/gpu-" + std::to_string(i));
+  return names;
+}
+
+Status TrainTask::add_paths(v1::TrainTask& task) const {
+  const StatePaths& paths = options_.paths;
+  ASSIGN_OR_RETURN(std::string weights, initial_weights_path());
+  if (options_.elsewhere) {
+    task.set_dataset_digest(options_.dataset_digest);
+    task.set_dataset_dir("dataset");
+    task.set_checkpoint_dir("checkpoints");
+    task.set_model_dir("model");
+    task.set_spool_path("reports");
+    if (!weights.empty()) task.set_initial_weights_path("initial");
+    if (options_.time_algorithms) task.set_algorithms_dir("algorithms");
+    return {};
+  }
+  task.set_dataset_dir(paths.dataset(options_.dataset_digest).string());
+  task.set_checkpoint_dir(paths.checkpoints(job_.uid).string());
+  task.set_model_dir(paths.model(job_.uid).string());
+  task.set_spool_path(paths.spool(job_.uid, job_.attempt).string());
+  task.set_initial_weights_path(std::move(weights));
+  if (options_.time_algorithms) task.set_algorithms_dir(paths.algorithms().string());
+  return {};
+}
+
+std::string TrainTask::completed_message(const v1::Outcome& outcome) const {
+  const int64_t total = job_.plan.steps_total();
+  if (outcome.steps_done() >= total) return "All steps are done.";
+  return "Stopped early, as the recipe asks, after step " + std::to_string(outcome.steps_done()) +
+         " of " + std::to_string(total) + ".";
+}
+
+Result<std::string> TrainTask::initial_weights_path() const {
+  const v1::InitialWeights& weights = job_.spec.recipe().initial_weights();
+  const std::string& name = weights.model().empty() ? weights.job() : weights.model();
+  if (name.empty()) return std::string();
+  // Submit has checked that the model exists; if it was deleted since, the worker says so, unless
+  // the job resumes and does not need it.
+  const Result<Model> model = store_.models().find(job_.project, name.substr(name.rfind('/') + 1));
+  if (model.ok()) return options_.paths.weights(model->job_uid, model->digest).string();
+  if (model.error().reason == "MODEL_NOT_FOUND") return std::string();
+  return model.error();  // of the store, and not of the model
+}
+
+void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
+  Result<AttemptUpdate> update = update_of(report);
+  if (!update.ok()) return done(update.error());
+  if (options_.adopted && !told_adopted_.exchange(true)) {
+    AttemptUpdate tells;
+    tells.job_uid = job_.uid;
+    tells.attempt = job_.attempt;
+    v1::LogLine& line = *tells.events.emplace_back().mutable_log();
+    line.set_level(v1::LogLine::INFO);
+    line.set_text("the daemon was restarted; the worker went on training");
+    line.set_from_server(true);
+    store_.jobs().update_attempt(std::move(tells), [](const Result<Job>&) {});
+  }
+  store_.jobs().update_attempt(std::move(update).value(),
+                               [done = std::move(done)](Result<Job> job) {
+                                 if (job.ok()) return done({});
+                                 done(std::move(job).error());
+                               });
+}
+
+Result<AttemptUpdate> TrainTask::update_of(const v1::WorkerReport& report) {
+  if (report.has_outcome()) return update_from_outcome(report);
+  if (report.has_started()) {
+    parameter_count_ = report.started().plan().parameter_count();
+    resumed_from_ = report.started().resumed_from_step();
+  }
+  return update_from_report(job_.uid, job_.attempt,
+                            report.has_log() ? without_paths(report) : report);
+}
+
+/// What follows from the end of the process. Each step waits for the store or for files, and is
+/// what the one before it leads to.
+struct TrainTask::Ending {
+  const TaskEnd end;
+  const TaskHold hold;
+  std::optional<SpoolReader> spool = std::nullopt;
+  Status read = {};  // of the spool, and what the store says to its reports
+  int64_t taken = 0;
+  size_t unanswered = 0;  // reports that are on their way to the store
+};
+
+void TrainTask::ended(const TaskEnd& end, TaskHold hold) {
+  if (options_.cluster_rates) options_.cluster_rates->worker_gone(task_id());
+  auto ending = std::make_shared<Ending>(Ending{.end = end, .hold = std::move(hold)});
+  supervisor_.in_background([this, ending] { open_spool(ending); });
+}
+
+void TrainTask::open_spool(const std::shared_ptr<Ending>& ending) {
+  const Result<Attempt> attempt = store_.jobs().find_attempt(job_.uid, job_.attempt);
+  if (!attempt.ok() || attempt->end_time_us != 0) return store_end(ending);
+  Result<SpoolReader> spool =
+      SpoolReader::open(options_.paths.spool(job_.uid, job_.attempt), attempt->acknowledged);
+  if (spool.ok()) {
+    ending->spool = std::move(spool).value();
+  } else {
+    ending->read = spool.error();
+  }
+  take_reports(ending);
+}
+
+void TrainTask::take_reports(const std::shared_ptr<Ending>& ending) {
+  std::vector<AttemptUpdate> updates;
+  while (ending->read.ok() && updates.size() < kReportsAtOnce) {
+    const std::optional<v1::WorkerReport> report = ending->spool->next();
+    if (!report) break;
+    Result<AttemptUpdate> update = update_of(*report);
+    if (update.ok()) {
+      updates.push_back(std::move(update).value());
+    } else {
+      ending->read = update.error();
+    }
+  }
+  if (updates.empty()) {
+    note_spool(*ending);
+    return store_end(ending);
+  }
+  // The store keeps their order. Its answers come one after another, but that to one which it
+  // refuses may come early.
+  ending->unanswered = updates.size();
+  for (AttemptUpdate& update : updates) {
+    store_.jobs().update_attempt(std::move(update), [this, ending](const Result<Job>& stored) {
+      if (stored.ok()) {
+        ++ending->taken;
+      } else if (ending->read.ok()) {
+        ending->read = stored.error();
+      }
+      if (--ending->unanswered > 0) return;
+      supervisor_.in_background([this, ending] { take_reports(ending); });
+    });
+  }
+}
+
+void TrainTask::note_spool(const Ending& ending) {
+  if (ending.taken > 0) {
+    spdlog::info("event=spool_taken {} attempt={} reports={}", kv("job", job_.name()), job_.attempt,
+                 ending.taken);
+  }
+  if (ending.read.ok()) return;
+  const Error& error = ending.read.error();
+  spdlog::warn("event=spool_not_taken {} {}", kv("job", job_.name()), kv("message", error.message));
+  if (error.reason == "REPORT_GAP") return;  // of a store that went back in time
+  const MutexLock lock(mu_);  // finished work is not lost: the job goes on from its checkpoint
+  if (!host_trouble_) host_trouble_ = error;
+}
+
+Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& report) {
+  const v1::Outcome& outcome = report.outcome();
+  AttemptUpdate update;
+  update.job_uid = job_.uid;
+  update.attempt = job_.attempt;
+  update.report_number = report.number();
+  switch (outcome.kind()) {
+    case v1::Outcome::SUCCEEDED: {
+      Result<NewModel> model = read_model(outcome);
+      if (!model.ok() && model.error().code != ErrorCode::kNotFound) {
+        // The work is done and must not be lost: the worker keeps its report, and sends it again.
+        spdlog::warn("event=model_unreadable {} {}", kv("job", job_.name()),
+                     kv("message", model.error().message));
+        return model.error();
+      }
+      if (!model.ok()) {  // not even this worker finds it now; the next one writes it again
+        note_host_trouble(kStorageError,
+                          "the work is done, but the server " + model.error().message);
+        break;
+      }
+      update.model = std::move(model).value();
+      update.add_result(outcome);
+      if (options_.elsewhere && outcome.has_node()) {
+        update.node = node_name(outcome.node(), on_gpus());
+        const MutexLock lock(mu_);
+        node_ = outcome.node();
+      }
+      for (std::string& warning : update.warnings) warning = options_.paths.hide(warning);
+      update.move = terminal(JobState::kSucceeded, "COMPLETED", completed_message(outcome));
+      break;
+    }
+    case v1::Outcome::STOPPED: {
+      stopped_ = true;
+      const auto continues = outcome.metadata().find(kContinueKey);
+      continues_ = continues != outcome.metadata().end() && continues->second == kContinueTimeLimit;
+      const Result<Job> now = store_.jobs().find_uid(job_.uid);
+      if (now.ok() && now->cancel_requested) {
+        update.move = terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
+      }
+      break;  // else it goes back to the queue when the process is gone
+    }
+    case v1::Outcome::DEVICE_FAULT:
+      note_fault(outcome);
+      break;
+    case v1::Outcome::REFUSED:
+      if (outcome.reason() == kDeviceBusy) {
+        const MutexLock lock(mu_);
+        device_busy_ = options_.paths.hide(printable(outcome.message()));
+        break;  // it goes back to the queue when the process is gone
+      }
+      if (const std::string trouble = host_trouble_of(outcome.reason(), options_.elsewhere);
+          !trouble.empty()) {
+        note_host_trouble(trouble, printable(outcome.message()));
+        break;  // likewise
+      }
+      update.move =
+          terminal(JobState::kFailed, outcome.reason(), options_.paths.hide(outcome.message()));
+      break;
+    default:  // FAULT. A retry would fail again.
+      update.move =
+          terminal(JobState::kFailed, outcome.reason().empty() ? "INTERNAL" : outcome.reason(),
+                   outcome.message().empty() ? "The worker failed."
+                                             : options_.paths.hide(outcome.message()));
+      break;
+  }
+  return update;
+}
+
+Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
+  const std::filesystem::path file = options_.paths.model(job_.uid) / "model.safetensors";
+  NewModel model;
+  std::error_code ec;
+  model.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
+  if (ec) return file_error("cannot read its model", file, ec.value());
+  ASSIGN_OR_RETURN(model.digest, sha256_file(file));
+  model.parameter_count = parameter_count_;
+  model.schema = options_.schema;
+  model.schema.clear_warnings();  // of the dataset, not of the model
+  model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
+  return model;
+}
+
+void TrainTask::note_host_trouble(std::string reason, std::string message) {
+  const MutexLock lock(mu_);
+  host_trouble_ = make_error(ErrorCode::kUnavailable, std::move(reason),
+                             options_.paths.hide(std::move(message)));
+}
+
+void TrainTask::note_fault(const v1::Outcome& outcome) {
+  const MutexLock lock(mu_);
+  device_fault_ = {outcome.reason() == kKernelFault,
+                   options_.paths.hide(printable(outcome.message()))};
+}
+
+std::optional<TrainTask::DeviceFault> TrainTask::device_fault() const {
+  const MutexLock lock(mu_);
+  return device_fault_;
+}
+
+std::optional<std::string> TrainTask::device_busy() const {
+  const MutexLock lock(mu_);
+  return device_busy_;
+}
+
+std::optional<Error> TrainTask::host_trouble() const {
+  const MutexLock lock(mu_);
+  return host_trouble_;
+}
+
+Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t now_us) {
+  const std::string after = " after step " + std::to_string(job.progress.step()) + ": ";
+  if (fault.of_program) {
+    return after_worker_lost(job, kKernelFault,
+                             "A kernel failed on " + job.devices_text() + after + fault.message,
+                             now_us, kKernelFaultsMax);
+  }
+  return after_worker_lost(job, "DEVICE_FAULT",
+                           (job.devices.size() > 1 ? "One of the devices " : "The device ") +
+                               job.devices_text() + " failed" + after + fault.message,
+                           now_us);
+}
+
+Move TrainTask::after_time_limit(const Job& job) const {
+  const std::string ended = "The worker stopped before the time limit of its place";
+  // In a place whose limit leaves no time for work the job would go round for ever.
+  const bool begun = resumed_from_ >= 0;
+  if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
+    return after_worker_lost(job, "TIME_LIMIT_SHORT",
+                             ended + " and had no new checkpoint by then: a longer one is needed.",
+                             clock_.wall_us());
+  }
+  return requeue("CONTINUES", ended + "; the job goes on from the checkpoint of step " +
+                                  std::to_string(job.checkpoint_step) + ".");
+}
+
+Move TrainTask::after_stop(const Job& job) const {
+  if (continues_) return after_time_limit(job);
+  const MutexLock lock(mu_);
+  if (makes_room_for_.empty()) {
+    return requeue("WORKER_STOPPED",
+                   "The worker was asked to stop; the job resumes from its last checkpoint.");
+  }
+  return requeue("PREEMPTED",
+                 "It made room for " + makes_room_for_ + ", a job of higher priority; " +
+                     (job.checkpoint_step > 0 ? "it resumes from the checkpoint of step " +
+                                                    std::to_string(job.checkpoint_step) + "."
+                                              : "it starts over, for lack of a checkpoint."));
+}
+
+std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
+  if (end.start_error) return end.start_error;
+  if (const std::optional<Error> told = host_trouble()) return told;
+  if (end.version_skew || end.stop_asked) return std::nullopt;
+  if (end.exit.signalled && end.exit.number == SIGBUS) {
+    // A truncated file is not taken for this again and again: the next attempt refuses it by its
+    // size.
+    return make_error(ErrorCode::kUnavailable, kStorageError,
+                      "the worker was killed by " + describe(end.exit) +
+                          ": a mapped file could not be read, or memory failed");
+  }
+  if (end.attached) return std::nullopt;
+  if (end.away) {
+    if (taken_back(*end.away)) return std::nullopt;
+    return make_error(ErrorCode::kUnavailable, "WORKER_START_FAILED",
+                      "its worker did not come for its work: " + end.away->text);
+  }
+  // Nothing of the job was in it yet: a library is missing, or the host is out of breath.
+  return make_error(
+      ErrorCode::kUnavailable, "WORKER_START_FAILED",
+      end.silent ? std::string("the worker program did not come for its work in time")
+                 : "the worker program ended before it came for its work: " + describe(end.exit));
+}
+
+Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) {
+  constexpr int64_t kPauseUs = 5'000'000;  // what takes one back may take the next one at once
+  const std::string at = " at step " + std::to_string(job.progress.step()) + ": " + away.text + ".";
+  // Begun too late for a checkpoint again and again, it would never end.
+  if (away.how.starts_with("TIMEOUT")) {
+    Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT",
+                                  "The cluster's time limit ended it" + at, now_us);
+    move.uncounted = true;
+    return move;
+  }
+  if (taken_back(away)) {
+    return requeue("CLUSTER_TOOK_BACK", "The cluster took its node back" + at, now_us + kPauseUs);
+  }
+  return after_worker_lost(job, "WORKER_LOST", "Its worker in the cluster ended" + at, now_us);
+}
+
+Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
+  const int64_t now = clock_.wall_us();
+  const std::optional<Error> trouble = trouble_of(end);
+  if (!trouble || job.cancel_requested) options_.trouble->over(job.uid);
+  if (job.cancel_requested) {
+    return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
+  }
+  if (trouble && trouble->reason == kRankLost) {  // as when its only worker is
+    return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
+                             now);
+  }
+  if (trouble && trouble->reason == kClusterRefused) {
+    if (trouble->code == ErrorCode::kFailedPrecondition) options_.trouble->over(job.uid);
+    if (trouble->code != ErrorCode::kUnavailable) {
+      return after_cluster_refusal(job, *trouble, options_.trouble->refused(job.uid), now);
+    }
+  }
+  if (trouble) {
+    const int64_t pause_us = options_.trouble->pause_us(job.uid);
+    std::string what = trouble->message;
+    if (what.ends_with('.')) what.pop_back();
+    const char* whose = job.spec.resources().cluster().empty() ? "this host" : "its cluster";
+    return requeue(trouble->reason,
+                   std::string("A problem of ") + whose + ", not of the job: " + what +
+                       ". The job restarts in " + std::to_string(pause_us / 1'000'000) + " s.",
+                   now + pause_us);
+  }
+  if (end.version_skew) {
+    return requeue("VERSION_SKEW",
+                   "The worker program and the daemon are of versions that do not work together; "
+                   "the job is retried in a minute.",
+                   now + kVersionSkewPauseUs);
+  }
+  if (const std::optional<DeviceFault> fault = device_fault()) return after_fault(*fault, job, now);
+  if (const std::optional<std::string> busy = device_busy()) {
+    return requeue(kDeviceBusy, job.devices_text() + ": " + *busy + ".");
+  }
+  if (stopped_ || end.stop_asked) {
+    return after_stop(job);
+  }
+  if (end.lost_from_sight) {
+    Move move = requeue("DAEMON_RESTARTED",
+                        job.checkpoint_step > 0
+                            ? "The daemon restarted; the job resumes from the checkpoint of step " +
+                                  std::to_string(job.checkpoint_step) + "."
+                            : "The daemon restarted; the job starts over.");
+    move.unseen = true;
+    return move;
+  }
+  if (end.away) return after_away(*end.away, job, now);
+  const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
+  if (end.silent) {
+    return after_worker_lost(job, "WORKER_HUNG",
+                             "The worker was silent for too long and was killed" + at, now);
+  }
+  if (end.stalled_ms > 0) {
+    return after_stall(job,
+                       "The worker made no progress for " + std::to_string(end.stalled_ms / 1000) +
+                           " s and was killed" + at,
+                       now);
+  }
+  if (end.exit.unknown) {
+    return after_worker_lost(job, "WORKER_CRASHED",
+                             "The worker, which an earlier daemon had started, ended" + at, now);
+  }
+  if (end.exit.signalled) {
+    return after_worker_lost(job, "WORKER_KILLED",
+                             "The worker was killed by " + describe(end.exit) + at, now);
+  }
+  // Elsewhere its outcome may have been lost with the link.
+  if (end.exit.number == 0 &&
+      !options_.elsewhere) {  // it considers itself done, and would do so again
+    return terminal(JobState::kFailed, "WORKER_PROTOCOL",
+                    "The worker ended without reporting an outcome" + at);
+  }
+  return after_worker_lost(job, "WORKER_CRASHED",
+                           "The worker exited with " + describe(end.exit) + at, now);
+}
+
+void TrainTask::store_end(const std::shared_ptr<Ending>& ending) {
+  const TaskEnd& end = ending->end;
+  const Result<Job> job = store_.jobs().find_uid(job_.uid);
+  // Another attempt cannot have begun, and a terminal state was stored before this process ended.
+  if (!job.ok() || !is_active(job->state) || job->attempt != job_.attempt) return leave(job);
+  AttemptUpdate update;
+  update.job_uid = job_.uid;
+  update.attempt = job_.attempt;
+  update.move = move_after(end, *job);
+  if ((update.move->worker_lost || !end.attached) && !end.output_tail.empty()) {
+    v1::Event event;
+    event.mutable_log()->set_level(v1::LogLine::ERROR);
+    event.mutable_log()->set_text("the worker's last output:\n" +
+                                  options_.paths.hide(printable(end.output_tail)));
+    update.events.push_back(std::move(event));
+  }
+  spdlog::warn("event=attempt_ended {} attempt={} {} {}", kv("job", job_.name()), job_.attempt,
+               kv("reason", update.move->reason), kv("message", update.move->message));
+  store_.jobs().update_attempt(std::move(update), [this, ending](const Result<Job>& stored) {
+    supervisor_.in_background([this, ending, stored] { leave(stored); });
+  });
+}
+
+void TrainTask::leave(const Result<Job>& job) {
+  if (!job.ok() && job.error().reason != "ATTEMPT_FENCED" &&
+      job.error().reason != "JOB_NOT_FOUND") {
+    // The store does not accept writes. The job is put back when the daemon restarts.
+    spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
+                  kv("message", job.error().message));
+  } else if (job.ok() && is_terminal(job->state)) {
+    tidy_ended_job(options_.paths, job_.uid, job->state == JobState::kSucceeded);
+  } else {
+    std::error_code ec;
+    std::filesystem::remove(options_.paths.spool(job_.uid, job_.attempt), ec);
+  }
+  gone_(device_fault().has_value() || device_busy().has_value());
+}
+
+}  // namespace trainyard::server
