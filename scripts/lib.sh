@@ -1,12 +1,12 @@
 # scripts/lib.sh: functions for the other scripts. Sourced, not run.
 
 # The number of compilers to run at once: one per core, but no more than fit in the free memory, because the
-# largest units take up to 2 GiB.
+# largest units take up to 2.2 GiB.
 build_jobs() {
   local cores available_mib by_memory
   cores=$(nproc)
   available_mib=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
-  by_memory=$((available_mib / 2048))
+  by_memory=$((available_mib / 2304))
   if ((by_memory < 1)); then by_memory=1; fi
   echo $((cores < by_memory ? cores : by_memory))
 }
