@@ -31,7 +31,7 @@ struct LocalPlanOptions {
   PlanDump dump = PlanDump::kNone;
   std::string device;   // empty: the spec's
   int64_t threads = 0;  // 0: the spec's, then all cores
-  bool layouts = false;
+  bool shardings = false;
 };
 
 struct LocalWork {

@@ -7,10 +7,10 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_file.h"
-#include "client/cli/layout_view.h"
 #include "client/cli/local_program.h"
 #include "client/cli/local_work.h"
 #include "client/cli/plan_view.h"
+#include "client/cli/sharding_view.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
@@ -27,7 +27,7 @@ struct PlanOptions {
   std::string dump;
   std::string device;
   int64_t threads = 0;
-  bool layouts = false;
+  bool shardings = false;
   bool local = false;
   bool upload = false;
 };
@@ -46,12 +46,12 @@ Result<int64_t> read_layers(const std::string& text) {
 }
 
 Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
-                               v1::PlanJobRequest::Dump dump, bool layouts) {
+                               v1::PlanJobRequest::Dump dump, bool shardings) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::PlanJobRequest request;
   request.set_parent(server->parent());
   request.set_dump(dump);
-  request.set_layouts(layouts);
+  request.set_sharding_plans(shardings);
   ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
   auto plan = server->plan_job(request);
   if (!plan.ok()) return spec.with_positions(std::move(plan).error());
@@ -83,8 +83,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
     }
     dump = *found;
   }
-  if (options.layouts && dump != PlanDump::kNone)
-    return usage_error("--layouts and --dump exclude each other");
+  if (options.shardings && dump != PlanDump::kNone)
+    return usage_error("--sharding-plans and --dump exclude each other");
   if (options.local && options.upload)
     return usage_error("--local and --upload exclude each other");
   const bool from_stdin = options.spec == "-";
@@ -104,17 +104,18 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   }
   TemporaryFolder scratch;
   if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
-  ASSIGN_OR_RETURN(const v1::JobPlan plan,
-                   here
-                       ? local->plan(spec, {dump, options.device, options.threads, options.layouts})
-                       : plan_there(session, spec, to_wire(dump), options.layouts));
+  ASSIGN_OR_RETURN(
+      const v1::JobPlan plan,
+      here ? local->plan(spec, {dump, options.device, options.threads, options.shardings})
+           : plan_there(session, spec, to_wire(dump), options.shardings));
   if (dump != PlanDump::kNone && !session.machine()) {
     session.out().write(plan.dump());
   } else {
     const PlanViewOptions view{layers_max, session.out().width(), session.out().utf8(),
                                session.out().colour(), session.out().line_width()};
     const auto shown = [&] {
-      return options.layouts ? render_layouts(plan, session.out()) : render_job_plan(plan, view);
+      return options.shardings ? render_sharding_plans(plan, session.out())
+                               : render_job_plan(plan, view);
     };
     session.show(plan, shown, {plan.device()});
   }
@@ -138,7 +139,7 @@ Command plan_command() {
   return {"plan",
           "Show a job's layers, memory and device without running it",
           {"trainyard plan spec.yaml", "trainyard plan spec.yaml --set recipe.batch_size=256",
-           "trainyard plan spec.yaml --layers all", "trainyard plan spec.yaml --layouts",
+           "trainyard plan spec.yaml --layers all", "trainyard plan spec.yaml --sharding-plans",
            "trainyard plan spec.yaml --dump memory",
            "trainyard plan spec.yaml -o json | jq .run.memory"},
           "Prints the layers (output shape, parameters, FLOPs per step), the memory by purpose, "
@@ -152,7 +153,7 @@ Command plan_command() {
                           "change a field of the spec; may be given several times");
             options.text("--layers", "N", o->layers,
                          "rows of the layer table, or all; default 24, repeated blocks shown once");
-            options.flag("--layouts", o->layouts,
+            options.flag("--sharding-plans", o->shardings,
                          "compare ways to shard, recompute and split the batch instead: memory, "
                          "time of a step, and why one was chosen");
             options.text("--dump", "WHAT", o->dump,

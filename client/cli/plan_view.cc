@@ -331,7 +331,7 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
     list.emplace_back("chosen", Cell(run.fit_choice().message(), Style::kNotice));
   }
   if (is_shared(plan.spec().resources()) || run.has_fit_choice() || !fit.fits()) {
-    list.emplace_back("layouts", "--layouts compares this one with the others");
+    list.emplace_back("sharding plans", "--sharding-plans compares this one with the others");
   }
   for (const std::string& warning : plan.warnings()) {
     list.emplace_back("warning", Cell(warning, Style::kNotice));

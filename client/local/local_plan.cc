@@ -11,7 +11,7 @@
 #include "src/base/text.h"
 #include "src/planning/fit.h"
 #include "src/planning/job_plan.h"
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 #include "src/planning/weight_match.h"
 #include "src/runtime/open_backend.h"
 #include "src/train/session.h"
@@ -25,21 +25,21 @@ int64_t machine_bytes() {
 }
 
 /// What a server with such a device would choose from.
-Status add_layouts(const client::SpecFile& spec, const EngineSpec& engine,
-                   const DatasetSchema& schema, LayoutQuery query, v1::JobPlan& plan) {
+Status add_sharding_plans(const client::SpecFile& spec, const EngineSpec& engine,
+                          const DatasetSchema& schema, ShardingQuery query, v1::JobPlan& plan) {
   const v1::JobFile& file = spec.file;
   query.free = {file.recipe().recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
                 !file.recipe().has_accumulate_steps(), file.resources().shard().empty()};
   const int64_t available = plan.fit().bytes_available();
   if (available > 0) query.limit_bytes = available;
-  ASSIGN_OR_RETURN(const Layouts layouts,
-                   enumerate_layouts(engine.model, engine.recipe, schema, query));
-  for (const LayoutRow& row : layouts.rows) {
-    v1::LayoutRow& to = *plan.add_layouts();
+  ASSIGN_OR_RETURN(const ShardingPlans shardings,
+                   enumerate_sharding_plans(engine.model, engine.recipe, schema, query));
+  for (const ShardingRow& row : shardings.rows) {
+    v1::ShardingRow& to = *plan.add_sharding_plans();
     to = to_proto(row);
     to.set_bytes_available(available);
   }
-  plan.set_layouts_basis(
+  plan.set_sharding_plans_basis(
       "A server would choose so; 'local run' trains as it is written. How long steps take is not "
       "known here. Memory is without the kernels' workspace, which for the job as it is written "
       "is " +
@@ -108,11 +108,11 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
                     " more than this machine has (" + human_bytes(available) + "); " +
                     describe(advice));
   }
-  if (options.layouts) {
-    LayoutQuery query;
+  if (options.shardings) {
+    ShardingQuery query;
     query.ranks = ranks;
     query.traits = backend->traits();
-    if (Status s = add_layouts(spec, engine, schema, std::move(query), plan); !s.ok()) {
+    if (Status s = add_sharding_plans(spec, engine, schema, std::move(query), plan); !s.ok()) {
       return std::move(s).error();
     }
   }

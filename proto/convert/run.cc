@@ -185,26 +185,26 @@ std::vector<v1::Resources::Shard> to_proto(Shard shard) {
   return parts;
 }
 
-v1::LayoutRow to_proto(const LayoutRow& row) {
-  v1::LayoutRow out;
-  for (const v1::Resources::Shard part : to_proto(row.layout.shard)) out.add_shard(part);
-  out.set_recompute(to_proto(row.layout.recompute));
-  out.set_accumulate_steps(row.layout.accumulate_steps);
+v1::ShardingRow to_proto(const ShardingRow& row) {
+  v1::ShardingRow out;
+  for (const v1::Resources::Shard part : to_proto(row.sharding.shard)) out.add_shard(part);
+  out.set_recompute(to_proto(row.sharding.recompute));
+  out.set_accumulate_steps(row.sharding.accumulate_steps);
   switch (row.verdict) {
-    case LayoutVerdict::kChosen:
-      out.set_verdict(v1::LayoutRow::CHOSEN);
+    case ShardingVerdict::kChosen:
+      out.set_verdict(v1::ShardingRow::CHOSEN);
       break;
-    case LayoutVerdict::kFits:
-      out.set_verdict(v1::LayoutRow::FITS);
+    case ShardingVerdict::kFits:
+      out.set_verdict(v1::ShardingRow::FITS);
       break;
-    case LayoutVerdict::kChangesResult:
-      out.set_verdict(v1::LayoutRow::CHANGES_RESULT);
+    case ShardingVerdict::kChangesResult:
+      out.set_verdict(v1::ShardingRow::CHANGES_RESULT);
       break;
-    case LayoutVerdict::kDoesNotFit:
-      out.set_verdict(v1::LayoutRow::DOES_NOT_FIT);
+    case ShardingVerdict::kDoesNotFit:
+      out.set_verdict(v1::ShardingRow::DOES_NOT_FIT);
       break;
-    case LayoutVerdict::kRefused:
-      out.set_verdict(v1::LayoutRow::REFUSED);
+    case ShardingVerdict::kRefused:
+      out.set_verdict(v1::ShardingRow::REFUSED);
       break;
   }
   out.set_as_written(row.as_written);

@@ -12,7 +12,7 @@
 #include "src/job/run_plan.h"
 #include "src/planning/fit.h"
 #include "src/planning/job_plan.h"
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
 #include "trainyard/v1/worker_service.pb.h"
@@ -34,7 +34,7 @@ FileTensor to_engine(const v1::WeightTensor& tensor);
 
 /// All but what only the caller knows: spec, device, threads, fit.
 v1::JobPlan to_proto(const JobPlan& plan);
-v1::LayoutRow to_proto(const LayoutRow& row);
+v1::ShardingRow to_proto(const ShardingRow& row);
 /// What would make it fit, without words.
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 /// Sum of all parts.

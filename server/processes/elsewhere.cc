@@ -197,7 +197,7 @@ Result<FileGrant> Supervisor::grant(const std::string& id, const std::string& no
   return proven.task->owner->grant();
 }
 
-Result<v1::MeetResponse> Supervisor::meet(const v1::MeetRequest& request) {
+Result<v1::RendezvousResponse> Supervisor::meet(const v1::RendezvousRequest& request) {
   ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
                    impl_->find_rank(request.task(), request.nonce(), WorkerDoorKind::kElsewhere));
   const v1::Endpoint& endpoint = request.endpoint();
@@ -209,7 +209,7 @@ Result<v1::MeetResponse> Supervisor::meet(const v1::MeetRequest& request) {
   Task& task = *proven.task;
   const MutexLock lock(task.mu);
   task.endpoints[static_cast<size_t>(proven.rank)] = endpoint;
-  v1::MeetResponse response;
+  v1::RendezvousResponse response;
   if (std::ranges::any_of(task.endpoints, [](const v1::Endpoint& e) { return e.port() == 0; })) {
     return response;
   }

@@ -239,7 +239,7 @@ class Supervisor {
   Result<FileGrant> grant(const std::string& task, const std::string& nonce,
                           FileUse use = FileUse::kRead);
   /// Where the workers of a task's nodes find each other. INVALID_ARGUMENT/FIELD_INVALID.
-  Result<v1::MeetResponse> meet(const v1::MeetRequest& request);
+  Result<v1::RendezvousResponse> meet(const v1::RendezvousRequest& request);
   /// What the first worker of a task from elsewhere has measured (TaskOwner::to_measure).
   Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);
   /// Whether the task goes on with this credential.

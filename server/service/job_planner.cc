@@ -257,12 +257,12 @@ Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::sto
   if (room.memory_bytes > 0 && needed > room.plan_bytes_max()) {
     ASSIGN_OR_RETURN(const DatasetSchema schema, schema_of(job.dataset.digest));
     const v1::JobSpec as_written = job.spec;
-    ASSIGN_OR_RETURN(const FoundLayouts found,
-                     find_layouts({job.spec, job.engine, schema, devices, room, traits,
-                                   times_of(job.spec, devices)},
-                                  stop));
+    ASSIGN_OR_RETURN(const FoundShardings found,
+                     find_sharding_plans({job.spec, job.engine, schema, devices, room, traits,
+                                          times_of(job.spec, devices)},
+                                         stop));
     std::optional<v1::FitChoice> choice =
-        choose_fit(job.spec, job.engine, found.layouts, planned.plan, room, traits);
+        choose_fit(job.spec, job.engine, found.shardings, planned.plan, room, traits);
     if (!choice) {
       return impossible(job, schema, needed, room, traits, stop);
     }
@@ -389,18 +389,18 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
   ASSIGN_OR_RETURN(const MemoryRoom room, find_room(full.job.wish, full.job.gpus, devices, needed));
   std::optional<v1::FitChoice> choice;
   const bool fits = room.memory_bytes == 0 || needed <= room.plan_bytes_max();
-  FoundLayouts found;
-  if (!fits || request.layouts()) {
-    ASSIGN_OR_RETURN(
-        found, find_layouts({full.job.spec, full.job.engine, full.schema, devices, room, traits,
-                             times_of(full.job.spec, devices), request.layouts()},
-                            stop));
+  FoundShardings found;
+  if (!fits || request.sharding_plans()) {
+    ASSIGN_OR_RETURN(found, find_sharding_plans(
+                                {full.job.spec, full.job.engine, full.schema, devices, room, traits,
+                                 times_of(full.job.spec, devices), request.sharding_plans()},
+                                stop));
   }
   if (!fits) {
     v1::RunPlan as_written = to_proto(plan.run);
     as_written.mutable_memory()->set_dataset_bytes(0);
     const v1::JobSpec spec = full.job.spec;
-    choice = choose_fit(full.job.spec, full.job.engine, found.layouts, as_written, room, traits);
+    choice = choose_fit(full.job.spec, full.job.engine, found.shardings, as_written, room, traits);
     if (choice) {
       if (Status s = add_cost(spec, full.job, room, devices, *choice, stop); !s.ok()) {
         return s.error();
@@ -417,7 +417,7 @@ Result<JobPlanner::FullPlan> JobPlanner::plan_layers(const v1::PlanJobRequest& r
             ", more than the 3 MiB that a message holds; 'trainyard plan --local' prints it");
   }
   full.plan = to_proto(plan);
-  if (request.layouts()) set_layouts(found, room, full.plan);
+  if (request.sharding_plans()) set_sharding_plans(found, room, full.plan);
   if (choice) *full.plan.mutable_run()->mutable_fit_choice() = *std::move(choice);
   add_batch_choice(full.job.batch_choice, *full.plan.mutable_run());
   full.kept = {plan_key(full.job.spec, full.job.dataset, traits_on(full.device.device)),

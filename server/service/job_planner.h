@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "server/service/context.h"
-#include "server/service/layout_choice.h"
 #include "server/service/memory_fit.h"
+#include "server/service/sharding_choice.h"
 #include "server/store/done.h"
 #include "src/base/mutex.h"
 #include "src/base/result.h"

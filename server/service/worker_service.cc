@@ -263,11 +263,11 @@ class ElsewhereServiceImpl final : public WorkerServiceImpl {
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* Meet(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
-                                 grpc::ByteBuffer* out) override {
-    return answer_at_once<v1::MeetRequest>(
-        *context, *in, *out, "Meet",
-        [this](const v1::MeetRequest& request) { return supervisor_.meet(request); });
+  grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
+    return answer_at_once<v1::RendezvousRequest>(
+        *context, *in, *out, "Rendezvous",
+        [this](const v1::RendezvousRequest& request) { return supervisor_.meet(request); });
   }
 
   grpc::ServerUnaryReactor* SendRates(grpc::CallbackServerContext* context,

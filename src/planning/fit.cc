@@ -7,7 +7,7 @@
 
 #include "src/base/join.h"
 #include "src/planning/job_plan.h"
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 
 namespace trainyard {
 namespace {

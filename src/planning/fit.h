@@ -1,5 +1,5 @@
-// src/planning/fit.h: a job that needs more memory than a device has, whatever of its layout may be
-// chosen (layouts.h): what would make it fit. Pure, as job_plan.h.
+// src/planning/fit.h: a job that needs more memory than a device has, whatever of its sharding plan
+// may be chosen (sharding_plans.h): what would make it fit. Pure, as job_plan.h.
 #pragma once
 
 #include <cstdint>

@@ -7,9 +7,9 @@
 //   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50, or gpt2, the one
 //   of
 //                              124 M parameters
-//   plan_bench layouts         what it takes to lay presets out side by side, on one GPU and on
-//   eight:
-//                              where all layouts fit, where some do, and where none does
+//   plan_bench sharding plans         what it takes to lay presets out side by side, on one GPU and
+//   on eight:
+//                              where all sharding plans fit, where some do, and where none does
 //
 // What is linear has one number of microseconds per layer in all rows of a shape.
 #include <sys/resource.h>
@@ -25,7 +25,7 @@
 #include "src/job/recipe.h"
 #include "src/job/run_plan.h"
 #include "src/planning/job_plan.h"
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 
 namespace trainyard {
 namespace {
@@ -174,7 +174,7 @@ PresetJob job_of(const std::string& name) {
 
 /// `share` of what the recipe as it is needs besides what it keeps between steps.
 void time_layouts(const PresetJob& job, int64_t ranks, double share) {
-  LayoutQuery query;
+  ShardingQuery query;
   query.free = {true, true, true};
   query.ranks = ranks;
   query.traits = {kCudaAlignment, Processor::kGpu};
@@ -185,7 +185,8 @@ void time_layouts(const PresetJob& job, int64_t ranks, double share) {
   for (const bool until_chosen : {false, true}) {
     query.until_chosen = until_chosen;
     const double start_ms = cpu_ms();
-    const Layouts found = enumerate_layouts(job.model, job.recipe, job.schema, query).value();
+    const ShardingPlans found =
+        enumerate_sharding_plans(job.model, job.recipe, job.schema, query).value();
     const double ms = cpu_ms() - start_ms;
     std::printf(
         "%-10s %ld GPUs, %3.0f%% of what it needs beyond what it keeps, %-11s %3zu rows %3ld "
@@ -228,7 +229,7 @@ int run(int argc, char** argv) {
     time_preset(argv[2]);
     return 0;
   }
-  if (argc > 1 && std::string(argv[1]) == "layouts") {
+  if (argc > 1 && std::string(argv[1]) == "sharding plans") {
     time_all_layouts();
     return 0;
   }

@@ -333,39 +333,39 @@ TEST_F(Cli, PlanOfAJobThatDoesNotFitIsShownAndExitsAsSubmitDoes) {
 
 TEST_F(Cli, PlanShowsLayoutsOnRequestAndPointsAtThemWhereTheyMatter) {
   server_.state().plan = deep_plan(1);
-  EXPECT_EQ(run({"plan", spec()}).out.find("--layouts"), std::string::npos);
+  EXPECT_EQ(run({"plan", spec()}).out.find("--sharding-plans"), std::string::npos);
   server_.state().plan.mutable_spec()->mutable_resources()->set_gpus(2);
-  EXPECT_NE(run({"plan", spec()}).out.find("--layouts compares this one with the others"),
+  EXPECT_NE(run({"plan", spec()}).out.find("--sharding-plans compares this one with the others"),
             std::string::npos);
-  EXPECT_FALSE(server_.state().plans.back().layouts());
+  EXPECT_FALSE(server_.state().plans.back().sharding_plans());
 
-  v1::LayoutRow& row = *server_.state().plan.add_layouts();
+  v1::ShardingRow& row = *server_.state().plan.add_sharding_plans();
   row.add_shard(v1::Resources::OPTIMIZER);
   row.set_recompute(v1::Recipe::BLOCKS);
   row.set_accumulate_steps(4);
-  row.set_verdict(v1::LayoutRow::CHOSEN);
+  row.set_verdict(v1::ShardingRow::CHOSEN);
   row.set_message("the fastest");
   row.set_bytes(1 << 30);
   row.set_sent_bytes(5 << 20);
   row.set_step_seconds(0.25);
-  const Done done = run({"plan", spec(), "--layouts"});
+  const Done done = run({"plan", spec(), "--sharding-plans"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out,
             "SHARD      RECOMPUTE  MICRO  MEMORY    STEP   SENT  WHY\n"
             "optimizer  blocks         4   1 GiB  250 ms  5 MiB  chosen: the fastest\n");
-  EXPECT_TRUE(server_.state().plans.back().layouts());
-  const Done json = run({"plan", spec(), "--layouts", "-o", "json"});
+  EXPECT_TRUE(server_.state().plans.back().sharding_plans());
+  const Done json = run({"plan", spec(), "--sharding-plans", "-o", "json"});
   EXPECT_NE(json.out.find("\"accumulate_steps\": 4"), std::string::npos) << json.out;
-  const Done both = run({"plan", spec(), "--layouts", "--dump", "memory"});
+  const Done both = run({"plan", spec(), "--sharding-plans", "--dump", "memory"});
   EXPECT_EQ(both.code, 2);
-  EXPECT_NE(both.err.find("--layouts and --dump exclude each other"), std::string::npos)
+  EXPECT_NE(both.err.find("--sharding-plans and --dump exclude each other"), std::string::npos)
       << both.err;
 }
 
 TEST_F(Cli, LayoutsOfFilesAreComparedHere) {
   server_.stop();
-  const Done done = run(
-      {"plan", testing::source_path("examples/digits_cnn.yaml"), "--threads", "1", "--layouts"});
+  const Done done = run({"plan", testing::source_path("examples/digits_cnn.yaml"), "--threads", "1",
+                         "--sharding-plans"});
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("RECOMPUTE  MICRO"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("chosen (as written)"), std::string::npos) << done.out;

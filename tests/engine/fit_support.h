@@ -1,4 +1,4 @@
-// tests/engine/fit_support.h: the layout that is chosen for a job which does not fit.
+// tests/engine/fit_support.h: the sharding plan that is chosen for a job which does not fit.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 #include "src/job/recipe.h"
 #include "src/job/run_plan.h"
 #include "src/planning/job_plan.h"
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 
 namespace trainyard {
 
@@ -23,17 +23,17 @@ struct Fit {
 inline std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
                                    const DatasetSchema& schema, int64_t limit_bytes,
                                    FitFreedom free, int64_t ranks = 1) {
-  LayoutQuery query;
+  ShardingQuery query;
   query.limit_bytes = limit_bytes;
   query.free = free;
   query.ranks = ranks;
   query.until_chosen = true;
-  const Layouts found = enumerate_layouts(model, recipe, schema, query).value();
-  if (!found.chosen || *found.chosen == layout_of(recipe)) return std::nullopt;
-  const JobLayout& layout = *found.chosen;
+  const ShardingPlans found = enumerate_sharding_plans(model, recipe, schema, query).value();
+  if (!found.chosen || *found.chosen == sharding_of(recipe)) return std::nullopt;
+  const ShardingPlan& sharding = *found.chosen;
   Recipe changed = recipe;
-  set_layout(layout, changed);
-  return Fit{layout.recompute, layout.accumulate_steps, layout.shard,
+  set_sharding(sharding, changed);
+  return Fit{sharding.recompute, sharding.accumulate_steps, sharding.shard,
              plan_run(model, changed, schema, ranks).value()};
 }
 

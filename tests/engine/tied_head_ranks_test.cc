@@ -1,6 +1,6 @@
 // A head whose table is an embedding's, as GPT-2 has it, split by class over several devices, which
 // are host backends here: tokens are looked up over the ranks. The losses of one device, in the
-// memory that the plan says, from and to the checkpoints of any layout.
+// memory that the plan says, from and to the checkpoints of any sharding plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 #include "src/job/train_job.h"
 #include "src/ops/gather.h"
 #include "src/planning/job_plan.h"
-#include "src/planning/layouts.h"
 #include "src/planning/programs.h"
+#include "src/planning/sharding_plans.h"
 #include "src/train/trainer.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/split_support.h"
@@ -357,7 +357,7 @@ TEST(TiedHead, TrainsAModelWhoseTableFitsNoDevice) {
   expect_the_curve(unbounded, got, 1e-5);
 }
 
-// All ranks run one program in one layout, and every exchange has a number of its own.
+// All ranks run one program in one sharding plan, and every exchange has a number of its own.
 TEST(TiedHead, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_text(w);
@@ -415,21 +415,22 @@ TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);
   const DatasetSchema schema = vocabulary(3001);
-  LayoutQuery query;
+  ShardingQuery query;
   query.free = {true, true, true};
   query.ranks = 4;
   Recipe split = job.recipe;
   split.shard = kHead;
   query.limit_bytes = device_bytes({}, plan_run(job.model, split, schema, 4).value());
-  const Layouts layouts = enumerate_layouts(job.model, job.recipe, schema, query).value();
-  const auto row = std::ranges::find_if(layouts.rows, [](const LayoutRow& r) {
-    return r.layout.shard == kHead && r.layout.recompute == Recompute::kNone &&
-           r.layout.accumulate_steps == 1;
+  const ShardingPlans shardings =
+      enumerate_sharding_plans(job.model, job.recipe, schema, query).value();
+  const auto row = std::ranges::find_if(shardings.rows, [](const ShardingRow& r) {
+    return r.sharding.shard == kHead && r.sharding.recompute == Recompute::kNone &&
+           r.sharding.accumulate_steps == 1;
   });
-  ASSERT_NE(row, layouts.rows.end());
+  ASSERT_NE(row, shardings.rows.end());
   EXPECT_EQ(row->bytes, query.limit_bytes);
-  EXPECT_NE(row->verdict, LayoutVerdict::kRefused) << row->message;
-  EXPECT_NE(row->verdict, LayoutVerdict::kDoesNotFit) << row->message;
+  EXPECT_NE(row->verdict, ShardingVerdict::kRefused) << row->message;
+  EXPECT_NE(row->verdict, ShardingVerdict::kDoesNotFit) << row->message;
   EXPECT_GT(row->sent_bytes, 0);
 }
 

@@ -1047,14 +1047,14 @@ TEST_F(NodesRun, EachRankComesOnceAndOthersThanTheFirstMayOnlyRead) {
   const std::string nonce =
       enrolment_credential(door_->enrolment_secret(task), std::string(64, 'a'));
   const auto meet = [&](const std::string& credential, const std::string& address) {
-    v1::MeetRequest request;
+    v1::RendezvousRequest request;
     request.set_task(task);
     request.set_nonce(credential);
     request.mutable_endpoint()->set_address(address);
     request.mutable_endpoint()->set_port(4711);
     grpc::ClientContext context;
-    v1::MeetResponse response;
-    const grpc::Status status = stub->Meet(&context, request, &response);
+    v1::RendezvousResponse response;
+    const grpc::Status status = stub->Rendezvous(&context, request, &response);
     return status.ok() ? (response.ready() ? "ready" : "waits") : status.error_message();
   };
   EXPECT_EQ(meet(nonce, "127.0.0.1"), "waits") << "the others have not come";

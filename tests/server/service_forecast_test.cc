@@ -206,22 +206,24 @@ TEST_F(ServiceSmallBatch, LayoutsAreRankedByRatesAndASubmitGetsTheChosenOne) {
   measure();
   v1::PlanJobRequest request;
   *request.mutable_spec() = deep_request("ranked", 80).spec();
-  request.set_layouts(true);
+  request.set_sharding_plans(true);
   v1::JobPlan plan;
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
-  ASSERT_GT(plan.layouts_size(), 2);
-  EXPECT_NE(plan.layouts_basis().find("Steps are forecast by the rates measured of devices/cpu."),
-            std::string::npos)
-      << plan.layouts_basis();
-  const v1::LayoutRow& chosen = plan.layouts(0);
-  ASSERT_EQ(chosen.verdict(), v1::LayoutRow::CHOSEN) << chosen.message();
+  ASSERT_GT(plan.sharding_plans_size(), 2);
+  EXPECT_NE(
+      plan.sharding_plans_basis().find("Steps are forecast by the rates measured of devices/cpu."),
+      std::string::npos)
+      << plan.sharding_plans_basis();
+  const v1::ShardingRow& chosen = plan.sharding_plans(0);
+  ASSERT_EQ(chosen.verdict(), v1::ShardingRow::CHOSEN) << chosen.message();
   EXPECT_FALSE(chosen.as_written());
   double before = 0;
-  for (const v1::LayoutRow& row : plan.layouts()) {
-    if (row.verdict() != v1::LayoutRow::CHOSEN && row.verdict() != v1::LayoutRow::FITS) continue;
+  for (const v1::ShardingRow& row : plan.sharding_plans()) {
+    if (row.verdict() != v1::ShardingRow::CHOSEN && row.verdict() != v1::ShardingRow::FITS)
+      continue;
     EXPECT_GT(row.step_seconds(), row.step_seconds_low());
     EXPECT_LT(row.step_seconds(), row.step_seconds_high());
-    if (row.verdict() == v1::LayoutRow::CHOSEN) continue;
+    if (row.verdict() == v1::ShardingRow::CHOSEN) continue;
     EXPECT_GE(row.step_seconds(), before) << "they are ranked";
     EXPECT_GE(row.step_seconds(), chosen.step_seconds_low()) << "it could be told apart";
     before = row.step_seconds();

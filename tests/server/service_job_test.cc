@@ -897,37 +897,37 @@ TEST_F(ServiceGpus, LayoutsArePlannedSideBySideForWhoAsks) {
     EXPECT_TRUE(s.ok()) << s.error_message();
     return plan;
   };
-  EXPECT_EQ(planned().layouts_size(), 0);
-  EXPECT_EQ(planned().layouts_basis(), "");
-  request.set_layouts(true);
+  EXPECT_EQ(planned().sharding_plans_size(), 0);
+  EXPECT_EQ(planned().sharding_plans_basis(), "");
+  request.set_sharding_plans(true);
   const v1::JobPlan fits = planned();
-  ASSERT_GT(fits.layouts_size(), 1);
-  EXPECT_EQ(fits.layouts(0).verdict(), v1::LayoutRow::CHOSEN);
-  EXPECT_TRUE(fits.layouts(0).as_written());
-  EXPECT_EQ(fits.layouts(0).bytes(), kKept + total_bytes(fits.run().memory()) -
-                                         fits.run().memory().dataset_bytes() -
-                                         fits.run().memory().workspace_bytes());
-  EXPECT_NE(fits.layouts_basis(), "") << "no rates";
+  ASSERT_GT(fits.sharding_plans_size(), 1);
+  EXPECT_EQ(fits.sharding_plans(0).verdict(), v1::ShardingRow::CHOSEN);
+  EXPECT_TRUE(fits.sharding_plans(0).as_written());
+  EXPECT_EQ(fits.sharding_plans(0).bytes(), kKept + total_bytes(fits.run().memory()) -
+                                                fits.run().memory().dataset_bytes() -
+                                                fits.run().memory().workspace_bytes());
+  EXPECT_NE(fits.sharding_plans_basis(), "") << "no rates";
 
   // sgd without momentum: refused as a spec that names it is.
   v1::SubmitJobRequest named = gpu_request("named", "", 2);
   named.mutable_spec()->mutable_resources()->add_shard(v1::Resources::OPTIMIZER);
   v1::Job job;
   const grpc::Status refusal = submit(named, &job);
-  const auto refused = std::ranges::find(fits.layouts(), v1::LayoutRow::REFUSED,
-                                         [](const v1::LayoutRow& row) { return row.verdict(); });
-  ASSERT_NE(refused, fits.layouts().end());
+  const auto refused = std::ranges::find(fits.sharding_plans(), v1::ShardingRow::REFUSED,
+                                         [](const v1::ShardingRow& row) { return row.verdict(); });
+  ASSERT_NE(refused, fits.sharding_plans().end());
   EXPECT_NE(refusal.error_message().find(refused->message()), std::string::npos)
       << refusal.error_message() << "\n"
       << refused->message();
 
   // Of a job that does not fit, the row that is chosen is what its spec gets.
-  for (Device& gpu : gpus_) gpu.memory_bytes = fits.layouts(0).bytes() - 1;
+  for (Device& gpu : gpus_) gpu.memory_bytes = fits.sharding_plans(0).bytes() - 1;
   restart();
   const v1::JobPlan made_to_fit = planned();
-  ASSERT_GT(made_to_fit.layouts_size(), 1);
-  const v1::LayoutRow& chosen = made_to_fit.layouts(0);
-  ASSERT_EQ(chosen.verdict(), v1::LayoutRow::CHOSEN);
+  ASSERT_GT(made_to_fit.sharding_plans_size(), 1);
+  const v1::ShardingRow& chosen = made_to_fit.sharding_plans(0);
+  ASSERT_EQ(chosen.verdict(), v1::ShardingRow::CHOSEN);
   EXPECT_LE(chosen.bytes(), chosen.bytes_available());
   const v1::JobSpec& spec = made_to_fit.spec();
   EXPECT_EQ(std::max<int64_t>(1, spec.recipe().accumulate_steps()), chosen.accumulate_steps());
@@ -936,9 +936,9 @@ TEST_F(ServiceGpus, LayoutsArePlannedSideBySideForWhoAsks) {
             chosen.shard(0));
   EXPECT_TRUE(made_to_fit.run().has_fit_choice());
   const auto written = std::ranges::find_if(
-      made_to_fit.layouts(), [](const v1::LayoutRow& row) { return row.as_written(); });
-  ASSERT_NE(written, made_to_fit.layouts().end());
-  EXPECT_EQ(written->verdict(), v1::LayoutRow::DOES_NOT_FIT);
+      made_to_fit.sharding_plans(), [](const v1::ShardingRow& row) { return row.as_written(); });
+  ASSERT_NE(written, made_to_fit.sharding_plans().end());
+  EXPECT_EQ(written->verdict(), v1::ShardingRow::DOES_NOT_FIT);
   EXPECT_EQ(written->message(), "1 B too large");
 }
 

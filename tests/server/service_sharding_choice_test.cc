@@ -1,7 +1,7 @@
-// Catches: a layout that the spec forbids and the engine knows nothing of, a choice that the spec
-// does not get or that its message tells otherwise, and times of a device that the job would not
-// have.
-#include "server/service/layout_choice.h"
+// Catches: a sharding plan that the spec forbids and the engine knows nothing of, a choice that the
+// spec does not get or that its message tells otherwise, and times of a device that the job would
+// not have.
+#include "server/service/sharding_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -58,9 +58,10 @@ struct Asked {
         engine(to_engine(spec).value()),
         room{"devices/gpu-0", plan_bytes_max + kMiB, 0, kMiB} {}
 
-  FoundLayouts find(const StepTimeOn& step_time, bool all = true,
-                    DeviceTraits traits = kGpuTraits) const {
-    return find_layouts({spec, engine, schema, devices, room, traits, step_time, all}, {}).value();
+  FoundShardings find(const StepTimeOn& step_time, bool all = true,
+                      DeviceTraits traits = kGpuTraits) const {
+    return find_sharding_plans({spec, engine, schema, devices, room, traits, step_time, all}, {})
+        .value();
   }
   RunPlan plan() const {
     return plan_run(engine.model, engine.recipe, schema, ranks_of(spec.resources()), kGpuTraits)
@@ -74,7 +75,7 @@ struct Asked {
   MemoryRoom room;
 };
 
-/// The bytes of a job with a layout.
+/// The bytes of a job with a sharding plan.
 int64_t bytes_with(int gpus, const std::function<void(Recipe&)>& change) {
   Asked asked(spec_of(gpus), kMiB);
   change(asked.engine.recipe);
@@ -83,11 +84,11 @@ int64_t bytes_with(int gpus, const std::function<void(Recipe&)>& change) {
 
 std::optional<v1::FitChoice> choose(Asked& asked, const StepTimeOn& step_time) {
   const v1::RunPlan as_written = to_proto(asked.plan());
-  const Layouts layouts = asked.find(step_time, /*all=*/false).layouts;
-  return choose_fit(asked.spec, asked.engine, layouts, as_written, asked.room, kGpuTraits);
+  const ShardingPlans shardings = asked.find(step_time, /*all=*/false).shardings;
+  return choose_fit(asked.spec, asked.engine, shardings, as_written, asked.room, kGpuTraits);
 }
 
-TEST(LayoutChoice, WritesTheChosenOneIntoBothFormsOfTheSpec) {
+TEST(ShardingChoice, WritesTheChosenOneIntoBothFormsOfTheSpec) {
   const int64_t limit = bytes_with(1, [](Recipe& r) { r.recompute = Recompute::kFull; });
   Asked asked(spec_of(1), limit);
   const auto choice = choose(asked, unknown);
@@ -108,7 +109,7 @@ TEST(LayoutChoice, WritesTheChosenOneIntoBothFormsOfTheSpec) {
 }
 
 // Recompute costs much and micro-batches nothing, by these rates.
-TEST(LayoutChoice, WhatAForecastDecidedIsSaidToBeSo) {
+TEST(ShardingChoice, WhatAForecastDecidedIsSaidToBeSo) {
   const int64_t limit = std::max(bytes_with(1, [](Recipe& r) { r.recompute = Recompute::kFull; }),
                                  bytes_with(1, [](Recipe& r) { r.accumulate_steps = 8; }));
   ASSERT_LT(limit, bytes_with(1, [](Recipe&) {}));
@@ -124,10 +125,10 @@ TEST(LayoutChoice, WhatAForecastDecidedIsSaidToBeSo) {
   EXPECT_NE(choice->message().find("was chosen by forecast: as written"), std::string::npos)
       << choice->message();
   EXPECT_TRUE(choice->message().ends_with("The result is the same but for roundings"));
-  EXPECT_EQ(*asked.find(by_work).layouts.chosen, layout_of(asked.engine.recipe));
+  EXPECT_EQ(*asked.find(by_work).shardings.chosen, sharding_of(asked.engine.recipe));
 }
 
-TEST(LayoutChoice, WhatOtherFieldsForbidIsRefusedInTheirWords) {
+TEST(ShardingChoice, WhatOtherFieldsForbidIsRefusedInTheirWords) {
   v1::JobSpec spec = spec_of(0);
   spec.mutable_resources()->set_device(v1::Resources::CPU);
   spec.mutable_resources()->set_cluster("cluster");
@@ -138,22 +139,22 @@ TEST(LayoutChoice, WhatOtherFieldsForbidIsRefusedInTheirWords) {
     ADD_FAILURE() << "the device is none of the cluster's";
     return unknown({}, {});
   };
-  const FoundLayouts found = asked.find(of_cluster, true, {});
+  const FoundShardings found = asked.find(of_cluster, true, {});
   spec.mutable_resources()->add_shard(v1::Resources::HEAD);
   const Result<EngineSpec> named = to_engine(spec);
   ASSERT_FALSE(named.ok());
   const auto row =
-      std::ranges::find(found.layouts.rows, LayoutVerdict::kRefused, &LayoutRow::verdict);
-  ASSERT_NE(row, found.layouts.rows.end());
-  EXPECT_EQ(row->layout.shard, Shard::kHead);
+      std::ranges::find(found.shardings.rows, ShardingVerdict::kRefused, &ShardingRow::verdict);
+  ASSERT_NE(row, found.shardings.rows.end());
+  EXPECT_EQ(row->sharding.shard, Shard::kHead);
   EXPECT_EQ(row->message, named.error().message);
-  for (const LayoutRow& other : found.layouts.rows) {
-    EXPECT_TRUE(!splits_head(other.layout.shard) || &other == &*row);
+  for (const ShardingRow& other : found.shardings.rows) {
+    EXPECT_TRUE(!splits_head(other.sharding.shard) || &other == &*row);
   }
 }
 
 // A job that may get the CPU is planned with the CPU's passes, and its rates are the GPU's.
-TEST(LayoutChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
+TEST(ShardingChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
   const Asked asked(spec_of(1), 64 * kMiB);
   int calls = 0;
   const StepTimeOn times = [&](const Device& device, const RunWork& work) -> Result<TimeRange> {
@@ -162,7 +163,7 @@ TEST(LayoutChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
     EXPECT_EQ(work.step.processor, Processor::kGpu);
     return TimeRange{1, 0.9, 1.1};
   };
-  const FoundLayouts found = asked.find(times, true, {kCudaAlignment, Processor::kCpu});
+  const FoundShardings found = asked.find(times, true, {kCudaAlignment, Processor::kCpu});
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(found.basis, "Steps are forecast by the rates measured of devices/gpu-0.");
   EXPECT_EQ(asked.find(unknown).basis,
@@ -172,30 +173,31 @@ TEST(LayoutChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
             std::string::npos);
 }
 
-TEST(LayoutChoice, RowsHaveWhatTheProcessNeedsBesides) {
+TEST(ShardingChoice, RowsHaveWhatTheProcessNeedsBesides) {
   const Asked asked(spec_of(2), 64 * kMiB);
-  const FoundLayouts found = asked.find(unknown);
+  const FoundShardings found = asked.find(unknown);
   v1::JobPlan plan;
-  set_layouts(found, asked.room, plan);
-  ASSERT_EQ(plan.layouts_size(), std::ssize(found.layouts.rows));
-  EXPECT_EQ(plan.layouts_basis(), found.basis);
+  set_sharding_plans(found, asked.room, plan);
+  ASSERT_EQ(plan.sharding_plans_size(), std::ssize(found.shardings.rows));
+  EXPECT_EQ(plan.sharding_plans_basis(), found.basis);
   v1::JobPlan without;
   add_workspace(3 * kMiB, without);
-  EXPECT_EQ(without.layouts_basis(), "") << "nobody asked for layouts";
+  EXPECT_EQ(without.sharding_plans_basis(), "") << "nobody asked for sharding plans";
   add_workspace(3 * kMiB, plan);
-  EXPECT_EQ(plan.layouts_basis(), found.basis +
-                                      " Memory is without the kernels' workspace, which for the "
-                                      "job as it is planned is 3 MiB.");
-  EXPECT_EQ(plan.layouts(0).verdict(), v1::LayoutRow::CHOSEN);
-  EXPECT_TRUE(plan.layouts(0).as_written());
-  for (int i = 0; i < plan.layouts_size(); ++i) {
-    const v1::LayoutRow& row = plan.layouts(i);
-    const LayoutRow& found_row = found.layouts.rows[static_cast<size_t>(i)];
-    const bool is_refused = found_row.verdict == LayoutVerdict::kRefused;  // and has no plan
+  EXPECT_EQ(plan.sharding_plans_basis(),
+            found.basis +
+                " Memory is without the kernels' workspace, which for the "
+                "job as it is planned is 3 MiB.");
+  EXPECT_EQ(plan.sharding_plans(0).verdict(), v1::ShardingRow::CHOSEN);
+  EXPECT_TRUE(plan.sharding_plans(0).as_written());
+  for (int i = 0; i < plan.sharding_plans_size(); ++i) {
+    const v1::ShardingRow& row = plan.sharding_plans(i);
+    const ShardingRow& found_row = found.shardings.rows[static_cast<size_t>(i)];
+    const bool is_refused = found_row.verdict == ShardingVerdict::kRefused;  // and has no plan
     EXPECT_EQ(row.bytes(), is_refused ? 0 : found_row.bytes + kMiB);
     EXPECT_EQ(row.bytes_available(), 65 * kMiB);
     EXPECT_EQ(row.sent_bytes(), found_row.sent_bytes);
-    EXPECT_EQ(row.recompute(), to_proto(found_row.layout.recompute));
+    EXPECT_EQ(row.recompute(), to_proto(found_row.sharding.recompute));
     EXPECT_EQ(row.accumulate_steps(), 1);
     EXPECT_FALSE(row.shard().empty());
     EXPECT_EQ(row.step_seconds(), 0);

@@ -1,4 +1,4 @@
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,28 +46,28 @@ std::string compared(const TimeRange& step, const TimeRange& chosen) {
 }
 
 /// What rows are sorted by.
-std::pair<LayoutVerdict, double> place_of(const LayoutRow& row) {
-  const bool fits = row.verdict <= LayoutVerdict::kChangesResult;
+std::pair<ShardingVerdict, double> place_of(const ShardingRow& row) {
+  const bool fits = row.verdict <= ShardingVerdict::kChangesResult;
   const double unknown = std::numeric_limits<double>::max();
   return {row.verdict, !fits      ? static_cast<double>(row.bytes)
                        : row.step ? row.step->seconds
                                   : unknown};
 }
 
-class LayoutSearch {
+class ShardingSearch {
  public:
-  LayoutSearch(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
-               const LayoutQuery& query, const std::stop_token& stop)
+  ShardingSearch(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
+                 const ShardingQuery& query, const std::stop_token& stop)
       : model_(model), recipe_(recipe), schema_(schema), query_(query), stop_(stop) {}
 
-  Result<Layouts> run() {
-    const Result<RunPlan> written = plan(layout_of(recipe_));
+  Result<ShardingPlans> run() {
+    const Result<RunPlan> written = plan(sharding_of(recipe_));
     if (!written.ok()) return written.error();
     const int64_t nodes = std::max<int64_t>(1, written->work.nodes);
     programs_max_ =
         std::min(query_.programs_max, std::max(kProgramsLeast, query_.nodes_max / nodes));
     if (query_.until_chosen && fits(written)) {
-      add(layout_of(recipe_), written);
+      add(sharding_of(recipe_), written);
     } else {
       std::vector<Shard> sets = {recipe_.shard};
       if (query_.free.shard && query_.ranks > 1 && recipe_.shard == Shard::kNone) {
@@ -80,7 +80,7 @@ class LayoutSearch {
     }
     if (Status s = check_stop(stop_); !s.ok()) return s.error();
     choose();
-    for (LayoutRow& row : found_.rows) row.as_written = row.layout == layout_of(recipe_);
+    for (ShardingRow& row : found_.rows) row.as_written = row.sharding == sharding_of(recipe_);
     std::ranges::stable_sort(found_.rows, {}, place_of);
     return std::move(found_);
   }
@@ -92,20 +92,20 @@ class LayoutSearch {
     return plan.ok() && device_bytes(query_.traits, *plan) <= query_.limit_bytes;
   }
   bool has_programs_left() const { return found_.programs < programs_max_; }
-  Recipe recipe_with(const JobLayout& layout) const {
+  Recipe recipe_with(const ShardingPlan& sharding) const {
     Recipe changed = recipe_;
-    set_layout(layout, changed);
+    set_sharding(sharding, changed);
     return changed;
   }
 
-  Result<RunPlan> plan(const JobLayout& layout) {
-    const Recipe changed = recipe_with(layout);
+  Result<RunPlan> plan(const ShardingPlan& sharding) {
+    const Recipe changed = recipe_with(sharding);
     ASSIGN_OR_RETURN(const RunShape shape,
                      check_recipe(changed, model_, schema_, query_.ranks, query_.traits));
     ++found_.programs;
     ASSIGN_OR_RETURN(const RunPrograms programs,
                      compile_run(model_, changed, schema_, shape, 0, stop_));
-    if (!effect_) {  // which is the same in all layouts
+    if (!effect_) {  // which is the same in all sharding plans
       effect_ = micro_batch_effect(programs.train.program.graph, model_.loss.attributes);
     }
     RunPlan plan = describe_run(programs, shape, changed);
@@ -113,12 +113,12 @@ class LayoutSearch {
     return plan;
   }
 
-  /// The row of a layout that was planned. Whether it fits.
-  bool add(const JobLayout& layout, const Result<RunPlan>& plan) {
-    LayoutRow& row = found_.rows.emplace_back();
-    row.layout = layout;
+  /// The row of a sharding plan that was planned. Whether it fits.
+  bool add(const ShardingPlan& sharding, const Result<RunPlan>& plan) {
+    ShardingRow& row = found_.rows.emplace_back();
+    row.sharding = sharding;
     if (!plan.ok()) {
-      row.verdict = LayoutVerdict::kRefused;
+      row.verdict = ShardingVerdict::kRefused;
       row.message = plan.error().message;
       return false;
     }
@@ -131,22 +131,22 @@ class LayoutSearch {
     } else if (row.bytes > query_.limit_bytes) {
       row.message = human_bytes(row.bytes - query_.limit_bytes) + " too large";
     } else {
-      row.verdict = LayoutVerdict::kFits;
-      if (query_.step_times) row.step = query_.step_times(recipe_with(layout), *plan);
-      if (layout.accumulate_steps != recipe_.accumulate_steps && !effect_->empty()) {
-        row.verdict = LayoutVerdict::kChangesResult;
+      row.verdict = ShardingVerdict::kFits;
+      if (query_.step_times) row.step = query_.step_times(recipe_with(sharding), *plan);
+      if (sharding.accumulate_steps != recipe_.accumulate_steps && !effect_->empty()) {
+        row.verdict = ShardingVerdict::kChangesResult;
         row.message = *effect_;
       }
     }
     // Nothing else would be chosen then.
     is_decided_ |=
-        query_.until_chosen && row.verdict == LayoutVerdict::kFits && !row.step.has_value();
-    return row.verdict == LayoutVerdict::kFits;
+        query_.until_chosen && row.verdict == ShardingVerdict::kFits && !row.step.has_value();
+    return row.verdict == ShardingVerdict::kFits;
   }
 
   /// `written`: its plan with the recipe's own recompute and micro-batches, if that was made.
   void add_set(Shard set, const RunPlan* written) {
-    const JobLayout first{set, recipe_.recompute, recipe_.accumulate_steps};
+    const ShardingPlan first{set, recipe_.recompute, recipe_.accumulate_steps};
     Result<RunPlan> plan_of_first = Error{};
     if (written != nullptr) {
       plan_of_first = *written;
@@ -171,19 +171,19 @@ class LayoutSearch {
         ++found_.left_out;
         continue;
       }
-      const JobLayout layout{set, way, recipe_.accumulate_steps};
-      if (!add(layout, plan(layout))) too_large.push_back(way);
+      const ShardingPlan sharding{set, way, recipe_.accumulate_steps};
+      if (!add(sharding, plan(sharding))) too_large.push_back(way);
       if (is_decided_ || stop_.stop_requested()) return;
     }
     for (const Recompute way : too_large) add_fewest(set, way);
   }
 
   /// What a part of the set is refused for is not said again.
-  void add_refused(const JobLayout& layout, const Result<RunPlan>& refusal) {
+  void add_refused(const ShardingPlan& sharding, const Result<RunPlan>& refusal) {
     const bool part_is_refused = std::ranges::any_of(
-        refused_, [&](Shard part) { return (layout.shard | part) == layout.shard; });
-    refused_.push_back(layout.shard);
-    if (!part_is_refused) add(layout, refusal);
+        refused_, [&](Shard part) { return (sharding.shard | part) == sharding.shard; });
+    refused_.push_back(sharding.shard);
+    if (!part_is_refused) add(sharding, refusal);
   }
 
   /// The fewest micro-batches that fit, or the most if none do.
@@ -217,29 +217,29 @@ class LayoutSearch {
   }
 
   void choose() {
-    std::vector<LayoutRow>& rows = found_.rows;
-    const LayoutRow* first = nullptr;
-    const LayoutRow* fastest = nullptr;
-    for (const LayoutRow& row : rows) {
-      if (row.verdict != LayoutVerdict::kFits) continue;
+    std::vector<ShardingRow>& rows = found_.rows;
+    const ShardingRow* first = nullptr;
+    const ShardingRow* fastest = nullptr;
+    for (const ShardingRow& row : rows) {
+      if (row.verdict != ShardingVerdict::kFits) continue;
       if (first == nullptr) first = &row;
       if (row.step && (fastest == nullptr || row.step->seconds < fastest->step->seconds)) {
         fastest = &row;
       }
     }
     if (first == nullptr) return;
-    const LayoutRow* chosen = first;
+    const ShardingRow* chosen = first;
     if (first != &rows.front() && first->step) {
-      while (chosen->verdict != LayoutVerdict::kFits || !chosen->step ||
+      while (chosen->verdict != ShardingVerdict::kFits || !chosen->step ||
              chosen->step->low > fastest->step->seconds) {
         ++chosen;
       }
     }
-    found_.chosen = chosen->layout;
+    found_.chosen = chosen->sharding;
     found_.by_forecast = chosen != first;
     const TimeRange* const chosen_step = chosen->step ? &*chosen->step : nullptr;
-    for (LayoutRow& row : rows) {
-      if (row.verdict != LayoutVerdict::kFits) continue;
+    for (ShardingRow& row : rows) {
+      if (row.verdict != ShardingVerdict::kFits) continue;
       if (&row == chosen) {
         row.message = why_chosen(row, fastest);
       } else if (row.step && chosen_step != nullptr) {
@@ -248,12 +248,13 @@ class LayoutSearch {
         row.message = "changes more";
       }
     }
-    rows[static_cast<size_t>(chosen - rows.data())].verdict = LayoutVerdict::kChosen;
+    rows[static_cast<size_t>(chosen - rows.data())].verdict = ShardingVerdict::kChosen;
   }
 
-  std::string why_chosen(const LayoutRow& row, const LayoutRow* fastest) const {
+  std::string why_chosen(const ShardingRow& row, const ShardingRow* fastest) const {
     if (&row == &found_.rows.front()) return "";
-    const auto others = std::ranges::count(found_.rows, LayoutVerdict::kFits, &LayoutRow::verdict);
+    const auto others =
+        std::ranges::count(found_.rows, ShardingVerdict::kFits, &ShardingRow::verdict);
     if (others == 1) return "alone fits";
     if (!row.step) return "changes least";
     return fastest == &row ? "the fastest" : "changes least of those about as fast as the fastest";
@@ -262,9 +263,9 @@ class LayoutSearch {
   const ModelSpec& model_;
   const Recipe& recipe_;
   const DatasetSchema& schema_;
-  const LayoutQuery& query_;
+  const ShardingQuery& query_;
   const std::stop_token& stop_;
-  Layouts found_;
+  ShardingPlans found_;
   int64_t programs_max_ = 1;
   std::optional<std::string> effect_;  // of micro-batches
   std::vector<Shard> refused_;
@@ -290,36 +291,37 @@ std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks) {
   return counts;
 }
 
-JobLayout layout_of(const Recipe& recipe) {
+ShardingPlan sharding_of(const Recipe& recipe) {
   return {recipe.shard, recipe.recompute, recipe.accumulate_steps};
 }
 
-void set_layout(const JobLayout& layout, Recipe& recipe) {
-  recipe.shard = layout.shard;
-  recipe.recompute = layout.recompute;
-  recipe.accumulate_steps = layout.accumulate_steps;
+void set_sharding(const ShardingPlan& sharding, Recipe& recipe) {
+  recipe.shard = sharding.shard;
+  recipe.recompute = sharding.recompute;
+  recipe.accumulate_steps = sharding.accumulate_steps;
 }
 
-std::string_view name_of(LayoutVerdict verdict) {
+std::string_view name_of(ShardingVerdict verdict) {
   switch (verdict) {
-    case LayoutVerdict::kChosen:
+    case ShardingVerdict::kChosen:
       return "chosen";
-    case LayoutVerdict::kFits:
+    case ShardingVerdict::kFits:
       return "fits";
-    case LayoutVerdict::kChangesResult:
+    case ShardingVerdict::kChangesResult:
       return "changes the result";
-    case LayoutVerdict::kDoesNotFit:
+    case ShardingVerdict::kDoesNotFit:
       return "does not fit";
-    case LayoutVerdict::kRefused:
+    case ShardingVerdict::kRefused:
       return "refused";
   }
   return "";
 }
 
-Result<Layouts> enumerate_layouts(const ModelSpec& model, const Recipe& recipe,
-                                  const DatasetSchema& schema, const LayoutQuery& query,
-                                  const std::stop_token& stop) {
-  return LayoutSearch(model, recipe, schema, query, stop).run();
+Result<ShardingPlans> enumerate_sharding_plans(const ModelSpec& model, const Recipe& recipe,
+                                               const DatasetSchema& schema,
+                                               const ShardingQuery& query,
+                                               const std::stop_token& stop) {
+  return ShardingSearch(model, recipe, schema, query, stop).run();
 }
 
 }  // namespace trainyard

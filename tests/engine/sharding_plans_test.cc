@@ -1,7 +1,7 @@
-// Catches: a layout that is missing, has other bytes than the job would have, lost for a reason
-// that is not so, or is chosen although the forecast says otherwise, or because of rates that
-// nobody knows.
-#include "src/planning/layouts.h"
+// Catches: a sharding plan that is missing, has other bytes than the job would have, lost for a
+// reason that is not so, or is chosen although the forecast says otherwise, or because of rates
+// that nobody knows.
+#include "src/planning/sharding_plans.h"
 
 #include <gtest/gtest.h>
 
@@ -60,30 +60,32 @@ Recipe adam(int64_t batch_size = 96) {
   return r;
 }
 
-RunPlan planned(const ModelSpec& model, Recipe recipe, const JobLayout& layout, int64_t ranks) {
-  set_layout(layout, recipe);
+RunPlan planned(const ModelSpec& model, Recipe recipe, const ShardingPlan& sharding,
+                int64_t ranks) {
+  set_sharding(sharding, recipe);
   return plan_run(model, recipe, digits(), ranks).value();
 }
-int64_t bytes_of(const ModelSpec& model, const Recipe& recipe, const JobLayout& layout,
+int64_t bytes_of(const ModelSpec& model, const Recipe& recipe, const ShardingPlan& sharding,
                  int64_t ranks = 1) {
-  return device_bytes({}, planned(model, recipe, layout, ranks));
+  return device_bytes({}, planned(model, recipe, sharding, ranks));
 }
 
-LayoutQuery query_of(int64_t limit_bytes, int64_t ranks = 1) {
-  LayoutQuery query;
+ShardingQuery query_of(int64_t limit_bytes, int64_t ranks = 1) {
+  ShardingQuery query;
   if (limit_bytes > 0) query.limit_bytes = limit_bytes;
   query.free = {true, true, true};
   query.ranks = ranks;
   return query;
 }
 
-Layouts layouts_of(const ModelSpec& model, const Recipe& recipe, const LayoutQuery& query) {
-  return enumerate_layouts(model, recipe, digits(), query).value();
+ShardingPlans shardings_of(const ModelSpec& model, const Recipe& recipe,
+                           const ShardingQuery& query) {
+  return enumerate_sharding_plans(model, recipe, digits(), query).value();
 }
 
-const LayoutRow* find(const Layouts& layouts, const JobLayout& layout) {
-  const auto row = std::ranges::find(layouts.rows, layout, &LayoutRow::layout);
-  return row == layouts.rows.end() ? nullptr : &*row;
+const ShardingRow* find(const ShardingPlans& shardings, const ShardingPlan& sharding) {
+  const auto row = std::ranges::find(shardings.rows, sharding, &ShardingRow::sharding);
+  return row == shardings.rows.end() ? nullptr : &*row;
 }
 
 /// A law of steps' times: recompute and micro-batches cost, in seconds.
@@ -115,19 +117,19 @@ TEST(ShardSets, StandBehindTheirParts) {
   }
 }
 
-TEST(Layouts, AreAllPlannedToTheByte) {
-  const Layouts found = layouts_of(wide(), adam(), query_of(0, 4));
+TEST(ShardingPlans, AreAllPlannedToTheByte) {
+  const ShardingPlans found = shardings_of(wide(), adam(), query_of(0, 4));
   EXPECT_EQ(found.left_out, 0);
   ASSERT_TRUE(found.chosen.has_value());
-  EXPECT_EQ(*found.chosen, JobLayout{}) << "a job that fits stays as it is";
+  EXPECT_EQ(*found.chosen, ShardingPlan{}) << "a job that fits stays as it is";
   int64_t planned_rows = 0;
   for (const Shard shard : all_sets()) {
     for (const Recompute way : {Recompute::kNone, Recompute::kBlocks, Recompute::kFull}) {
-      const JobLayout layout{shard, way, 1};
+      const ShardingPlan sharding{shard, way, 1};
       SCOPED_TRACE(name_of(shard) + " " + std::string(name_of(way)));
-      const LayoutRow* row = find(found, layout);
+      const ShardingRow* row = find(found, sharding);
       Recipe recipe = adam();
-      set_layout(layout, recipe);
+      set_sharding(sharding, recipe);
       const Result<RunPlan> plan = plan_run(wide(), recipe, digits(), 4);
       if (!plan.ok()) {
         EXPECT_TRUE(row == nullptr || row->message == plan.error().message);
@@ -139,29 +141,29 @@ TEST(Layouts, AreAllPlannedToTheByte) {
       int64_t sent = 0;
       for (const PlannedExchange& exchange : plan->exchanges) sent += exchange.sent_bytes;
       EXPECT_EQ(row->sent_bytes, sent);
-      EXPECT_EQ(row->as_written, layout == JobLayout{});
+      EXPECT_EQ(row->as_written, sharding == ShardingPlan{});
       EXPECT_EQ(row->verdict,
-                layout == JobLayout{} ? LayoutVerdict::kChosen : LayoutVerdict::kFits);
+                sharding == ShardingPlan{} ? ShardingVerdict::kChosen : ShardingVerdict::kFits);
       EXPECT_FALSE(row->step.has_value());
     }
   }
   EXPECT_GE(planned_rows, 12);
-  EXPECT_EQ(std::ranges::count_if(found.rows, [](const LayoutRow& row) { return row.bytes > 0; }),
+  EXPECT_EQ(std::ranges::count_if(found.rows, [](const ShardingRow& row) { return row.bytes > 0; }),
             planned_rows);
   EXPECT_LE(found.programs, 3 * std::ssize(all_sets()));
 }
 
-TEST(Layouts, OneDeviceHasNothingToShard) {
-  const Layouts found = layouts_of(wide(), adam(), query_of(0));
+TEST(ShardingPlans, OneDeviceHasNothingToShard) {
+  const ShardingPlans found = shardings_of(wide(), adam(), query_of(0));
   EXPECT_EQ(found.rows.size(), 3u);
-  for (const LayoutRow& row : found.rows) EXPECT_EQ(row.layout.shard, Shard::kNone);
+  for (const ShardingRow& row : found.rows) EXPECT_EQ(row.sharding.shard, Shard::kNone);
 }
 
-TEST(Layouts, AreRankedAndTheLosersSayByHowMuch) {
-  LayoutQuery query = query_of(0, 4);
+TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
+  ShardingQuery query = query_of(0, 4);
   query.step_times = times_by(0.25, 0.5);
-  const Layouts found = layouts_of(wide(), adam(), query);
-  EXPECT_EQ(found.rows.front().verdict, LayoutVerdict::kChosen);
+  const ShardingPlans found = shardings_of(wide(), adam(), query);
+  EXPECT_EQ(found.rows.front().verdict, ShardingVerdict::kChosen);
   for (size_t i = 2; i < found.rows.size() && found.rows[i].step; ++i) {
     EXPECT_LE(found.rows[i - 1].step->seconds, found.rows[i].step->seconds);
   }
@@ -171,45 +173,46 @@ TEST(Layouts, AreRankedAndTheLosersSayByHowMuch) {
 
   // Faster than a job that fits as it is written, within what the forecast can tell and beyond it.
   query.step_times = times_by(-0.05, 0);
-  EXPECT_EQ(find(layouts_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,
-            "5% faster, which the forecast cannot tell");
+  EXPECT_EQ(
+      find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,
+      "5% faster, which the forecast cannot tell");
   query.step_times = times_by(-0.2, 0);
-  const Layouts faster = layouts_of(wide(), adam(), query);
+  const ShardingPlans faster = shardings_of(wide(), adam(), query);
   EXPECT_EQ(find(faster, {Shard::kNone, Recompute::kBlocks, 1})->message,
             "20% faster: name it to have it");
-  EXPECT_EQ(*faster.chosen, JobLayout{}) << "what fits as it is written stays so";
+  EXPECT_EQ(*faster.chosen, ShardingPlan{}) << "what fits as it is written stays so";
 }
 
-TEST(Layouts, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
+TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
   const ModelSpec model = deep();
   const int64_t limit = bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4});
-  const Layouts found = layouts_of(model, adam(), query_of(limit));
-  const LayoutRow* whole = find(found, {});
+  const ShardingPlans found = shardings_of(model, adam(), query_of(limit));
+  const ShardingRow* whole = find(found, {});
   ASSERT_NE(whole, nullptr);
-  EXPECT_EQ(whole->verdict, LayoutVerdict::kDoesNotFit);
+  EXPECT_EQ(whole->verdict, ShardingVerdict::kDoesNotFit);
   EXPECT_TRUE(whole->as_written);
   EXPECT_EQ(whole->message, human_bytes(bytes_of(model, adam(), {}) - limit) + " too large");
-  const auto split = std::ranges::find_if(found.rows, [](const LayoutRow& row) {
-    return row.layout.recompute == Recompute::kNone && row.layout.accumulate_steps > 1;
+  const auto split = std::ranges::find_if(found.rows, [](const ShardingRow& row) {
+    return row.sharding.recompute == Recompute::kNone && row.sharding.accumulate_steps > 1;
   });
   ASSERT_NE(split, found.rows.end());
   EXPECT_LE(split->bytes, limit);
-  for (int64_t fewer = 2; fewer < split->layout.accumulate_steps; ++fewer) {
+  for (int64_t fewer = 2; fewer < split->sharding.accumulate_steps; ++fewer) {
     if (96 % fewer != 0) continue;
     EXPECT_GT(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, fewer}), limit) << fewer;
   }
   // Those that fit by recompute alone need no micro-batches.
-  for (const LayoutRow& row : found.rows) {
-    if (row.layout.accumulate_steps == 1) continue;
-    JobLayout alone = row.layout;
+  for (const ShardingRow& row : found.rows) {
+    if (row.sharding.accumulate_steps == 1) continue;
+    ShardingPlan alone = row.sharding;
     alone.accumulate_steps = 1;
-    EXPECT_EQ(find(found, alone)->verdict, LayoutVerdict::kDoesNotFit);
+    EXPECT_EQ(find(found, alone)->verdict, ShardingVerdict::kDoesNotFit);
   }
 }
 
-TEST(Layouts, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
+TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
   const Recipe recipe = adam(8);
-  LayoutQuery query = query_of(0, 4);
+  ShardingQuery query = query_of(0, 4);
   query.traits = {kCudaAlignment, Processor::kGpu};  // whose memory has no checkpoint's copy
   const auto plan_with = [&](Shard shard) {
     Recipe changed = recipe;
@@ -218,61 +221,61 @@ TEST(Layouts, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
   };
   query.limit_bytes = device_bytes(query.traits, plan_with(Shard::kOptimizer));
   ASSERT_GT(lasting_bytes(plan_with(Shard::kNone).memory), query.limit_bytes);
-  const Layouts found = layouts_of(wide(), recipe, query);
+  const ShardingPlans found = shardings_of(wide(), recipe, query);
   ASSERT_TRUE(found.chosen.has_value());
-  EXPECT_EQ(found.rows.front().layout, *found.chosen);
+  EXPECT_EQ(found.rows.front().sharding, *found.chosen);
   EXPECT_EQ(found.chosen->shard, Shard::kOptimizer);
-  const LayoutRow* whole = find(found, {});
+  const ShardingRow* whole = find(found, {});
   EXPECT_NE(whole->message.find("of them whatever the batch"), std::string::npos) << whole->message;
-  for (const LayoutRow& row : found.rows) {
-    EXPECT_TRUE(row.layout.shard != Shard::kNone || row.layout == JobLayout{})
+  for (const ShardingRow& row : found.rows) {
+    EXPECT_TRUE(row.sharding.shard != Shard::kNone || row.sharding == ShardingPlan{})
         << "nothing would help";
   }
   query.limit_bytes = 1000;
-  EXPECT_FALSE(layouts_of(wide(), recipe, query).chosen.has_value());
+  EXPECT_FALSE(shardings_of(wide(), recipe, query).chosen.has_value());
 }
 
 // Recompute keeps every bit and micro-batches do not: only what is certainly faster goes before it.
-TEST(Layouts, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
+TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
   const ModelSpec model = deep();
   const int64_t limit = std::max(bytes_of(model, adam(), {Shard::kNone, Recompute::kFull, 1}),
                                  bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 96}));
   ASSERT_LT(limit, bytes_of(model, adam(), {}));
-  LayoutQuery query = query_of(limit);
-  const JobLayout unknown = *layouts_of(model, adam(), query).chosen;
+  ShardingQuery query = query_of(limit);
+  const ShardingPlan unknown = *shardings_of(model, adam(), query).chosen;
   EXPECT_NE(unknown.recompute, Recompute::kNone);
   EXPECT_EQ(unknown.accumulate_steps, 1);
 
   query.step_times = times_by(0.1, 0, 0.3);  // 9 % or 17 % slower is in the range
-  Layouts found = layouts_of(model, adam(), query);
+  ShardingPlans found = shardings_of(model, adam(), query);
   EXPECT_EQ(*found.chosen, unknown);
   EXPECT_FALSE(found.by_forecast);
   EXPECT_EQ(found.rows.front().message, "changes least of those about as fast as the fastest");
 
   query.step_times = times_by(0.5, 0.001);
-  found = layouts_of(model, adam(), query);
+  found = shardings_of(model, adam(), query);
   EXPECT_EQ(found.chosen->recompute, Recompute::kNone);
   EXPECT_GT(found.chosen->accumulate_steps, 1);
   EXPECT_TRUE(found.by_forecast);
   EXPECT_EQ(found.rows.front().message, "the fastest");
 
   query.step_times = times_by(0.01, 0.5);
-  found = layouts_of(model, adam(), query);
+  found = shardings_of(model, adam(), query);
   EXPECT_EQ(*found.chosen, unknown);
   EXPECT_FALSE(found.by_forecast);
 }
 
 // A choice alone takes fewer programs and is the same, whether rates are known or not.
-TEST(Layouts, AChoiceIsThatOfAllLayouts) {
+TEST(ShardingPlans, AChoiceIsThatOfAllPlans) {
   for (const ModelSpec& model : {deep(), wide()}) {
     const int64_t whole = bytes_of(model, adam(), {}, 4);
     for (const StepTimes& times : {StepTimes(), times_by(0.5, 0.001), times_by(0.01, 0.5)}) {
       for (int part = 1; part <= 5; ++part) {
-        LayoutQuery query = query_of(whole * part / 5, 4);
+        ShardingQuery query = query_of(whole * part / 5, 4);
         query.step_times = times;
-        const Layouts all = layouts_of(model, adam(), query);
+        const ShardingPlans all = shardings_of(model, adam(), query);
         query.until_chosen = true;
-        const Layouts some = layouts_of(model, adam(), query);
+        const ShardingPlans some = shardings_of(model, adam(), query);
         EXPECT_EQ(some.chosen, all.chosen) << part;
         EXPECT_EQ(some.by_forecast, all.by_forecast) << part;
         EXPECT_LE(some.programs, all.programs) << part;
@@ -282,124 +285,124 @@ TEST(Layouts, AChoiceIsThatOfAllLayouts) {
   }
 }
 
-TEST(Layouts, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
+TEST(ShardingPlans, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
   Recipe recipe = adam();
   recipe.optimizer = default_optimizer("muon");
   Recipe named = recipe;
   named.shard = Shard::kOptimizer;
   const Result<RunPlan> refusal = plan_run(wide(), named, digits(), 4);
   ASSERT_FALSE(refusal.ok());
-  LayoutQuery query = query_of(0, 4);
-  const Layouts found = layouts_of(wide(), recipe, query);
-  const LayoutRow* row = find(found, {Shard::kOptimizer, Recompute::kNone, 1});
+  ShardingQuery query = query_of(0, 4);
+  const ShardingPlans found = shardings_of(wide(), recipe, query);
+  const ShardingRow* row = find(found, {Shard::kOptimizer, Recompute::kNone, 1});
   ASSERT_NE(row, nullptr);
-  EXPECT_EQ(row->verdict, LayoutVerdict::kRefused);
+  EXPECT_EQ(row->verdict, ShardingVerdict::kRefused);
   EXPECT_EQ(row->message, refusal.error().message);
   EXPECT_EQ(row->bytes, 0);
   EXPECT_EQ(find(found, {kBoth, Recompute::kNone, 1}), nullptr) << "it would say the same";
-  EXPECT_EQ(find(found, {Shard::kHead, Recompute::kNone, 1})->verdict, LayoutVerdict::kFits);
+  EXPECT_EQ(find(found, {Shard::kHead, Recompute::kNone, 1})->verdict, ShardingVerdict::kFits);
 
   query.check_shard = [](Shard shard) -> Status {
     if (shard == Shard::kOptimizer) return {};
     return make_error(ErrorCode::kInvalidArgument, "FIELD_CONFLICT", "resources.shard: not here");
   };
-  const Layouts forbidden = layouts_of(wide(), adam(), query);
+  const ShardingPlans forbidden = shardings_of(wide(), adam(), query);
   EXPECT_EQ(find(forbidden, {Shard::kHead, Recompute::kNone, 1})->message,
             "resources.shard: not here");
   EXPECT_EQ(forbidden.programs, 6) << "none and optimizer";
-  for (const LayoutRow& other : forbidden.rows) {
-    EXPECT_TRUE(other.bytes > 0 || shard_parts(other.layout.shard).size() == 1)
-        << name_of(other.layout.shard) << ": a part of it has said so";
+  for (const ShardingRow& other : forbidden.rows) {
+    EXPECT_TRUE(other.bytes > 0 || shard_parts(other.sharding.shard).size() == 1)
+        << name_of(other.sharding.shard) << ": a part of it has said so";
   }
 }
 
-TEST(Layouts, WhatTheSpecNamesStays) {
+TEST(ShardingPlans, WhatTheSpecNamesStays) {
   const ModelSpec model = deep();
   Recipe recipe = adam();
   recipe.shard = Shard::kHead;
   recipe.accumulate_steps = 2;
-  LayoutQuery query = query_of(1000, 4);
+  ShardingQuery query = query_of(1000, 4);
   query.free = {true, false, false};
-  for (const LayoutRow& row : layouts_of(model, recipe, query).rows) {
-    EXPECT_EQ(row.layout.shard, Shard::kHead);
-    EXPECT_EQ(row.layout.accumulate_steps, 2);
+  for (const ShardingRow& row : shardings_of(model, recipe, query).rows) {
+    EXPECT_EQ(row.sharding.shard, Shard::kHead);
+    EXPECT_EQ(row.sharding.accumulate_steps, 2);
   }
   recipe.recompute = Recompute::kBlocks;
   query.free = {false, true, false};
-  query.limit_bytes = bytes_of(model, recipe, layout_of(recipe), 4) - 1;
-  const Layouts found = layouts_of(model, recipe, query);
-  for (const LayoutRow& row : found.rows) EXPECT_EQ(row.layout.recompute, Recompute::kBlocks);
+  query.limit_bytes = bytes_of(model, recipe, sharding_of(recipe), 4) - 1;
+  const ShardingPlans found = shardings_of(model, recipe, query);
+  for (const ShardingRow& row : found.rows) EXPECT_EQ(row.sharding.recompute, Recompute::kBlocks);
   EXPECT_EQ(found.rows.size(), 2u);
 }
 
-TEST(Layouts, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
+TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
   const ModelSpec model = deep(/*normalized=*/true);
-  LayoutQuery query = query_of(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4}));
+  ShardingQuery query = query_of(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4}));
   query.free.recompute = false;
   query.step_times = times_by(0, -0.01);
-  const Layouts found = layouts_of(model, adam(), query);
+  const ShardingPlans found = shardings_of(model, adam(), query);
   EXPECT_FALSE(found.chosen.has_value());
   ASSERT_EQ(found.rows.size(), 2u);
-  EXPECT_EQ(found.rows[0].verdict, LayoutVerdict::kChangesResult);
-  EXPECT_GT(found.rows[0].layout.accumulate_steps, 1);
+  EXPECT_EQ(found.rows[0].verdict, ShardingVerdict::kChangesResult);
+  EXPECT_GT(found.rows[0].sharding.accumulate_steps, 1);
   EXPECT_EQ(found.rows[0].message,
             "batch normalization takes its statistics from each micro-batch");
 }
 
-TEST(Layouts, SoManyProgramsAreCompiledAtMost) {
+TEST(ShardingPlans, SoManyProgramsAreCompiledAtMost) {
   const Recipe recipe = adam(720);  // 29 numbers of micro-batches
-  LayoutQuery query = query_of(lasting_bytes(planned(deep(), recipe, {}, 1).memory) + 1);
-  const Layouts one = layouts_of(deep(), recipe, query);
+  ShardingQuery query = query_of(lasting_bytes(planned(deep(), recipe, {}, 1).memory) + 1);
+  const ShardingPlans one = shardings_of(deep(), recipe, query);
   EXPECT_FALSE(one.chosen.has_value());
   EXPECT_LE(one.programs, 3 + 3 * 5);
   query.ranks = 4;
-  const Layouts four = layouts_of(deep(), recipe, query);
+  const ShardingPlans four = shardings_of(deep(), recipe, query);
   EXPECT_LE(four.programs, query.programs_max);
   EXPECT_EQ(four.left_out, 0);
 
   query.programs_max = 5;
-  const Layouts few = layouts_of(deep(), recipe, query);
+  const ShardingPlans few = shardings_of(deep(), recipe, query);
   EXPECT_EQ(few.programs, 5);
   EXPECT_GT(few.left_out, 0);
-  for (const LayoutRow& row : few.rows) EXPECT_GT(row.bytes, 0) << "it was not planned";
+  for (const ShardingRow& row : few.rows) EXPECT_GT(row.bytes, 0) << "it was not planned";
 }
 
-TEST(Layouts, OfAVeryLargeNetworkAreFewer) {
+TEST(ShardingPlans, OfAVeryLargeNetworkAreFewer) {
   const Recipe recipe = adam(720);
   const RunPlan plan = planned(deep(), recipe, {}, 4);
-  LayoutQuery query = query_of(lasting_bytes(plan.memory) + 1, 4);
-  const int64_t all = layouts_of(deep(), recipe, query).programs;
+  ShardingQuery query = query_of(lasting_bytes(plan.memory) + 1, 4);
+  const int64_t all = shardings_of(deep(), recipe, query).programs;
   ASSERT_GT(all, 40);
   query.nodes_max = 30 * plan.work.nodes;
-  EXPECT_EQ(layouts_of(deep(), recipe, query).programs, 30);
+  EXPECT_EQ(shardings_of(deep(), recipe, query).programs, 30);
   query.nodes_max = plan.work.nodes;
-  const Layouts found = layouts_of(deep(), recipe, query);
+  const ShardingPlans found = shardings_of(deep(), recipe, query);
   EXPECT_EQ(found.programs, kProgramsLeast);
   EXPECT_GT(found.left_out, 0);
 }
 
-TEST(Layouts, NobodyWaitsForThem) {
+TEST(ShardingPlans, NobodyWaitsForThem) {
   std::stop_source stop;
   stop.request_stop();
   const auto stopped =
-      enumerate_layouts(deep(), adam(), digits(), query_of(0, 4), stop.get_token());
+      enumerate_sharding_plans(deep(), adam(), digits(), query_of(0, 4), stop.get_token());
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().reason, "STOPPED");
   // Between two programs, too.
   std::stop_source later;
-  LayoutQuery query = query_of(0, 4);
+  ShardingQuery query = query_of(0, 4);
   query.step_times = [&](const Recipe&, const RunPlan&) -> std::optional<TimeRange> {
     later.request_stop();
     return std::nullopt;
   };
-  const auto ended = enumerate_layouts(deep(), adam(), digits(), query, later.get_token());
+  const auto ended = enumerate_sharding_plans(deep(), adam(), digits(), query, later.get_token());
   ASSERT_FALSE(ended.ok());
   EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
 }
 
-TEST(Layouts, ASpecThatIsWrongIsRefusedAsAnyPlanOfIt) {
+TEST(ShardingPlans, ASpecThatIsWrongIsRefusedAsAnyPlanOfIt) {
   Recipe recipe = adam(0);
-  const auto found = enumerate_layouts(deep(), recipe, digits(), query_of(0));
+  const auto found = enumerate_sharding_plans(deep(), recipe, digits(), query_of(0));
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().message, plan_run(deep(), recipe, digits()).error().message);
 }

@@ -1,5 +1,5 @@
-// server/service/layout_choice.h: the layouts of a job in the memory of this server's devices, with
-// the times of its steps where these are known.
+// server/service/sharding_choice.h: the sharding plans of a job in the memory of this server's
+// devices, with the times of its steps where these are known.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 #include "src/base/result.h"
 #include "src/data/schema.h"
 #include "src/plan/device_traits.h"
-#include "src/planning/layouts.h"
+#include "src/planning/sharding_plans.h"
 
 namespace trainyard::server {
 
@@ -22,7 +22,7 @@ namespace trainyard::server {
 using StepTimeOn = std::function<Result<TimeRange>(const Device& device, const RunWork& work)>;
 
 /// A job, and where it is to fit.
-struct LayoutQuestion {
+struct ShardingQuestion {
   const v1::JobSpec& spec;  // with its precision and threads
   const EngineSpec& engine;
   const DatasetSchema& schema;
@@ -32,22 +32,24 @@ struct LayoutQuestion {
   StepTimeOn step_time;
   bool all = false;  // else no more than a choice takes
 };
-struct FoundLayouts {
-  Layouts layouts;
-  std::string basis;  // JobPlan.layouts_basis
+struct FoundShardings {
+  ShardingPlans shardings;
+  std::string basis;  // JobPlan.sharding_plans_basis
 };
 /// CANCELLED/STOPPED soon after `stop` is requested.
-Result<FoundLayouts> find_layouts(const LayoutQuestion& question, const std::stop_token& stop);
+Result<FoundShardings> find_sharding_plans(const ShardingQuestion& question,
+                                           const std::stop_token& stop);
 
-/// Writes the chosen layout into both forms of the spec of a job that does not fit as it is
-/// written. `as_written` is its plan. Nothing if no layout fits. What it costs is for the caller to
-/// add.
+/// Writes the chosen sharding plan into both forms of the spec of a job that does not fit as it is
+/// written. `as_written` is its plan. Nothing if no sharding plan fits. What it costs is for the
+/// caller to add.
 std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
-                                        const Layouts& layouts, const v1::RunPlan& as_written,
-                                        const MemoryRoom& room, DeviceTraits traits);
+                                        const ShardingPlans& shardings,
+                                        const v1::RunPlan& as_written, const MemoryRoom& room,
+                                        DeviceTraits traits);
 
 /// All rows, for who asked for them.
-void set_layouts(const FoundLayouts& found, const MemoryRoom& room, v1::JobPlan& plan);
+void set_sharding_plans(const FoundShardings& found, const MemoryRoom& room, v1::JobPlan& plan);
 /// What no row has, once it was measured for the one that is planned. Nothing without rows.
 void add_workspace(int64_t workspace_bytes, v1::JobPlan& plan);
 

@@ -1,6 +1,6 @@
-// Layouts side by side, as people read them: what a terminal of 80 columns has room for, and what
-// one of 120.
-#include "client/cli/layout_view.h"
+// Sharding plans side by side, as people read them: what a terminal of 80 columns has room for, and
+// what one of 120.
+#include "client/cli/sharding_view.h"
 
 #include <gtest/gtest.h>
 
@@ -15,15 +15,15 @@ struct Row {
   std::vector<v1::Resources::Shard> shard;
   v1::Recipe::Recompute recompute = v1::Recipe::NONE;
   int64_t accumulate_steps = 1;
-  v1::LayoutRow::Verdict verdict = v1::LayoutRow::FITS;
+  v1::ShardingRow::Verdict verdict = v1::ShardingRow::FITS;
   std::string message;
   int64_t bytes = 0;
   double step_seconds = 0;
   int64_t sent_bytes = 0;
 };
 
-v1::LayoutRow& add(v1::JobPlan& plan, const Row& row) {
-  v1::LayoutRow& to = *plan.add_layouts();
+v1::ShardingRow& add(v1::JobPlan& plan, const Row& row) {
+  v1::ShardingRow& to = *plan.add_sharding_plans();
   for (const v1::Resources::Shard part : row.shard) to.add_shard(part);
   to.set_recompute(row.recompute);
   to.set_accumulate_steps(row.accumulate_steps);
@@ -37,13 +37,13 @@ v1::LayoutRow& add(v1::JobPlan& plan, const Row& row) {
 }
 
 v1::JobPlan of_gpus() {
-  using v1::LayoutRow, v1::Recipe, v1::Resources;
+  using v1::ShardingRow, v1::Recipe, v1::Resources;
   v1::JobPlan plan;
   plan.mutable_fit()->set_fits(true);
   add(plan, {{Resources::OPTIMIZER},
              Recipe::NONE,
              1,
-             LayoutRow::CHOSEN,
+             ShardingRow::CHOSEN,
              "changes least of those about as fast as the fastest",
              61'000 * kMiB,
              0.412,
@@ -51,7 +51,7 @@ v1::JobPlan of_gpus() {
   add(plan, {{Resources::OPTIMIZER, Resources::HEAD},
              Recipe::NONE,
              1,
-             LayoutRow::FITS,
+             ShardingRow::FITS,
              "3% faster, which the forecast cannot tell",
              52'000 * kMiB,
              0.4,
@@ -59,7 +59,7 @@ v1::JobPlan of_gpus() {
   add(plan, {{Resources::NONE},
              Recipe::FULL,
              4,
-             LayoutRow::FITS,
+             ShardingRow::FITS,
              "31% slower",
              79'000 * kMiB,
              0.54,
@@ -67,7 +67,7 @@ v1::JobPlan of_gpus() {
   add(plan, {{Resources::NONE},
              Recipe::BLOCKS,
              1,
-             LayoutRow::DOES_NOT_FIT,
+             ShardingRow::DOES_NOT_FIT,
              "2.34 GiB too large",
              84'300 * kMiB,
              0,
@@ -75,7 +75,7 @@ v1::JobPlan of_gpus() {
   add(plan, {{Resources::NONE},
              Recipe::NONE,
              1,
-             LayoutRow::DOES_NOT_FIT,
+             ShardingRow::DOES_NOT_FIT,
              "17.6 GiB too large",
              99'900 * kMiB,
              0,
@@ -85,21 +85,21 @@ v1::JobPlan of_gpus() {
       {{Resources::HEAD},
        Recipe::NONE,
        1,
-       LayoutRow::REFUSED,
+       ShardingRow::REFUSED,
        "resources.shard: head has a table that an embedding has, too, expected shard: optimizer "
        "or none",
        0,
        0,
        0});
-  plan.set_layouts_basis(
+  plan.set_sharding_plans_basis(
       "Steps are forecast by the rates measured of devices/gpu-0; the link between its GPUs is not "
       "measured: 20 GB/s are assumed, 8 to 300 in the ranges.");
   return plan;
 }
 
-TEST(LayoutView, ATableOfAWideTerminalHasTheReasons) {
+TEST(ShardingView, ATableOfAWideTerminalHasTheReasons) {
   EXPECT_EQ(
-      render_layouts(of_gpus(), false, 120, true),
+      render_sharding_plans(of_gpus(), false, 120, true),
       "SHARD            RECOMPUTE  MICRO    MEMORY    STEP     SENT  WHY\n"
       "optimizer        none           1  59.6 GiB  412 ms  870 MiB  chosen: changes least of "
       "those "
@@ -120,8 +120,8 @@ TEST(LayoutView, ATableOfAWideTerminalHasTheReasons) {
       "between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges.\n");
 }
 
-TEST(LayoutView, EightyColumnsAreEnough) {
-  const std::string text = render_layouts(of_gpus(), false, 80, true);
+TEST(ShardingView, EightyColumnsAreEnough) {
+  const std::string text = render_sharding_plans(of_gpus(), false, 80, true);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     EXPECT_LE(display_width(text.substr(begin, end - begin)), 80)
@@ -133,24 +133,24 @@ TEST(LayoutView, EightyColumnsAreEnough) {
   EXPECT_NE(text.find("optimizer or none"), std::string::npos) << "a refusal is whole\n" << text;
 }
 
-TEST(LayoutView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
+TEST(ShardingView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
   v1::JobPlan plan;
   plan.mutable_fit()->set_message("the job needs 9 GiB of memory, 1 GiB more");
   add(plan, {{v1::Resources::NONE},
              v1::Recipe::NONE,
              8,
-             v1::LayoutRow::CHANGES_RESULT,
+             v1::ShardingRow::CHANGES_RESULT,
              "batch normalization takes its statistics from each micro-batch",
              900 * kMiB});
   add(plan, {{v1::Resources::NONE},
              v1::Recipe::NONE,
              1,
-             v1::LayoutRow::DOES_NOT_FIT,
+             v1::ShardingRow::DOES_NOT_FIT,
              "1 GiB too large",
              9000 * kMiB})
       .set_as_written(true);
-  plan.set_layouts_basis("How long steps take is not known: this server measures no rates.");
-  EXPECT_EQ(render_layouts(plan, false, 0, false),
+  plan.set_sharding_plans_basis("How long steps take is not known: this server measures no rates.");
+  EXPECT_EQ(render_sharding_plans(plan, false, 0, false),
             "RECOMPUTE  MICRO    MEMORY  WHY\n"
             "none           8   900 MiB  changes the result: batch normalization takes its "
             "statistics from each micro-batch\n"
@@ -160,11 +160,6 @@ TEST(LayoutView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
             "measures no rates.\n"
             "\n"
             "the job needs 9 GiB of memory, 1 GiB more\n");
-}
-
-TEST(LayoutView, AnOlderServerIsSaidToBeOne) {
-  EXPECT_EQ(render_layouts(v1::JobPlan(), false, 80, true),
-            "This server does not compare layouts.\n");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// src/planning/layouts.h: the ways to lay a job out in its devices' memory, side by side: what is
-// sharded, what is computed again, in how many micro-batches. Each is planned to the byte and,
-// where rates are known, to the step's time; one is chosen, and each of the others says why it was
-// not. Pure, as job_plan.h.
+// src/planning/sharding_plans.h: the ways to lay a job out in its devices' memory, side by side:
+// what is sharded, what is computed again, in how many micro-batches. Each is planned to the byte
+// and, where rates are known, to the step's time; one is chosen, and each of the others says why it
+// was not. Pure, as job_plan.h.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,15 @@ int64_t lasting_bytes(const MemoryBreakdown& memory);
 std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks);
 
 /// What of a recipe changes where the job's tensors lie, and not what it computes.
-struct JobLayout {
+struct ShardingPlan {
   Shard shard = Shard::kNone;
   Recompute recompute = Recompute::kNone;
   int64_t accumulate_steps = 1;
 
-  bool operator==(const JobLayout&) const = default;
+  bool operator==(const ShardingPlan&) const = default;
 };
-JobLayout layout_of(const Recipe& recipe);
-void set_layout(const JobLayout& layout, Recipe& recipe);
+ShardingPlan sharding_of(const Recipe& recipe);
+void set_sharding(const ShardingPlan& sharding, Recipe& recipe);
 
 /// What a recipe leaves open.
 struct FitFreedom {
@@ -47,7 +47,7 @@ struct FitFreedom {
   bool shard = false;             // of several devices, where there is something to shard
 };
 
-enum class LayoutVerdict : uint8_t {
+enum class ShardingVerdict : uint8_t {
   kChosen,
   kFits,
   kChangesResult,  // fits, and trains otherwise: only who names it gets it
@@ -55,12 +55,12 @@ enum class LayoutVerdict : uint8_t {
   kRefused,  // as a spec that names it is
 };
 /// "chosen", "fits", "changes the result", "does not fit", "refused".
-std::string_view name_of(LayoutVerdict verdict);
+std::string_view name_of(ShardingVerdict verdict);
 
-struct LayoutRow {
-  JobLayout layout;
+struct ShardingRow {
+  ShardingPlan sharding;
   bool as_written = false;
-  LayoutVerdict verdict = LayoutVerdict::kDoesNotFit;
+  ShardingVerdict verdict = ShardingVerdict::kDoesNotFit;
   int64_t bytes = 0;              // in each device; 0 of a refused one
   int64_t sent_bytes = 0;         // by each device in a step, at least
   std::optional<TimeRange> step;  // of what fits, where rates are known
@@ -71,32 +71,33 @@ struct LayoutRow {
 using StepTimes = std::function<std::optional<TimeRange>(const Recipe& recipe, const RunPlan&)>;
 
 inline constexpr int64_t kProgramsLeast = 16;
-struct LayoutQuery {
+struct ShardingQuery {
   // What the device has for a plan, as for advise_fit; without a bound where that is unknown.
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();
-  FitFreedom free;  // what the recipe leaves open; the rest is as it is written in every layout
+  FitFreedom
+      free;  // what the recipe leaves open; the rest is as it is written in every sharding plan
   int64_t ranks = 1;
   DeviceTraits traits;
   StepTimes step_times;  // none: no rates are known
   // What the engine does not know of and the spec's other fields forbid; the error is that of such
   // a spec. None: nothing.
   std::function<Status(Shard)> check_shard;
-  // For a choice alone: ends at the first layout that fits if its time is unknown, since that is
-  // chosen then.
+  // For a choice alone: ends at the first sharding plan that fits if its time is unknown, since
+  // that is chosen then.
   bool until_chosen = false;
   // That are compiled, milliseconds each; of very large networks fewer, at least kProgramsLeast, so
   // that all of them together have so many nodes: a few seconds.
   int64_t programs_max = 96, nodes_max = 200'000;
 };
 
-struct Layouts {
+struct ShardingPlans {
   // The chosen one, then what fits by its time (unknown ones by what they change), what would
   // change the result, what does not fit by its bytes, what is refused.
-  std::vector<LayoutRow> rows;
-  std::optional<JobLayout> chosen;  // none: nothing fits
-  bool by_forecast = false;         // the chosen one is not the first that fits
-  int64_t programs = 0;             // that were compiled
-  int64_t left_out = 0;             // pairs of shard and recompute, for which no program was left
+  std::vector<ShardingRow> rows;
+  std::optional<ShardingPlan> chosen;  // none: nothing fits
+  bool by_forecast = false;            // the chosen one is not the first that fits
+  int64_t programs = 0;                // that were compiled
+  int64_t left_out = 0;  // pairs of shard and recompute, for which no program was left
 };
 
 /// They are planned in the order of what they change: what can be sharded, nothing first and few
@@ -112,8 +113,9 @@ struct Layouts {
 ///
 /// The error is that of plan_run() for the recipe as it is; CANCELLED/STOPPED soon after `stop` is
 /// requested.
-Result<Layouts> enumerate_layouts(const ModelSpec& model, const Recipe& recipe,
-                                  const DatasetSchema& schema, const LayoutQuery& query,
-                                  const std::stop_token& stop = {});
+Result<ShardingPlans> enumerate_sharding_plans(const ModelSpec& model, const Recipe& recipe,
+                                               const DatasetSchema& schema,
+                                               const ShardingQuery& query,
+                                               const std::stop_token& stop = {});
 
 }  // namespace trainyard

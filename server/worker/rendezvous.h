@@ -1,4 +1,4 @@
-// server/worker/meeting.h: how the workers of an attempt's nodes find each other: each tells the
+// server/worker/rendezvous.h: how the workers of an attempt's nodes find each other: each tells the
 // daemon where it is listened for, and asks until all have come (docs/decisions/0105).
 #pragma once
 

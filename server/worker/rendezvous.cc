@@ -1,4 +1,4 @@
-#include "server/worker/meeting.h"
+#include "server/worker/rendezvous.h"
 
 #include <grpcpp/grpcpp.h>
 #include <netdb.h>
@@ -25,15 +25,16 @@ constexpr std::chrono::milliseconds kAskAgain{300};
 
 /// Asks once; an answer that is not there yet, and a daemon that is away, are a response that is
 /// not ready.
-Result<v1::MeetResponse> ask(v1::WorkerService::Stub& stub, const v1::MeetRequest& request) {
+Result<v1::RendezvousResponse> ask(v1::WorkerService::Stub& stub,
+                                   const v1::RendezvousRequest& request) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kMeetTimeout);
-  v1::MeetResponse response;
-  const grpc::Status status = stub.Meet(&context, request, &response);
+  v1::RendezvousResponse response;
+  const grpc::Status status = stub.Rendezvous(&context, request, &response);
   if (status.ok()) return response;
   Error error = error_of(status);
   const bool may_pass = error.code == ErrorCode::kUnavailable || status.error_details().empty();
-  if (may_pass) return v1::MeetResponse();
+  if (may_pass) return v1::RendezvousResponse();
   return error;
 }
 
@@ -79,13 +80,13 @@ Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const M
                                           const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const std::string address, address_towards(place.options.attach));
   ASSIGN_OR_RETURN(PeerListener listener, PeerListener::open(address));
-  v1::MeetRequest request;
+  v1::RendezvousRequest request;
   request.set_task(place.options.task);
   request.set_nonce(place.nonce);
   request.mutable_endpoint()->set_address(listener.endpoint().address);
   request.mutable_endpoint()->set_port(listener.endpoint().port);
   const Steady::time_point end = Steady::now() + limit;
-  v1::MeetResponse response;
+  v1::RendezvousResponse response;
   while (!response.ready()) {
     ASSIGN_OR_RETURN(response, ask(stub, request));
     if (response.ready()) break;

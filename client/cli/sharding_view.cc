@@ -1,4 +1,4 @@
-#include "client/cli/layout_view.h"
+#include "client/cli/sharding_view.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ namespace trainyard::cli {
 namespace {
 
 /// "none", "optimizer, head".
-std::string shard_text(const v1::LayoutRow& row) {
+std::string shard_text(const v1::ShardingRow& row) {
   std::vector<std::string> parts;
   for (const int part : row.shard()) {
     parts.push_back(lower(v1::Resources::Shard_Name(static_cast<v1::Resources::Shard>(part))));
@@ -22,32 +22,32 @@ std::string shard_text(const v1::LayoutRow& row) {
   return joined(parts, ", ");
 }
 
-std::string recompute_text(const v1::LayoutRow& row) {
+std::string recompute_text(const v1::ShardingRow& row) {
   return lower(v1::Recipe::Recompute_Name(row.recompute()));
 }
 
-Cell why_cell(const v1::LayoutRow& row) {
+Cell why_cell(const v1::ShardingRow& row) {
   const auto cell = [&](std::string text, const char* before_message, Style style) {
     if (!row.message().empty()) text += before_message + row.message();
     if (row.as_written()) text += " (as written)";
     return Cell(std::move(text), style);
   };
   switch (row.verdict()) {
-    case v1::LayoutRow::CHOSEN:
+    case v1::ShardingRow::CHOSEN:
       return cell("chosen", ": ", Style::kGood);
-    case v1::LayoutRow::FITS:
+    case v1::ShardingRow::FITS:
       return cell("fits", ", ", Style::kPlain);
-    case v1::LayoutRow::CHANGES_RESULT:
+    case v1::ShardingRow::CHANGES_RESULT:
       return cell("changes the result", ": ", Style::kNotice);
     default:
       return cell("", "", Style::kBad);
   }
 }
 
-bool is_refused(const v1::LayoutRow& row) { return row.verdict() == v1::LayoutRow::REFUSED; }
+bool is_refused(const v1::ShardingRow& row) { return row.verdict() == v1::ShardingRow::REFUSED; }
 
 /// "shard head", "shard head, recompute full": as far as that is not what other rows have, too.
-std::string refused_text(const v1::LayoutRow& row) {
+std::string refused_text(const v1::ShardingRow& row) {
   std::string text = "shard " + shard_text(row);
   if (row.recompute() != v1::Recipe::NONE) text += ", recompute " + recompute_text(row);
   if (row.accumulate_steps() > 1) {
@@ -58,15 +58,14 @@ std::string refused_text(const v1::LayoutRow& row) {
 
 }  // namespace
 
-std::string render_layouts(const v1::JobPlan& plan, const Terminal& out) {
-  return render_layouts(plan, out.colour(), out.line_width(), out.utf8());
+std::string render_sharding_plans(const v1::JobPlan& plan, const Terminal& out) {
+  return render_sharding_plans(plan, out.colour(), out.line_width(), out.utf8());
 }
 
-std::string render_layouts(const v1::JobPlan& plan, bool colour, int width, bool utf8) {
-  if (plan.layouts().empty()) return "This server does not compare layouts.\n";
-  const auto any = [&](const auto& has) { return std::ranges::any_of(plan.layouts(), has); };
-  const bool shards = any([](const v1::LayoutRow& row) { return row.sent_bytes() > 0; });
-  const bool is_timed = any([](const v1::LayoutRow& row) { return row.step_seconds() > 0; });
+std::string render_sharding_plans(const v1::JobPlan& plan, bool colour, int width, bool utf8) {
+  const auto any = [&](const auto& has) { return std::ranges::any_of(plan.sharding_plans(), has); };
+  const bool shards = any([](const v1::ShardingRow& row) { return row.sent_bytes() > 0; });
+  const bool is_timed = any([](const v1::ShardingRow& row) { return row.step_seconds() > 0; });
   std::vector<Column> columns;
   if (shards) columns.push_back({"SHARD"});
   columns.push_back({"RECOMPUTE"});
@@ -78,7 +77,7 @@ std::string render_layouts(const v1::JobPlan& plan, bool colour, int width, bool
 
   Table table(columns);
   std::vector<std::pair<std::string, Cell>> refused;
-  for (const v1::LayoutRow& row : plan.layouts()) {
+  for (const v1::ShardingRow& row : plan.sharding_plans()) {
     if (is_refused(row)) {
       refused.emplace_back(refused_text(row), Cell(row.message(), Style::kDim));
       continue;
@@ -95,13 +94,13 @@ std::string render_layouts(const v1::JobPlan& plan, bool colour, int width, bool
   }
   std::string text = table.render(colour, width, utf8);
   if (!refused.empty()) text += "\nrefused\n" + render_fields(refused, colour, width);
-  const int64_t available = plan.layouts(0).bytes_available();
+  const int64_t available = plan.sharding_plans(0).bytes_available();
   std::string below;
   if (available > 0) {
     below =
         human_bytes(available) + " of memory are available" + (shards ? " on each device. " : ". ");
   }
-  below += plan.layouts_basis();
+  below += plan.sharding_plans_basis();
   if (!below.empty()) text += "\n" + wrapped(safe_text(below), width) + "\n";
   if (!plan.fit().fits()) {
     text +=

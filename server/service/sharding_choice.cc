@@ -1,4 +1,4 @@
-#include "server/service/layout_choice.h"
+#include "server/service/sharding_choice.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,9 +14,9 @@ namespace trainyard::server {
 namespace {
 
 /// What the spec leaves open, and what it forbids.
-LayoutQuery query_of(const LayoutQuestion& question) {
+ShardingQuery query_of(const ShardingQuestion& question) {
   const v1::JobSpec& spec = question.spec;
-  LayoutQuery query;
+  ShardingQuery query;
   query.limit_bytes = question.room.memory_bytes > 0 ? question.room.plan_bytes_max()
                                                      : std::numeric_limits<int64_t>::max();
   query.free = {spec.recipe().recompute() == v1::Recipe::RECOMPUTE_UNSPECIFIED,
@@ -35,10 +35,10 @@ LayoutQuery query_of(const LayoutQuestion& question) {
   return query;
 }
 
-/// Of the layouts that fit: each is asked for once.
+/// Of the sharding plans that fit: each is asked for once.
 class Times {
  public:
-  Times(const LayoutQuestion& question, const std::stop_token& stop)
+  Times(const ShardingQuestion& question, const std::stop_token& stop)
       : question_(question), stop_(stop) {
     const auto& all = question.devices.devices;
     const auto it = std::ranges::find(all, question.room.device, &Device::name);
@@ -78,42 +78,46 @@ class Times {
   }
 
  private:
-  const LayoutQuestion& question_;
+  const ShardingQuestion& question_;
   const std::stop_token& stop_;
   const Device* device_ = nullptr;
   bool is_known_ = false;
   std::string link_, unknown_;
 };
 
-std::string left_out_text(const Layouts& layouts) {
-  if (layouts.left_out == 0) return "";
-  return (layouts.left_out == 1 ? "1 more was" : std::to_string(layouts.left_out) + " more were") +
-         std::string(" left out: a plan compiles at most ") + std::to_string(layouts.programs) +
+std::string left_out_text(const ShardingPlans& shardings) {
+  if (shardings.left_out == 0) return "";
+  return (shardings.left_out == 1 ? "1 more was"
+                                  : std::to_string(shardings.left_out) + " more were") +
+         std::string(" left out: a plan compiles at most ") + std::to_string(shardings.programs) +
          " programs.";
 }
 
 }  // namespace
 
-Result<FoundLayouts> find_layouts(const LayoutQuestion& question, const std::stop_token& stop) {
+Result<FoundShardings> find_sharding_plans(const ShardingQuestion& question,
+                                           const std::stop_token& stop) {
   Times times(question, stop);
-  LayoutQuery query = query_of(question);
+  ShardingQuery query = query_of(question);
   query.step_times = [&](const Recipe& recipe, const RunPlan& plan) {
     return times.of(recipe, plan);
   };
-  FoundLayouts found;
-  ASSIGN_OR_RETURN(found.layouts, enumerate_layouts(question.engine.model, question.engine.recipe,
-                                                    question.schema, query, stop));
-  const std::string left_out = left_out_text(found.layouts);
+  FoundShardings found;
+  ASSIGN_OR_RETURN(found.shardings,
+                   enumerate_sharding_plans(question.engine.model, question.engine.recipe,
+                                            question.schema, query, stop));
+  const std::string left_out = left_out_text(found.shardings);
   found.basis = times.basis();
   if (!left_out.empty()) found.basis += (found.basis.empty() ? "" : " ") + left_out;
   return found;
 }
 
 std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
-                                        const Layouts& layouts, const v1::RunPlan& as_written,
-                                        const MemoryRoom& room, DeviceTraits traits) {
-  if (!layouts.chosen) return std::nullopt;
-  const JobLayout& fit = *layouts.chosen;
+                                        const ShardingPlans& shardings,
+                                        const v1::RunPlan& as_written, const MemoryRoom& room,
+                                        DeviceTraits traits) {
+  if (!shardings.chosen) return std::nullopt;
+  const ShardingPlan& fit = *shardings.chosen;
   v1::Recipe& recipe = *spec.mutable_recipe();
   v1::FitChoice choice;
   const int64_t bytes_as_written = bytes_on(traits, as_written.memory());
@@ -136,31 +140,32 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
     chosen.push_back("resources.shard: " + name_of(fit.shard));
   }
   const bool rounds = choice.accumulate_steps() > 0 || !choice.shard().empty();
-  set_layout(fit, engine.recipe);
+  set_sharding(fit, engine.recipe);
 
   choice.set_message(joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen" +
-                     (layouts.by_forecast ? " by forecast" : "") + ": as written, " +
+                     (shardings.by_forecast ? " by forecast" : "") + ": as written, " +
                      shortage_text(bytes_as_written, room) + ". The result is the same" +
                      (rounds ? " but for roundings" : " to the bit"));
   return choice;
 }
 
-void set_layouts(const FoundLayouts& found, const MemoryRoom& room, v1::JobPlan& plan) {
-  for (const LayoutRow& row : found.layouts.rows) {
-    v1::LayoutRow& to = *plan.add_layouts();
+void set_sharding_plans(const FoundShardings& found, const MemoryRoom& room, v1::JobPlan& plan) {
+  for (const ShardingRow& row : found.shardings.rows) {
+    v1::ShardingRow& to = *plan.add_sharding_plans();
     to = to_proto(row);
     if (row.bytes > 0) to.set_bytes(row.bytes + room.overhead_bytes);
     to.set_bytes_available(room.available_bytes());
   }
-  plan.set_layouts_basis(found.basis);
+  plan.set_sharding_plans_basis(found.basis);
 }
 
 void add_workspace(int64_t workspace_bytes, v1::JobPlan& plan) {
-  if (plan.layouts().empty() || workspace_bytes <= 0) return;
-  plan.set_layouts_basis(plan.layouts_basis() + (plan.layouts_basis().empty() ? "" : " ") +
-                         "Memory is without the kernels' workspace, which for the job as it is "
-                         "planned is " +
-                         human_bytes(workspace_bytes) + ".");
+  if (plan.sharding_plans().empty() || workspace_bytes <= 0) return;
+  plan.set_sharding_plans_basis(
+      plan.sharding_plans_basis() + (plan.sharding_plans_basis().empty() ? "" : " ") +
+      "Memory is without the kernels' workspace, which for the job as it is "
+      "planned is " +
+      human_bytes(workspace_bytes) + ".");
 }
 
 }  // namespace trainyard::server
