@@ -1,4 +1,4 @@
-// trainyardd: the daemon. Flags and signals; everything else is server/service/daemon.h.
+// trainyardd: the daemon. Flags and signals; everything else is server/daemon/daemon.h.
 //
 // Exit codes: 0 stopped as asked, --check found nothing damaged, --undo-upgrade done; 1 could not
 // start (port taken, state folder in use, store damaged), --check found damage, there is no upgrade
@@ -31,7 +31,7 @@
 
 #include "server/config/config.h"
 #include "server/config/log.h"
-#include "server/service/daemon.h"
+#include "server/daemon/daemon.h"
 #include "src/base/manual_page.h"
 
 namespace trainyard::server {

@@ -1,5 +1,5 @@
 // Finished jobs by their end, and the end of their events: what the rules about what is kept need
-// of the store (server/service/retention.h).
+// of the store (server/housekeeping/retention.h).
 #include <utility>
 
 #include "server/store/event_rows.h"

@@ -27,12 +27,12 @@
 #include <vector>
 
 #include "server/dispatch/train_task.h"
+#include "server/files/worker_files.h"
+#include "server/handlers/worker_service.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
-#include "server/service/listener.h"
-#include "server/service/worker_door.h"
-#include "server/service/worker_files.h"
-#include "server/service/worker_service.h"
+#include "server/rpc/listener.h"
+#include "server/rpc/worker_door.h"
 #include "server/store/store.h"
 #include "src/base/sha256.h"
 #include "tests/bench/process_facts.h"

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <memory>
 
+#include "server/files/worker_files.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
-#include "server/service/worker_door.h"
-#include "server/service/worker_files.h"
+#include "server/rpc/worker_door.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
 

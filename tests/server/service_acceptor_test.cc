@@ -13,7 +13,7 @@
 #include <deque>
 #include <mutex>
 
-#include "server/service/acceptor.h"
+#include "server/rpc/acceptor.h"
 #include "tests/server/store_support.h"
 #include "tests/support/patience.h"
 

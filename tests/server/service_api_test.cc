@@ -599,7 +599,7 @@ TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
   EXPECT_TRUE(s.ok()) << s.error_message();
 }
 
-// gRPC does not accept these connections itself (server/service/acceptor.h): a hand-over that loses
+// gRPC does not accept these connections itself (server/rpc/acceptor.h): a hand-over that loses
 // the server's arguments leaves them open for ever.
 TEST_F(ServiceApi, ConnectionsThatWereHandedOverEndAtTheirAge) {
   stop();

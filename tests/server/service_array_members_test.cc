@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/service/array_members.h"
+#include "server/planning/array_members.h"
 
 namespace trainyard::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/service/digest.h"
+#include "server/planning/digest.h"
 #include "tests/server/service_support.h"
 #include "tests/support/patience.h"
 

@@ -1,5 +1,5 @@
 // Catches: a batch_size that `auto` should not have become.
-#include "server/service/batch_choice.h"
+#include "server/planning/batch_choice.h"
 
 #include <gtest/gtest.h>
 

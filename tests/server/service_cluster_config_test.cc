@@ -5,7 +5,7 @@
 
 #include "server/config/cluster.h"
 #include "server/config/config.h"
-#include "server/service/cluster_devices.h"
+#include "server/planning/cluster_devices.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {

@@ -1,6 +1,6 @@
 // What plans say of clusters: the time there beside the time limit, and a cluster that would be
 // faster.
-#include "server/service/cluster_forecast.h"
+#include "server/planning/cluster_forecast.h"
 
 #include <gtest/gtest.h>
 

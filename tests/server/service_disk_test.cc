@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "server/config/paths.h"
-#include "server/service/disk_watch.h"
+#include "server/files/disk_watch.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/server/service_support.h"
 

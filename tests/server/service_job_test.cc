@@ -10,8 +10,8 @@
 #include "proto/convert/run.h"
 #include "proto/metrics/packed_metrics.h"
 #include "server/config/paths.h"
+#include "server/handlers/watch.h"
 #include "server/inventory/checked_inventory.h"
-#include "server/service/watch.h"
 #include "tests/server/service_support.h"
 #include "tests/support/patience.h"
 

@@ -1,6 +1,6 @@
 // Catches: a job that is let onto a device whose memory it does not fit into, or kept from one into
 // which it does.
-#include "server/service/memory_fit.h"
+#include "server/planning/memory_fit.h"
 
 #include <gtest/gtest.h>
 

@@ -8,11 +8,11 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/service/digest.h"
-#include "server/service/names.h"
-#include "server/service/status.h"
-#include "server/service/strict.h"
-#include "server/service/wire.h"
+#include "server/planning/digest.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+#include "server/rpc/strict.h"
+#include "server/rpc/wire.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "server/config/paths.h"
-#include "server/service/retention.h"
+#include "server/housekeeping/retention.h"
 #include "server/store/sqlite.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/server/service_support.h"

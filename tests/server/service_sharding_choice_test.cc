@@ -1,7 +1,7 @@
 // Catches: a sharding plan that the spec forbids and the engine knows nothing of, a choice that the
 // spec does not get or that its message tells otherwise, and times of a device that the job would
 // not have.
-#include "server/service/sharding_choice.h"
+#include "server/planning/sharding_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "server/daemon/daemon.h"
 #include "server/inventory/fake_inventory.h"
-#include "server/service/daemon.h"
 #include "src/base/crc32c.h"
 #include "src/base/sha256.h"
 #include "tests/support/patience.h"

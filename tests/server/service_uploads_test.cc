@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/service/names.h"
-#include "server/service/uploads.h"
+#include "server/files/uploads.h"
+#include "server/rpc/names.h"
 #include "src/base/crc32c.h"
 #include "tests/data/faulty_files.h"
 

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "server/handlers/worker_service.h"
 #include "server/processes/executor.h"
 #include "server/processes/supervisor.h"
 #include "server/protocol/versions.h"
-#include "server/service/worker_service.h"
 #include "tests/support/patience.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 

@@ -1,0 +1,416 @@
+#include "server/daemon/daemon.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "server/backup/staged_backup.h"
+#include "server/check/state_check.h"
+#include "server/config/log.h"
+#include "server/daemon/cluster_placements.h"
+#include "server/dispatch/dispatcher.h"
+#include "server/files/removals.h"
+#include "server/files/worker_files.h"
+#include "server/handlers/context.h"
+#include "server/handlers/public_services.h"
+#include "server/handlers/system_handlers.h"
+#include "server/handlers/watch.h"
+#include "server/handlers/worker_service.h"
+#include "server/housekeeping/housekeeping.h"
+#include "server/inventory/checked_inventory.h"
+#include "server/inventory/drained_inventory.h"
+#include "server/processes/process.h"
+#include "server/rpc/listener.h"
+#include "server/store/migrations.h"
+#include "server/store/schema_copy.h"
+#include "src/base/mutex.h"
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+#include "src/runtime/visible_gpus.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kCheckThreadsMax = 4;  // its networks are small
+constexpr int kExecutorThreads = 8;  // that many changes other than submits can share one commit
+constexpr size_t kExecutorQueueMax = 1024;
+constexpr int kArrayThreads = 2;  // arrays that are planned at a time
+constexpr size_t kArrayQueueMax = 64;
+constexpr int kTransferThreads = 8;   // files that are written or read at a time
+constexpr int kElsewhereThreads = 4;  // the same, of workers from elsewhere
+constexpr std::chrono::milliseconds kShutdownGrace{500};
+
+Status check_worker_program(const std::filesystem::path& worker) {
+  if (::access(worker.c_str(), X_OK) == 0) return {};
+  return make_error(ErrorCode::kFailedPrecondition, "WORKER_MISSING",
+                    "worker: " + worker.string() +
+                        " is not an executable program; set `worker` to trainyard-worker");
+}
+
+/// GPUs as the driver lists them, without checking that they compute correctly.
+std::unique_ptr<Inventory> local_inventory(const Config& config) {
+  InventoryOptions options;
+  options.cpu_slots = config.cpu_slots;
+  options.gpu_slots = config.gpu_slots;
+  // The layout of an installation, and of the build tree: bin/ beside lib/trainyard/.
+  options.cuda_module =
+      config.worker.parent_path().parent_path() / "lib/trainyard/libtrainyard_cuda.so";
+  options.visible_gpus = visible_gpus_setting();
+  return make_local_inventory(std::move(options));
+}
+
+SupervisorOptions supervisor_options(const Config& config, const StatePaths& paths,
+                                     const DaemonParts& parts) {
+  SupervisorOptions options;
+  options.worker = config.worker;
+  options.socket = paths.worker_socket();
+  options.log_dir = paths.logs();
+  options.heartbeat_ms = parts.worker_heartbeat_ms;
+  options.kill_grace_ms = parts.worker_kill_grace_ms;
+  options.adopt_orphans = parts.adopt_orphans;
+  options.silence_ms = int64_t{config.heartbeat_timeout_seconds} * 1000;
+  options.stall_ms = parts.worker_stall_ms > 0 ? parts.worker_stall_ms
+                                               : int64_t{config.stall_timeout_seconds} * 1000;
+  options.stop_grace_ms = int64_t{config.cancel_grace_seconds} * 1000;
+  options.unattended_ms = int64_t{config.unattended_seconds} * 1000;
+  return options;
+}
+
+Policy policy_of(const Config& config) {
+  Policy policy;
+  if (config.preemption) policy.preemption = Preemption::kPriority;
+  policy.preempt_after_us = int64_t{config.preempt_after_seconds} * 1'000'000;
+  policy.reserved_idle_max_us = int64_t{config.reserved_idle_seconds_max} * 1'000'000;
+  policy.half_life_us = int64_t{config.fair_share_half_life_hours} * 3600 * 1'000'000;
+  return policy;
+}
+
+WarmOptions warm_options(const Config& config, const StatePaths& paths) {
+  return {.paths = paths,
+          .threads = config.threads_per_job,
+          .workers_max = config.warm_workers_max,
+          .bytes_max = config.warm_memory_bytes_max,
+          .idle_max_ms = int64_t{config.warm_idle_seconds} * 1000};
+}
+
+/// Rates hold for one build of the worker: its file's size and time stand for it.
+std::string build_of(const std::filesystem::path& worker) {
+  std::error_code ec;
+  const auto size = std::filesystem::file_size(worker, ec);
+  const auto time = std::filesystem::last_write_time(worker, ec).time_since_epoch().count();
+  return "worker " + std::to_string(size) + "-" + std::to_string(time);
+}
+
+ForecasterOptions forecaster_options(const Config& config) {
+  return {.threads_per_job = config.threads_per_job,
+          .cpu_price_per_hour = config.cpu_price_per_hour,
+          .gpu_price_per_hour = config.gpu_price_per_hour,
+          .idle_us = int64_t{config.measure_after_seconds} * 1'000'000,
+          .build = build_of(config.worker)};
+}
+
+}  // namespace
+
+/// Members in the order in which they start; they stop in the reverse order.
+struct Daemon::Impl {
+  Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
+      : config(std::move(c)),
+        paths(config.state_dir),
+        inventory(
+            std::make_unique<CheckedInventory>(with_drains(parts, &drained_devices), *parts.clock)),
+        store(std::move(s)),
+        hub(*store),
+        cluster_rates(std::make_shared<ClusterRates>(*store, config.clusters, parts.cluster_rates,
+                                                     *parts.clock)),
+        disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
+        executor(kExecutorThreads, kExecutorQueueMax),
+        planning(kExecutorThreads, kExecutorQueueMax),
+        arrays(kArrayThreads, kArrayQueueMax),
+        transfers(kTransferThreads, kExecutorQueueMax),
+        elsewhere(config.workers_listen.empty() ? 0 : kElsewhereThreads, kExecutorQueueMax),
+        supervisor(supervisor_options(config, paths, parts), *parts.clock),
+        worker_files(supervisor, *parts.files, disk),
+        dispatcher(*store, supervisor, *inventory, *parts.files,
+                   {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
+                   *parts.clock, cluster_setup(parts)),
+        ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
+        predict(supervisor, warm_options(config, paths), config.predicts_max,
+                int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
+        errands(supervisor, paths, config.ingest_roots),
+        forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
+        context{config,         paths,      *parts.clock, *parts.files, *store,  hub,
+                *inventory,     dispatcher, ingest,       predict,      errands, forecaster,
+                *cluster_rates, executor,   disk,         planning,     arrays,  transfers},
+        housekeeping(housekeeping_parts(context)) {
+    context.start_time_us = parts.clock->wall_us();
+    context.backup_stall_ms = parts.backup_stall_ms;
+  }
+
+  std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
+    auto inner = std::make_unique<DrainedInventory>(parts.inventory ? std::move(parts.inventory)
+                                                                    : local_inventory(config));
+    *out = inner.get();
+    return inner;
+  }
+  ClusterSetup cluster_setup(const DaemonParts& parts) {
+    ClusterSetup setup;
+    setup.clusters = make_clusters(config.clusters, parts.make_placement);
+    setup.instance = [this] { return sha256_hex(worker_door->certificate_pem()).substr(0, 8); };
+    setup.attach = [this] { return worker_door->attach_address(); };
+    setup.certificate_pem = [this] { return worker_door->certificate_pem(); };
+    setup.rates = cluster_rates;
+    setup.secret = [this](const std::string& task) { return worker_door->enrolment_secret(task); };
+    return setup;
+  }
+  Status open(const DaemonParts& parts);
+  Status open_worker_listeners();
+  /// What the store has of drained devices goes to the inventory.
+  Status read_drains();
+  void stop(bool leave_training);
+  void warn(const std::string& event, const std::string& message) {
+    spdlog::warn("event={} {}", event, kv("message", message));
+    context.warnings.push_back(message);
+  }
+
+  const Config config;
+  const StatePaths paths;
+  DrainedInventory* drained_devices = nullptr;  // below the next
+  std::unique_ptr<CheckedInventory> inventory;
+  std::optional<Tokens> tokens;
+  std::unique_ptr<Store> store;
+  EventHub hub;
+  const std::shared_ptr<ClusterRates> cluster_rates;
+  DiskWatch disk;
+  Executor executor;
+  Executor planning;
+  Executor arrays;
+  Executor transfers;
+  Executor elsewhere;  // for files of workers from elsewhere: a slow link holds up nobody here
+  Supervisor supervisor;
+  WorkerFiles worker_files;
+  Dispatcher dispatcher;
+  IngestRunner ingest;
+  PredictRunner predict;
+  Errands errands;
+  Forecaster forecaster;
+  ServiceContext context;
+  Housekeeping housekeeping;
+  std::unique_ptr<PublicServices> services;
+  std::unique_ptr<WorkerDoor> worker_door;
+  std::unique_ptr<grpc::Service> worker_service;
+  std::unique_ptr<grpc::Service> elsewhere_service;
+  std::unique_ptr<Listener> private_listener;
+  std::unique_ptr<Listener> workers_listener;
+  std::unique_ptr<Listener> public_listener;
+  std::atomic<bool> store_failed{false};
+  Mutex drains_mu;  // one after another: the last one's list is the newest
+  bool drained = false;
+};
+
+Status Daemon::Impl::read_drains() {
+  const MutexLock lock(drains_mu);
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> stored, store->drains().list());
+  std::vector<Drain> drains;
+  for (const DeviceDrain& drain : stored) {
+    drains.push_back({drain.device, drain_text(drain), drain.vacate});
+  }
+  drained_devices->set(std::move(drains));
+  return {};
+}
+
+Status Daemon::Impl::open(const DaemonParts& parts) {
+  if (Status s = paths.create(*parts.files); !s.ok()) return s;
+  if (!config.token_file.empty()) {
+    ASSIGN_OR_RETURN(tokens, Tokens::load(config.token_file));
+    context.tokens = &*tokens;
+  }
+  if (const std::optional<std::string> warning = sqlite_warning()) warn("sqlite_version", *warning);
+  if (config.insecure && !config.listen.empty()) {
+    warn("insecure_listener",
+         "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
+  }
+  StagedBackup::remove_leftovers(paths);
+  if (Status s = read_drains(); !s.ok()) return s;
+  context.drains_changed = [this]() -> Status {
+    if (Status s = read_drains(); !s.ok()) return s;
+    dispatcher.devices_changed();
+    return {};
+  };
+  if (Status s = forecaster.open(); !s.ok()) return s;
+  if (Status s = cluster_rates->open(); !s.ok()) return s;
+  if (!config.workers_listen.empty()) {
+    ASSIGN_OR_RETURN(worker_door, WorkerDoor::open(config.state_dir, config.workers_listen,
+                                                   config.workers_advertise));
+  }
+  if (Status s = dispatcher.recover(); !s.ok()) return s;
+  finish_removals(*store, *parts.files, paths);
+  if (Status s = open_worker_listeners(); !s.ok()) return s;
+  services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
+  if (Status s = ingest.recover(); !s.ok()) return s;
+  ASSIGN_OR_RETURN(public_listener,
+                   Listener::open_public(config, context.tokens, services->all(),
+                                         PublicServices::names(), parts.connections));
+  context.store_failed = [this] {
+    if (store_failed.exchange(true)) return;
+    spdlog::error("event=store_failed {}", kv("remedy", "check the disk, restart the daemon"));
+    public_listener->set_serving(false);
+  };
+  inventory->start(
+      [this](const Device& device, CheckedInventory::Done done) {
+        errands.check_device(device, std::min(config.threads_per_job, kCheckThreadsMax),
+                             std::move(done));
+      },
+      [this] { dispatcher.devices_changed(); });
+  dispatcher.start();
+  forecaster.start([this](const Device& device, int32_t threads, v1::Recipe::Precision precision,
+                          Done<std::string> done) {
+    errands.calibrate(device, threads, precision, std::move(done));
+  });
+  housekeeping.start(parts.housekeeping_pause_ms);
+  return {};
+}
+
+Status Daemon::Impl::open_worker_listeners() {
+  worker_service = make_worker_service(supervisor, executor);
+  ASSIGN_OR_RETURN(private_listener,
+                   Listener::open_private(paths.worker_socket(), worker_service.get()));
+  if (!worker_door) return {};
+  elsewhere_service = make_elsewhere_service(supervisor, executor, worker_files, elsewhere);
+  ASSIGN_OR_RETURN(workers_listener,
+                   Listener::open_workers(config.workers_listen, worker_door->key_pem(),
+                                          worker_door->certificate_pem(), elsewhere_service.get()));
+  worker_door->set_port(workers_listener->port());
+  spdlog::info("event=serving_workers {} {}", kv("listen", config.workers_listen),
+               kv("attach", worker_door->attach_address()));
+  return {};
+}
+
+Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) {
+  if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
+  if (Status s = check_clusters(config.clusters); !s.ok()) return s.error();
+  StoreOptions options;
+  options.state_dir = config.state_dir;
+  options.queued_jobs_max = config.queued_jobs_max;
+  options.free_bytes = parts.free_bytes;
+  options.copied = [](const SchemaCopy& copy) {
+    spdlog::info("event=store_copied {} schema={} next_schema={} bytes={}",
+                 kv("name", copy.path.filename().string()), copy.schema, newest_schema_version(),
+                 bytes_below(copy.path));
+  };
+  ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::open(std::move(options), *parts.clock));
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(std::make_unique<Impl>(std::move(config), parts, std::move(store))));
+  if (Status s = daemon->impl_->open(parts); !s.ok()) {
+    daemon->impl_->drained = true;  // nothing was served yet
+    daemon->impl_->supervisor.release();
+    return s.error();
+  }
+  const Config& c = daemon->impl_->config;
+  spdlog::info("event=serving version={} {} {} port={}", TRAINYARD_VERSION,
+               kv("socket", c.socket.string()), kv("listen", c.listen),
+               daemon->impl_->public_listener->port());
+  return daemon;
+}
+
+Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Daemon::~Daemon() {
+  drain();
+  // What still runs now has used up its time, or was never started.
+  impl_->supervisor.kill_all();
+  impl_->supervisor.wait_idle(5000);
+}
+
+int Daemon::port() const { return impl_->public_listener ? impl_->public_listener->port() : 0; }
+
+const WorkerDoor* Daemon::worker_door() const { return impl_->worker_door.get(); }
+
+void Daemon::kill_workers() {
+  impl_->supervisor.kill_all();
+  impl_->supervisor.wait_idle(2000);
+}
+
+void Daemon::drain() { impl_->stop(/*leave_training=*/false); }
+
+void Daemon::leave() { impl_->stop(/*leave_training=*/true); }
+
+void Daemon::Impl::stop(bool leave_training) {
+  if (std::exchange(drained, true)) return;
+  const int64_t drain_ms = int64_t{config.drain_seconds} * 1000;
+  // Workers get most of the time to checkpoint; the rest is for the end of this process.
+  const int64_t grace_ms = drain_ms - std::min<int64_t>(2000, drain_ms / 5);
+  spdlog::info("event={} workers={} grace_ms={}", leave_training ? "leaving" : "draining",
+               supervisor.task_count(), grace_ms);
+  public_listener->set_serving(false);
+  context.draining = true;
+  context.drain_stop.request_stop();
+  services->watch_streams().drain();
+  predict.drain();
+  housekeeping.stop();
+  inventory->stop();
+  errands.drain();
+  forecaster.stop();
+  ingest.drain();
+  if (leave_training) {
+    dispatcher.halt();
+  } else {
+    dispatcher.drain(grace_ms);
+    supervisor.stop_all("drain", grace_ms);
+    if (!supervisor.wait_idle(grace_ms + 500)) supervisor.kill_all();
+    supervisor.wait_idle(1000);
+  }
+  public_listener->shutdown(kShutdownGrace);
+  private_listener->shutdown(kShutdownGrace);
+  if (workers_listener) workers_listener->shutdown(kShutdownGrace);
+  planning.stop();
+  arrays.stop();
+  transfers.stop();
+  elsewhere.stop();
+  executor.stop();
+  // Not before their connections are closed: none may hear that it is unknown here.
+  if (leave_training) supervisor.release();
+  spdlog::info("event=drained");
+}
+
+Result<bool> check_installation(const Config& config,
+                                const std::function<void(const std::string&)>& line,
+                                const std::function<void(const std::string&)>& progress) {
+  line("config   ok");
+  if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
+  line("worker   ok  " + config.worker.string());
+  if (!config.token_file.empty()) {
+    ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
+    line("token    ok");
+  }
+  ASSIGN_OR_RETURN(const StateCheck state, check_state(config.state_dir, line, progress));
+  if (const std::optional<std::string> warning = sqlite_warning()) {
+    line("store    warning  " + *warning);
+  }
+  DiskWatch disk(config.state_dir, config.disk_free_bytes_min, &free_bytes_of);
+  if (const std::optional<std::string> low = disk.warning()) line("disk     warning  " + *low);
+  const Devices devices = local_inventory(config)->read();
+  for (const Device& device : devices.devices) {
+    line("device   " + std::string(device.schedulable ? "ok  " : "unusable  ") + device.name +
+         "  " + device.model + ", " + human_bytes(device.memory_bytes) +
+         (device.reason.empty() ? "" : "  (" + device.reason + ")"));
+  }
+  if (!devices.note.empty()) line("device   note  " + devices.note);
+  return state.damaged == 0;
+}
+
+Result<std::string> undo_upgrade_of(const Config& config) {
+  const auto is_alive = [](int32_t pid, int64_t process_start) {
+    return process_start != 0 && process_start_time(pid) == process_start;
+  };
+  ASSIGN_OR_RETURN(const UndoneUpgrade undone, undo_upgrade(config.state_dir, is_alive));
+  const std::string before = std::to_string(undone.schema);
+  return "The store of schema " + before +
+         " is in place again, without what was stored after the upgrade; start the trainyardd of "
+         "schema " +
+         before + " now. The store of schema " + std::to_string(undone.upgraded.schema) +
+         " is kept as " + undone.upgraded.path.filename().string() +
+         ": the same command goes back to it, and the next upgrade replaces it.";
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,28 @@
+#include "server/files/removals.h"
+
+#include <spdlog/spdlog.h>
+
+#include "server/config/log.h"
+
+namespace trainyard::server {
+
+Status remove_noted(Store& store, Files& files, const StatePaths& paths, const std::string& path) {
+  if (Status s = files.remove_all(paths.root() / path); !s.ok()) return s;
+  return store.removals().forget(path);
+}
+
+void finish_removals(Store& store, Files& files, const StatePaths& paths) {
+  const Result<std::vector<std::string>> left = store.removals().list();
+  if (!left.ok()) return;
+  for (const std::string& path : *left) {
+    const Status removed = remove_noted(store, files, paths, path);
+    if (removed.ok()) {
+      spdlog::info("event=removal_finished {}", kv("path", path));
+    } else {
+      spdlog::warn("event=files_left {} {}", kv("path", path),
+                   kv("message", removed.error().message));
+    }
+  }
+}
+
+}  // namespace trainyard::server

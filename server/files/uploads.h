@@ -1,0 +1,129 @@
+// server/files/uploads.h: files uploaded by content. A part is stored at
+// uploads/{sha256}.{size}.part until it is complete and its digest matches; then it is
+// uploads/{sha256}. The server never opens a path
+// that a client sent. A client that learns the digest only as it sends names the part by other
+// digits, which finish() then replaces.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/config/paths.h"
+#include "server/files/disk_watch.h"
+#include "server/store/store.h"
+#include "src/base/clock.h"
+#include "src/base/files.h"
+#include "src/base/following_digest.h"
+#include "src/base/handle.h"
+#include "src/base/mutex.h"
+#include "src/base/result.h"
+
+namespace trainyard::server {
+
+class Uploads;
+
+/// One stream that uploads bytes. Not thread-safe. Ending without finish() is a pause.
+class UploadWriter {
+ public:
+  ~UploadWriter();
+  /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH; DATA_LOSS/CHUNK_CHECKSUM
+  /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
+  /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
+  Status append(int64_t offset, std::string_view data, uint32_t crc);
+  /// Checks length and digest and gives the file its name: `sha256`, or if that is empty the one
+  /// under which it was opened. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH: the part is dropped.
+  /// OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH if bytes are missing; ABORTED/UPLOAD_BUSY.
+  Result<Upload> finish(const std::string& sha256 = "");
+  /// Makes the received bytes durable and returns their number.
+  Result<Upload> pause();
+
+ private:
+  friend class Uploads;
+  UploadWriter(Uploads& uploads, Upload row, UniqueFd file, bool threaded,
+               FollowingDigest::State hashed);
+  Status commit();
+  Result<Upload> name_file(const std::string& sha256);
+
+  Uploads& uploads_;
+  Upload row_;
+  UniqueFd file_;
+  int64_t offset_ = 0;     // of the next byte
+  int64_t committed_ = 0;  // what the row says
+  int64_t flushing_ = 0;   // the disk has been asked to write what is before this
+  bool hashed_ = false;    // the digest has been taken
+  FollowingDigest digest_;
+};
+
+/// Thread-safe.
+class Uploads {
+ public:
+  static constexpr int64_t kChunkBytesMax = 1 << 20;
+  static constexpr int64_t kCommitBytes = 64 << 20;  // at most this is sent again after power loss
+  static constexpr int64_t kFlushBytes = 8 << 20;    // so much at a time goes to the disk early
+  static constexpr size_t kHashThreadsMax = 16;      // more streams hash at their ends
+  static constexpr size_t kHashesMax = 64;           // of paused uploads
+  static constexpr int64_t kIdleUsMax = int64_t{3600} * 1'000'000;
+
+  /// `disk` may be null: then there is room.
+  Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths, int64_t bytes_max,
+          DiskWatch* disk = nullptr);
+
+  /// Opens the part for a writer at `offset`. INVALID_ARGUMENT; RESOURCE_EXHAUSTED/
+  /// UPLOAD_TOO_LARGE, DISK_LOW; OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH with the committed size;
+  /// ABORTED/UPLOAD_BUSY. Null for a file that is already complete: nothing needs to be sent.
+  Result<std::unique_ptr<UploadWriter>> open(const std::string& sha256, int64_t size_bytes,
+                                             int64_t offset);
+  /// The complete file; else its part of that size, or, for size 0, the part that has most.
+  Result<Upload> find(const std::string& sha256, int64_t size_bytes = 0) const;
+  /// Removes parts that have received nothing for an hour, and now and then collects.
+  void expire();
+  /// Removes files that were complete an hour ago and that no dataset and no model refers to.
+  void collect();
+  /// What collect() and expire() would remove at that time.
+  Result<std::vector<Upload>> list_unused(int64_t as_of_us) const;
+  void remove_all_unused(int64_t as_of_us) {
+    remove_idle(as_of_us);
+    remove_complete(as_of_us);
+  }
+  /// Removes a file that was a model, unless something else refers to it or it is being uploaded.
+  void discard(const std::string& sha256) { remove_unused({sha256}); }
+
+ private:
+  friend class UploadWriter;
+  static constexpr int64_t kAnySize = 0;         // a claim of all parts of a digest
+  using Part = std::pair<std::string, int64_t>;  // a digest and a declared size
+
+  /// Takes the part, unless another has it.
+  bool claim(const Part& part);
+  void release(const Part& part);
+  void keep_hash(const Part& part, FollowingDigest::State hashed);
+  /// What was kept of the part's first `committed` bytes, or nothing of them.
+  FollowingDigest::State take_hash(const Part& part, int64_t committed);
+  bool may_start_thread();
+  /// Whether the file of an unfinished upload has what its row promises.
+  bool holds_part(const Upload& row) const;
+  void remove_idle(int64_t as_of_us);
+  void remove_complete(int64_t as_of_us);
+  void remove_unused(std::vector<std::string> sha256s);
+
+  Store& store_;
+  Files& files_;
+  const Clock& clock_;
+  const StatePaths paths_;
+  const int64_t bytes_max_;
+  DiskWatch* const disk_;
+  Mutex mu_;
+  std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);  // parts with a writer
+  // How far paused uploads have been hashed, so that they need not be read again.
+  std::map<Part, FollowingDigest::State> hashes_ TRAINYARD_GUARDED_BY(mu_);
+  std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // when it last was
+};
+
+}  // namespace trainyard::server

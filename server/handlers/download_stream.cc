@@ -1,0 +1,143 @@
+#include "server/handlers/download_stream.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "server/rpc/auth.h"
+#include "server/rpc/status.h"
+#include "server/rpc/wire.h"
+#include "src/base/handle.h"
+#include "src/base/sha256.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+
+/// Deletes itself in OnDone. Reads from the disk happen beside the handlers; one chunk is in
+/// memory.
+class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  DownloadStream(ServiceContext& service, ModelHandlers& models, const grpc::ByteBuffer* request)
+      : service_(service), models_(models), request_(request) {}
+
+  void begin(const Status& admitted) {
+    if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
+    next();
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::CANCELLED);
+    next();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void next() {
+    const bool posted = service_.transfers.post([this] {
+      try {
+        if (Status s = step(); !s.ok()) Finish(to_grpc_status(s.error()));
+      } catch (const std::exception& e) {
+        Finish(to_grpc_status(internal_error("DownloadModel", e.what())));
+      }
+    });
+    if (!posted) Finish(to_grpc_status(service_.draining ? draining_error() : busy_error()));
+  }
+
+  Status step() {
+    if (names_.empty()) {
+      v1::DownloadModelRequest request;
+      if (Status s = parse_request(*request_, request); !s.ok()) return s;
+      ASSIGN_OR_RETURN(model_, models_.find(request.name()));
+      paths_.push_back(service_.paths.weights(model_.job_uid, model_.digest));
+      names_.push_back("model.safetensors");
+      if (!model_.weights_alone()) {
+        names_.push_back("model.json");
+        paths_.push_back(service_.paths.model(model_.job_uid) / names_.back());
+        for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) {
+          const std::filesystem::path path = service_.paths.model(model_.job_uid) / name;
+          std::error_code ignored;
+          if (!std::filesystem::exists(path, ignored)) continue;
+          names_.emplace_back(name);
+          paths_.push_back(path);
+        }
+      }
+    }
+    v1::DownloadModelResponse response;
+    if (left_bytes_ > 0) {
+      if (Status s = read_chunk(*response.mutable_data()); !s.ok()) return s;
+    } else if (file_index_ < names_.size()) {
+      if (Status s = open_file(*response.mutable_header()); !s.ok()) return s;
+      ++file_index_;
+    } else {
+      Finish(grpc::Status::OK);
+      return {};
+    }
+    out_ = to_bytes(response);
+    StartWrite(&out_);
+    return {};
+  }
+
+  Status open_file(v1::DownloadModelResponse::FileHeader& header) {
+    const std::string& name = names_[file_index_];
+    const std::filesystem::path& path = paths_[file_index_];
+    file_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat st {};
+    if (!file_ || ::fstat(file_.get(), &st) != 0) {
+      return make_error(ErrorCode::kDataLoss, "MODEL_FILE_LOST",
+                        "the model's file " + name + " no longer exists");
+    }
+    left_bytes_ = st.st_size;
+    header.set_filename(name);
+    header.set_size_bytes(st.st_size);
+    if (file_index_ == 0) {
+      header.set_sha256(model_.digest);
+    } else {
+      ASSIGN_OR_RETURN(*header.mutable_sha256(), sha256_file(path));
+    }
+    return {};
+  }
+
+  Status read_chunk(std::string& data) {
+    data.resize(std::min(kChunkBytes, static_cast<size_t>(left_bytes_)));
+    size_t got = 0;
+    while (got < data.size()) {
+      const ssize_t n = ::read(file_.get(), data.data() + got, data.size() - got);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        return make_error(ErrorCode::kDataLoss, "MODEL_FILE_LOST",
+                          "the model's file cannot be read completely");
+      }
+      got += static_cast<size_t>(n);
+    }
+    left_bytes_ -= static_cast<int64_t>(got);
+    return {};
+  }
+
+  ServiceContext& service_;
+  ModelHandlers& models_;
+  const grpc::ByteBuffer* request_;
+  Model model_;
+  std::vector<std::string> names_;            // of the model's files, in the order of the stream
+  std::vector<std::filesystem::path> paths_;  // their paths
+  size_t file_index_ = 0;
+  UniqueFd file_;
+  int64_t left_bytes_ = 0;
+  grpc::ByteBuffer out_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
+    ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer* request) {
+  auto* stream = new DownloadStream(service, models, request);  // deletes itself in OnDone
+  stream->begin(admit(*context, service.tokens));
+  return stream;
+}
+
+}  // namespace trainyard::server

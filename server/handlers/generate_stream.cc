@@ -1,0 +1,127 @@
+#include "server/handlers/generate_stream.h"
+
+#include <optional>
+#include <utility>
+
+#include "server/rpc/auth.h"
+#include "server/rpc/status.h"
+#include "server/rpc/wire.h"
+#include "src/base/mutex.h"
+
+namespace trainyard::server {
+namespace {
+
+/// Kept alive by `self_` until the library is done with it, and by the worker's reports meanwhile.
+/// Text generated while a message is written is sent as one message: at most the whole text, whose
+/// length the request bounds.
+class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                             public std::enable_shared_from_this<GenerateStream> {
+ public:
+  GenerateStream(ServiceContext& service, ModelHandlers& models, const grpc::ByteBuffer* request)
+      : service_(service), models_(models), request_(request) {}
+
+  void begin(const Status& admitted) {
+    self_ = shared_from_this();
+    if (!admitted.ok()) return end(admitted);
+    const bool posted = service_.executor.post([self = self_] {
+      try {
+        if (Status s = self->start(); !s.ok()) self->end(s);
+      } catch (const std::exception& e) {
+        self->end(internal_error("Generate", e.what()));
+      }
+    });
+    if (!posted) end(service_.draining ? draining_error() : busy_error());
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return leave();
+    const MutexLock lock(mu_);
+    writing_ = false;
+    go_on();
+  }
+  void OnCancel() override { leave(); }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  Status start() {
+    v1::GenerateRequest request;
+    if (Status s = parse_request(*request_, request); !s.ok()) return s;
+    const auto on_text = [self = shared_from_this()](const v1::GenerateResponse& piece) {
+      self->add(piece);
+    };
+    const auto done = [self = shared_from_this()](const Status& s) { self->end(s); };
+    ASSIGN_OR_RETURN(const CallNumber call, models_.generate(request, on_text, done));
+    bool left = false;
+    {
+      const MutexLock lock(mu_);
+      call_ = call;
+      left = left_;
+    }
+    if (left) service_.predict.cancel_generate(call);
+    return {};
+  }
+
+  void add(const v1::GenerateResponse& piece) {
+    const MutexLock lock(mu_);
+    next_.mutable_text()->append(piece.text());
+    next_.set_token_count(piece.token_count());
+    go_on();
+  }
+
+  void end(const Status& status) {
+    const MutexLock lock(mu_);
+    if (!end_.has_value()) end_ = status;
+    go_on();
+  }
+
+  /// The caller is gone, so the work is pointless.
+  void leave() {
+    std::optional<CallNumber> call;
+    {
+      const MutexLock lock(mu_);
+      if (std::exchange(left_, true)) return;
+      call = call_;
+      if (!std::exchange(finished_, true)) Finish(grpc::Status::CANCELLED);
+    }
+    if (call.has_value()) service_.predict.cancel_generate(*call);
+  }
+
+  void go_on() TRAINYARD_REQUIRES(mu_) {
+    if (writing_ || finished_) return;
+    if (!next_.text().empty()) {
+      out_ = to_bytes(next_);
+      next_.clear_text();
+      writing_ = true;
+      return StartWrite(&out_);
+    }
+    if (!end_.has_value()) return;
+    finished_ = true;
+    Finish(end_->ok() ? grpc::Status::OK : to_grpc_status(end_->error()));
+  }
+
+  ServiceContext& service_;
+  ModelHandlers& models_;
+  const grpc::ByteBuffer* request_;
+  std::shared_ptr<GenerateStream> self_;  // until OnDone
+
+  Mutex mu_;
+  std::optional<CallNumber> call_ TRAINYARD_GUARDED_BY(mu_);
+  v1::GenerateResponse next_ TRAINYARD_GUARDED_BY(mu_);  // drawn, not yet written
+  std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // how it ended, behind what is in next_
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool left_ TRAINYARD_GUARDED_BY(mu_) = false;
+  grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
+    ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer* request) {
+  auto stream = std::make_shared<GenerateStream>(service, models, request);
+  stream->begin(admit(*context, service.tokens));
+  return stream.get();
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,148 @@
+// Arrays: many jobs that differ in some values, as one.
+#include <spdlog/spdlog.h>
+
+#include "server/config/log.h"
+#include "server/handlers/job_handlers.h"
+#include "server/planning/array_plans.h"
+#include "server/planning/digest.h"
+#include "server/planning/job_planner.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kArraySpecBytesMax = 3 << 20;  // a message may have 4 MiB
+
+RequestId request_of(const v1::SubmitArrayRequest& request) {
+  if (request.request_id().empty()) return {};
+  v1::SubmitArrayRequest body = request;
+  body.clear_request_id();
+  return {kProject, request.request_id(), digest_of(body)};
+}
+
+Status check_request(const v1::SubmitArrayRequest& request) {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s;
+  if (!request.array_id().empty()) {
+    if (Status s = check_id(Collection::kArrays, "array_id", request.array_id()); !s.ok()) return s;
+  }
+  if (Status s = check_request_id(request.request_id()); !s.ok()) return s;
+  if (!request.has_spec()) {
+    return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
+  }
+  if (!request.has_array()) {
+    return field_error("FIELD_REQUIRED", "array",
+                       "is missing, expected one of grid, list and random");
+  }
+  if (const size_t bytes = request.array().ByteSizeLong(); bytes > kArraySpecBytesMax) {
+    return field_error("ARRAY_SIZE", "array",
+                       "has " + std::to_string(bytes) +
+                           " bytes, expected at most 3 MiB of values; submit several arrays");
+  }
+  return {};
+}
+
+}  // namespace
+
+void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const std::string& caller,
+                               Done<v1::JobArray> done, const std::stop_token& stop) {
+  if (service_.draining) return done(draining_error());
+  if (Status s = check_request(request); !s.ok()) return done(s.error());
+  ArrayStore& arrays = service_.store.arrays();
+  const RequestId request_id = request_of(request);
+  if (!request_id.id.empty() && !request.validate_only()) {
+    // A request that is sent again has its array, whatever became of what the spec names.
+    Result<std::optional<JobArray>> first = arrays.find_request(request_id);
+    if (!first.ok()) return done(first.error());
+    if (*first) return done(to_proto(**std::move(first)));
+  }
+  const Result<ArrayMembers> members = expand_array(request.array());
+  if (!members.ok()) return done(members.error());
+  Result<PlannedArray> planned =
+      plan_array(*planner_, service_.clock, request.spec(), *members, stop);
+  if (!planned.ok()) return done(std::move(planned).error());
+  if (request.validate_only()) {
+    v1::JobArray answer;
+    if (!request.array_id().empty()) {
+      answer.set_name(full_name(Collection::kArrays, request.array_id()));
+    }
+    *answer.mutable_spec() = request.spec();
+    *answer.mutable_array() = request.array();
+    answer.set_size(static_cast<int32_t>(planned->members.size()));
+    return done(std::move(answer));
+  }
+  NewArray array;
+  array.project = kProject;
+  array.id = request.array_id();
+  array.owner = caller;
+  array.spec = request.spec();
+  array.array = request.array();
+  array.after = std::move(planned->first.after);
+  array.shapes = std::move(planned->shapes);
+  array.members = std::move(planned->members);
+  array.request_id = request_id.id;
+  array.request_digest = request_id.digest;
+  if (Status room = service_.disk.check(); !room.ok()) array.refusal = room.error();
+  arrays.submit(std::move(array), [done = std::move(done)](Result<JobArray> stored) {
+    if (!stored.ok()) return done(std::move(stored).error());
+    spdlog::info("event=array_submitted {} uid={} size={} {}", kv("array", stored->name()),
+                 stored->uid, stored->size, kv("owner", stored->owner));
+    done(to_proto(*std::move(stored)));
+  });
+}
+
+Result<v1::JobArray> JobHandlers::get_array(const v1::GetArrayRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
+  ASSIGN_OR_RETURN(JobArray array, service_.store.arrays().find(kProject, id));
+  return to_proto(std::move(array));
+}
+
+Result<v1::ListArraysResponse> JobHandlers::list_arrays(
+    const v1::ListArraysRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(ArrayPage page, service_.store.arrays().list(
+                                       {kProject, request.page_size(), request.page_token()}));
+  v1::ListArraysResponse response;
+  for (JobArray& array : page.arrays) *response.add_arrays() = to_proto(std::move(array));
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+void JobHandlers::steer_array(const std::string& name, Steering steering, Done<v1::JobArray> done) {
+  Result<std::string> id = parse_name(Collection::kArrays, "name", name);
+  if (!id.ok()) return done(std::move(id).error());
+  const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
+                            : steering == Steering::kPause ? "array_pause_requested"
+                                                           : "array_resumed";
+  service_.store.arrays().steer(kProject, *id, steering,
+                                [event, done = std::move(done)](Result<JobArray> array) {
+                                  if (!array.ok()) return done(std::move(array).error());
+                                  spdlog::info("event={} {}", event, kv("array", array->name()));
+                                  done(to_proto(*std::move(array)));
+                                });
+}
+
+Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
+  for (bool all = false; !all;) {
+    ASSIGN_OR_RETURN(const RemovedMembers removed,
+                     service_.store.arrays().remove_some(kProject, id));
+    all = removed.all;
+    std::vector<std::string> gone;
+    for (const std::string& uid : removed.uids) {
+      const std::string path = "jobs/" + uid;
+      const Status files = service_.files.remove_all(service_.paths.root() / path);
+      if (files.ok()) {
+        gone.push_back(path);
+      } else {
+        // The row is gone, so nothing will use these files; the next start tries again.
+        spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
+      }
+    }
+    if (Status s = service_.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
+  }
+  spdlog::info("event=array_deleted {}", kv("array", full_name(Collection::kArrays, id)));
+  return {};
+}
+
+}  // namespace trainyard::server

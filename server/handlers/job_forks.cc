@@ -1,0 +1,278 @@
+// Jobs made of other jobs: retried as they were, or forked with changes, from a checkpoint. The
+// files are in place before the job is: a job that was acknowledged finds its checkpoint.
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "proto/convert/spec.h"
+#include "server/config/log.h"
+#include "server/files/removals.h"
+#include "server/handlers/job_handlers.h"
+#include "server/planning/batch_choice.h"
+#include "server/planning/digest.h"
+#include "server/planning/job_planner.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+#include "server/store/proto_time.h"
+#include "server/store/random_id.h"
+#include "src/base/disk_space.h"
+#include "src/base/join.h"
+#include "src/job/fork.h"
+
+namespace trainyard::server {
+
+struct JobHandlers::Beginning {
+  v1::JobOrigin origin;
+  std::string uid;  // whose folder has the checkpoint; empty: from the start, or only checked
+};
+
+/// A request to make a job of another.
+struct JobHandlers::Offspring {
+  const std::string& parent;  // its full name
+  const std::string& owner;
+  std::string job_id;
+  std::string request_id;
+  std::string request_digest;
+  const v1::JobSpec* spec = nullptr;  // null: the parent's
+  std::optional<int64_t> step = {};   // empty: the newest checkpoint's
+  bool from_start = false;
+  bool retries = false;
+  bool validate_only = false;
+};
+
+namespace {
+
+constexpr int kTriesMax = 5;  // while a running job removes its older checkpoints
+
+Status check_retry(const Job& job, bool from_start) {
+  if (!is_terminal(job.state)) {
+    return state_conflict(job, job.state == JobState::kPaused
+                                   ? "resume it instead, or cancel it first."
+                                   : "a job is retried once it has FAILED or was CANCELLED.");
+  }
+  if (job.state == JobState::kSucceeded && !from_start) {
+    return state_conflict(job,
+                          "nothing is left to do after its last checkpoint; retry it from the "
+                          "start, or fork it with more epochs.");
+  }
+  return {};
+}
+
+bool same_dependencies(const v1::JobSpec& a, const v1::JobSpec& b) {
+  return std::ranges::equal(a.after(), b.after(),
+                            [](const v1::JobDependency& x, const v1::JobDependency& y) {
+                              return x.job() == y.job() && x.on() == y.on();
+                            });
+}
+
+/// A job that begins at a checkpoint has there what came of its parent's starting model: that model
+/// may be deleted, and the parent's report of it stays true.
+void go_without_starting_model(const Job& parent, PlannedJob& planned) {
+  planned.initial_model_id.clear();
+  planned.plan.clear_initial_weights();
+  if (parent.plan.has_initial_weights()) {
+    *planned.plan.mutable_initial_weights() = parent.plan.initial_weights();
+  }
+}
+
+std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
+  std::vector<std::string> steps;
+  for (const CheckpointFolder& c : checkpoints) {
+    if (!c.old) steps.push_back(std::to_string(c.step));
+  }
+  return joined(steps, ", ");
+}
+
+/// The checkpoint to begin with: that of `step`, or the newest whole one.
+Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& folder,
+                                std::optional<int64_t> step) {
+  const std::vector<CheckpointFolder> checkpoints = list_checkpoints(folder);
+  for (const CheckpointFolder& c : checkpoints) {
+    if ((!step || c.step == *step) && find_state(c)) return c;
+  }
+  return make_error(ErrorCode::kNotFound, "CHECKPOINT_NOT_FOUND",
+                    checkpoints.empty() ? "name: " + parent.name() + " has no checkpoint."
+                                        : "step: " + parent.name() + " has no checkpoint" +
+                                              (step ? " of step " + std::to_string(*step)
+                                                    : std::string(" that is whole")) +
+                                              ", expected one of " + steps_text(checkpoints) + ".");
+}
+
+}  // namespace
+
+/// Chooses the checkpoint, checks it against the plan and puts it in place. NOT_FOUND too if it was
+/// removed meanwhile.
+Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const Job& parent,
+                                                  const PlannedJob& planned) {
+  Beginning begins;
+  begins.origin.set_job(parent.name());
+  begins.origin.set_job_uid(parent.uid);
+  const std::filesystem::path from = service_.paths.checkpoints(parent.uid);
+  if (asked.from_start) return begins;
+  if (asked.retries && trainyard::list_checkpoints(from).empty()) {
+    // Because it has none, and not because the job has just been removed.
+    const Result<Job> now = service_.store.jobs().find_uid(parent.uid);
+    if (!now.ok()) return now.error();
+    return begins;
+  }
+  ASSIGN_OR_RETURN(const CheckpointFolder checkpoint, choose(parent, from, asked.step));
+  ASSIGN_OR_RETURN(EngineSpec engine, to_engine(planned.spec));
+  TrainJob run;
+  run.model = std::move(engine.model);
+  run.recipe = std::move(engine.recipe);
+  run.dataset = service_.paths.dataset(planned.dataset_digest);
+  ASSIGN_OR_RETURN(const Fork fork, plan_fork(checkpoint, run));
+  // A retry after the last step still has its model to write.
+  const int64_t total = planned.plan.steps_total();
+  if (total < checkpoint.step + (asked.retries ? 0 : 1)) {
+    return field_error(
+        "FIELD_OUT_OF_RANGE",
+        planned.spec.recipe().has_steps() ? "spec.recipe.steps" : "spec.recipe.epochs",
+        "the job has " + std::to_string(total) + " steps, expected more than the checkpoint's " +
+            std::to_string(checkpoint.step));
+  }
+  begins.origin.set_step(checkpoint.step);
+  begins.origin.mutable_changes()->Assign(fork.changes.begin(), fork.changes.end());
+  if (asked.validate_only) return begins;
+  begins.uid = random_uid(service_.clock.wall_us());
+  if (Status s = service_.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
+  const Result<CheckpointDigests> digests =
+      write_fork(service_.files, fork, service_.paths.checkpoints(begins.uid));
+  if (!digests.ok()) {
+    (void)remove_noted(service_.store, service_.files, service_.paths, "jobs/" + begins.uid);
+    return digests.error();
+  }
+  begins.origin.set_weights_sha256(digests->weights_sha256);
+  begins.origin.set_optimizer_sha256(digests->optimizer_sha256);
+  return begins;
+}
+
+Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token& stop) {
+  if (service_.draining) return draining_error();
+  ASSIGN_OR_RETURN(const std::string parent_id,
+                   parse_name(Collection::kJobs, "name", asked.parent));
+  if (!asked.job_id.empty()) {
+    if (Status s = check_id(Collection::kJobs, "job_id", asked.job_id); !s.ok()) return s.error();
+  }
+  if (Status s = check_request_id(asked.request_id); !s.ok()) return s.error();
+  JobStore& jobs = service_.store.jobs();
+  if (!asked.request_id.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<Job> first,
+                     jobs.find_request({kProject, asked.request_id, asked.request_digest}));
+    if (first) return to_proto(*first);
+  }
+  ASSIGN_OR_RETURN(const Job parent, jobs.find(kProject, parent_id));
+  if (asked.retries) {
+    if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
+  }
+  v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
+  keep_batch_size(parent.spec, spec);
+  // A job that has started once, or that could have, has what it waited for, which may be deleted
+  // by now.
+  const bool had_it =
+      parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
+  if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
+  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(spec, stop, StartingWeights::kMayBeGone));
+  Result<Beginning> begins = begin(asked, parent, planned);
+  for (int tries = 1;
+       tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
+    begins = begin(asked, parent, planned);
+  }
+  if (!begins.ok()) {
+    Error e = begins.error();
+    e.message = service_.paths.hide(std::move(e.message));
+    return e;
+  }
+  if (begins->origin.step() > 0) {
+    go_without_starting_model(parent, planned);
+  } else if (planned.lacks_weights) {
+    return *planned.lacks_weights;
+  }
+  if (asked.validate_only) {
+    v1::Job out;
+    if (!asked.job_id.empty()) out.set_name(full_name(Collection::kJobs, asked.job_id));
+    *out.mutable_spec() = std::move(planned.spec);
+    *out.mutable_plan() = std::move(planned.plan);
+    *out.mutable_origin() = std::move(begins->origin);
+    return out;
+  }
+  NewJob job;
+  job.project = kProject;
+  job.id = asked.job_id;
+  job.uid = begins->uid;
+  job.origin = std::move(begins->origin);
+  job.owner = asked.owner;
+  job.message =
+      (asked.retries ? "A new try of " : "A fork of ") + parent.name() +
+      (job.origin.step() > 0 ? " from the checkpoint of step " + std::to_string(job.origin.step())
+                             : " from the start") +
+      "; it waits for the scheduler.";
+  job.spec = std::move(planned.spec);
+  job.plan = std::move(planned.plan);
+  job.dataset = std::move(planned.dataset);
+  job.initial_model_id = std::move(planned.initial_model_id);
+  job.after = std::move(planned.after);
+  job.request_id = asked.request_id;
+  job.request_digest = asked.request_digest;
+  if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
+  const Result<Job> stored = jobs.submit(std::move(job));
+  if (!begins->uid.empty() && (!stored.ok() || stored->uid != begins->uid)) {
+    (void)remove_noted(service_.store, service_.files, service_.paths, "jobs/" + begins->uid);
+  }
+  if (!stored.ok()) return stored.error();
+  spdlog::info("event={} {} uid={} {} step={}", asked.retries ? "job_retried" : "job_forked",
+               kv("job", stored->name()), stored->uid, kv("parent", parent.name()),
+               stored->origin.step());
+  return to_proto(*stored);
+}
+
+Result<v1::Job> JobHandlers::retry(const v1::RetryJobRequest& request, const std::string& caller,
+                                   const std::stop_token& stop) {
+  v1::RetryJobRequest body = request;
+  body.clear_request_id();
+  Offspring asked{request.name(), caller, request.job_id(), request.request_id(), digest_of(body)};
+  asked.from_start = request.from_start();
+  asked.retries = true;
+  return make(asked, stop);
+}
+
+Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const std::string& caller,
+                                  const std::stop_token& stop) {
+  if (request.has_step() && request.step() < 1) {
+    return field_error("FIELD_OUT_OF_RANGE", "step",
+                       std::to_string(request.step()) + " is out of range, expected at least 1");
+  }
+  v1::ForkJobRequest body = request;
+  body.clear_request_id();
+  Offspring asked{request.name(), caller, request.job_id(), request.request_id(), digest_of(body)};
+  if (request.has_spec()) asked.spec = &request.spec();
+  if (request.has_step()) asked.step = request.step();
+  asked.validate_only = request.validate_only();
+  return make(asked, stop);
+}
+
+Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(
+    const v1::ListCheckpointsRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kProject, id));
+  v1::ListCheckpointsResponse response;
+  for (const CheckpointFolder& c :
+       trainyard::list_checkpoints(service_.paths.checkpoints(job.uid))) {
+    if (c.old || !find_state(c)) continue;
+    v1::Checkpoint& listed = *response.add_checkpoints();
+    listed.set_step(c.step);
+    listed.set_size_bytes(bytes_below(c.path));
+    struct stat st {};
+    if (::stat((c.path / "state.json").c_str(), &st) == 0) {
+      *listed.mutable_create_time() =
+          to_timestamp(int64_t{st.st_mtim.tv_sec} * 1'000'000 + st.st_mtim.tv_nsec / 1000);
+    }
+  }
+  return response;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,277 @@
+#include "server/handlers/job_handlers.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "proto/convert/spec.h"
+#include "server/config/log.h"
+#include "server/files/removals.h"
+#include "server/handlers/time_range.h"
+#include "server/planning/digest.h"
+#include "server/planning/job_planner.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+#include "server/store/remaining.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int32_t kQueueDefault = 100;  // jobs in one answer
+
+/// Of what makes two requests with one ID the same.
+std::string digest_of_body(const v1::SubmitJobRequest& request) {
+  v1::SubmitJobRequest body = request;
+  body.clear_request_id();
+  return digest_of(body);
+}
+
+/// The job that the request made before, when its answer may have been lost.
+Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
+  if (request.request_id().empty()) return std::optional<Job>();
+  return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});
+}
+
+}  // namespace
+
+JobHandlers::JobHandlers(ServiceContext& service)
+    : service_(service),
+      planner_(std::make_unique<JobPlanner>(
+          PlannerParts{service.config, service.paths, service.clock, service.store,
+                       service.inventory, service.errands, service.forecaster,
+                       service.cluster_rates, service.planning, service.draining})) {}
+JobHandlers::~JobHandlers() = default;
+
+Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
+  if (service_.draining) return draining_error();
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (!request.job_id().empty()) {
+    if (Status s = check_id(Collection::kJobs, "job_id", request.job_id()); !s.ok()) {
+      return s.error();
+    }
+  }
+  if (Status s = check_request_id(request.request_id()); !s.ok()) return s.error();
+  if (!request.has_spec()) {
+    return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
+  }
+  return {};
+}
+
+void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string& caller,
+                         Done<v1::Job> done, const std::stop_token& stop) {
+  if (Status s = check_submit(request); !s.ok()) return done(s.error());
+  Result<PlannedJob> planned = planner_->plan(request.spec(), stop);
+  if (!planned.ok()) {
+    if (request.validate_only()) return done(std::move(planned).error());
+    // A request that is sent again has its job, whatever became of what the spec names.
+    const Result<std::optional<Job>> first = find_first(service_.store.jobs(), request);
+    if (!first.ok()) return done(first.error());
+    if (!*first) return done(std::move(planned).error());
+    return done(to_proto(service_.dispatcher.explained(**first)));
+  }
+  if (request.validate_only()) {
+    v1::Job job;
+    if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
+    *job.mutable_spec() = std::move(planned->spec);
+    *job.mutable_plan() = std::move(planned->plan);
+    return done(std::move(job));
+  }
+  store(request, caller, *std::move(planned), std::move(done));
+}
+
+bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const std::string& caller,
+                               const Done<v1::Job>& done) {
+  if (request.validate_only() || !check_submit(request).ok()) return false;
+  const std::shared_ptr<const PlannedJob> known = planner_->find_accepted(request.spec());
+  if (!known) return false;
+  store(request, caller, *known, done);
+  return true;
+}
+
+void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& caller,
+                        PlannedJob planned, Done<v1::Job> done) {
+  NewJob job;
+  job.project = kProject;
+  job.owner = caller;
+  job.id = request.job_id();
+  job.spec = std::move(planned.spec);
+  job.plan = std::move(planned.plan);
+  job.dataset = std::move(planned.dataset);
+  job.initial_model_id = std::move(planned.initial_model_id);
+  job.after = std::move(planned.after);
+  job.request_id = request.request_id();
+  if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
+  if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
+  // No thread waits for the commit, so as many submits as there are share one.
+  service_.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
+    if (!stored.ok()) return done(std::move(stored).error());
+    spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
+                 stored->uid, stored->priority, kv("owner", stored->owner));
+    done(to_proto(*std::move(stored)));
+  });
+}
+
+void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
+                       const std::stop_token& stop) {
+  if (service_.draining) return done(draining_error());
+  if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
+  if (!request.has_spec()) {
+    return done(
+        field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
+  }
+  planner_->plan_in_full(request, std::move(done), stop);
+}
+
+Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kProject, id));
+  if (job.state == JobState::kRunning) {
+    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
+                                             service_.dispatcher.jobs_beside(job.uid));
+    job.progress.set_remaining_seconds(remaining.seconds);
+    job.progress.set_remaining_seconds_low(remaining.low);
+    job.progress.set_remaining_seconds_high(remaining.high);
+    job.progress.set_forecast_share(remaining.forecast_share);
+    job.progress.set_bound_share(remaining.bound_share);
+    job.progress.set_held_back_by(remaining.held_back_by);
+  }
+  return to_proto(service_.dispatcher.explained(std::move(job)));
+}
+
+Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (request.page_size() < 0) {
+    return field_error("PAGE_SIZE_NEGATIVE", "page_size",
+                       std::to_string(request.page_size()) + " is negative, expected 0..1000");
+  }
+  std::optional<Job> asked;
+  if (!request.name().empty()) {
+    ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+    ASSIGN_OR_RETURN(asked, service_.store.jobs().find(kProject, id));
+  }
+  const int32_t count =
+      request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
+  const QueueView view =
+      service_.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
+  v1::ListQueueResponse response;
+  response.set_waiting(view.waiting);
+  for (const QueuedJob& job : view.jobs) {
+    v1::QueuedJob& to = *response.add_jobs();
+    to.set_name(full_name(Collection::kJobs, job.id));
+    to.set_owner(job.owner);
+    to.set_priority(job.priority);
+    to.set_position(job.position);
+    if (job.start.known()) *to.mutable_start() = to_proto(job.start);
+    if (job.end.known()) *to.mutable_end() = to_proto(job.end);
+    to.set_device(job.device);
+    to.set_reason(job.why.reason);
+    to.set_message(job.why.message);
+  }
+  // One that waits for other jobs is not in the queue yet.
+  if (asked && view.jobs.empty() && asked->state == JobState::kQueued) {
+    v1::QueuedJob& to = *response.add_jobs();
+    to.set_name(asked->name());
+    to.set_owner(asked->owner);
+    to.set_priority(asked->priority);
+    to.set_reason(asked->reason);
+    to.set_message(asked->message);
+  }
+  return response;
+}
+
+Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request,
+                                               const std::string& caller) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  JobQuery query;
+  query.project = kProject;
+  query.page_size = request.page_size();
+  query.page_token = request.page_token();
+  for (const int state : request.states()) {
+    if (state < static_cast<int>(JobState::kQueued) ||
+        state > static_cast<int>(JobState::kCancelled)) {
+      return field_error("FIELD_UNSUPPORTED", "states",
+                         std::to_string(state) + " is not a state, expected 1..7");
+    }
+    query.states.push_back(static_cast<JobState>(state));
+  }
+  if (request.mine() && !request.owner().empty()) {
+    return field_error("FIELD_CONFLICT", "mine", "is given with owner, expected one of them");
+  }
+  if (request.mine()) query.owner = caller;
+  if (!request.owner().empty()) query.owner = request.owner();
+  if (!request.array().empty()) {
+    if (request.no_members()) {
+      return field_error("FIELD_CONFLICT", "no_members",
+                         "is given with array, expected one of them");
+    }
+    ASSIGN_OR_RETURN(query.array, parse_id_or_name(Collection::kArrays, "array", request.array()));
+  }
+  query.no_members = request.no_members();
+  query.labels = {request.labels().begin(), request.labels().end()};
+  ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
+  v1::ListJobsResponse response;
+  for (Job& job : page.jobs) {
+    v1::Job& listed = *response.add_jobs() =
+        to_proto(service_.dispatcher.explained(std::move(job)));
+    listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
+    listed.mutable_progress()->clear_warnings();
+    listed.mutable_plan()->clear_warnings();
+    listed.mutable_plan()->clear_initial_weights();
+  }
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_cancel(kProject, id));
+  spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
+Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_pause(kProject, id));
+  spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)));
+  return to_proto(job);
+}
+
+Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kProject, id));
+  spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
+  return to_proto(service_.dispatcher.explained(job));
+}
+
+Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  if (!request.has_priority()) {
+    return field_error("FIELD_REQUIRED", "priority", "is missing, expected -100..100");
+  }
+  if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
+    return field_error("FIELD_OUT_OF_RANGE", "priority",
+                       std::to_string(request.priority()) + " is out of range, expected -100..100");
+  }
+  ASSIGN_OR_RETURN(const Job job,
+                   service_.store.jobs().set_priority(kProject, id, request.priority()));
+  spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
+  return to_proto(service_.dispatcher.explained(job));
+}
+
+Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kProject, id));
+  if (Status s = remove_noted(service_.store, service_.files, service_.paths, "jobs/" + job.uid);
+      !s.ok()) {
+    // The row is gone, so nothing will use these files; a person may remove them.
+    spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
+  }
+  spdlog::info("event=job_deleted {}", kv("job", job.name()));
+  return {};
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,172 @@
+#include "server/handlers/model_handlers.h"
+
+#include <spdlog/spdlog.h>
+
+#include "proto/convert/run.h"
+#include "server/config/log.h"
+#include "server/files/removals.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+constexpr size_t kPredictBytesMax = 3 << 20;
+constexpr size_t kPromptBytesMax = 1 << 20;
+constexpr int64_t kTokensMax = 65536;
+
+int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
+  int64_t count = 0;
+  for (const v1::WeightTensor& t : tensors) {
+    if (converts_to_f32(t.dtype())) count += to_engine(t).shape.elements();
+  }
+  return count;
+}
+
+}  // namespace
+
+Result<Model> ModelHandlers::find(const std::string& name) const {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
+  return service_.store.models().find(kProject, id);
+}
+
+Result<Model> ModelHandlers::find_network(const std::string& name) const {
+  ASSIGN_OR_RETURN(Model model, find(name));
+  if (!model.weights_alone()) return model;
+  return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
+                    model.name() +
+                        " has weights only, without a network or preprocessing; start a job from "
+                        "it by recipe.initial_weights");
+}
+
+void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model> done) {
+  if (service_.draining) return done(draining_error());
+  if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
+  if (!is_sha256_hex(request.sha256())) {
+    return done(
+        field_error("NAME_MALFORMED", "sha256",
+                    quoted_value(request.sha256()) + " is not 64 lower-case hexadecimal digits"));
+  }
+  NewWeights weights;
+  weights.project = kProject;
+  weights.sha256 = request.sha256();
+  weights.id = "w-" + weights.sha256.substr(0, kDefaultIdDigits);
+  if (!request.model_id().empty()) {
+    weights.id = request.model_id();
+    if (Status s = check_id(Collection::kModels, "model_id", weights.id); !s.ok()) {
+      return done(s.error());
+    }
+  }
+  if (Status s = service_.disk.check(); !s.ok()) return done(s.error());
+  const Result<Upload> upload = uploads_.find(weights.sha256);
+  if (!upload.ok()) return done(upload.error());
+  if (!upload->complete) {
+    Error e = make_error(
+        ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
+        "sha256: the file " + weights.sha256.substr(0, 12) + "... was not uploaded completely");
+    e.metadata = {{"upload", full_name(Collection::kUploads, weights.sha256)},
+                  {"committed_size", std::to_string(upload->committed_size)}};
+    return done(std::move(e));
+  }
+  weights.size_bytes = upload->size_bytes;
+  const std::string sha256 = weights.sha256;
+  service_.errands.inspect(
+      sha256, [this, weights = std::move(weights), done = std::move(done)](
+                  const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
+        if (!tensors.ok()) return done(tensors.error());
+        weights.tensors = *tensors;
+        weights.parameter_count = count_parameters(weights.tensors);
+        service_.store.models().create(std::move(weights),
+                                       [done = std::move(done)](const Result<Model>& model) {
+                                         if (!model.ok()) return done(model.error());
+                                         spdlog::info("event=model_created {} digest={}",
+                                                      kv("model", model->name()), model->digest);
+                                         done(to_proto(*model));
+                                       });
+      });
+}
+
+Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {
+  ASSIGN_OR_RETURN(const Model model, find(request.name()));
+  return to_proto(model);
+}
+
+Result<v1::ListModelsResponse> ModelHandlers::list(const v1::ListModelsRequest& request) const {
+  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const ModelPage page, service_.store.models().list(kProject, request.page_size(),
+                                                                      request.page_token()));
+  v1::ListModelsResponse response;
+  for (const Model& model : page.models) *response.add_models() = to_proto(model);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done) {
+  if (service_.draining) return done(draining_error());
+  const Result<Model> model = find_network(request.name());
+  if (!model.ok()) return done(model.error());
+  size_t bytes = request.csv().size() + request.idx_images().size() + request.text().size();
+  for (const v1::ImageFiles::File& file : request.images().files()) bytes += file.content().size();
+  if (bytes == 0 || bytes > kPredictBytesMax) {
+    return done(
+        field_error(bytes == 0 ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "rows",
+                    std::to_string(bytes) +
+                        " bytes, expected csv, idx_images, text or images of 1 to 3145728 bytes"));
+  }
+  service_.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
+}
+
+Result<CallNumber> ModelHandlers::generate(const v1::GenerateRequest& request,
+                                           std::function<void(const v1::GenerateResponse&)> on_text,
+                                           Done<void> done) {
+  if (service_.draining) return draining_error();
+  ASSIGN_OR_RETURN(const Model model, find_network(request.name()));
+  if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
+    return field_error(request.prompt().empty() ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "prompt",
+                       std::to_string(request.prompt().size()) +
+                           " bytes, expected a text of 1 to 1048576 bytes to continue");
+  }
+  if (request.has_token_count() &&
+      (request.token_count() < 1 || request.token_count() > kTokensMax)) {
+    return field_error("FIELD_OUT_OF_RANGE", "token_count",
+                       std::to_string(request.token_count()) + ", expected 1 to 65536");
+  }
+  return service_.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
+                                   std::move(done));
+}
+
+void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done) {
+  if (service_.draining) return done(draining_error());
+  const auto digest = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
+    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find_usable(kProject, ref));
+    if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
+    return dataset.digest;
+  };
+  const Result<Model> model = find_network(request.name());
+  if (!model.ok()) return done(model.error());
+  const Result<std::string> dataset = digest();
+  if (!dataset.ok()) return done(dataset.error());
+  service_.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request,
+                            std::move(done));
+}
+
+Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
+  ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kProject, id));
+  service_.predict.forget(model.job_uid,
+                          make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                                     "name: " + model.name() + " was deleted meanwhile"));
+  if (model.weights_alone()) {
+    uploads_.discard(model.digest);
+  } else if (Status s = remove_noted(service_.store, service_.files, service_.paths,
+                                     "models/" + model.job_uid);
+             !s.ok()) {
+    spdlog::warn("event=files_left {} {}", kv("model", model.name()),
+                 kv("message", s.error().message));
+  }
+  spdlog::info("event=model_deleted {}", kv("model", model.name()));
+  return {};
+}
+
+}  // namespace trainyard::server

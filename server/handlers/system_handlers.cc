@@ -1,0 +1,242 @@
+#include "server/handlers/system_handlers.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "server/config/log.h"
+#include "server/handlers/time_range.h"
+#include "server/inventory/drained_inventory.h"
+#include "server/processes/process.h"
+#include "server/rpc/listener.h"
+#include "server/rpc/names.h"
+#include "server/scheduler/cluster.h"
+#include "server/store/proto_time.h"
+#include "server/store/remaining.h"
+#include "src/base/join.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr const char* kCpuName = "devices/cpu";
+constexpr size_t kReasonMax = 256;
+constexpr size_t kNamesToldMax = 16;
+
+v1::DeviceDrain to_proto(const DeviceDrain& drain) {
+  v1::DeviceDrain out;
+  out.set_reason(drain.reason);
+  out.set_owner(drain.owner);
+  *out.mutable_time() = to_timestamp(drain.time_us);
+  out.set_vacate(drain.vacate);
+  return out;
+}
+
+v1::Device to_proto(const Device& device) {
+  v1::Device out;
+  out.set_name(device.name);
+  out.set_kind(static_cast<v1::Device::Kind>(device.kind));
+  out.set_model(device.model);
+  out.set_health(static_cast<v1::Device::Health>(device.health));
+  out.set_reason(device.reason);
+  out.set_memory_bytes(device.memory_bytes);
+  out.set_memory_used_bytes(device.memory_used_bytes);
+  out.set_slots(device.slots);
+  out.set_overhead_bytes(device.overhead_bytes);
+  out.set_cores(device.cores);
+  out.set_faults(device.faults_told);
+  if (device.utilisation_percent) out.set_utilisation_percent(*device.utilisation_percent);
+  if (device.temperature_celsius) out.set_temperature_celsius(*device.temperature_celsius);
+  if (device.power_watts) out.set_power_watts(*device.power_watts);
+  if (device.power_limit_watts) out.set_power_limit_watts(*device.power_limit_watts);
+  return out;
+}
+
+}  // namespace
+
+Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRequest&) const {
+  ASSIGN_OR_RETURN(const JobCounts counts, service_.store.jobs().count());
+  v1::ServerInfo info;
+  info.set_version(TRAINYARD_VERSION);
+  info.mutable_start_time()->set_seconds(service_.start_time_us / 1'000'000);
+  info.mutable_start_time()->set_nanos(
+      static_cast<int32_t>(service_.start_time_us % 1'000'000 * 1000));
+  info.set_jobs_queued(counts.queued);
+  info.set_jobs_running(counts.starting + counts.running);
+  info.set_draining(service_.draining);
+  info.set_upload_bytes_max(service_.config.upload_bytes_max);
+  info.set_message_bytes_max(kMessageBytesMax);
+  for (const std::string& warning : service_.warnings) info.add_warnings(warning);
+  if (const std::optional<std::string> low = service_.disk.warning()) info.add_warnings(*low);
+  if (Status s = service_.store.health(); !s.ok()) info.add_warnings(s.error().message);
+  return info;
+}
+
+std::string drain_text(const DeviceDrain& drain) {
+  return "Drained by " + drain.owner + (drain.reason.empty() ? "" : ": " + drain.reason) + ".";
+}
+
+Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
+    const v1::ListDevicesRequest& request) const {
+  const Devices devices = service_.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
+  const std::vector<DeviceView> views = service_.dispatcher.devices(devices.devices);
+  ASSIGN_OR_RETURN(std::vector<DeviceDrain> drains, service_.store.drains().list());
+  v1::ListDevicesResponse response;
+  response.set_note(devices.note);
+  for (size_t i = 0; i < views.size(); ++i) {
+    const Device& device = devices.devices[i];
+    const DeviceView& view = views[i];
+    v1::Device& out = *response.add_devices() = to_proto(device);
+    out.set_others_bytes(view.others_bytes);
+    for (const Job& job : jobs) {
+      const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
+      if (!holds) continue;
+      out.add_jobs(job.name());
+      v1::DeviceUse& use = *out.add_uses();
+      use.set_job(job.name());
+      if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(job));
+      if (job.state == JobState::kRunning) {
+        const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
+                                            service_.dispatcher.jobs_beside(job.uid));
+        use.set_forecast_share(pace.forecast_share);
+        use.set_bound_share(pace.bound_share);
+        use.set_held_back_by(pace.held_back_by);
+      }
+      const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
+      if (placed == view.jobs.end()) continue;
+      use.set_planned_bytes(placed->bytes + device.overhead_bytes);
+      if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
+      if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
+    }
+    if (request.forecasts()) *out.mutable_forecasts() = service_.forecaster.describe(device);
+    const auto drain = std::ranges::find(drains, drain_key(device), &DeviceDrain::device);
+    if (drain == drains.end()) continue;
+    *out.mutable_drain() = to_proto(*drain);
+    drains.erase(drain);
+  }
+  add_clusters(request.forecasts(), response);
+  for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
+    v1::Device& out = *response.add_devices();
+    out.set_name(drain.name);
+    out.set_kind(drain.name == kCpuName ? v1::Device::CPU : v1::Device::GPU);
+    out.set_model(drain.model);
+    out.set_health(v1::Device::UNKNOWN);
+    out.set_reason("It is not there now. " + drain_text(drain));
+    *out.mutable_drain() = to_proto(drain);
+  }
+  return response;
+}
+
+void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& response) const {
+  const Clusters& clusters = service_.dispatcher.clusters();
+  for (const ClusterConfig& config : service_.config.clusters) {
+    v1::Cluster& out = *response.add_clusters();
+    out.set_name(std::string(kClusterPrefix) + config.name);
+    out.set_kind(config.kind);
+    std::string note = clusters.note(config.name);
+    if (const auto refusal = clusters.refusal(config.name)) {
+      note += "It takes no jobs now: " + refusal->text + ". One is tried " +
+              when_tried(refusal->left_us) + ".\n";
+    }
+    out.set_note(std::move(note));
+    out.set_cpus(config.cpus);
+    out.set_memory_bytes(config.memory_bytes);
+    out.set_gpus_per_node(config.gpus_per_node);
+    out.set_gpu_type(config.gpu_type);
+    out.set_waiting_max(config.waiting_max);
+    service_.cluster_rates.describe(forecasts, out);
+    for (const ClusterSight& sight : clusters.sights(config.name)) {
+      v1::ClusterJob& job = *out.add_jobs();
+      job.set_job(sight.job);
+      job.set_handle(sight.handle);
+      job.set_granted(sight.granted);
+      job.set_nodes(sight.nodes);
+      job.set_reason(sight.granted ? "" : sight.reason);
+      if (!sight.granted && sight.start_estimate_us > 0) {
+        *job.mutable_start_time() = to_timestamp(sight.start_estimate_us);
+      }
+    }
+  }
+}
+
+int64_t SystemHandlers::measured_bytes(const Job& job) const {
+  const Result<Attempt> attempt = service_.store.jobs().find_attempt(job.uid, job.attempt);
+  if (!attempt.ok() || attempt->pid == 0) return 0;
+  return resident_bytes(attempt->pid, attempt->process_start);
+}
+
+Result<v1::Device> SystemHandlers::get_device(const std::string& name) const {
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, list_devices({}));
+  std::vector<std::string> names;
+  for (const v1::Device& device : list.devices()) {
+    if (device.name() == name) return device;
+    if (names.size() < kNamesToldMax) names.push_back(device.name());
+  }
+  const bool more = names.size() < static_cast<size_t>(list.devices_size());
+  Error e = field_error("DEVICE_NOT_FOUND", "name",
+                        "there is no device " + name + ", expected " +
+                            (names.size() > 1 ? "one of " : "") + joined(names, ", ") +
+                            (more ? " and others" : ""));
+  e.code = ErrorCode::kNotFound;
+  return e;
+}
+
+Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& request,
+                                                const std::string& caller) {
+  if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
+  const std::string& reason = request.reason();
+  const bool plain = std::ranges::none_of(
+      reason, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  if (reason.size() > kReasonMax || !plain) {
+    return field_error(
+        "FIELD_OUT_OF_RANGE", "reason",
+        std::to_string(reason.size()) + " bytes, expected at most 256 without control characters");
+  }
+  ASSIGN_OR_RETURN(const v1::Device known, get_device(request.name()));
+  DeviceDrain drain;
+  drain.name = known.name();
+  drain.model = known.model();
+  drain.reason = reason;
+  drain.owner = caller;
+  drain.vacate = request.vacate();
+  ASSIGN_OR_RETURN(drain.device, key_of(known.name()));
+  if (Status s = service_.store.drains().put(drain); !s.ok()) return s.error();
+  if (Status s = service_.drains_changed(); !s.ok()) return s.error();
+  spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
+               kv("owner", caller), drain.vacate, kv("reason", reason));
+  return get_device(request.name());
+}
+
+Result<v1::Device> SystemHandlers::resume_device(const v1::ResumeDeviceRequest& request) {
+  if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(v1::Device known, get_device(request.name()));
+  // The name may be shown twice: of the device that has it now, and of one that is away.
+  const Devices devices = service_.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, service_.store.drains().list());
+  bool drained = false;
+  for (const DeviceDrain& drain : drains) {
+    const auto device = std::ranges::find(devices.devices, drain.device, drain_key);
+    if ((device != devices.devices.end() ? device->name : drain.name) != request.name()) continue;
+    if (Status s = service_.store.drains().remove(drain.device); !s.ok()) return s.error();
+    drained = true;
+  }
+  if (!drained) return known;
+  if (Status s = service_.drains_changed(); !s.ok()) return s.error();
+  spdlog::info("event=device_resumed {}", kv("device", known.name()));
+  Result<v1::Device> device = get_device(request.name());
+  if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
+  known.clear_drain();  // it had vanished
+  known.set_reason("It is not there now.");
+  return known;
+}
+
+Result<std::string> SystemHandlers::key_of(const std::string& name) const {
+  for (const Device& device : service_.inventory.read().devices) {
+    if (device.name == name) return drain_key(device);
+  }
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, service_.store.drains().list());
+  const auto drain = std::ranges::find(drains, name, &DeviceDrain::name);
+  return drain == drains.end() ? name : drain->device;
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,19 @@
+// server/handlers/time_range.h: the scheduler's times on the wire.
+#pragma once
+
+#include "server/scheduler/scheduler.h"
+#include "server/store/proto_time.h"
+#include "trainyard/v1/job_service.pb.h"
+
+namespace trainyard::server {
+
+/// `range` is known.
+inline v1::TimeRange to_proto(const Range& range) {
+  v1::TimeRange out;
+  *out.mutable_low() = to_timestamp(range.low_us);
+  *out.mutable_likely() = to_timestamp(range.likely_us);
+  *out.mutable_high() = to_timestamp(range.high_us);
+  return out;
+}
+
+}  // namespace trainyard::server

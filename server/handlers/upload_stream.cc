@@ -1,0 +1,185 @@
+#include "server/handlers/upload_stream.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/handlers/dataset_handlers.h"
+#include "server/rpc/auth.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+#include "server/rpc/wire.h"
+#include "src/base/mutex.h"
+#include "trainyard/v1/dataset_service.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kMessagesAtOnce = 16;  // before a stream lets others have its thread
+
+/// Deletes itself in OnDone. The bytes are written beside the handlers, one message after another,
+/// while the next one arrives; the one behind it is read after that, so that the disk slows down
+/// the client.
+class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
+ public:
+  UploadStream(ServiceContext& service, Uploads& uploads, grpc::ByteBuffer* response)
+      : service_(service), uploads_(uploads), response_(response) {}
+
+  void begin(const Status& admitted) {
+    if (!admitted.ok()) return refuse(admitted.error());
+    StartRead(&in_);
+  }
+
+  void OnReadDone(bool ok) override {
+    {
+      const MutexLock lock(mu_);
+      if (ended_) return;
+      arrived_ = true;
+      ok_ = ok;
+      if (std::exchange(working_, true)) return;  // work() sees it
+    }
+    post();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void post() {
+    const bool posted = service_.transfers.post([this] {
+      try {
+        if (Status s = work(); !s.ok()) refuse(s.error());
+      } catch (const std::exception& e) {
+        refuse(internal_error("UploadFile", e.what()));
+      }
+    });
+    if (!posted) refuse(service_.draining ? draining_error() : busy_error());
+  }
+
+  /// Takes what has arrived. This object may be gone once the stream has ended.
+  Status work() {
+    for (int i = 0; i < kMessagesAtOnce; ++i) {
+      bool ok = false;
+      {
+        const MutexLock lock(mu_);
+        if (!arrived_) {
+          working_ = false;
+          return {};
+        }
+        arrived_ = false;
+        ok = ok_;
+      }
+      if (!ok) return pause();
+      grpc::ByteBuffer bytes;
+      bytes.Swap(&in_);
+      StartRead(&in_);
+      bool ends = false;
+      if (Status s = take(bytes, ends); !s.ok() || ends) return s;
+    }
+    post();
+    return {};
+  }
+
+  /// `ends`: the stream was answered.
+  Status take(const grpc::ByteBuffer& bytes, bool& ends) {
+    v1::UploadFileRequest request;
+    if (Status s = parse_request(bytes, request); !s.ok()) return s;
+    if (!begun_ && !request.has_start()) {
+      return field_error("FIELD_REQUIRED", "start",
+                         "is missing: the first message declares the file");
+    }
+    switch (request.kind_case()) {
+      case v1::UploadFileRequest::kStart:
+        if (Status s = start(request.start()); !s.ok()) return s;
+        break;
+      case v1::UploadFileRequest::kChunk:
+        if (writer_) {
+          const v1::UploadFileRequest::Chunk& chunk = request.chunk();
+          if (Status s = writer_->append(chunk.offset(), chunk.data(), chunk.crc32c()); !s.ok()) {
+            return s;
+          }
+        }
+        break;
+      case v1::UploadFileRequest::kFinish: {
+        if (writer_) {
+          ASSIGN_OR_RETURN(complete_, writer_->finish(request.finish().sha256()));
+        }
+        ends = true;
+        return answer(complete_);
+      }
+      case v1::UploadFileRequest::KIND_NOT_SET:
+        return field_error("FIELD_REQUIRED", "kind", "expected one of start, chunk and finish");
+    }
+    return {};
+  }
+
+  Status start(const v1::UploadFileRequest::Start& start) {
+    if (begun_) return field_error("FIELD_UNUSED", "start", "was already sent on this stream");
+    if (service_.draining) return draining_error();
+    if (Status s = check_parent(start.parent()); !s.ok()) return s;
+    uploads_.expire();
+    ASSIGN_OR_RETURN(writer_, uploads_.open(start.sha256(), start.size_bytes(), start.offset()));
+    if (!writer_) {  // the server has this content: chunks are accepted and ignored
+      ASSIGN_OR_RETURN(complete_, uploads_.find(start.sha256()));
+    }
+    begun_ = true;
+    return {};
+  }
+
+  Status pause() {
+    if (!begun_) {
+      return field_error("FIELD_REQUIRED", "start",
+                         "is missing: the stream ended without a message");
+    }
+    if (!writer_) return answer(complete_);
+    ASSIGN_OR_RETURN(const Upload upload, writer_->pause());
+    return answer(upload);
+  }
+
+  Status answer(const Upload& upload) {
+    *response_ = to_bytes(to_proto(upload));
+    writer_.reset();
+    end(grpc::Status::OK);
+    return {};
+  }
+
+  void refuse(const Error& error) {
+    // Bytes received before the fault are kept; finish() has already dropped them if the digest was
+    // wrong.
+    if (writer_ && error.reason != "CONTENT_HASH_MISMATCH") (void)writer_->pause();
+    writer_.reset();
+    end(to_grpc_status(error));
+  }
+
+  /// A message that arrives from here on is not looked at.
+  void end(const grpc::Status& status) {
+    {
+      const MutexLock lock(mu_);
+      ended_ = true;
+    }
+    Finish(status);
+  }
+
+  ServiceContext& service_;
+  Uploads& uploads_;
+  grpc::ByteBuffer* response_;
+  grpc::ByteBuffer in_;  // the library's until OnReadDone, then work()'s
+  Mutex mu_;
+  bool arrived_ TRAINYARD_GUARDED_BY(mu_) = false;  // in_ has a message, or the end if not ok_
+  bool ok_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool working_ TRAINYARD_GUARDED_BY(mu_) = false;  // work() is running or posted
+  bool ended_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool begun_ = false;
+  std::unique_ptr<UploadWriter> writer_;
+  Upload complete_;  // the answer: the existing upload, if there is no writer
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(ServiceContext& service,
+                                                              Uploads& uploads,
+                                                              grpc::CallbackServerContext* context,
+                                                              grpc::ByteBuffer* response) {
+  auto* stream = new UploadStream(service, uploads, response);  // deletes itself in OnDone
+  stream->begin(admit(*context, service.tokens));
+  return stream;
+}
+
+}  // namespace trainyard::server

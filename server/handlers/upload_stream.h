@@ -1,0 +1,18 @@
+// server/handlers/upload_stream.h: one UploadFile stream. Only its last message completes an
+// upload: a stream that ends, for whatever reason, is a pause.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include "server/files/uploads.h"
+#include "server/handlers/context.h"
+
+namespace trainyard::server {
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(ServiceContext& service,
+                                                              Uploads& uploads,
+                                                              grpc::CallbackServerContext* context,
+                                                              grpc::ByteBuffer* response);
+
+}  // namespace trainyard::server

@@ -1,0 +1,326 @@
+#include "server/handlers/watch.h"
+
+#include <grpcpp/security/auth_context.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/rpc/auth.h"
+#include "server/rpc/names.h"
+#include "server/rpc/status.h"
+#include "server/rpc/wire.h"
+#include "src/base/mutex.h"
+
+namespace trainyard::server {
+
+namespace {
+
+constexpr size_t kCrowd = 64;  // streams whose memory is worth returning once they are gone
+constexpr std::chrono::seconds kTrimDelay{1};  // for the library to free theirs
+
+/// The rest of a block, not copied: the slice keeps the block.
+grpc::Slice slice_from(const std::shared_ptr<const EventBlock>& block, size_t begin) {
+  using Owner = std::shared_ptr<const EventBlock>;
+  auto* owner = new Owner(block);
+  char* bytes = const_cast<char*>(block->bytes.data());  // the library only reads what it sends
+  return {bytes + begin, block->bytes.size() - begin,
+          [](void* o) { delete static_cast<Owner*>(o); }, owner};
+}
+
+/// The same for each call on a connection, another for each connection that is open: where the
+/// library keeps the connection's properties. Null if it has none. (The peer's address does not
+/// tell: all clients of a Unix socket have the same.)
+const void* connection_of(const grpc::CallbackServerContext& context) {
+  const std::shared_ptr<const grpc::AuthContext> properties = context.auth_context();
+  if (!properties || properties->begin() == properties->end()) return nullptr;
+  return (*properties->begin()).second.data();
+}
+
+}  // namespace
+
+/// Kept alive by `self_` until the library is done with it, and by its users meanwhile.
+class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                          public std::enable_shared_from_this<WatchStream> {
+ public:
+  WatchStream(WatchStreams& streams, ServiceContext& service, const void* connection)
+      : streams_(streams), service_(service), connection_(connection) {}
+
+  /// Not admitted: it ends at once.
+  void begin(Status admitted, const grpc::ByteBuffer& bytes) {
+    self_ = shared_from_this();
+    guarded([&]() -> Status {
+      if (!admitted.ok()) return admitted;
+      if (Status s = parse_request(bytes, request_); !s.ok()) return s;
+      ASSIGN_OR_RETURN(id_, parse_name(Collection::kJobs, "name", request_.name()));
+      service_.hub.post(
+          [self = shared_from_this()] { self->guarded([&self] { return self->start(); }); });
+      return {};
+    });
+  }
+
+  void end(const grpc::Status& status) {
+    const MutexLock lock(mu_);
+    finish(status);
+  }
+
+  /// Sends a heartbeat if it is time; returns when it will be.
+  int64_t beat(int64_t now_us, int64_t silence_us) {
+    const MutexLock lock(mu_);
+    if (finished_ || writing_ || !watcher_) return now_us + silence_us;
+    if (now_us < last_write_us_ + silence_us) return last_write_us_ + silence_us;
+    v1::WatchJobResponse message;
+    message.mutable_heartbeat()->set_newest_seq(newest_seq_);
+    write(to_bytes(message));
+    return now_us + silence_us;
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) return end(grpc::Status::CANCELLED);
+    {
+      const MutexLock lock(mu_);
+      writing_ = false;
+      out_.Clear();
+      if (!write_on()) return;
+    }
+    watcher_->request();
+  }
+  void OnCancel() override { end(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    streams_.remove(this, connection_);
+    // Waits until the hub is not in take() and will not call it again. take() itself never gets
+    // here: a thread must not wait for itself.
+    watcher_.reset();
+    self_.reset();
+  }
+
+ private:
+  /// Ends the stream with what `body` returns or throws.
+  template <typename Body>
+  void guarded(const Body& body) {
+    Status s;
+    try {
+      s = body();
+    } catch (const std::exception& e) {
+      s = internal_error("WatchJob", e.what());
+    }
+    if (!s.ok()) end(to_grpc_status(s.error()));
+  }
+
+  /// On the hub's reading thread.
+  Status start() {
+    {
+      const MutexLock lock(mu_);
+      if (finished_) return {};
+    }
+    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find("default", id_));
+    ASSIGN_OR_RETURN(std::unique_ptr<Watcher> watcher,
+                     service_.hub.watch(job.uid, request_.after(), [this](Result<EventRun> run) {
+                       guarded([&] { return take(std::move(run)); });
+                     }));
+    v1::WatchJobResponse first;
+    *first.mutable_start()->mutable_job() = to_proto(service_.dispatcher.explained(job));
+    const int64_t oldest = oldest_seq(job.newest_seq, job.events_thinned);
+    first.mutable_start()->set_oldest_seq(oldest);
+    first.mutable_start()->set_newest_seq(job.newest_seq);
+    const grpc::ByteBuffer bytes = to_bytes(first);
+    const MutexLock lock(mu_);
+    if (finished_) return {};
+    watcher_ = std::move(watcher);
+    newest_seq_ = request_.after();
+    oldest_seq_ = oldest;
+    write(bytes);
+    return {};
+  }
+
+  /// On one of the hub's threads: what was asked for.
+  Status take(Result<EventRun> run) {
+    if (!run.ok()) return run.error();
+    Watcher* watcher = nullptr;
+    {
+      const MutexLock lock(mu_);
+      if (finished_) return {};
+      asked_ = false;
+      if (run->block) {
+        const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);
+        if (next > newest_seq_ + 1 && next > oldest_seq_) {  // which `start` promised not to happen
+          return make_error(ErrorCode::kUnavailable, "EVENTS_THINNED",
+                            "old events of the job have just been removed; call again for those "
+                            "that are left");
+        }
+      }
+      run_ = std::move(*run);
+      if (run_.block && !request_.packed()) run_.block = run_.block->unpacked();
+      if (writing_) return {};  // a heartbeat; behind it OnWriteDone goes on
+      if (!write_on()) return {};
+      watcher = watcher_.get();  // OnDone, which resets it, waits for us
+    }
+    watcher->request();
+    return {};
+  }
+
+  /// Writes what there is, or ends; true if the hub must be asked for more, outside the lock.
+  bool write_on() TRAINYARD_REQUIRES(mu_) {
+    if (finished_) return false;
+    if (run_.block) {
+      write_block();
+      return false;
+    }
+    if (run_.ended) {
+      finish(grpc::Status::OK);
+      return false;
+    }
+    return !std::exchange(asked_, true);
+  }
+
+  void write_block() TRAINYARD_REQUIRES(mu_) {
+    const EventBlock& block = *run_.block;
+    const grpc::Slice slice = slice_from(run_.block, block.begin(run_.first));
+    newest_seq_ = block.last_seq();
+    run_.block.reset();
+    write(grpc::ByteBuffer(&slice, 1));
+  }
+
+  void write(grpc::ByteBuffer bytes) TRAINYARD_REQUIRES(mu_) {
+    writing_ = true;
+    last_write_us_ = service_.clock.steady_us();
+    out_.Swap(&bytes);
+    StartWrite(&out_);
+  }
+
+  void finish(const grpc::Status& status) TRAINYARD_REQUIRES(mu_) {
+    if (std::exchange(finished_, true)) return;
+    run_.block.reset();
+    Finish(status);
+  }
+
+  WatchStreams& streams_;
+  ServiceContext& service_;
+  const void* const connection_;
+  v1::WatchJobRequest request_;
+  std::string id_;
+  std::shared_ptr<WatchStream> self_;
+  std::unique_ptr<Watcher> watcher_;  // set before the first write, reset when all is done
+
+  Mutex mu_;
+  EventRun run_ TRAINYARD_GUARDED_BY(mu_);        // what is not written yet
+  bool asked_ TRAINYARD_GUARDED_BY(mu_) = false;  // the hub owes a run
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
+  int64_t newest_seq_ TRAINYARD_GUARDED_BY(mu_) =
+      0;  // what was written; a heartbeat is never ahead of it
+  int64_t oldest_seq_ TRAINYARD_GUARDED_BY(mu_) = 0;  // as `start` has told it
+  int64_t last_write_us_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);  // valid until its write is done
+};
+
+WatchStreams::WatchStreams(ServiceContext& service, int64_t heartbeat_ms)
+    : service_(service), heartbeat_ms_(heartbeat_ms), thread_([this] { beat(); }) {}
+
+WatchStreams::~WatchStreams() {
+  {
+    const MutexLock lock(mu_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request) {
+  const void* const connection = connection_of(*context);
+  auto stream = std::make_shared<WatchStream>(*this, service_, connection);
+  Status admitted = admit(*context, service_.tokens);
+  {
+    const MutexLock lock(mu_);
+    if (admitted.ok()) admitted = admit_stream(connection);
+    streams_.insert(stream.get());
+    if (connection != nullptr) ++per_connection_[connection];
+    peak_ = std::max(peak_, streams_.size());
+  }
+  changed_.notify_all();
+  stream->begin(std::move(admitted), *request);
+  return stream.get();
+}
+
+Status WatchStreams::admit_stream(const void* connection) {
+  if (draining_) return draining_error();
+  const int max = service_.config.watch_streams_max;
+  if (static_cast<int>(streams_.size()) >= max) {
+    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
+                      "the server has " + std::to_string(max) +
+                          " watch streams open, its watch_streams_max; close one, call again "
+                          "later, or have that setting raised");
+  }
+  const auto found = per_connection_.find(connection);
+  if (found != per_connection_.end() && found->second >= kWatchStreamsPerConnectionMax) {
+    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
+                      "this connection has " + std::to_string(kWatchStreamsPerConnectionMax) +
+                          " watch streams open, as many as one may; close one, or open another "
+                          "connection for more");
+  }
+  return {};
+}
+
+std::vector<std::shared_ptr<WatchStream>> WatchStreams::list() {
+  std::vector<std::shared_ptr<WatchStream>> out;
+  for (WatchStream* stream : streams_) {
+    if (auto held = stream->weak_from_this().lock()) out.push_back(std::move(held));
+  }
+  return out;
+}
+
+void WatchStreams::drain() {
+  std::vector<std::shared_ptr<WatchStream>> streams;
+  {
+    const MutexLock lock(mu_);
+    draining_ = true;
+    streams = list();
+  }
+  for (const auto& stream : streams) stream->end(to_grpc_status(draining_error()));
+}
+
+void WatchStreams::remove(WatchStream* stream, const void* connection) {
+  {
+    const MutexLock lock(mu_);
+    streams_.erase(stream);
+    const auto found = per_connection_.find(connection);
+    if (found != per_connection_.end() && --found->second == 0) per_connection_.erase(found);
+    if (!streams_.empty() || peak_ < kCrowd) return;
+  }
+  changed_.notify_all();  // the crowd is gone
+}
+
+void WatchStreams::beat() {
+  const int64_t silence_us = heartbeat_ms_ * 1000;
+  int64_t due_us = service_.clock.steady_us() + silence_us;
+  for (;;) {
+    std::vector<std::shared_ptr<WatchStream>> streams;
+    {
+      MutexLock lock(mu_);
+      const auto stops = [this]() TRAINYARD_REQUIRES(mu_) { return stopping_; };
+      changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) {
+        return stopping_ || !streams_.empty() || peak_ >= kCrowd;
+      });
+      if (streams_.empty() && !stopping_) {
+        if (changed_.wait_for(lock, kTrimDelay, stops)) return;
+        if (streams_.empty()) peak_ = 0;
+        lock.unlock();
+        ::malloc_trim(0);
+        continue;
+      }
+      const int64_t wait_us = std::max<int64_t>(0, due_us - service_.clock.steady_us());
+      changed_.wait_for(lock, std::chrono::microseconds(wait_us), [this]() TRAINYARD_REQUIRES(mu_) {
+        return stopping_ || (streams_.empty() && peak_ >= kCrowd);
+      });
+      if (stopping_) return;
+      streams = list();
+    }
+    const int64_t now_us = service_.clock.steady_us();
+    due_us = now_us + silence_us;
+    for (const auto& stream : streams) due_us = std::min(due_us, stream->beat(now_us, silence_us));
+  }
+}
+
+}  // namespace trainyard::server

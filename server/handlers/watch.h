@@ -1,0 +1,61 @@
+// server/handlers/watch.h: the WatchJob streams.
+//
+// A stream asks the hub for what comes next, writes it as the client takes it, and asks again. Its
+// bytes are those of all who stand at the same place, so a slow client costs one block of memory
+// (server/events/event_hub.h) and nothing else. After 15 s of silence it sends a heartbeat.
+//
+// A call begins, reads and is written to on the hub's threads: those of gRPC, which take the
+// workers' reports too, only pass on that a write is done.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "server/handlers/context.h"
+#include "server/rpc/stream_limits.h"
+#include "src/base/mutex.h"
+#include "trainyard/v1/job_service.pb.h"
+
+namespace trainyard::server {
+
+class WatchStream;
+
+/// The live watch streams: their limit, their heartbeats, and their end at drain. Thread-safe.
+/// Outlives the server, and thus every stream.
+class WatchStreams {
+ public:
+  WatchStreams(ServiceContext& service, int64_t heartbeat_ms);
+  ~WatchStreams();
+
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* open(grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request);
+  /// Ends every stream with UNAVAILABLE/SERVER_DRAINING, and those that come later.
+  void drain();
+
+ private:
+  friend class WatchStream;
+  /// RESOURCE_EXHAUSTED/STREAM_LIMIT; UNAVAILABLE/SERVER_DRAINING.
+  Status admit_stream(const void* connection) TRAINYARD_REQUIRES(mu_);
+  void remove(WatchStream* stream, const void* connection);
+  std::vector<std::shared_ptr<WatchStream>> list() TRAINYARD_REQUIRES(mu_);
+  void beat();
+
+  ServiceContext& service_;
+  const int64_t heartbeat_ms_;
+  Mutex mu_;
+  CondVar changed_;
+  bool draining_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::set<WatchStream*> streams_ TRAINYARD_GUARDED_BY(mu_);
+  std::map<const void*, int> per_connection_ TRAINYARD_GUARDED_BY(mu_);
+  size_t peak_ TRAINYARD_GUARDED_BY(mu_) = 0;  // streams at a time since there were none
+  std::jthread thread_;                        // sleeps while there is no stream
+};
+
+}  // namespace trainyard::server

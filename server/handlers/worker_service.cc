@@ -1,0 +1,309 @@
+#include "server/handlers/worker_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "server/handlers/worker_file_streams.h"
+#include "server/rpc/status.h"
+#include "server/rpc/wire.h"
+#include "src/base/mutex.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+/// Reports of all streams that are not durable yet.
+using ReportsInFlight = std::atomic<int64_t>;
+
+/// The daemon's half of a worker's stream. Reports are handed on in order, at most
+/// kReportsInFlightMax before the oldest is durable, or one at a time while all streams together
+/// have kAllInFlightMax: a thousand workers would fill the store's queue, which refuses what is
+/// beyond it, and a stream that waits costs less than one that is begun anew. Acknowledgements
+/// merge, because a number includes all before it.
+class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public CommandSink,
+                            public std::enable_shared_from_this<ReportReactor> {
+ public:
+  ReportReactor(Supervisor& supervisor, Executor& executor, WorkerDoorKind door,
+                std::shared_ptr<ReportsInFlight> all)
+      : supervisor_(supervisor), executor_(executor), door_(door), all_(std::move(all)) {}
+
+  void begin() {
+    self_ = shared_from_this();
+    StartRead(&in_);
+  }
+
+  // CommandSink: from any thread, even after the stream has ended.
+  void send(const v1::WorkerCommand& command) override {
+    const MutexLock lock(mu_);
+    commands_.push_back(command);
+    write_next();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return end(grpc::Status::OK);  // a pause: only an outcome ends the work
+    try {
+      v1::WorkerReport report;
+      if (Status s = parse_message(in_, report, kReportElementsMax); !s.ok())
+        return end(to_grpc_status(s.error()));
+      in_.Clear();
+      take(std::move(report));
+    } catch (const std::exception& e) {
+      end(to_grpc_status(internal_error("Report", e.what())));
+    }
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return end(grpc::Status::CANCELLED);
+    const MutexLock lock(mu_);
+    writing_ = false;
+    write_next();
+  }
+  void OnCancel() override { end(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    if (!task_.empty()) supervisor_.disconnect(task_, this);
+    self_.reset();
+  }
+
+ private:
+  static constexpr int kReportsInFlightMax = 64;
+  static constexpr int64_t kAllInFlightMax = 2048;  // a quarter of what the store takes
+  // A dataset's schema may have 262,144 columns, each with statistics and categories.
+  static constexpr size_t kReportElementsMax = 4'000'000;
+
+  void take(v1::WorkerReport report) {
+    if (task_.empty()) {
+      if (Status s = supervisor_.connect(report, shared_from_this(), door_); !s.ok()) {
+        return end(to_grpc_status(s.error()));
+      }
+      task_ = report.task();
+    }
+    {
+      const MutexLock lock(mu_);
+      ++in_flight_;
+    }
+    ++*all_;
+    const int64_t number = report.number();
+    const auto done = [self = shared_from_this(), number](Status s) { self->taken(number, s); };
+    // An outcome may read and digest a large model: not on gRPC's threads. It is the last report,
+    // so none can overtake it.
+    if (report.has_outcome()) {
+      auto shared = std::make_shared<v1::WorkerReport>(std::move(report));
+      const bool posted = executor_.post(
+          [this, self = self_, shared, done] { supervisor_.report(task_, *shared, done); });
+      if (!posted) supervisor_.report(task_, *shared, done);
+    } else {
+      supervisor_.report(task_, report, done);
+    }
+    // Only now: the next report, read by another thread, must not overtake this one.
+    bool read_on = false;
+    {
+      const MutexLock lock(mu_);
+      read_on = in_flight_ < (*all_ < kAllInFlightMax ? kReportsInFlightMax : 1);
+      paused_ = !read_on;  // and then one that is taken goes on
+    }
+    if (read_on) read_next();
+  }
+
+  /// Not after the end: the library may already be done with this stream.
+  void read_next() {
+    const MutexLock lock(mu_);
+    if (!finished_) StartRead(&in_);
+  }
+
+  /// The effects of a report are durable, or were refused.
+  void taken(int64_t number, const Status& s) {
+    --*all_;
+    if (!s.ok()) return end(to_grpc_status(s.error()));
+    bool read_on = false;
+    {
+      const MutexLock lock(mu_);
+      --in_flight_;
+      read_on = std::exchange(paused_, false);
+      if (number > acknowledged_) {
+        acknowledged_ = number;
+        acknowledge_ = true;
+        write_next();
+      }
+    }
+    if (read_on) read_next();
+  }
+
+  void write_next() TRAINYARD_REQUIRES(mu_) {
+    if (writing_ || finished_) return;
+    v1::WorkerCommand command;
+    if (!commands_.empty()) {
+      command = std::move(commands_.front());
+      commands_.pop_front();
+    } else if (std::exchange(acknowledge_, false)) {
+      command.set_acknowledged(acknowledged_);
+    } else {
+      return;
+    }
+    writing_ = true;
+    out_ = to_bytes(command);
+    StartWrite(&out_);
+  }
+
+  void end(const grpc::Status& status) {
+    const MutexLock lock(mu_);
+    if (std::exchange(finished_, true)) return;
+    Finish(status);
+  }
+
+  Supervisor& supervisor_;
+  Executor& executor_;
+  const WorkerDoorKind door_;
+  const std::shared_ptr<ReportsInFlight> all_;
+  std::shared_ptr<ReportReactor> self_;  // until OnDone
+  std::string task_;                     // of the reading side
+  grpc::ByteBuffer in_;                  // of the reading side
+
+  Mutex mu_;
+  int in_flight_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  bool paused_ TRAINYARD_GUARDED_BY(mu_) = false;  // no read is under way
+  int64_t acknowledged_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  bool acknowledge_ TRAINYARD_GUARDED_BY(mu_) = false;                // it has not been told yet
+  std::deque<v1::WorkerCommand> commands_ TRAINYARD_GUARDED_BY(mu_);  // a stop, at most
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
+  grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
+};
+
+/// A call that is answered where it is read: `work(request)` gives a Result of the response.
+template <typename Request, typename F>
+grpc::ServerUnaryReactor* answer_at_once(grpc::CallbackServerContext& context,
+                                         const grpc::ByteBuffer& in, grpc::ByteBuffer& out,
+                                         const char* name, const F& work) {
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  try {
+    Request request;
+    Status s = parse_message(in, request);
+    if (s.ok()) {
+      const auto response = work(request);
+      if (response.ok()) {
+        out = to_bytes(*response);
+      } else {
+        s = response.error();
+      }
+    }
+    reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+  } catch (const std::exception& e) {
+    reactor->Finish(to_grpc_status(internal_error(name, e.what())));
+  }
+  return reactor;
+}
+
+using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<
+    v1::WorkerService::WithRawCallbackMethod_Report<v1::WorkerService::WithRawCallbackMethod_Enrol<
+        v1::WorkerService::WithRawCallbackMethod_ListFiles<
+            v1::WorkerService::WithRawCallbackMethod_PullFile<
+                v1::WorkerService::WithRawCallbackMethod_Rendezvous<
+                    v1::WorkerService::WithRawCallbackMethod_SendRates<
+                        v1::WorkerService::WithRawCallbackMethod_PushFiles<
+                            v1::WorkerService::Service>>>>>>>>;
+
+/// Only what both kinds of worker call; the other methods are UNIMPLEMENTED here.
+class WorkerServiceImpl : public RawWorkerService {
+ public:
+  WorkerServiceImpl(Supervisor& supervisor, Executor& executor,
+                    WorkerDoorKind door = WorkerDoorKind::kHere)
+      : supervisor_(supervisor), executor_(executor), door_(door) {}
+
+  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                                   grpc::ByteBuffer* out) override {
+    return answer_at_once<v1::AttachRequest>(
+        *context, *in, *out, "Attach",
+        [this](const v1::AttachRequest& request) { return supervisor_.attach(request, door_); });
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Report(
+      grpc::CallbackServerContext*) override {
+    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_, door_, in_flight_);
+    reactor->begin();
+    return reactor.get();
+  }
+
+ protected:
+  Supervisor& supervisor_;
+
+ private:
+  Executor& executor_;
+  const WorkerDoorKind door_;
+  const std::shared_ptr<ReportsInFlight> in_flight_ = std::make_shared<ReportsInFlight>(0);
+};
+
+class ElsewhereServiceImpl final : public WorkerServiceImpl {
+ public:
+  ElsewhereServiceImpl(Supervisor& supervisor, Executor& executor, WorkerFiles& files,
+                       Executor& transfers)
+      : WorkerServiceImpl(supervisor, executor, WorkerDoorKind::kElsewhere),
+        files_(files),
+        transfers_(transfers) {}
+
+  grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                                  grpc::ByteBuffer* out) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    try {
+      v1::EnrolRequest request;
+      if (Status s = parse_message(*in, request); !s.ok()) {
+        reactor->Finish(to_grpc_status(s.error()));
+        return reactor;
+      }
+      supervisor_.enrol(request, [reactor, out](const Status& s) {
+        if (s.ok()) *out = to_bytes(v1::EnrolResponse());
+        reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+      });
+    } catch (const std::exception& e) {
+      reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));
+    }
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
+    return answer_at_once<v1::RendezvousRequest>(
+        *context, *in, *out, "Rendezvous",
+        [this](const v1::RendezvousRequest& request) { return supervisor_.meet(request); });
+  }
+
+  grpc::ServerUnaryReactor* SendRates(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
+    return answer_at_once<v1::SendRatesRequest>(
+        *context, *in, *out, "SendRates",
+        [this](const v1::SendRatesRequest& request) { return supervisor_.take_rates(request); });
+  }
+
+  grpc::ServerUnaryReactor* ListFiles(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
+    return list_worker_files(files_, transfers_, context->DefaultReactor(), in, out);
+  }
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* PullFile(grpc::CallbackServerContext*,
+                                                       const grpc::ByteBuffer* in) override {
+    return open_pull_stream(files_, transfers_, in);
+  }
+  grpc::ServerReadReactor<grpc::ByteBuffer>* PushFiles(grpc::CallbackServerContext*,
+                                                       grpc::ByteBuffer* out) override {
+    return open_push_stream(files_, transfers_, out);
+  }
+
+ private:
+  WorkerFiles& files_;
+  Executor& transfers_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor) {
+  return std::make_unique<WorkerServiceImpl>(supervisor, executor);
+}
+
+std::unique_ptr<grpc::Service> make_elsewhere_service(Supervisor& supervisor, Executor& executor,
+                                                      WorkerFiles& files, Executor& transfers) {
+  return std::make_unique<ElsewhereServiceImpl>(supervisor, executor, files, transfers);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,40 @@
+// server/planning/cluster_forecast.h: what plans say of clusters: how long a job takes there.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/forecast/cluster_rates.h"
+#include "trainyard/v1/job_service.pb.h"
+#include "trainyard/v1/job_spec.pb.h"
+
+namespace trainyard::server {
+
+/// Of a job whose spec names its cluster, with its threads and its precision. `plan_key` is that of
+/// its plan.
+ClusterQuery cluster_query(const v1::JobSpec& spec, std::shared_ptr<const RunWork> work,
+                           const std::string& plan_key, int64_t plan_bytes);
+
+/// Adds the forecast of a job that asks for a cluster, and says it.
+void add_cluster_forecast(ClusterRates& rates, const ClusterQuery& query, v1::RunPlan& plan);
+
+/// A job that may run on any device of this host.
+struct ClusterQuestion {
+  std::span<const ClusterConfig> clusters;
+  const v1::JobSpec& spec;
+  bool threads_named = false;  // by the user: a cluster has a default of its own
+  std::string plan_key;
+  int64_t bytes_on_cpu = 0, bytes_on_gpu = 0;
+};
+/// " clusters/slurm: 12 min (not counting its queue); name it with resources.cluster." of each
+/// cluster that has room for the job as it is and would be at least twice as fast as `here`
+/// (cluster_advice). Of a job that asks for a kind of device, or for several, none. `work_on` as
+/// the plan's.
+Result<std::string> faster_clusters(
+    ClusterRates& rates, const ClusterQuestion& question, const std::vector<v1::Forecast>& here,
+    const std::function<Result<std::shared_ptr<const RunWork>>(Processor)>& work_on);
+
+}  // namespace trainyard::server

@@ -1,0 +1,122 @@
+#include "server/planning/spec_check.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "server/rpc/names.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kLabelsMax = 32;
+constexpr int kDependenciesMax = 64;
+constexpr size_t kLabelKeyMax = 63;
+constexpr size_t kLabelValueMax = 256;
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+}  // namespace
+
+void check_labels(const v1::JobSpec& spec, Violations& violations) {
+  if (spec.labels_size() > kLabelsMax) {
+    violations.add("LABEL_INVALID", "labels",
+                   std::to_string(spec.labels_size()) + " labels, expected at most " +
+                       std::to_string(kLabelsMax));
+  }
+  for (const auto& [key, value] : spec.labels()) {
+    if (key.empty() || key.size() > kLabelKeyMax || has_control(key)) {
+      violations.add(
+          "LABEL_INVALID", "labels",
+          "the key " + quoted_value(key) +
+              " is out of range, expected 1 to 63 characters without control characters");
+    } else if (value.size() > kLabelValueMax || has_control(value)) {
+      violations.add(
+          "LABEL_INVALID", "labels[" + key + "]",
+          "the value is out of range, expected at most 256 characters without control characters");
+    }
+  }
+}
+
+std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
+  std::vector<Dependency> after;
+  if (spec.after_size() > kDependenciesMax) {
+    violations.add("FIELD_OUT_OF_RANGE", "after",
+                   std::to_string(spec.after_size()) + " jobs, expected at most " +
+                       std::to_string(kDependenciesMax));
+    return after;
+  }
+  for (int i = 0; i < spec.after_size(); ++i) {
+    v1::JobDependency& dependency = *spec.mutable_after(i);
+    const std::string field = "after[" + std::to_string(i) + "]";
+    if (!v1::JobDependency::On_IsValid(dependency.on())) {
+      violations.add("FIELD_UNSUPPORTED", field + ".on",
+                     std::to_string(dependency.on()) + " is not known, expected success or any");
+    }
+    const Result<std::string> id =
+        parse_id_or_name(Collection::kJobs, field + ".job", dependency.job());
+    if (!id.ok()) {
+      violations.add(id.error());
+    } else if (std::ranges::find(after, *id, &Dependency::id) != after.end()) {
+      violations.add("FIELD_CONFLICT", field + ".job", *id + " is there twice, expected it once");
+    } else {
+      after.push_back({*id, dependency.on() == v1::JobDependency::ANY});
+      dependency.set_job(full_name(Collection::kJobs, *id));
+    }
+  }
+  return after;
+}
+
+Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
+                                                  const std::vector<Dependency>& after,
+                                                  std::string* pending_id, Store& store) {
+  if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
+  const v1::InitialWeights& weights = spec.recipe().initial_weights();
+  if (!weights.path().empty()) {
+    return field_error("FIELD_UNSUPPORTED", "recipe.initial_weights.path",
+                       "a path is only for the client; upload the file and name the model");
+  }
+  const bool job = !weights.job().empty();
+  const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
+  ASSIGN_OR_RETURN(const std::string id,
+                   parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
+                                    job ? weights.job() : weights.model()));
+  // Before the model is looked for: what has ended by now makes none any more.
+  const auto awaited = std::ranges::find(after, id, &Dependency::id);
+  bool unfinished = false;
+  if (awaited != after.end()) {
+    ASSIGN_OR_RETURN(const Job maker, store.jobs().find("default", id));
+    unfinished = !is_terminal(maker.state);
+  }
+  Result<Model> model = store.models().find("default", id);
+  if (model.ok() && !(job && model->weights_alone())) {
+    return std::optional<Model>(std::move(*model));
+  }
+  if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
+  if (!model.ok() && unfinished) {
+    if (awaited->any_end) {
+      return field_error("FIELD_CONFLICT", field,
+                         id + " makes its model when it succeeds, but `after` waits for any end of "
+                              "it, expected on: success");
+    }
+    *pending_id = id;
+    return std::optional<Model>();
+  }
+  return make_error(
+      ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+      field + ": there is no " +
+          (model.ok()
+               ? "job " + id + "; the model of that name has weights only, use model: " + id
+               : "model " + id +
+                     (awaited != after.end() ? "; the job of that name has ended, and has "
+                                               "none or no more"
+                      : job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
+                              "it in `after` too"
+                            : "")));
+}
+
+}  // namespace trainyard::server

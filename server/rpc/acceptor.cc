@@ -1,0 +1,258 @@
+#include "server/rpc/acceptor.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <memory>
+
+#include "server/config/log.h"
+#include "src/base/check.h"
+#include "src/base/clock.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kBacklog = 512;
+constexpr int kNoMemoryPauseMs = 100;
+constexpr int64_t kTellPauseUs = 10'000'000;
+constexpr int64_t kDescriptorsWanted = 65536;  // more only costs
+
+Error listen_error(const std::string& where, int error) {
+  return make_error(ErrorCode::kFailedPrecondition,
+                    error == EADDRINUSE ? "ADDRESS_IN_USE" : "LISTEN_FAILED",
+                    "cannot listen on " + where + ": " + std::strerror(error));
+}
+
+uint64_t inode_of(int fd) {
+  struct stat st {};
+  return ::fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) ? st.st_ino : 0;
+}
+
+/// Who is at the other end: an address without its port, or the user of a Unix socket.
+std::string peer_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "unknown";
+  if (address.ss_family == AF_UNIX) {
+    const std::optional<uid_t> user = Acceptor::user_of(fd);
+    return user ? "uid " + std::to_string(*user) : "unknown";
+  }
+  char host[NI_MAXHOST] = {};
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return "unknown";
+  }
+  return host;
+}
+
+bool lacks_resources(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+}  // namespace
+
+int64_t raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  const rlim_t wanted = std::min<rlim_t>(limit.rlim_max, kDescriptorsWanted);
+  if (limit.rlim_cur < wanted) {
+    rlimit raised = limit;
+    raised.rlim_cur = wanted;
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, kDescriptorsWanted));
+}
+
+Acceptor::Acceptor()
+    : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+  TRAINYARD_CHECK(wake_ && spare_, "eventfd or /dev/null cannot be opened");
+}
+
+Acceptor::~Acceptor() { stop(); }
+
+std::optional<uid_t> Acceptor::user_of(int fd) {
+  ucred user{};
+  socklen_t size = sizeof user;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0) return std::nullopt;
+  return user.uid;
+}
+
+Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds bounds,
+                             HandOver hand_over) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.string().size() >= sizeof address.sun_path) return listen_error(path, ENAMETOOLONG);
+  path.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  (void)::unlink(path.c_str());
+  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+    return listen_error(path.string(), errno);
+  }
+  sockets_.push_back({std::move(fd), path.string(), bounds, std::move(hand_over), {}, {}, 0, 0});
+  return {};
+}
+
+Result<int> Acceptor::listen_tcp(const HostPort& address, ConnectionBounds bounds,
+                                 HandOver hand_over) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  const std::string where = address.host + ":" + std::to_string(address.port);
+  addrinfo* found = nullptr;
+  if (const int err =
+          ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+      err != 0) {
+    return make_error(ErrorCode::kFailedPrecondition, "LISTEN_FAILED",
+                      "cannot listen on " + where + ": " + ::gai_strerror(err));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  int port = address.port, error = EADDRNOTAVAIL;
+  bool listens = false;
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    sockaddr_storage bound{};
+    std::memcpy(&bound, a->ai_addr, a->ai_addrlen);
+    // Behind port 0 every address of the name gets the port that the first one was given.
+    if (a->ai_family == AF_INET) reinterpret_cast<sockaddr_in&>(bound).sin_port = htons(port);
+    if (a->ai_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(bound).sin6_port = htons(port);
+    UniqueFd fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&bound), a->ai_addrlen) != 0 ||
+        ::listen(fd.get(), kBacklog) != 0) {
+      error = errno;
+      if (error == EADDRINUSE) break;  // half a name would be served by another process
+      continue;                        // such as ::1 of localhost, where there is no IPv6
+    }
+    socklen_t length = sizeof bound;
+    (void)::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length);
+    port = ntohs(a->ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                          : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+    sockets_.push_back({std::move(fd), where, bounds, hand_over, {}, {}, 0, 0});
+    listens = true;
+  }
+  if (!listens || error == EADDRINUSE) return listen_error(where, error);
+  return port;
+}
+
+void Acceptor::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Acceptor::stop() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    (void)!::write(wake_.get(), &one, sizeof one);
+    thread_.join();
+  }
+  sockets_.clear();
+}
+
+void Acceptor::run() {
+  std::vector<pollfd> polled;
+  for (const Socket& socket : sockets_) polled.push_back({socket.fd.get(), POLLIN, 0});
+  polled.push_back({wake_.get(), POLLIN, 0});
+  for (;;) {
+    (void)::poll(polled.data(), polled.size(), -1);
+    if (polled.back().revents != 0) return;
+    for (size_t i = 0; i < sockets_.size(); ++i) {
+      if (polled[i].revents != 0) accept_all(sockets_[i]);
+    }
+  }
+}
+
+void Acceptor::accept_all(Socket& socket) {
+  for (;;) {
+    UniqueFd fd(::accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int error = errno;
+    if (fd) {
+      take(socket, std::move(fd));
+      continue;
+    }
+    if (error == EAGAIN || error == EWOULDBLOCK) return;
+    if (!lacks_resources(error)) continue;  // this connection is gone: the next one
+    // Left alone it would wait in the queue, and poll would not rest.
+    spare_.reset();
+    UniqueFd refused(::accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const bool none = !refused;
+    refused.reset();
+    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    refuse(socket, "no descriptor or no memory is free");
+    if (none) std::this_thread::sleep_for(std::chrono::milliseconds(kNoMemoryPauseMs));
+    return;
+  }
+}
+
+void Acceptor::take(Socket& socket, UniqueFd fd) {
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // others had taken it
+  const uint64_t inode = inode_of(fd.get());
+  std::string peer = peer_of(fd.get());
+  const char* full = lacks_room(socket, peer);
+  if (full != nullptr) {  // as far as is known
+    forget_closed(socket);
+    full = lacks_room(socket, peer);
+  }
+  if (full != nullptr) return refuse(socket, full);
+  // What gRPC sets for its own; a Unix socket knows neither.
+  const int on = 1, silence_ms = 20'000;
+  (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+  forget(socket, socket.open.find(fd.get()));  // closed, and not noticed yet
+  ++socket.peers[peer];
+  socket.open[fd.get()] = {inode, std::move(peer)};
+  socket.hand_over(fd.release());
+}
+
+const char* Acceptor::lacks_room(const Socket& socket, const std::string& peer) {
+  if (std::ssize(socket.open) >= socket.bounds.connections) {
+    return "as many connections as it may hold are open";
+  }
+  const auto it = socket.peers.find(peer);
+  return it != socket.peers.end() && it->second >= socket.bounds.connections_of_a_peer
+             ? "one peer has as many connections as it may have"
+             : nullptr;
+}
+
+void Acceptor::refuse(Socket& socket, const char* why) {
+  ++socket.refused;
+  if (const int64_t now_us = system_clock().steady_us();
+      socket.told_us == 0 || now_us - socket.told_us >= kTellPauseUs) {
+    spdlog::warn("event=connections_refused {} count={} open={} {}", kv("socket", socket.name),
+                 socket.refused, socket.open.size(), kv("reason", why));
+    socket.told_us = now_us;
+    socket.refused = 0;
+  }
+}
+
+// Who takes a connection over closes it without telling. A descriptor that is not open, or belongs
+// to another socket by now, is one that was closed.
+void Acceptor::forget_closed(Socket& socket) {
+  for (auto it = socket.open.begin(); it != socket.open.end();) {
+    const auto next = std::next(it);
+    if (inode_of(it->first) != it->second.inode) forget(socket, it);
+    it = next;
+  }
+}
+
+void Acceptor::forget(Socket& socket, std::map<int, Connection>::iterator it) {
+  if (it == socket.open.end()) return;
+  if (--socket.peers[it->second.peer] == 0) socket.peers.erase(it->second.peer);
+  socket.open.erase(it);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,255 @@
+#include "server/rpc/listener.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "server/rpc/auth.h"
+#include "server/rpc/reflection.h"
+#include "server/rpc/stream_limits.h"
+#include "src/base/handle.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr int kWorkerMessageBytesMax = 8 << 20;  // a predict request or answer and its envelope
+constexpr int kMetadataBytesMax = 8 << 10;
+constexpr int kWorkerStreamsPerConnectionMax = 128;
+// A call beyond it waits in silence, so it is not the watch streams' own limit, which answers.
+constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
+/// Users of the Unix socket who are told apart; the last door is for all the others.
+constexpr int kUserDoors = 65;
+constexpr const char* kOtherUsers = "other-users";
+
+Error listen_error(const std::string& where, const std::string& why, bool in_use) {
+  return make_error(ErrorCode::kFailedPrecondition, in_use ? "ADDRESS_IN_USE" : "LISTEN_FAILED",
+                    "cannot listen on " + where + ": " + why);
+}
+
+/// The library takes over an existing socket file, even if another process serves on it.
+Status check_socket_free(const std::filesystem::path& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) return {};
+  if (!S_ISSOCK(st.st_mode)) {
+    return listen_error(path.string(), "a file that is not a socket exists there", false);
+  }
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return listen_error(path.string(), "another process is serving on this socket", true);
+  }
+  return {};
+}
+
+/// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
+/// A cluster's jobs have a connection for each worker that runs, so workers from elsewhere, or
+/// whoever speaks to their port, get a quarter of the rest; half of that if they all come by one
+/// address.
+struct Bounds {
+  ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
+};
+Bounds connection_bounds(int64_t descriptors) {
+  const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
+  const int open = std::max(64, static_cast<int>(descriptors) - kept);
+  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {open / 4, open / 8}};
+}
+
+void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
+                size_t transport_bytes_max) {
+  builder.SetMaxReceiveMessageSize(message_bytes_max);
+  // The size limit acts only after inflating: 0.5 MB of gzip took 530 MiB. So no compression.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_max);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+  grpc::ResourceQuota quota("trainyardd");
+  quota.Resize(transport_bytes_max);
+  builder.SetResourceQuota(quota);
+}
+
+/// A link that was cut without a word is noticed, on either side, within half a minute.
+void set_elsewhere_connection_rules(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 15'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+void set_public_connection_rules(grpc::ServerBuilder& builder, const ConnectionRules& rules) {
+  // A client that streams pings once a minute; every 30 s is allowed.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 30'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2 * 3600 * 1000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, static_cast<int>(rules.age_ms));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             static_cast<int>(rules.age_grace_ms));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, const Tokens* tokens,
+                                                        const std::vector<grpc::Service*>& services,
+                                                        const std::vector<std::string>& names,
+                                                        const ConnectionRules& rules) {
+  if (Status s = check_socket_free(config.socket); !s.ok()) return s.error();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  set_limits(builder, kMessageBytesMax, kStreamsPerConnectionMax, rules.transport_bytes_max);
+  set_public_connection_rules(builder, rules);
+  const Bounds bounds = connection_bounds(raise_descriptor_limit());
+  std::unique_ptr<Listener> listener(new Listener());
+  listener->names_ = names;
+  if (Status s =
+          listener->open_unix(config.socket, bounds.unix_socket, listener->add_user_doors(builder));
+      !s.ok()) {
+    return s.error();
+  }
+  if (!config.listen.empty()) {
+    ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
+    ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
+                     tcp_credentials(config, tokens));
+    ASSIGN_OR_RETURN(listener->port_,
+                     listener->acceptor_.listen_tcp(
+                         address, bounds.tcp, listener->add_door(builder, std::move(credentials))));
+  }
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::vector<std::string> offered = names;
+  offered.emplace_back("grpc.health.v1.Health");
+  listener->reflection_ = make_reflection_service(std::move(offered));
+  builder.RegisterService(listener->reflection_.get());
+  if (!listener->start(builder)) {
+    return listen_error(config.socket.string(), "the TLS files are not valid", false);
+  }
+  listener->set_serving(true);
+  return listener;
+}
+
+Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::path& socket,
+                                                         grpc::Service* service) {
+  if (Status s = check_socket_free(socket); !s.ok()) return s.error();
+  grpc::EnableDefaultHealthCheckService(false);
+  grpc::ServerBuilder builder;
+  set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax,
+             ConnectionRules().transport_bytes_max);
+  std::unique_ptr<Listener> listener(new Listener());
+  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
+  if (Status s = listener->open_unix(
+          socket, bounds, listener->add_door(builder, grpc::InsecureServerCredentials()));
+      !s.ok()) {
+    return s.error();
+  }
+  builder.RegisterService(service);
+  if (!listener->start(builder)) {
+    return listen_error(socket.string(), "the workers' server did not start", false);
+  }
+  return listener;
+}
+
+Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& address,
+                                                         const std::string& key,
+                                                         const std::string& certificate,
+                                                         grpc::Service* service) {
+  ASSIGN_OR_RETURN(const HostPort parsed, parse_host_port(address));
+  grpc::EnableDefaultHealthCheckService(false);
+  grpc::ServerBuilder builder;
+  set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax,
+             ConnectionRules().transport_bytes_max);
+  set_elsewhere_connection_rules(builder);
+  std::unique_ptr<Listener> listener(new Listener());
+  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers_elsewhere;
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({key, certificate});
+  ASSIGN_OR_RETURN(
+      listener->port_,
+      listener->acceptor_.listen_tcp(
+          parsed, bounds, listener->add_door(builder, grpc::SslServerCredentials(options))));
+  builder.RegisterService(service);
+  if (!listener->start(builder)) {
+    return listen_error(address, "the workers' server did not start", false);
+  }
+  return listener;
+}
+
+Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
+                           Acceptor::HandOver hand_over) {
+  socket_ = path;
+  return acceptor_.listen_unix(path, bounds, std::move(hand_over));
+}
+
+Acceptor::HandOver Listener::add_user_doors(grpc::ServerBuilder& builder) {
+  struct Door {
+    std::shared_ptr<std::string> name;  // of the user whose it has become
+    Acceptor::HandOver hand_over;
+  };
+  std::vector<Door> doors;
+  for (int i = 0; i < kUserDoors; ++i) {
+    auto name = std::make_shared<std::string>(kOtherUsers);
+    Acceptor::HandOver hand_over = add_door(builder, user_credentials(name));
+    doors.push_back({std::move(name), std::move(hand_over)});
+  }
+  // Called by the acceptor's thread alone. A door gets its user before its first connection.
+  return [doors = std::move(doors), users = std::map<uid_t, size_t>()](int fd) mutable {
+    const std::optional<uid_t> uid = Acceptor::user_of(fd);
+    size_t door = doors.size() - 1;  // for users who have none of their own
+    if (const auto known = uid ? users.find(*uid) : users.end(); known != users.end()) {
+      door = known->second;
+    } else if (uid && users.size() < doors.size() - 1) {
+      door = users.size();
+      *doors[door].name = user_name(*uid);
+      users.emplace(*uid, door);
+    }
+    doors[door].hand_over(fd);
+  };
+}
+
+Acceptor::HandOver Listener::add_door(grpc::ServerBuilder& builder,
+                                      std::shared_ptr<grpc::ServerCredentials> credentials) {
+  using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  doors_.push_back(
+      builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials)));
+  return [door = doors_.back().get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    door->HandleNewConnection(&connection);
+  };
+}
+
+bool Listener::start(grpc::ServerBuilder& builder) {
+  server_ = builder.BuildAndStart();
+  if (server_) acceptor_.start();
+  return server_ != nullptr;
+}
+
+Listener::Listener() = default;
+Listener::~Listener() { shutdown(std::chrono::milliseconds(0)); }
+
+void Listener::set_serving(bool serving) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  if (health == nullptr) return;
+  health->SetServingStatus(serving);  // "" and every name that was set before
+  for (const std::string& name : names_) health->SetServingStatus(name, serving);
+}
+
+void Listener::shutdown(std::chrono::milliseconds grace) {
+  if (!server_) return;
+  acceptor_.stop();
+  server_->Shutdown(std::chrono::system_clock::now() + grace);
+  server_->Wait();
+  server_.reset();
+  std::error_code ec;
+  std::filesystem::remove(socket_, ec);
+}
+
+}  // namespace trainyard::server

@@ -1,0 +1,174 @@
+#include "server/rpc/names.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kIdCharsMin = 4;
+constexpr size_t kIdCharsMax = 63;
+constexpr size_t kArrayIdCharsMax = 57;  // the longest member, -9999, is a job
+
+std::string_view collection_name(Collection collection) {
+  switch (collection) {
+    case Collection::kJobs:
+      return "jobs";
+    case Collection::kArrays:
+      return "arrays";
+    case Collection::kDatasets:
+      return "datasets";
+    case Collection::kModels:
+      return "models";
+    case Collection::kUploads:
+      return "uploads";
+  }
+  return "";
+}
+
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The characters of any ID, including projects; collections have stricter rules.
+bool is_word(std::string_view text, size_t chars_max) {
+  return !text.empty() && text.size() <= chars_max &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
+}
+
+size_t chars_max(Collection collection) {
+  return collection == Collection::kArrays ? kArrayIdCharsMax : kIdCharsMax;
+}
+
+bool is_id(Collection collection, std::string_view id) {
+  if (collection == Collection::kUploads) return is_sha256_hex(id);
+  return is_word(id, chars_max(collection)) && id.size() >= kIdCharsMin && is_lower(id.front()) &&
+         id.back() != '-';
+}
+
+Error malformed(std::string_view field, std::string_view value, const std::string& expected) {
+  return field_error("NAME_MALFORMED", std::string(field),
+                     quoted_value(value) + " is malformed, expected " + expected);
+}
+
+Error access_denied() {
+  return make_error(ErrorCode::kPermissionDenied, "ACCESS_DENIED",
+                    "the project in this name does not exist or is not yours");
+}
+
+std::string id_rule(Collection collection) {
+  return collection == Collection::kUploads
+             ? "64 lower-case hexadecimal digits (SHA-256)"
+             : "4 to " + std::to_string(chars_max(collection)) +
+                   " characters of a-z, 0-9 and dash, beginning with a letter and not ending with "
+                   "a dash";
+}
+
+}  // namespace
+
+Result<std::string> parse_name(Collection collection, std::string_view field,
+                               std::string_view name) {
+  const std::string_view plural = collection_name(collection);
+  const auto refuse = [&] {
+    return malformed(
+        field, name,
+        "projects/default/" + std::string(plural) + "/ID with an ID of " + id_rule(collection));
+  };
+  std::array<std::string_view, 4> parts;
+  std::string_view rest = name;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t slash = i + 1 < parts.size() ? rest.find('/') : rest.size();
+    if (slash == std::string_view::npos) return refuse();
+    parts[i] = rest.substr(0, slash);
+    rest = rest.substr(std::min(rest.size(), slash + 1));
+  }
+  if (parts[0] != "projects" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural) {
+    return refuse();
+  }
+  // Whoever gave the ID alone is told of the ID alone: the rest came of the client.
+  if (Status s = check_id(collection, field, parts[3]); !s.ok()) return s.error();
+  if (parts[1] != kProject) return access_denied();
+  return std::string(parts[3]);
+}
+
+Status check_id(Collection collection, std::string_view field, std::string_view id) {
+  if (!is_id(collection, id)) return malformed(field, id, id_rule(collection));
+  return {};
+}
+
+Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
+                                     std::string_view text) {
+  if (text.find('/') != std::string_view::npos) return parse_name(collection, field, text);
+  if (Status s = check_id(collection, field, text); !s.ok()) return s.error();
+  return std::string(text);
+}
+
+namespace {
+
+using ParseId = Result<std::string> (*)(Collection, std::string_view, std::string_view);
+
+Result<DatasetRef> parse_dataset(ParseId parse, std::string_view field, std::string_view text) {
+  const size_t at = std::min(text.find('@'), text.size());
+  ASSIGN_OR_RETURN(const std::string id, parse(Collection::kDatasets, field, text.substr(0, at)));
+  std::optional<DatasetRef> ref = parse_dataset_ref(id + std::string(text.substr(at)));
+  if (!ref) {
+    return malformed(field, text,
+                     "a version after the @, a number of at least 1 as in " + id + "@2");
+  }
+  return std::move(*ref);
+}
+
+}  // namespace
+
+Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name) {
+  return parse_dataset(parse_name, field, name);
+}
+
+Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text) {
+  return parse_dataset(parse_id_or_name, field, text);
+}
+
+Status check_parent(std::string_view parent) {
+  if (parent.empty()) return {};
+  constexpr std::string_view kPrefix = "projects/";
+  if (!parent.starts_with(kPrefix) || !is_word(parent.substr(kPrefix.size()), kIdCharsMax)) {
+    return malformed("parent", parent, "projects/default");
+  }
+  if (parent.substr(kPrefix.size()) != kProject) return access_denied();
+  return {};
+}
+
+std::string full_name(Collection collection, std::string_view id) {
+  return std::string("projects/") + kProject + "/" + std::string(collection_name(collection)) +
+         "/" + std::string(id);
+}
+
+Status check_device_name(std::string_view name) {
+  const std::string_view id = name.starts_with("devices/") ? name.substr(8) : std::string_view();
+  const bool plain = std::ranges::all_of(
+      id, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+  if (!id.empty() && id.size() <= 63 && plain) return {};
+  return field_error("NAME_MALFORMED", "name",
+                     quoted_value(name) +
+                         " is not a device's name, expected devices/cpu or one "
+                         "such as devices/gpu-0");
+}
+
+Status check_request_id(std::string_view request_id) {
+  if (request_id.empty()) return {};
+  bool ok = request_id.size() == 36;
+  for (size_t i = 0; ok && i < request_id.size(); ++i) {
+    const char c = request_id[i];
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    ok = dash ? c == '-' : is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  }
+  if (ok) return {};
+  return field_error(
+      "REQUEST_ID_MALFORMED", "request_id",
+      quoted_value(request_id) + " is not a UUID, as in 7d444840-9dc0-11d1-b245-5ffdce74fad2");
+}
+
+}  // namespace trainyard::server
