@@ -7,7 +7,7 @@
 //   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50, or gpt2, the one
 //   of
 //                              124 M parameters
-//   plan_bench sharding plans         what it takes to lay presets out side by side, on one GPU and
+//   plan_bench sharding        what it takes to lay presets out side by side, on one GPU and
 //   on eight:
 //                              where all sharding plans fit, where some do, and where none does
 //
@@ -229,7 +229,7 @@ int run(int argc, char** argv) {
     time_preset(argv[2]);
     return 0;
   }
-  if (argc > 1 && std::string(argv[1]) == "sharding plans") {
+  if (argc > 1 && std::string(argv[1]) == "sharding") {
     time_all_layouts();
     return 0;
   }

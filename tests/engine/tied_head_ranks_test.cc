@@ -1,6 +1,6 @@
 // A head whose table is an embedding's, as GPT-2 has it, split by class over several devices, which
 // are host backends here: tokens are looked up over the ranks. The losses of one device, in the
-// memory that the plan says, from and to the checkpoints of any sharding plan.
+// memory that the plan says, from and to the checkpoints of any layout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -357,7 +357,7 @@ TEST(TiedHead, TrainsAModelWhoseTableFitsNoDevice) {
   expect_the_curve(unbounded, got, 1e-5);
 }
 
-// All ranks run one program in one sharding plan, and every exchange has a number of its own.
+// All ranks run one program in one layout, and every exchange has a number of its own.
 TEST(TiedHead, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_text(w);

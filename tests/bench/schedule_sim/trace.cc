@@ -16,7 +16,7 @@ using server::DeviceWish;
 
 // What the papers report, and what is chosen here to come near it.
 //
-// Philly: Jeon et al., "Analysis of Large-Scale Multi-Project GPU Clusters for DNN Training
+// Philly: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 //   Workloads", ATC 2019: of the jobs 69.3 % pass, 13.5 % are killed, 17.2 % fail; runtimes from
 //   minutes to weeks; classes of 1, 2-4, 5-8 and more GPUs. Helios's authors give a mean of
 //   28,329 s for it.
