@@ -5,11 +5,9 @@
 //                              layers
 //   plan_bench SHAPE N         one of them, with N layers in all
 //   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50, or gpt2, the one
-//   of
-//                              124 M parameters
-//   plan_bench sharding        what it takes to lay presets out side by side, on one GPU and
-//   on eight:
-//                              where all sharding plans fit, where some do, and where none does
+//                              of 124 M parameters
+//   plan_bench sharding        what it takes to lay presets out side by side, on one GPU and on
+//                              eight: where all sharding plans fit, where some do, where none does
 //
 // What is linear has one number of microseconds per layer in all rows of a shape.
 #include <sys/resource.h>
