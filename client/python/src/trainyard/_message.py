@@ -321,10 +321,10 @@ class Reader:
             place = _place_of(self._root, key, self._root_path)
         if place:
             return f"unknown field here, did you mean '{place}'?"
-        near = _nearest(key, [field.name for field in fields])
+        names = [field.name for field in kind.fields]
+        near = _nearest(key, names)
         if near:
             return f"unknown field, did you mean '{near}'?"
-        names = [field.name for field in fields]
         return f"unknown field, expected {joined(names)}" if names else "unknown field, expected none here"
 
     def _read_field(self, entry: Entry, path: str, field: Descriptor, message: Message) -> None:
