@@ -24,7 +24,7 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
   const bool shaped = third != text.npos && text.substr(0, first) == "projects" &&
                       third + 1 < text.size() && text.find('/', third + 1) == text.npos;
   if (!shaped)
-    return malformed("is not of the form NAME or projects/TENANT/" + std::string(collection) +
+    return malformed("is not of the form NAME or projects/PROJECT/" + std::string(collection) +
                      "/NAME");
   const std::string_view found = text.substr(second + 1, third - second - 1);
   if (found == "jobs" && collection == "models") {  // a trained model has its job's name

@@ -656,7 +656,7 @@ class Client(ArrayCalls):
         if len(parts) == 1:
             return f"{self._channel.parent}/{collection}/{text}"
         if len(parts) != 4 or parts[0] != "projects" or not parts[3]:
-            raise malformed(f"is not of the form NAME or projects/TENANT/{collection}/NAME")
+            raise malformed(f"is not of the form NAME or projects/PROJECT/{collection}/NAME")
         if parts[2] == "jobs" and collection == "models":  # a trained model has its job's name
             return "/".join([*parts[:2], "models", parts[3]])
         if parts[2] != collection:
