@@ -11,6 +11,7 @@
 #include "src/job/augmentation.h"
 #include "src/job/metrics.h"
 #include "src/planning/lora.h"
+#include "src/runtime/communicator.h"
 
 namespace trainyard {
 
