@@ -53,7 +53,7 @@ std::string jobs_line(const v1::DeviceForecasts& f) {
   return line;
 }
 
-/// Of a cluster: how its time limit divides the job.
+/// How a cluster's time limit divides the job into starts; empty where no limit is known.
 std::string time_limit_text(const v1::Forecast& f) {
   if (f.time_limit_seconds() <= 0) return "";
   const std::string limit = human_duration(static_cast<double>(f.time_limit_seconds()));

@@ -14,7 +14,7 @@ namespace trainyard::client {
 /// slashes in the wrong place and names of another collection.
 Result<std::string> full_name(std::string_view collection, std::string_view text);
 
-/// Of all of them: a server has one project.
+/// The parent of all jobs, datasets and models, because a server has one project.
 inline constexpr std::string_view kParent = "projects/default";
 
 /// The last segment, which tables show and people type.

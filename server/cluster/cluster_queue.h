@@ -31,7 +31,7 @@ class ClusterQueue {
   void clear() { waiting_.clear(); }
   bool empty() const;
 
-  /// Which jobs are handed over now, of all clusters.
+  /// Decides which jobs are handed to which cluster now.
   Decisions decide(const Shares& shares, bool draining, int64_t now_us) const;
   /// Why the job waits: here, or in the cluster once it was handed over. Nothing for one that is in
   /// no cluster, that has its node, or of which its own reason says more.

@@ -115,7 +115,7 @@ struct Clusters::Runner {
   int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // in a row
   int64_t refused_until_us TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
-  // Those of `live` that no look has seen with a node: few, as the cluster's waiting_max says.
+  // The keys in `live` that have no node yet. They are few: waiting_max bounds them.
   std::set<Key> unplaced TRAINYARD_GUARDED_BY(mu);
   // Those to submit, to find or to withdraw: a hand-over does not go through all that run.
   std::set<Key> errands TRAINYARD_GUARDED_BY(mu);

@@ -76,8 +76,8 @@ class Clusters {
 
   void start();
   void stop();
-  /// What the clusters' threads do when they are woken, on this one: for a simulation, which never
-  /// calls start(). Returns when something is next due, by the steady clock.
+  /// Does on the calling thread what a cluster's own thread does when it is woken, for a simulation
+  /// that never calls start(). Returns when something is next due, by the steady clock.
   std::optional<int64_t> turn();
 
   /// Submits it, or takes it up again. Its task is known to the supervisor.

@@ -1,4 +1,4 @@
-// What the worker of a job that has succeeded measures of its node
+// When a job has succeeded, its worker measures the node that it ran on
 // (server/forecast/cluster_rates.h).
 #include "server/dispatch/train_task.h"
 #include "server/forecast/cluster_rates.h"

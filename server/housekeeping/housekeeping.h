@@ -20,7 +20,7 @@
 
 namespace trainyard::server {
 
-/// What housekeeping uses. All of it outlives the user.
+/// The daemon's parts that Housekeeping and Garbage refer to. They must outlive both.
 struct HousekeepingParts {
   const Config& config;
   const StatePaths& paths;

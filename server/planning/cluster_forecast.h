@@ -13,8 +13,8 @@
 
 namespace trainyard::server {
 
-/// Of a job whose spec names its cluster, with its threads and its precision. `plan_key` is that of
-/// its plan.
+/// Asks for the forecast of a job whose spec names its cluster, threads and precision. `plan_key`
+/// is the key of the job's plan.
 ClusterQuery cluster_query(const v1::JobSpec& spec, std::shared_ptr<const RunWork> work,
                            const std::string& plan_key, int64_t plan_bytes);
 

@@ -49,7 +49,7 @@ struct PlannedJob {
 /// them: a job that begins at a checkpoint has them there.
 enum class StartingWeights : uint8_t { kNeeded, kMayBeGone };
 
-/// What a JobPlanner uses. All of it outlives the planner.
+/// The daemon's parts that a JobPlanner refers to. They must outlive it.
 struct PlannerParts {
   const Config& config;
   const StatePaths& paths;
@@ -59,7 +59,7 @@ struct PlannerParts {
   Errands& errands;
   Forecaster& forecaster;
   ClusterRates& cluster_rates;
-  Executor& planning;  // finishes what waited for a worker
+  Executor& planning;  // finishes plans that a worker has measured
   const std::atomic<bool>& draining;
 };
 
@@ -127,7 +127,7 @@ class JobPlanner {
   /// The rest of PlanJob, once a worker has measured, or failed to.
   Result<v1::JobPlan> finish(FullPlan& full, const Devices& devices, Result<int64_t> workspace,
                              const std::stop_token& stop);
-  /// Those of the cluster that the spec asks for, or devices().
+  /// The devices of the cluster that the spec asks for, or else devices().
   Devices devices_for(const v1::JobSpec& spec);
   /// For as long as both of them live.
   StepTimeOn times_of(const v1::JobSpec& spec, const Devices& devices) const;

@@ -35,7 +35,7 @@ ShardingQuery query_of(const ShardingQuestion& question) {
   return query;
 }
 
-/// Of the sharding plans that fit: each is asked for once.
+/// The times of the sharding plans that fit; each is asked for once.
 class Times {
  public:
   Times(const ShardingQuestion& question, const std::stop_token& stop)

@@ -3,8 +3,8 @@
 
 namespace trainyard::server {
 
-/// Of a connection; of all, Config::watch_streams_max. The transport allows more (listener.cc), so
-/// that a call beyond this is answered.
+/// Watch streams that one connection may have; Config::watch_streams_max bounds all connections.
+/// The transport allows more calls (listener.cc), so that one beyond this limit gets an answer.
 inline constexpr int kWatchStreamsPerConnectionMax = 1024;
 
 }  // namespace trainyard::server

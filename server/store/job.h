@@ -74,7 +74,7 @@ struct Job {
   std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
 };
 
-/// Of the device of a job that a cluster runs: clusters/slurm.
+/// Prefix of the device of a job that a cluster runs, as in clusters/slurm.
 inline constexpr std::string_view kClusterPrefix = "clusters/";
 
 /// What a job takes of a device of one kind, of which it has planned bytes and a forecast.

@@ -35,7 +35,7 @@ class Reporter {
   virtual void log(std::string_view message) = 0;
   /// A sentence about the data or the result that people should see.
   virtual void warn(std::string_view message) { log(message); }
-  /// What the run has taken so far: as often as metrics are.
+  /// Reports the time that the run has taken so far, as often as metrics are reported.
   virtual void times(const RunTimes& /*times*/) {}
 };
 

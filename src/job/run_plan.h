@@ -23,7 +23,7 @@ struct InitialWeightsReport {
   std::string text() const;
 };
 
-/// What a kill costs at most: the work since the newest checkpoint began. One of the two is 0.
+/// How much work a kill costs at most: that since the newest checkpoint began. One of the two is 0.
 struct CheckpointPlan {
   int64_t size_bytes = 0;      // of a checkpoint's tensors, at most
   int64_t lost_steps_max = 0;  // of a recipe that says at which steps

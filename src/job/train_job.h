@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// Of several devices that train a job together: which one, of how many. Each takes an equal part
+/// One of the devices that train a job together, and how many they are. Each takes an equal part
 /// of every batch.
 struct Rank {
   int64_t index = 0;

@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-// What a step need not move before a sentence says so: less than 20 ms of one core.
+// Below this number of bytes nothing is said: moving them takes less than 20 ms of one core.
 constexpr int64_t kWorthBytes = int64_t{64} << 20;
 
 /// Bytes that the gradient and the update of a whole table move in a step, by its lookup and its

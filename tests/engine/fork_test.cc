@@ -95,7 +95,7 @@ TEST_F(ForkTest, WithoutAChangeItIsTheSameRunToTheLastBit) {
             bytes_of(parent_.model_output / "model.safetensors"));
 }
 
-// As after an upgrade to a version that computes otherwise.
+// The checkpoint is as an upgrade to a version that computes otherwise would leave it.
 TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
   run_parent();
   Fork before{checkpoint(), *find_state(checkpoint()), {}};

@@ -478,7 +478,7 @@ TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsWhatIsOfUse) {
   ASSERT_TRUE(eventually([&] { return !fs::exists(paths().job(done)); }))
       << "it has no checkpoint: nothing is left";
   stop();
-  // What a daemon that was killed left.
+  // A daemon that was killed has left these.
   const auto write = [](const fs::path& path) {
     fs::create_directories(path.parent_path());
     std::ofstream(path) << "x";
