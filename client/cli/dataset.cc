@@ -9,9 +9,9 @@
 #include "client/cli/confirm.h"
 #include "client/cli/upload_flags.h"
 #include "client/cli/upload_view.h"
-#include "client/lib/dataset_format.h"
 #include "client/lib/names.h"
 #include "client/lib/spec_file.h"
+#include "proto/spec/dataset_format.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -200,7 +200,7 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   } else {
     ASSIGN_OR_RETURN(file, dataset_of_flags(o));
   }
-  if (!client::brings_data(file)) return nothing_to_upload();
+  if (!spec::brings_data(file)) return nothing_to_upload();
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder, true));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
                {dataset.name()});

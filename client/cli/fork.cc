@@ -8,7 +8,7 @@
 #include "client/cli/output_json.h"
 #include "client/lib/names.h"
 #include "client/lib/spec_file.h"
-#include "client/lib/spec_writer.h"
+#include "proto/spec/writer.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -79,7 +79,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   if (!options.sets.empty()) {
     ASSIGN_OR_RETURN(const v1::Job parent, server->get_job(request.name()));
-    const std::string text = text_of(client::write_spec(parent.spec()), Format::kYaml);
+    const std::string text = text_of(spec::write_spec(parent.spec()), Format::kYaml);
     ASSIGN_OR_RETURN(
         const client::SpecFile spec,
         client::parse_spec_file(text, "the spec of " + parsed.first, "", options.sets));

@@ -6,7 +6,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/output_json.h"
 #include "client/lib/names.h"
-#include "client/lib/spec_writer.h"
+#include "proto/spec/writer.h"
 
 namespace trainyard::cli {
 
@@ -24,7 +24,7 @@ std::string spec_file_of(const v1::Job& job) {
            safe_text(client::short_name(job.origin().job())) +
            "; a submit of this file begins at step 0.\n";
   }
-  return out + text_of(client::write_spec(job.spec()), Format::kYaml);
+  return out + text_of(spec::write_spec(job.spec()), Format::kYaml);
 }
 
 }  // namespace

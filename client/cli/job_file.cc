@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "client/lib/spec_message.h"
 #include "src/base/files.h"
 #include "src/base/folder_files.h"
 #include "src/base/glob.h"
@@ -24,11 +23,10 @@ Error refused(const client::SpecFile& spec, Error error) {
 /// The text that a user could have written, from the output of `model import`.
 Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
   ASSIGN_OR_RETURN(
-      const client::SpecDocument document,
-      client::SpecDocument::parse(onnx::layers_to_yaml(model.layers), "its layers as a job file"));
-  v1::ModelSpec message;
-  std::vector<client::SpecProblem> problems;
-  client::read_spec_message(document.root(), "model", message, problems);
+      const spec::Document document,
+      spec::Document::parse(onnx::layers_to_yaml(model.layers), "its layers as a job file"));
+  std::vector<spec::Problem> problems;
+  v1::ModelSpec message = spec::read_model(document, problems);
   if (!problems.empty()) return document.to_error(problems);
   return message;
 }

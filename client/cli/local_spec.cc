@@ -50,7 +50,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
     }
   }
   ASSIGN_OR_RETURN(const IngestRequest request,
-                   to_ingest_request(client::dataset_spec(spec.file.dataset()), paths));
+                   to_ingest_request(spec::dataset_spec(spec.file.dataset()), paths));
   return ingest(request, folder, local_files());
 }
 

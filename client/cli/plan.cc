@@ -89,7 +89,7 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
     return usage_error("--local and --upload exclude each other");
   const bool from_stdin = options.spec == "-";
   if (from_stdin) {
-    if (Status s = keep_standard_input(client::kSpecBytesMax); !s.ok()) return std::move(s).error();
+    if (Status s = keep_standard_input(spec::kBytesMax); !s.ok()) return std::move(s).error();
   }
   ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(options.spec, options.sets));
   const bool here = options.local || (spec.has_data() && !options.upload);

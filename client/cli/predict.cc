@@ -67,7 +67,7 @@ Result<Rows> image_requests(const std::string& model, const std::vector<std::str
     }
     bytes += content.size();
     v1::ImageFiles::File& file = *rows.requests.back().mutable_images()->add_files();
-    file.set_name(client::shown_name(path));
+    file.set_name(shown_name(path));
     file.set_content(std::move(content));
   }
   return rows;

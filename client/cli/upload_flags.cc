@@ -7,7 +7,7 @@
 #include <map>
 
 #include "client/lib/spec_file.h"
-#include "client/lib/spec_message.h"
+#include "proto/spec/message.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 #include "trainyard/v1/spec_options.pb.h"
@@ -15,8 +15,8 @@
 namespace trainyard::cli {
 namespace {
 
-using client::DatasetFormat;
-using client::SpecValue;
+using spec::DatasetFormat;
+using spec::Value;
 using Field = google::protobuf::FieldDescriptor;
 using Names = std::vector<std::string>;
 
@@ -33,7 +33,7 @@ bool is_text_list(const Field& field) {
 
 /// Of an enum, as specs write them.
 Names values_of(const Field& field) {
-  return field.enum_type() == nullptr ? Names() : client::enum_names(*field.enum_type());
+  return field.enum_type() == nullptr ? Names() : spec::enum_names(*field.enum_type());
 }
 
 std::string placeholder(const Field& field) {
@@ -61,10 +61,10 @@ UploadFlag& add_flag(const Field& field, std::vector<UploadFlag>& flags) {
   return *flag;
 }
 
-void add_files(const DatasetFormat& format, const google::protobuf::RepeatedField<int>& roles,
+void add_files(const spec::DatasetFormat& format, const google::protobuf::RepeatedField<int>& roles,
                std::vector<UploadFlag>& flags) {
   for (const int role : roles) {
-    const std::string file = client::file_field(static_cast<v1::DatasetSource::Role>(role));
+    const std::string file = spec::file_field(static_cast<v1::DatasetSource::Role>(role));
     UploadFlag& flag = add_flag(*v1::DatasetFile::descriptor()->FindFieldByName(file), flags);
     flag.file_of = &format;
     flag.file = file;
@@ -80,21 +80,21 @@ Names path_flags(const std::vector<UploadFlag>& flags) {
   return names;
 }
 
-SpecValue scalar(std::string text, bool quoted) {
-  SpecValue value;
-  value.kind = SpecValue::Kind::kScalar;
+spec::Value scalar(std::string text, bool quoted) {
+  spec::Value value;
+  value.kind = spec::Value::Kind::kScalar;
   value.text = std::move(text);
   value.quoted = quoted;
   return value;
 }
 
 /// What a spec file would have for this field.
-SpecValue value_of(const UploadFlag& flag, const Field& field) {
+spec::Value value_of(const UploadFlag& flag, const Field& field) {
   if (takes_no_value(field)) {
     return scalar(flag.name.starts_with("--no-") ? "false" : "true", /*quoted=*/false);
   }
-  SpecValue list;
-  list.kind = SpecValue::Kind::kSequence;
+  spec::Value list;
+  list.kind = spec::Value::Kind::kSequence;
   if (is_text_list(field)) {
     for (const std::string& text : flag.texts) list.items.push_back(scalar(text, /*quoted=*/true));
     return list;
@@ -119,7 +119,7 @@ SpecValue value_of(const UploadFlag& flag, const Field& field) {
 class Tree {
  public:
   explicit Tree(const UploadOptions& o) : o_(o) {
-    root_.kind = options_.kind = SpecValue::Kind::kMap;
+    root_.kind = options_.kind = spec::Value::Kind::kMap;
   }
 
   Result<v1::DatasetFile> read() {
@@ -136,10 +136,10 @@ class Tree {
     if (at_path_ || !options_.entries.empty()) {
       root_.entries.push_back({format_->name(), {}, std::move(options_)});
     }
-    std::vector<client::SpecProblem> problems;
+    std::vector<spec::Problem> problems;
     v1::DatasetFile file;
-    client::read_spec_message(root_, "", file, problems);
-    if (problems.empty()) client::check_dataset_file(file, "", nullptr, problems);
+    spec::read_message(root_, "", file, problems);
+    if (problems.empty()) spec::check_dataset_file(file, "", nullptr, problems);
     if (!problems.empty()) return to_error(problems);
     return file;
   }
@@ -188,9 +188,9 @@ class Tree {
     root_.entries.push_back({field, {}, scalar(text, /*quoted=*/true)});
   }
 
-  Error to_error(const std::vector<client::SpecProblem>& problems) const {
+  Error to_error(const std::vector<spec::Problem>& problems) const {
     Error error = make_error(ErrorCode::kInvalidArgument, problems.front().reason, "");
-    for (const client::SpecProblem& problem : problems) {
+    for (const spec::Problem& problem : problems) {
       const auto flag = flags_.find(problem.field.substr(0, problem.field.find('[')));
       error.violations.push_back({flag != flags_.end()    ? flag->second
                                   : problem.field.empty() ? "the dataset"
@@ -205,9 +205,9 @@ class Tree {
   }
 
   const UploadOptions& o_;
-  const DatasetFormat* format_ = nullptr;
+  const spec::DatasetFormat* format_ = nullptr;
   bool at_path_ = false;  // and not in files that are named one by one
-  SpecValue root_, options_;
+  spec::Value root_, options_;
   std::map<std::string, std::string> flags_;  // by the field: "csv.image", "--image"
 };
 
@@ -238,7 +238,7 @@ void add_option(OptionSet& options, UploadFlag& flag) {
 
 }  // namespace
 
-const Field* UploadFlag::field_of(const DatasetFormat& format) const {
+const Field* UploadFlag::field_of(const spec::DatasetFormat& format) const {
   const auto found =
       std::ranges::find_if(fields, [&](const auto& of) { return of.first->field == format.field; });
   return found == fields.end() ? nullptr : found->second;
@@ -246,7 +246,7 @@ const Field* UploadFlag::field_of(const DatasetFormat& format) const {
 
 std::vector<UploadFlag> upload_flags() {
   std::vector<UploadFlag> flags;
-  for (const DatasetFormat& format : client::dataset_formats()) {
+  for (const spec::DatasetFormat& format : spec::dataset_formats()) {
     if (format.at_path() != nullptr) add_flag(*format.field, flags).path_of = &format;
     for (const auto& sources : format.about.sources()) {
       if (sources.named().empty()) continue;
@@ -254,7 +254,7 @@ std::vector<UploadFlag> upload_flags() {
       add_files(format, sources.test(), flags);
     }
   }
-  for (const DatasetFormat& format : client::dataset_formats()) {
+  for (const spec::DatasetFormat& format : spec::dataset_formats()) {
     const auto& type = *format.field->message_type();
     for (int i = 0; i < type.field_count(); ++i) {
       add_flag(*type.field(i), flags).fields.emplace_back(&format, type.field(i));

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "client/cli/options.h"
-#include "client/lib/dataset_format.h"
+#include "proto/spec/dataset_format.h"
 #include "src/base/result.h"
 #include "trainyard/v1/spec_file.pb.h"
 
@@ -24,10 +24,10 @@ struct UploadFlag {
 
   std::string name;  // "--text-column"
   std::string value, help;
-  const client::DatasetFormat* path_of = nullptr;  // the format whose path this is
-  const client::DatasetFormat* file_of = nullptr;  // the format of which this is one file
-  std::string file;                                // the field of DatasetFile for that file
-  std::vector<std::pair<const client::DatasetFormat*, const Field*>> fields;
+  const spec::DatasetFormat* path_of = nullptr;  // the format whose path this is
+  const spec::DatasetFormat* file_of = nullptr;  // the format of which this is one file
+  std::string file;                              // the field of DatasetFile for that file
+  std::vector<std::pair<const spec::DatasetFormat*, const Field*>> fields;
 
   // As given.
   bool on = false;
@@ -38,7 +38,7 @@ struct UploadFlag {
   /// name of an array.)
   bool is_data() const { return path_of != nullptr || file_of != nullptr; }
   bool is_given() const { return on || text || !texts.empty(); }
-  const Field* field_of(const client::DatasetFormat& format) const;
+  const Field* field_of(const spec::DatasetFormat& format) const;
 };
 
 struct UploadOptions {

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "client/lib/spec_document.h"
+#include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/base/handle.h"
 #include "src/base/text.h"
@@ -42,12 +42,12 @@ fs::path find_config(const ConnectionFlags& flags, const Environment& env, bool*
   return {};
 }
 
-Status read_context(const SpecDocument& document, const SpecValue& fields, const fs::path& folder,
-                    Connection& connection) {
-  for (const SpecEntry& entry : fields.entries) {
+Status read_context(const spec::Document& document, const spec::Value& fields,
+                    const fs::path& folder, Connection& connection) {
+  for (const spec::Entry& entry : fields.entries) {
     const std::string at = document.describe(entry.key_at) + ": ";
-    const SpecValue& value = entry.value;
-    if (value.kind != SpecValue::Kind::kScalar) {
+    const spec::Value& value = entry.value;
+    if (value.kind != spec::Value::Kind::kScalar) {
       return config_error(at + entry.key + ": expected one value");
     }
     if (entry.key == "server") {
@@ -76,23 +76,23 @@ Status apply_config(const ConnectionFlags& flags, const Environment& env, Connec
     return config_error("context " + quoted_value(context) +
                         ": there is no configuration file (~/.config/trainyard/config.yaml)");
   }
-  ASSIGN_OR_RETURN(const SpecDocument document, SpecDocument::read(path));
-  for (const SpecEntry& entry : document.root().entries) {
-    if (entry.key == "context" && entry.value.kind == SpecValue::Kind::kScalar) {
+  ASSIGN_OR_RETURN(const spec::Document document, read_document_file(path));
+  for (const spec::Entry& entry : document.root().entries) {
+    if (entry.key == "context" && entry.value.kind == spec::Value::Kind::kScalar) {
       if (context.empty()) context = entry.value.text;
-    } else if (entry.key != "contexts" || entry.value.kind != SpecValue::Kind::kMap) {
+    } else if (entry.key != "contexts" || entry.value.kind != spec::Value::Kind::kMap) {
       return config_error(document.describe(entry.key_at) +
                           ": unknown key or bad value: " + quoted_value(entry.key) +
                           ", expected context (a name) and contexts (a map)");
     }
   }
   if (context.empty()) return {};
-  const SpecEntry* contexts = document.root().find("contexts");
-  const SpecEntry* chosen = contexts ? contexts->value.find(context) : nullptr;
-  if (chosen == nullptr || chosen->value.kind != SpecValue::Kind::kMap) {
+  const spec::Entry* contexts = document.root().find("contexts");
+  const spec::Entry* chosen = contexts ? contexts->value.find(context) : nullptr;
+  if (chosen == nullptr || chosen->value.kind != spec::Value::Kind::kMap) {
     std::string known;
     if (contexts) {
-      for (const SpecEntry& entry : contexts->value.entries)
+      for (const spec::Entry& entry : contexts->value.entries)
         known += (known.empty() ? "" : ", ") + entry.key;
     }
     return config_error("context " + quoted_value(context) + " is not in " + path.string() +

@@ -23,11 +23,8 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                                    const std::filesystem::path& folder,
                                    const DatasetObserver& observer, std::stop_token stop);
 
-/// The wire's description of `file`, without digests: roles and file names in order. The fields of
-/// a .tsv are separated by tabs unless the file says otherwise.
-v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
-/// The paths that belong to dataset_spec(file).sources(), in order; empty for one of the server's
-/// own.
+/// The paths that belong to spec::dataset_spec(file).sources(), in order; empty for one of the
+/// server's own.
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder);
 

@@ -1,33 +1,33 @@
 #include "client/lib/spec_file.h"
 
-#include "client/lib/dataset_format.h"
-#include "client/lib/spec_message.h"
+#include <iostream>
+
+#include "proto/spec/read.h"
+#include "src/base/files.h"
 
 namespace trainyard::client {
 namespace {
 
-Result<SpecFile> finish_spec_file(SpecDocument document, const std::filesystem::path& folder,
-                                  std::span<const std::string> sets,
-                                  std::span<const std::string> grids = {}) {
-  SpecFile spec;
-  spec.folder = folder;
-  for (const std::string& assignment : sets) {
-    if (Status set = document.set(assignment); !set.ok()) return std::move(set).error();
+Result<std::string> read_text(const std::filesystem::path& path) {
+  std::string text;
+  if (path == "-") {
+    char buffer[65536];
+    while (text.size() <= static_cast<size_t>(spec::kBytesMax) &&
+           (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0)) {
+      text.append(buffer, static_cast<size_t>(std::cin.gcount()));
+    }
+    return text;
   }
-  for (const std::string& assignment : grids) {
-    if (Status set = document.add_to_grid(assignment); !set.ok()) return std::move(set).error();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return make_error(ErrorCode::kInvalidArgument, "SPEC_MALFORMED",
+                      path.string() + " is a folder, expected a spec file");
   }
-  std::vector<SpecProblem> problems;
-  read_spec_message(document.root(), "", spec.file, problems);
-  for (const auto& [field, says] : required_fields(*v1::JobFile::descriptor())) {
-    if (document.root().find(field->name()) != nullptr) continue;
-    problems.push_back({document.root().at, "FIELD_REQUIRED", field->name(), says});
-  }
-  if (spec.file.has_dataset())
-    check_dataset_file(spec.file.dataset(), "dataset", &document, problems);
-  if (!problems.empty()) return document.to_error(problems);
-  spec.document = std::move(document);
-  return spec;
+  return read_file(path, spec::kBytesMax);
+}
+
+std::string name_of(const std::filesystem::path& path) {
+  return path == "-" ? "standard input" : path.string();
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -35,25 +35,6 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-v1::JobSpec SpecFile::job_spec() const {
-  v1::JobSpec spec;
-  if (!has_data()) spec.mutable_dataset()->set_name(file.dataset().name());
-  *spec.mutable_model() = file.model();
-  *spec.mutable_recipe() = file.recipe();
-  if (file.has_resources()) *spec.mutable_resources() = file.resources();
-  spec.set_priority(file.priority());
-  *spec.mutable_labels() = file.labels();
-  *spec.mutable_after() = file.after();
-  return spec;
-}
-
-bool SpecFile::has_data() const { return brings_data(file.dataset()); }
-
-bool SpecFile::has_weights() const {
-  const v1::InitialWeights& weights = file.recipe().initial_weights();
-  return !weights.path().empty() && weights.job().empty() && weights.model().empty();
-}
 
 std::filesystem::path SpecFile::weights_path() const {
   if (!imported_weights.empty()) return imported_weights;
@@ -94,7 +75,7 @@ Error SpecFile::with_positions(Error error) const {
   if (error.violations.size() == 1) {
     // The server's sentence stays: it may say more than its field, such as the name of a layer.
     const std::string& field = error.violations.front().field;
-    const SpecPosition at = document.locate(field);
+    const spec::Position at = document.locate(field);
     const std::string named = document.describe(at, field);
     if (named == document.describe(at) && error.message.starts_with(field + ": ")) {
       error.message.replace(0, field.size(), named);
@@ -111,38 +92,38 @@ Error SpecFile::with_positions(Error error) const {
   return error;
 }
 
+Result<spec::Document> read_document_file(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_text(path));
+  return spec::Document::parse(text, name_of(path));
+}
+
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
                                 std::span<const std::string> sets,
                                 std::span<const std::string> grids) {
-  ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::read(path));
-  return finish_spec_file(std::move(document), folder_of(path), sets, grids);
+  ASSIGN_OR_RETURN(const std::string text, read_text(path));
+  return parse_spec_file(text, name_of(path), folder_of(path), sets, grids);
 }
 
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
                                  const std::filesystem::path& folder,
-                                 std::span<const std::string> sets) {
-  ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::parse(text, std::move(name)));
-  return finish_spec_file(std::move(document), folder, sets);
+                                 std::span<const std::string> sets,
+                                 std::span<const std::string> grids) {
+  std::vector<spec::Problem> problems;
+  SpecFile file;
+  file.folder = folder;
+  file.document = spec::read_document(text, std::move(name), sets, grids, problems);
+  if (problems.empty()) file.file = spec::read_job(file.document, problems);
+  if (!problems.empty()) return file.document.to_error(problems);
+  return file;
 }
 
 Result<std::pair<v1::DatasetFile, std::filesystem::path>> read_dataset_file(
     const std::filesystem::path& path, std::span<const std::string> sets) {
-  ASSIGN_OR_RETURN(SpecDocument document, SpecDocument::read(path));
-  for (const std::string& assignment : sets) {
-    if (Status set = document.set(assignment); !set.ok()) return std::move(set).error();
-  }
-  std::vector<SpecProblem> problems;
+  ASSIGN_OR_RETURN(const std::string text, read_text(path));
+  std::vector<spec::Problem> problems;
+  const spec::Document document = spec::read_document(text, name_of(path), sets, {}, problems);
   v1::DatasetFile dataset;
-  std::string prefix;
-  if (document.root().find("model") != nullptr || document.root().find("dataset") != nullptr) {
-    v1::JobFile job;
-    read_spec_message(document.root(), "", job, problems);
-    dataset = job.dataset();
-    prefix = "dataset";
-  } else {
-    read_spec_message(document.root(), "", dataset, problems);
-  }
-  check_dataset_file(dataset, prefix, &document, problems);
+  if (problems.empty()) dataset = spec::read_dataset(document, problems);
   if (!problems.empty()) return document.to_error(problems);
   return std::pair(std::move(dataset), folder_of(path));
 }

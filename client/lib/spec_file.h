@@ -7,7 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "client/lib/spec_document.h"
+#include "proto/spec/dataset_format.h"
+#include "proto/spec/read.h"
 #include "trainyard/v1/job_spec.pb.h"
 #include "trainyard/v1/spec_file.pb.h"
 
@@ -18,20 +19,17 @@ namespace trainyard::client {
 Error with_names_of_people(Error error, const std::string& name = "name");
 
 struct SpecFile {
-  SpecDocument document;
+  spec::Document document;
   v1::JobFile file;
   std::filesystem::path folder;  // paths in the file are relative to it
   // Of model.onnx, once it is imported: the file that recipe.initial_weights.path stands for.
   std::filesystem::path imported_weights = {};
 
-  /// The part that is sent. dataset.name is set if the file names a dataset and no path.
-  v1::JobSpec job_spec() const;
+  v1::JobSpec job_spec() const { return spec::job_spec(file); }
   /// True if the file provides data: the client then uploads before it submits.
-  bool has_data() const;
-  /// True if it starts from the weights of a file, which are uploaded too. False if it names
-  /// another source besides the path, which is refused.
-  bool has_weights() const;
-  /// The path of these weights.
+  bool has_data() const { return spec::brings_data(file.dataset()); }
+  bool has_weights() const { return spec::has_weights_file(file.recipe()); }
+  /// The path of the weights' file, for a job that has_weights().
   std::filesystem::path weights_path() const;
   /// Refuses an array, for a command that is for one job.
   Status check_single(std::string_view command) const;
@@ -42,6 +40,9 @@ struct SpecFile {
   Error with_positions(Error error) const;
 };
 
+/// A YAML or JSON file; "-" is standard input.
+Result<spec::Document> read_document_file(const std::filesystem::path& path);
+
 /// Reads, applies `sets` in order, then `grids` (values of fields of an array), maps and checks
 /// what only the client can check (the dataset's paths; missing parts). The server checks
 /// everything else. Errors list all problems, up to 16.
@@ -51,15 +52,11 @@ Result<SpecFile> read_spec_file(const std::filesystem::path& path,
 /// The same for a text; `folder` is where relative paths begin.
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
                                  const std::filesystem::path& folder,
-                                 std::span<const std::string> sets);
+                                 std::span<const std::string> sets,
+                                 std::span<const std::string> grids = {});
 
 /// A file that only describes a dataset (DatasetFile), or a job file, whose dataset is taken.
 Result<std::pair<v1::DatasetFile, std::filesystem::path>> read_dataset_file(
     const std::filesystem::path& path, std::span<const std::string> sets);
-
-/// Checks that hold for every DatasetFile, also one made from flags. Each problem's position is
-/// that of the field in `document`, if there is one.
-void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
-                        const SpecDocument* document, std::vector<SpecProblem>& problems);
 
 }  // namespace trainyard::client

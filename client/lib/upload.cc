@@ -232,10 +232,6 @@ Result<std::string> upload(Client& client, Content& content, const std::filesyst
 
 }  // namespace
 
-std::string shown_name(const std::filesystem::path& path) {
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
-
 Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
                                 const UploadObserver& observer, std::stop_token stop) {
   std::error_code failed;

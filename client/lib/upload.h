@@ -16,8 +16,6 @@ struct UploadProgress {
   int64_t sent_bytes = 0;  // committed before, plus sent now
   int64_t total_bytes = 0;
 };
-/// The last part of a file's or folder's path, for people.
-std::string shown_name(const std::filesystem::path& path);
 using UploadObserver = std::function<void(const UploadProgress&)>;
 
 /// Digests the file, asks what the server has, and sends the rest in chunks with CRC-32C. A stream

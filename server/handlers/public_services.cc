@@ -6,6 +6,7 @@
 #include "server/handlers/generate_stream.h"
 #include "server/handlers/job_handlers.h"
 #include "server/handlers/model_handlers.h"
+#include "server/handlers/read_spec.h"
 #include "server/handlers/system_handlers.h"
 #include "server/handlers/unary.h"
 #include "server/handlers/upload_stream.h"
@@ -33,12 +34,12 @@ using RawJobs = J::WithRawCallbackMethod_SubmitJob<J::WithRawCallbackMethod_GetJ
     J::WithRawCallbackMethod_PlanJob<J::WithRawCallbackMethod_SetJobPriority<
     J::WithRawCallbackMethod_PauseJob<J::WithRawCallbackMethod_ResumeJob<
     J::WithRawCallbackMethod_RetryJob<J::WithRawCallbackMethod_ForkJob<
-    J::WithRawCallbackMethod_ListCheckpoints<
+    J::WithRawCallbackMethod_ListCheckpoints<J::WithRawCallbackMethod_ReadSpec<
     J::WithRawCallbackMethod_SubmitArray<J::WithRawCallbackMethod_GetArray<
     J::WithRawCallbackMethod_ListArrays<J::WithRawCallbackMethod_CancelArray<
     J::WithRawCallbackMethod_PauseArray<J::WithRawCallbackMethod_ResumeArray<
     J::WithRawCallbackMethod_DeleteArray<
-        J::WithRawCallbackMethod_ListQueue<J::Service>>>>>>>>>>>>>>>>>>>>>;
+        J::WithRawCallbackMethod_ListQueue<J::Service>>>>>>>>>>>>>>>>>>>>>>;
 using D = v1::DatasetService;
 using RawDatasets = D::WithRawCallbackMethod_UploadFile<D::WithRawCallbackMethod_GetUpload<
     D::WithRawCallbackMethod_CreateDataset<D::WithRawCallbackMethod_GetDataset<
@@ -77,6 +78,10 @@ class Jobs final : public RawJobs {
         [this](const auto& r, const auto& done, const std::stop_token& stop) {
           handlers_.plan(r, done, stop);
         });
+  }
+  Unary* ReadSpec(Context* c, const Bytes* in, Bytes* out) override {
+    return serve<v1::ReadSpecRequest, v1::ReadSpecResponse>(
+        service_, "ReadSpec", c, in, out, [](const auto& r) { return read_spec(r); });
   }
   Unary* GetJob(Context* c, const Bytes* in, Bytes* out) override {
     return serve<v1::GetJobRequest, v1::Job>(service_, "GetJob", c, in, out,

@@ -92,7 +92,7 @@ Status set_values(v1::JobSpec& spec, const Member& member, bool neutral_alone) {
   for (const MemberValue& value : member) {
     const bool neutral = value.field->root() == "labels" || is_neutral(value.field->path());
     if (neutral_alone && !neutral) continue;
-    if (Status s = value.field->set(spec, Json::parse(value.json), value.where); !s.ok()) return s;
+    if (Status s = value.field->set(spec, value.json, value.where); !s.ok()) return s;
   }
   return {};
 }

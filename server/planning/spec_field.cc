@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
-#include <nlohmann/json.hpp>
 
-#include "server/planning/spec_value.h"
+#include "proto/spec/message.h"
+#include "proto/spec/parse.h"
+#include "proto/spec/place.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -57,8 +57,13 @@ Result<SpecField> SpecField::parse(std::string_view path, const std::string& whe
     }
     const Field* field = type->FindFieldByName(std::string(name));
     if (field == nullptr) {
-      return field_error("FIELD_UNKNOWN", where,
-                         quoted_value(path) + ": " + unknown_field_text(*type, name));
+      const std::string_view above = path.substr(0, static_cast<size_t>(name.data() - path.data()));
+      return field_error(
+          "FIELD_UNKNOWN", where,
+          quoted_value(path) + ": " +
+              spec::unknown_field(*type, std::string(name),
+                                  std::string(above.substr(0, above.size() - !above.empty())),
+                                  *v1::JobSpec::descriptor(), ""));
     }
     Step step{field, index};
     rest = rest.substr(std::min(rest.size(), dot + 1));
@@ -92,24 +97,31 @@ bool SpecField::overlaps(const SpecField& other) const {
   return b.starts_with(a) && (b.size() == a.size() || b[a.size()] == '.' || b[a.size()] == '[');
 }
 
-Status SpecField::set(v1::JobSpec& spec, const nlohmann::json& value,
-                      const std::string& where) const {
+Status SpecField::set(v1::JobSpec& spec, const std::string& json, const std::string& where) const {
+  std::vector<spec::Problem> problems;
+  const spec::Value wrapped = spec::parse_text("{\"value\": " + json + "}", 0, problems);
+  if (!problems.empty()) return field_error(problems[0].reason, where, problems[0].description);
+  const spec::Value& value = wrapped.entries.at(0).value;
   pb::Message* message = &spec;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    const bool last = i + 1 == steps_.size();
+  for (const Step& step : steps_) {
     const pb::Reflection& reflect = *message->GetReflection();
+    const auto index = static_cast<int>(step.index);
     if (step.index >= 0 && step.index >= reflect.FieldSize(*message, step.field)) {
       return bad_path(where, path_,
                       "is behind the end: the spec's list " + quoted_value(step.field->name()) +
                           " has " + std::to_string(reflect.FieldSize(*message, step.field)) +
                           " items, counted from 0");
     }
-    if (step.has_key) return set_map_entry(*message, *step.field, step.key, value, where);
-    if (last && step.index >= 0) {
-      return set_spec_item(*message, *step.field, static_cast<int>(step.index), value, where);
+    if (&step == &steps_.back()) {
+      if (step.has_key) {
+        spec::replace_entry(value, where, *step.field, step.key, *message, problems);
+      } else if (step.index >= 0) {
+        spec::replace_item(value, where, *step.field, index, *message, problems);
+      } else {
+        spec::replace_field(value, where, *step.field, *message, problems);
+      }
+      break;
     }
-    if (last) return set_spec_value(*message, *step.field, value, where);
     if (const pb::OneofDescriptor* oneof = step.field->real_containing_oneof()) {
       const Field* given = reflect.GetOneofFieldDescriptor(*message, oneof);
       if (given != nullptr && given != step.field) {
@@ -118,11 +130,11 @@ Status SpecField::set(v1::JobSpec& spec, const nlohmann::json& value,
                             quoted_value(given->name()) + " in its place");
       }
     }
-    message = step.index >= 0 ? reflect.MutableRepeatedMessage(message, step.field,
-                                                               static_cast<int>(step.index))
+    message = step.index >= 0 ? reflect.MutableRepeatedMessage(message, step.field, index)
                               : reflect.MutableMessage(message, step.field);
   }
-  return {};
+  if (problems.empty()) return {};
+  return field_error(problems[0].reason, problems[0].field, problems[0].description);
 }
 
 }  // namespace trainyard::server

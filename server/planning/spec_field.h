@@ -9,7 +9,6 @@
 #include <google/protobuf/descriptor.h>
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,9 +30,10 @@ class SpecField {
   /// True if one of the two is the other or a part of it.
   bool overlaps(const SpecField& other) const;
 
-  /// Puts the value in the field's place, whole; null removes it. FIELD_TYPE, FIELD_UNSUPPORTED,
-  /// FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH if the spec has no such place.
-  Status set(v1::JobSpec& spec, const nlohmann::json& value, const std::string& where) const;
+  /// Puts a value, which is valid JSON, in the field's place, whole; null removes it. FIELD_TYPE,
+  /// FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH if the spec has no such
+  /// place.
+  Status set(v1::JobSpec& spec, const std::string& json, const std::string& where) const;
 
  private:
   struct Step {

@@ -92,6 +92,10 @@ bool is_listed_path(std::string_view path) {
   return true;
 }
 
+std::string shown_name(const std::filesystem::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 Result<std::vector<std::string>> list_folder_files(const std::filesystem::path& root,
                                                    const std::string& what) {
   Listing listing{root, what, {}};

@@ -25,6 +25,9 @@ bool is_image_path(std::string_view path);
 /// True if the path ends with one of `endings`, which are in lower case, in any case.
 bool has_ending(std::string_view path, std::span<const std::string_view> endings);
 
+/// The last part of a file's or folder's path, for people: "photos" for "data/photos/".
+std::string shown_name(const std::filesystem::path& path);
+
 /// Whether list_folder_files() could give this path: relative, without hidden, empty or dotted
 /// parts.
 bool is_listed_path(std::string_view path);

@@ -1,5 +1,4 @@
-// The cases of tests/spec_cases.yaml, which the Python client's reader runs too: both give the same
-// answers. A rule that changed in one of them alone fails here or there.
+// The cases of tests/spec_cases.yaml. The Python client runs them through ReadSpec.
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -61,7 +60,7 @@ Result<Message> read_case(const std::string& kind, const std::string& text) {
     const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "spec";
     std::ofstream(path, std::ios::binary) << text;
     ASSIGN_OR_RETURN(const auto read, read_dataset_file(path, {}));
-    auto spec = std::make_unique<v1::DatasetSpec>(dataset_spec(read.first));
+    auto spec = std::make_unique<v1::DatasetSpec>(spec::dataset_spec(read.first));
     for (v1::DatasetSource& source : *spec->mutable_sources()) source.clear_filename();
     return Message(std::move(spec));
   }

@@ -1,6 +1,6 @@
 // The document by itself: its limits, --set, and that any bytes are answered. What is refused, and
 // with which words, is in tests/spec_cases.yaml.
-#include "client/lib/spec_document.h"
+#include "proto/spec/document.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@ namespace trainyard::client {
 namespace {
 
 std::string refusal(const std::string& text) {
-  const auto document = SpecDocument::parse(text, "f.yaml");
+  const auto document = spec::Document::parse(text, "f.yaml");
   return document.ok() ? "accepted" : document.error().message;
 }
 
@@ -19,16 +19,16 @@ TEST(SpecDocument, RefusesDeepNestingAndLargeFiles) {
   EXPECT_NE(
       refusal("a: " + std::string(40, '[') + std::string(40, ']')).find("nested more than 32"),
       std::string::npos);
-  EXPECT_EQ(refusal("a: " + std::string(kSpecBytesMax, 'x')),
+  EXPECT_EQ(refusal("a: " + std::string(spec::kBytesMax, 'x')),
             "f.yaml: larger than 1 MiB, the limit for a spec");
   std::string wide = "a: [";
-  for (int i = 0; i < kSpecValuesMax; ++i) wide += "1,";
+  for (int i = 0; i < spec::kValuesMax; ++i) wide += "1,";
   EXPECT_NE(refusal(wide + "1]").find("more than 100000 values"), std::string::npos);
 }
 
 TEST(SpecDocument, BrokenYamlIsExplained) {
   const auto message = [](std::string_view text) {
-    const auto document = SpecDocument::parse(text, "job.yaml");
+    const auto document = spec::Document::parse(text, "job.yaml");
     return document.ok() ? "accepted" : document.error().message;
   };
   EXPECT_EQ(message("name: a\ndataset:\n\tpath: x.csv\n"),
@@ -41,26 +41,29 @@ TEST(SpecDocument, BrokenYamlIsExplained) {
 }
 
 TEST(SpecDocument, SetEditsTheTree) {
-  auto document = SpecDocument::parse("a: {b: 1, list: [{c: 2}]}\n", "f.yaml");
+  auto document = spec::Document::parse("a: {b: 1, list: [{c: 2}]}\n", "f.yaml");
   ASSERT_TRUE(document.ok());
-  EXPECT_TRUE(document->set("a.b=5").ok());
-  EXPECT_TRUE(document->set("a.list[0].c=text with spaces").ok());
-  EXPECT_TRUE(document->set("new.deep=[1, 2]").ok());
-  const SpecValue& a = document->root().find("a")->value;
+  std::vector<spec::Problem> problems;
+  document->set("a.b=5", problems);
+  document->set("a.list[0].c=text with spaces", problems);
+  document->set("new.deep=[1, 2]", problems);
+  const spec::Value& a = document->root().find("a")->value;
   EXPECT_EQ(a.find("b")->value.text, "5");
   EXPECT_EQ(a.find("list")->value.items[0].find("c")->value.text, "text with spaces");
   EXPECT_EQ(document->root().find("new")->value.find("deep")->value.items.size(), 2u);
   EXPECT_EQ(document->describe(document->locate("new.deep")), "--set new.deep");
-  EXPECT_TRUE(document->set("a.b=").ok());  // removes
+  document->set("a.b=", problems);  // removes
+  EXPECT_TRUE(problems.empty());
   EXPECT_EQ(document->root().find("a")->value.find("b"), nullptr);
 }
 
 TEST(SpecDocument, SetRefusesWhatIsNoAssignment) {
-  auto document = SpecDocument::parse("a: {list: [1]}\n", "f.yaml");
+  auto document = spec::Document::parse("a: {list: [1]}\n", "f.yaml");
   ASSERT_TRUE(document.ok());
   const auto message = [&](const char* text) {
-    const Status set = document->set(text);
-    return set.ok() ? std::string("accepted") : set.error().message;
+    std::vector<spec::Problem> problems;
+    document->set(text, problems);
+    return problems.empty() ? std::string("accepted") : document->to_error(problems).message;
   };
   EXPECT_NE(message("a.b").find("is not an assignment"), std::string::npos);
   EXPECT_NE(message("=1").find("is not an assignment"), std::string::npos);
@@ -105,10 +108,10 @@ TEST(SpecDocument, AnyBytesAreAnsweredAndNeverCrash) {
       }
       if (text.empty()) text = "a: 1";
     }
-    const auto document = SpecDocument::parse(text, "f.yaml");
+    const auto document = spec::Document::parse(text, "f.yaml");
     if (document.ok()) {
       ++accepted;
-      EXPECT_EQ(document->root().kind, SpecValue::Kind::kMap);
+      EXPECT_EQ(document->root().kind, spec::Value::Kind::kMap);
     } else {
       EXPECT_FALSE(document.error().message.empty());
     }
@@ -118,7 +121,7 @@ TEST(SpecDocument, AnyBytesAreAnsweredAndNeverCrash) {
 }
 
 TEST(SpecDocument, LocatesTheNearestValueThatExists) {
-  const auto document = SpecDocument::parse("a:\n  b: 1\nlist:\n  - x: 1\n  - y: 2\n", "f.yaml");
+  const auto document = spec::Document::parse("a:\n  b: 1\nlist:\n  - x: 1\n  - y: 2\n", "f.yaml");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document->describe(document->locate("a.b")), "f.yaml:2:6");
   EXPECT_EQ(document->describe(document->locate("a.missing")), "f.yaml:1:1");

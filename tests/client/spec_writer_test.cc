@@ -1,5 +1,5 @@
 // What a stored job is written as gives the same job when it is read again.
-#include "client/lib/spec_writer.h"
+#include "proto/spec/writer.h"
 
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace trainyard::client {
 namespace {
 
 void expect_the_same_again(const v1::JobSpec& spec) {
-  const auto json = write_spec(spec);
+  const auto json = spec::write_spec(spec);
   for (const auto format : {cli::Format::kYaml, cli::Format::kJson}) {
     const std::string text = cli::text_of(json, format);
     const auto read = parse_spec_file(text, "again", "", {});

@@ -40,7 +40,7 @@ std::string refusal(const Arguments& arguments) {
 
 TEST(UploadFlags, EveryFormatAndEachOfItsFieldsHasAnOption) {
   const std::vector<UploadFlag> flags = upload_flags();
-  for (const client::DatasetFormat& format : client::dataset_formats()) {
+  for (const spec::DatasetFormat& format : spec::dataset_formats()) {
     EXPECT_TRUE(format.at_path() == nullptr ||
                 std::ranges::any_of(flags, [&](const auto& f) { return f.path_of == &format; }))
         << format.name();

@@ -1,5 +1,6 @@
-// Job files, YAML and JSON. A comment in the first line is taken for a --set too.
-#include "client/lib/spec_document.h"
+// Job files, YAML and JSON, as the command line and the server read them. A comment in the first
+// line is taken for a --set too.
+#include "proto/spec/read.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -10,10 +11,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t end = text.find('\n');
     assignment = text.substr(1, end == text.npos ? end : end - 1);
   }
-  auto document = client::SpecDocument::parse(text, "spec.yaml");
-  if (!document.ok()) return 0;
-  (void)document->locate(assignment);
-  (void)document->set(assignment);
-  (void)document->describe(document->locate(assignment));
+  std::vector<spec::Problem> problems;
+  spec::Document document = spec::Document::parse(text, "spec.yaml", problems);
+  if (!problems.empty()) return 0;
+  (void)spec::job_spec(spec::read_job(document, problems));
+  (void)spec::read_dataset(document, problems);
+  (void)spec::read_model(document, problems);
+  (void)spec::read_array(document, problems);
+  document.set(assignment, problems);
+  (void)document.describe(document.locate(assignment));
+  if (!problems.empty()) (void)document.to_error(problems);
   return 0;
 }

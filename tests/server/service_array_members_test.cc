@@ -247,7 +247,7 @@ v1::JobSpec base() {
 }
 Status set(v1::JobSpec& spec, const std::string& path, const std::string& json) {
   ASSIGN_OR_RETURN(const SpecField field, SpecField::parse(path, "here"));
-  return field.set(spec, nlohmann::json::parse(json), "here");
+  return field.set(spec, json, "here");
 }
 
 TEST(SpecField, TakesWhatSpecFilesTake) {
@@ -299,7 +299,7 @@ TEST(SpecField, RefusesWhatSpecFilesRefuse) {
            {"recipe.optimizer.learning_rate", "\"0.1\"", "FIELD_TYPE"},
            {"recipe.optimizer.type", "\"adm\"", "FIELD_UNSUPPORTED"},
            {"recipe.optimizer.type", "\"ADAM\"", "FIELD_UNSUPPORTED"},
-           {"recipe.optimizer.type", "1", "FIELD_TYPE"},
+           {"recipe.optimizer.type", "1", "FIELD_UNSUPPORTED"},
            {"recipe.epochs", "1.5", "FIELD_TYPE"},
            {"recipe.epochs", "1e3", "FIELD_TYPE"},
            {"recipe.seed", "-1", "FIELD_OUT_OF_RANGE"},
@@ -318,9 +318,14 @@ TEST(SpecField, RefusesWhatSpecFilesRefuse) {
     Status s = set(spec, path, json);
     ASSERT_FALSE(s.ok());
     EXPECT_EQ(s.error().reason, reason) << s.error().message;
-    EXPECT_TRUE(s.error().message.starts_with("here: ")) << s.error().message;
+    EXPECT_TRUE(s.error().message.starts_with("here")) << s.error().message;
   }
   v1::JobSpec spec = base();
+  EXPECT_EQ(set(spec, "recipe.optimizer", "{\"lr\": 1}").error().message,
+            "here.lr: unknown field, it is named 'learning_rate' here");
+  EXPECT_EQ(SpecField::parse("recipe.learning_rate", "here").error().message,
+            "here: 'recipe.learning_rate': unknown field here, did you mean "
+            "'recipe.optimizer.learning_rate'?");
   const Status part = set(spec, "model.lenet5.activation", "\"relu\"");
   ASSERT_FALSE(part.ok()) << "the spec has an mlp";
 }

@@ -1,14 +1,12 @@
-"""The cases of tests/spec_cases.yaml, which the command line's reader runs too: both give the same answers. Needs no
-daemon."""
+"""The cases of tests/spec_cases.yaml, through the server: ReadSpec gives what the command line's reader gives."""
 
 import pytest
 import yaml
 from conftest import SOURCE
 from google.protobuf import json_format
 
-from trainyard._message import write_message
-from trainyard._spec import read_dataset, read_job
-from trainyard._upload import ServerPath
+from trainyard._spec import Kind, read_document
+from trainyard._write_spec import write_message
 from trainyard.errors import InvalidArgumentError
 
 CASES = yaml.safe_load((SOURCE / "tests/spec_cases.yaml").read_text(encoding="utf-8"))
@@ -33,30 +31,28 @@ def spec_of(kind, text):
     return kind.encode() + b":" + below + b"\n" + REST[kind]
 
 
-def message_of(kind, path):
+def message_of(client, kind, path):
+    found = read_document(client._channel, Kind.DATASET if kind == "dataset" else Kind.JOB, path).read
     if kind == "dataset":
-        document = read_dataset(path)
-        spec = document.format()
-        for role, source in document.contents():
-            spec.sources.add(role=role, server_path=source.path if isinstance(source, ServerPath) else "")
-        return spec
+        for source in found.dataset.sources:
+            source.ClearField("filename")
+        return found.dataset
     if kind == "array":
-        return read_job(path).file.array
-    spec = read_job(path).job_spec()
-    return spec if kind == "job" else getattr(spec, kind)
+        return found.array
+    return found.spec if kind == "job" else getattr(found.spec, kind)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
-def test_every_case_gives_what_both_readers_agreed_on(case, tmp_path, monkeypatch):
+def test_every_case_gives_what_the_command_line_reads(client, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (kind,) = {"job", "model", "recipe", "dataset", "array"} & case.keys()
     (tmp_path / "spec").write_bytes(spec_of(kind, text_of(case[kind])))
     if "gives" in case:
-        message = message_of(kind, "spec")
+        message = message_of(client, kind, "spec")
         assert message == json_format.Parse(case["gives"], type(message)())
         return
     with pytest.raises(InvalidArgumentError) as refused:
-        message_of(kind, "spec")
+        message_of(client, kind, "spec")
     assert refused.value.reason == case["reason"]
     found = [(v.position.removeprefix("spec").removeprefix(":"), v.field, v.description)
              for v in refused.value.violations]
@@ -68,13 +64,13 @@ def test_every_case_gives_what_both_readers_agreed_on(case, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "gives" in c and not {"dataset", "array"} & c.keys()], ids=lambda c: c["case"])
-def test_what_a_case_gives_is_written_as_a_spec_that_gives_it_again(case, tmp_path, monkeypatch):
+def test_what_a_case_gives_is_written_as_a_spec_that_gives_it_again(client, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (kind,) = {"job", "model", "recipe"} & case.keys()
     (tmp_path / "spec").write_bytes(spec_of(kind, text_of(case[kind])))
-    spec = read_job("spec").job_spec()
+    spec = message_of(client, "job", "spec")
     spec.dataset.name = "digits@2"
-    assert read_job(write_message(spec)).job_spec() == spec
+    assert message_of(client, "job", write_message(spec)) == spec
 
 
 def test_the_cases_are_many_and_each_has_a_name_of_its_own():

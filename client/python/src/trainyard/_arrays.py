@@ -10,10 +10,8 @@ from typing import Any
 
 from trainyard import _rpc as rpc
 from trainyard import v1
-from trainyard._document import Document, refusal
-from trainyard._message import Reader
 from trainyard._pages import pages
-from trainyard._spec import JobDocument, Spec, read_job
+from trainyard._spec import Document, Kind, Spec, read_document
 from trainyard._upload import Observer
 from trainyard.errors import DeadlineExceededError, InvalidArgumentError, TrainyardError
 
@@ -25,7 +23,7 @@ class ArrayCalls:
 
     _channel: rpc.Channel
     _name: Callable[[str, Any], str]
-    _wire_spec: Callable[[JobDocument, Observer | None], v1.JobSpec]
+    _wire_spec: Callable[[Document, Observer | None], v1.JobSpec]
 
     def submit_array(self, spec: Spec, *, array: Mapping[str, object] | None = None,
                      grid: Mapping[str, Sequence[object]] | None = None, name: str | None = None,
@@ -108,26 +106,18 @@ class ArrayCalls:
                     progress: Observer | None, *, validate_only: bool) -> v1.JobArray:
         if array is not None and grid is not None:
             raise InvalidArgumentError("grid: given with array, expected one of them", reason="FIELD_CONFLICT")
-        document = read_job(spec, folder)
-        members = document.file.array
+        document = read_document(self._channel, Kind.JOB, spec, folder)
+        members = document.read.array
         if array is not None or grid is not None:
-            members = _read_array(array if array is not None else {"grid": grid})
-        elif not document.file.HasField("array"):
+            given = array if array is not None else {"grid": grid}
+            members = read_document(self._channel, Kind.ARRAY, given).read.array
+        elif not document.read.HasField("array"):
             raise InvalidArgumentError("array: is missing, in the spec and as an argument, expected one of grid, list "
                                        "and random", reason="FIELD_REQUIRED")
-        request = v1.SubmitArrayRequest(parent=self._channel.parent, array_id=name or document.file.name, array=members,
+        request = v1.SubmitArrayRequest(parent=self._channel.parent, array_id=name or document.read.name, array=members,
                                         spec=self._wire_spec(document, progress),
                                         request_id=request_id or str(uuid.uuid4()), validate_only=validate_only)
         try:
             return self._channel.call(rpc.SUBMIT_ARRAY, request, timeout_s=rpc.ARRAY_TIMEOUT_S)
         except TrainyardError as error:
-            raise document.with_positions(error) from None
-
-
-def _read_array(array: Mapping[str, object]) -> v1.ArraySpec:
-    file = v1.JobFile()
-    reader = Reader(file.DESCRIPTOR)
-    reader.read_message(Document.of({"array": array}, "array").root, "", file)
-    if reader.problems:
-        raise refusal(reader.problems, "array")
-    return file.array
+            raise document.with_positions(self._channel, error) from None

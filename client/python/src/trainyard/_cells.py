@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from trainyard._document import quoted
+from trainyard._shown import quoted
 
 _FLOAT_MAX = 3.4028234663852886e38
 

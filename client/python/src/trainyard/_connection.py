@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard._document import Document, Kind, Value
+import yaml
+
 from trainyard.errors import InvalidArgumentError, NotAllowedError, NotFoundError, UnavailableError
 
 SOCKET_PATH_BYTES_MAX = 107
@@ -55,26 +56,25 @@ def _apply_config(connection: Connection, path: Path | None, context: str) -> No
             raise _config_error(f"context '{context}': there is no configuration file "
                                 "(~/.config/trainyard/config.yaml)")
         return
-    document = Document.read(path)
-    contexts: Value | None = None
-    for key, entry in document.root.entries.items():
-        if key == "context" and entry.value.kind is Kind.SCALAR:
-            context = context or entry.value.text
-        elif key == "contexts" and entry.value.kind is Kind.MAP:
-            contexts = entry.value
+    root = _read_yaml(path)
+    contexts: Mapping[str, tuple[str, yaml.Node]] | None = None
+    for key, (at, value) in _entries(root, path).items():
+        if key == "context" and isinstance(value, yaml.ScalarNode):
+            context = context or str(value.value)
+        elif key == "contexts" and isinstance(value, yaml.MappingNode):
+            contexts = _entries(value, path)
         else:
-            raise _config_error(f"{entry.key_at}: unknown key or bad value: '{key}', expected context (a name) and contexts "
-                                "(a map)")
+            raise _config_error(f"{at}: unknown key or bad value: '{key}', expected context (a name) and contexts (a map)")
     if not context:
         return
-    chosen = contexts.entries.get(context) if contexts else None
-    if chosen is None or chosen.value.kind is not Kind.MAP:
-        known = ", ".join(contexts.entries) if contexts else ""
+    _, chosen = (contexts or {}).get(context, ("", None))
+    if not isinstance(chosen, yaml.MappingNode):
+        known = ", ".join(contexts) if contexts else ""
         raise _config_error(f"context '{context}' is not in {path}, which has {known or 'no contexts'}")
-    for key, entry in chosen.value.entries.items():
-        text = entry.value.text
-        if entry.value.kind is not Kind.SCALAR:
-            raise _config_error(f"{entry.key_at}: {key}: expected one value")
+    for key, (at, value) in _entries(chosen, path).items():
+        if not isinstance(value, yaml.ScalarNode):
+            raise _config_error(f"{at}: {key}: expected one value")
+        text = str(value.value)
         if key == "server":
             setattr(connection, key, text)
         elif key in ("ca_file", "token_file"):
@@ -82,8 +82,32 @@ def _apply_config(connection: Connection, path: Path | None, context: str) -> No
         elif key == "plaintext" and text in ("true", "false"):
             connection.plaintext = text == "true"
         else:
-            raise _config_error(f"{entry.key_at}: unknown key or bad value: '{key}', expected server, ca_file, "
-                                "token_file or plaintext (true or false)")
+            raise _config_error(f"{at}: unknown key or bad value: '{key}', expected server, ca_file, token_file or "
+                                "plaintext (true or false)")
+
+
+def _read_yaml(path: Path) -> yaml.Node | None:
+    try:
+        return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise NotFoundError(f"{path}: {(error.strerror or str(error)).lower()}", reason="FILE_NOT_FOUND") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{path}"
+        raise _config_error(f"{at}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
+
+
+def _entries(node: yaml.Node | None, path: Path) -> dict[str, tuple[str, yaml.Node]]:
+    """By key, where it is ("config.yaml:3:5") and its value."""
+    if not isinstance(node, yaml.MappingNode):
+        raise _config_error(f"{path}: expected fields (name: value)")
+    entries: dict[str, tuple[str, yaml.Node]] = {}
+    for key, value in node.value:
+        at = f"{path}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
+        if str(key.value) in entries:
+            raise _config_error(f"{at}: {key.value}: given twice")
+        entries[str(key.value)] = (at, value)
+    return entries
 
 
 def default_sockets(env: Mapping[str, str]) -> list[Path]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainyard import v1
 from trainyard._cells import csv_records, read_date, read_number
-from trainyard._document import quoted
+from trainyard._shown import quoted
 from trainyard._tokens import make_tokenizer
 from trainyard.errors import FieldViolation, InvalidArgumentError
 from trainyard.predictions import UnseenCategory

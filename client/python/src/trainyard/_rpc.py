@@ -51,6 +51,7 @@ class Method(Generic[Q, R]):
 
 SUBMIT_JOB = Method("JobService/SubmitJob", v1.SubmitJobRequest, v1.Job)  # always with a request_id
 PLAN_JOB = Method("JobService/PlanJob", v1.PlanJobRequest, v1.JobPlan)
+READ_SPEC = Method("JobService/ReadSpec", v1.ReadSpecRequest, v1.ReadSpecResponse)
 GET_JOB = Method("JobService/GetJob", v1.GetJobRequest, v1.Job)
 LIST_JOBS = Method("JobService/ListJobs", v1.ListJobsRequest, v1.ListJobsResponse)
 CANCEL_JOB = Method("JobService/CancelJob", v1.CancelJobRequest, v1.Job, patient=True)

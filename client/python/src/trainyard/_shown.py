@@ -1,6 +1,13 @@
-"""Numbers as people read them."""
+"""Numbers and texts as people read them."""
 
 from __future__ import annotations
+
+
+def quoted(text: str) -> str:
+    """For a message: in quotes, at most 64 bytes, and those that are not printable ASCII as \\xNN."""
+    data = text.encode("utf-8", "surrogatepass")
+    shown = "".join(chr(byte) if 0x20 <= byte < 0x7f else f"\\x{byte:02x}" for byte in data[:64])
+    return f"'{shown}{'...' if len(data) > 64 else ''}'"
 
 
 def short_number(value: float) -> str:

@@ -1,266 +1,191 @@
-"""Spec files: a text, file or dict to the message JobFile or DatasetFile, and what of it travels.
+"""Specs: the path of a file, a text or a dict to the messages that calls take, and the files that go with them.
 
-`_message.py` reads the fields. What belongs together in a dataset is checked here, from the options of the formats.
+The server reads them (ReadSpec), by the rules of docs/job_spec.md.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
-from google.protobuf.message import Message
-
+from trainyard import _rpc as rpc
 from trainyard import v1
-from trainyard._document import Document, quoted, refusal
-from trainyard._message import Descriptor, Reader, joined, option, required_fields
 from trainyard._onnx import import_onnx
 from trainyard._tar import TarFolder
-from trainyard._upload import Content, ServerPath
-from trainyard.errors import FieldViolation, InvalidArgumentError, TrainyardError
+from trainyard._upload import Content
+from trainyard.errors import FieldViolation, InvalidArgumentError, NotFoundError, TrainyardError
 
 Spec: TypeAlias = "str | os.PathLike[str] | Mapping[str, object]"
+Kind: TypeAlias = v1.ReadSpecRequest.Kind
+
+BYTES_MAX = 1 << 20
+DEPTH_MAX = 32
 
 # As the command line knows data (client/cli/job_file.cc).
 _DATA_ENDINGS = (".csv", ".tsv", ".tab", ".psv", ".jsonl", ".ndjson", ".txt", ".gz", ".npz", ".npy", ".parquet", ".xlsx",
                  ".xls", ".pkl", ".tar", ".zip", ".feather", ".arrow", ".xz", ".safetensors", ".jpg", ".jpeg", ".png")
 
-# The formats of datasets, in the order of the wire's message: what they read, and how specs write it, are options of its
-# fields there.
-_FORMATS: Mapping[str, v1.DatasetFormat] = {
-    field.name: option(field, v1.dataset_format)
-    for field in v1.DatasetSpec.DESCRIPTOR.oneofs_by_name["format"].fields}
-_FIRST = next(iter(_FORMATS))  # what a path without a format means
-
-
-def _file_field(role: str) -> str:
-    """The field of a spec that holds a role's file."""
-    return {"DATA": "path", "TEST": "test_path"}.get(role, role.lower())
-
-
-def _fields_of(roles: Iterable[int]) -> list[str]:
-    return [_file_field(v1.DatasetSource.Role.Name(role)) for role in roles]
-
-
-def _text_at(file: Message, field: str) -> str:
-    return str(getattr(file, field, ""))
-
-
-def _names_files(file: v1.DatasetFile, sources: v1.DatasetFormat.Sources) -> bool:
-    """Whether any file of such sources, named one by one, is given."""
-    return bool(sources.named) and any(_text_at(file, field) for field in _fields_of([*sources.train, *sources.test]))
-
-
-def _at_path(format: v1.DatasetFormat) -> v1.DatasetFormat.Sources | None:
-    return next((sources for sources in format.sources if not sources.named), None)
-
-
-def _is_given(file: v1.DatasetFile, name: str) -> bool:
-    return name in file.DESCRIPTOR.fields_by_name and file.HasField(name)
-
-
-def _format_of(file: v1.DatasetFile) -> str:
-    """The format that the file names, by itself or by its files; the first one where it names none."""
-    given = [name for name in _FORMATS if _is_given(file, name)]
-    by_files = [name for name, format in _FORMATS.items() if any(_names_files(file, s) for s in format.sources)]
-    return (given + by_files + [_FIRST])[0]
-
-
-def _required_of(format: str) -> list[tuple[str, str]]:
-    return required_fields(v1.DatasetSpec.DESCRIPTOR.fields_by_name[format].message_type)
-
-
-def _other_formats() -> str:
-    """"jsonl: {target: ...} for JSON lines, text: {} for one text": the formats beside the first one."""
-    hints = []
-    others = [(name, f) for name, f in _FORMATS.items() if _at_path(f) is not None and name != _FIRST]
-    for reads, group in itertools.groupby(others, lambda other: other[1].reads):
-        names = [f"{name}: {{{', '.join(field + ': ...' for field, _ in _required_of(name))}}}" for name, _ in group]
-        hints.append(" or ".join(names) + (f" for {reads}" if reads else ""))
-    return ", ".join(hints)
+# By the type's name: pandas need not be there.
+_REMEDIES = {
+    "DataFrame": "; Client.upload_frame(frame, target) uploads a frame, and {'name': its name} is a spec's `dataset`",
+    "Dataset": "; {'name': dataset.name} is a spec's `dataset`",
+}
 
 
 @dataclass(frozen=True)
-class DatasetDocument:
-    """The dataset of a spec, by path or by name. Paths are relative to `folder`."""
+class Source:
+    """A spec's text, and the folder that its paths are relative to."""
 
-    file: v1.DatasetFile
+    text: bytes
+    name: str  # what positions begin with; empty for a dict, which has none
     folder: Path
 
-    def sources(self) -> Iterator[tuple[v1.DatasetSource.Role, Path]]:
-        """Roles and files, in the order in which they travel."""
-        for name, number in v1.DatasetSource.Role.items():
-            path = _text_at(self.file, _file_field(name))
-            if path:
-                yield cast(v1.DatasetSource.Role, number), self.folder / path
 
-    def contents(self) -> list[tuple[v1.DatasetSource.Role, Content | ServerPath]]:
-        """What to upload: files, and folders where the format may be one; and what the server has."""
-        folders = _FORMATS[_format_of(self.file)].folder
-        here: list[tuple[v1.DatasetSource.Role, Content | ServerPath]] = [
-            (role, Content(path.name, TarFolder(path) if folders and path.is_dir() else path))
-            for role, path in self.sources()]
-        role = v1.DatasetSource.Role
-        return here + [(which, ServerPath(path)) for which, path in
-                       ((role.DATA, self.file.server_path), (role.TEST, self.file.server_test_path)) if path]
+def _refuse(path: str, description: str, reason: str = "FIELD_TYPE") -> InvalidArgumentError:
+    violation = FieldViolation(path, description)
+    return InvalidArgumentError(str(violation), reason=reason, violations=[violation])
 
-    def format(self) -> v1.DatasetSpec:
-        """The wire's description, without sources. Texts that are left out are what the file's ending asks for: tabs
-        separate a .tsv."""
-        name = _format_of(self.file)
-        spec = v1.DatasetSpec()
-        options = getattr(spec, name)
-        options.SetInParent()
-        if _is_given(self.file, name):
-            options.CopyFrom(getattr(self.file, name))
-        path = (self.file.path or self.file.server_path).lower().removesuffix(".gz")
-        for field in options.DESCRIPTOR.fields:
-            rule = option(field, v1.by_ending)
-            if rule.ending and path.endswith(rule.ending) and not getattr(options, field.name):
-                setattr(options, field.name, rule.value)
-        return spec
+
+def _plain(value: object, path: str, depth: int = 1) -> object:
+    """`value` as json.dumps takes it: dict, list, tuple, str, bool, int, float, None, paths and NumPy's scalars and small
+    arrays."""
+    if isinstance(value, (Mapping, list, tuple)) and depth > DEPTH_MAX:
+        raise _refuse(path, f"nested more than {DEPTH_MAX} levels deep", "SPEC_TOO_DEEP")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise _refuse(path, f"the key {key!r} is not text")
+        return {key: _plain(item, f"{path}.{key}" if path else key, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if isinstance(value, (str, os.PathLike)):
+        text = os.fspath(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _refuse(path, f"{text!r}, expected text that UTF-8 can encode") from None
+        return text
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _refuse(path, f"{value}, expected a finite number")
+        return float(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if callable(tolist := getattr(value, "tolist", None)):
+        return _plain(tolist(), path, depth)
+    raise _refuse(path, f"a value of type {type(value).__name__}, expected text, a number, True or False, None, a list or a "
+                  f"dict{_REMEDIES.get(type(value).__name__, '')}")
+
+
+def _open_file(path: str | os.PathLike[str]) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(BYTES_MAX + 1)  # one byte too many is refused by the server
+    except FileNotFoundError:
+        raise NotFoundError(f"{os.fspath(path)}: no such file", reason="FILE_NOT_FOUND") from None
+    except OSError as error:
+        raise NotFoundError(f"{os.fspath(path)}: {error.strerror}", reason="FILE_NOT_FOUND") from error
+
+
+def open_spec(spec: Spec, folder: str | os.PathLike[str] | None) -> Source:
+    if isinstance(spec, Mapping):
+        return Source(json.dumps(_plain(spec, "")).encode(), "", Path(folder or "."))
+    if isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith("{")):
+        return Source(spec.encode("utf-8", "surrogatepass"), "spec", Path(folder or "."))
+    if not isinstance(spec, (str, os.PathLike)):
+        raise InvalidArgumentError(f"spec: a {type(spec).__name__}, expected the path of a spec file, its text "
+                                   "(several lines, or JSON) or a dict", reason="FIELD_TYPE")
+    return Source(_open_file(spec), os.fspath(spec), Path(folder) if folder is not None else Path(spec).parent)
+
+
+def read(channel: rpc.Channel, kind: Kind, source: Source, locate: Sequence[str] = ()) -> v1.ReadSpecResponse:
+    """What the server reads in the text. All problems are reported at once, up to 16."""
+    found = channel.call(rpc.READ_SPEC, v1.ReadSpecRequest(kind=kind, text=source.text, name=source.name, locate=locate))
+    if not found.problems:
+        return found
+    violations = [FieldViolation(p.field, p.description, p.position) for p in found.problems]
+    message = str(violations[0]) if found.problem_count == 1 else f"{source.name or 'spec'} has {found.problem_count} problems"
+    raise InvalidArgumentError(message, reason=found.problems[0].reason, violations=violations)
 
 
 @dataclass(frozen=True)
-class JobDocument:
-    file: v1.JobFile
-    dataset: DatasetDocument
-    document: Document
-    imported_weights: Path | None = None  # of model.onnx, once it is imported: what initial_weights.path stands for
+class Document:
+    """A spec that the server has read."""
 
-    def has_data(self) -> bool:
-        file = self.dataset.file
-        return bool(file.server_path or file.server_test_path) or any(True for _ in self.dataset.sources())
+    source: Source
+    read: v1.ReadSpecResponse
+    imported_weights: Path | None = None  # of model.onnx, once it is imported, if the recipe names no other
+
+    def path(self, field: str) -> Path | None:
+        """The file on this machine that the spec has in `field`."""
+        return next((self.source.folder / file.path for file in self.read.files if file.field == field), None)
 
     def weights(self) -> Path | None:
-        """The file whose weights the job begins with. None where the spec names another source beside it, which the
-        server refuses."""
-        weights = self.file.recipe.initial_weights
-        if not weights.path or weights.job or weights.model:
-            return None
-        return self.imported_weights or self.dataset.folder / weights.path
+        """The file whose weights the job begins with."""
+        return self.imported_weights or self.path("recipe.initial_weights.path")
 
-    def with_onnx(self, program: str, scratch: Path) -> JobDocument:
+    def contents(self) -> list[Content | None]:
+        """What to upload for each of the dataset's sources, or None for one that the server has."""
+        contents: list[Content | None] = [None] * len(self.read.dataset.sources)
+        for file in self.read.files:
+            if file.HasField("source"):
+                path = self.source.folder / file.path
+                contents[file.source] = Content(path.name, TarFolder(path) if file.may_be_folder and path.is_dir() else path)
+        return contents
+
+    def with_onnx(self, channel: rpc.Channel, program: str, scratch: Path) -> Document:
         """The same with model.onnx imported: its layers are the model's, and its weights the initial ones, unless the
         recipe names others. They are in a file in `scratch`. What the file does not train is frozen."""
-        if not self.file.model.onnx:
+        path = self.path("model.onnx")
+        if path is None:
             return self
-        file = v1.JobFile()
-        file.CopyFrom(self.file)
         folder = scratch / "onnx"
         try:
-            report = import_onnx(program, self.dataset.folder / file.model.onnx, folder)
+            report = import_onnx(program, path, folder)
         except TrainyardError as error:
-            violation = FieldViolation("model.onnx", error.message)
-            raise self.with_positions(type(error)(f"model.onnx: {error.message}", reason=error.reason,
-                                                  violations=[violation])) from None
-        reader = Reader(file.model.DESCRIPTOR, "model")
-        reader.read_message(Document.read(folder / "model.yaml").root, "model", file.model)
-        if reader.problems:
-            raise refusal(reader.problems, file.model.onnx)
-        weights = file.recipe.initial_weights
-        imported = None
-        if not (weights.job or weights.model or weights.path):
-            weights.path = file.model.onnx
-            imported = folder / "model.safetensors"
-        file.model.ClearField("onnx")
-        if not file.recipe.HasField("lora"):  # which freezes all weights
-            own = list(file.recipe.parameter_groups)
-            del file.recipe.parameter_groups[:]
+            raise self.with_positions(channel, type(error)(
+                f"model.onnx: {error.message}", reason=error.reason,
+                violations=[FieldViolation("model.onnx", error.message)])) from None
+        file = self.read.spec.model.onnx
+        changed = v1.ReadSpecResponse()
+        changed.CopyFrom(self.read)
+        model, recipe = changed.spec.model, changed.spec.recipe
+        model.ClearField("onnx")
+        model.MergeFrom(read(channel, Kind.MODEL, Source(_open_file(folder / "model.yaml"), file, folder)).model)
+        weights = recipe.initial_weights
+        imported = None if weights.job or weights.model or weights.path else folder / "model.safetensors"
+        if not recipe.HasField("lora"):  # which freezes all weights
+            own = list(recipe.parameter_groups)
+            del recipe.parameter_groups[:]
             for group in report["parameter_groups"]:
-                file.recipe.parameter_groups.add(**group)
-            file.recipe.parameter_groups.extend(own)
-        return JobDocument(file, self.dataset, self.document, imported)
+                recipe.parameter_groups.add(**group)
+            recipe.parameter_groups.extend(own)
+        return Document(self.source, changed, imported)
 
-    def job_spec(self) -> v1.JobSpec:
-        spec = v1.JobSpec(model=self.file.model, recipe=self.file.recipe, priority=self.file.priority,
-                          labels=self.file.labels, after=self.file.after)
-        if not self.has_data():
-            spec.dataset.name = self.file.dataset.name
-        if self.file.HasField("resources"):
-            spec.resources.CopyFrom(self.file.resources)
-        return spec
-
-    def with_positions(self, error: TrainyardError) -> TrainyardError:
+    def with_positions(self, channel: rpc.Channel, error: TrainyardError) -> TrainyardError:
         """The server's refusal with the places in the spec of the fields that it names."""
-        placed = []
-        for violation in error.violations:
-            field = "name" if violation.field in ("job_id", "array_id") else violation.field.removeprefix("spec.")
-            placed.append(FieldViolation(field, violation.description, self.document.locate(field)))
-        if not placed:
+        if not error.violations:
             return error
+        fields = ["name" if v.field in ("job_id", "array_id") else v.field.removeprefix("spec.") for v in error.violations]
+        positions: Mapping[str, str] = {}
+        if self.source.name:
+            try:
+                positions = read(channel, Kind.JOB, self.source, fields).positions
+            except TrainyardError:
+                pass  # the refusal alone says enough
+        placed = [FieldViolation(field, v.description, positions.get(field, ""))
+                  for field, v in zip(fields, error.violations, strict=True)]
         if len(placed) == 1:  # the server's sentence stays: it may say more than its field, such as a layer's name
             message = error.message.removeprefix("spec.")
             message = f"{placed[0].position}: {message}" if placed[0].position else message
         else:
-            message = f"{self.document.name} has {len(placed)} problems"
+            message = f"{self.source.name or 'spec'} has {len(placed)} problems"
         return type(error)(message, reason=error.reason, code=error.code, metadata=error.metadata, violations=placed)
-
-
-def open_document(spec: Spec, folder: str | os.PathLike[str] | None) -> tuple[Document, Path]:
-    """The document that `spec` is or names, and the folder that its paths are relative to."""
-    if isinstance(spec, Mapping):
-        return Document.of(spec, "spec"), Path(folder or ".")
-    if isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith("{")):
-        return Document.parse(spec, "spec"), Path(folder or ".")
-    if not isinstance(spec, (str, os.PathLike)):
-        raise InvalidArgumentError(f"spec: a {type(spec).__name__}, expected the path of a spec file, its text "
-                                   "(several lines, or JSON) or a dict", reason="FIELD_TYPE")
-    return Document.read(spec), Path(folder) if folder is not None else Path(spec).parent
-
-
-def _check_dataset(file: v1.DatasetFile, prefix: str, document: Document, reader: Reader) -> None:
-    def add(reason: str, name: str, description: str) -> None:
-        field = ".".join(part for part in (prefix, name) if part)
-        reader.add(document.locate(field), reason, field, description)
-
-    named = [sources for format in _FORMATS.values() for sources in format.sources if _names_files(file, sources)]
-    formats = [name for name, format in _FORMATS.items() if _is_given(file, name) and _at_path(format) is not None
-               and not any(_names_files(file, sources) for sources in format.sources)]
-    on_server = bool(file.server_path or file.server_test_path)
-    at_path = bool(file.path or file.test_path or formats or on_server)
-    path_formats = [name for name, format in _FORMATS.items() if _at_path(format) is not None]
-    all_named = [sources for format in _FORMATS.values() for sources in format.sources if sources.named]
-    if at_path + len(named) > 1:
-        kinds = [f"path and its formats ({', '.join(path_formats)})",
-                 *(f"{sources.named} ({_fields_of(sources.train)[0]})" for sources in all_named)]
-        add("FIELD_CONFLICT", "", f"mixes several kinds of fields: {joined(kinds)}; expected only one kind")
-    elif (at_path or named) and "@" in file.name:
-        add("NAME_MALFORMED", "name", f"{quoted(file.name)}: new content gets its version from the server, expected a name "
-            "without @")
-    elif len(formats) > 1:
-        add("FIELD_CONFLICT", "", f"has {formats[0]} and {formats[1]}, expected only one of them")
-    elif on_server and (file.path or file.test_path):
-        add("FIELD_CONFLICT", "server_path" if file.server_path else "server_test_path",
-            "combined with files on this machine (path, test_path), expected only one kind")
-    elif named:
-        for field in _fields_of(named[0].train):
-            if not _text_at(file, field):
-                add("FIELD_REQUIRED", field, f"required for {named[0].named}")
-        test = _fields_of(named[0].test)
-        missing = [field for field in test if not _text_at(file, field)]
-        if missing and len(missing) < len(test):
-            parts = " and ".join(field.partition("_")[2] for field in test)
-            add("FIELD_REQUIRED", missing[0], f"required: a test set consists of {parts}")
-    elif at_path:
-        name = _format_of(file)
-        sources = _at_path(_FORMATS[name])
-        if not (file.path or file.server_path):
-            add("FIELD_REQUIRED", "path", f"required with {name}: {_FORMATS[name].path}")
-        second = "test_path" if file.test_path else "server_test_path" if file.server_test_path else ""
-        if sources is not None and not sources.test and second:
-            add("FIELD_UNUSED", second, f"has no effect with {name}: its test set is stored with the training data")
-        for field, what in _required_of(name):
-            if not _text_at(getattr(file, name), field):
-                add("FIELD_REQUIRED", f"{name}.{field}",
-                    f"required with path: {what} (or {_other_formats()})" if name == _FIRST else what)
-    elif not file.name:
-        kinds = ["a name", f"or path with {joined(path_formats)}",
-                 *("or " + " and ".join(_fields_of(sources.train)) for sources in all_named)]
-        add("FIELD_REQUIRED", "", f"is empty, expected {', '.join(kinds)}")
 
 
 def _is_data(spec: Spec) -> bool:
@@ -270,44 +195,14 @@ def _is_data(spec: Spec) -> bool:
     return os.path.isdir(spec) or (os.path.exists(spec) and os.fspath(spec).lower().endswith(_DATA_ENDINGS))
 
 
-def read_job(spec: Spec, folder: str | os.PathLike[str] | None = None) -> JobDocument:
-    """A whole spec. All problems are told at once, up to 16."""
+def read_document(channel: rpc.Channel, kind: Kind, spec: Spec, folder: str | os.PathLike[str] | None = None) -> Document:
     try:
-        return _read_job(spec, folder)
-    except TrainyardError:
-        if not _is_data(spec):
+        source = open_spec(spec, folder)
+        return Document(source, read(channel, kind, source))
+    except TrainyardError as error:
+        if kind != Kind.JOB or not _is_data(spec) or not isinstance(error, (InvalidArgumentError, NotFoundError)):
             raise
     # Data in place of a job file is a newcomer's first try.
-    name = os.fspath(cast(str, spec))
+    name = os.fspath(spec)  # type: ignore[arg-type]
     raise InvalidArgumentError(f"{name} is data, expected a job file; in a shell, 'trainyard init {name}' writes one",
                                reason="SPEC_IS_DATA")
-
-
-def _read_job(spec: Spec, folder: str | os.PathLike[str] | None) -> JobDocument:
-    document, base = open_document(spec, folder)
-    file = v1.JobFile()
-    reader = Reader(file.DESCRIPTOR)
-    reader.read_message(document.root, "", file)
-    for field, says in required_fields(file.DESCRIPTOR):
-        if field not in document.root.entries:
-            reader.add(document.root.at, "FIELD_REQUIRED", field, says)
-    if file.HasField("dataset"):
-        _check_dataset(file.dataset, "dataset", document, reader)
-    if reader.problems:
-        raise refusal(reader.problems, document.name)
-    return JobDocument(file, DatasetDocument(file.dataset, base), document)
-
-
-def read_dataset(spec: Spec, folder: str | os.PathLike[str] | None = None) -> DatasetDocument:
-    """The dataset of a whole spec, or a spec of a dataset alone (the fields below `dataset`)."""
-    document, base = open_document(spec, folder)
-    whole = not {"model", "dataset"}.isdisjoint(document.root.entries)
-    job = v1.JobFile()
-    file = job.dataset
-    read = job if whole else file
-    reader = Reader(read.DESCRIPTOR)
-    reader.read_message(document.root, "", read)
-    _check_dataset(file, "dataset" if whole else "", document, reader)
-    if reader.problems:
-        raise refusal(reader.problems, document.name)
-    return DatasetDocument(file, base)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import google_crc32c
 
@@ -58,13 +58,6 @@ class Content:
                 raise InvalidArgumentError(f"{self.source}: the file is empty", reason="DATASET_INVALID")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 yield mapped
-
-
-@dataclass(frozen=True)
-class ServerPath:
-    """A file or folder on the server, which is not uploaded."""
-
-    path: str
 
 
 def _may_resume(error: TrainyardError) -> bool:
@@ -138,33 +131,18 @@ def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer |
     return channel.call(CREATE_MODEL, v1.CreateModelRequest(parent=channel.parent, model_id=name, sha256=sha256))
 
 
-def _check_before(channel: Channel, request: v1.CreateDatasetRequest,
-                  sources: Sequence[tuple[v1.DatasetSource.Role, Content | ServerPath]]) -> None:
-    """Files may travel for minutes: not to a server that refuses the name or an option."""
-    check = v1.CreateDatasetRequest()
-    check.CopyFrom(request)
-    check.validate_only = True
-    for role, content in sources:
-        if isinstance(content, ServerPath):
-            return
-        check.spec.sources.add(role=role, filename=content.filename)
-    channel.call(CREATE_DATASET, check)
-
-
-def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec,
-                   sources: Sequence[tuple[v1.DatasetSource.Role, Content | ServerPath]],
+def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec, contents: Sequence[Content | None],
                    progress: Observer | None) -> v1.Dataset:
-    """Uploads the sources, creates the dataset and waits until it is READY. Content that the server has is not sent
-    again."""
+    """Uploads the content of each of the spec's sources, creates the dataset and waits until it is READY. Content that the
+    server has is not sent again; a source without content is a path on the server."""
     request = v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec)
-    timeout_s = None
-    _check_before(channel, request, sources)
-    for role, content in sources:
-        if isinstance(content, ServerPath):
-            request.spec.sources.add(role=role, server_path=content.path, filename=PurePosixPath(content.path).name)
-            timeout_s = SERVER_PATH_TIMEOUT_S
-        else:
-            request.spec.sources.add(role=role, sha256=upload(channel, content, progress), filename=content.filename)
+    timeout_s = SERVER_PATH_TIMEOUT_S if None in contents else None
+    if None not in contents:  # files may travel for minutes: not to a server that refuses the name or an option
+        channel.call(CREATE_DATASET, v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec,
+                                                             validate_only=True))
+    for source, content in zip(request.spec.sources, contents, strict=True):
+        if content is not None:
+            source.sha256 = upload(channel, content, progress)
     dataset = channel.call(CREATE_DATASET, request, timeout_s)
     pause = _POLL_S
     while dataset.state == v1.Dataset.INGESTING:

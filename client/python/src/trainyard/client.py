@@ -20,10 +20,10 @@ from trainyard import data, v1
 from trainyard._arrays import ArrayCalls
 from trainyard._backup import write_backup
 from trainyard._connection import resolve
-from trainyard._message import write_message
 from trainyard._pages import pages
-from trainyard._spec import JobDocument, Spec, read_dataset, read_job
+from trainyard._spec import Document, Kind, Spec, read_document
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
+from trainyard._write_spec import write_message
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
                               JobCancelledError, JobFailedError, TrainyardError)
 from trainyard.events import Event, MetricsEvent, follow, is_final, state_name
@@ -134,12 +134,12 @@ class Client(ArrayCalls):
         """What the spec would become on the server: layers, FLOPs, memory in bytes, device, warnings. Runs nothing, but
         uploads the data that the spec names. A job that does not fit is planned too: `plan.fit` says how much memory is
         missing."""
-        document = read_job(spec, folder)
+        document = self._read_job(spec, folder)
         request = v1.PlanJobRequest(parent=self._channel.parent, spec=self._wire_spec(document, progress))
         try:
             return self._channel.call(rpc.PLAN_JOB, request)
         except TrainyardError as error:
-            raise document.with_positions(error) from None
+            raise document.with_positions(self._channel, error) from None
 
     def job(self, job: str | v1.Job) -> v1.Job:
         """The job's current state. NotFoundError / JOB_NOT_FOUND."""
@@ -219,7 +219,7 @@ class Client(ArrayCalls):
                         raise InvalidArgumentError(f"changes: {path}: '{part}' has no fields, expected the path of a "
                                                    "field such as recipe.epochs", reason="FIELD_UNKNOWN")
                 place[last] = value
-            request.spec.CopyFrom(read_job(tree).job_spec())
+            request.spec.CopyFrom(self._read_job(tree).read.spec)
         return self._channel.call(rpc.FORK_JOB, request, rpc.COPY_TIMEOUT_S)
 
     def checkpoints(self, job: str | v1.Job) -> list[v1.Checkpoint]:
@@ -326,12 +326,12 @@ class Client(ArrayCalls):
         newest version, and others become the next version: `dataset.version`, which `dataset.name` ends in.
         NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names the row and column.
         """
-        document = read_dataset(spec, folder)
-        sources = document.contents()
-        if not sources:
-            raise InvalidArgumentError(f"the dataset '{document.file.name}' names no files, expected path, or "
+        document = read_document(self._channel, Kind.DATASET, spec, folder)
+        found = document.read
+        if not found.dataset.sources:
+            raise InvalidArgumentError(f"the dataset '{found.name}' names no files, expected path, or "
                                        "train_images and train_labels", reason="FIELD_REQUIRED")
-        return ensure_dataset(self._channel, name or document.file.name, document.format(), sources, progress)
+        return ensure_dataset(self._channel, name or found.dataset_id, found.dataset, document.contents(), progress)
 
     def upload_frame(self, frame: pd.DataFrame, target: Hashable, *, name: str | None = None,
                      test: pd.DataFrame | None = None, progress: Observer | None = None,
@@ -360,12 +360,11 @@ class Client(ArrayCalls):
             csv["date"] = [column for column in data.frame_dates(frame) if column not in left_out]
         if not {"categorical", "image", "text"} & options.keys():
             csv["categorical"] = [column for column in data.frame_categories(frame) if column not in left_out]
-        document = read_dataset({"path": "frame.csv", "csv": csv})
         role = v1.DatasetSource.Role
         sources = [(role.DATA, Content("frame.csv", data.frame_to_csv(frame)))]
         if test is not None:
             sources.append((role.TEST, Content("test.csv", data.frame_to_csv(test))))
-        return ensure_dataset(self._channel, name or "", document.format(), sources, progress)
+        return self._create_dataset(name, self._csv_spec(csv), sources, progress)
 
     def upload_arrays(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, name: str | None = None,
                       test_x: np.ndarray[Any, Any] | None = None, test_y: np.ndarray[Any, Any] | None = None,
@@ -396,7 +395,7 @@ class Client(ArrayCalls):
         sources: list[tuple[v1.DatasetSource.Role, Content]] = []
         if x.ndim == 2:
             csv = {"target": "target", **({"target_kind": target_kind} if target_kind else {})}
-            spec = read_dataset({"path": "arrays.csv", "csv": csv}).format()
+            spec = self._csv_spec(csv)
             for (rows, labels, prefix), which in zip(sets, (role.DATA, role.TEST)):
                 sources.append((which, Content(f"{prefix}arrays.csv", data.table_to_csv(rows, labels))))
         else:
@@ -408,7 +407,18 @@ class Client(ArrayCalls):
                     sets, ((role.TRAIN_IMAGES, role.TRAIN_LABELS), (role.TEST_IMAGES, role.TEST_LABELS))):
                 sources.append((image_role, Content(f"{prefix}images.idx", data.images_to_idx(images))))
                 sources.append((label_role, Content(f"{prefix}labels.idx", data.labels_to_idx(labels))))
-        return ensure_dataset(self._channel, name or "", spec, sources, progress)
+        return self._create_dataset(name, spec, sources, progress)
+
+    def _csv_spec(self, csv: Mapping[str, object]) -> v1.DatasetSpec:
+        spec = read_document(self._channel, Kind.DATASET, {"path": "rows.csv", "csv": csv}).read.dataset
+        spec.ClearField("sources")
+        return spec
+
+    def _create_dataset(self, name: str | None, spec: v1.DatasetSpec,
+                        sources: Sequence[tuple[v1.DatasetSource.Role, Content]], progress: Observer | None) -> v1.Dataset:
+        for role, content in sources:
+            spec.sources.add(role=role, filename=content.filename)
+        return ensure_dataset(self._channel, name or "", spec, [content for _, content in sources], progress)
 
     def dataset(self, dataset: str | v1.Dataset) -> v1.Dataset:
         """The dataset's current state: `digits@2` is that version, `digits` the newest. NotFoundError /
@@ -608,34 +618,35 @@ class Client(ArrayCalls):
 
     def _send_job(self, spec: Spec, name: str | None, folder: str | os.PathLike[str] | None,
                   progress: Observer | None, request_id: str | None, *, validate_only: bool) -> v1.Job:
-        document = read_job(spec, folder)
-        if document.file.HasField("array"):
+        document = self._read_job(spec, folder)
+        if document.read.HasField("array"):
             raise InvalidArgumentError("array: `submit` is for one job; `submit_array` submits the spec's array",
                                        reason="FIELD_UNSUPPORTED")
-        request = v1.SubmitJobRequest(parent=self._channel.parent, job_id=name or document.file.name,
+        request = v1.SubmitJobRequest(parent=self._channel.parent, job_id=name or document.read.name,
                                       spec=self._wire_spec(document, progress),
                                       request_id=request_id or str(uuid.uuid4()), validate_only=validate_only)
         try:
             return self._channel.call(rpc.SUBMIT_JOB, request)
         except TrainyardError as error:
-            raise document.with_positions(error) from None
+            raise document.with_positions(self._channel, error) from None
 
-    def _wire_spec(self, document: JobDocument, progress: Observer | None) -> v1.JobSpec:
+    def _read_job(self, spec: Spec, folder: str | os.PathLike[str] | None = None) -> Document:
+        return read_document(self._channel, Kind.JOB, spec, folder)
+
+    def _wire_spec(self, document: Document, progress: Observer | None) -> v1.JobSpec:
+        """The spec to submit, once the files that it names are uploaded."""
         with tempfile.TemporaryDirectory() as scratch:
-            return self._bring_files(document.with_onnx(self._program, Path(scratch)), progress)
-
-    def _bring_files(self, document: JobDocument, progress: Observer | None) -> v1.JobSpec:
-        spec = document.job_spec()
-        if document.has_data():
-            dataset = document.dataset
-            spec.dataset.name = ensure_dataset(self._channel, dataset.file.name, dataset.format(), dataset.contents(),
-                                               progress).name
-        weights = document.weights()
-        if weights is not None:
-            source = spec.recipe.initial_weights
-            source.ClearField("path")
-            source.model = _short(ensure_weights(self._channel, "", weights, progress).name)
-        return spec
+            document = document.with_onnx(self._channel, self._program, Path(scratch))
+            spec = document.read.spec
+            if document.read.HasField("dataset"):
+                spec.dataset.name = ensure_dataset(self._channel, document.read.dataset_id, document.read.dataset,
+                                                   document.contents(), progress).name
+            weights = document.weights()
+            if weights is not None:
+                source = spec.recipe.initial_weights
+                source.ClearField("path")
+                source.model = _short(ensure_weights(self._channel, "", weights, progress).name)
+            return spec
 
     def _model_name(self, model: str | v1.Model | v1.Job) -> str:
         if isinstance(model, v1.Job):

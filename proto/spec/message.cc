@@ -1,4 +1,4 @@
-#include "client/lib/spec_message.h"
+#include "proto/spec/message.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
@@ -10,14 +10,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "client/lib/spec_hint.h"
-#include "client/lib/spec_place.h"
+#include "proto/spec/hint.h"
+#include "proto/spec/place.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 #include "trainyard/v1/spec_file.pb.h"
 #include "trainyard/v1/spec_options.pb.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 namespace pb = google::protobuf;
@@ -26,15 +26,15 @@ using Field = pb::FieldDescriptor;
 constexpr const char* kType = "FIELD_TYPE";
 
 /// What the user wrote, for a message.
-std::string shown(const SpecValue& value) {
+std::string shown(const Value& value) {
   switch (value.kind) {
-    case SpecValue::Kind::kNull:
+    case Value::Kind::kNull:
       return "nothing";
-    case SpecValue::Kind::kSequence:
+    case Value::Kind::kSequence:
       return "a list";
-    case SpecValue::Kind::kMap:
+    case Value::Kind::kMap:
       return "a group of fields";
-    case SpecValue::Kind::kScalar:
+    case Value::Kind::kScalar:
       break;
   }
   return quoted_value(value.text) + (value.quoted ? " (text)" : "");
@@ -102,36 +102,36 @@ bool excludes(const Field& a, const Field& b) {
 }
 
 /// True if the value is that of the field that its message may be written as.
-bool stands_alone(const SpecValue& value, const Field* alone) {
+bool stands_alone(const Value& value, const Field* alone) {
   if (alone == nullptr) return false;
   if (alone->is_map()) {  // `{a: 1}`, unless it is `{values: {a: 1}}`
     const bool by_name = value.entries.size() == 1 && value.entries[0].key == alone->name() &&
-                         value.entries[0].value.kind == SpecValue::Kind::kMap;
-    return value.kind == SpecValue::Kind::kMap && !by_name;
+                         value.entries[0].value.kind == Value::Kind::kMap;
+    return value.kind == Value::Kind::kMap && !by_name;
   }
-  return value.kind == SpecValue::Kind::kScalar ||
-         (alone->is_repeated() && value.kind == SpecValue::Kind::kSequence);
+  return value.kind == Value::Kind::kScalar ||
+         (alone->is_repeated() && value.kind == Value::Kind::kSequence);
 }
 
 /// A value of any type as JSON; a number as it is written.
-std::string json_of(const SpecValue& value) {
+std::string json_of(const Value& value) {
   std::string text;
   switch (value.kind) {
-    case SpecValue::Kind::kNull:
+    case Value::Kind::kNull:
       return "null";
-    case SpecValue::Kind::kScalar:
+    case Value::Kind::kScalar:
       if (!value.quoted &&
           (is_number(value.text) || value.text == "true" || value.text == "false")) {
         return value.text;
       }
       return nlohmann::json(value.text).dump();
-    case SpecValue::Kind::kSequence:
-      for (const SpecValue& item : value.items) text += (text.empty() ? "" : ", ") + json_of(item);
+    case Value::Kind::kSequence:
+      for (const Value& item : value.items) text += (text.empty() ? "" : ", ") + json_of(item);
       return "[" + text + "]";
-    case SpecValue::Kind::kMap:
+    case Value::Kind::kMap:
       break;
   }
-  for (const SpecEntry& entry : value.entries) {
+  for (const Entry& entry : value.entries) {
     text +=
         (text.empty() ? "" : ", ") + nlohmann::json(entry.key).dump() + ": " + json_of(entry.value);
   }
@@ -145,7 +145,7 @@ std::string not_known(const std::string& text, const std::vector<std::string>& n
 }
 
 /// Where a list may stand, for one that is written as a tuple.
-std::string hint_for(const SpecValue& value, const Field& field) {
+std::string hint_for(const Value& value, const Field& field) {
   return field.is_repeated() && !value.quoted ? list_hint(value.text) : "";
 }
 
@@ -157,18 +157,20 @@ std::string cut(const std::string& number) {
 class Reader {
  public:
   /// `root` and its path: the whole of what is read.
-  Reader(std::vector<SpecProblem>& problems, const pb::Descriptor& root, std::string root_path)
+  Reader(std::vector<Problem>& problems, const pb::Descriptor& root, std::string root_path)
       : problems_(problems), root_(root), root_path_(std::move(root_path)) {}
 
-  void read_message(const SpecValue& value, const std::string& path, pb::Message& message) {
+  void read_message(const Value& value, const std::string& path, pb::Message& message) {
     const pb::Descriptor& type = *message.GetDescriptor();
     std::vector<const Field*> given;
     const size_t problems = problems_.size();
-    for (const SpecEntry& entry : rejoined(value.entries)) {
+    for (const Entry& entry : rejoined(value.entries)) {
       const Field* field = type.FindFieldByName(entry.key);
       if (field == nullptr) {
+        // Nobody reads the later ones, and a text can have very many.
+        const bool is_shown = problems_.size() < kProblemsMax;
         add(entry.key_at, "FIELD_UNKNOWN", child(path, entry.key),
-            unknown_field(type, path, entry.key));
+            is_shown ? unknown_field(type, entry.key, path, root_, root_path_) : "");
         continue;
       }
       const auto rival =
@@ -179,7 +181,7 @@ class Reader {
         continue;
       }
       given.push_back(field);
-      read_field(entry, child(path, entry.key), *field, message);
+      read_field(entry.value, child(path, entry.key), *field, message);
     }
     for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
       const pb::OneofDescriptor& oneof = *type.oneof_decl(i);
@@ -192,36 +194,8 @@ class Reader {
     }
   }
 
- private:
-  void add(const SpecPosition& at, std::string reason, std::string field, std::string description) {
-    problems_.push_back({at, std::move(reason), std::move(field), std::move(description)});
-  }
-
-  std::string unknown_field(const pb::Descriptor& type, const std::string& path,
-                            const std::string& key) const {
-    std::vector<std::string> names;
-    for (int i = 0; i < type.field_count(); ++i) {
-      const Field& field = *type.field(i);
-      if (has_other_name(field, lower(key))) {
-        return "unknown field, it is named '" + field.name() + "' here";
-      }
-      names.push_back(field.name());
-    }
-    // The right name in another place: below this one, or else anywhere.
-    std::string place = place_of(type, key, path, /*in_choices=*/true);
-    if (place.empty() && &root_ != v1::DatasetFile::descriptor())
-      place = place_of(root_, key, root_path_, /*in_choices=*/false);
-    if (!place.empty()) return "unknown field here, did you mean '" + place + "'?";
-    if (const auto near = nearest_name(key, names)) {
-      return "unknown field, did you mean '" + *near + "'?";
-    }
-    if (names.empty()) return "unknown field, expected none here";
-    return "unknown field, expected " + joined(names);
-  }
-
-  void read_field(const SpecEntry& entry, const std::string& path, const Field& field,
+  void read_field(const Value& value, const std::string& path, const Field& field,
                   pb::Message& message) {
-    const SpecValue& value = entry.value;
     if (field.message_type() == pb::Value::descriptor() && !field.is_repeated()) {
       pb::Message& any = *message.GetReflection()->MutableMessage(&message, &field);
       return read_any(value, path, *static_cast<pb::Value*>(&any), /*may_be_named=*/true);
@@ -233,14 +207,14 @@ class Reader {
         return *message.GetReflection()->MutableMessage(&message, &field);
       };
       const Field* alone = field_alone(*field.message_type());
-      if (value.kind == SpecValue::Kind::kMap && !stands_alone(value, alone)) {
+      if (value.kind == Value::Kind::kMap && !stands_alone(value, alone)) {
         return read_message(value, path, present());
       }
       // `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
       const bool may_be_empty =
           field.real_containing_oneof() != nullptr || field.message_type()->field_count() == 0;
-      if (value.kind == SpecValue::Kind::kNull && may_be_empty) return (void)present();
-      if (value.kind == SpecValue::Kind::kScalar && is_choice(*field.message_type())) {
+      if (value.kind == Value::Kind::kNull && may_be_empty) return (void)present();
+      if (value.kind == Value::Kind::kScalar && is_choice(*field.message_type())) {
         return read_choice(value, path, present());
       }
       if (stands_alone(value, alone)) {  // dataset: digits
@@ -254,8 +228,36 @@ class Reader {
     read_scalar(value, path, field, message);
   }
 
+  /// Adds an item to a list.
+  void read_item(const Value& item, const std::string& path, const Field& field,
+                 pb::Message& message) {
+    if (field.cpp_type() != Field::CPPTYPE_MESSAGE) {
+      return read_scalar(item, path, field, message);
+    }
+    pb::Message& sub = *message.GetReflection()->AddMessage(&message, &field);
+    const Field* alone = field_alone(*field.message_type());
+    if (stands_alone(item, alone)) {  // after: [digits-1]
+      const size_t problems = problems_.size();
+      read_alone(item, path, *alone, sub);
+      if (problems_.size() > problems) message.GetReflection()->RemoveLast(&message, &field);
+    } else if (item.kind == Value::Kind::kMap) {
+      read_message(item, path, sub);
+    } else if (item.kind == Value::Kind::kScalar &&
+               sub.GetDescriptor()->FindFieldByName(item.text) != nullptr) {
+      add(item.at, kType, path,
+          shown(item) + " is missing its colon, write '- " + item.text + ":'");
+    } else {
+      add(item.at, kType, path, shown(item) + ", expected fields (name: value)");
+    }
+  }
+
+ private:
+  void add(const Position& at, std::string reason, std::string field, std::string description) {
+    problems_.push_back({at, std::move(reason), std::move(field), std::move(description)});
+  }
+
   /// The value of the field that stands for the whole message.
-  void read_alone(const SpecValue& value, const std::string& path, const Field& alone,
+  void read_alone(const Value& value, const std::string& path, const Field& alone,
                   pb::Message& message) {
     if (alone.is_map()) return read_map(value, path, alone, message);
     if (alone.is_repeated()) return read_repeated(value, path, alone, message);
@@ -269,7 +271,7 @@ class Reader {
            type.oneof_decl(0)->field_count() == type.field_count();
   }
 
-  void read_choice(const SpecValue& value, const std::string& path, pb::Message& message) {
+  void read_choice(const Value& value, const std::string& path, pb::Message& message) {
     const pb::Descriptor& type = *message.GetDescriptor();
     if (const Field* chosen = type.FindFieldByName(value.text)) {
       message.GetReflection()->MutableMessage(&message, chosen);
@@ -280,20 +282,20 @@ class Reader {
     add(value.at, "FIELD_UNSUPPORTED", path, not_known(value.text, names));
   }
 
-  void read_map(const SpecValue& value, const std::string& path, const Field& field,
+  void read_map(const Value& value, const std::string& path, const Field& field,
                 pb::Message& message) {
-    if (value.kind != SpecValue::Kind::kMap) {
+    if (value.kind != Value::Kind::kMap) {
       return add(value.at, kType, path, shown(value) + ", expected names with values");
     }
     const pb::Descriptor& type = *field.message_type();
-    for (const SpecEntry& entry : value.entries) {
+    for (const Entry& entry : value.entries) {
       pb::Message& pair = *message.GetReflection()->AddMessage(&message, &field);
       pair.GetReflection()->SetString(&pair, type.map_key(), entry.key);
       if (field.options().GetExtension(v1::any_value)) {
         pair.GetReflection()->SetString(&pair, type.map_value(), json_of(entry.value));
       } else if (type.map_value()->cpp_type() == Field::CPPTYPE_MESSAGE &&
                  type.map_value()->message_type() != pb::Value::descriptor()) {
-        read_field(entry, child(path, entry.key), *type.map_value(), pair);
+        read_field(entry.value, child(path, entry.key), *type.map_value(), pair);
       } else if (type.map_value()->cpp_type() == Field::CPPTYPE_MESSAGE) {
         read_any(entry.value, child(path, entry.key),
                  *static_cast<pb::Value*>(
@@ -306,9 +308,9 @@ class Reader {
 
   /// A value of any type: a number, a boolean, text, a list of these, or, if they `may_be_named`,
   /// several by name. The reader of the value knows which type is right.
-  void read_any(const SpecValue& value, const std::string& path, pb::Value& out,
+  void read_any(const Value& value, const std::string& path, pb::Value& out,
                 bool may_be_named = false) {
-    if (value.kind == SpecValue::Kind::kSequence) {
+    if (value.kind == Value::Kind::kSequence) {
       out.mutable_list_value();
       for (size_t i = 0; i < value.items.size(); ++i) {
         read_any(value.items[i], path + "[" + std::to_string(i) + "]",
@@ -316,14 +318,14 @@ class Reader {
       }
       return;
     }
-    if (value.kind == SpecValue::Kind::kMap && may_be_named) {
+    if (value.kind == Value::Kind::kMap && may_be_named) {
       auto& fields = *out.mutable_struct_value()->mutable_fields();
-      for (const SpecEntry& entry : value.entries) {
+      for (const Entry& entry : value.entries) {
         read_any(entry.value, child(path, entry.key), fields[entry.key]);
       }
       return;
     }
-    if (value.kind != SpecValue::Kind::kScalar) {
+    if (value.kind != Value::Kind::kScalar) {
       return add(value.at, kType, path, shown(value) + ", expected a number, text, true or false");
     }
     if (value.quoted || (!is_number(value.text) && value.text != "true" && value.text != "false")) {
@@ -335,70 +337,46 @@ class Reader {
                 out);
   }
 
-  void read_repeated(const SpecValue& value, const std::string& path, const Field& field,
+  void read_repeated(const Value& value, const std::string& path, const Field& field,
                      pb::Message& message) {
     const bool messages = field.cpp_type() == Field::CPPTYPE_MESSAGE;
     if (field.options().GetExtension(v1::any_value))
       return read_values(value, path, field, message);
-    if (value.kind == SpecValue::Kind::kScalar && !messages) {  // kernel_shape: 5
+    if (value.kind == Value::Kind::kScalar && !messages) {  // kernel_shape: 5
       return read_scalar(value, path, field, message);
     }
     const Field* alone = messages ? field_alone(*field.message_type()) : nullptr;
-    const auto add_alone = [&](const SpecValue& item, const std::string& item_path) {
-      const size_t problems = problems_.size();
-      read_alone(item, item_path, *alone, *message.GetReflection()->AddMessage(&message, &field));
-      if (problems_.size() > problems) message.GetReflection()->RemoveLast(&message, &field);
-    };
-    if (value.kind == SpecValue::Kind::kScalar && stands_alone(value, alone)) {  // after: digits-1
-      return add_alone(value, path);
+    if (value.kind == Value::Kind::kScalar && stands_alone(value, alone)) {  // after: digits-1
+      return read_item(value, path, field, message);
     }
-    if (value.kind != SpecValue::Kind::kSequence) {
+    if (value.kind != Value::Kind::kSequence) {
       return add(
           value.at, kType, path,
           shown(value) + ", expected a list" +
               (messages ? " (- item) of " + field.name() : ", each item " + expected_type(field)));
     }
     for (size_t i = 0; i < value.items.size(); ++i) {
-      const SpecValue& item = value.items[i];
-      const std::string item_path = path + "[" + std::to_string(i) + "]";
-      if (!messages) {
-        read_scalar(item, item_path, field, message);
-        continue;
-      }
-      if (stands_alone(item, alone)) {  // after: [digits-1]
-        add_alone(item, item_path);
-        continue;
-      }
-      pb::Message& sub = *message.GetReflection()->AddMessage(&message, &field);
-      if (item.kind == SpecValue::Kind::kMap) {
-        read_message(item, item_path, sub);
-      } else if (item.kind == SpecValue::Kind::kScalar &&
-                 sub.GetDescriptor()->FindFieldByName(item.text) != nullptr) {
-        add(item.at, kType, item_path,
-            shown(item) + " is missing its colon, write '- " + item.text + ":'");
-      } else {
-        add(item.at, kType, item_path, shown(item) + ", expected fields (name: value)");
-      }
+      read_item(value.items[i], path + "[" + std::to_string(i) + "]", field, message);
     }
   }
 
   /// Values of any type, each as JSON.
-  void read_values(const SpecValue& value, const std::string& path, const Field& field,
+  void read_values(const Value& value, const std::string& path, const Field& field,
                    pb::Message& message) {
     const pb::Reflection& reflect = *message.GetReflection();
-    if (value.kind == SpecValue::Kind::kScalar) {
+    if (value.kind == Value::Kind::kScalar) {
       return reflect.AddString(&message, &field, json_of(value));
     }
-    if (value.kind != SpecValue::Kind::kSequence) {
+    if (value.kind != Value::Kind::kSequence) {
       return add(value.at, kType, path, shown(value) + ", expected a list of values");
     }
-    for (const SpecValue& item : value.items) {
+    for (const Value& item : value.items) {
       reflect.AddString(&message, &field, json_of(item));
     }
   }
 
   template <typename T, typename Set>
-  void read_integer(const SpecValue& value, const std::string& path, Set set) {
+  void read_integer(const Value& value, const std::string& path, Set set) {
     T number{};
     const char* end = value.text.data() + value.text.size();
     const auto [stop, error] = std::from_chars(value.text.data(), end, number);
@@ -410,13 +388,13 @@ class Reader {
             std::to_string(std::numeric_limits<T>::max()));
   }
 
-  void read_scalar(const SpecValue& value, const std::string& path, const Field& field,
+  void read_scalar(const Value& value, const std::string& path, const Field& field,
                    pb::Message& message) {
     const pb::Reflection& reflect = *message.GetReflection();
     const auto refuse = [&](const std::string& expected) {
       add(value.at, kType, path, shown(value) + ", expected " + expected + hint_for(value, field));
     };
-    if (value.kind != SpecValue::Kind::kScalar) return refuse(expected_type(field));
+    if (value.kind != Value::Kind::kScalar) return refuse(expected_type(field));
     const bool repeated = field.is_repeated();
     const auto assign = [&](auto set_one, auto add_one, auto v) {
       if (repeated) {
@@ -484,11 +462,10 @@ class Reader {
   }
 
   template <typename Assign>
-  void read_whole(const SpecValue& value, const std::string& path, const Field& field,
-                  Assign assign) {
+  void read_whole(const Value& value, const std::string& path, const Field& field, Assign assign) {
     if (const std::string& word = word_for_zero(field); !word.empty()) {
       if (value.text == word) {
-        SpecValue zero = value;
+        Value zero = value;
         zero.text = "0";
         return read_number(zero, path, field, assign);
       }
@@ -508,8 +485,7 @@ class Reader {
 
   /// A text that is a whole number.
   template <typename Assign>
-  void read_number(const SpecValue& value, const std::string& path, const Field& field,
-                   Assign assign) {
+  void read_number(const Value& value, const std::string& path, const Field& field, Assign assign) {
     using R = pb::Reflection;
     if (field.cpp_type() == Field::CPPTYPE_UINT64) {
       return read_integer<uint64_t>(value, path,
@@ -522,10 +498,15 @@ class Reader {
     read_integer<int64_t>(value, path, [&](int64_t v) { assign(&R::SetInt64, &R::AddInt64, v); });
   }
 
-  std::vector<SpecProblem>& problems_;
+  std::vector<Problem>& problems_;
   const pb::Descriptor& root_;
   std::string root_path_;
 };
+
+/// The type of all that is read for one field; that of its message if it has no fields of its own.
+const pb::Descriptor& root_of(const Field& field) {
+  return field.message_type() != nullptr ? *field.message_type() : *field.containing_type();
+}
 
 }  // namespace
 
@@ -537,9 +518,45 @@ std::vector<std::string> enum_names(const pb::EnumDescriptor& type) {
   return names;
 }
 
-void read_spec_message(const SpecValue& value, const std::string& path,
-                       google::protobuf::Message& message, std::vector<SpecProblem>& problems) {
+void read_message(const Value& value, const std::string& path, pb::Message& message,
+                  std::vector<Problem>& problems) {
   Reader(problems, *message.GetDescriptor(), path).read_message(value, path, message);
+}
+
+void replace_field(const Value& value, const std::string& path, const Field& field,
+                   pb::Message& message, std::vector<Problem>& problems) {
+  message.GetReflection()->ClearField(&message, &field);
+  if (value.kind == Value::Kind::kNull) return;
+  Reader(problems, root_of(field), path).read_field(value, path, field, message);
+}
+
+void replace_item(const Value& value, const std::string& path, const Field& field, int index,
+                  pb::Message& message, std::vector<Problem>& problems) {
+  const pb::Reflection& reflect = *message.GetReflection();
+  const int last = reflect.FieldSize(message, &field);
+  Reader(problems, root_of(field), path).read_item(value, path, field, message);
+  if (reflect.FieldSize(message, &field) == last) return;  // a problem says why
+  reflect.SwapElements(&message, &field, index, last);
+  reflect.RemoveLast(&message, &field);
+}
+
+void replace_entry(const Value& value, const std::string& path, const Field& field,
+                   const std::string& key, pb::Message& message, std::vector<Problem>& problems) {
+  const pb::Reflection& reflect = *message.GetReflection();
+  const pb::Descriptor& type = *field.message_type();
+  for (int i = 0; i < reflect.FieldSize(message, &field); ++i) {
+    const pb::Message& pair = reflect.GetRepeatedMessage(message, &field, i);
+    if (pair.GetReflection()->GetString(pair, type.map_key()) != key) continue;
+    const int last = reflect.FieldSize(message, &field) - 1;
+    reflect.SwapElements(&message, &field, i, last);
+    reflect.RemoveLast(&message, &field);
+    break;
+  }
+  if (value.kind == Value::Kind::kNull) return;
+  pb::Message& pair = *reflect.AddMessage(&message, &field);
+  pair.GetReflection()->SetString(&pair, type.map_key(), key);
+  Reader(problems, root_of(*type.map_value()), path)
+      .read_field(value, path, *type.map_value(), pair);
 }
 
 std::vector<RequiredField> required_fields(const pb::Descriptor& type) {
@@ -551,4 +568,4 @@ std::vector<RequiredField> required_fields(const pb::Descriptor& type) {
   return fields;
 }
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

@@ -1,9 +1,14 @@
-#include "client/lib/dataset_format.h"
+#include "proto/spec/dataset_format.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
-namespace trainyard::client {
+#include "src/base/folder_files.h"
+#include "src/base/text.h"
+#include "trainyard/v1/spec_options.pb.h"
+
+namespace trainyard::spec {
 namespace {
 
 using Sources = v1::DatasetFormat::Sources;
@@ -15,6 +20,20 @@ bool names_files(const v1::DatasetFile& file, const Sources& sources) {
     return !text_at(file, file_field(static_cast<v1::DatasetSource::Role>(role))).empty();
   };
   return std::ranges::any_of(sources.train(), given) || std::ranges::any_of(sources.test(), given);
+}
+
+/// Fills texts that are left out with what the path's ending asks for: tabs separate a .tsv.
+void fill_by_ending(std::string_view path, google::protobuf::Message& options) {
+  constexpr std::array<std::string_view, 1> kGzip = {".gz"};
+  if (has_ending(path, kGzip)) path.remove_suffix(kGzip[0].size());
+  const auto& type = *options.GetDescriptor();
+  const auto& reflection = *options.GetReflection();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const v1::ByEnding& rule = type.field(i)->options().GetExtension(v1::by_ending);
+    if (rule.ending().empty() || reflection.HasField(options, type.field(i))) continue;
+    const std::array<std::string_view, 1> endings = {rule.ending()};
+    if (has_ending(path, endings)) reflection.SetString(&options, type.field(i), rule.value());
+  }
 }
 
 }  // namespace
@@ -99,4 +118,35 @@ std::string text_at(const v1::DatasetFile& file, const std::string& field) {
   return of_file == nullptr ? "" : file.GetReflection()->GetString(file, of_file);
 }
 
-}  // namespace trainyard::client
+std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
+  std::vector<NamedSource> all;
+  for (const bool on_server : {false, true}) {
+    const auto* roles = v1::DatasetSource::Role_descriptor();
+    for (int i = 1; i < roles->value_count(); ++i) {  // 0 is "unspecified"
+      const auto role = static_cast<v1::DatasetSource::Role>(roles->value(i)->number());
+      std::string path = text_at(file, (on_server ? "server_" : "") + file_field(role));
+      if (!path.empty()) all.push_back({role, std::move(path), on_server});
+    }
+  }
+  return all;
+}
+
+v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
+  v1::DatasetSpec spec;
+  for (const NamedSource& source : sources_of(file)) {
+    v1::DatasetSource& added = *spec.add_sources();
+    added.set_role(source.role);
+    added.set_filename(shown_name(source.path));
+    if (source.on_server) added.set_server_path(source.path);
+  }
+  const DatasetFormat& format = format_of(file);
+  google::protobuf::Message* options = spec.GetReflection()->MutableMessage(&spec, format.field);
+  if (format.is_given(file)) {
+    const auto* given = file.GetDescriptor()->FindFieldByName(format.name());
+    options->CopyFrom(file.GetReflection()->GetMessage(file, given));
+  }
+  fill_by_ending(file.path().empty() ? file.server_path() : file.path(), *options);
+  return spec;
+}
+
+}  // namespace trainyard::spec

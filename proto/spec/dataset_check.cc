@@ -1,16 +1,14 @@
 // Checks which fields of a DatasetFile belong together, from the formats' descriptions
-// (client/lib/dataset_format.h), which the messages are built from too.
+// (proto/spec/dataset_format.h), which the messages are built from too.
 #include <algorithm>
 #include <functional>
 
-#include "client/lib/dataset_format.h"
-#include "client/lib/dataset_upload.h"
-#include "client/lib/spec_file.h"
-#include "client/lib/spec_message.h"
+#include "proto/spec/dataset_format.h"
+#include "proto/spec/message.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 constexpr const char* kRequired = "FIELD_REQUIRED";
@@ -124,11 +122,11 @@ void check_at_path(const v1::DatasetFile& file, const Add& add) {
 }  // namespace
 
 void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
-                        const SpecDocument* document, std::vector<SpecProblem>& problems) {
+                        const Document* document, std::vector<Problem>& problems) {
   const Add add = [&](const char* reason, const std::string& name, std::string description) {
     const std::string field = prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
-    problems.push_back({document ? document->locate(field) : SpecPosition{}, reason, field,
-                        std::move(description)});
+    problems.push_back(
+        {document ? document->locate(field) : Position{}, reason, field, std::move(description)});
   };
   const std::vector<const DatasetFormat*> formats = path_formats(file);
   const std::vector<const Sources*> named = named_sources(file);
@@ -153,4 +151,4 @@ void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
   if (file.name().empty()) add(kRequired, "", says_nothing());
 }
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

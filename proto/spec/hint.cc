@@ -1,10 +1,10 @@
-#include "client/lib/spec_hint.h"
+#include "proto/spec/hint.h"
 
 #include <algorithm>
 
 #include "src/base/text.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 bool is_digits(std::string_view text) {
@@ -40,9 +40,9 @@ bool has_decimal_comma(const std::string& text) {
 }
 
 /// Whether `entry` is the rest of what `value` began.
-bool is_rest(const SpecValue& value, const SpecEntry& entry) {
-  if (value.kind != SpecValue::Kind::kScalar || value.quoted) return false;
-  if (entry.value.kind != SpecValue::Kind::kNull) return false;
+bool is_rest(const Value& value, const Entry& entry) {
+  if (value.kind != Value::Kind::kScalar || value.quoted) return false;
+  if (entry.value.kind != Value::Kind::kNull) return false;
   const bool tuple = value.text.starts_with('(') && !value.text.ends_with(')');
   return tuple ||
          (is_digits(entry.key) && (is_whole_number(value.text) || has_thousands(value.text)));
@@ -50,9 +50,9 @@ bool is_rest(const SpecValue& value, const SpecEntry& entry) {
 
 }  // namespace
 
-std::vector<SpecEntry> rejoined(const std::vector<SpecEntry>& entries) {
-  std::vector<SpecEntry> out;
-  for (const SpecEntry& entry : entries) {
+std::vector<Entry> rejoined(const std::vector<Entry>& entries) {
+  std::vector<Entry> out;
+  for (const Entry& entry : entries) {
     if (out.empty() || !is_rest(out.back().value, entry)) {
       out.push_back(entry);
       continue;
@@ -89,4 +89,4 @@ std::string list_hint(const std::string& text) {
   return "; a list has square brackets" + (is_whole ? ": [" + inner + "]" : "");
 }
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

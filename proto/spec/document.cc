@@ -1,16 +1,14 @@
-#include "client/lib/spec_document.h"
+#include "proto/spec/document.h"
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
 #include <optional>
 #include <utility>
 
-#include "client/lib/spec_parse.h"
-#include "src/base/files.h"
+#include "proto/spec/parse.h"
 #include "src/base/text.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 /// `a.b[2].c`. A key may hold anything but dots and brackets.
@@ -42,7 +40,7 @@ std::optional<std::vector<PathSegment>> parse_path(std::string_view path) {
     i = end;
     key_allowed = false;
   }
-  if (segments.empty() || segments.size() > kSpecDepthMax) return std::nullopt;
+  if (segments.empty() || segments.size() > kDepthMax) return std::nullopt;
   return segments;
 }
 
@@ -69,134 +67,121 @@ bool is_number(std::string_view text) {
          fraction.find_first_not_of("0123456789") == fraction.npos;
 }
 
-const SpecEntry* SpecValue::find(std::string_view key) const {
-  for (const SpecEntry& entry : entries) {
+const Entry* Value::find(std::string_view key) const {
+  for (const Entry& entry : entries) {
     if (entry.key == key) return &entry;
   }
   return nullptr;
 }
-SpecEntry* SpecValue::find(std::string_view key) {
-  return const_cast<SpecEntry*>(std::as_const(*this).find(key));
+Entry* Value::find(std::string_view key) {
+  return const_cast<Entry*>(std::as_const(*this).find(key));
 }
 
-Result<SpecDocument> SpecDocument::parse(std::string_view text, std::string name) {
-  SpecDocument document;
+Document Document::parse(std::string_view text, std::string name, std::vector<Problem>& problems) {
+  Document document;
   document.sources_.push_back(std::move(name));
-  std::vector<SpecProblem> problems;
-  document.root_ = parse_spec_text(text, 0, problems);
-  if (problems.empty() && document.root_.kind == SpecValue::Kind::kNull) {
+  document.root_ = parse_text(text, 0, problems);
+  if (problems.empty() && document.root_.kind == Value::Kind::kNull) {
     problems.push_back({{0, 1, 1}, "SPEC_MALFORMED", "", "empty, expected fields (name: value)"});
-  } else if (problems.empty() && document.root_.kind != SpecValue::Kind::kMap) {
+  } else if (problems.empty() && document.root_.kind != Value::Kind::kMap) {
     problems.push_back({document.root_.at, "SPEC_MALFORMED", "",
                         "expected fields (name: value), found something else"});
   }
+  return document;
+}
+
+Result<Document> Document::parse(std::string_view text, std::string name) {
+  std::vector<Problem> problems;
+  Document document = parse(text, std::move(name), problems);
   if (!problems.empty()) return document.to_error(problems);
   return document;
 }
 
-Result<SpecDocument> SpecDocument::read(const std::filesystem::path& path) {
-  if (path == "-") {
-    std::string text;
-    char buffer[65536];
-    while (text.size() <= static_cast<size_t>(kSpecBytesMax) &&
-           (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0)) {
-      text.append(buffer, static_cast<size_t>(std::cin.gcount()));
-    }
-    return parse(text, "standard input");
-  }
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return make_error(ErrorCode::kInvalidArgument, "SPEC_MALFORMED",
-                      path.string() + " is a folder, expected a spec file");
-  }
-  auto text = read_file(path, kSpecBytesMax);
-  if (!text.ok()) return std::move(text).error();
-  return parse(*text, path.string());
-}
-
-Status SpecDocument::set(std::string_view assignment) {
+void Document::set(std::string_view assignment, std::vector<Problem>& problems) {
   const size_t equals = assignment.find('=');
   const std::string path(assignment.substr(0, equals));
   sources_.push_back("--set " + path);
-  auto segments = parse_path(path);
+  const auto segments = parse_path(path);
   if (equals == assignment.npos || !segments) {
-    return refuse_set("", quoted_value(assignment) +
-                              " is not an assignment, expected path=value such as recipe.epochs=5 "
-                              "or model.layers[0].conv.strides=2");
+    return problems.push_back({newest_source(), "FIELD_PATH", "",
+                               quoted_value(assignment) +
+                                   " is not an assignment, expected path=value such as "
+                                   "recipe.epochs=5 or model.layers[0].conv.strides=2"});
   }
-  return assign(*segments, path, assignment.substr(equals + 1));
+  assign(*segments, path, assignment.substr(equals + 1), problems);
 }
 
-Status SpecDocument::add_to_grid(std::string_view assignment) {
+void Document::add_to_grid(std::string_view assignment, std::vector<Problem>& problems) {
   const size_t equals = assignment.find('=');
   const std::string path(assignment.substr(0, equals));
   sources_.push_back("--grid " + path);
   if (equals == assignment.npos || !parse_path(path)) {
-    return refuse_set("", quoted_value(assignment) +
-                              " is not a field with values, expected one such as "
-                              "'recipe.optimizer.learning_rate=[0.1, 0.01]'");
+    return problems.push_back({newest_source(), "FIELD_PATH", "",
+                               quoted_value(assignment) +
+                                   " is not a field with values, expected one such as "
+                                   "'recipe.optimizer.learning_rate=[0.1, 0.01]'"});
   }
-  return assign({{"array", -1}, {"grid", -1}, {path, -1}}, path, assignment.substr(equals + 1));
+  assign({{"array", -1}, {"grid", -1}, {path, -1}}, path, assignment.substr(equals + 1), problems);
 }
 
-Error SpecDocument::refuse_set(std::string field, std::string description) const {
-  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
-  return to_error({{at, "FIELD_PATH", std::move(field), std::move(description)}});
-}
+Position Document::newest_source() const { return {static_cast<int>(sources_.size()) - 1, 0, 0}; }
 
-Status SpecDocument::assign(const std::vector<PathSegment>& segments, const std::string& path,
-                            std::string_view value_text) {
-  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
+void Document::assign(const std::vector<PathSegment>& segments, const std::string& path,
+                      std::string_view value_text, std::vector<Problem>& problems) {
+  const Position at = newest_source();
+  const auto refuse = [&](std::string description) {
+    problems.push_back({at, "FIELD_PATH", path, std::move(description)});
+  };
   // "v: VALUE" makes a block scalar context, so that plain text needs no quotes, as in a file.
-  std::vector<SpecProblem> problems;
+  std::vector<Problem> of_value;
   std::string text = "v: ";
   text += value_text;
-  SpecValue wrapped = parse_spec_text(text, at.source, problems);
-  for (SpecProblem& problem : problems) problem.at = at;
-  if (!problems.empty()) return to_error(problems);
-  if (wrapped.entries.size() != 1 || wrapped.entries[0].key != "v") {
-    return refuse_set(path,
-                      "the value " + quoted_value(value_text) + " is not a single YAML value");
+  Value wrapped = parse_text(text, at.source, of_value);
+  for (Problem& problem : of_value) {  // positions inside the value mean nothing to the user
+    problem.at = at;
+    problems.push_back(std::move(problem));
   }
-  SpecValue value = std::move(wrapped.entries[0].value);
-  std::vector<SpecValue*> todo{&value};  // positions inside the value mean nothing to the user
+  if (!of_value.empty()) return;
+  if (wrapped.entries.size() != 1 || wrapped.entries[0].key != "v") {
+    return refuse("the value " + quoted_value(value_text) + " is not a single YAML value");
+  }
+  Value value = std::move(wrapped.entries[0].value);
+  std::vector<Value*> todo{&value};
   while (!todo.empty()) {
-    SpecValue* v = todo.back();
+    Value* v = todo.back();
     todo.pop_back();
     v->at = at;
-    for (SpecValue& item : v->items) todo.push_back(&item);
-    for (SpecEntry& entry : v->entries) entry.key_at = at, todo.push_back(&entry.value);
+    for (Value& item : v->items) todo.push_back(&item);
+    for (Entry& entry : v->entries) entry.key_at = at, todo.push_back(&entry.value);
   }
 
-  SpecValue* target = &root_;
+  Value* target = &root_;
   for (size_t i = 0; i < segments.size(); ++i) {
     const PathSegment& segment = segments[i];
     const bool last = i + 1 == segments.size();
     if (segment.index >= 0) {
-      if (target->kind != SpecValue::Kind::kSequence) return refuse_set(path, "is not a list");
+      if (target->kind != Value::Kind::kSequence) return refuse("is not a list");
       if (segment.index >= static_cast<int64_t>(target->items.size())) {
-        return refuse_set(path, "out of range, the list has " +
-                                    std::to_string(target->items.size()) +
-                                    " items, counted from 0");
+        return refuse("out of range, the list has " + std::to_string(target->items.size()) +
+                      " items, counted from 0");
       }
       target = &target->items[static_cast<size_t>(segment.index)];
       continue;
     }
-    if (target->kind == SpecValue::Kind::kNull) {
-      target->kind = SpecValue::Kind::kMap;
+    if (target->kind == Value::Kind::kNull) {
+      target->kind = Value::Kind::kMap;
       target->at = at;
     }
-    if (target->kind != SpecValue::Kind::kMap) {
-      return refuse_set(
-          path, "has no field " + quoted_value(segment.key) + ": it is not a group of fields");
+    if (target->kind != Value::Kind::kMap) {
+      return refuse("has no field " + quoted_value(segment.key) + ": it is not a group of fields");
     }
-    SpecEntry* entry = target->find(segment.key);
-    if (last && value.kind == SpecValue::Kind::kNull) {
-      std::erase_if(target->entries, [&](const SpecEntry& e) { return e.key == segment.key; });
-      return {};
+    Entry* entry = target->find(segment.key);
+    if (last && value.kind == Value::Kind::kNull) {
+      std::erase_if(target->entries, [&](const Entry& e) { return e.key == segment.key; });
+      return;
     }
     if (entry == nullptr) {
-      target->entries.push_back({segment.key, at, SpecValue{}});
+      target->entries.push_back({segment.key, at, Value{}});
       entry = &target->entries.back();
       entry->value.at = at;
     }
@@ -204,12 +189,11 @@ Status SpecDocument::assign(const std::vector<PathSegment>& segments, const std:
     target = &entry->value;
   }
   *target = std::move(value);
-  return {};
 }
 
-SpecPosition SpecDocument::locate(std::string_view path) const {
-  SpecPosition at = root_.at;
-  const SpecValue* value = &root_;
+Position Document::locate(std::string_view path) const {
+  Position at = root_.at;
+  const Value* value = &root_;
   for (std::string_view rest = path; !rest.empty();) {
     if (rest.starts_with('[')) {
       size_t index = 0;
@@ -224,49 +208,49 @@ SpecPosition SpecDocument::locate(std::string_view path) const {
     }
     if (rest.starts_with('.')) rest.remove_prefix(1);
     // A key may have dots and brackets of its own: those of an array are paths.
-    const SpecEntry* found = nullptr;
-    for (const SpecEntry& entry : value->entries) {
+    const Entry* found = nullptr;
+    for (const Entry& entry : value->entries) {
       const size_t size = entry.key.size();
       if (!rest.starts_with(entry.key) || (found != nullptr && size <= found->key.size())) continue;
       if (size == rest.size() || rest[size] == '.' || rest[size] == '[') found = &entry;
     }
     if (found == nullptr) break;
     value = &found->value;
-    at = value->kind == SpecValue::Kind::kScalar ? value->at : found->key_at;
+    at = value->kind == Value::Kind::kScalar ? value->at : found->key_at;
     rest.remove_prefix(found->key.size());
   }
   return at;
 }
 
-std::string SpecDocument::describe(const SpecPosition& at) const {
+std::string Document::describe(const Position& at) const {
   const std::string& source = sources_[static_cast<size_t>(at.source)];
   if (at.line == 0) return source;
   return source + ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
 }
 
-std::string SpecDocument::describe(const SpecPosition& at, const std::string& field) const {
+std::string Document::describe(const Position& at, const std::string& field) const {
   const std::string position = describe(at);
   const bool is_named =
       field.empty() || position.ends_with(" " + field) || position == "--" + field;
   return is_named ? position : position + ": " + field;
 }
 
-void SpecDocument::set_name(const std::string& name) {
+void Document::set_name(const std::string& name) {
   sources_.emplace_back("--name");
-  const SpecPosition at{static_cast<int>(sources_.size()) - 1, 0, 0};
-  SpecEntry* entry = root_.find("name");
-  if (entry == nullptr) entry = &root_.entries.emplace_back(SpecEntry{"name", at, SpecValue{}});
+  const Position at{static_cast<int>(sources_.size()) - 1, 0, 0};
+  Entry* entry = root_.find("name");
+  if (entry == nullptr) entry = &root_.entries.emplace_back(Entry{"name", at, Value{}});
   entry->key_at = at;
-  entry->value = SpecValue{};
-  entry->value.kind = SpecValue::Kind::kScalar;
+  entry->value = Value{};
+  entry->value.kind = Value::Kind::kScalar;
   entry->value.text = name;
   entry->value.at = at;
 }
 
-Error SpecDocument::to_error(const std::vector<SpecProblem>& problems) const {
+Error Document::to_error(const std::vector<Problem>& problems) const {
   Error error = make_error(ErrorCode::kInvalidArgument, problems.front().reason, "");
-  for (const SpecProblem& problem : problems) {
-    if (error.violations.size() == kSpecProblemsMax) break;
+  for (const Problem& problem : problems) {
+    if (error.violations.size() == kProblemsMax) break;
     error.violations.push_back({describe(problem.at, problem.field), problem.description});
   }
   const FieldViolation& first = error.violations.front();
@@ -276,4 +260,4 @@ Error SpecDocument::to_error(const std::vector<SpecProblem>& problems) const {
   return error;
 }
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

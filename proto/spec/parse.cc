@@ -1,4 +1,4 @@
-#include "client/lib/spec_parse.h"
+#include "proto/spec/parse.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -14,7 +14,7 @@
 
 #include "src/base/text.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 constexpr const char* kMalformed = "SPEC_MALFORMED";
@@ -22,37 +22,36 @@ constexpr const char* kNoAliases = "aliases (*name) are not supported; write out
 
 /// Stops a parse, also from inside yaml-cpp's callbacks, which offer no other way.
 struct ParseStopped {
-  SpecProblem problem;
+  Problem problem;
 };
 
 /// Puts the tree together from what the readers of YAML and JSON come across in turn, and holds
 /// its limits. A stack of open containers, no recursion.
 class TreeBuilder {
  public:
-  explicit TreeBuilder(std::vector<SpecProblem>& problems) : problems_(problems) {}
+  explicit TreeBuilder(std::vector<Problem>& problems) : problems_(problems) {}
 
-  SpecValue take_root() { return std::move(root_); }
+  Value take_root() { return std::move(root_); }
 
   /// Of the value that comes next.
   std::string next_path() const {
     if (open_.empty()) return "";
     const Open& top = open_.back();
-    if (top.value.kind == SpecValue::Kind::kSequence) {
+    if (top.value.kind == Value::Kind::kSequence) {
       return top.path + "[" + std::to_string(top.value.items.size()) + "]";
     }
     if (!top.has_key) return top.path;
     return top.path.empty() ? top.key : top.path + "." + top.key;
   }
 
-  [[noreturn]] void stop(const SpecPosition& at, std::string reason, std::string description) {
+  [[noreturn]] void stop(const Position& at, std::string reason, std::string description) {
     throw ParseStopped{{at, std::move(reason), next_path(), std::move(description)}};
   }
 
-  void open(const SpecPosition& at, SpecValue::Kind kind) {
+  void open(const Position& at, Value::Kind kind) {
     count(at, /*may_be_key=*/false);
-    if (open_.size() >= kSpecDepthMax) {
-      stop(at, "SPEC_TOO_DEEP",
-           "nested more than " + std::to_string(kSpecDepthMax) + " levels deep");
+    if (open_.size() >= kDepthMax) {
+      stop(at, "SPEC_TOO_DEEP", "nested more than " + std::to_string(kDepthMax) + " levels deep");
     }
     Open o;
     o.path = next_path();
@@ -62,29 +61,29 @@ class TreeBuilder {
   }
 
   void close() {
-    SpecValue done = std::move(open_.back().value);
+    Value done = std::move(open_.back().value);
     open_.pop_back();
     add(std::move(done));
   }
 
   /// Nothing stands where its key stands, or its list: yaml-cpp gives it the place of what follows.
-  void null(const SpecPosition& at) {
+  void null(const Position& at) {
     count(at, /*may_be_key=*/false);
-    SpecValue value;
+    Value value;
     value.at = at;
     if (!open_.empty()) {
       const Open& top = open_.back();
-      value.at = top.value.kind == SpecValue::Kind::kSequence ? top.value.at : top.key_at;
+      value.at = top.value.kind == Value::Kind::kSequence ? top.value.at : top.key_at;
     }
     add(std::move(value));
   }
 
   /// A value, or a map's next key.
-  void scalar(const SpecPosition& at, const std::string& text, bool quoted) {
+  void scalar(const Position& at, const std::string& text, bool quoted) {
     count(at, /*may_be_key=*/true);
     if (awaits_key()) return start_entry(at, text);
-    SpecValue value;
-    value.kind = SpecValue::Kind::kScalar;
+    Value value;
+    value.kind = Value::Kind::kScalar;
     value.at = at;
     value.text = text;
     value.quoted = quoted;
@@ -93,40 +92,39 @@ class TreeBuilder {
 
  private:
   struct Open {
-    SpecValue value;
+    Value value;
     std::string path;
     std::unordered_set<std::string> keys;
     std::string key;  // of the entry that waits for its value
-    SpecPosition key_at;
+    Position key_at;
     bool has_key = false;
     bool duplicate = false;
   };
 
   bool awaits_key() const {
-    return !open_.empty() && open_.back().value.kind == SpecValue::Kind::kMap &&
-           !open_.back().has_key;
+    return !open_.empty() && open_.back().value.kind == Value::Kind::kMap && !open_.back().has_key;
   }
 
-  void count(const SpecPosition& at, bool may_be_key) {
-    if (++values_ > kSpecValuesMax) {
-      stop(at, "SPEC_TOO_LARGE", "more than " + std::to_string(kSpecValuesMax) + " values");
+  void count(const Position& at, bool may_be_key) {
+    if (++values_ > kValuesMax) {
+      stop(at, "SPEC_TOO_LARGE", "more than " + std::to_string(kValuesMax) + " values");
     }
     if (!may_be_key && awaits_key()) stop(at, kMalformed, "a key must be plain text");
   }
 
   /// Between braces the commas of `(1, 1, 1)` end values, and its numbers become keys.
-  static bool in_tuple(const SpecValue& map) {
+  static bool in_tuple(const Value& map) {
     return std::ranges::any_of(
-        map.entries, [](const SpecEntry& entry) { return entry.value.text.starts_with('('); });
+        map.entries, [](const Entry& entry) { return entry.value.text.starts_with('('); });
   }
 
-  void start_entry(const SpecPosition& at, const std::string& key) {
+  void start_entry(const Position& at, const std::string& key) {
     Open& top = open_.back();
     top.key = key;
     top.key_at = at;
     top.has_key = true;
     top.duplicate = !top.keys.insert(key).second;
-    if (top.duplicate && problems_.size() < kSpecProblemsMax) {
+    if (top.duplicate && problems_.size() < kProblemsMax) {
       problems_.push_back({at, "FIELD_DUPLICATE", next_path(),
                            "given twice, first in line " +
                                std::to_string(top.value.find(key)->key_at.line) +
@@ -134,13 +132,13 @@ class TreeBuilder {
     }
   }
 
-  void add(SpecValue value) {
+  void add(Value value) {
     if (open_.empty()) {
       root_ = std::move(value);
       return;
     }
     Open& top = open_.back();
-    if (top.value.kind == SpecValue::Kind::kSequence) {
+    if (top.value.kind == Value::Kind::kSequence) {
       top.value.items.push_back(std::move(value));
       return;
     }
@@ -150,9 +148,9 @@ class TreeBuilder {
     top.has_key = false;
   }
 
-  std::vector<SpecProblem>& problems_;
+  std::vector<Problem>& problems_;
   std::vector<Open> open_;
-  SpecValue root_;
+  Value root_;
   int values_ = 0;
 };
 
@@ -161,7 +159,7 @@ int count_characters(std::string_view text) {
   return static_cast<int>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-SpecPosition position_of_byte(std::string_view text, size_t byte, int source) {
+Position position_of_byte(std::string_view text, size_t byte, int source) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
   const size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
   return {source, static_cast<int>(std::ranges::count(before, '\n')) + 1,
@@ -199,7 +197,7 @@ class YamlReader final : public YAML::EventHandler {
       : columns_(text), source_(source), tree_(tree) {}
 
   /// yaml-cpp counts columns in bytes.
-  SpecPosition position(const YAML::Mark& mark) {
+  Position position(const YAML::Mark& mark) {
     const auto end = static_cast<size_t>(std::max(mark.pos, 0));
     return {source_, mark.line + 1,
             columns_.at(end, end - std::min(static_cast<size_t>(std::max(mark.column, 0)), end))};
@@ -224,18 +222,18 @@ class YamlReader final : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    tree_.open(place(mark, tag, anchor), SpecValue::Kind::kSequence);
+    tree_.open(place(mark, tag, anchor), Value::Kind::kSequence);
   }
   void OnSequenceEnd() override { tree_.close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    tree_.open(place(mark, tag, anchor), SpecValue::Kind::kMap);
+    tree_.open(place(mark, tag, anchor), Value::Kind::kMap);
   }
   void OnMapEnd() override { tree_.close(); }
 
  private:
-  SpecPosition place(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-    const SpecPosition at = position(mark);
+  Position place(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    const Position at = position(mark);
     if (anchor != 0) tree_.stop(at, "SPEC_ALIAS", "anchors (&name) are not supported");
     if (!tag.empty() && tag != "?" && tag != "!") {
       tree_.stop(at, "SPEC_TAG", "tags are not supported, found " + quoted_value(tag));
@@ -305,8 +303,8 @@ class JsonReader {
   }
 
   void value() {
-    if (token_ == "{") return container(SpecValue::Kind::kMap, "}");
-    if (token_ == "[") return container(SpecValue::Kind::kSequence, "]");
+    if (token_ == "{") return container(Value::Kind::kMap, "}");
+    if (token_ == "[") return container(Value::Kind::kSequence, "]");
     if (token_.starts_with('"')) {
       tree_.scalar(at_, string(), /*quoted=*/true);
     } else if (token_ == "null") {
@@ -319,11 +317,11 @@ class JsonReader {
     next();
   }
 
-  void container(SpecValue::Kind kind, std::string_view end) {
+  void container(Value::Kind kind, std::string_view end) {
     tree_.open(at_, kind);
     next();
     for (bool more = token_ != end; more;) {
-      if (kind == SpecValue::Kind::kMap) key();
+      if (kind == Value::Kind::kMap) key();
       value();
       more = token_ == ",";
       if (more) next();
@@ -347,7 +345,7 @@ class JsonReader {
   TreeBuilder& tree_;
   size_t end_ = 0;  // of the token
   std::string_view token_;
-  SpecPosition at_;
+  Position at_;
   int line_ = 1;
   size_t line_begin_ = 0;
 };
@@ -378,13 +376,13 @@ bool tab_indents(std::string_view text, int line) {
   return rest.substr(0, rest.find_first_not_of(" \t")).find('\t') != rest.npos;
 }
 
-SpecProblem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlReader& reader,
-                           const TreeBuilder& tree, int source) {
-  SpecPosition at = reader.position(e.mark);
+Problem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlReader& reader,
+                       const TreeBuilder& tree, int source) {
+  Position at = reader.position(e.mark);
   if (e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) {  // before it says that there is an alias
     return {at, "SPEC_ALIAS", tree.next_path(), kNoAliases};
   }
-  const SpecPosition end = position_of_byte(text, text.size(), source);
+  const Position end = position_of_byte(text, text.size(), source);
   if (at.line > end.line) at = end;  // our "..." lies behind the text
   std::string why = e.msg;
   if (e.msg == YAML::ErrorMsg::DOC_IN_SCALAR) why = "a quote is never closed";
@@ -399,14 +397,14 @@ SpecProblem malformed_yaml(const YAML::Exception& e, std::string_view text, Yaml
 
 }  // namespace
 
-SpecValue parse_spec_text(std::string_view text, int source, std::vector<SpecProblem>& problems) {
-  const auto refuse = [&](const SpecPosition& at, const char* reason, std::string description) {
+Value parse_text(std::string_view text, int source, std::vector<Problem>& problems) {
+  const auto refuse = [&](const Position& at, const char* reason, std::string description) {
     problems.push_back({at, reason, "", std::move(description)});
-    return SpecValue{};
+    return Value{};
   };
-  if (text.size() > static_cast<size_t>(kSpecBytesMax)) {
+  if (text.size() > static_cast<size_t>(kBytesMax)) {
     return refuse({source, 0, 0}, "SPEC_TOO_LARGE",
-                  "larger than " + human_bytes(kSpecBytesMax) + ", the limit for a spec");
+                  "larger than " + human_bytes(kBytesMax) + ", the limit for a spec");
   }
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark says nothing
   if (const auto bad = find_invalid_utf8(text)) {
@@ -440,4 +438,4 @@ SpecValue parse_spec_text(std::string_view text, int source, std::vector<SpecPro
   return tree.take_root();
 }
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

@@ -1,17 +1,17 @@
-// client/lib/spec_hint.h: what people mean who write values as other languages do.
+// proto/spec/hint.h: what people mean who write values as other languages do.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "client/lib/spec_document.h"
+#include "proto/spec/document.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 
 /// Between braces a comma ends a value: `{learning_rate: 0,01}` has a key `01`, `{hidden: (8, 8)}`
 /// a key `8)`. Puts such keys back into the value before them, for messages that show what was
 /// written.
-std::vector<SpecEntry> rejoined(const std::vector<SpecEntry>& entries);
+std::vector<Entry> rejoined(const std::vector<Entry>& entries);
 
 /// In place of a text that is no number: "a number with a decimal point: 0.5" for "0,5".
 std::string number_expected(const std::string& text);
@@ -20,4 +20,4 @@ std::string whole_number_hint(const std::string& text);
 /// "; a list has square brackets: [3, 3]" for "(3, 3)"; else empty.
 std::string list_hint(const std::string& text);
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

@@ -1,4 +1,4 @@
-#include "client/lib/spec_writer.h"
+#include "proto/spec/writer.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/struct.pb.h>
@@ -13,7 +13,7 @@
 #include "src/base/result.h"
 #include "trainyard/v1/spec_options.pb.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 namespace pb = google::protobuf;
@@ -139,4 +139,4 @@ Json write_message(const pb::Message& message) {
 
 nlohmann::ordered_json write_spec(const v1::JobSpec& spec) { return write_message(spec); }
 
-}  // namespace trainyard::client
+}  // namespace trainyard::spec

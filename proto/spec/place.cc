@@ -1,13 +1,14 @@
-#include "client/lib/spec_place.h"
+#include "proto/spec/place.h"
 
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/struct.pb.h>
 
+#include "src/base/join.h"
 #include "src/base/text.h"
 #include "trainyard/v1/spec_file.pb.h"
 #include "trainyard/v1/spec_options.pb.h"
 
-namespace trainyard::client {
+namespace trainyard::spec {
 namespace {
 
 namespace pb = google::protobuf;
@@ -48,12 +49,35 @@ bool has_other_name(const Field& field, const std::string& name) {
 
 std::string place_of(const pb::Descriptor& type, const std::string& key, const std::string& path,
                      bool in_choices) {
-  constexpr int kDepthMax = 3;
-  for (int depth = 1; depth <= kDepthMax; ++depth) {
+  constexpr int kLevelsMax = 3;
+  for (int depth = 1; depth <= kLevelsMax; ++depth) {
     std::string place = place_at(type, key, path, depth, in_choices);
     if (!place.empty()) return place;
   }
   return "";
 }
 
-}  // namespace trainyard::client
+std::string unknown_field(const pb::Descriptor& type, const std::string& key,
+                          const std::string& path, const pb::Descriptor& root,
+                          const std::string& root_path) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const Field& field = *type.field(i);
+    if (has_other_name(field, lower(key))) {
+      return "unknown field, it is named '" + field.name() + "' here";
+    }
+    names.push_back(field.name());
+  }
+  // The right name in another place: below this one, or else anywhere.
+  std::string place = place_of(type, key, path, /*in_choices=*/true);
+  if (place.empty() && &root != v1::DatasetFile::descriptor())
+    place = place_of(root, key, root_path, /*in_choices=*/false);
+  if (!place.empty()) return "unknown field here, did you mean '" + place + "'?";
+  if (const auto near = nearest_name(key, names)) {
+    return "unknown field, did you mean '" + *near + "'?";
+  }
+  if (names.empty()) return "unknown field, expected none here";
+  return "unknown field, expected " + joined(names);
+}
+
+}  // namespace trainyard::spec

@@ -1,0 +1,73 @@
+#include "proto/spec/read.h"
+
+#include "proto/spec/dataset_format.h"
+#include "proto/spec/message.h"
+
+namespace trainyard::spec {
+
+Document read_document(std::string_view text, std::string name, std::span<const std::string> sets,
+                       std::span<const std::string> grids, std::vector<Problem>& problems) {
+  Document document = Document::parse(text, std::move(name), problems);
+  for (size_t i = 0; i < sets.size() && problems.empty(); ++i) document.set(sets[i], problems);
+  for (size_t i = 0; i < grids.size() && problems.empty(); ++i) {
+    document.add_to_grid(grids[i], problems);
+  }
+  return document;
+}
+
+v1::JobFile read_job(const Document& document, std::vector<Problem>& problems) {
+  v1::JobFile file;
+  read_message(document.root(), "", file, problems);
+  for (const auto& [field, says] : required_fields(*v1::JobFile::descriptor())) {
+    if (document.root().find(field->name()) != nullptr) continue;
+    problems.push_back({document.root().at, "FIELD_REQUIRED", field->name(), says});
+  }
+  if (file.has_dataset()) check_dataset_file(file.dataset(), "dataset", &document, problems);
+  return file;
+}
+
+v1::DatasetFile read_dataset(const Document& document, std::vector<Problem>& problems) {
+  v1::DatasetFile dataset;
+  const bool is_job =
+      document.root().find("model") != nullptr || document.root().find("dataset") != nullptr;
+  if (is_job) {
+    v1::JobFile job;
+    read_message(document.root(), "", job, problems);
+    dataset = job.dataset();
+  } else {
+    read_message(document.root(), "", dataset, problems);
+  }
+  check_dataset_file(dataset, is_job ? "dataset" : "", &document, problems);
+  return dataset;
+}
+
+v1::ModelSpec read_model(const Document& document, std::vector<Problem>& problems) {
+  v1::ModelSpec model;
+  read_message(document.root(), "model", model, problems);
+  return model;
+}
+
+v1::ArraySpec read_array(const Document& document, std::vector<Problem>& problems) {
+  v1::ArraySpec array;
+  read_message(document.root(), "array", array, problems);
+  return array;
+}
+
+v1::JobSpec job_spec(const v1::JobFile& file) {
+  v1::JobSpec spec;
+  if (!brings_data(file.dataset())) spec.mutable_dataset()->set_name(file.dataset().name());
+  *spec.mutable_model() = file.model();
+  *spec.mutable_recipe() = file.recipe();
+  if (file.has_resources()) *spec.mutable_resources() = file.resources();
+  spec.set_priority(file.priority());
+  *spec.mutable_labels() = file.labels();
+  *spec.mutable_after() = file.after();
+  return spec;
+}
+
+bool has_weights_file(const v1::Recipe& recipe) {
+  const v1::InitialWeights& weights = recipe.initial_weights();
+  return !weights.path().empty() && weights.job().empty() && weights.model().empty();
+}
+
+}  // namespace trainyard::spec
