@@ -1,58 +1,39 @@
-// src/ops/activation.h: what the elementwise activations share. Each one has its own pair of files
-// (relu.h, sigmoid.h, ...) that names it and says what its gradient reads.
+// src/ops/activation.h: functions of one number, which differ in their formula alone.
+//
+//   Relu, Sigmoid, Tanh, Gelu (approximate: "none", the default, or "tanh"), LeakyRelu (alpha),
+//   ThresholdedRelu (alpha), Elu (alpha), Selu (alpha, gamma), Celu (alpha), Softplus, Softsign,
+//   HardSigmoid (alpha, beta), HardSwish, Swish (alpha; SiLU), Mish, Neg, Abs, Exp, Log, Sqrt,
+//   Reciprocal, Clip (min, max)
+//
+// Inputs      x, any shape.    Output  y, as x.
+// Attributes  as named above, with ONNX's defaults (kernels/math/activations.h).
+// Saves       x or y, as the op's row says.
+// Gradients   x, assigned.
+// Refuses     attributes that are not finite; Celu: an alpha of 0; Clip: min above max; Gelu:
+//             another value of approximate.
+// Kernels     activation_forward, activation_backward (kernels/activation.h)
 #pragma once
+
+#include <span>
 
 #include "src/graph/op.h"
 
 namespace trainyard {
 
+/// "Elu", ... and "EluGrad": (saved, dy) -> dx.
+std::span<const Op* const> activation_ops();
+/// True for "Elu", ..., not for their gradients.
+bool is_activation(const Op& op);
+
+// Those that passes look for.
+const Op* relu_op();
+const Op* relu_grad_op();
+const Op* gelu_op();
+const Op* gelu_grad_op();
+
 /// What has one number for each of its inputs' takes hidden units as it takes rows: all inputs are
 /// kOwn, or all are kUnits, and so are the outputs.
 std::optional<std::vector<Spread>> spread_elementwise(const std::vector<Spread>& inputs,
                                                       size_t outputs);
-
-/// y = f(x), same type and shape; no attributes unless the op says so. `flops_per_element` is an
-/// estimate for the forecast.
-class ActivationOp : public Op {
- public:
-  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
-                                            size_t outputs) const override {
-    return spread_elementwise(inputs, outputs);
-  }
-  Result<std::vector<TensorType>> infer(const InferContext& c) const override;
-  Cost cost(const Graph& graph, const Node& node) const override;
-  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
-    return {{0, 0}};
-  }
-  LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
-
- protected:
-  virtual int64_t flops_per_element() const = 0;
-};
-
-/// dx = df(saved, dy); `saved` is y or x, as the activation prefers.
-class ActivationGradOp : public Op {
- public:
-  explicit ActivationGradOp(std::string_view saved_name) : saved_name_(saved_name) {}
-  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
-                                            size_t outputs) const override {
-    return spread_elementwise(inputs, outputs);
-  }
-  Result<std::vector<TensorType>> infer(const InferContext& c) const override;
-  Cost cost(const Graph& graph, const Node& node) const override;
-  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
-    return {{0, 1}, {0, 0}};
-  }
-  LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
-
- protected:
-  virtual int64_t flops_per_element() const = 0;
-
- private:
-  std::string_view saved_name_;
-};
-
-/// Appends "<node>/grad" with (saved, dy) and hands it to input 0.
-void differentiate_activation(GradientContext& c, const Op& grad_op, TensorId saved);
 
 }  // namespace trainyard

@@ -5,14 +5,13 @@
 #include <string>
 
 #include "src/base/check.h"
+#include "src/ops/activation.h"
 #include "src/ops/add.h"
 #include "src/ops/batch_normalization_relu.h"
 #include "src/ops/conv.h"
 #include "src/ops/dropout.h"
-#include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/layer_normalization.h"
-#include "src/ops/relu.h"
 
 namespace trainyard {
 namespace {

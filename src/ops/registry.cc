@@ -5,8 +5,7 @@
 #include "src/base/check.h"
 #include "src/graph/op.h"
 #include "src/ops/accumulate_gradient.h"
-#include "src/ops/adafactor_update.h"
-#include "src/ops/adam_update.h"
+#include "src/ops/activation.h"
 #include "src/ops/add.h"
 #include "src/ops/all_reduce.h"
 #include "src/ops/arithmetic.h"
@@ -26,7 +25,6 @@
 #include "src/ops/expand.h"
 #include "src/ops/flatten.h"
 #include "src/ops/gather.h"
-#include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/global_average_pool.h"
 #include "src/ops/gradient_norm.h"
@@ -34,35 +32,28 @@
 #include "src/ops/head_loss.h"
 #include "src/ops/image_to_sequence.h"
 #include "src/ops/layer_normalization.h"
-#include "src/ops/lion_update.h"
 #include "src/ops/loss_scale_update.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/max_pool.h"
 #include "src/ops/moving_average_update.h"
-#include "src/ops/muon_update.h"
+#include "src/ops/optimizer_update.h"
 #include "src/ops/pad.h"
 #include "src/ops/pointwise_loss.h"
 #include "src/ops/position_embedding.h"
 #include "src/ops/recurrent.h"
 #include "src/ops/reduce.h"
-#include "src/ops/relu.h"
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
 #include "src/ops/resize.h"
-#include "src/ops/rmsprop_update.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/sampled_xent.h"
 #include "src/ops/sequence_pool.h"
-#include "src/ops/sgd_update.h"
 #include "src/ops/shards.h"
-#include "src/ops/sigmoid.h"
 #include "src/ops/slice.h"
 #include "src/ops/softmax.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/split_xent.h"
-#include "src/ops/tanh.h"
 #include "src/ops/transpose.h"
-#include "src/ops/unary.h"
 
 namespace trainyard {
 namespace {
@@ -84,14 +75,8 @@ const std::vector<const Op*>& registry() {
         transpose_op(),
         expand_op(),
         sum_to_op(),
-        relu_op(),
-        relu_grad_op(),
         reorder_op(),
         cast_op(),
-        sigmoid_op(),
-        sigmoid_grad_op(),
-        tanh_op(),
-        tanh_grad_op(),
         conv_op(),
         conv_grad_op(),
         max_pool_op(),
@@ -139,10 +124,6 @@ const std::vector<const Op*>& registry() {
         batch_normalization_relu_grad_op(),
         skip_batch_normalization_relu_grad_op(),
         batch_normalization_replay_op(),
-        rmsprop_update_op(),
-        lion_update_op(),
-        adafactor_update_op(),
-        muon_update_op(),
         gradient_norm_op(),
         loss_scale_update_op(),
         clip_gradient_op(),
@@ -178,8 +159,6 @@ const std::vector<const Op*>& registry() {
         embedding_bag_grad_op(),
         gemm_op(),
         gemm_grad_op(),
-        gelu_op(),
-        gelu_grad_op(),
         flatten_op(),
         flatten_grad_op(),
         reshape_op(),
@@ -191,12 +170,10 @@ const std::vector<const Op*>& registry() {
         softmax_xent_grad_op(),
         head_loss_op(),
         constant_of_shape_op(),
-        sgd_update_op(),
-        adam_update_op(),
-        adamw_update_op(),
     };
     // Families whose members differ in a row of a table alone.
-    for (const auto family : {arithmetic_ops(), reduce_ops(), unary_ops(), pointwise_loss_ops()}) {
+    for (const auto family : {activation_ops(), arithmetic_ops(), reduce_ops(),
+                              pointwise_loss_ops(), optimizer_update_ops()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

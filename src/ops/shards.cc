@@ -276,7 +276,7 @@ kernels::ShardRange updated_range(const Graph& graph, const Node& node) {
                      ranks_of(node.attributes));
 }
 
-void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs,
+void check_updated(OpChecks& check, const InferContext& c, std::span<const int64_t> inputs,
                    int64_t rows) {
   check.int_in(kRanks, 1, 1, kIntMax);
   check.dtype(rows, DType::kI32).rank(rows, 1);
@@ -303,13 +303,13 @@ void check_updated(OpChecks& check, const InferContext& c, std::initializer_list
 }
 
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
-                                                  std::initializer_list<size_t> parts) {
+                                                  std::span<const int64_t> parts) {
   const Spread of = inputs[1];
   const bool is_shard_of_whole = inputs[0] == Spread::kOwn && of == Spread::kElements;
   if (of != inputs[0] && !is_shard_of_whole) return std::nullopt;
   if (of != Spread::kOwn && !is_part(of)) return std::nullopt;
   for (size_t i = 1; i < inputs.size(); ++i) {
-    const bool is_part = std::ranges::find(parts, i) != parts.end();
+    const bool is_part = std::ranges::find(parts, static_cast<int64_t>(i)) != parts.end();
     // What is left out looks like kOwn.
     const bool fits = inputs[i] == of || (inputs[i] == Spread::kOwn && i > 1);
     if (!(is_part ? fits : inputs[i] == Spread::kOwn)) return std::nullopt;
@@ -318,7 +318,8 @@ std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inp
 }
 
 std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs) {
-  return inputs[0] == inputs[1] ? spread_updated(inputs, {1}) : std::nullopt;
+  constexpr int64_t kGradient[] = {1};
+  return inputs[0] == inputs[1] ? spread_updated(inputs, kGradient) : std::nullopt;
 }
 
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element) {

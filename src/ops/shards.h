@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/shard.h"
@@ -75,12 +76,12 @@ kernels::ShardRange updated_range(const Graph& graph, const Node& node);
 /// gradient is [R, ...], and of parameter and state only these rows are read and updated; no row
 /// stands there twice, and -1 is none. For its infer(): `inputs` are gradient and state, in this
 /// order, `rows` is the last input.
-void check_updated(OpChecks& check, const InferContext& c, std::initializer_list<int64_t> inputs,
+void check_updated(OpChecks& check, const InferContext& c, std::span<const int64_t> inputs,
                    int64_t rows);
 /// For its spread(): gradient and state have one spread. It is the parameter's, or kElements of one
 /// that the rank has whole; all else is kOwn.
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
-                                                  std::initializer_list<size_t> parts);
+                                                  std::span<const int64_t> parts);
 /// The same of an update that knows no shards of a whole tensor: inputs 0 and 1 have one spread.
 std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs);
 /// For its cost().

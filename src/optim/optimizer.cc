@@ -4,16 +4,11 @@
 #include <limits>
 
 #include "src/base/check.h"
-#include "src/ops/adafactor_update.h"
-#include "src/ops/adam_update.h"
 #include "src/ops/all_reduce.h"
 #include "src/ops/clip_gradient.h"
 #include "src/ops/gradient_norm.h"
-#include "src/ops/lion_update.h"
 #include "src/ops/loss_scale_update.h"
-#include "src/ops/muon_update.h"
-#include "src/ops/rmsprop_update.h"
-#include "src/ops/sgd_update.h"
+#include "src/ops/optimizer_update.h"
 #include "src/ops/shards.h"
 
 namespace trainyard {
@@ -42,7 +37,7 @@ class Updates {
     if (type == "muon" && spec_.fallback_learning_rate > 0) {
       rule_.rate_factor *= spec_.fallback_learning_rate / spec_.learning_rate;
     }
-    adam(type == "adam" ? *adam_update_op() : *adamw_update_op());
+    adam(type == "adam" ? get_op("AdamUpdate") : get_op("AdamWUpdate"));
   }
 
  private:
@@ -89,7 +84,7 @@ class Updates {
 
   void sgd() {
     const TensorId velocity = spec_.momentum == 0 ? kNoTensor : state("momentum");
-    node(*sgd_update_op(), {{"momentum", spec_.momentum}, {"nesterov", int64_t{spec_.nesterov}}},
+    node(get_op("SgdUpdate"), {{"momentum", spec_.momentum}, {"nesterov", int64_t{spec_.nesterov}}},
          {velocity});
   }
   void adam(const Op& op) {
@@ -102,19 +97,20 @@ class Updates {
     const TensorId square = state("square_avg");
     const TensorId mean = spec_.centered ? state("grad_avg") : kNoTensor;
     const TensorId velocity = spec_.momentum == 0 ? kNoTensor : state("momentum");
-    node(*rmsprop_update_op(),
+    node(get_op("RmspropUpdate"),
          {{"alpha", spec_.alpha}, {"epsilon", spec_.epsilon}, {"momentum", spec_.momentum}},
          {square, mean, velocity});
   }
   void lion() {
-    node(*lion_update_op(), {{"beta1", spec_.beta1}, {"beta2", spec_.beta2}}, {state("exp_avg")});
+    node(get_op("LionUpdate"), {{"beta1", spec_.beta1}, {"beta2", spec_.beta2}},
+         {state("exp_avg")});
   }
   void adafactor() {
     const FactoredShapes shapes = factored_shapes(graph_.tensor(p_).type.shape);
     const TensorId column = state("col_var", shapes.column);
     const TensorId row =
         graph_.tensor(p_).type.shape.rank() > 1 ? state("row_var", shapes.row) : kNoTensor;
-    node(*adafactor_update_op(),
+    node(get_op("AdafactorUpdate"),
          {{"beta2_decay", spec_.beta2_decay},
           {"epsilon", spec_.epsilon},
           {"scale_min", spec_.scale_min},
@@ -122,7 +118,7 @@ class Updates {
          {inputs_.step, column, row});
   }
   void muon() {
-    node(*muon_update_op(),
+    node(get_op("MuonUpdate"),
          {{"momentum", spec_.momentum},
           {"nesterov", int64_t{spec_.nesterov}},
           {"iterations", spec_.newton_schulz_steps},

@@ -106,7 +106,7 @@ class PairFinder {
       }
       if (node.op == reshape_op()) {
         pair.reshapes.push_back(k);
-      } else if (dynamic_cast<const ActivationOp*>(node.op) != nullptr) {
+      } else if (is_activation(*node.op)) {
         pair.activations.push_back(k);
       } else if (node.op == dropout_op() && node.inputs[0] == at) {
         pair.dropouts.push_back(k);

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "src/graph/op.h"
+#include "src/ops/activation.h"
 #include "src/ops/attention.h"
 #include "src/ops/cast.h"
-#include "src/ops/gelu.h"
 #include "src/ops/gemm.h"
 #include "src/ops/tf32.h"
 #include "src/passes/node_edits.h"

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "src/graph/op.h"
+#include "src/ops/activation.h"
 #include "src/ops/add.h"
 #include "src/ops/batch_normalization.h"
 #include "src/ops/batch_normalization_relu.h"
-#include "src/ops/relu.h"
 #include "src/passes/node_edits.h"
 
 namespace trainyard {

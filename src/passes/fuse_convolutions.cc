@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "src/ops/activation.h"
 #include "src/ops/conv.h"
-#include "src/ops/relu.h"
 #include "src/passes/node_edits.h"
 
 namespace trainyard {

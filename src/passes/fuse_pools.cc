@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/ops/activation.h"
 #include "src/ops/max_pool.h"
-#include "src/ops/relu.h"
 #include "src/passes/node_edits.h"
 
 namespace trainyard {

@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/ops/gelu.h"
+#include "src/ops/activation.h"
 #include "src/ops/gemm.h"
-#include "src/ops/relu.h"
 #include "src/ops/reshape.h"
 #include "src/passes/node_edits.h"
 

@@ -15,7 +15,7 @@
 #include "src/job/recipe.h"
 #include "src/job/run_plan.h"
 #include "src/job/train_job.h"
-#include "src/ops/relu.h"
+#include "src/ops/activation.h"
 #include "src/ops/shards.h"
 #include "src/planning/fit.h"
 #include "src/planning/job_plan.h"

@@ -11,9 +11,9 @@
 #include "kernels/sampled_xent.h"
 #include "kernels/softmax_xent.h"
 #include "kernels/split_xent.h"
-#include "src/ops/adam_update.h"
 #include "src/ops/dropout.h"
 #include "src/ops/mat_mul.h"
+#include "src/ops/optimizer_update.h"
 #include "src/ops/shards.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/window.h"  // image_dims
@@ -125,7 +125,7 @@ inline kernels::AdamParams adam_params(const Graph& g, const Node& n) {
           n.attributes.get_float("beta2", 0.999),
           n.attributes.get_float("epsilon", 1e-8),
           n.attributes.get_float("weight_decay", 0),
-          n.op->type() == adamw_update_op()->type(),
+          n.op->type() == "AdamWUpdate",
           n.attributes.get_float("rate_factor", 1)};
 }
 
