@@ -249,9 +249,8 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = open_worker_listeners(); !s.ok()) return s;
   services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
   if (Status s = ingest.recover(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(public_listener,
-                   Listener::open_public(config, context.tokens, services->all(),
-                                         PublicServices::names(), parts.connections));
+  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.tokens, services->all(),
+                                                          services->names(), parts.connections));
   context.store_failed = [this] {
     if (store_failed.exchange(true)) return;
     spdlog::error("event=store_failed {}", kv("remedy", "check the disk, restart the daemon"));

@@ -44,8 +44,8 @@ Status check_request(const v1::SubmitArrayRequest& request) {
 
 }  // namespace
 
-void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const std::string& caller,
-                               Done<v1::JobArray> done, const std::stop_token& stop) {
+void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const CallInfo& call,
+                               Done<v1::JobArray> done) {
   if (service_.draining) return done(draining_error());
   if (Status s = check_request(request); !s.ok()) return done(s.error());
   ArrayStore& arrays = service_.store.arrays();
@@ -59,7 +59,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const std:
   const Result<ArrayMembers> members = expand_array(request.array());
   if (!members.ok()) return done(members.error());
   Result<PlannedArray> planned =
-      plan_array(*planner_, service_.clock, request.spec(), *members, stop);
+      plan_array(*planner_, service_.clock, request.spec(), *members, call.stop);
   if (!planned.ok()) return done(std::move(planned).error());
   if (request.validate_only()) {
     v1::JobArray answer;
@@ -74,7 +74,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const std:
   NewArray array;
   array.project = kProject;
   array.id = request.array_id();
-  array.owner = caller;
+  array.owner = call.caller;
   array.spec = request.spec();
   array.array = request.array();
   array.after = std::move(planned->first.after);
@@ -120,6 +120,16 @@ void JobHandlers::steer_array(const std::string& name, Steering steering, Done<v
                                   spdlog::info("event={} {}", event, kv("array", array->name()));
                                   done(to_proto(*std::move(array)));
                                 });
+}
+
+void JobHandlers::cancel_array(const v1::CancelArrayRequest& request, Done<v1::JobArray> done) {
+  steer_array(request.name(), Steering::kCancel, std::move(done));
+}
+void JobHandlers::pause_array(const v1::PauseArrayRequest& request, Done<v1::JobArray> done) {
+  steer_array(request.name(), Steering::kPause, std::move(done));
+}
+void JobHandlers::resume_array(const v1::ResumeArrayRequest& request, Done<v1::JobArray> done) {
+  steer_array(request.name(), Steering::kResume, std::move(done));
 }
 
 Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {

@@ -230,29 +230,29 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   return to_proto(*stored);
 }
 
-Result<v1::Job> JobHandlers::retry(const v1::RetryJobRequest& request, const std::string& caller,
-                                   const std::stop_token& stop) {
+Result<v1::Job> JobHandlers::retry(const v1::RetryJobRequest& request, const CallInfo& call) {
   v1::RetryJobRequest body = request;
   body.clear_request_id();
-  Offspring asked{request.name(), caller, request.job_id(), request.request_id(), digest_of(body)};
+  Offspring asked{request.name(), call.caller, request.job_id(), request.request_id(),
+                  digest_of(body)};
   asked.from_start = request.from_start();
   asked.retries = true;
-  return make(asked, stop);
+  return make(asked, call.stop);
 }
 
-Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const std::string& caller,
-                                  const std::stop_token& stop) {
+Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const CallInfo& call) {
   if (request.has_step() && request.step() < 1) {
     return field_error("FIELD_OUT_OF_RANGE", "step",
                        std::to_string(request.step()) + " is out of range, expected at least 1");
   }
   v1::ForkJobRequest body = request;
   body.clear_request_id();
-  Offspring asked{request.name(), caller, request.job_id(), request.request_id(), digest_of(body)};
+  Offspring asked{request.name(), call.caller, request.job_id(), request.request_id(),
+                  digest_of(body)};
   if (request.has_spec()) asked.spec = &request.spec();
   if (request.has_step()) asked.step = request.step();
   asked.validate_only = request.validate_only();
-  return make(asked, stop);
+  return make(asked, call.stop);
 }
 
 Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(

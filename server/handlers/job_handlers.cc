@@ -59,10 +59,10 @@ Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
   return {};
 }
 
-void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string& caller,
-                         Done<v1::Job> done, const std::stop_token& stop) {
+void JobHandlers::submit(const v1::SubmitJobRequest& request, const CallInfo& call,
+                         Done<v1::Job> done) {
   if (Status s = check_submit(request); !s.ok()) return done(s.error());
-  Result<PlannedJob> planned = planner_->plan(request.spec(), stop);
+  Result<PlannedJob> planned = planner_->plan(request.spec(), call.stop);
   if (!planned.ok()) {
     if (request.validate_only()) return done(std::move(planned).error());
     // A request that is sent again has its job, whatever became of what the spec names.
@@ -78,15 +78,15 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, const std::string&
     *job.mutable_plan() = std::move(planned->plan);
     return done(std::move(job));
   }
-  store(request, caller, *std::move(planned), std::move(done));
+  store(request, call.caller, *std::move(planned), std::move(done));
 }
 
-bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const std::string& caller,
+bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const CallInfo& call,
                                const Done<v1::Job>& done) {
   if (request.validate_only() || !check_submit(request).ok()) return false;
   const std::shared_ptr<const PlannedJob> known = planner_->find_accepted(request.spec());
   if (!known) return false;
-  store(request, caller, *known, done);
+  store(request, call.caller, *known, done);
   return true;
 }
 
@@ -113,15 +113,15 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
   });
 }
 
-void JobHandlers::plan(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
-                       const std::stop_token& stop) {
+void JobHandlers::plan(const v1::PlanJobRequest& request, const CallInfo& call,
+                       Done<v1::JobPlan> done) {
   if (service_.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
   if (!request.has_spec()) {
     return done(
         field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
   }
-  planner_->plan_in_full(request, std::move(done), stop);
+  planner_->plan_in_full(request, std::move(done), call.stop);
 }
 
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
@@ -182,7 +182,7 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
 }
 
 Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request,
-                                               const std::string& caller) const {
+                                               const CallInfo& call) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   JobQuery query;
   query.project = kProject;
@@ -199,7 +199,7 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
   if (request.mine() && !request.owner().empty()) {
     return field_error("FIELD_CONFLICT", "mine", "is given with owner, expected one of them");
   }
-  if (request.mine()) query.owner = caller;
+  if (request.mine()) query.owner = call.caller;
   if (!request.owner().empty()) query.owner = request.owner();
   if (!request.array().empty()) {
     if (request.no_members()) {

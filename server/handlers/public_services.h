@@ -4,6 +4,7 @@
 #include <grpcpp/impl/service_type.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/handlers/context.h"
@@ -19,7 +20,7 @@ class PublicServices {
   ~PublicServices();
   std::vector<grpc::Service*> all() const;
   /// Full names, for the health service.
-  static std::vector<std::string> names();
+  std::vector<std::string> names() const;
   WatchStreams& watch_streams();
 
  private:

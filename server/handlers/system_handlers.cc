@@ -182,7 +182,7 @@ Result<v1::Device> SystemHandlers::get_device(const std::string& name) const {
 }
 
 Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& request,
-                                                const std::string& caller) {
+                                                const CallInfo& call) {
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
   const std::string& reason = request.reason();
   const bool plain = std::ranges::none_of(
@@ -197,13 +197,13 @@ Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& re
   drain.name = known.name();
   drain.model = known.model();
   drain.reason = reason;
-  drain.owner = caller;
+  drain.owner = call.caller;
   drain.vacate = request.vacate();
   ASSIGN_OR_RETURN(drain.device, key_of(known.name()));
   if (Status s = service_.store.drains().put(drain); !s.ok()) return s.error();
   if (Status s = service_.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
-               kv("owner", caller), drain.vacate, kv("reason", reason));
+               kv("owner", call.caller), drain.vacate, kv("reason", reason));
   return get_device(request.name());
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "server/handlers/context.h"
+#include "server/handlers/unary.h"
 #include "src/base/result.h"
 #include "trainyard/v1/system_service.pb.h"
 
@@ -17,8 +18,7 @@ class SystemHandlers {
   explicit SystemHandlers(ServiceContext& service) : service_(service) {}
   Result<v1::ServerInfo> get_server_info(const v1::GetServerInfoRequest& request) const;
   Result<v1::ListDevicesResponse> list_devices(const v1::ListDevicesRequest& request) const;
-  /// `caller` is caller_of() (server/rpc/auth.h).
-  Result<v1::Device> drain_device(const v1::DrainDeviceRequest& request, const std::string& caller);
+  Result<v1::Device> drain_device(const v1::DrainDeviceRequest& request, const CallInfo& call);
   Result<v1::Device> resume_device(const v1::ResumeDeviceRequest& request);
 
  private:

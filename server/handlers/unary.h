@@ -1,5 +1,6 @@
-// server/handlers/unary.h: the frame around every unary handler: token, parse, strict check, run on
-// the executor, one catch, one mapping of errors. Handlers themselves do not know gRPC.
+// server/handlers/unary.h: the frame around every unary handler (token, parse, strict check, run on
+// the executor, one catch, one mapping of errors), and the rows that register them. Handlers
+// themselves do not know gRPC.
 #pragma once
 
 #include <google/protobuf/empty.pb.h>
@@ -11,11 +12,14 @@
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "server/handlers/context.h"
 #include "server/rpc/auth.h"
+#include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
 #include "src/base/stop.h"
@@ -77,30 +81,35 @@ class Answer {
 /// Longer requests are never tried at once.
 inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
 
-/// `handler(const Request&, Done<Response>)` runs on the executor and may answer later, from any
-/// thread. One that computes also takes UnaryCall::stop(), answers CANCELLED/STOPPED
-/// (src/base/stop.h) soon after it is requested, and runs on the executor for those.
-/// `on` is another executor to run it on.
-/// `quick(const Request&, Done<Response>) -> bool` is tried before it, on the library's thread: it
-/// neither computes nor waits, and says whether it takes the call.
-template <typename Request, typename Response, typename Handler, typename Quick = std::nullptr_t>
-grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* method,
-                                      grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
-                                      Handler handler, Quick quick = nullptr,
-                                      Executor* on = nullptr) {
+/// What a handler learns of a call besides its request.
+struct CallInfo {
+  std::string caller;    // caller_of() (server/rpc/auth.h): who owns what the call makes
+  std::stop_token stop;  // UnaryCall::stop(). A handler that computes answers CANCELLED/STOPPED
+                         // (src/base/stop.h) soon after it is requested
+};
+
+/// Serves one call: `handler(const Request&, const CallInfo&, Done<Response>)` runs on `on` and may
+/// answer later, from any thread. `quick(const Request&, const CallInfo&, Done<Response>) -> bool`,
+/// unless it is null, is tried before it, on the library's thread: it neither computes nor waits,
+/// and says whether it takes the call.
+template <typename Request, typename Response, typename Handler, typename Quick>
+grpc::ServerUnaryReactor* serve(ServiceContext& service, const char* method,
+                                grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                                grpc::ByteBuffer* out, const Handler& handler, const Quick& quick,
+                                Executor& on) {
   auto* const reactor = new UnaryCall(service.drain_stop.get_token());  // deletes itself
   auto answer = std::make_shared<Answer<Response>>(service, method, reactor, out);
   if (Status s = admit(*context, service.tokens); !s.ok()) {
     answer->give(s.error());
     return reactor;
   }
+  CallInfo call{caller_of(*context, service.tokens), reactor->stop()};
   const Done<Response> done([answer](Result<Response> response) { answer->give(response); });
   if constexpr (!std::is_null_pointer_v<Quick>) {
     try {
       Request request;
       if (in->Length() <= kQuickRequestBytesMax && parse_request(*in, request).ok() &&
-          quick(request, done)) {
+          quick(request, call, done)) {
         return reactor;
       }
     } catch (const std::exception& e) {
@@ -108,22 +117,15 @@ grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* metho
       return reactor;
     }
   }
-  constexpr bool kComputes =
-      std::invocable<Handler, const Request&, Done<Response>, std::stop_token>;
-  Executor& executor = on != nullptr ? *on : kComputes ? service.planning : service.executor;
-  const bool posted = executor.post(
-      [method, context, in, answer, done, stop = reactor->stop(), handler = std::move(handler)] {
+  const bool posted =
+      on.post([method, context, in, answer, done, call = std::move(call), &handler] {
         try {
           if (context->IsCancelled()) {
             return answer->give(caller_left_error());
           }
           Request request;
           if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
-          if constexpr (kComputes) {
-            handler(request, done, stop);
-          } else {
-            handler(request, done);
-          }
+          handler(request, call, done);
         } catch (const std::exception& e) {
           answer->give(internal_error(method, e.what()));
         }
@@ -132,39 +134,99 @@ grpc::ServerUnaryReactor* serve_later(ServiceContext& service, const char* metho
   return reactor;
 }
 
-/// `handler(const Request&) -> Result<Response>`; it may take UnaryCall::stop(), as above.
-template <typename Request, typename Response, typename Handler>
-grpc::ServerUnaryReactor* serve(ServiceContext& service, const char* method,
-                                grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
-                                grpc::ByteBuffer* out, Handler handler) {
-  if constexpr (std::invocable<Handler, const Request&, std::stop_token>) {
-    return serve_later<Request, Response>(
-        service, method, context, in, out,
-        [handler = std::move(handler)](const Request& request, const Done<Response>& done,
-                                       const std::stop_token& stop) {
-          done(handler(request, stop));
-        });
-  } else {
-    return serve_later<Request, Response>(
-        service, method, context, in, out,
-        [handler = std::move(handler)](const Request& request, const Done<Response>& done) {
-          done(handler(request));
-        });
-  }
-}
+namespace detail {
+/// What a function that handles calls takes and returns.
+template <typename T>
+struct HandlerOf;
+template <typename R, typename Q, typename... Rest>
+struct HandlerOf<R (*)(const Q&, Rest...)> {
+  using Request = Q;
+  using Returned = R;
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<Q, std::decay_t<Rest>...>>;
+};
+template <typename H, typename R, typename Q, typename... Rest>
+struct HandlerOf<R (H::*)(const Q&, Rest...)> : HandlerOf<R (*)(const Q&, Rest...)> {};
+template <typename H, typename R, typename Q, typename... Rest>
+struct HandlerOf<R (H::*)(const Q&, Rest...) const> : HandlerOf<R (*)(const Q&, Rest...)> {};
 
-/// `handler(const Request&) -> Status`, for methods that answer with nothing.
-template <typename Request, typename Handler>
-grpc::ServerUnaryReactor* serve_empty(ServiceContext& service, const char* method,
-                                      grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out,
-                                      Handler handler) {
-  return serve<Request, google::protobuf::Empty>(
-      service, method, context, in, out,
-      [handler = std::move(handler)](const Request& request) -> Result<google::protobuf::Empty> {
-        if (Status s = handler(request); !s.ok()) return s.error();
-        return google::protobuf::Empty();
-      });
-}
+template <typename Returned, typename Last>
+struct ResponseOf;
+template <typename R, typename Last>
+struct ResponseOf<Result<R>, Last> {
+  using Type = R;
+};
+template <typename Last>
+struct ResponseOf<Status, Last> {
+  using Type = google::protobuf::Empty;
+};
+template <typename R>
+struct ResponseOf<void, Done<R>> {
+  using Type = R;
+};
+}  // namespace detail
+
+/// Registers functions as the unary methods of a service, which must outlive the server. A function
+/// is one of
+///   Result<Response> f(const Request&)          Result<Response> f(const Request&, const
+///   CallInfo&) Status f(const Request&): it answers with nothing void f(const Request&,
+///   Done<Response>)      void f(const Request&, const CallInfo&, Done<Response>)
+/// and runs on the service's executor, or on `on`.
+class Methods {
+ public:
+  Methods(ServiceContext& service, RpcService& rpc) : service_(service), rpc_(rpc) {}
+
+  template <typename Function>
+  void add(const char* name, Function function) {
+    add_row<Function>(name, function, nullptr, service_.executor);
+  }
+  /// A member function of `handlers`.
+  template <typename Handlers, typename Function>
+  void add(const char* name, Handlers& handlers, Function function) {
+    add(name, handlers, function, service_.executor);
+  }
+  template <typename Handlers, typename Function>
+  void add(const char* name, Handlers& handlers, Function function, Executor& on) {
+    add_row<Function>(name, std::bind_front(function, &handlers), nullptr, on);
+  }
+  /// `quick` as for serve().
+  template <typename Handlers, typename Function, typename Quick>
+  void add(const char* name, Handlers& handlers, Function function, Executor& on, Quick quick) {
+    add_row<Function>(name, std::bind_front(function, &handlers), std::bind_front(quick, &handlers),
+                      on);
+  }
+
+ private:
+  template <typename Function, typename Callable, typename Quick>
+  void add_row(const char* name, Callable callable, Quick quick, Executor& on) {
+    using Traits = detail::HandlerOf<Function>;
+    using Request = typename Traits::Request;
+    using Response =
+        typename detail::ResponseOf<typename Traits::Returned, typename Traits::Last>::Type;
+    const auto handler = [callable](const Request& request, const CallInfo& call,
+                                    const Done<Response>& done) {
+      if constexpr (std::is_invocable_v<Callable, const Request&, const CallInfo&,
+                                        Done<Response>>) {
+        callable(request, call, done);
+      } else if constexpr (std::is_invocable_v<Callable, const Request&, Done<Response>>) {
+        callable(request, done);
+      } else if constexpr (std::is_invocable_v<Callable, const Request&, const CallInfo&>) {
+        done(callable(request, call));
+      } else if constexpr (std::is_same_v<typename Traits::Returned, Status>) {
+        const Status status = callable(request);
+        done(status.ok() ? Result<Response>(Response()) : Result<Response>(status.error()));
+      } else {
+        done(callable(request));
+      }
+    };
+    rpc_.add_unary(name, [&service = service_, name, handler, quick, &on](
+                             grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
+                             grpc::ByteBuffer* out) {
+      return serve<Request, Response>(service, name, context, in, out, handler, quick, on);
+    });
+  }
+
+  ServiceContext& service_;
+  RpcService& rpc_;
+};
 
 }  // namespace trainyard::server

@@ -8,13 +8,18 @@
 #include <utility>
 
 #include "server/handlers/worker_file_streams.h"
+#include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
-#include "trainyard/v1/worker_service.grpc.pb.h"
+#include "trainyard/v1/worker_service.pb.h"
 
 namespace trainyard::server {
 namespace {
+
+using Context = grpc::CallbackServerContext;
+using Bytes = grpc::ByteBuffer;
 
 /// Reports of all streams that are not durable yet.
 using ReportsInFlight = std::atomic<int64_t>;
@@ -197,113 +202,78 @@ grpc::ServerUnaryReactor* answer_at_once(grpc::CallbackServerContext& context,
   return reactor;
 }
 
-using RawWorkerService = v1::WorkerService::WithRawCallbackMethod_Attach<
-    v1::WorkerService::WithRawCallbackMethod_Report<v1::WorkerService::WithRawCallbackMethod_Enrol<
-        v1::WorkerService::WithRawCallbackMethod_ListFiles<
-            v1::WorkerService::WithRawCallbackMethod_PullFile<
-                v1::WorkerService::WithRawCallbackMethod_Rendezvous<
-                    v1::WorkerService::WithRawCallbackMethod_SendRates<
-                        v1::WorkerService::WithRawCallbackMethod_PushFiles<
-                            v1::WorkerService::Service>>>>>>>>;
+grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const Bytes* in,
+                                Bytes* out) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  try {
+    v1::EnrolRequest request;
+    if (Status s = parse_message(*in, request); !s.ok()) {
+      reactor->Finish(to_grpc_status(s.error()));
+      return reactor;
+    }
+    supervisor.enrol(request, [reactor, out](const Status& s) {
+      if (s.ok()) *out = to_bytes(v1::EnrolResponse());
+      reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+    });
+  } catch (const std::exception& e) {
+    reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));
+  }
+  return reactor;
+}
 
-/// Only what both kinds of worker call; the other methods are UNIMPLEMENTED here.
-class WorkerServiceImpl : public RawWorkerService {
- public:
-  WorkerServiceImpl(Supervisor& supervisor, Executor& executor,
-                    WorkerDoorKind door = WorkerDoorKind::kHere)
-      : supervisor_(supervisor), executor_(executor), door_(door) {}
-
-  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
-                                   grpc::ByteBuffer* out) override {
+/// What both kinds of worker call.
+std::unique_ptr<RpcService> service_for(Supervisor& supervisor, Executor& executor,
+                                        WorkerDoorKind door) {
+  auto service = std::make_unique<RpcService>(*v1::AttachRequest::descriptor()->file());
+  service->add_unary("Attach", [&supervisor, door](Context* context, const Bytes* in, Bytes* out) {
     return answer_at_once<v1::AttachRequest>(
         *context, *in, *out, "Attach",
-        [this](const v1::AttachRequest& request) { return supervisor_.attach(request, door_); });
-  }
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Report(
-      grpc::CallbackServerContext*) override {
-    auto reactor = std::make_shared<ReportReactor>(supervisor_, executor_, door_, in_flight_);
+        [&](const v1::AttachRequest& request) { return supervisor.attach(request, door); });
+  });
+  const auto in_flight = std::make_shared<ReportsInFlight>(0);
+  service->add_both_stream("Report", [&supervisor, &executor, door, in_flight](Context*) {
+    auto reactor = std::make_shared<ReportReactor>(supervisor, executor, door, in_flight);
     reactor->begin();
     return reactor.get();
-  }
-
- protected:
-  Supervisor& supervisor_;
-
- private:
-  Executor& executor_;
-  const WorkerDoorKind door_;
-  const std::shared_ptr<ReportsInFlight> in_flight_ = std::make_shared<ReportsInFlight>(0);
-};
-
-class ElsewhereServiceImpl final : public WorkerServiceImpl {
- public:
-  ElsewhereServiceImpl(Supervisor& supervisor, Executor& executor, WorkerFiles& files,
-                       Executor& transfers)
-      : WorkerServiceImpl(supervisor, executor, WorkerDoorKind::kElsewhere),
-        files_(files),
-        transfers_(transfers) {}
-
-  grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
-                                  grpc::ByteBuffer* out) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    try {
-      v1::EnrolRequest request;
-      if (Status s = parse_message(*in, request); !s.ok()) {
-        reactor->Finish(to_grpc_status(s.error()));
-        return reactor;
-      }
-      supervisor_.enrol(request, [reactor, out](const Status& s) {
-        if (s.ok()) *out = to_bytes(v1::EnrolResponse());
-        reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
-      });
-    } catch (const std::exception& e) {
-      reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));
-    }
-    return reactor;
-  }
-
-  grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
-                                       const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
-    return answer_at_once<v1::RendezvousRequest>(
-        *context, *in, *out, "Rendezvous",
-        [this](const v1::RendezvousRequest& request) { return supervisor_.meet(request); });
-  }
-
-  grpc::ServerUnaryReactor* SendRates(grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
-    return answer_at_once<v1::SendRatesRequest>(
-        *context, *in, *out, "SendRates",
-        [this](const v1::SendRatesRequest& request) { return supervisor_.take_rates(request); });
-  }
-
-  grpc::ServerUnaryReactor* ListFiles(grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* in, grpc::ByteBuffer* out) override {
-    return list_worker_files(files_, transfers_, context->DefaultReactor(), in, out);
-  }
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* PullFile(grpc::CallbackServerContext*,
-                                                       const grpc::ByteBuffer* in) override {
-    return open_pull_stream(files_, transfers_, in);
-  }
-  grpc::ServerReadReactor<grpc::ByteBuffer>* PushFiles(grpc::CallbackServerContext*,
-                                                       grpc::ByteBuffer* out) override {
-    return open_push_stream(files_, transfers_, out);
-  }
-
- private:
-  WorkerFiles& files_;
-  Executor& transfers_;
-};
+  });
+  return service;
+}
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor) {
-  return std::make_unique<WorkerServiceImpl>(supervisor, executor);
+  return service_for(supervisor, executor, WorkerDoorKind::kHere);
 }
 
 std::unique_ptr<grpc::Service> make_elsewhere_service(Supervisor& supervisor, Executor& executor,
                                                       WorkerFiles& files, Executor& transfers) {
-  return std::make_unique<ElsewhereServiceImpl>(supervisor, executor, files, transfers);
+  std::unique_ptr<RpcService> service =
+      service_for(supervisor, executor, WorkerDoorKind::kElsewhere);
+  service->add_unary("Enrol", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
+    return enrol(supervisor, context, in, out);
+  });
+  service->add_unary("Rendezvous", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
+    return answer_at_once<v1::RendezvousRequest>(
+        *context, *in, *out, "Rendezvous",
+        [&](const v1::RendezvousRequest& request) { return supervisor.meet(request); });
+  });
+  service->add_unary("SendRates", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
+    return answer_at_once<v1::SendRatesRequest>(
+        *context, *in, *out, "SendRates",
+        [&](const v1::SendRatesRequest& request) { return supervisor.take_rates(request); });
+  });
+  service->add_unary(
+      "ListFiles", [&files, &transfers](Context* context, const Bytes* in, Bytes* out) {
+        return list_worker_files(files, transfers, context->DefaultReactor(), in, out);
+      });
+  service->add_server_stream("PullFile", [&files, &transfers](Context*, const Bytes* in) {
+    return open_pull_stream(files, transfers, in);
+  });
+  service->add_client_stream("PushFiles", [&files, &transfers](Context*, Bytes* out) {
+    return open_push_stream(files, transfers, out);
+  });
+  TRAINYARD_CHECK(service->is_complete(), service->name() + " has a method without a row");
+  return service;
 }
 
 }  // namespace trainyard::server

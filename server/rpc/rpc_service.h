@@ -1,0 +1,51 @@
+// server/rpc/rpc_service.h: a gRPC service whose methods are registered one by one, as rows. Each
+// takes and gives raw bytes (wire.h).
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+
+namespace trainyard::server {
+
+class RpcService final : public grpc::Service {
+ public:
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+  using Unary =
+      std::function<grpc::ServerUnaryReactor*(Context*, const Bytes* request, Bytes* response)>;
+  using ServerStream = std::function<grpc::ServerWriteReactor<Bytes>*(Context*, const Bytes*)>;
+  using ClientStream = std::function<grpc::ServerReadReactor<Bytes>*(Context*, Bytes* response)>;
+  using BothStream = std::function<grpc::ServerBidiReactor<Bytes, Bytes>*(Context*)>;
+
+  /// The service number `index` of a .proto file.
+  explicit RpcService(const google::protobuf::FileDescriptor& file, int index = 0)
+      : descriptor_(*file.service(index)) {}
+
+  // Each of these registers a method by its name, which the service must have, with streams where
+  // the method has them. A method without a row is UNIMPLEMENTED.
+  void add_unary(const char* method, Unary handler);
+  void add_server_stream(const char* method, ServerStream handler);
+  void add_client_stream(const char* method, ClientStream handler);
+  void add_both_stream(const char* method, BothStream handler);
+
+  /// "trainyard.v1.JobService"
+  const std::string& name() const { return descriptor_.full_name(); }
+  /// Whether every method of the service has a row.
+  bool is_complete() const { return std::ssize(paths_) == descriptor_.method_count(); }
+
+ private:
+  void add(const char* method, bool client_streams, bool server_streams,
+           grpc::internal::MethodHandler* handler);
+
+  const google::protobuf::ServiceDescriptor& descriptor_;
+  std::deque<std::string> paths_;  // gRPC keeps pointers to these
+};
+
+}  // namespace trainyard::server
