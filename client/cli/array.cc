@@ -13,7 +13,13 @@ namespace {
 constexpr int64_t kShownDefault = 50;
 
 using Names = std::vector<std::string>;
-using Change = Result<v1::JobArray> (client::Client::*)(const std::string&);
+using Change = Result<v1::JobArray> (*)(client::Client& server, const std::string& name);
+
+/// The call of this row, whose request is a name.
+template <const auto& kRpc>
+Result<v1::JobArray> change_by(client::Client& server, const std::string& name) {
+  return server.call(kRpc, name);
+}
 
 Result<int> run_list(Session& session, int64_t limit) {
   if (limit < 1) return usage_error("--limit: expected at least 1");
@@ -23,7 +29,7 @@ Result<int> run_list(Session& session, int64_t limit) {
   v1::ListArraysResponse all;
   do {
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit - all.arrays_size(), 1000)));
-    ASSIGN_OR_RETURN(v1::ListArraysResponse page, server->list_arrays(request));
+    ASSIGN_OR_RETURN(v1::ListArraysResponse page, server->call(client::rpc::kListArrays, request));
     for (v1::JobArray& array : *page.mutable_arrays()) *all.add_arrays() = std::move(array);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && all.arrays_size() < limit);
@@ -47,7 +53,7 @@ Result<int> run_change(Session& session, const Names& names, Change change, cons
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", given));
-    ASSIGN_OR_RETURN(const v1::JobArray array, (server->*change)(name));
+    ASSIGN_OR_RETURN(const v1::JobArray array, change(*server, name));
     session.show(array, [&] { return std::string(); }, {array.name()});
     if (session.machine()) continue;
     session.err().line(safe_text(client::short_name(array.name())) + what + states_text(array));
@@ -83,7 +89,7 @@ Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", text));
-    if (Status deleted = server->delete_array(name); !deleted.ok()) {
+    if (Status deleted = server->call(client::rpc::kDeleteArray, name); !deleted.ok()) {
       return std::move(deleted).error();
     }
     session.err().line("deleted array " + safe_text(client::short_name(name)) +
@@ -121,35 +127,35 @@ Command get_command_of_arrays() {
 std::vector<Command> array_commands() {
   auto limit = std::make_shared<int64_t>(kShownDefault);
   auto removed = std::make_shared<ArrayDeleteOptions>();
-  return {
-      {"array list",
-       "List arrays of jobs, newest first, and the states of their members",
-       {"trainyard array list", "trainyard array list -o name"},
-       "",
-       [limit](OptionSet& options) {
-         options.integer("--limit", "N", *limit, "show at most N arrays, default 50");
-       },
-       [limit](Session& session) { return run_list(session, *limit); }},
-      get_command_of_arrays(),
-      steering("pause", "Take all jobs of arrays off their devices until they are resumed",
-               {"trainyard array pause sweep"},
-               "As 'trainyard pause' for each member that has not ended.",
-               &client::Client::pause_array, " pauses: "),
-      steering("resume", "Put the paused jobs of arrays back into the queue",
-               {"trainyard array resume sweep"}, "", &client::Client::resume_array, " goes on: "),
-      steering("cancel", "Cancel all jobs of arrays; safe to repeat",
-               {"trainyard array cancel sweep"},
-               "As 'trainyard cancel' for each member that has not ended.",
-               &client::Client::cancel_array, " is cancelled: "),
-      {"array delete",
-       "Delete arrays with all of their jobs, which must have ended",
-       {"trainyard array delete sweep", "trainyard array delete sweep --yes"},
-       "The models that the jobs trained stay; 'trainyard model delete' removes them.",
-       [removed](OptionSet& options) {
-         options.positionals("ARRAY", removed->names, "the arrays' names");
-         add_confirm_options(options, removed->confirm);
-       },
-       [removed](Session& session) { return run_array_delete(session, *removed); }}};
+  return {{"array list",
+           "List arrays of jobs, newest first, and the states of their members",
+           {"trainyard array list", "trainyard array list -o name"},
+           "",
+           [limit](OptionSet& options) {
+             options.integer("--limit", "N", *limit, "show at most N arrays, default 50");
+           },
+           [limit](Session& session) { return run_list(session, *limit); }},
+          get_command_of_arrays(),
+          steering("pause", "Take all jobs of arrays off their devices until they are resumed",
+                   {"trainyard array pause sweep"},
+                   "As 'trainyard pause' for each member that has not ended.",
+                   &change_by<client::rpc::kPauseArray>, " pauses: "),
+          steering("resume", "Put the paused jobs of arrays back into the queue",
+                   {"trainyard array resume sweep"}, "", &change_by<client::rpc::kResumeArray>,
+                   " goes on: "),
+          steering("cancel", "Cancel all jobs of arrays; safe to repeat",
+                   {"trainyard array cancel sweep"},
+                   "As 'trainyard cancel' for each member that has not ended.",
+                   &change_by<client::rpc::kCancelArray>, " is cancelled: "),
+          {"array delete",
+           "Delete arrays with all of their jobs, which must have ended",
+           {"trainyard array delete sweep", "trainyard array delete sweep --yes"},
+           "The models that the jobs trained stay; 'trainyard model delete' removes them.",
+           [removed](OptionSet& options) {
+             options.positionals("ARRAY", removed->names, "the arrays' names");
+             add_confirm_options(options, removed->confirm);
+           },
+           [removed](Session& session) { return run_array_delete(session, *removed); }}};
 }
 
 }  // namespace trainyard::cli

@@ -199,7 +199,7 @@ Result<std::vector<v1::Job>> read_members(client::Client& server, const std::str
   request.set_page_size(1000);
   std::vector<v1::Job> members;
   do {
-    ASSIGN_OR_RETURN(v1::ListJobsResponse page, server.list_jobs(request));
+    ASSIGN_OR_RETURN(v1::ListJobsResponse page, server.call(client::rpc::kListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) members.push_back(std::move(job));
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -209,7 +209,7 @@ Result<std::vector<v1::Job>> read_members(client::Client& server, const std::str
 
 Status show_array(Session& session, const std::string& name, int64_t limit) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::JobArray array, server->get_array(name));
+  ASSIGN_OR_RETURN(const v1::JobArray array, server->call(client::rpc::kGetArray, name));
   std::vector<v1::Job> members;
   if (!session.machine()) {
     ASSIGN_OR_RETURN(members, read_members(*server, array.name()));
@@ -228,7 +228,7 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
   const auto begin = Clock::now();
   bool paused_told = false;
   for (std::chrono::milliseconds pause = kPollFirst;; pause = std::min(pause * 2, kPollMax)) {
-    ASSIGN_OR_RETURN(const v1::JobArray array, server->get_array(name));
+    ASSIGN_OR_RETURN(const v1::JobArray array, server->call(client::rpc::kGetArray, name));
     if (array.has_end_time()) return exit_code_of_array(array);
     const int32_t paused = count_of(array, v1::PAUSED);
     if (paused > 0 && !paused_told && !session.machine()) {
@@ -256,7 +256,7 @@ Result<std::string> find_array_named(client::Client& server, const std::string& 
                                      const Error& error) {
   if (error.reason != "JOB_NOT_FOUND") return error;
   ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", short_name(job_name)));
-  const Result<v1::JobArray> array = server.get_array(name);
+  const Result<v1::JobArray> array = server.call(client::rpc::kGetArray, name);
   if (!array.ok()) return error;
   return name;
 }

@@ -6,7 +6,8 @@ namespace {
 
 Result<int> run_daemon(Session& session) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ServerInfo info, server->get_server_info());
+  ASSIGN_OR_RETURN(const v1::ServerInfo info,
+                   server->call(client::rpc::kGetServerInfo, v1::GetServerInfoRequest()));
   session.show(
       info,
       [&] {

@@ -238,7 +238,8 @@ Result<v1::ListDatasetsResponse> read_datasets(client::Client& server, bool all_
   request.set_all_versions(all_versions);
   v1::ListDatasetsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page, server.list_datasets(request));
+    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page,
+                     server.call(client::rpc::kListDatasets, request));
     for (v1::Dataset& dataset : *page.mutable_datasets()) *all.add_datasets() = std::move(dataset);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -313,7 +314,8 @@ Command get_dataset_command() {
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            ASSIGN_OR_RETURN(const v1::Dataset dataset, server->get_dataset(full));
+            ASSIGN_OR_RETURN(const v1::Dataset dataset,
+                             server->call(client::rpc::kGetDataset, full));
             session.show(dataset, [&] { return render_dataset(dataset, session.out()); },
                          {dataset.name()});
             return static_cast<int>(client::kExitOk);
@@ -342,7 +344,7 @@ Result<int> delete_failed_datasets(Session& session, const ConfirmOptions& confi
   }
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", name));
-    if (Status deleted = server->delete_dataset(full); !deleted.ok()) {
+    if (Status deleted = server->call(client::rpc::kDeleteDataset, full); !deleted.ok()) {
       return std::move(deleted).error();
     }
     session.err().line("deleted dataset " + safe_text(name));
@@ -375,7 +377,7 @@ Command delete_dataset_command() {
             }
             ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            if (Status deleted = server->delete_dataset(full); !deleted.ok())
+            if (Status deleted = server->call(client::rpc::kDeleteDataset, full); !deleted.ok())
               return std::move(deleted).error();
             session.err().line("deleted dataset " + safe_text(short_name(full)) + all);
             return static_cast<int>(client::kExitOk);

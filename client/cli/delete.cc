@@ -20,7 +20,8 @@ Result<int> run_delete(Session& session, const DeleteOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
-    if (Status deleted = server->delete_job(name); !deleted.ok()) return std::move(deleted).error();
+    if (Status deleted = server->call(client::rpc::kDeleteJob, name); !deleted.ok())
+      return std::move(deleted).error();
     session.err().line("deleted job " + safe_text(client::short_name(name)) +
                        "; any model that it trained stays");
   }

@@ -40,7 +40,7 @@ Result<int> run_drain(Session& session, const DrainOptions& options) {
     request.set_name(full_device_name(given));
     request.set_reason(options.reason);
     request.set_vacate(options.pause);
-    ASSIGN_OR_RETURN(const v1::Device device, server->drain_device(request));
+    ASSIGN_OR_RETURN(const v1::Device device, server->call(client::rpc::kDrainDevice, request));
     session.show(device, [&] { return std::string(); }, {device.name()});
     if (session.machine()) continue;
     session.err().line(safe_text(client::short_name(device.name())) +
@@ -52,7 +52,8 @@ Result<int> run_drain(Session& session, const DrainOptions& options) {
 Result<int> run_resume(Session& session, const std::vector<std::string>& names) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& given : names) {
-    ASSIGN_OR_RETURN(const v1::Device device, server->resume_device(full_device_name(given)));
+    ASSIGN_OR_RETURN(const v1::Device device,
+                     server->call(client::rpc::kResumeDevice, full_device_name(given)));
     session.show(device, [&] { return std::string(); }, {device.name()});
     if (session.machine()) continue;
     session.err().line(safe_text(client::short_name(device.name())) + " is no longer drained" +
@@ -229,7 +230,10 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
 
 Result<int> run_device(Session& session, bool forecasts) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->list_devices(forecasts));
+  v1::ListDevicesRequest request;
+  request.set_forecasts(forecasts);
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list,
+                   server->call(client::rpc::kListDevices, request));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) names.push_back(device.name());
   session.show(

@@ -64,7 +64,8 @@ Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   if (options.rows == "train") request.set_rows(v1::EvaluateRequest::TRAIN);
   request.mutable_metrics()->Add(options.metrics.begin(), options.metrics.end());
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::EvaluateResponse answer, server->evaluate(request));
+  ASSIGN_OR_RETURN(const v1::EvaluateResponse answer,
+                   server->call(client::rpc::kEvaluate, request));
   session.show(answer, [&] { return render(answer, session.out().colour()); }, {});
   session.hint("  on " + grouped(answer.row_count()) +
                (answer.rows() == v1::EvaluateRequest::TEST ? " test rows" : " training rows"));

@@ -49,7 +49,7 @@ std::string explanation_json(const Explanation& e, const v1::Job& job) {
 std::string queue_text(client::Client& server, const v1::Job& job) {
   v1::ListQueueRequest request;
   request.set_name(job.name());
-  const Result<v1::ListQueueResponse> queue = server.list_queue(request);
+  const Result<v1::ListQueueResponse> queue = server.call(client::rpc::kListQueue, request);
   if (!queue.ok() || queue->jobs_size() == 0 || queue->jobs(0).position() == 0) return "";
   const v1::QueuedJob& queued = queue->jobs(0);
   const int64_t now_s = std::time(nullptr);

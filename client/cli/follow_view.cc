@@ -50,7 +50,8 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
       return session.out().line(
           to_json(event, false));  // the watch ends if its reader has gone away
     if (state == v1::SUCCEEDED) {  // with keep_best, the result's metrics are not the newest
-      if (const Result<v1::Job> job = server->get_job(name); job.ok()) view.result(*job);
+      if (const Result<v1::Job> job = server->call(client::rpc::kGetJob, name); job.ok())
+        view.result(*job);
     }
     view.event(event);
     return true;
@@ -76,7 +77,7 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
 
 Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::Job job, server->get_job(name));
+  ASSIGN_OR_RETURN(const v1::Job job, server->call(client::rpc::kGetJob, name));
   if (client::is_terminal(job.state())) return told_end(session, job);
 
   std::stop_source over;
@@ -114,7 +115,7 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   if (!followed.ok()) return followed.error();
   if (client::is_terminal(state)) {
     // The end is known: a server that went away since, or a job that was deleted, is no failure.
-    const Result<v1::Job> ended = server->get_job(name);
+    const Result<v1::Job> ended = server->call(client::rpc::kGetJob, name);
     return ended.ok() ? told_end(session, *ended) : exit_code_of_job(state);
   }
   if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);

@@ -49,7 +49,7 @@ Result<int> run_retry(Session& session, const RetryOptions& options) {
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  const auto job = server->retry_job(request);
+  const auto job = server->call(client::rpc::kRetryJob, request);
   if (!job.ok()) return client::with_names_of_people(job.error(), "--name");
   return show_new(session, *job, options.wait);
 }
@@ -78,7 +78,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
   request.set_validate_only(options.dry_run);
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   if (!options.sets.empty()) {
-    ASSIGN_OR_RETURN(const v1::Job parent, server->get_job(request.name()));
+    ASSIGN_OR_RETURN(const v1::Job parent, server->call(client::rpc::kGetJob, request.name()));
     const std::string text = text_of(spec::write_spec(parent.spec()), Format::kYaml);
     ASSIGN_OR_RETURN(
         const client::SpecFile spec,
@@ -92,7 +92,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
     }
     *request.mutable_spec() = spec.job_spec();
   }
-  const auto forked = server->fork_job(request);
+  const auto forked = server->call(client::rpc::kForkJob, request);
   if (!forked.ok()) return client::with_names_of_people(forked.error(), "--name");
   const v1::Job& job = *forked;
   if (options.dry_run) {
@@ -107,7 +107,8 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
 Result<int> run_checkpoints(Session& session, const std::string& text) {
   ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list, server->list_checkpoints(name));
+  ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list,
+                   server->call(client::rpc::kListCheckpoints, name));
   std::vector<std::string> names;
   for (const v1::Checkpoint& c : list.checkpoints()) {
     names.push_back(std::string(client::short_name(name)) + "@" + std::to_string(c.step()));

@@ -40,7 +40,7 @@ Command get_command() {
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            const Result<v1::Job> found = server->get_job(full);
+            const Result<v1::Job> found = server->call(client::rpc::kGetJob, full);
             if (!found.ok()) {
               ASSIGN_OR_RETURN(const std::string array,
                                find_array_named(*server, full, found.error()));

@@ -100,7 +100,7 @@ Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit
   v1::ListArraysRequest request;
   request.set_parent(server.parent());
   request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kPageMax)));
-  return server.list_arrays(request);
+  return server.call(client::rpc::kListArrays, request);
 }
 
 Result<int> run_list(Session& session, const ListOptions& options) {
@@ -132,7 +132,7 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   do {
     const int64_t wanted = options.limit - all.jobs_size();
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
-    ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->list_jobs(request));
+    ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->call(client::rpc::kListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && all.jobs_size() < options.limit);

@@ -106,7 +106,7 @@ Result<fs::path> write_tensorboard(const fs::path& folder, const v1::Job& job,
 /// One job, sample by sample, until it ends.
 Result<int> follow_into(Session& session, client::Client& server, const std::string& name,
                         const ExportOptions& options) {
-  ASSIGN_OR_RETURN(const v1::Job job, server.get_job(name));
+  ASSIGN_OR_RETURN(const v1::Job job, server.call(client::rpc::kGetJob, name));
   const std::string id(client::short_name(name));
   ASSIGN_OR_RETURN(client::TensorBoardFile file,
                    client::TensorBoardFile::create(fs::path(options.tensorboard) / id,

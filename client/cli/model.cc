@@ -89,7 +89,7 @@ Result<int> run_model_list(Session& session) {
   request.set_parent(server->parent());
   v1::ListModelsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListModelsResponse page, server->list_models(request));
+    ASSIGN_OR_RETURN(v1::ListModelsResponse page, server->call(client::rpc::kListModels, request));
     for (v1::Model& model : *page.mutable_models()) *all.add_models() = std::move(model);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -129,7 +129,7 @@ Command get_model_command() {
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, client::full_name("models", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            ASSIGN_OR_RETURN(const v1::Model model, server->get_model(full));
+            ASSIGN_OR_RETURN(const v1::Model model, server->call(client::rpc::kGetModel, full));
             session.show(model, [&] { return render_model(model, session.out().colour()); },
                          {model.name()});
             return static_cast<int>(client::kExitOk);
@@ -168,7 +168,7 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
                         const std::string& file, const onnx::ExportOptions& options) {
   if (Status s = check_onnx_target(file, options.overwrite); !s.ok()) return std::move(s).error();
-  ASSIGN_OR_RETURN(const v1::Model model, server.get_model(name));
+  ASSIGN_OR_RETURN(const v1::Model model, server.call(client::rpc::kGetModel, name));
   if (model.job().empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
                       safe_text(short_name(name)) +
@@ -240,7 +240,7 @@ Command delete_model_command() {
             }
             ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            if (Status deleted = server->delete_model(full); !deleted.ok())
+            if (Status deleted = server->call(client::rpc::kDeleteModel, full); !deleted.ok())
               return std::move(deleted).error();
             session.err().line("deleted model " + safe_text(short_name(full)));
             return static_cast<int>(client::kExitOk);

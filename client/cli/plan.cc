@@ -53,7 +53,7 @@ Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
   request.set_dump(dump);
   request.set_sharding_plans(shardings);
   ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
-  auto plan = server->plan_job(request);
+  auto plan = server->call(client::rpc::kPlanJob, request);
   if (!plan.ok()) return spec.with_positions(std::move(plan).error());
   return plan;
 }

@@ -86,7 +86,7 @@ Result<std::string> read_rows(const std::string& path) {
 /// True if the first row names a column of the model. Needed only if rows must be split: a short
 /// file is sent unchanged.
 Result<bool> has_header(client::Client& server, const std::string& model, std::string_view text) {
-  ASSIGN_OR_RETURN(const v1::Model info, server.get_model(model));
+  ASSIGN_OR_RETURN(const v1::Model info, server.call(client::rpc::kGetModel, model));
   const auto rows = client::csv_fields(text.substr(0, text.find('\n')));
   if (rows.empty()) return false;
   for (const std::string& field : rows[0]) {
@@ -300,7 +300,7 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
   }
   v1::PredictResponse all;
   for (const v1::PredictRequest& request : rows.requests) {
-    ASSIGN_OR_RETURN(v1::PredictResponse answer, server->predict(request));
+    ASSIGN_OR_RETURN(v1::PredictResponse answer, server->call(client::rpc::kPredict, request));
     if (!rows.names.empty() && answer.predictions_size() != request.images().files_size()) {
       return make_error(ErrorCode::kDataLoss, "STREAM_MALFORMED",
                         "the server sent " + std::to_string(answer.predictions_size()) +

@@ -25,8 +25,10 @@ Result<int> run_prioritize(Session& session, const PrioritizeOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
-    ASSIGN_OR_RETURN(const v1::Job job,
-                     server->set_job_priority(name, static_cast<int32_t>(options.priority)));
+    v1::SetJobPriorityRequest request;
+    request.set_name(name);
+    request.set_priority(static_cast<int32_t>(options.priority));
+    ASSIGN_OR_RETURN(const v1::Job job, server->call(client::rpc::kSetJobPriority, request));
     session.show(job, [&] { return std::string(); }, {job.name()});
     if (session.machine()) continue;
     const bool waits = job.state() == v1::QUEUED;

@@ -57,7 +57,8 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_parent(server->parent());
-  ASSIGN_OR_RETURN(const v1::ListQueueResponse queue, server->list_queue(request));
+  ASSIGN_OR_RETURN(const v1::ListQueueResponse queue,
+                   server->call(client::rpc::kListQueue, request));
   std::vector<std::string> names;
   for (const v1::QueuedJob& job : queue.jobs()) names.push_back(job.name());
   const bool empty = names.empty();

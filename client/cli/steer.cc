@@ -14,7 +14,13 @@ namespace trainyard::cli {
 namespace {
 
 using Names = std::vector<std::string>;
-using Change = Result<v1::Job> (client::Client::*)(const std::string&);
+using Change = Result<v1::Job> (*)(client::Client& server, const std::string& name);
+
+/// The call of this row, whose request is a name.
+template <const auto& kRpc>
+Result<v1::Job> change_by(client::Client& server, const std::string& name) {
+  return server.call(kRpc, name);
+}
 
 std::string pause_text(const v1::Job& job) {
   if (job.state() == v1::PAUSED) return " is paused";
@@ -37,7 +43,7 @@ Result<int> run_change(Session& session, const std::string& command, const Names
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", given));
-    Result<v1::Job> changed = (server->*change)(name);
+    Result<v1::Job> changed = change(*server, name);
     if (!changed.ok()) return point_to_array(*server, name, std::move(changed).error(), command);
     const v1::Job& job = *changed;
     session.show(job, [&] { return std::string(); }, {job.name()});
@@ -69,7 +75,7 @@ Command pause_command() {
        "trainyard list --state running -o name | xargs trainyard pause"},
       "A running job ends its step, saves a checkpoint and frees its device; a waiting one does "
       "not start. No step is\nlost, and the result is that of a job that never paused.",
-      &client::Client::pause_job, pause_text);
+      &change_by<client::rpc::kPauseJob>, pause_text);
 }
 
 Command resume_command() {
@@ -78,14 +84,14 @@ Command resume_command() {
       {"trainyard resume digits-1",
        "trainyard list --state paused -o name | xargs trainyard resume"},
       "A job keeps the place in the queue that its submission and its priority give it.",
-      &client::Client::resume_job, resume_text);
+      &change_by<client::rpc::kResumeJob>, resume_text);
 }
 
 Command cancel_command() {
   return steering("cancel", "Cancel jobs; safe to repeat",
                   {"trainyard cancel digits-1",
                    "trainyard list --state queued -o name | xargs trainyard cancel"},
-                  "", &client::Client::cancel_job, cancel_text);
+                  "", &change_by<client::rpc::kCancelJob>, cancel_text);
 }
 
 }  // namespace trainyard::cli

@@ -36,7 +36,7 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
   request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
   *request.mutable_array() = spec.file.array();
   ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
-  auto submitted = server->submit_array(request);
+  auto submitted = server->call(client::rpc::kSubmitArray, request);
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::JobArray& array = *submitted;
   if (options.dry_run) {
@@ -69,7 +69,7 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   request.set_validate_only(options.dry_run);
   request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
   ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
-  auto submitted = server->submit_job(request);
+  auto submitted = server->call(client::rpc::kSubmitJob, request);
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::Job& job = *submitted;
   if (options.dry_run) {

@@ -20,7 +20,8 @@ client::UploadObserver upload_observer(TransferLine& line) {
 /// Nothing if there is none with that ID yet.
 std::optional<v1::Dataset> find_newest(client::Client& server, const std::string& id) {
   if (id.empty()) return std::nullopt;
-  Result<v1::Dataset> newest = server.get_dataset(server.parent() + "/datasets/" + id);
+  Result<v1::Dataset> newest =
+      server.call(client::rpc::kGetDataset, server.parent() + "/datasets/" + id);
   if (!newest.ok()) return std::nullopt;  // for other errors, the upload will report it
   return std::move(newest).value();
 }

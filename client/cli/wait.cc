@@ -32,7 +32,7 @@ Command wait_command() {
         }
         const int code = *ended;
         if (session.machine()) {
-          ASSIGN_OR_RETURN(const v1::Job job, server->get_job(full));
+          ASSIGN_OR_RETURN(const v1::Job job, server->call(client::rpc::kGetJob, full));
           session.show(job, [] { return std::string(); }, {job.name()});
         }
         return code;

@@ -6,6 +6,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/impl/client_unary_call.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
@@ -30,15 +31,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRetryPause{100};  // then twice as long each time
-constexpr milliseconds kRetryPauseMax{1000};
+constexpr milliseconds kRepeatPause{100};  // then twice as long each time
+constexpr milliseconds kRepeatPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};
-constexpr milliseconds kPredictTimeout{120'000};
-constexpr milliseconds kEvaluateTimeout{3600'000};
-constexpr milliseconds kGarbageTimeout{3600'000};
-constexpr milliseconds kServerPathTimeout{3600'000};  // the server reads the files first
-constexpr milliseconds kCopyTimeout{3600'000};        // a checkpoint, of any size, comes first
-constexpr milliseconds kArrayTimeout{120'000};        // ten thousand members are many
 constexpr milliseconds kHealthTimeout{5'000};
 constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
 constexpr int64_t kCaFileBytesMax = 1 << 20;
@@ -127,19 +122,6 @@ class SlowCallNotice {
   std::jthread timer_;
 };
 
-enum class Retry {
-  kNever,
-  kUnavailable,
-  kUntilDeadline,  // what a user wants done although the server restarts
-};
-
-template <typename Request>
-Request named(const std::string& name) {
-  Request request;
-  request.set_name(name);
-  return request;
-}
-
 }  // namespace
 
 struct Client::Impl {
@@ -154,33 +136,6 @@ struct Client::Impl {
 
   void prepare(grpc::ClientContext& context) const {
     if (!authorization.empty()) context.AddMetadata("authorization", authorization);
-  }
-
-  template <typename Response, typename Stub, typename Method, typename Request>
-  Result<Response> call(Stub& stub, Method method, const Request& request, Retry retry,
-                        milliseconds timeout) const {
-    const SlowCallNotice notice(slow_observer);
-    const auto deadline = std::chrono::system_clock::now() + timeout;
-    milliseconds pause = kRetryPause;
-    for (int attempt = 0;; ++attempt) {
-      grpc::ClientContext context;
-      prepare(context);
-      context.set_deadline(deadline);
-      Response response;
-      const grpc::Status status = (stub.*method)(&context, request, &response);
-      if (status.ok()) return response;
-      const bool may =
-          retry == Retry::kUntilDeadline || (retry == Retry::kUnavailable && attempt < kRetriesMax);
-      const bool again = may && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                         std::chrono::system_clock::now() + pause < deadline;
-      if (!again) return to_error(status, connection.server);
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, kRetryPauseMax);
-    }
-  }
-  template <typename Response, typename Stub, typename Method, typename Request>
-  Result<Response> call(Stub& stub, Method method, const Request& request, Retry retry) const {
-    return call<Response>(stub, method, request, retry, milliseconds(connection.timeout_ms));
   }
 
   /// `open(context)` starts a stream from the server, which is read to its end or to the handler's
@@ -224,7 +179,7 @@ Result<std::unique_ptr<Client>> Client::connect(const Connection& connection, No
   Status probe = probe_server(connection);
   while (!probe.ok() && no_server == NoServer::kWait &&
          probe.error().reason == "SERVER_NOT_RUNNING" && Clock::now() < deadline) {
-    std::this_thread::sleep_for(kRetryPause);
+    std::this_thread::sleep_for(kRepeatPause);
     probe = probe_server(connection);
   }
   if (!probe.ok()) return std::move(probe).error();
@@ -242,106 +197,33 @@ Result<std::unique_ptr<Client>> Client::connect(const Connection& connection, No
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-Result<v1::Job> Client::submit_job(const v1::SubmitJobRequest& request) {
-  const bool safe = !request.request_id().empty() || request.validate_only();
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::SubmitJob, request,
-                              safe ? Retry::kUnavailable : Retry::kNever);
-}
-Result<v1::JobPlan> Client::plan_job(const v1::PlanJobRequest& request) {
-  return impl_->call<v1::JobPlan>(*impl_->jobs, &v1::JobService::Stub::PlanJob, request,
-                                  Retry::kUnavailable);
-}
-Result<v1::Job> Client::get_job(const std::string& name) {
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::GetJob,
-                              named<v1::GetJobRequest>(name), Retry::kUnavailable);
-}
-Result<v1::ListJobsResponse> Client::list_jobs(const v1::ListJobsRequest& request) {
-  return impl_->call<v1::ListJobsResponse>(*impl_->jobs, &v1::JobService::Stub::ListJobs, request,
-                                           Retry::kUnavailable);
-}
-Result<v1::Job> Client::cancel_job(const std::string& name) {
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::CancelJob,
-                              named<v1::CancelJobRequest>(name),
-                              Retry::kUntilDeadline);  // idempotent
-}
-Result<v1::Job> Client::pause_job(const std::string& name) {
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::PauseJob,
-                              named<v1::PauseJobRequest>(name),
-                              Retry::kUntilDeadline);  // idempotent
-}
-Result<v1::Job> Client::resume_job(const std::string& name) {
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ResumeJob,
-                              named<v1::ResumeJobRequest>(name), Retry::kUntilDeadline);
-}
-Result<v1::Job> Client::retry_job(const v1::RetryJobRequest& request) {
-  const bool safe = !request.request_id().empty();
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::RetryJob, request,
-                              safe ? Retry::kUnavailable : Retry::kNever, kCopyTimeout);
-}
-Result<v1::Job> Client::fork_job(const v1::ForkJobRequest& request) {
-  const bool safe = !request.request_id().empty() || request.validate_only();
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::ForkJob, request,
-                              safe ? Retry::kUnavailable : Retry::kNever, kCopyTimeout);
-}
-Result<v1::ListQueueResponse> Client::list_queue(const v1::ListQueueRequest& request) {
-  return impl_->call<v1::ListQueueResponse>(*impl_->jobs, &v1::JobService::Stub::ListQueue, request,
-                                            Retry::kUnavailable);
-}
-Result<v1::ListCheckpointsResponse> Client::list_checkpoints(const std::string& name) {
-  return impl_->call<v1::ListCheckpointsResponse>(
-      *impl_->jobs, &v1::JobService::Stub::ListCheckpoints, named<v1::ListCheckpointsRequest>(name),
-      Retry::kUnavailable);
-}
-Result<v1::Job> Client::set_job_priority(const std::string& name, int32_t priority) {
-  v1::SetJobPriorityRequest request;
-  request.set_name(name);
-  request.set_priority(priority);
-  return impl_->call<v1::Job>(*impl_->jobs, &v1::JobService::Stub::SetJobPriority, request,
-                              Retry::kUnavailable);  // twice is once
-}
-Status Client::delete_job(const std::string& name) {
-  v1::DeleteJobRequest request;
-  request.set_name(name);
-  ASSIGN_OR_RETURN(const google::protobuf::Empty done,
-                   impl_->call<google::protobuf::Empty>(
-                       *impl_->jobs, &v1::JobService::Stub::DeleteJob, request, Retry::kNever));
-  return {};
-}
-
-Result<v1::JobArray> Client::submit_array(const v1::SubmitArrayRequest& request) {
-  const bool safe = !request.request_id().empty() || request.validate_only();
-  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::SubmitArray, request,
-                                   safe ? Retry::kUnavailable : Retry::kNever, kArrayTimeout);
-}
-Result<v1::JobArray> Client::get_array(const std::string& name) {
-  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::GetArray,
-                                   named<v1::GetArrayRequest>(name), Retry::kUnavailable);
-}
-Result<v1::ListArraysResponse> Client::list_arrays(const v1::ListArraysRequest& request) {
-  return impl_->call<v1::ListArraysResponse>(*impl_->jobs, &v1::JobService::Stub::ListArrays,
-                                             request, Retry::kUnavailable);
-}
-Result<v1::JobArray> Client::cancel_array(const std::string& name) {
-  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::CancelArray,
-                                   named<v1::CancelArrayRequest>(name), Retry::kUntilDeadline,
-                                   kArrayTimeout);  // idempotent, as the next two
-}
-Result<v1::JobArray> Client::pause_array(const std::string& name) {
-  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::PauseArray,
-                                   named<v1::PauseArrayRequest>(name), Retry::kUntilDeadline,
-                                   kArrayTimeout);
-}
-Result<v1::JobArray> Client::resume_array(const std::string& name) {
-  return impl_->call<v1::JobArray>(*impl_->jobs, &v1::JobService::Stub::ResumeArray,
-                                   named<v1::ResumeArrayRequest>(name), Retry::kUntilDeadline,
-                                   kArrayTimeout);
-}
-Status Client::delete_array(const std::string& name) {
-  ASSIGN_OR_RETURN(const google::protobuf::Empty done,
-                   impl_->call<google::protobuf::Empty>(
-                       *impl_->jobs, &v1::JobService::Stub::DeleteArray,
-                       named<v1::DeleteArrayRequest>(name), Retry::kNever, kArrayTimeout));
-  return {};
+Status Client::call(const char* method, Repeat repeat, int64_t timeout_ms,
+                    const google::protobuf::MessageLite& request,
+                    google::protobuf::MessageLite& response) {
+  const std::string path = std::string("/trainyard.v1.") + method;
+  const grpc::internal::RpcMethod rpc(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC,
+                                      impl_->channel);
+  const SlowCallNotice notice(impl_->slow_observer);
+  const milliseconds timeout(timeout_ms > 0 ? timeout_ms : impl_->connection.timeout_ms);
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  milliseconds pause = kRepeatPause;
+  for (int attempt = 0;; ++attempt) {
+    grpc::ClientContext context;
+    impl_->prepare(context);
+    context.set_deadline(deadline);
+    using Message = google::protobuf::MessageLite;
+    const grpc::Status status =
+        grpc::internal::BlockingUnaryCall<Message, Message, Message, Message>(
+            impl_->channel.get(), rpc, &context, request, &response);
+    if (status.ok()) return {};
+    const bool may =
+        repeat == Repeat::kUntilDeadline || (repeat == Repeat::kSome && attempt < kRepeatsMax);
+    const bool again = may && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                       std::chrono::system_clock::now() + pause < deadline;
+    if (!again) return to_error(status, impl_->connection.server);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kRepeatPauseMax);
+  }
 }
 
 Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
@@ -368,14 +250,6 @@ Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token sto
                       "the server at " + impl_->connection.server + " sent nothing for 45 s");
   }
   return to_error(status, impl_->connection.server);
-}
-
-Result<v1::Upload> Client::get_upload(const std::string& name, int64_t size_bytes) {
-  v1::GetUploadRequest request;
-  request.set_size_bytes(size_bytes);
-  request.set_name(name);
-  return impl_->call<v1::Upload>(*impl_->datasets, &v1::DatasetService::Stub::GetUpload, request,
-                                 Retry::kUnavailable);
 }
 
 namespace {
@@ -450,55 +324,6 @@ std::unique_ptr<UploadStream> Client::open_upload() {
   return std::make_unique<GrpcUploadStream>(impl_->channel, impl_->authorization,
                                             impl_->connection.server);
 }
-Result<v1::Dataset> Client::create_dataset(const v1::CreateDatasetRequest& request) {
-  // The same content and options again is the same version, so a retry is safe.
-  for (const v1::DatasetSource& source : request.spec().sources()) {
-    if (source.server_path().empty()) continue;
-    return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,
-                                    request, Retry::kUnavailable, kServerPathTimeout);
-  }
-  return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::CreateDataset,
-                                  request, Retry::kUnavailable);
-}
-Result<v1::Dataset> Client::get_dataset(const std::string& name) {
-  return impl_->call<v1::Dataset>(*impl_->datasets, &v1::DatasetService::Stub::GetDataset,
-                                  named<v1::GetDatasetRequest>(name), Retry::kUnavailable);
-}
-Result<v1::ListDatasetsResponse> Client::list_datasets(const v1::ListDatasetsRequest& request) {
-  return impl_->call<v1::ListDatasetsResponse>(
-      *impl_->datasets, &v1::DatasetService::Stub::ListDatasets, request, Retry::kUnavailable);
-}
-Status Client::delete_dataset(const std::string& name) {
-  v1::DeleteDatasetRequest request;
-  request.set_name(name);
-  ASSIGN_OR_RETURN(
-      const google::protobuf::Empty done,
-      impl_->call<google::protobuf::Empty>(
-          *impl_->datasets, &v1::DatasetService::Stub::DeleteDataset, request, Retry::kNever));
-  return {};
-}
-
-Result<v1::Model> Client::create_model(const v1::CreateModelRequest& request) {
-  return impl_->call<v1::Model>(*impl_->models, &v1::ModelService::Stub::CreateModel, request,
-                                Retry::kUnavailable);
-}
-Result<v1::Model> Client::get_model(const std::string& name) {
-  return impl_->call<v1::Model>(*impl_->models, &v1::ModelService::Stub::GetModel,
-                                named<v1::GetModelRequest>(name), Retry::kUnavailable);
-}
-Result<v1::ListModelsResponse> Client::list_models(const v1::ListModelsRequest& request) {
-  return impl_->call<v1::ListModelsResponse>(*impl_->models, &v1::ModelService::Stub::ListModels,
-                                             request, Retry::kUnavailable);
-}
-Status Client::delete_model(const std::string& name) {
-  v1::DeleteModelRequest request;
-  request.set_name(name);
-  ASSIGN_OR_RETURN(
-      const google::protobuf::Empty done,
-      impl_->call<google::protobuf::Empty>(*impl_->models, &v1::ModelService::Stub::DeleteModel,
-                                           request, Retry::kNever));
-  return {};
-}
 Status Client::download_model(
     const std::string& name, std::stop_token stop,
     const std::function<Status(const v1::DownloadModelResponse&)>& on_message) {
@@ -514,11 +339,6 @@ Status Client::backup(std::stop_token stop,
     return impl_->system->Backup(c, v1::BackupRequest());
   });
 }
-Result<v1::PredictResponse> Client::predict(const v1::PredictRequest& request) {
-  return impl_->call<v1::PredictResponse>(*impl_->models, &v1::ModelService::Stub::Predict, request,
-                                          Retry::kUnavailable, kPredictTimeout);
-}
-
 Status Client::generate(const v1::GenerateRequest& request, std::stop_token stop,
                         const std::function<bool(const v1::GenerateResponse&)>& on_text) {
   grpc::ClientContext context;
@@ -535,39 +355,6 @@ Status Client::generate(const v1::GenerateRequest& request, std::stop_token stop
   const grpc::Status status = reader->Finish();
   if (status.ok() || left || stop.stop_requested()) return {};
   return to_error(status, impl_->connection.server);
-}
-
-Result<v1::EvaluateResponse> Client::evaluate(const v1::EvaluateRequest& request) {
-  return impl_->call<v1::EvaluateResponse>(*impl_->models, &v1::ModelService::Stub::Evaluate,
-                                           request, Retry::kUnavailable, kEvaluateTimeout);
-}
-
-Result<v1::ServerInfo> Client::get_server_info() {
-  return impl_->call<v1::ServerInfo>(*impl_->system, &v1::SystemService::Stub::GetServerInfo,
-                                     v1::GetServerInfoRequest(), Retry::kUnavailable);
-}
-Result<v1::ListDevicesResponse> Client::list_devices(bool forecasts) {
-  v1::ListDevicesRequest request;
-  request.set_forecasts(forecasts);
-  return impl_->call<v1::ListDevicesResponse>(*impl_->system, &v1::SystemService::Stub::ListDevices,
-                                              request, Retry::kUnavailable);
-}
-
-Result<v1::Device> Client::drain_device(const v1::DrainDeviceRequest& request) {
-  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::DrainDevice, request,
-                                 Retry::kUntilDeadline);  // idempotent
-}
-Result<v1::Device> Client::resume_device(const std::string& name) {
-  return impl_->call<v1::Device>(*impl_->system, &v1::SystemService::Stub::ResumeDevice,
-                                 named<v1::ResumeDeviceRequest>(name),
-                                 Retry::kUntilDeadline);  // idempotent
-}
-
-Result<v1::CollectGarbageResponse> Client::collect_garbage(
-    const v1::CollectGarbageRequest& request) {
-  return impl_->call<v1::CollectGarbageResponse>(*impl_->system,
-                                                 &v1::SystemService::Stub::CollectGarbage, request,
-                                                 Retry::kNever, kGarbageTimeout);
 }
 
 Result<bool> Client::check_health() {

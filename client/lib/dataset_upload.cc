@@ -23,7 +23,7 @@ Result<v1::Dataset> wait_until_ready(Client& client, v1::Dataset dataset, std::s
                         dataset.name() + ": no longer waiting; the server keeps reading it");
     }
     pause = std::min(pause * 3 / 2, kPollMax);
-    ASSIGN_OR_RETURN(dataset, client.get_dataset(dataset.name()));
+    ASSIGN_OR_RETURN(dataset, client.call(rpc::kGetDataset, dataset.name()));
   }
   if (dataset.state() == v1::Dataset::FAILED) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -60,7 +60,8 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   if (std::ranges::any_of(paths, [](const auto& path) { return !path.empty(); })) {
     // Files may travel for minutes: not to a server that refuses the name or an option.
     request.set_validate_only(true);
-    if (const Result<v1::Dataset> checked = client.create_dataset(request); !checked.ok()) {
+    if (const Result<v1::Dataset> checked = client.call(rpc::kCreateDataset, request);
+        !checked.ok()) {
       return checked.error();
     }
     request.set_validate_only(false);
@@ -73,7 +74,10 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                          : upload_file(client, paths[i], observer.uploading, stop));
     request.mutable_spec()->mutable_sources(static_cast<int>(i))->set_sha256(std::move(sha256));
   }
-  ASSIGN_OR_RETURN(v1::Dataset dataset, client.create_dataset(request));
+  const bool reads_first = std::ranges::any_of(paths, &std::filesystem::path::empty);
+  ASSIGN_OR_RETURN(
+      v1::Dataset dataset,
+      client.call(reads_first ? rpc::kCreateDatasetOfServer : rpc::kCreateDataset, request));
   if (dataset.state() == v1::Dataset::INGESTING && observer.ingesting) observer.ingesting(dataset);
   return wait_until_ready(client, std::move(dataset), stop);
 }

@@ -8,6 +8,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/base/files.h"
+#include "src/base/folder_files.h"
 #include "src/base/following_digest.h"
 #include "src/base/sha256.h"
 #include "src/base/tar_folder.h"
@@ -174,8 +175,12 @@ Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name,
   return stream->close();  // returns the reason if the stream was broken
 }
 
-std::string upload_name(const Client& client, const std::string& digits) {
-  return client.parent() + "/uploads/" + digits;
+/// What the server has of the upload of this name, which will have `size` bytes.
+Result<v1::Upload> get_upload(Client& client, const std::string& digits, int64_t size) {
+  v1::GetUploadRequest request;
+  request.set_name(client.parent() + "/uploads/" + digits);
+  request.set_size_bytes(size);
+  return client.call(rpc::kGetUpload, request);
 }
 
 /// Sends the part of the content that the server does not have, and returns its SHA-256.
@@ -194,8 +199,7 @@ Result<std::string> upload_as(UploadName& name, Client& client, Content& content
                             ": upload interrupted; the server keeps what it received for an hour, "
                             "and the same command resumes from there");
     }
-    ASSIGN_OR_RETURN(const v1::Upload have,
-                     client.get_upload(upload_name(client, name.name()), progress.total_bytes));
+    ASSIGN_OR_RETURN(const v1::Upload have, get_upload(client, name.name(), progress.total_bytes));
     if (have.complete()) return name.sha256();
     if (have.committed_size() < 0 || have.committed_size() > progress.total_bytes) {
       return make_error(ErrorCode::kDataLoss, "UPLOAD_OFFSET_MISMATCH",
@@ -249,8 +253,7 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
   }
   if (content.size() >= kUploadAtOnceBytes) {
     UploadName name(made_up_name(content, path), content);
-    ASSIGN_OR_RETURN(const v1::Upload have,
-                     client.get_upload(upload_name(client, name.name()), content.size()));
+    ASSIGN_OR_RETURN(const v1::Upload have, get_upload(client, name.name(), content.size()));
     if (have.size_is_new()) {
       Result<std::string> sha256 = upload_as(name, client, content, path, observer, stop);
       if (sha256.ok() || sha256.error().reason != "CONTENT_HASH_MISMATCH") return sha256;

@@ -9,7 +9,7 @@ Result<v1::Model> ensure_weights(Client& client, const std::filesystem::path& pa
   request.set_parent(client.parent());
   request.set_model_id(name);
   ASSIGN_OR_RETURN(*request.mutable_sha256(), upload_file(client, path, observer, stop));
-  return client.create_model(request);
+  return client.call(rpc::kCreateModel, request);
 }
 
 }  // namespace trainyard::client

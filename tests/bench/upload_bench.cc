@@ -61,7 +61,7 @@ void time_list(Client& client, const char* what, const std::function<bool()>& ov
   std::vector<double> ms;
   while (!over()) {
     const auto start = std::chrono::steady_clock::now();
-    const auto page = client.list_jobs(request);
+    const auto page = client.call(rpc::kListJobs, request);
     TRAINYARD_CHECK(page.ok(), page.error().message);
     ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
                      .count());

@@ -158,12 +158,12 @@ TEST(Client, ASubmitWithARequestIdIsTriedAgain) {
   v1::SubmitJobRequest request;
   server.state().submit_unavailable = 2;
   request.set_request_id("one");
-  ASSERT_TRUE(client->submit_job(request).ok());
+  ASSERT_TRUE(client->call(rpc::kSubmitJob, request).ok());
   EXPECT_EQ(server.state().submits.size(), 3u);
   EXPECT_EQ(server.state().submits[2].request_id(), "one");
   request.clear_request_id();  // nothing makes it safe now
   server.state().submit_unavailable = 1;
-  const auto refused = client->submit_job(request);
+  const auto refused = client->call(rpc::kSubmitJob, request);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(server.state().submits.size(), 4u);
@@ -175,7 +175,7 @@ TEST(Client, DetailsOfARefusalArrive) {
   Error error = field_error("FIELD_OUT_OF_RANGE", "spec.recipe.epochs", "0 is out of range");
   error.metadata["maximum"] = "7";
   server.state().submit_error = error;
-  const auto refused = client->submit_job({});
+  const auto refused = client->call(rpc::kSubmitJob, v1::SubmitJobRequest());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused.error().reason, "FIELD_OUT_OF_RANGE");
@@ -193,7 +193,8 @@ TEST(Client, ASilentAddressIsToldAtOnce) {
   connection.server = "127.0.0.1:1";
   connection.plaintext = true;
   connection.timeout_ms = 2000;
-  const auto tcp = (*Client::connect(connection))->get_server_info();
+  const auto tcp =
+      (*Client::connect(connection))->call(rpc::kGetServerInfo, v1::GetServerInfoRequest());
   ASSERT_FALSE(tcp.ok());
   EXPECT_EQ(tcp.error().code, ErrorCode::kUnavailable);
 }
