@@ -13,7 +13,7 @@
 #include "server/dispatch/dispatcher.h"
 #include "server/files/removals.h"
 #include "server/files/worker_files.h"
-#include "server/handlers/context.h"
+#include "server/handlers/call_frame.h"
 #include "server/handlers/public_services.h"
 #include "server/handlers/system_handlers.h"
 #include "server/handlers/watch.h"
@@ -140,13 +140,10 @@ struct Daemon::Impl {
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         errands(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        context{config,         paths,      *parts.clock, *parts.files, *store,  hub,
-                *inventory,     dispatcher, ingest,       predict,      errands, forecaster,
-                *cluster_rates, executor,   disk,         planning,     arrays,  transfers},
-        housekeeping(housekeeping_parts(context)) {
-    context.start_time_us = parts.clock->wall_us();
-    context.backup_stall_ms = parts.backup_stall_ms;
-  }
+        frame{executor, planning, arrays, transfers},
+        housekeeping_parts{config, paths,          *parts.clock, *parts.files,
+                           *store, frame.draining, backing_up},
+        housekeeping(housekeeping_parts) {}
 
   std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
     auto inner = std::make_unique<DrainedInventory>(parts.inventory ? std::move(parts.inventory)
@@ -171,7 +168,7 @@ struct Daemon::Impl {
   void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
     spdlog::warn("event={} {}", event, kv("message", message));
-    context.warnings.push_back(message);
+    warnings.push_back(message);
   }
 
   const Config config;
@@ -195,7 +192,10 @@ struct Daemon::Impl {
   PredictRunner predict;
   Errands errands;
   Forecaster forecaster;
-  ServiceContext context;
+  CallFrame frame;
+  std::atomic<bool> backing_up{false};
+  std::vector<std::string> warnings;  // for ServerInfo
+  const HousekeepingParts housekeeping_parts;
   Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
   std::unique_ptr<WorkerDoor> worker_door;
@@ -224,7 +224,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
   if (!config.token_file.empty()) {
     ASSIGN_OR_RETURN(tokens, Tokens::load(config.token_file));
-    context.tokens = &*tokens;
+    frame.tokens = &*tokens;
   }
   if (const std::optional<std::string> warning = sqlite_warning()) warn("sqlite_version", *warning);
   if (config.insecure && !config.listen.empty()) {
@@ -233,11 +233,6 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   }
   StagedBackup::remove_leftovers(paths);
   if (Status s = read_drains(); !s.ok()) return s;
-  context.drains_changed = [this]() -> Status {
-    if (Status s = read_drains(); !s.ok()) return s;
-    dispatcher.devices_changed();
-    return {};
-  };
   if (Status s = forecaster.open(); !s.ok()) return s;
   if (Status s = cluster_rates->open(); !s.ok()) return s;
   if (!config.workers_listen.empty()) {
@@ -247,11 +242,19 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
   if (Status s = open_worker_listeners(); !s.ok()) return s;
-  services = std::make_unique<PublicServices>(context, parts.watch_heartbeat_ms);
+  const auto drains_changed = [this]() -> Status {
+    if (Status s = read_drains(); !s.ok()) return s;
+    dispatcher.devices_changed();
+    return {};
+  };
+  services = std::make_unique<PublicServices>(
+      ServiceParts{frame, housekeeping_parts, backing_up, hub, *inventory, dispatcher, ingest,
+                   predict, errands, forecaster, *cluster_rates, disk, warnings, drains_changed,
+                   parts.clock->wall_us(), parts.backup_stall_ms, parts.watch_heartbeat_ms});
   if (Status s = ingest.recover(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, context.tokens, services->all(),
+  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, frame.tokens, services->all(),
                                                           services->names(), parts.connections));
-  context.store_failed = [this] {
+  frame.store_failed = [this] {
     if (store_failed.exchange(true)) return;
     spdlog::error("event=store_failed {}", kv("remedy", "check the disk, restart the daemon"));
     public_listener->set_serving(false);
@@ -342,8 +345,8 @@ void Daemon::Impl::stop(bool leave_training) {
   spdlog::info("event={} workers={} grace_ms={}", leave_training ? "leaving" : "draining",
                supervisor.task_count(), grace_ms);
   public_listener->set_serving(false);
-  context.draining = true;
-  context.drain_stop.request_stop();
+  frame.draining = true;
+  frame.drain_stop.request_stop();
   services->watch_streams().drain();
   predict.drain();
   housekeeping.stop();

@@ -34,8 +34,8 @@ constexpr size_t kBackupChunkBytes = 1 << 20;
 /// something again.
 class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  BackupStream(ServiceContext& service, const grpc::ByteBuffer* request)
-      : service_(service), request_(request) {}
+  BackupStream(CallFrame& frame, const BackupSource& source, const grpc::ByteBuffer* request)
+      : frame_(frame), source_(source), request_(request) {}
 
   void begin(const Status& admitted) {
     if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
@@ -55,7 +55,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
   void OnDone() override {
     // Removing the links takes a while: not on the library's threads, unless these are the last.
-    if (!service_.transfers.post([this] { delete this; })) delete this;
+    if (!frame_.transfers.post([this] { delete this; })) delete this;
   }
 
  private:
@@ -72,7 +72,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (!mine_) return;
     mine_ = false;
     backup_.reset();
-    service_.backing_up = false;
+    source_.backing_up = false;
     spdlog::info("event=backup_ended complete={}", complete_);
   }
 
@@ -85,7 +85,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   Error stall_error() const {
     return make_error(ErrorCode::kAborted, "BACKUP_STALLED",
                       "the client took nothing of the backup for " +
-                          std::to_string(service_.backup_stall_ms / 1000) +
+                          std::to_string(source_.stall_ms / 1000) +
                           " s, so it was ended to let others begin; call again");
   }
 
@@ -98,7 +98,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       const int64_t message = messages_;
       stalled_ = !changed_.wait_until(
           lock, stop,
-          std::chrono::steady_clock::now() + std::chrono::milliseconds(service_.backup_stall_ms),
+          std::chrono::steady_clock::now() + std::chrono::milliseconds(source_.stall_ms),
           [&]() TRAINYARD_REQUIRES(mu_) { return !writing_ || messages_ != message; });
       if (stop.stop_requested()) return;
     }
@@ -109,22 +109,22 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   void next() {
-    const bool posted = service_.transfers.post([this] {
+    const bool posted = frame_.transfers.post([this] {
       try {
         if (Status s = step(); !s.ok()) {
           Error error = s.error();
-          error.message = service_.paths.hide(std::move(error.message));
+          error.message = source_.paths.hide(std::move(error.message));
           end(to_grpc_status(error));
         }
       } catch (const std::exception& e) {
         end(to_grpc_status(internal_error("Backup", e.what())));
       }
     });
-    if (!posted) Finish(to_grpc_status(service_.draining ? draining_error() : busy_error()));
+    if (!posted) Finish(to_grpc_status(frame_.draining ? draining_error() : busy_error()));
   }
 
   Status step() {
-    if (service_.draining) return draining_error();
+    if (frame_.draining) return draining_error();
     if (complete_) {
       end(grpc::Status::OK);
       return {};
@@ -159,13 +159,13 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   Status start() {
     v1::BackupRequest request;
     if (Status s = parse_request(*request_, request); !s.ok()) return s;
-    if (service_.backing_up.exchange(true)) {
+    if (source_.backing_up.exchange(true)) {
       return make_error(ErrorCode::kAborted, "BACKUP_BUSY",
                         "another backup is under way; call again when it has ended");
     }
     mine_ = true;
     pace_ = std::jthread([this](const std::stop_token& stop) { watch_pace(stop); });
-    ASSIGN_OR_RETURN(backup_, StagedBackup::begin(service_.paths));
+    ASSIGN_OR_RETURN(backup_, StagedBackup::begin(source_.paths));
     warnings_ = backup_->warnings();
     spdlog::info("event=backup_started commit={}", backup_->commit());
     return {};
@@ -229,7 +229,8 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     }
   }
 
-  ServiceContext& service_;
+  CallFrame& frame_;
+  const BackupSource& source_;
   const grpc::ByteBuffer* request_;
   bool mine_ = false;  // no other backup may begin
   bool prepared_ = false;
@@ -253,11 +254,12 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(ServiceContext& service,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(CallFrame& frame,
+                                                               const BackupSource& source,
                                                                grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
-  auto* stream = new BackupStream(service, request);  // deletes itself in OnDone
-  stream->begin(admit(*context, service.tokens));
+  auto* stream = new BackupStream(frame, source, request);  // deletes itself in OnDone
+  stream->begin(admit(*context, frame.tokens));
   return stream;
 }
 

@@ -3,11 +3,23 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "server/handlers/context.h"
+#include <atomic>
+#include <cstdint>
+
+#include "server/config/paths.h"
+#include "server/handlers/call_frame.h"
 
 namespace trainyard::server {
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(ServiceContext& service,
+/// What is backed up; outlives the streams.
+struct BackupSource {
+  const StatePaths& paths;
+  std::atomic<bool>& backing_up;  // one at a time
+  int64_t stall_ms = 0;           // how long its client may take nothing
+};
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(CallFrame& frame,
+                                                               const BackupSource& source,
                                                                grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request);
 

@@ -73,13 +73,6 @@ v1::Upload to_proto(const Upload& upload) {
   return out;
 }
 
-DatasetHandlers::DatasetHandlers(ServiceContext& service)
-    : service_(service),
-      uploads_(service.store, service.files, service.clock, service.paths,
-               service.config.upload_bytes_max, &service.disk) {
-  uploads_.expire();
-}
-
 Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& request) const {
   ASSIGN_OR_RETURN(const std::string sha256,
                    parse_name(Collection::kUploads, "name", request.name()));
@@ -88,19 +81,19 @@ Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& reque
         "FIELD_OUT_OF_RANGE", "size_bytes",
         std::to_string(request.size_bytes()) + " is out of range, expected at least 0");
   }
-  ASSIGN_OR_RETURN(Upload upload, uploads_.find(sha256, request.size_bytes()));
+  ASSIGN_OR_RETURN(Upload upload, parts_.uploads.find(sha256, request.size_bytes()));
   upload.sha256 = sha256;
   v1::Upload out = to_proto(upload);
   if (request.size_bytes() > 0) {
     ASSIGN_OR_RETURN(const bool seen,
-                     service_.store.uploads().has_size(kProject, request.size_bytes()));
+                     parts_.store.uploads().has_size(kProject, request.size_bytes()));
     out.set_size_is_new(!seen);
   }
   return out;
 }
 
 void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done) {
-  if (service_.draining) return done(draining_error());
+  if (parts_.draining) return done(draining_error());
   if (Status s = check_request(request); !s.ok()) return done(s.error());
   if (request.validate_only()) return done(v1::Dataset());
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
@@ -121,9 +114,9 @@ void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::D
     const auto create_it = [this, known = std::move(known), stamps = std::move(stamps), done] {
       done(create_known(known, stamps));
     };
-    if (!service_.executor.post(create_it)) done(draining_error());
+    if (!parts_.executor.post(create_it)) done(draining_error());
   };
-  service_.errands.digest(request.spec(), create);
+  parts_.errands.digest(request.spec(), create);
 }
 
 Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest& request,
@@ -141,13 +134,13 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
                                             : request.dataset_id();
   dataset.spec = spec;
   // A READY dataset no longer needs its sources.
-  ASSIGN_OR_RETURN(const bool ready, service_.store.datasets().has_ready(dataset.digest));
+  ASSIGN_OR_RETURN(const bool ready, parts_.store.datasets().has_ready(dataset.digest));
   if (!ready) {
-    if (Status s = service_.disk.check(); !s.ok()) return s.error();
+    if (Status s = parts_.disk.check(); !s.ok()) return s.error();
   }
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
     if (on_server(spec.sources(i))) continue;
-    ASSIGN_OR_RETURN(const Upload upload, uploads_.find(spec.sources(i).sha256()));
+    ASSIGN_OR_RETURN(const Upload upload, parts_.uploads.find(spec.sources(i).sha256()));
     if (upload.complete) continue;
     Error e =
         make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
@@ -158,18 +151,18 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
     return e;
   }
   ASSIGN_OR_RETURN(const CreatedDataset created,
-                   service_.store.datasets().create(std::move(dataset)));
+                   parts_.store.datasets().create(std::move(dataset)));
   if (created.start_ingest) {
     spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
                  created.dataset.digest);
-    service_.ingest.enqueue(created.dataset, stamps);
+    parts_.ingest.enqueue(created.dataset, stamps);
   }
   return to_proto(created.dataset);
 }
 
 Result<v1::Dataset> DatasetHandlers::get(const v1::GetDatasetRequest& request) const {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
-  ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find(kProject, ref));
+  ASSIGN_OR_RETURN(const Dataset dataset, parts_.store.datasets().find(kProject, ref));
   return to_proto(dataset);
 }
 
@@ -177,8 +170,8 @@ Result<v1::ListDatasetsResponse> DatasetHandlers::list(
     const v1::ListDatasetsRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const DatasetPage page,
-                   service_.store.datasets().list(kProject, request.all_versions(),
-                                                  request.page_size(), request.page_token()));
+                   parts_.store.datasets().list(kProject, request.all_versions(),
+                                                request.page_size(), request.page_token()));
   v1::ListDatasetsResponse response;
   for (const Dataset& dataset : page.datasets) *response.add_datasets() = to_proto(dataset);
   response.set_next_page_token(page.next_page_token);
@@ -188,10 +181,9 @@ Result<v1::ListDatasetsResponse> DatasetHandlers::list(
 Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
-                   service_.store.datasets().remove(kProject, ref));
+                   parts_.store.datasets().remove(kProject, ref));
   for (const std::string& digest : removed.unused_digests) {
-    if (Status s =
-            remove_noted(service_.store, service_.files, service_.paths, "datasets/" + digest);
+    if (Status s = remove_noted(parts_.store, parts_.files, parts_.paths, "datasets/" + digest);
         !s.ok()) {
       spdlog::warn("event=files_left digest={} {}", digest, kv("message", s.error().message));
     }
@@ -199,7 +191,7 @@ Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
   for (const Dataset& dataset : removed.datasets) {
     spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
   }
-  uploads_.collect();
+  parts_.uploads.collect();
   return {};
 }
 

@@ -1,8 +1,18 @@
 // server/handlers/dataset_handlers.h: DatasetService without its transport. Thread-safe.
 #pragma once
 
+#include <atomic>
+#include "server/config/config.h"
+#include "server/config/paths.h"
+#include "server/files/disk_watch.h"
 #include "server/files/uploads.h"
-#include "server/handlers/context.h"
+#include "server/processes/errands.h"
+#include "server/processes/executor.h"
+#include "server/processes/ingest.h"
+#include "server/store/done.h"
+#include "server/store/store.h"
+#include "src/base/clock.h"
+#include "src/base/files.h"
 #include "src/base/result.h"
 #include "trainyard/v1/dataset_service.pb.h"
 
@@ -12,9 +22,21 @@ v1::Upload to_proto(const Upload& upload);
 
 class DatasetHandlers {
  public:
-  explicit DatasetHandlers(ServiceContext& service);
-  Uploads& uploads() { return uploads_; }
-
+  /// What the handlers refer to; outlives them.
+  struct Parts {
+    const Config& config;
+    const StatePaths& paths;
+    const Clock& clock;
+    Files& files;
+    Store& store;
+    Uploads& uploads;
+    IngestRunner& ingest;
+    Errands& errands;
+    DiskWatch& disk;
+    Executor& executor;  // goes on once a worker has read the server's own files
+    const std::atomic<bool>& draining;
+  };
+  explicit DatasetHandlers(const Parts& parts) : parts_(parts) {}
   Result<v1::Upload> get_upload(const v1::GetUploadRequest& request) const;
   /// Answers later if the server's own files must be read first.
   void create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done);
@@ -27,8 +49,7 @@ class DatasetHandlers {
   Result<v1::Dataset> create_known(const v1::CreateDatasetRequest& request,
                                    const std::vector<std::string>& stamps);
 
-  ServiceContext& service_;
-  Uploads uploads_;
+  const Parts parts_;
 };
 
 }  // namespace trainyard::server

@@ -23,8 +23,9 @@ constexpr size_t kChunkBytes = 1 << 20;
 /// memory.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  DownloadStream(ServiceContext& service, ModelHandlers& models, const grpc::ByteBuffer* request)
-      : service_(service), models_(models), request_(request) {}
+  DownloadStream(CallFrame& frame, const StatePaths& state, ModelHandlers& models,
+                 const grpc::ByteBuffer* request)
+      : frame_(frame), state_(state), models_(models), request_(request) {}
 
   void begin(const Status& admitted) {
     if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
@@ -38,14 +39,14 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
  private:
   void next() {
-    const bool posted = service_.transfers.post([this] {
+    const bool posted = frame_.transfers.post([this] {
       try {
         if (Status s = step(); !s.ok()) Finish(to_grpc_status(s.error()));
       } catch (const std::exception& e) {
         Finish(to_grpc_status(internal_error("DownloadModel", e.what())));
       }
     });
-    if (!posted) Finish(to_grpc_status(service_.draining ? draining_error() : busy_error()));
+    if (!posted) Finish(to_grpc_status(frame_.draining ? draining_error() : busy_error()));
   }
 
   Status step() {
@@ -53,13 +54,13 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       v1::DownloadModelRequest request;
       if (Status s = parse_request(*request_, request); !s.ok()) return s;
       ASSIGN_OR_RETURN(model_, models_.find(request.name()));
-      paths_.push_back(service_.paths.weights(model_.job_uid, model_.digest));
+      paths_.push_back(state_.weights(model_.job_uid, model_.digest));
       names_.push_back("model.safetensors");
       if (!model_.weights_alone()) {
         names_.push_back("model.json");
-        paths_.push_back(service_.paths.model(model_.job_uid) / names_.back());
+        paths_.push_back(state_.model(model_.job_uid) / names_.back());
         for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) {
-          const std::filesystem::path path = service_.paths.model(model_.job_uid) / name;
+          const std::filesystem::path path = state_.model(model_.job_uid) / name;
           std::error_code ignored;
           if (!std::filesystem::exists(path, ignored)) continue;
           names_.emplace_back(name);
@@ -118,7 +119,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     return {};
   }
 
-  ServiceContext& service_;
+  CallFrame& frame_;
+  const StatePaths& state_;
   ModelHandlers& models_;
   const grpc::ByteBuffer* request_;
   Model model_;
@@ -133,10 +135,10 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
-    ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
-    const grpc::ByteBuffer* request) {
-  auto* stream = new DownloadStream(service, models, request);  // deletes itself in OnDone
-  stream->begin(admit(*context, service.tokens));
+    CallFrame& frame, const StatePaths& state, ModelHandlers& models,
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  auto* stream = new DownloadStream(frame, state, models, request);  // deletes itself in OnDone
+  stream->begin(admit(*context, frame.tokens));
   return stream;
 }
 

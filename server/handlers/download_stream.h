@@ -4,13 +4,13 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
-#include "server/handlers/context.h"
+#include "server/handlers/call_frame.h"
 #include "server/handlers/model_handlers.h"
 
 namespace trainyard::server {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
-    ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
-    const grpc::ByteBuffer* request);
+    CallFrame& frame, const StatePaths& state, ModelHandlers& models,
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
 
 }  // namespace trainyard::server

@@ -17,20 +17,20 @@ namespace {
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
-  GenerateStream(ServiceContext& service, ModelHandlers& models, const grpc::ByteBuffer* request)
-      : service_(service), models_(models), request_(request) {}
+  GenerateStream(CallFrame& frame, ModelHandlers& models, const grpc::ByteBuffer* request)
+      : frame_(frame), models_(models), request_(request) {}
 
   void begin(const Status& admitted) {
     self_ = shared_from_this();
     if (!admitted.ok()) return end(admitted);
-    const bool posted = service_.executor.post([self = self_] {
+    const bool posted = frame_.executor.post([self = self_] {
       try {
         if (Status s = self->start(); !s.ok()) self->end(s);
       } catch (const std::exception& e) {
         self->end(internal_error("Generate", e.what()));
       }
     });
-    if (!posted) end(service_.draining ? draining_error() : busy_error());
+    if (!posted) end(frame_.draining ? draining_error() : busy_error());
   }
 
   void OnWriteDone(bool ok) override {
@@ -57,7 +57,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       call_ = call;
       left = left_;
     }
-    if (left) service_.predict.cancel_generate(call);
+    if (left) models_.cancel_generate(call);
     return {};
   }
 
@@ -83,7 +83,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       call = call_;
       if (!std::exchange(finished_, true)) Finish(grpc::Status::CANCELLED);
     }
-    if (call.has_value()) service_.predict.cancel_generate(*call);
+    if (call.has_value()) models_.cancel_generate(*call);
   }
 
   void go_on() TRAINYARD_REQUIRES(mu_) {
@@ -99,7 +99,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     Finish(end_->ok() ? grpc::Status::OK : to_grpc_status(end_->error()));
   }
 
-  ServiceContext& service_;
+  CallFrame& frame_;
   ModelHandlers& models_;
   const grpc::ByteBuffer* request_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
@@ -117,10 +117,10 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
-    ServiceContext& service, ModelHandlers& models, grpc::CallbackServerContext* context,
+    CallFrame& frame, ModelHandlers& models, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request) {
-  auto stream = std::make_shared<GenerateStream>(service, models, request);
-  stream->begin(admit(*context, service.tokens));
+  auto stream = std::make_shared<GenerateStream>(frame, models, request);
+  stream->begin(admit(*context, frame.tokens));
   return stream.get();
 }
 

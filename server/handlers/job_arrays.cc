@@ -46,9 +46,9 @@ Status check_request(const v1::SubmitArrayRequest& request) {
 
 void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const CallInfo& call,
                                Done<v1::JobArray> done) {
-  if (service_.draining) return done(draining_error());
+  if (parts_.draining) return done(draining_error());
   if (Status s = check_request(request); !s.ok()) return done(s.error());
-  ArrayStore& arrays = service_.store.arrays();
+  ArrayStore& arrays = parts_.store.arrays();
   const RequestId request_id = request_of(request);
   if (!request_id.id.empty() && !request.validate_only()) {
     // A request that is sent again has its array, whatever became of what the spec names.
@@ -59,7 +59,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const Call
   const Result<ArrayMembers> members = expand_array(request.array());
   if (!members.ok()) return done(members.error());
   Result<PlannedArray> planned =
-      plan_array(*planner_, service_.clock, request.spec(), *members, call.stop);
+      plan_array(parts_.planner, parts_.clock, request.spec(), *members, call.stop);
   if (!planned.ok()) return done(std::move(planned).error());
   if (request.validate_only()) {
     v1::JobArray answer;
@@ -82,7 +82,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const Call
   array.members = std::move(planned->members);
   array.request_id = request_id.id;
   array.request_digest = request_id.digest;
-  if (Status room = service_.disk.check(); !room.ok()) array.refusal = room.error();
+  if (Status room = parts_.disk.check(); !room.ok()) array.refusal = room.error();
   arrays.submit(std::move(array), [done = std::move(done)](Result<JobArray> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=array_submitted {} uid={} size={} {}", kv("array", stored->name()),
@@ -93,14 +93,14 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const Call
 
 Result<v1::JobArray> JobHandlers::get_array(const v1::GetArrayRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
-  ASSIGN_OR_RETURN(JobArray array, service_.store.arrays().find(kProject, id));
+  ASSIGN_OR_RETURN(JobArray array, parts_.store.arrays().find(kProject, id));
   return to_proto(std::move(array));
 }
 
 Result<v1::ListArraysResponse> JobHandlers::list_arrays(
     const v1::ListArraysRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(ArrayPage page, service_.store.arrays().list(
+  ASSIGN_OR_RETURN(ArrayPage page, parts_.store.arrays().list(
                                        {kProject, request.page_size(), request.page_token()}));
   v1::ListArraysResponse response;
   for (JobArray& array : page.arrays) *response.add_arrays() = to_proto(std::move(array));
@@ -114,12 +114,12 @@ void JobHandlers::steer_array(const std::string& name, Steering steering, Done<v
   const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
                             : steering == Steering::kPause ? "array_pause_requested"
                                                            : "array_resumed";
-  service_.store.arrays().steer(kProject, *id, steering,
-                                [event, done = std::move(done)](Result<JobArray> array) {
-                                  if (!array.ok()) return done(std::move(array).error());
-                                  spdlog::info("event={} {}", event, kv("array", array->name()));
-                                  done(to_proto(*std::move(array)));
-                                });
+  parts_.store.arrays().steer(kProject, *id, steering,
+                              [event, done = std::move(done)](Result<JobArray> array) {
+                                if (!array.ok()) return done(std::move(array).error());
+                                spdlog::info("event={} {}", event, kv("array", array->name()));
+                                done(to_proto(*std::move(array)));
+                              });
 }
 
 void JobHandlers::cancel_array(const v1::CancelArrayRequest& request, Done<v1::JobArray> done) {
@@ -135,13 +135,12 @@ void JobHandlers::resume_array(const v1::ResumeArrayRequest& request, Done<v1::J
 Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
   for (bool all = false; !all;) {
-    ASSIGN_OR_RETURN(const RemovedMembers removed,
-                     service_.store.arrays().remove_some(kProject, id));
+    ASSIGN_OR_RETURN(const RemovedMembers removed, parts_.store.arrays().remove_some(kProject, id));
     all = removed.all;
     std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {
       const std::string path = "jobs/" + uid;
-      const Status files = service_.files.remove_all(service_.paths.root() / path);
+      const Status files = parts_.files.remove_all(parts_.paths.root() / path);
       if (files.ok()) {
         gone.push_back(path);
       } else {
@@ -149,7 +148,7 @@ Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
         spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
       }
     }
-    if (Status s = service_.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
+    if (Status s = parts_.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
   }
   spdlog::info("event=array_deleted {}", kv("array", full_name(Collection::kArrays, id)));
   return {};

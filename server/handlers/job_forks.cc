@@ -111,11 +111,11 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   Beginning begins;
   begins.origin.set_job(parent.name());
   begins.origin.set_job_uid(parent.uid);
-  const std::filesystem::path from = service_.paths.checkpoints(parent.uid);
+  const std::filesystem::path from = parts_.paths.checkpoints(parent.uid);
   if (asked.from_start) return begins;
   if (asked.retries && trainyard::list_checkpoints(from).empty()) {
     // Because it has none, and not because the job has just been removed.
-    const Result<Job> now = service_.store.jobs().find_uid(parent.uid);
+    const Result<Job> now = parts_.store.jobs().find_uid(parent.uid);
     if (!now.ok()) return now.error();
     return begins;
   }
@@ -124,7 +124,7 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   TrainJob run;
   run.model = std::move(engine.model);
   run.recipe = std::move(engine.recipe);
-  run.dataset = service_.paths.dataset(planned.dataset_digest);
+  run.dataset = parts_.paths.dataset(planned.dataset_digest);
   ASSIGN_OR_RETURN(const Fork fork, plan_fork(checkpoint, run));
   // A retry after the last step still has its model to write.
   const int64_t total = planned.plan.steps_total();
@@ -138,12 +138,12 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   begins.origin.set_step(checkpoint.step);
   begins.origin.mutable_changes()->Assign(fork.changes.begin(), fork.changes.end());
   if (asked.validate_only) return begins;
-  begins.uid = random_uid(service_.clock.wall_us());
-  if (Status s = service_.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
+  begins.uid = random_uid(parts_.clock.wall_us());
+  if (Status s = parts_.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
   const Result<CheckpointDigests> digests =
-      write_fork(service_.files, fork, service_.paths.checkpoints(begins.uid));
+      write_fork(parts_.files, fork, parts_.paths.checkpoints(begins.uid));
   if (!digests.ok()) {
-    (void)remove_noted(service_.store, service_.files, service_.paths, "jobs/" + begins.uid);
+    (void)remove_noted(parts_.store, parts_.files, parts_.paths, "jobs/" + begins.uid);
     return digests.error();
   }
   begins.origin.set_weights_sha256(digests->weights_sha256);
@@ -152,14 +152,14 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
 }
 
 Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token& stop) {
-  if (service_.draining) return draining_error();
+  if (parts_.draining) return draining_error();
   ASSIGN_OR_RETURN(const std::string parent_id,
                    parse_name(Collection::kJobs, "name", asked.parent));
   if (!asked.job_id.empty()) {
     if (Status s = check_id(Collection::kJobs, "job_id", asked.job_id); !s.ok()) return s.error();
   }
   if (Status s = check_request_id(asked.request_id); !s.ok()) return s.error();
-  JobStore& jobs = service_.store.jobs();
+  JobStore& jobs = parts_.store.jobs();
   if (!asked.request_id.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Job> first,
                      jobs.find_request({kProject, asked.request_id, asked.request_digest}));
@@ -176,7 +176,8 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   const bool had_it =
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
-  ASSIGN_OR_RETURN(PlannedJob planned, planner_->plan(spec, stop, StartingWeights::kMayBeGone));
+  ASSIGN_OR_RETURN(PlannedJob planned,
+                   parts_.planner.plan(spec, stop, StartingWeights::kMayBeGone));
   Result<Beginning> begins = begin(asked, parent, planned);
   for (int tries = 1;
        tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
@@ -184,7 +185,7 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   }
   if (!begins.ok()) {
     Error e = begins.error();
-    e.message = service_.paths.hide(std::move(e.message));
+    e.message = parts_.paths.hide(std::move(e.message));
     return e;
   }
   if (begins->origin.step() > 0) {
@@ -218,10 +219,10 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   job.after = std::move(planned.after);
   job.request_id = asked.request_id;
   job.request_digest = asked.request_digest;
-  if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
+  if (Status room = parts_.disk.check(); !room.ok()) job.refusal = room.error();
   const Result<Job> stored = jobs.submit(std::move(job));
   if (!begins->uid.empty() && (!stored.ok() || stored->uid != begins->uid)) {
-    (void)remove_noted(service_.store, service_.files, service_.paths, "jobs/" + begins->uid);
+    (void)remove_noted(parts_.store, parts_.files, parts_.paths, "jobs/" + begins->uid);
   }
   if (!stored.ok()) return stored.error();
   spdlog::info("event={} {} uid={} {} step={}", asked.retries ? "job_retried" : "job_forked",
@@ -258,10 +259,9 @@ Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const CallI
 Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(
     const v1::ListCheckpointsRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().find(kProject, id));
   v1::ListCheckpointsResponse response;
-  for (const CheckpointFolder& c :
-       trainyard::list_checkpoints(service_.paths.checkpoints(job.uid))) {
+  for (const CheckpointFolder& c : trainyard::list_checkpoints(parts_.paths.checkpoints(job.uid))) {
     if (c.old || !find_state(c)) continue;
     v1::Checkpoint& listed = *response.add_checkpoints();
     listed.set_step(c.step);

@@ -36,16 +36,8 @@ Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobR
 
 }  // namespace
 
-JobHandlers::JobHandlers(ServiceContext& service)
-    : service_(service),
-      planner_(std::make_unique<JobPlanner>(
-          PlannerParts{service.config, service.paths, service.clock, service.store,
-                       service.inventory, service.errands, service.forecaster,
-                       service.cluster_rates, service.planning, service.draining})) {}
-JobHandlers::~JobHandlers() = default;
-
 Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
-  if (service_.draining) return draining_error();
+  if (parts_.draining) return draining_error();
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   if (!request.job_id().empty()) {
     if (Status s = check_id(Collection::kJobs, "job_id", request.job_id()); !s.ok()) {
@@ -62,14 +54,14 @@ Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
 void JobHandlers::submit(const v1::SubmitJobRequest& request, const CallInfo& call,
                          Done<v1::Job> done) {
   if (Status s = check_submit(request); !s.ok()) return done(s.error());
-  Result<PlannedJob> planned = planner_->plan(request.spec(), call.stop);
+  Result<PlannedJob> planned = parts_.planner.plan(request.spec(), call.stop);
   if (!planned.ok()) {
     if (request.validate_only()) return done(std::move(planned).error());
     // A request that is sent again has its job, whatever became of what the spec names.
-    const Result<std::optional<Job>> first = find_first(service_.store.jobs(), request);
+    const Result<std::optional<Job>> first = find_first(parts_.store.jobs(), request);
     if (!first.ok()) return done(first.error());
     if (!*first) return done(std::move(planned).error());
-    return done(to_proto(service_.dispatcher.explained(**first)));
+    return done(to_proto(parts_.dispatcher.explained(**first)));
   }
   if (request.validate_only()) {
     v1::Job job;
@@ -84,7 +76,7 @@ void JobHandlers::submit(const v1::SubmitJobRequest& request, const CallInfo& ca
 bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const CallInfo& call,
                                const Done<v1::Job>& done) {
   if (request.validate_only() || !check_submit(request).ok()) return false;
-  const std::shared_ptr<const PlannedJob> known = planner_->find_accepted(request.spec());
+  const std::shared_ptr<const PlannedJob> known = parts_.planner.find_accepted(request.spec());
   if (!known) return false;
   store(request, call.caller, *known, done);
   return true;
@@ -103,9 +95,9 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
   job.after = std::move(planned.after);
   job.request_id = request.request_id();
   if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
-  if (Status room = service_.disk.check(); !room.ok()) job.refusal = room.error();
+  if (Status room = parts_.disk.check(); !room.ok()) job.refusal = room.error();
   // No thread waits for the commit, so as many submits as there are share one.
-  service_.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
+  parts_.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
                  stored->uid, stored->priority, kv("owner", stored->owner));
@@ -115,21 +107,21 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
 
 void JobHandlers::plan(const v1::PlanJobRequest& request, const CallInfo& call,
                        Done<v1::JobPlan> done) {
-  if (service_.draining) return done(draining_error());
+  if (parts_.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
   if (!request.has_spec()) {
     return done(
         field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
   }
-  planner_->plan_in_full(request, std::move(done), call.stop);
+  parts_.planner.plan_in_full(request, std::move(done), call.stop);
 }
 
 Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(Job job, service_.store.jobs().find(kProject, id));
+  ASSIGN_OR_RETURN(Job job, parts_.store.jobs().find(kProject, id));
   if (job.state == JobState::kRunning) {
-    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
-                                             service_.dispatcher.jobs_beside(job.uid));
+    const Remaining remaining =
+        remaining_of(job.plan, job.device(), job.progress, parts_.dispatcher.jobs_beside(job.uid));
     job.progress.set_remaining_seconds(remaining.seconds);
     job.progress.set_remaining_seconds_low(remaining.low);
     job.progress.set_remaining_seconds_high(remaining.high);
@@ -137,7 +129,7 @@ Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
     job.progress.set_bound_share(remaining.bound_share);
     job.progress.set_held_back_by(remaining.held_back_by);
   }
-  return to_proto(service_.dispatcher.explained(std::move(job)));
+  return to_proto(parts_.dispatcher.explained(std::move(job)));
 }
 
 Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest& request) const {
@@ -149,12 +141,12 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
   std::optional<Job> asked;
   if (!request.name().empty()) {
     ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-    ASSIGN_OR_RETURN(asked, service_.store.jobs().find(kProject, id));
+    ASSIGN_OR_RETURN(asked, parts_.store.jobs().find(kProject, id));
   }
   const int32_t count =
       request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
   const QueueView view =
-      service_.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
+      parts_.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
   v1::ListQueueResponse response;
   response.set_waiting(view.waiting);
   for (const QueuedJob& job : view.jobs) {
@@ -210,11 +202,10 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
   }
   query.no_members = request.no_members();
   query.labels = {request.labels().begin(), request.labels().end()};
-  ASSIGN_OR_RETURN(JobPage page, service_.store.jobs().list(query));
+  ASSIGN_OR_RETURN(JobPage page, parts_.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {
-    v1::Job& listed = *response.add_jobs() =
-        to_proto(service_.dispatcher.explained(std::move(job)));
+    v1::Job& listed = *response.add_jobs() = to_proto(parts_.dispatcher.explained(std::move(job)));
     listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
     listed.mutable_progress()->clear_warnings();
     listed.mutable_plan()->clear_warnings();
@@ -226,7 +217,7 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
 
 Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_cancel(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().request_cancel(kProject, id));
   spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
@@ -234,7 +225,7 @@ Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
 
 Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().request_pause(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().request_pause(kProject, id));
   spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
@@ -242,9 +233,9 @@ Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
 
 Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().resume(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().resume(kProject, id));
   spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
-  return to_proto(service_.dispatcher.explained(job));
+  return to_proto(parts_.dispatcher.explained(job));
 }
 
 Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& request) {
@@ -257,15 +248,15 @@ Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& reque
                        std::to_string(request.priority()) + " is out of range, expected -100..100");
   }
   ASSIGN_OR_RETURN(const Job job,
-                   service_.store.jobs().set_priority(kProject, id, request.priority()));
+                   parts_.store.jobs().set_priority(kProject, id, request.priority()));
   spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
-  return to_proto(service_.dispatcher.explained(job));
+  return to_proto(parts_.dispatcher.explained(job));
 }
 
 Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, service_.store.jobs().remove(kProject, id));
-  if (Status s = remove_noted(service_.store, service_.files, service_.paths, "jobs/" + job.uid);
+  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().remove(kProject, id));
+  if (Status s = remove_noted(parts_.store, parts_.files, parts_.paths, "jobs/" + job.uid);
       !s.ok()) {
     // The row is gone, so nothing will use these files; a person may remove them.
     spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));

@@ -2,14 +2,21 @@
 // answered by the store; each other call may wait for a commit.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <stop_token>
 #include <string>
 
-#include "server/handlers/context.h"
+#include "server/config/paths.h"
+#include "server/dispatch/dispatcher.h"
+#include "server/files/disk_watch.h"
 #include "server/handlers/unary.h"
+#include "server/planning/job_planner.h"
 #include "server/store/array.h"
 #include "server/store/done.h"
+#include "server/store/store.h"
+#include "src/base/clock.h"
+#include "src/base/files.h"
 #include "src/base/result.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -20,8 +27,18 @@ struct PlannedJob;
 
 class JobHandlers {
  public:
-  explicit JobHandlers(ServiceContext& service);
-  ~JobHandlers();
+  /// What the handlers refer to; outlives them.
+  struct Parts {
+    const StatePaths& paths;
+    const Clock& clock;
+    Files& files;
+    Store& store;
+    const Dispatcher& dispatcher;
+    JobPlanner& planner;
+    DiskWatch& disk;
+    const std::atomic<bool>& draining;
+  };
+  explicit JobHandlers(const Parts& parts) : parts_(parts) {}
   /// These two plan, which may take seconds.
   void submit(const v1::SubmitJobRequest& request, const CallInfo& call, Done<v1::Job> done);
   void plan(const v1::PlanJobRequest& request, const CallInfo& call, Done<v1::JobPlan> done);
@@ -64,8 +81,7 @@ class JobHandlers {
   Result<v1::Job> make(const Offspring& asked, const std::stop_token& stop);
   Result<Beginning> begin(const Offspring& asked, const Job& parent, const PlannedJob& planned);
 
-  ServiceContext& service_;
-  std::unique_ptr<class JobPlanner> planner_;
+  const Parts parts_;
 };
 
 }  // namespace trainyard::server

@@ -27,7 +27,7 @@ int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
 
 Result<Model> ModelHandlers::find(const std::string& name) const {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
-  return service_.store.models().find(kProject, id);
+  return parts_.store.models().find(kProject, id);
 }
 
 Result<Model> ModelHandlers::find_network(const std::string& name) const {
@@ -40,7 +40,7 @@ Result<Model> ModelHandlers::find_network(const std::string& name) const {
 }
 
 void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model> done) {
-  if (service_.draining) return done(draining_error());
+  if (parts_.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
   if (!is_sha256_hex(request.sha256())) {
     return done(
@@ -57,8 +57,8 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
       return done(s.error());
     }
   }
-  if (Status s = service_.disk.check(); !s.ok()) return done(s.error());
-  const Result<Upload> upload = uploads_.find(weights.sha256);
+  if (Status s = parts_.disk.check(); !s.ok()) return done(s.error());
+  const Result<Upload> upload = parts_.uploads.find(weights.sha256);
   if (!upload.ok()) return done(upload.error());
   if (!upload->complete) {
     Error e = make_error(
@@ -70,20 +70,18 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
   }
   weights.size_bytes = upload->size_bytes;
   const std::string sha256 = weights.sha256;
-  service_.errands.inspect(
-      sha256, [this, weights = std::move(weights), done = std::move(done)](
-                  const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
-        if (!tensors.ok()) return done(tensors.error());
-        weights.tensors = *tensors;
-        weights.parameter_count = count_parameters(weights.tensors);
-        service_.store.models().create(std::move(weights),
-                                       [done = std::move(done)](const Result<Model>& model) {
-                                         if (!model.ok()) return done(model.error());
-                                         spdlog::info("event=model_created {} digest={}",
-                                                      kv("model", model->name()), model->digest);
-                                         done(to_proto(*model));
-                                       });
-      });
+  parts_.errands.inspect(sha256, [this, weights = std::move(weights), done = std::move(done)](
+                                     const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
+    if (!tensors.ok()) return done(tensors.error());
+    weights.tensors = *tensors;
+    weights.parameter_count = count_parameters(weights.tensors);
+    parts_.store.models().create(std::move(weights), [done = std::move(done)](
+                                                         const Result<Model>& model) {
+      if (!model.ok()) return done(model.error());
+      spdlog::info("event=model_created {} digest={}", kv("model", model->name()), model->digest);
+      done(to_proto(*model));
+    });
+  });
 }
 
 Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {
@@ -93,8 +91,8 @@ Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {
 
 Result<v1::ListModelsResponse> ModelHandlers::list(const v1::ListModelsRequest& request) const {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(const ModelPage page, service_.store.models().list(kProject, request.page_size(),
-                                                                      request.page_token()));
+  ASSIGN_OR_RETURN(const ModelPage page,
+                   parts_.store.models().list(kProject, request.page_size(), request.page_token()));
   v1::ListModelsResponse response;
   for (const Model& model : page.models) *response.add_models() = to_proto(model);
   response.set_next_page_token(page.next_page_token);
@@ -102,7 +100,7 @@ Result<v1::ListModelsResponse> ModelHandlers::list(const v1::ListModelsRequest& 
 }
 
 void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done) {
-  if (service_.draining) return done(draining_error());
+  if (parts_.draining) return done(draining_error());
   const Result<Model> model = find_network(request.name());
   if (!model.ok()) return done(model.error());
   size_t bytes = request.csv().size() + request.idx_images().size() + request.text().size();
@@ -113,13 +111,13 @@ void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictR
                     std::to_string(bytes) +
                         " bytes, expected csv, idx_images, text or images of 1 to 3145728 bytes"));
   }
-  service_.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
+  parts_.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
 }
 
 Result<CallNumber> ModelHandlers::generate(const v1::GenerateRequest& request,
                                            std::function<void(const v1::GenerateResponse&)> on_text,
                                            Done<void> done) {
-  if (service_.draining) return draining_error();
+  if (parts_.draining) return draining_error();
   ASSIGN_OR_RETURN(const Model model, find_network(request.name()));
   if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
     return field_error(request.prompt().empty() ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "prompt",
@@ -131,15 +129,15 @@ Result<CallNumber> ModelHandlers::generate(const v1::GenerateRequest& request,
     return field_error("FIELD_OUT_OF_RANGE", "token_count",
                        std::to_string(request.token_count()) + ", expected 1 to 65536");
   }
-  return service_.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
-                                   std::move(done));
+  return parts_.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
+                                 std::move(done));
 }
 
 void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done) {
-  if (service_.draining) return done(draining_error());
+  if (parts_.draining) return done(draining_error());
   const auto digest = [&]() -> Result<std::string> {
     ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
-    ASSIGN_OR_RETURN(const Dataset dataset, service_.store.datasets().find_usable(kProject, ref));
+    ASSIGN_OR_RETURN(const Dataset dataset, parts_.store.datasets().find_usable(kProject, ref));
     if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
     return dataset.digest;
   };
@@ -147,20 +145,19 @@ void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::Evalua
   if (!model.ok()) return done(model.error());
   const Result<std::string> dataset = digest();
   if (!dataset.ok()) return done(dataset.error());
-  service_.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request,
-                            std::move(done));
+  parts_.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request, std::move(done));
 }
 
 Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
-  ASSIGN_OR_RETURN(const Model model, service_.store.models().remove(kProject, id));
-  service_.predict.forget(model.job_uid,
-                          make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-                                     "name: " + model.name() + " was deleted meanwhile"));
+  ASSIGN_OR_RETURN(const Model model, parts_.store.models().remove(kProject, id));
+  parts_.predict.forget(model.job_uid,
+                        make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                                   "name: " + model.name() + " was deleted meanwhile"));
   if (model.weights_alone()) {
-    uploads_.discard(model.digest);
-  } else if (Status s = remove_noted(service_.store, service_.files, service_.paths,
-                                     "models/" + model.job_uid);
+    parts_.uploads.discard(model.digest);
+  } else if (Status s =
+                 remove_noted(parts_.store, parts_.files, parts_.paths, "models/" + model.job_uid);
              !s.ok()) {
     spdlog::warn("event=files_left {} {}", kv("model", model.name()),
                  kv("message", s.error().message));

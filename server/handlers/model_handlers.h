@@ -1,8 +1,15 @@
 // server/handlers/model_handlers.h: ModelService without its transport. Thread-safe.
 #pragma once
 
+#include <atomic>
+#include "server/config/paths.h"
+#include "server/files/disk_watch.h"
 #include "server/files/uploads.h"
-#include "server/handlers/context.h"
+#include "server/processes/errands.h"
+#include "server/serving/predict.h"
+#include "server/store/done.h"
+#include "server/store/store.h"
+#include "src/base/files.h"
 #include "src/base/result.h"
 #include "trainyard/v1/model_service.pb.h"
 
@@ -10,7 +17,18 @@ namespace trainyard::server {
 
 class ModelHandlers {
  public:
-  ModelHandlers(ServiceContext& service, Uploads& uploads) : service_(service), uploads_(uploads) {}
+  /// What the handlers refer to; outlives them.
+  struct Parts {
+    const StatePaths& paths;
+    Files& files;
+    Store& store;
+    Uploads& uploads;
+    PredictRunner& predict;
+    Errands& errands;
+    DiskWatch& disk;
+    const std::atomic<bool>& draining;
+  };
+  explicit ModelHandlers(const Parts& parts) : parts_(parts) {}
   void create(const v1::CreateModelRequest& request, Done<v1::Model> done);
   Result<Model> find(const std::string& name) const;
   Result<v1::Model> get(const v1::GetModelRequest& request) const;
@@ -21,6 +39,7 @@ class ModelHandlers {
   Result<CallNumber> generate(const v1::GenerateRequest& request,
                               std::function<void(const v1::GenerateResponse&)> on_text,
                               Done<void> done);
+  void cancel_generate(CallNumber call) { parts_.predict.cancel_generate(call); }
   void evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
   Status remove(const v1::DeleteModelRequest& request);
 
@@ -28,8 +47,7 @@ class ModelHandlers {
   /// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for weights only.
   Result<Model> find_network(const std::string& name) const;
 
-  ServiceContext& service_;
-  Uploads& uploads_;
+  const Parts parts_;
 };
 
 }  // namespace trainyard::server

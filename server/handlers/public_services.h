@@ -3,20 +3,53 @@
 
 #include <grpcpp/impl/service_type.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "server/handlers/context.h"
+#include "server/dispatch/dispatcher.h"
+#include "server/events/event_hub.h"
+#include "server/files/disk_watch.h"
+#include "server/forecast/cluster_rates.h"
+#include "server/forecast/forecaster.h"
+#include "server/handlers/call_frame.h"
+#include "server/housekeeping/housekeeping.h"
+#include "server/inventory/inventory.h"
+#include "server/processes/errands.h"
+#include "server/processes/ingest.h"
+#include "server/serving/predict.h"
 
 namespace trainyard::server {
 
 class WatchStreams;
 
-/// Owns services and handlers; outlives the server. Tests shorten the heartbeat.
+/// The daemon's parts that the services hand to those who use them. They outlive the services.
+struct ServiceParts {
+  CallFrame& frame;
+  const HousekeepingParts& housekeeping;  // has the configuration, paths, clock, files and store
+  std::atomic<bool>& backing_up;
+  EventHub& hub;
+  Inventory& inventory;
+  const Dispatcher& dispatcher;
+  IngestRunner& ingest;
+  PredictRunner& predict;
+  Errands& errands;
+  Forecaster& forecaster;
+  ClusterRates& cluster_rates;
+  DiskWatch& disk;
+  const std::vector<std::string>& warnings;  // for ServerInfo
+  std::function<Status()> drains_changed;    // SystemHandlers::Parts
+  int64_t start_time_us = 0;
+  int64_t backup_stall_ms = 0;     // BackupSource
+  int64_t watch_heartbeat_ms = 0;  // tests shorten it
+};
+
+/// Owns services and handlers; outlives the server.
 class PublicServices {
  public:
-  explicit PublicServices(ServiceContext& service, int64_t watch_heartbeat_ms = 15'000);
+  explicit PublicServices(const ServiceParts& parts);
   ~PublicServices();
   std::vector<grpc::Service*> all() const;
   /// Full names, for the health service.

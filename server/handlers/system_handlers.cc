@@ -54,20 +54,20 @@ v1::Device to_proto(const Device& device) {
 }  // namespace
 
 Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRequest&) const {
-  ASSIGN_OR_RETURN(const JobCounts counts, service_.store.jobs().count());
+  ASSIGN_OR_RETURN(const JobCounts counts, parts_.store.jobs().count());
   v1::ServerInfo info;
   info.set_version(TRAINYARD_VERSION);
-  info.mutable_start_time()->set_seconds(service_.start_time_us / 1'000'000);
+  info.mutable_start_time()->set_seconds(parts_.start_time_us / 1'000'000);
   info.mutable_start_time()->set_nanos(
-      static_cast<int32_t>(service_.start_time_us % 1'000'000 * 1000));
+      static_cast<int32_t>(parts_.start_time_us % 1'000'000 * 1000));
   info.set_jobs_queued(counts.queued);
   info.set_jobs_running(counts.starting + counts.running);
-  info.set_draining(service_.draining);
-  info.set_upload_bytes_max(service_.config.upload_bytes_max);
+  info.set_draining(parts_.draining);
+  info.set_upload_bytes_max(parts_.config.upload_bytes_max);
   info.set_message_bytes_max(kMessageBytesMax);
-  for (const std::string& warning : service_.warnings) info.add_warnings(warning);
-  if (const std::optional<std::string> low = service_.disk.warning()) info.add_warnings(*low);
-  if (Status s = service_.store.health(); !s.ok()) info.add_warnings(s.error().message);
+  for (const std::string& warning : parts_.warnings) info.add_warnings(warning);
+  if (const std::optional<std::string> low = parts_.disk.warning()) info.add_warnings(*low);
+  if (Status s = parts_.store.health(); !s.ok()) info.add_warnings(s.error().message);
   return info;
 }
 
@@ -77,10 +77,10 @@ std::string drain_text(const DeviceDrain& drain) {
 
 Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
     const v1::ListDevicesRequest& request) const {
-  const Devices devices = service_.inventory.read();
-  ASSIGN_OR_RETURN(const std::vector<Job> jobs, service_.store.jobs().list_active());
-  const std::vector<DeviceView> views = service_.dispatcher.devices(devices.devices);
-  ASSIGN_OR_RETURN(std::vector<DeviceDrain> drains, service_.store.drains().list());
+  const Devices devices = parts_.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<Job> jobs, parts_.store.jobs().list_active());
+  const std::vector<DeviceView> views = parts_.dispatcher.devices(devices.devices);
+  ASSIGN_OR_RETURN(std::vector<DeviceDrain> drains, parts_.store.drains().list());
   v1::ListDevicesResponse response;
   response.set_note(devices.note);
   for (size_t i = 0; i < views.size(); ++i) {
@@ -97,7 +97,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
       if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(job));
       if (job.state == JobState::kRunning) {
         const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
-                                            service_.dispatcher.jobs_beside(job.uid));
+                                            parts_.dispatcher.jobs_beside(job.uid));
         use.set_forecast_share(pace.forecast_share);
         use.set_bound_share(pace.bound_share);
         use.set_held_back_by(pace.held_back_by);
@@ -108,7 +108,7 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
       if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
       if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
     }
-    if (request.forecasts()) *out.mutable_forecasts() = service_.forecaster.describe(device);
+    if (request.forecasts()) *out.mutable_forecasts() = parts_.forecaster.describe(device);
     const auto drain = std::ranges::find(drains, drain_key(device), &DeviceDrain::device);
     if (drain == drains.end()) continue;
     *out.mutable_drain() = to_proto(*drain);
@@ -128,8 +128,8 @@ Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
 }
 
 void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& response) const {
-  const Clusters& clusters = service_.dispatcher.clusters();
-  for (const ClusterConfig& config : service_.config.clusters) {
+  const Clusters& clusters = parts_.dispatcher.clusters();
+  for (const ClusterConfig& config : parts_.config.clusters) {
     v1::Cluster& out = *response.add_clusters();
     out.set_name(std::string(kClusterPrefix) + config.name);
     out.set_kind(config.kind);
@@ -144,7 +144,7 @@ void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& respo
     out.set_gpus_per_node(config.gpus_per_node);
     out.set_gpu_type(config.gpu_type);
     out.set_waiting_max(config.waiting_max);
-    service_.cluster_rates.describe(forecasts, out);
+    parts_.cluster_rates.describe(forecasts, out);
     for (const ClusterSight& sight : clusters.sights(config.name)) {
       v1::ClusterJob& job = *out.add_jobs();
       job.set_job(sight.job);
@@ -160,7 +160,7 @@ void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& respo
 }
 
 int64_t SystemHandlers::measured_bytes(const Job& job) const {
-  const Result<Attempt> attempt = service_.store.jobs().find_attempt(job.uid, job.attempt);
+  const Result<Attempt> attempt = parts_.store.jobs().find_attempt(job.uid, job.attempt);
   if (!attempt.ok() || attempt->pid == 0) return 0;
   return resident_bytes(attempt->pid, attempt->process_start);
 }
@@ -200,8 +200,8 @@ Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& re
   drain.owner = call.caller;
   drain.vacate = request.vacate();
   ASSIGN_OR_RETURN(drain.device, key_of(known.name()));
-  if (Status s = service_.store.drains().put(drain); !s.ok()) return s.error();
-  if (Status s = service_.drains_changed(); !s.ok()) return s.error();
+  if (Status s = parts_.store.drains().put(drain); !s.ok()) return s.error();
+  if (Status s = parts_.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
                kv("owner", call.caller), drain.vacate, kv("reason", reason));
   return get_device(request.name());
@@ -211,17 +211,17 @@ Result<v1::Device> SystemHandlers::resume_device(const v1::ResumeDeviceRequest& 
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(v1::Device known, get_device(request.name()));
   // The name may be shown twice: of the device that has it now, and of one that is away.
-  const Devices devices = service_.inventory.read();
-  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, service_.store.drains().list());
+  const Devices devices = parts_.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts_.store.drains().list());
   bool drained = false;
   for (const DeviceDrain& drain : drains) {
     const auto device = std::ranges::find(devices.devices, drain.device, drain_key);
     if ((device != devices.devices.end() ? device->name : drain.name) != request.name()) continue;
-    if (Status s = service_.store.drains().remove(drain.device); !s.ok()) return s.error();
+    if (Status s = parts_.store.drains().remove(drain.device); !s.ok()) return s.error();
     drained = true;
   }
   if (!drained) return known;
-  if (Status s = service_.drains_changed(); !s.ok()) return s.error();
+  if (Status s = parts_.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_resumed {}", kv("device", known.name()));
   Result<v1::Device> device = get_device(request.name());
   if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
@@ -231,10 +231,10 @@ Result<v1::Device> SystemHandlers::resume_device(const v1::ResumeDeviceRequest& 
 }
 
 Result<std::string> SystemHandlers::key_of(const std::string& name) const {
-  for (const Device& device : service_.inventory.read().devices) {
+  for (const Device& device : parts_.inventory.read().devices) {
     if (device.name == name) return drain_key(device);
   }
-  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, service_.store.drains().list());
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts_.store.drains().list());
   const auto drain = std::ranges::find(drains, name, &DeviceDrain::name);
   return drain == drains.end() ? name : drain->device;
 }

@@ -1,10 +1,17 @@
 // server/handlers/system_handlers.h: SystemService without its transport. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <string>
 
-#include "server/handlers/context.h"
+#include "server/config/config.h"
+#include "server/dispatch/dispatcher.h"
+#include "server/files/disk_watch.h"
+#include "server/forecast/cluster_rates.h"
+#include "server/forecast/forecaster.h"
 #include "server/handlers/unary.h"
+#include "server/inventory/inventory.h"
+#include "server/store/store.h"
 #include "src/base/result.h"
 #include "trainyard/v1/system_service.pb.h"
 
@@ -15,7 +22,22 @@ std::string drain_text(const DeviceDrain& drain);
 
 class SystemHandlers {
  public:
-  explicit SystemHandlers(ServiceContext& service) : service_(service) {}
+  /// What the handlers refer to; outlives them.
+  struct Parts {
+    const Config& config;
+    Store& store;
+    Inventory& inventory;
+    const Dispatcher& dispatcher;
+    Forecaster& forecaster;
+    ClusterRates& cluster_rates;
+    DiskWatch& disk;
+    int64_t start_time_us = 0;  // of the daemon
+    const std::vector<std::string>& warnings;
+    const std::atomic<bool>& draining;
+    // Brings what the store says about drained devices to the inventory and the dispatcher.
+    std::function<Status()> drains_changed;
+  };
+  explicit SystemHandlers(const Parts& parts) : parts_(parts) {}
   Result<v1::ServerInfo> get_server_info(const v1::GetServerInfoRequest& request) const;
   Result<v1::ListDevicesResponse> list_devices(const v1::ListDevicesRequest& request) const;
   Result<v1::Device> drain_device(const v1::DrainDeviceRequest& request, const CallInfo& call);
@@ -29,7 +51,7 @@ class SystemHandlers {
   /// What the store knows the device by.
   Result<std::string> key_of(const std::string& name) const;
 
-  ServiceContext& service_;
+  const Parts parts_;
 };
 
 }  // namespace trainyard::server

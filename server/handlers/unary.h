@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "server/handlers/context.h"
+#include "server/handlers/call_frame.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
@@ -48,9 +48,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 template <typename Response>
 class Answer {
  public:
-  Answer(ServiceContext& service, const char* method, grpc::ServerUnaryReactor* reactor,
+  Answer(CallFrame& frame, const char* method, grpc::ServerUnaryReactor* reactor,
          grpc::ByteBuffer* out)
-      : service_(service), method_(method), reactor_(reactor), out_(out) {}
+      : frame_(frame), method_(method), reactor_(reactor), out_(out) {}
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
   ~Answer() {
@@ -60,10 +60,10 @@ class Answer {
     grpc::ServerUnaryReactor* reactor = std::exchange(reactor_, nullptr);
     if (reactor == nullptr) return;
     if (!response.ok()) {
-      if (response.error().reason == "STORE_FAILED") service_.store_failed();
+      if (response.error().reason == "STORE_FAILED") frame_.store_failed();
       if (response.error().reason == kStopped) {
         return reactor->Finish(
-            to_grpc_status(service_.draining ? draining_error() : caller_left_error()));
+            to_grpc_status(frame_.draining ? draining_error() : caller_left_error()));
       }
       return reactor->Finish(to_grpc_status(response.error()));
     }
@@ -72,7 +72,7 @@ class Answer {
   }
 
  private:
-  ServiceContext& service_;
+  CallFrame& frame_;
   const char* const method_;
   grpc::ServerUnaryReactor* reactor_;  // null once answered
   grpc::ByteBuffer* const out_;
@@ -93,17 +93,17 @@ struct CallInfo {
 /// unless it is null, is tried before it, on the library's thread: it neither computes nor waits,
 /// and says whether it takes the call.
 template <typename Request, typename Response, typename Handler, typename Quick>
-grpc::ServerUnaryReactor* serve(ServiceContext& service, const char* method,
+grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
                                 grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
                                 grpc::ByteBuffer* out, const Handler& handler, const Quick& quick,
                                 Executor& on) {
-  auto* const reactor = new UnaryCall(service.drain_stop.get_token());  // deletes itself
-  auto answer = std::make_shared<Answer<Response>>(service, method, reactor, out);
-  if (Status s = admit(*context, service.tokens); !s.ok()) {
+  auto* const reactor = new UnaryCall(frame.drain_stop.get_token());  // deletes itself
+  auto answer = std::make_shared<Answer<Response>>(frame, method, reactor, out);
+  if (Status s = admit(*context, frame.tokens); !s.ok()) {
     answer->give(s.error());
     return reactor;
   }
-  CallInfo call{caller_of(*context, service.tokens), reactor->stop()};
+  CallInfo call{caller_of(*context, frame.tokens), reactor->stop()};
   const Done<Response> done([answer](Result<Response> response) { answer->give(response); });
   if constexpr (!std::is_null_pointer_v<Quick>) {
     try {
@@ -130,7 +130,7 @@ grpc::ServerUnaryReactor* serve(ServiceContext& service, const char* method,
           answer->give(internal_error(method, e.what()));
         }
       });
-  if (!posted) answer->give(service.draining ? draining_error() : busy_error());
+  if (!posted) answer->give(frame.draining ? draining_error() : busy_error());
   return reactor;
 }
 
@@ -173,16 +173,16 @@ struct ResponseOf<void, Done<R>> {
 /// and runs on the service's executor, or on `on`.
 class Methods {
  public:
-  Methods(ServiceContext& service, RpcService& rpc) : service_(service), rpc_(rpc) {}
+  Methods(CallFrame& frame, RpcService& rpc) : frame_(frame), rpc_(rpc) {}
 
   template <typename Function>
   void add(const char* name, Function function) {
-    add_row<Function>(name, function, nullptr, service_.executor);
+    add_row<Function>(name, function, nullptr, frame_.executor);
   }
   /// A member function of `handlers`.
   template <typename Handlers, typename Function>
   void add(const char* name, Handlers& handlers, Function function) {
-    add(name, handlers, function, service_.executor);
+    add(name, handlers, function, frame_.executor);
   }
   template <typename Handlers, typename Function>
   void add(const char* name, Handlers& handlers, Function function, Executor& on) {
@@ -218,14 +218,14 @@ class Methods {
         done(callable(request));
       }
     };
-    rpc_.add_unary(name, [&service = service_, name, handler, quick, &on](
+    rpc_.add_unary(name, [&frame = frame_, name, handler, quick, &on](
                              grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
                              grpc::ByteBuffer* out) {
-      return serve<Request, Response>(service, name, context, in, out, handler, quick, on);
+      return serve<Request, Response>(frame, name, context, in, out, handler, quick, on);
     });
   }
 
-  ServiceContext& service_;
+  CallFrame& frame_;
   RpcService& rpc_;
 };
 

@@ -21,8 +21,8 @@ constexpr int kMessagesAtOnce = 16;  // before a stream lets others have its thr
 /// the client.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  UploadStream(ServiceContext& service, Uploads& uploads, grpc::ByteBuffer* response)
-      : service_(service), uploads_(uploads), response_(response) {}
+  UploadStream(CallFrame& frame, Uploads& uploads, grpc::ByteBuffer* response)
+      : frame_(frame), uploads_(uploads), response_(response) {}
 
   void begin(const Status& admitted) {
     if (!admitted.ok()) return refuse(admitted.error());
@@ -43,14 +43,14 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
  private:
   void post() {
-    const bool posted = service_.transfers.post([this] {
+    const bool posted = frame_.transfers.post([this] {
       try {
         if (Status s = work(); !s.ok()) refuse(s.error());
       } catch (const std::exception& e) {
         refuse(internal_error("UploadFile", e.what()));
       }
     });
-    if (!posted) refuse(service_.draining ? draining_error() : busy_error());
+    if (!posted) refuse(frame_.draining ? draining_error() : busy_error());
   }
 
   /// Takes what has arrived. This object may be gone once the stream has ended.
@@ -112,7 +112,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
   Status start(const v1::UploadFileRequest::Start& start) {
     if (begun_) return field_error("FIELD_UNUSED", "start", "was already sent on this stream");
-    if (service_.draining) return draining_error();
+    if (frame_.draining) return draining_error();
     if (Status s = check_parent(start.parent()); !s.ok()) return s;
     uploads_.expire();
     ASSIGN_OR_RETURN(writer_, uploads_.open(start.sha256(), start.size_bytes(), start.offset()));
@@ -157,7 +157,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     Finish(status);
   }
 
-  ServiceContext& service_;
+  CallFrame& frame_;
   Uploads& uploads_;
   grpc::ByteBuffer* response_;
   grpc::ByteBuffer in_;  // the library's until OnReadDone, then work()'s
@@ -173,12 +173,11 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 
 }  // namespace
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(ServiceContext& service,
-                                                              Uploads& uploads,
+grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(CallFrame& frame, Uploads& uploads,
                                                               grpc::CallbackServerContext* context,
                                                               grpc::ByteBuffer* response) {
-  auto* stream = new UploadStream(service, uploads, response);  // deletes itself in OnDone
-  stream->begin(admit(*context, service.tokens));
+  auto* stream = new UploadStream(frame, uploads, response);  // deletes itself in OnDone
+  stream->begin(admit(*context, frame.tokens));
   return stream;
 }
 

@@ -6,12 +6,11 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "server/files/uploads.h"
-#include "server/handlers/context.h"
+#include "server/handlers/call_frame.h"
 
 namespace trainyard::server {
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(ServiceContext& service,
-                                                              Uploads& uploads,
+grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(CallFrame& frame, Uploads& uploads,
                                                               grpc::CallbackServerContext* context,
                                                               grpc::ByteBuffer* response);
 

@@ -44,8 +44,8 @@ const void* connection_of(const grpc::CallbackServerContext& context) {
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
-  WatchStream(WatchStreams& streams, ServiceContext& service, const void* connection)
-      : streams_(streams), service_(service), connection_(connection) {}
+  WatchStream(WatchStreams& streams, const WatchStreams::Parts& parts, const void* connection)
+      : streams_(streams), parts_(parts), connection_(connection) {}
 
   /// Not admitted: it ends at once.
   void begin(Status admitted, const grpc::ByteBuffer& bytes) {
@@ -54,7 +54,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       if (!admitted.ok()) return admitted;
       if (Status s = parse_request(bytes, request_); !s.ok()) return s;
       ASSIGN_OR_RETURN(id_, parse_name(Collection::kJobs, "name", request_.name()));
-      service_.hub.post(
+      parts_.hub.post(
           [self = shared_from_this()] { self->guarded([&self] { return self->start(); }); });
       return {};
     });
@@ -114,13 +114,13 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       const MutexLock lock(mu_);
       if (finished_) return {};
     }
-    ASSIGN_OR_RETURN(const Job job, service_.store.jobs().find("default", id_));
+    ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().find("default", id_));
     ASSIGN_OR_RETURN(std::unique_ptr<Watcher> watcher,
-                     service_.hub.watch(job.uid, request_.after(), [this](Result<EventRun> run) {
+                     parts_.hub.watch(job.uid, request_.after(), [this](Result<EventRun> run) {
                        guarded([&] { return take(std::move(run)); });
                      }));
     v1::WatchJobResponse first;
-    *first.mutable_start()->mutable_job() = to_proto(service_.dispatcher.explained(job));
+    *first.mutable_start()->mutable_job() = to_proto(parts_.dispatcher.explained(job));
     const int64_t oldest = oldest_seq(job.newest_seq, job.events_thinned);
     first.mutable_start()->set_oldest_seq(oldest);
     first.mutable_start()->set_newest_seq(job.newest_seq);
@@ -184,7 +184,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void write(grpc::ByteBuffer bytes) TRAINYARD_REQUIRES(mu_) {
     writing_ = true;
-    last_write_us_ = service_.clock.steady_us();
+    last_write_us_ = parts_.clock.steady_us();
     out_.Swap(&bytes);
     StartWrite(&out_);
   }
@@ -196,7 +196,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   WatchStreams& streams_;
-  ServiceContext& service_;
+  const WatchStreams::Parts& parts_;
   const void* const connection_;
   v1::WatchJobRequest request_;
   std::string id_;
@@ -215,8 +215,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);  // valid until its write is done
 };
 
-WatchStreams::WatchStreams(ServiceContext& service, int64_t heartbeat_ms)
-    : service_(service), heartbeat_ms_(heartbeat_ms), thread_([this] { beat(); }) {}
+WatchStreams::WatchStreams(const Parts& parts) : parts_(parts), thread_([this] { beat(); }) {}
 
 WatchStreams::~WatchStreams() {
   {
@@ -230,8 +229,8 @@ WatchStreams::~WatchStreams() {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
   const void* const connection = connection_of(*context);
-  auto stream = std::make_shared<WatchStream>(*this, service_, connection);
-  Status admitted = admit(*context, service_.tokens);
+  auto stream = std::make_shared<WatchStream>(*this, parts_, connection);
+  Status admitted = admit(*context, parts_.frame.tokens);
   {
     const MutexLock lock(mu_);
     if (admitted.ok()) admitted = admit_stream(connection);
@@ -246,7 +245,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackSer
 
 Status WatchStreams::admit_stream(const void* connection) {
   if (draining_) return draining_error();
-  const int max = service_.config.watch_streams_max;
+  const int max = parts_.streams_max;
   if (static_cast<int>(streams_.size()) >= max) {
     return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
                       "the server has " + std::to_string(max) +
@@ -293,8 +292,8 @@ void WatchStreams::remove(WatchStream* stream, const void* connection) {
 }
 
 void WatchStreams::beat() {
-  const int64_t silence_us = heartbeat_ms_ * 1000;
-  int64_t due_us = service_.clock.steady_us() + silence_us;
+  const int64_t silence_us = parts_.heartbeat_ms * 1000;
+  int64_t due_us = parts_.clock.steady_us() + silence_us;
   for (;;) {
     std::vector<std::shared_ptr<WatchStream>> streams;
     {
@@ -310,14 +309,14 @@ void WatchStreams::beat() {
         ::malloc_trim(0);
         continue;
       }
-      const int64_t wait_us = std::max<int64_t>(0, due_us - service_.clock.steady_us());
+      const int64_t wait_us = std::max<int64_t>(0, due_us - parts_.clock.steady_us());
       changed_.wait_for(lock, std::chrono::microseconds(wait_us), [this]() TRAINYARD_REQUIRES(mu_) {
         return stopping_ || (streams_.empty() && peak_ >= kCrowd);
       });
       if (stopping_) return;
       streams = list();
     }
-    const int64_t now_us = service_.clock.steady_us();
+    const int64_t now_us = parts_.clock.steady_us();
     due_us = now_us + silence_us;
     for (const auto& stream : streams) due_us = std::min(due_us, stream->beat(now_us, silence_us));
   }

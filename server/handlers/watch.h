@@ -17,8 +17,12 @@
 #include <thread>
 #include <vector>
 
-#include "server/handlers/context.h"
+#include "server/dispatch/dispatcher.h"
+#include "server/events/event_hub.h"
+#include "server/handlers/call_frame.h"
 #include "server/rpc/stream_limits.h"
+#include "server/store/store.h"
+#include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -30,7 +34,17 @@ class WatchStream;
 /// Outlives the server, and thus every stream.
 class WatchStreams {
  public:
-  WatchStreams(ServiceContext& service, int64_t heartbeat_ms);
+  /// What the streams refer to; outlives them.
+  struct Parts {
+    CallFrame& frame;
+    const Clock& clock;
+    Store& store;
+    EventHub& hub;
+    const Dispatcher& dispatcher;
+    int streams_max = 0;
+    int64_t heartbeat_ms = 15'000;  // of silence
+  };
+  explicit WatchStreams(const Parts& parts);
   ~WatchStreams();
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* open(grpc::CallbackServerContext* context,
@@ -46,8 +60,7 @@ class WatchStreams {
   std::vector<std::shared_ptr<WatchStream>> list() TRAINYARD_REQUIRES(mu_);
   void beat();
 
-  ServiceContext& service_;
-  const int64_t heartbeat_ms_;
+  const Parts parts_;
   Mutex mu_;
   CondVar changed_;
   bool draining_ TRAINYARD_GUARDED_BY(mu_) = false;
