@@ -2,7 +2,7 @@
 // saves (the output y where that is enough, else x) and dy. Members are ONNX's attributes with its
 // defaults; a function with members is an object.
 //
-// A new one is a struct here with a line in the list at the end, a row in src/ops/unary.cc and one
+// A new one is a struct here with a line in the list at the end, a row in src/ops/activation.cc and one
 // in src/models/layers/elementwise.cc.
 #pragma once
 

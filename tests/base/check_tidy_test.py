@@ -1,0 +1,70 @@
+"""scripts/check_tidy counts lines, parameters and circles as people do, and its exceptions can only shrink."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("check_tidy", str(SOURCE / "scripts/check_tidy"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_tidy", loader))
+    loader.exec_module(module)
+    return module
+
+
+check_tidy = load()
+
+CODE = """namespace trainyard {
+
+int sum(int a, const std::map<int, int>& b,
+        int c) {
+  if (a) {
+    return 1;
+  }
+  return a + c;
+}
+
+class Box {
+ public:
+  Box(int a, int b)
+      : a_(a), b_(b) {
+    check();
+  }
+  int area() const {
+    return a_ * b_;
+  }
+};
+
+const std::vector<Row> rows = {
+    {"a", 1},
+};
+}  // namespace trainyard
+"""
+
+
+class CheckTidyTest(unittest.TestCase):
+    def test_functions_with_their_lines_and_parameters(self):
+        self.assertEqual(list(check_tidy.functions_of(CODE)),
+                         [("sum", 7, 3), ("Box", 4, 2), ("area", 3, 0)])
+        self.assertEqual(list(check_tidy.python_functions_of("def f(self, a, b, *, c):\n    return a\n")), [("f", 2, 2)])
+
+    def test_complaints_name_what_is_over_its_limit_and_rows_that_nothing_needs(self):
+        most = check_tidy.LINES_MAX
+        values = {("lines", "a.cc"): most, ("lines", "b.cc"): most + 1, ("lines", "c.cc"): most + 9}
+        exceptions = check_tidy.read_exceptions(f"# why\nlines {most + 5} c.cc\nlines {most + 5} gone.cc\n")
+        self.assertEqual(list(check_tidy.complaints(values, exceptions)), [
+            f"b.cc: lines {most + 1}, expected at most {most}",
+            f"c.cc: lines {most + 9}, expected at most {most + 5}",
+            f"scripts/tidy_exceptions.txt: 'lines {most + 5} gone.cc' is not needed any more; remove the row"])
+
+    def test_the_tree_is_within_its_limits(self):
+        values = check_tidy.measure(check_tidy.product_files())
+        exceptions = check_tidy.read_exceptions((SOURCE / check_tidy.EXCEPTIONS).read_text(encoding="utf-8"))
+        self.assertEqual(list(check_tidy.complaints(values, exceptions)), [])
+        self.assertGreater(sum(1 for kind, _ in values if kind == "function"), 5000, "functions are found at all")
+
+
+if __name__ == "__main__":
+    unittest.main()
