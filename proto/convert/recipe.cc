@@ -3,6 +3,8 @@
 
 #include "proto/convert/spec.h"
 #include "proto/convert/spec_parts.h"
+#include "src/base/check.h"
+#include "src/base/field_rows.h"
 
 namespace trainyard {
 namespace {
@@ -10,16 +12,96 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// Fields that are set, though the chosen type does not look at them: `uses` and `users` know.
-void refuse_unused(const Message& message, const std::string& path, const std::string& type,
-                   bool (*uses)(std::string_view, std::string_view),
-                   std::string (*users)(std::string_view), Violations& violations) {
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (uses(type, field->name())) continue;
-    violations.add("FIELD_UNUSED", path + "." + field->name(),
-                   "has no effect here; remove it or choose type: " + users(field->name()));
+/// The field of a message that a row names, "ema.decay" in a message of its own, if it is given.
+/// Sets `message` to the one that has it.
+const FieldDescriptor* find_given(std::string_view name, const Message*& message) {
+  while (true) {
+    const size_t dot = std::min(name.find('.'), name.size());
+    const FieldDescriptor* field =
+        message->GetDescriptor()->FindFieldByName(std::string(name.substr(0, dot)));
+    TRAINYARD_CHECK(field != nullptr,
+                    std::string(name) + " is no field of " + message->GetDescriptor()->full_name());
+    if (!message->GetReflection()->HasField(*message, field)) return nullptr;
+    if (dot == name.size()) return field;
+    message = &message->GetReflection()->GetMessage(*message, field);
+    name.remove_prefix(dot + 1);
+  }
+}
+
+/// A wire field as the type that a row's member has.
+template <typename T>
+T read_value(const Message& message, const FieldDescriptor& field, const std::string& path,
+             const T& fallback, Violations& violations) {
+  const google::protobuf::Reflection& reflect = *message.GetReflection();
+  if constexpr (std::is_same_v<T, std::string>) {
+    const int number = reflect.GetEnumValue(message, &field);
+    if (const auto* value = field.enum_type()->FindValueByNumber(number)) {
+      return lower(value->name());
+    }
+    violations.add("FIELD_UNSUPPORTED", path,
+                   std::to_string(number) + " is not known, expected one of " +
+                       value_names(*field.enum_type()));
+    return fallback;
+  } else {
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return static_cast<T>(reflect.GetBool(message, &field));
+      case FieldDescriptor::CPPTYPE_INT32:
+        return static_cast<T>(reflect.GetInt32(message, &field));
+      case FieldDescriptor::CPPTYPE_INT64:
+        return static_cast<T>(reflect.GetInt64(message, &field));
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return static_cast<T>(reflect.GetUInt64(message, &field));
+      default:
+        return static_cast<T>(reflect.GetDouble(message, &field));
+    }
+  }
+}
+
+/// Reads the plain fields of a message by their rows. What is not given, or out of range, stays as
+/// it is in `out`.
+template <typename S>
+void read_rows(const Message& message, const std::string& path, S& out, Violations& violations) {
+  for (const FieldRow<S>& row : field_rows(out)) {
+    const Message* owner = &message;
+    const FieldDescriptor* field = find_given(row.name, owner);
+    if (field == nullptr) continue;
+    const std::string name = path + std::string(row.name);
+    std::visit(
+        [&](auto member) {
+          const auto value = read_value(*owner, *field, name, out.*member, violations);
+          if constexpr (std::is_arithmetic_v<decltype(value)>) {
+            const auto number = static_cast<double>(value);
+            if (!std::is_same_v<decltype(value), const bool> && !row.range.contains(number)) {
+              return check_number(number, std::is_integral_v<decltype(value)>, row.range, name,
+                                  violations);
+            }
+          }
+          out.*member = value;
+        },
+        row.member);
+  }
+}
+
+/// The value of the row `type`, or the one of `out`.
+template <typename S>
+std::string read_type(const Message& message, const std::string& path, const S& out,
+                      Violations& violations) {
+  const Message* owner = &message;
+  const FieldDescriptor* field = find_given("type", owner);
+  return field == nullptr ? out.type
+                          : read_value(message, *field, path + "type", out.type, violations);
+}
+
+/// Refuses fields that are given, though the chosen type does not look at them.
+template <typename S>
+void refuse_unused(const Message& message, const std::string& path, const S& spec,
+                   Violations& violations) {
+  for (const FieldRow<S>& row : field_rows(spec)) {
+    const Message* owner = &message;
+    if (row.is_used_by(spec.type) || find_given(row.name, owner) == nullptr) continue;
+    violations.add("FIELD_UNUSED", path + std::string(row.name),
+                   "has no effect here; remove it or choose type: " + users_text(row.users));
   }
 }
 
@@ -28,62 +110,29 @@ double default_weight_decay(const std::string& type) {
 }
 
 OptimizerSpec to_optimizer(const v1::Optimizer& o, Violations& violations) {
-  const std::string path = "recipe.optimizer";
-  const std::string type = read_enum(o.type(), path + ".type", "sgd", violations);
-  OptimizerSpec out = default_optimizer(type);
+  const std::string path = "recipe.optimizer.";
+  OptimizerSpec out = default_optimizer(read_type(o, path, OptimizerSpec(), violations));
   if (!o.has_learning_rate()) {
-    violations.add("FIELD_REQUIRED", path + ".learning_rate", "is missing, expected a number > 0");
+    violations.add("FIELD_REQUIRED", path + "learning_rate", "is missing, expected a number > 0");
   }
-  refuse_unused(o, path, type, optimizer_uses, optimizer_users, violations);
-  out.learning_rate = o.learning_rate();
-  out.weight_decay = o.has_weight_decay() ? o.weight_decay() : default_weight_decay(type);
-  out.weight_decay_on =
-      read_enum(o.weight_decay_on(), path + ".weight_decay_on", "all", violations);
-  if (o.has_momentum()) out.momentum = o.momentum();
-  if (o.has_nesterov()) out.nesterov = o.nesterov();
-  if (o.has_beta1()) out.beta1 = o.beta1();
-  if (o.has_beta2()) out.beta2 = o.beta2();
-  if (o.has_epsilon()) out.epsilon = o.epsilon();
-  if (o.has_alpha()) out.alpha = o.alpha();
-  if (o.has_centered()) out.centered = o.centered();
-  if (o.has_beta2_decay()) out.beta2_decay = o.beta2_decay();
-  if (o.has_clip_threshold()) out.clip_threshold = o.clip_threshold();
-  if (o.has_scale_min()) out.scale_min = o.scale_min();
-  if (o.has_newton_schulz_steps()) out.newton_schulz_steps = o.newton_schulz_steps();
-  out.adjust_rate = read_enum(o.adjust_rate(), path + ".adjust_rate", "original", violations);
-  if (o.has_fallback_learning_rate()) {
-    out.fallback_learning_rate = o.fallback_learning_rate();
-    if (out.fallback_learning_rate == 0) {  // which would mean "as learning_rate"
-      violations.add("FIELD_OUT_OF_RANGE", path + ".fallback_learning_rate",
-                     "0 is out of range, expected more than 0 and at most 1e6");
-    }
-  }
+  refuse_unused(o, path, out, violations);
+  out.learning_rate = 0;
+  out.weight_decay = default_weight_decay(out.type);
+  read_rows(o, path, out, violations);
   return out;
 }
 
 ScheduleSpec to_schedule(const v1::Schedule& s, Violations& violations) {
+  const std::string path = "recipe.schedule.";
   ScheduleSpec out;
-  out.type = read_enum(s.type(), "recipe.schedule.type", "constant", violations);
-  refuse_unused(s, "recipe.schedule", out.type, schedule_uses, schedule_users, violations);
-  out.warmup_steps = s.warmup_steps();
-  out.step_size = s.step_size();
+  read_rows(s, path, out, violations);
+  refuse_unused(s, path, out, violations);
   out.milestones.assign(s.milestones().begin(), s.milestones().end());
-  if (s.has_gamma()) out.gamma = s.gamma();
-  out.min_learning_rate = s.min_learning_rate();
-  if (s.has_power()) out.power = s.power();
-  if (s.has_pct_start()) out.pct_start = s.pct_start();
-  if (s.has_div_factor()) out.div_factor = s.div_factor();
-  if (s.has_final_div_factor()) out.final_div_factor = s.final_div_factor();
-  return out;
-}
-
-// A number whose 0 means "off" to the engine: written out, it must be more.
-double read_positive(bool given, double value, const std::string& field, Violations& violations) {
-  if (given && !(value > 0)) {
-    violations.add("FIELD_OUT_OF_RANGE", field, "is out of range, expected a number above 0");
-    return 0;
+  if (out.type != "multi_step" && !out.milestones.empty()) {
+    violations.add("FIELD_UNUSED", path + "milestones",
+                   "has no effect here; remove it or choose type: multi_step");
   }
-  return value;
+  return out;
 }
 
 void require_metric(const std::string& metric, const std::string& field, Violations& violations) {
@@ -177,18 +226,11 @@ void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
       violations.add("FIELD_REQUIRED", path,
                      clip.has_norm() ? "has both norm and value; expected exactly one"
                                      : "has neither norm nor value; expected exactly one");
-    } else {
-      out.clip_norm = read_positive(clip.has_norm(), clip.norm(), path + ".norm", violations);
-      out.clip_value = read_positive(clip.has_value(), clip.value(), path + ".value", violations);
     }
   }
-  if (r.has_ema()) {
-    if (!r.ema().has_decay()) {
-      violations.add("FIELD_REQUIRED", "recipe.ema.decay",
-                     "is missing, expected a number such as 0.999");
-    }
-    out.ema_decay =
-        read_positive(r.ema().has_decay(), r.ema().decay(), "recipe.ema.decay", violations);
+  if (r.has_ema() && !r.ema().has_decay()) {
+    violations.add("FIELD_REQUIRED", "recipe.ema.decay",
+                   "is missing, expected a number such as 0.999");
   }
   for (const v1::ParameterGroup& g : r.parameter_groups()) {
     out.parameter_groups.push_back(to_parameter_group(g));
@@ -205,27 +247,8 @@ void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
   out.metrics.assign(r.metrics().begin(), r.metrics().end());
 }
 
-// An optional count where leaving it out means a default: an explicit value must be at least
-// `lowest`.
-template <typename T>
-void read_count(bool given, T value, int64_t lowest, std::string_view field, auto& out,
-                Violations& violations) {
-  if (!given) return;
-  if (value < lowest) {
-    violations.add(
-        "FIELD_OUT_OF_RANGE", std::string(field),
-        std::to_string(value) + " is out of range, expected at least " + std::to_string(lowest));
-    return;
-  }
-  out = value;
-}
-
-void read_batch_size(const v1::Recipe& r, Recipe& out, Violations& violations) {
-  if (!r.has_batch_size()) return;
-  if (r.batch_size() > 0) {
-    out.batch_size = r.batch_size();
-    return;
-  }
+void check_batch_size(const v1::Recipe& r, Violations& violations) {
+  if (!r.has_batch_size() || r.batch_size() > 0) return;
   violations.add(
       "FIELD_OUT_OF_RANGE", "recipe.batch_size",
       r.batch_size() == 0
@@ -243,22 +266,8 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
                    r.has_epochs() ? "has both epochs and steps; expected exactly one"
                                   : "has neither epochs nor steps; expected exactly one");
   }
-  read_count(r.has_epochs(), r.epochs(), 1, "recipe.epochs", out.epochs, violations);
-  read_count(r.has_steps(), r.steps(), 1, "recipe.steps", out.steps, violations);
-  read_batch_size(r, out, violations);
-  read_count(r.has_evaluate_every_steps(), r.evaluate_every_steps(), 1,
-             "recipe.evaluate_every_steps", out.evaluate_every_steps, violations);
-  read_count(r.has_checkpoint_every_steps(), r.checkpoint_every_steps(), 1,
-             "recipe.checkpoint_every_steps", out.checkpoint_every_steps, violations);
-  read_count(r.has_keep_checkpoints(), r.keep_checkpoints(), 1, "recipe.keep_checkpoints",
-             out.keep_checkpoints, violations);
-  read_count(r.has_keep_checkpoints_every_steps(), r.keep_checkpoints_every_steps(), 1,
-             "recipe.keep_checkpoints_every_steps", out.keep_checkpoints_every_steps, violations);
-  out.keep_best_checkpoint = r.keep_best_checkpoint();
-  read_count(r.has_accumulate_steps(), r.accumulate_steps(), 1, "recipe.accumulate_steps",
-             out.accumulate_steps, violations);
-  read_count(r.has_context_length(), r.context_length(), 1, "recipe.context_length",
-             out.context_length, violations);
+  read_rows(r, "recipe.", out, violations);
+  check_batch_size(r, violations);
   if (!r.has_optimizer()) {
     violations.add("FIELD_REQUIRED", "recipe.optimizer",
                    "is missing, expected for example {type: sgd, learning_rate: 0.01}");
@@ -266,10 +275,6 @@ Recipe to_recipe(const v1::Recipe& r, Violations& violations) {
     out.optimizer = to_optimizer(r.optimizer(), violations);
   }
   out.schedule = to_schedule(r.schedule(), violations);
-  out.seed = r.seed();
-  if (r.has_shuffle()) out.shuffle = r.shuffle();
-  if (r.has_drop_last()) out.drop_last = r.drop_last();
-  out.validation_split = r.validation_split();
   if (r.recompute() != v1::Recipe::RECOMPUTE_UNSPECIFIED) {
     const std::optional<Recompute> recompute = find_recompute(enum_name(r.recompute()));
     if (recompute) {

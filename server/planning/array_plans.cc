@@ -1,7 +1,6 @@
 #include "server/planning/array_plans.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
@@ -10,36 +9,13 @@
 #include "src/base/join.h"
 #include "src/base/stop.h"
 #include "src/base/text.h"
+#include "src/job/recipe.h"
 
 namespace trainyard::server {
 namespace {
 
 using Json = nlohmann::json;
 using Member = std::vector<MemberValue>;
-
-// Numbers of which the engine makes nothing but numbers. service_array_test compares the plans of
-// jobs that differ in them.
-constexpr std::array kNeutral = {
-    "recipe.seed",
-    "recipe.optimizer.learning_rate",
-    "recipe.optimizer.fallback_learning_rate",
-    "recipe.optimizer.momentum",
-    "recipe.optimizer.beta1",
-    "recipe.optimizer.beta2",
-    "recipe.optimizer.epsilon",
-    "recipe.optimizer.weight_decay",
-    "recipe.optimizer.alpha",
-    "recipe.optimizer.beta2_decay",
-    "recipe.optimizer.clip_threshold",
-    "recipe.optimizer.scale_min",
-    "recipe.clip_gradients.norm",
-    "recipe.clip_gradients.value",
-    "recipe.ema.decay",
-    "recipe.schedule.gamma",
-    "recipe.schedule.min_learning_rate",
-    "recipe.early_stopping.min_delta",
-    "priority",
-};
 
 constexpr size_t kValuesShown = 4;
 
@@ -196,7 +172,12 @@ class Planning {
 }  // namespace
 
 bool is_neutral(std::string_view path) {
-  return std::ranges::find(kNeutral, path) != kNeutral.end();
+  static const std::vector<std::string> fields = [] {
+    std::vector<std::string> all = recipe_fields_with(kPlanIgnores);
+    all.insert(all.end(), {"recipe.early_stopping.min_delta", "priority"});
+    return all;
+  }();
+  return std::ranges::find(fields, path) != fields.end();
 }
 
 Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v1::JobSpec& spec,

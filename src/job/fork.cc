@@ -13,35 +13,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Fields that a fork may change, each with all that is below it. docs/job_spec.md has this table.
+// What a fork may change besides the plain fields whose rows say so (src/job/recipe.cc), each with
+// all that is below it. docs/job_spec.md has this table.
 constexpr std::array kMayChange = {
-    "arithmetic",
-    "recipe.epochs",
-    "recipe.steps",
-    "recipe.optimizer.learning_rate",
-    "recipe.optimizer.fallback_learning_rate",
-    "recipe.optimizer.adjust_rate",
-    "recipe.optimizer.nesterov",
-    "recipe.optimizer.beta1",
-    "recipe.optimizer.beta2",
-    "recipe.optimizer.epsilon",
-    "recipe.optimizer.weight_decay",
-    "recipe.optimizer.weight_decay_on",
-    "recipe.optimizer.alpha",
-    "recipe.optimizer.beta2_decay",
-    "recipe.optimizer.clip_threshold",
-    "recipe.optimizer.scale_min",
-    "recipe.optimizer.newton_schulz_steps",
-    "recipe.schedule",
-    "recipe.clip_gradients",
-    "recipe.keep_best",
-    "recipe.early_stopping",
-    "recipe.evaluate_every_steps",
-    "recipe.augmentation",
-    "recipe.lora.dropout",
+    "arithmetic",          "recipe.schedule.milestones",
+    "recipe.keep_best",    "recipe.early_stopping",
+    "recipe.augmentation", "recipe.lora.dropout",
 };
-// These too, unless the optimizer or the average has no state at one of the two values: 0.
-constexpr std::array kMayChangeAboveZero = {"recipe.optimizer.momentum", "recipe.ema.decay"};
 
 bool is_below(std::string_view field, std::string_view root) {
   return field.starts_with(root) &&
@@ -58,6 +36,11 @@ bool is_regularization(std::string_view field) {
          (field.ends_with("dropout") && !field.ends_with("].dropout"));
 }
 
+bool is_one_of(std::string_view field, FieldTrait trait) {
+  const std::vector<std::string> fields = recipe_fields_with(trait);
+  return std::ranges::find(fields, field) != fields.end();
+}
+
 bool may_change(const FieldDifference& d) {
   const auto holds = [&](std::string_view root) { return is_below(d.field, root); };
   if (std::ranges::any_of(kMayChange, holds) || is_regularization(d.field)) return true;
@@ -65,7 +48,8 @@ bool may_change(const FieldDifference& d) {
   if (d.field.starts_with("recipe.parameter_groups[")) {
     return d.field.ends_with(".learning_rate_factor") || d.field.ends_with(".weight_decay");
   }
-  return std::ranges::any_of(kMayChangeAboveZero, holds) && Json::parse(d.recorded) > 0 &&
+  if (is_one_of(d.field, kForks)) return true;
+  return is_one_of(d.field, kForksAboveZero) && Json::parse(d.recorded) > 0 &&
          Json::parse(d.job) > 0;
 }
 

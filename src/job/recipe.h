@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/field_rows.h"
 #include "src/base/fields.h"
 #include "src/job/augmentation.h"
 #include "src/models/model_spec.h"
@@ -101,41 +102,30 @@ struct Recipe {
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
-/// The fields that decide the numbers of a run; docs/decisions/0048 says why the others do not. A
-/// default stays as it is for ever: checkpoints from before a field existed mean it.
+/// The plain ones. A default stays as it is for ever: checkpoints from before a field existed mean
+/// it.
+const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&);
+/// The fields that decide the numbers of a run; docs/decisions/0048 says why the others do not.
 template <FieldsOf<Recipe> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [epochs, steps, batch_size, optimizer, schedule, seed, shuffle, drop_last, validation_split,
-         context_length, evaluate_every_steps, checkpoint_every_steps, keep_checkpoints,
-         keep_checkpoints_every_steps, keep_best_checkpoint, recompute, precision, accumulate_steps,
-         shard, clip_norm, clip_value, ema_decay, parameter_groups, keep_best, early_stopping,
-         initial_weights, augmentation, lora, metrics] = spec;
-  visit("epochs", epochs);
-  visit("steps", steps);
-  visit("batch_size", batch_size);
-  visit("optimizer", optimizer);
-  visit("schedule", schedule);
-  visit("seed", seed);
-  visit("shuffle", shuffle);
-  visit("drop_last", drop_last);
-  visit("validation_split", validation_split);
-  visit("context_length", context_length);
-  visit("precision", precision);
-  visit("accumulate_steps", accumulate_steps);
-  visit("clip_gradients.norm", clip_norm);
-  visit("clip_gradients.value", clip_value);
-  visit("ema.decay", ema_decay);
-  visit("parameter_groups", parameter_groups);
-  visit("keep_best", keep_best);
-  visit("early_stopping", early_stopping);
+  visit_rows(spec, visit);
+  visit("optimizer", spec.optimizer);
+  visit("schedule", spec.schedule);
+  visit("precision", spec.precision);
+  visit("parameter_groups", spec.parameter_groups);
+  visit("keep_best", spec.keep_best);
+  visit("early_stopping", spec.early_stopping);
   // Evaluations that decide what is kept, or when a run ends, do so where they happen.
-  if (!keep_best.metric.empty() || !early_stopping.metric.empty()) {
-    visit("evaluate_every_steps", evaluate_every_steps);
+  if (!spec.keep_best.metric.empty() || !spec.early_stopping.metric.empty()) {
+    visit("evaluate_every_steps", spec.evaluate_every_steps);
   }
-  visit("initial_weights", initial_weights);
-  visit("augmentation", augmentation);
-  visit("lora", lora);
+  visit("initial_weights", spec.initial_weights);
+  visit("augmentation", spec.augmentation);
+  visit("lora", spec.lora);
 }
+
+/// Paths of fields in spec files ("recipe.optimizer.learning_rate") whose row has a trait.
+std::vector<std::string> recipe_fields_with(FieldTrait trait);
 
 /// Where the recipe says nothing and the dataset is a text.
 inline constexpr int64_t kContextLengthDefault = 256;

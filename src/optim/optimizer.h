@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/field_rows.h"
 #include "src/base/fields.h"
 #include "src/base/result.h"
 #include "src/graph/graph.h"
@@ -16,7 +17,7 @@
 namespace trainyard {
 
 /// Names, defaults and formulas as in PyTorch's torch.optim where it has them
-/// (docs/optimizers.md). A field belongs to the types that optimizer_users() names.
+/// (docs/optimizers.md). A row says which types look at a field (src/optim/fields.cc).
 struct OptimizerSpec {
   std::string type = "sgd";
   double learning_rate = 0.01;
@@ -34,28 +35,10 @@ struct OptimizerSpec {
   std::string adjust_rate = "original";  // muon: or "match_rms_adamw"
   double fallback_learning_rate = 0;     // muon: of what AdamW trains; 0: learning_rate
 };
+const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&);
 template <FieldsOf<OptimizerSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [type, learning_rate, momentum, nesterov, beta1, beta2, epsilon, weight_decay,
-         weight_decay_on, alpha, centered, beta2_decay, clip_threshold, scale_min,
-         newton_schulz_steps, adjust_rate, fallback_learning_rate] = spec;
-  visit("type", type);
-  visit("learning_rate", learning_rate);
-  visit("momentum", momentum);
-  visit("nesterov", nesterov);
-  visit("beta1", beta1);
-  visit("beta2", beta2);
-  visit("epsilon", epsilon);
-  visit("weight_decay", weight_decay);
-  visit("weight_decay_on", weight_decay_on);
-  visit("alpha", alpha);
-  visit("centered", centered);
-  visit("beta2_decay", beta2_decay);
-  visit("clip_threshold", clip_threshold);
-  visit("scale_min", scale_min);
-  visit("newton_schulz_steps", newton_schulz_steps);
-  visit("adjust_rate", adjust_rate);
-  visit("fallback_learning_rate", fallback_learning_rate);
+  visit_rows(spec, visit);
 }
 
 /// The spec of a type with its own defaults, which differ (muon's momentum is 0.95). An unknown
@@ -64,11 +47,6 @@ OptimizerSpec default_optimizer(std::string_view type);
 
 std::span<const std::string> optimizer_types();
 std::span<const std::string> schedule_types();
-/// The types that look at a field of the spec, "sgd, rmsprop or muon"; empty: all do.
-std::string optimizer_users(std::string_view field);
-bool optimizer_uses(std::string_view type, std::string_view field);
-std::string schedule_users(std::string_view field);
-bool schedule_uses(std::string_view type, std::string_view field);
 
 struct ScheduleSpec {
   std::string type = "constant";
@@ -86,20 +64,11 @@ struct ScheduleSpec {
   double div_factor = 25;                // one_cycle: first rate is learning_rate / div_factor ...
   double final_div_factor = 1e4;         // ... and the last one that over final_div_factor
 };
+const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&);
 template <FieldsOf<ScheduleSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [type, warmup_steps, step_size, gamma, milestones, min_learning_rate, power, pct_start,
-         div_factor, final_div_factor] = spec;
-  visit("type", type);
-  visit("warmup_steps", warmup_steps);
-  visit("step_size", step_size);
-  visit("gamma", gamma);
-  visit("milestones", milestones);
-  visit("min_learning_rate", min_learning_rate);
-  visit("power", power);
-  visit("pct_start", pct_start);
-  visit("div_factor", div_factor);
-  visit("final_div_factor", final_div_factor);
+  visit_rows(spec, visit);
+  visit("milestones", spec.milestones);
 }
 
 /// Learning rate of step s (0-based) of steps_total.

@@ -128,7 +128,9 @@ TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
     recipe.batch_size = kBatch;
     recipe.optimizer = default_optimizer(c.optimizer);
     recipe.optimizer.learning_rate = 1e-3;
-    if (optimizer_uses(c.optimizer, "momentum")) recipe.optimizer.momentum = 0.9;
+    const bool has_momentum =
+        c.optimizer == "sgd" || c.optimizer == "rmsprop" || c.optimizer == "muon";
+    if (has_momentum) recipe.optimizer.momentum = 0.9;
     recipe.optimizer.weight_decay = 0.01;
     recipe.accumulate_steps = c.accumulate_steps;
     recipe.clip_norm = c.clip_norm;

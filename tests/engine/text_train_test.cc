@@ -207,7 +207,7 @@ TEST(TextTraining, RefusesWhatDoesNotFit) {
        "of 100 tokens, expected 1..99"},
       {message(bigram_model(8), stream, 0), "recipe.context_length: 256 tokens"},
       {message(bigram_model(8), stream, 65537),
-       "recipe.context_length: 65537 is out of range, expected 0..65536"},
+       "recipe.context_length: 65537 is out of range, expected 1..65536"},
       {message(bigram_model(8), stream, 20),
        "recipe.batch_size: 8 is larger than the 4 training windows"},
       {message(bag, rows, 12),

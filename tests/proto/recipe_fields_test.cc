@@ -1,0 +1,126 @@
+// The rows of a recipe's plain fields, beside what else describes a recipe: its struct, the wire,
+// the manual. A field that was added to one of them alone fails here.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "proto/convert/spec.h"
+#include "src/job/recipe.h"
+#include "tests/support/source_path.h"
+#include "trainyard/v1/job_spec.pb.h"
+
+namespace trainyard {
+namespace {
+
+using google::protobuf::Descriptor;
+using Names = std::set<std::string>;
+
+template <typename S>
+Names row_names(const S& spec) {
+  Names names;
+  for (const auto& row : field_rows(spec)) names.insert(std::string(row.name));
+  return names;
+}
+
+/// Fields of a message that are in no row, without those that `others` names. A field of a message
+/// of its own is called "ema.decay".
+Names without_row(const Descriptor& type, const Names& rows, const Names& others) {
+  Names missing;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const std::string name = type.field(i)->name();
+    if (rows.contains(name) || others.contains(name)) continue;
+    if (type.field(i)->message_type() == nullptr) {
+      missing.insert(name);
+      continue;
+    }
+    for (int k = 0; k < type.field(i)->message_type()->field_count(); ++k) {
+      const std::string inner = name + "." + type.field(i)->message_type()->field(k)->name();
+      if (!rows.contains(inner)) missing.insert(inner);
+    }
+  }
+  return missing;
+}
+
+const Names kStructured = {"optimizer",        "schedule",  "recompute",      "precision",
+                           "parameter_groups", "keep_best", "early_stopping", "initial_weights",
+                           "augmentation",     "lora",      "metrics"};
+
+TEST(RecipeFields, EachPlainFieldOfTheWireHasARow) {
+  EXPECT_EQ(without_row(*v1::Recipe::descriptor(), row_names(Recipe()), kStructured), Names());
+  EXPECT_EQ(without_row(*v1::Optimizer::descriptor(), row_names(OptimizerSpec()), {}), Names());
+  EXPECT_EQ(without_row(*v1::Schedule::descriptor(), row_names(ScheduleSpec()), {"milestones"}),
+            Names());
+}
+
+// The bindings do not compile once a member is added; what it takes then is a row, or a place in
+// visit_fields() and in kStructured.
+TEST(RecipeFields, EachMemberHasARowOrIsStructured) {
+  const Recipe recipe;
+  [[maybe_unused]] const auto& [a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15,
+                                a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28,
+                                a29] = recipe;
+  constexpr size_t kShard = 1;  // of resources
+  EXPECT_EQ(row_names(recipe).size() + kStructured.size() + kShard, 29u);
+  const OptimizerSpec optimizer;
+  [[maybe_unused]] const auto& [b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15,
+                                b16, b17] = optimizer;
+  EXPECT_EQ(row_names(optimizer).size(), 17u);
+  const ScheduleSpec schedule;
+  [[maybe_unused]] const auto& [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10] = schedule;
+  EXPECT_EQ(row_names(schedule).size() + 1, 10u) << "milestones is a list";
+}
+
+TEST(RecipeFields, TheManualHasEachField) {
+  std::ifstream file(testing::source_path("docs/job_spec.md"));
+  std::stringstream page;
+  page << file.rdbuf();
+  const auto expect_all = [&](const auto& spec) {
+    for (const auto& row : field_rows(spec)) {
+      const std::string name(row.name.substr(row.name.find('.') + 1));
+      EXPECT_NE(page.str().find(name), std::string::npos) << row.name;
+    }
+  };
+  expect_all(Recipe());
+  expect_all(OptimizerSpec());
+  expect_all(ScheduleSpec());
+}
+
+TEST(RecipeFields, DefaultsAreInTheirRange) {
+  Violations violations;
+  check_rows(Recipe(), "", "recipe.", violations);
+  for (const std::string& type : optimizer_types()) {
+    check_rows(default_optimizer(type), type, "recipe.optimizer.", violations);
+  }
+  EXPECT_TRUE(violations.empty()) << violations.to_error().message;
+}
+
+TEST(RecipeFields, AZeroThatMeansOffIsRefusedWhereItIsWrittenOut) {
+  v1::JobSpec spec;
+  spec.mutable_model()->mutable_mlp();
+  v1::Recipe& recipe = *spec.mutable_recipe();
+  recipe.set_epochs(1);
+  recipe.mutable_optimizer()->set_learning_rate(0.1);
+  ASSERT_TRUE(to_engine(spec).ok());
+  recipe.set_checkpoint_every_steps(0);
+  recipe.mutable_ema()->set_decay(0);
+  recipe.mutable_clip_gradients()->set_norm(-1);
+  recipe.mutable_optimizer()->set_type(v1::Optimizer::MUON);
+  recipe.mutable_optimizer()->set_fallback_learning_rate(0);
+  const Error refused = to_engine(spec).error();
+  std::vector<std::string> lines;
+  for (const FieldViolation& v : refused.violations)
+    lines.push_back(v.field + ": " + v.description);
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{
+                "recipe.checkpoint_every_steps: 0 is out of range, expected 1..1099511627776",
+                "recipe.clip_gradients.norm: -1 is out of range, expected more than 0 and at most "
+                "1e30",
+                "recipe.ema.decay: 0 is out of range, expected more than 0 and less than 1",
+                "recipe.optimizer.fallback_learning_rate: 0 is out of range, expected more than 0 "
+                "and at most 1e6"}));
+}
+
+}  // namespace
+}  // namespace trainyard
