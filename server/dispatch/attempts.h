@@ -1,0 +1,92 @@
+// server/dispatch/attempts.h: attempts of jobs from their start to their end: those that this
+// daemon started, here or in a cluster, and those that it took over from an earlier one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/cluster/clusters.h"
+#include "server/dispatch/dispatch_index.h"
+#include "server/dispatch/dispatcher.h"
+#include "server/dispatch/train_task.h"
+#include "server/inventory/inventory.h"
+#include "server/processes/supervisor.h"
+#include "server/store/store.h"
+
+namespace trainyard::server {
+
+/// Not thread-safe, but for what it hands to others: the dispatcher's thread uses it, and recover()
+/// before there is one.
+class Attempts {
+ public:
+  /// What attempts refer to; outlives them.
+  struct Parts {
+    Store& store;
+    Supervisor& supervisor;
+    Inventory& inventory;
+    Files& files;
+    const Clock& clock;
+    const DispatcherOptions& options;
+    const ClusterSetup& setup;  // its clusters have gone to `clusters`
+    std::span<const ClusterConfig> configs;
+    Clusters& clusters;
+    DispatchIndex& index;
+    // On any thread, when the process of an attempt is gone.
+    std::function<void(const std::string& uid, int32_t attempt)> gone;
+  };
+  explicit Attempts(Parts parts) : parts_(std::move(parts)) {}
+  /// What keeps the parts alive for attempts that end last; before the first attempt.
+  void set_owner(std::weak_ptr<Attempts> self) { self_ = std::move(self); }
+
+  bool empty() const { return live_.empty(); }
+  /// Errors of the store and of the disk; a job that was cancelled or deleted just now is none.
+  Status start(const StartDecision& decision, const std::vector<Device>& devices);
+  /// An earlier daemon left the job's attempt behind.
+  Status adopt(const Job& job);
+  /// The process is gone.
+  void forget(const std::string& uid, int32_t attempt);
+
+  /// Asks the job's worker to stop, if it has one.
+  void stop(const std::string& uid, const char* reason);
+  /// Asks all workers of this host to stop within `grace_ms`.
+  void drain(int64_t grace_ms);
+  /// Stops the workers whose jobs have trained as long as they may: their next move is FAILED.
+  void stop_overdue();
+  /// Sends the jobs on these devices back to the queue, as far as they are drained to that end.
+  void vacate(const std::vector<Device>& devices);
+  void make_room(const PreemptDecision& decision);
+
+ private:
+  struct Live {
+    std::string task;
+    int32_t attempt = 0;
+    std::vector<std::string> devices;
+    std::shared_ptr<TrainTask> owner;
+    std::string cluster = {};  // that runs it; empty: this host does
+    bool leaves = false;       // asked to, because its device is drained
+    bool shares = false;       // the store knows that another job is, or was, on its device
+  };
+  void start_here(const Job& job, const Dataset& dataset, const std::string& nonce,
+                  const std::vector<Device>& devices);
+  void add(const Job& job, std::string task, std::shared_ptr<TrainTask> owner);
+  /// Tells the store of jobs on these devices that are not alone there.
+  void note_shared(const std::vector<std::string>& devices);
+  Result<Dataset> dataset_of(const Job& job) const;
+  std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
+  /// The attempt is a cluster's, on its way there or, `adopted`, perhaps there already.
+  void hand_over(const Job& job, const Attempt& attempt, const std::shared_ptr<TrainTask>& owner,
+                 bool adopted);
+  ClusterAttempt cluster_attempt(const Job& job, const Attempt& attempt, bool adopted) const;
+
+  const Parts parts_;
+  std::weak_ptr<Attempts> self_;
+  const std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
+  std::unordered_map<std::string, Live> live_;  // by uid
+};
+
+}  // namespace trainyard::server
