@@ -1,5 +1,7 @@
 #include "server/dispatch/deadlines.h"
 
+#include "src/base/check.h"
+
 namespace trainyard::server {
 
 void Deadlines::note(const JobBrief& job) {
@@ -12,6 +14,7 @@ void Deadlines::note(const JobBrief& job) {
       job.running_since_us - job.run_time_us + job.resources.time_limit_seconds() * 1'000'000;
   by_time_.emplace(deadline_us, job.uid);
   by_uid_.emplace(job.uid, deadline_us);
+  TRAINYARD_CHECK(by_time_.size() == by_uid_.size(), "a job has two deadlines");
 }
 
 std::vector<std::string> Deadlines::take_passed(int64_t now_us) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "proto/metrics/packed_metrics.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -106,6 +107,7 @@ struct EventHub::Feed {
     return *std::prev(after);
   }
   void keep(BlockPtr block, size_t bytes_max) {
+    TRAINYARD_CHECK(block->first_seq > end_seq, "events of job " + uid + " come twice");
     end_seq = block->last_seq();
     recent_bytes += block->bytes.size();
     recent.push_back(std::move(block));
@@ -314,7 +316,11 @@ void EventHub::Impl::give(const WatcherPtr& watcher, Result<EventRun> run) {
     const MutexLock lock(mu);
     if (watcher->gone) return;
     if (run.ok()) {
-      if (run->block) watcher->cursor = run->block->last_seq();
+      if (run->block) {
+        TRAINYARD_CHECK(run->block->last_seq() > watcher->cursor,
+                        "a watcher of job " + watcher->feed->uid + " gets what it has");
+        watcher->cursor = run->block->last_seq();
+      }
       run->ended = watcher->cursor == watcher->feed->final_seq;
     }
     ++watcher->calls;
@@ -372,8 +378,9 @@ void EventHub::Impl::post(std::function<void()> task) {
 void EventHub::Impl::leave(const WatcherPtr& watcher) {
   MutexLock lock(mu);
   watcher->gone = true;
-  --watchers;
   Feed& feed = *watcher->feed;
+  TRAINYARD_CHECK(watchers > 0 && feed.watchers > 0, "a watcher leaves twice");
+  --watchers;
   std::erase(feed.waiting, watcher);
   if (--feed.watchers == 0) feeds.erase(feed.uid);
   called.wait(lock, [&] { return watcher->calls == 0; });

@@ -126,6 +126,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     bool read_on = false;
     {
       const MutexLock lock(mu_);
+      TRAINYARD_CHECK(in_flight_ > 0, "a report is taken twice");
       --in_flight_;
       read_on = std::exchange(paused_, false);
       if (number > acknowledged_) {

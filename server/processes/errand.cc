@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "proto/convert/run.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -95,6 +96,7 @@ struct ErrandRunner::Impl : std::enable_shared_from_this<ErrandRunner::Impl> {
     Item next;
     {
       const MutexLock lock(mu);
+      TRAINYARD_CHECK(running > 0, "a task ends that was not started");
       --running;
       if (waiting.empty()) return;
       next = std::move(waiting.front());

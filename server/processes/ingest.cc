@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/config/log.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -237,7 +238,8 @@ void IngestRunner::Impl::task_ended(Item item, bool again) {
   bool give_up = false;
   {
     const MutexLock lock(mu);
-    running.erase(item.dataset.digest);
+    const bool was_running = running.erase(item.dataset.digest) == 1;
+    TRAINYARD_CHECK(was_running, "an ingest ends that was not started");
     large -= item.small ? 0 : 1;
     if (again && !draining) {
       give_up = ++item.tries >= kTriesMax;

@@ -251,6 +251,7 @@ void Acceptor::forget_closed(Socket& socket) {
 
 void Acceptor::forget(Socket& socket, std::map<int, Connection>::iterator it) {
   if (it == socket.open.end()) return;
+  TRAINYARD_CHECK(socket.peers[it->second.peer] > 0, "a peer closes more connections than it has");
   if (--socket.peers[it->second.peer] == 0) socket.peers.erase(it->second.peer);
   socket.open.erase(it);
 }

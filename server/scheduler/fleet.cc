@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "src/base/check.h"
+
 namespace trainyard::server {
 namespace {
 
@@ -92,7 +94,8 @@ void Fleet::attach(Placed& placed) {
 void Fleet::detach(const Placed& placed) {
   for (const Index i : placed.at) {
     Node& node = nodes_[static_cast<size_t>(i)];
-    std::erase(node.jobs, &placed.job);
+    const bool was_there = std::erase(node.jobs, &placed.job) == 1;
+    TRAINYARD_CHECK(was_there, "job " + placed.job.uid + " is not on " + device(i).name);
   }
 }
 
@@ -103,7 +106,8 @@ void Fleet::place(PlacedJob job) {
   attach(*placed);
   for (const Index i : placed->at) refresh(i);
   const std::string_view uid = placed->job.uid;
-  placed_.emplace(uid, std::move(placed));
+  const bool is_new = placed_.emplace(uid, std::move(placed)).second;
+  TRAINYARD_CHECK(is_new, "job " + std::string(uid) + " is placed twice");
 }
 
 void Fleet::remove(std::string_view uid) {

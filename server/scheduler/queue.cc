@@ -3,6 +3,8 @@
 #include <bit>
 #include <limits>
 
+#include "src/base/check.h"
+
 namespace trainyard::server {
 
 // The highest bits: three below the leading one.
@@ -27,7 +29,8 @@ void Queue::put(WaitingJob job) {
     front.gpu_floor = floor_of(line->first.gpu_bucket);
   }
   auto owned = std::make_unique<const WaitingJob>(std::move(job));
-  line->second.jobs.insert(owned.get());
+  const bool is_new = line->second.jobs.insert(owned.get()).second;
+  TRAINYARD_CHECK(is_new, "two jobs have the order " + std::to_string(owned->order));
   note_front(line->second);
   if (const double gpu_us = gpu_us_of(*owned); gpu_us > 0) {
     Stretch& stretch = on_gpus_[stretch_of(*owned)];
@@ -46,7 +49,8 @@ void Queue::remove(std::string_view uid) {
   places_.erase(found);
   retries_.erase({place.job->retry_time_us, place.job->order});
   Line& line = place.line->second;
-  line.jobs.erase(place.job.get());
+  const bool was_there = line.jobs.erase(place.job.get()) == 1;
+  TRAINYARD_CHECK(was_there, "job " + place.job->uid + " is not in its line");
   if (line.jobs.empty()) {
     fronts_[line.front] = fronts_.back();
     fronts_[line.front].line->front = line.front;
@@ -64,6 +68,7 @@ void Queue::remove(std::string_view uid) {
 void Queue::note_front(const Line& line) {
   const WaitingJob& first = **line.jobs.begin();
   Front& front = fronts_[line.front];
+  TRAINYARD_CHECK(front.line == &line, "a line's front is another's");
   front.priority = first.priority;
   front.order = first.order;
   front.retry_time_us = first.retry_time_us;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/store/owner_uses.h"
+#include "src/base/check.h"
 
 namespace trainyard::server {
 namespace {
@@ -37,7 +38,8 @@ void Shares::change(const std::string& owner, int64_t devices, int64_t now_us) {
   Owner& of = owners_[owner];
   of.used = used_by(of, now_us);
   of.as_of_us = std::max(of.as_of_us, now_us);  // the clock may jump back
-  of.devices = std::max<int64_t>(0, of.devices + devices);
+  of.devices += devices;
+  TRAINYARD_CHECK(of.devices >= 0, owner + " gives back more devices than it has");
 }
 
 double Shares::usage(const std::string& owner, int64_t now_us) const {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/base/check.h"
+
 namespace trainyard::server {
 
 bool CallLine::admits(const Call& call, const CallLimits& max) const {
@@ -32,6 +34,7 @@ Call CallLine::take(ModelQueue& queue, std::deque<Call>::iterator at) {
   --calls;
   bytes -= call.bytes;
   queue.bytes -= call.bytes;
+  TRAINYARD_CHECK(calls >= 0 && queue.bytes >= 0, "more calls leave the line than are in it");
   return call;
 }
 

@@ -15,6 +15,7 @@
 #include "proto/convert/run.h"
 #include "server/processes/errand.h"
 #include "server/serving/call_line.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -146,6 +147,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   }
 
   void give(std::vector<Call> calls, int64_t now, Effects& effects) TRAINYARD_REQUIRES(mu) {
+    TRAINYARD_CHECK(!calls.empty(), "a worker is given no call");
     const Kind kind = calls.front().kind;
     const WarmModel model = calls.front().model;
     ++line_of(kind).running;
@@ -212,7 +214,9 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
 
   void release(Worker& worker) TRAINYARD_REQUIRES(mu) {
     if (!std::exchange(worker.busy, false)) return;
-    --line_of(worker.kind).running;
+    CallLine& line = line_of(worker.kind);
+    TRAINYARD_CHECK(line.running > 0, "a worker is released that had no call");
+    --line.running;
     worker.deadline_us = kNotDue;
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/store/job_rows.h"
+#include "src/base/check.h"
 
 namespace trainyard::server {
 namespace {
@@ -38,6 +39,7 @@ std::vector<Dependent> take_dependents(Connection& db, int64_t order, int64_t co
 /// One job fewer to wait for.
 void wake(WriteContext& context, Job& job, const Job& ended) {
   JobEdit edit(context, job);
+  TRAINYARD_CHECK(job.waits_for > 0, job.name() + " waits for no job and is woken by one");
   --job.waits_for;
   edit.tell(ended.name() + " is " + std::string(name_of(ended.state)));
   if (job.state == JobState::kQueued) {

@@ -15,6 +15,7 @@
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "server/store/submit_checks.h"
+#include "src/base/check.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -97,6 +98,8 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
 
 // Ends the live attempt, if any, together with the job's transition.
 void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
+  TRAINYARD_CHECK(attempt.end_time_us == 0 && !is_active(job.state),
+                  "an attempt of " + job.name() + " ends twice, or before its job's state changed");
   attempt.end_time_us = job.event_time_us;
   attempt.outcome = job.reason;
   save_attempt(context.db, job, attempt);

@@ -9,6 +9,7 @@
 #include "server/store/event_rows.h"
 #include "server/store/proto_time.h"
 #include "server/store/remaining.h"
+#include "src/base/check.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -312,6 +313,7 @@ int64_t JobEdit::next_event_time_us() const {
 void JobEdit::append(v1::Event event) {
   job_.event_time_us = next_event_time_us();
   event.set_seq(++job_.newest_seq);
+  TRAINYARD_CHECK(job_.order > 0, "events belong to a job that is stored");
   *event.mutable_time() = to_timestamp(job_.event_time_us);
   event.set_attempt(job_.attempt);
   insert_event(context_.db, job_.order, std::move(event));

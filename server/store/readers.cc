@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -51,6 +52,7 @@ void Readers::give_back(std::unique_ptr<Connection> db) {
 void Readers::forget_one() {
   {
     const MutexLock lock(mu_);
+    TRAINYARD_CHECK(count_ > 0, "more readers are closed than were opened");
     --count_;
   }
   returned_.notify_one();

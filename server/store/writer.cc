@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/store/dependencies.h"
+#include "src/base/check.h"
 #include "src/base/disk_space.h"
 #include "src/base/mutex.h"
 
@@ -185,10 +186,12 @@ void Writer::run_answerer() {
       answers_.pop_front();
       observers = observers_;
     }
+    TRAINYARD_CHECK(answers.group.size() == answers.errors.size(), "a command has no answer");
     if (!answers.changes.empty())
       for (const JobObserver& observer : observers) observer(answers.changes);
     for (size_t i = 0; i < answers.group.size(); ++i) answers.group[i]->answer(answers.errors[i]);
     const MutexLock lock(mu_);
+    TRAINYARD_CHECK(in_flight_ >= answers.group.size(), "more commands are answered than came");
     in_flight_ -= answers.group.size();
   }
 }
@@ -240,6 +243,7 @@ void Writer::write_transaction(Answers& answers, bool essential_only) {
   if (kept) count_commit();
   transaction.commit();
   unsettled_ = std::move(unsettled);
+  TRAINYARD_CHECK(kept || answers.changes.empty(), "a change is reported that was rolled back");
   if (kept) mark_commit();
   settles_ = !essential_only;
 }

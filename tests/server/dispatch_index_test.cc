@@ -1,0 +1,99 @@
+// The dispatcher's index by itself: what a job's changes and its process make of the queue and of
+// the devices.
+#include "server/dispatch/dispatch_index.h"
+
+#include <gtest/gtest.h>
+
+#include "src/base/check.h"
+#include "tests/server/fake_clock.h"
+#include "tests/server/gibibyte.h"
+
+namespace trainyard::server {
+namespace {
+
+class DispatchIndexTest : public ::testing::Test {
+ protected:
+  static Device gpu() {
+    Device device;
+    device.name = "devices/gpu-0";
+    device.kind = DeviceKind::kGpu;
+    device.uuid = "GPU-0";
+    device.memory_bytes = 80 * kGiB;
+    device.slots = 4;
+    return device;
+  }
+  static JobBrief job(JobState state, std::vector<std::string> devices = {}) {
+    JobBrief brief;
+    brief.uid = "u1";
+    brief.id = "job";
+    brief.owner = "ann";
+    brief.order = 1;
+    brief.state = state;
+    brief.resources.set_device(v1::Resources::GPU);
+    brief.devices = std::move(devices);
+    brief.on_gpu.bytes = kGiB;
+    return brief;
+  }
+  DispatchIndex::Pass pass() {
+    Devices devices;
+    devices.devices = {gpu()};
+    return index_.decide(std::move(devices), /*draining=*/false);
+  }
+  std::vector<PlacedJob> on_gpu() {
+    const std::vector<Device> now = {gpu()};
+    return index_.devices(now)[0].jobs;
+  }
+
+  FakeClock clock_;
+  Supervisor supervisor_{SupervisorOptions{}, clock_};
+  Clusters clusters_{supervisor_, clock_, {}, [] {}};
+  Policy policy_;
+  DispatchIndex index_{policy_, {}, clusters_, clock_};
+};
+
+TEST_F(DispatchIndexTest, AWaitingJobIsOfferedAndARunningOneHoldsItsDevice) {
+  EXPECT_TRUE(index_.is_idle());
+  index_.take(job(JobState::kQueued));
+  ASSERT_EQ(pass().here.starts.size(), 1u);
+  index_.add_process("u1", {"devices/gpu-0"});
+  index_.take(job(JobState::kStarting, {"devices/gpu-0"}));
+  EXPECT_TRUE(pass().here.starts.empty());
+  ASSERT_EQ(on_gpu().size(), 1u);
+  EXPECT_FALSE(on_gpu()[0].stopping);
+  EXPECT_FALSE(index_.is_idle());
+}
+
+TEST_F(DispatchIndexTest, APlaceIsFreeOnceTheProcessIsGone) {
+  index_.add_process("u1", {"devices/gpu-0"});
+  index_.take(job(JobState::kRunning, {"devices/gpu-0"}));
+  (void)pass();
+  index_.take(job(JobState::kSucceeded));
+  ASSERT_EQ(on_gpu().size(), 1u) << "its process still exits";
+  EXPECT_TRUE(on_gpu()[0].stopping);
+  index_.remove_process("u1");
+  EXPECT_TRUE(on_gpu().empty());
+  EXPECT_TRUE(index_.is_idle());
+}
+
+// The store says that the job waits again before the end of its process has been noticed.
+TEST_F(DispatchIndexTest, TheNextAttemptIsNotTheOneThatWasAskedToStop) {
+  index_.add_process("u1", {"devices/gpu-0"});
+  index_.take(job(JobState::kRunning, {"devices/gpu-0"}));
+  (void)pass();
+  index_.leave("u1");
+  EXPECT_TRUE(on_gpu()[0].stopping);
+  index_.take(job(JobState::kQueued));
+  index_.add_process("u1", {"devices/gpu-0"});
+  index_.take(job(JobState::kStarting, {"devices/gpu-0"}));
+  ASSERT_EQ(on_gpu().size(), 1u);
+  EXPECT_FALSE(on_gpu()[0].stopping);
+}
+
+TEST_F(DispatchIndexTest, WhatCannotBeIsAFault) {
+  EXPECT_THROW(index_.remove_process("u1"), InvariantError);
+  EXPECT_THROW(index_.leave("u1"), InvariantError);
+  EXPECT_THROW(index_.add_process("u1", {}), InvariantError);
+}
+
+}  // namespace
+}  // namespace trainyard::server
