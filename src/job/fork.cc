@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a fork may change besides the plain fields whose rows say so (src/job/recipe.cc), each with
+// What a fork may change besides the plain fields whose rows say so (src/job/recipe.h), each with
 // all that is below it. docs/job_spec.md has this table.
 constexpr std::array kMayChange = {
     "arithmetic",          "recipe.schedule.milestones",

@@ -8,6 +8,7 @@
 
 #include "src/base/field_rows.h"
 #include "src/base/fields.h"
+#include "src/data/limits.h"
 #include "src/job/augmentation.h"
 #include "src/models/model_spec.h"
 #include "src/optim/parameter_groups.h"
@@ -65,6 +66,8 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("skip_mismatched", skip_mismatched);
 }
 
+inline constexpr double kRunStepsMax = 0x1p40;
+
 /// Everything that decides the numbers of a run, apart from data and device.
 struct Recipe {
   int64_t epochs = 0;  // exactly one of epochs and steps is > 0
@@ -102,9 +105,33 @@ struct Recipe {
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
-/// The plain ones. A default stays as it is for ever: checkpoints from before a field existed mean
-/// it.
-const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&);
+/// A default stays as it is for ever: checkpoints from before a field existed mean it.
+inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
+  using S = Recipe;
+  static const std::vector<FieldRow<S>> rows = {
+      {"epochs", &S::epochs, from_to(1, 1'000'000), kOffAtZero | kForks},
+      {"steps", &S::steps, from_to(1, kRunStepsMax), kOffAtZero | kForks},
+      {"batch_size", &S::batch_size},  // at most as many as there are rows
+      {"seed", &S::seed, {}, kPlanIgnores},
+      {"shuffle", &S::shuffle},
+      {"drop_last", &S::drop_last},
+      {"validation_split", &S::validation_split, from_to(0, 0.9)},
+      {"context_length", &S::context_length, from_to(1, kContextLengthMax), kOffAtZero},
+      {"evaluate_every_steps", &S::evaluate_every_steps, from_to(1, kRunStepsMax),
+       kOffAtZero | kForks | kOutsideIdentity},
+      {"checkpoint_every_steps", &S::checkpoint_every_steps, from_to(1, kRunStepsMax),
+       kOffAtZero | kOutsideIdentity},
+      {"keep_checkpoints", &S::keep_checkpoints, from_to(1, 100), kOutsideIdentity},
+      {"keep_checkpoints_every_steps", &S::keep_checkpoints_every_steps, from_to(1, kRunStepsMax),
+       kOffAtZero | kOutsideIdentity},
+      {"keep_best_checkpoint", &S::keep_best_checkpoint, {}, kOutsideIdentity},
+      {"accumulate_steps", &S::accumulate_steps, from_to(1, 65536)},
+      {"clip_gradients.norm", &S::clip_norm, above(0, 1e30), kOffAtZero | kForks | kPlanIgnores},
+      {"clip_gradients.value", &S::clip_value, above(0, 1e30), kOffAtZero | kForks | kPlanIgnores},
+      {"ema.decay", &S::ema_decay, above_below(0, 1), kOffAtZero | kForksAboveZero | kPlanIgnores},
+  };
+  return rows;
+}
 /// The fields that decide the numbers of a run; docs/decisions/0048 says why the others do not.
 template <FieldsOf<Recipe> Spec>
 void visit_fields(Spec& spec, auto&& visit) {

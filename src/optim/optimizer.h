@@ -16,8 +16,11 @@
 
 namespace trainyard {
 
+inline constexpr double kLearningRateMax = 1e6;
+inline constexpr double kScheduleStepsMax = 0x1p40;
+
 /// Names, defaults and formulas as in PyTorch's torch.optim where it has them
-/// (docs/optimizers.md). A row says which types look at a field (src/optim/fields.cc).
+/// (docs/optimizers.md). A row says which types look at a field.
 struct OptimizerSpec {
   std::string type = "sgd";
   double learning_rate = 0.01;
@@ -35,7 +38,47 @@ struct OptimizerSpec {
   std::string adjust_rate = "original";  // muon: or "match_rms_adamw"
   double fallback_learning_rate = 0;     // muon: of what AdamW trains; 0: learning_rate
 };
-const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&);
+inline const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
+  using S = OptimizerSpec;
+  const FieldNames adams = {"adam", "adamw", "lion", "muon"};
+  static const std::vector<FieldRow<S>> rows = {
+      {"type",
+       &S::type,
+       {},
+       0,
+       {},
+       {"sgd", "adam", "adamw", "rmsprop", "lion", "adafactor", "muon"}},
+      {"learning_rate", &S::learning_rate, above(0, kLearningRateMax), kForks | kPlanIgnores},
+      {"momentum",
+       &S::momentum,
+       below(0, 1),
+       kForksAboveZero | kPlanIgnores,
+       {"sgd", "rmsprop", "muon"}},
+      {"nesterov", &S::nesterov, {}, kForks, {"sgd", "muon"}},
+      {"beta1", &S::beta1, below(0, 1), kForks | kPlanIgnores, adams},
+      {"beta2", &S::beta2, below(0, 1), kForks | kPlanIgnores, adams},
+      {"epsilon",
+       &S::epsilon,
+       above(0, 1),
+       kForks | kPlanIgnores,
+       {"adam", "adamw", "rmsprop", "adafactor", "muon"}},
+      {"weight_decay", &S::weight_decay, from_to(0, kLearningRateMax), kForks | kPlanIgnores},
+      {"weight_decay_on", &S::weight_decay_on, {}, kForks, {}, {"all", "matrices"}},
+      {"alpha", &S::alpha, below(0, 1), kForks | kPlanIgnores, {"rmsprop"}},
+      {"centered", &S::centered, {}, 0, {"rmsprop"}},
+      {"beta2_decay", &S::beta2_decay, from_to(-1, 0), kForks | kPlanIgnores, {"adafactor"}},
+      {"clip_threshold", &S::clip_threshold, from_to(1, 1e6), kForks | kPlanIgnores, {"adafactor"}},
+      {"scale_min", &S::scale_min, above(0, 1), kForks | kPlanIgnores, {"adafactor"}},
+      {"newton_schulz_steps", &S::newton_schulz_steps, from_to(1, 99), kForks, {"muon"}},
+      {"adjust_rate", &S::adjust_rate, {}, kForks, {"muon"}, {"original", "match_rms_adamw"}},
+      {"fallback_learning_rate",
+       &S::fallback_learning_rate,
+       above(0, kLearningRateMax),
+       kOffAtZero | kForks | kPlanIgnores,
+       {"muon"}},
+  };
+  return rows;
+}
 template <FieldsOf<OptimizerSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   visit_rows(spec, visit);
@@ -64,7 +107,36 @@ struct ScheduleSpec {
   double div_factor = 25;                // one_cycle: first rate is learning_rate / div_factor ...
   double final_div_factor = 1e4;         // ... and the last one that over final_div_factor
 };
-const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&);
+inline const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&) {
+  using S = ScheduleSpec;
+  static const std::vector<FieldRow<S>> rows = {
+      {"type",
+       &S::type,
+       {},
+       kForks,
+       {},
+       {"constant", "step", "multi_step", "cosine", "linear", "polynomial", "exponential",
+        "one_cycle"}},
+      {"warmup_steps", &S::warmup_steps, from_to(0, kScheduleStepsMax), kForks},
+      {"step_size", &S::step_size, from_to(1, kScheduleStepsMax), kForks, {"step"}},
+      {"gamma",
+       &S::gamma,
+       above(0, 1),
+       kForks | kPlanIgnores,
+       {"step", "multi_step", "exponential"}},
+      // Nor may it be larger than the optimizer's learning_rate.
+      {"min_learning_rate",
+       &S::min_learning_rate,
+       from_to(0, kLearningRateMax),
+       kForks | kPlanIgnores,
+       {"cosine", "linear", "polynomial"}},
+      {"power", &S::power, above(0, 100), kForks, {"polynomial"}},
+      {"pct_start", &S::pct_start, from_to(0, 1), kForks, {"one_cycle"}},
+      {"div_factor", &S::div_factor, from_to(1, 1e12), kForks, {"one_cycle"}},
+      {"final_div_factor", &S::final_div_factor, from_to(1, 1e12), kForks, {"one_cycle"}},
+  };
+  return rows;
+}
 template <FieldsOf<ScheduleSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   visit_rows(spec, visit);
