@@ -182,18 +182,14 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
   ProfilingBackend timed(backend);
   Session session(std::move(programs), timed, shape.micro_batches);
   session.initialize(recipe.seed);
-  const bool held = hold_rows(recipe, shape, data, preprocessing, backend, session);
-  const int64_t stored = travel_rows(recipe, shape, data, preprocessing, backend, session);
-  Loader loader(schema, preprocessing, data.train(), split.train,
-                loader_options(recipe, schema, preprocessing, split, 0, held, stored));
+  const BatchInputs rows{recipe, shape, data, preprocessing, split};
+  Loader loader = BatchSource::on_device(rows, backend, session).open(0);
   int64_t step = 0;
   const auto next = [&] {
     const Batch& batch = loader.next();
     const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate,
                                          std::min(step, shape.steps_total - 1), shape.steps_total);
-    return Session::StepInputs{
-        batch.input_bytes(),      batch.target_bytes(), step++,
-        static_cast<float>(rate), batch.samples,        std::as_bytes(std::span(batch.stored))};
+    return BatchSource::step_inputs(batch, step++, rate);
   };
   return profile_steps(session, timed, next, options, stop);
 }

@@ -24,47 +24,6 @@ bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step %
 
 }  // namespace
 
-Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
-                               const Preprocessing& preprocessing, const Split& split,
-                               int64_t first_step, bool samples, int64_t stored_rows) {
-  Loader::Options options;
-  options.batch_size = recipe.batch_size;
-  options.seed = recipe.seed;
-  options.shuffle = recipe.shuffle;
-  options.drop_last = recipe.drop_last;
-  options.shift_max = split.shift_max;
-  options.first_step = first_step;
-  options.augmenter = make_augmenter(recipe.augmentation, schema, preprocessing);
-  options.mixer = make_mixer(recipe.augmentation, schema);
-  options.samples = samples || stored_rows > 0;
-  options.stored_rows = stored_rows;
-  if (samples) options.prefetch_batches = kStepsTogetherMax;
-  return options;
-}
-
-bool hold_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
-               const Preprocessing& preprocessing, const Backend& backend,
-               TrainingSession& session) {
-  if (!backend.holds_rows() || !shape.held.has_value()) return false;
-  const Augmenter augmenter = make_augmenter(recipe.augmentation, data.schema(), preprocessing);
-  session.hold({*shape.held,
-                RowTransform(data.schema(), preprocessing),
-                data.train(),
-                {augmenter.mean().begin(), augmenter.mean().end()}});
-  return true;
-}
-
-int64_t travel_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
-                    const Preprocessing& preprocessing, const Backend& backend,
-                    TrainingSession& session) {
-  if (!backend.holds_rows() || !shape.travel.has_value()) return 0;
-  const Augmenter augmenter = make_augmenter(recipe.augmentation, data.schema(), preprocessing);
-  session.travel({*shape.travel,
-                  RowTransform(data.schema(), preprocessing),
-                  {augmenter.mean().begin(), augmenter.mean().end()}});
-  return shape.rank_batch;
-}
-
 Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
            LoopState state)
     : context_(context),
@@ -93,13 +52,9 @@ Loop::~Loop() {
 }
 
 Status Loop::run(const std::stop_token& stop) {
-  const Recipe& recipe = context_.job.recipe;
   const RunShape& shape = context_.shape;
   if (state_.step < shape.steps_total && !stops_early()) {
-    Loader loader(
-        context_.data.schema(), context_.preprocessing, context_.data.train(), context_.split.train,
-        loader_options(recipe, context_.data.schema(), context_.preprocessing, context_.split,
-                       state_.step, context_.holds_rows, context_.stored_rows));
+    Loader loader = context_.batches.open(state_.step);
     run_clock_.begin();
     while (state_.step < shape.steps_total && !stops_early()) {
       if (session_.any(stop.stop_requested())) {
@@ -184,15 +139,8 @@ TrainingSession::StepInputs Loop::next_inputs(Loader& loader) {
   const double rate = learning_rate_at(recipe.schedule, recipe.optimizer.learning_rate, step,
                                        context_.shape.steps_total);
   const Batch& batch = loader.next();
-  TrainingSession::StepInputs inputs;
-  inputs.input = batch.input_bytes();
-  inputs.target = batch.target_bytes();
-  inputs.samples = batch.samples;
-  inputs.stored = std::as_bytes(std::span(batch.stored));
-  inputs.step = step;
-  inputs.learning_rate = static_cast<float>(rate);
   under_way_.push_back({rate, reads_scores_ ? batch.target_class : std::vector<int32_t>()});
-  return inputs;
+  return BatchSource::step_inputs(batch, step, rate);
 }
 
 Status Loop::finish_step() {
@@ -276,9 +224,7 @@ Evaluation Loop::evaluate(const Partition& partition, std::span<const int64_t> r
 }
 
 Evaluation Loop::evaluate_held_out() {
-  const bool on_device = context_.holds_rows && context_.shape.held->evaluation_rows > 0;
-  return evaluate(context_.data.train(), context_.split.validation,
-                  on_device ? RowsFrom::kDevice : RowsFrom::kHost);
+  return evaluate(context_.data.train(), context_.split.validation, context_.batches.held_out());
 }
 
 void Loop::evaluate_validation() {

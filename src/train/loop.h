@@ -18,6 +18,7 @@
 #include "src/job/train_job.h"
 #include "src/planning/recipe_check.h"
 #include "src/train/baseline.h"
+#include "src/train/batch_source.h"
 #include "src/train/checkpoint_writer.h"
 #include "src/train/evaluate.h"
 #include "src/train/metric_buffer.h"
@@ -35,29 +36,11 @@ struct LoopContext {
   const Split& split;
   const RunRecord& run;
   std::string_view backend;
-  bool holds_rows;                    // the session does: TrainingSession::hold()
-  int64_t stored_rows;                // of a run, that are brought to it: travel_rows()
+  const BatchSource& batches;
   const AlgorithmRecord& algorithms;  // of the session's kernels
   int64_t checkpoint_bytes;           // as planned
   const Clock& clock;                 // of checkpoints
 };
-
-/// How a job's training batches are made, from step `first_step` on. `samples`: for a session that
-/// holds the rows. `stored_rows`: for one that is brought so many in each run.
-Loader::Options loader_options(const Recipe& recipe, const DatasetSchema& schema,
-                               const Preprocessing& preprocessing, const Split& split,
-                               int64_t first_step, bool samples, int64_t stored_rows = 0);
-
-/// Brings a job's training rows to the session's devices, if those hold rows and these can be held.
-/// False: batches come from the host.
-bool hold_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
-               const Preprocessing& preprocessing, const Backend& backend,
-               TrainingSession& session);
-/// Makes room on the session's devices for the rows of one run, if those gather rows and these
-/// travel as they are stored. Returns how many a run has, or 0: batches come from the host.
-int64_t travel_rows(const Recipe& recipe, const RunShape& shape, const Dataset& data,
-                    const Preprocessing& preprocessing, const Backend& backend,
-                    TrainingSession& session);
 
 class Loop {
  public:

@@ -1,6 +1,7 @@
 // One job from spec to trained model: open the data, plan, allocate, load, loop, write the model.
 #include "src/train/trainer.h"
 
+#include <memory>
 #include <optional>
 
 #include "src/artifact/model_artifact.h"
@@ -10,6 +11,7 @@
 #include "src/planning/programs.h"
 #include "src/planning/run_warnings.h"
 #include "src/runtime/join.h"
+#include "src/train/batch_source.h"
 #include "src/train/initial_weights.h"
 #include "src/train/loop.h"
 #include "src/train/replicated_session.h"
@@ -95,6 +97,21 @@ class TimingReports {
   Algorithms* algorithms_;
 };
 
+/// A session of the devices' programs. Prepares their kernels.
+std::unique_ptr<TrainingSession> open_session(std::vector<RunPrograms> programs,
+                                              const std::vector<RankDevice>& devices,
+                                              const RunShape& shape, const RunPlan& plan,
+                                              Reporter& reporter) {
+  Backend& first = *devices.front().backend;
+  const TimingReports timing(first, plan, reporter);
+  const bool is_alone = devices.size() == 1 && (first.communicator() == nullptr ||
+                                                first.communicator()->peers() == nullptr);
+  if (is_alone) {
+    return std::make_unique<Session>(std::move(programs.front()), first, shape.micro_batches);
+  }
+  return std::make_unique<ReplicatedSession>(std::move(programs), devices, shape.micro_batches);
+}
+
 /// Processes that train one job together begin at the same state of the same job: what each found
 /// is compared with what the first did. ABORTED/RANKS_DIFFER.
 Status check_same_start(const Start& start, TrainingSession& session) {
@@ -175,14 +192,12 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
                          shape.objective.interface.category_codes});
 
   plan.memory.workspace_bytes = session.workspace_bytes();
-  const bool held =
-      job.holds_rows && hold_rows(job.recipe, shape, open.data, preprocessing, backend, session);
-  const int64_t stored_rows =
-      job.holds_rows ? travel_rows(job.recipe, shape, open.data, preprocessing, backend, session)
-                     : 0;
-  if (held) {
+  const BatchInputs rows{job.recipe, shape, open.data, preprocessing, split};
+  const BatchSource batches =
+      job.holds_rows ? BatchSource::on_device(rows, backend, session) : BatchSource(rows);
+  if (batches.kind() == BatchSource::Kind::kResident) {
     reporter.log("the training data is on the device: " + human_bytes(plan.dataset_bytes));
-  } else if (stored_rows == 0) {
+  } else if (batches.kind() == BatchSource::Kind::kHost) {
     plan.dataset_bytes = 0;
   }
   if (Status s = check_same_start(start, session); !s.ok()) return std::move(s).error();
@@ -209,8 +224,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
                             split,
                             start.identity.record(),
                             backend.name(),
-                            held,
-                            stored_rows,
+                            batches,
                             algorithms,
                             plan.checkpoints.size_bytes,
                             around.clock};
@@ -240,31 +254,14 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
 
 }  // namespace
 
-Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
-                          std::stop_token stop, const Clock& clock) {
-  TRAINYARD_CHECK(job.ranks == 1, "a job of several devices on one");
-  ASSIGN_OR_RETURN(const OpenJob open, open_job(job, backend));
-  ASSIGN_OR_RETURN(RunPrograms programs, compile_rank(open, 0, backend));
-  RunPlan plan = describe_run(programs, open.shape, job.recipe);
-  plan.warnings = run_warnings(plan, job.recipe, open.data.schema());
-  ASSIGN_OR_RETURN(Start start, find_start(job, backend, reporter));
-  std::optional<TimingReports> timing(std::in_place, backend, plan, reporter);
-  Session session(std::move(programs), backend, open.shape.micro_batches);
-  timing.reset();
-  return run(open, std::move(start), plan, session, backend, {files, reporter, stop, clock});
-}
-
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
                           Reporter& reporter, std::stop_token stop, const Clock& clock) {
+  const Backend& first = *devices.front().backend;
   Communicator* const connection = devices.front().backend->communicator();
   Peers* const peers = connection == nullptr ? nullptr : connection->peers();
-  if (devices.size() == 1 && peers == nullptr) {
-    return train(job, *devices.front().backend, files, reporter, std::move(stop), clock);
-  }
   TrainJob ranked = job;
   ranked.ranks = peers == nullptr ? std::ssize(devices) : peers->ranks();
   const int64_t first_rank = peers == nullptr ? 0 : peers->first_rank();
-  const Backend& first = *devices.front().backend;
   ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked, first));
   std::vector<RunPrograms> programs;
   for (const RankDevice& device : devices) {
@@ -275,14 +272,19 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   RunPlan plan = describe_run(programs.front(), open.shape, job.recipe);
   plan.warnings = run_warnings(plan, job.recipe, open.data.schema());
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
-  std::optional<TimingReports> timing(std::in_place, first, plan, reporter);
-  ReplicatedSession session(std::move(programs), devices, open.shape.micro_batches);
-  timing.reset();
+  const std::unique_ptr<TrainingSession> session =
+      open_session(std::move(programs), devices, open.shape, plan, reporter);
   if (peers != nullptr) {
     const std::string by = describe_connection(*peers, *connection);
     if (!by.empty()) reporter.log("connected by " + by);
   }
-  return run(open, std::move(start), plan, session, first, {files, reporter, stop, clock});
+  return run(open, std::move(start), plan, *session, first, {files, reporter, stop, clock});
+}
+
+Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
+                          std::stop_token stop, const Clock& clock) {
+  const std::shared_ptr<Backend> borrowed(std::shared_ptr<Backend>(), &backend);
+  return train(job, {RankDevice{"", borrowed}}, files, reporter, std::move(stop), clock);
 }
 
 }  // namespace trainyard

@@ -33,16 +33,17 @@ struct TrainResult {
 /// CANCELLED/STOPPED. A loss that is not finite: FAILED_PRECONDITION/LOSS_NOT_FINITE naming the
 /// step; the last good checkpoint stays. Faults are exceptions. `clock` decides when checkpoints
 /// are written, never what they hold.
-Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
-                          std::stop_token stop, const Clock& clock = system_clock());
-
-/// The same on several devices, which are connected (open_devices()), of one process or of several
-/// that train the job together, each by this call: results depend on how many devices there are in
-/// all. ABORTED/RANKS_DIFFER if the processes are given different jobs or checkpoints; throws
-/// RankLost when another process goes. The first process alone writes. Keeps those that are stuck
-/// when it throws RankStopped (replicated_session.h).
+///
+/// Several devices are connected (open_devices()), of one process or of several that train the job
+/// together, each by this call: results depend on how many devices there are in all.
+/// ABORTED/RANKS_DIFFER if the processes are given different jobs or checkpoints; throws RankLost
+/// when another process goes. The first process alone writes. Keeps those that are stuck when it
+/// throws RankStopped (replicated_session.h).
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
                           Reporter& reporter, std::stop_token stop,
                           const Clock& clock = system_clock());
+/// The same on one device that the caller owns.
+Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
+                          std::stop_token stop, const Clock& clock = system_clock());
 
 }  // namespace trainyard

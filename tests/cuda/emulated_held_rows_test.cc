@@ -298,10 +298,11 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   Session session(std::move(programs), backend);
   session.initialize(5);
   const int64_t without = testing::device_bytes();
-  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  const BatchSource batches =
+      BatchSource::on_device({job.recipe, shape, data, p, split}, backend, session);
+  ASSERT_EQ(batches.kind(), BatchSource::Kind::kResident);
   EXPECT_EQ(testing::device_bytes() - without, planned);
-  Loader loader(schema, p, data.train(), split.train,
-                loader_options(job.recipe, schema, p, split, 0, true));
+  Loader loader = batches.open(0);
   int64_t step = 0;
   const auto next = [&] {
     Session::StepInputs inputs;
@@ -384,7 +385,8 @@ TEST(HeldEvaluation, OfAnyNumberOfRowsGivesTheHostsValues) {
   cuda::CudaBackend backend(0);
   Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
   session.initialize(5);
-  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  ASSERT_EQ(BatchSource::on_device({job.recipe, shape, data, p, split}, backend, session).kind(),
+            BatchSource::Kind::kResident);
   Evaluator evaluator(session, schema, p, shape.objective,
                       {"loss", "accuracy", "confusion_matrix"});
   int batches = 0;
@@ -423,8 +425,7 @@ TEST(StepsFromTheHost, BringWhatAProgramReadsInOneCopy) {
     cuda::CudaBackend backend(0);
     Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend, parts);
     session.initialize(5);
-    Loader loader(schema, p, data.train(), split.train,
-                  loader_options(job.recipe, schema, p, split, 0, false));
+    Loader loader = BatchSource({job.recipe, shape, data, p, split}).open(0);
     testing::WorkCounts counts;
     for (int64_t step = 0; step < 3; ++step) {
       const Batch& b = loader.next();

@@ -62,13 +62,11 @@ TEST(TravellingRows, TrainAsFromTheHostAndAllocateNothing) {
                           .value(),
                       backend, images.shape.micro_batches);
       session.initialize(5);
-      int64_t stored = 0;
-      if (travels) {
-        stored =
-            travel_rows(images.job.recipe, images.shape, *images.data, images.p, backend, session);
-        EXPECT_EQ(stored, 16 / parts);
-      }
-      Loader loader = images.loader(stored);
+      const auto kind = travels ? BatchSource::on_device(images.inputs(), backend, session).kind()
+                                : BatchSource::Kind::kHost;
+      EXPECT_EQ(kind == BatchSource::Kind::kStaged, travels);
+      EXPECT_EQ(images.shape.rank_batch, 16 / parts);
+      Loader loader = images.loader(kind);
       std::vector<float> losses;
       int64_t bytes = 0;
       for (int64_t step = 0; step < 6; ++step) {
@@ -103,13 +101,13 @@ TEST(TravellingRows, OnTwoRanksTrainAsFromTheHost) {
       }
       ReplicatedSession session(std::move(programs), devices, images.shape.micro_batches);
       session.initialize(5);
-      int64_t stored = 0;
-      if (travels) {
-        stored = travel_rows(images.job.recipe, images.shape, *images.data, images.p,
-                             *devices.front().backend, session);
-        EXPECT_EQ(stored, 8 / parts);
-      }
-      Loader loader = images.loader(stored);
+      const auto kind =
+          travels
+              ? BatchSource::on_device(images.inputs(), *devices.front().backend, session).kind()
+              : BatchSource::Kind::kHost;
+      EXPECT_EQ(kind == BatchSource::Kind::kStaged, travels);
+      EXPECT_EQ(images.shape.rank_batch, 8 / parts);
+      Loader loader = images.loader(kind);
       std::vector<float> losses;
       for (int64_t step = 0; step < 6; ++step) {
         const Batch& b = loader.next();

@@ -48,7 +48,8 @@ void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSche
       fit_preprocessing(schema, data.train(), split.train,
                         {shape->context_length, false, shape->objective.interface.category_codes});
   const auto options = [&](bool samples) {
-    return loader_options(job.recipe, schema, p, split, 0, samples);
+    const auto kind = samples ? BatchSource::Kind::kResident : BatchSource::Kind::kHost;
+    return BatchSource({job.recipe, *shape, data, p, split}, kind).options(0);
   };
   Loader host(schema, p, data.train(), split.train, options(false));
   Loader records(schema, p, data.train(), split.train, options(true));
@@ -98,7 +99,8 @@ void expect_same_evaluation(Backend& backend, const Workspace& w, const TrainJob
                                              shape.objective.interface.category_codes});
   Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
   session.initialize(5);
-  ASSERT_TRUE(hold_rows(job.recipe, shape, data, p, backend, session));
+  ASSERT_EQ(BatchSource::on_device({job.recipe, shape, data, p, split}, backend, session).kind(),
+            BatchSource::Kind::kResident);
   Evaluator evaluator(session, schema, p, shape.objective, names);
   const Evaluation host = evaluator.evaluate(data.train(), split.validation);
   const Evaluation device =

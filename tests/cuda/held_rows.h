@@ -4,6 +4,7 @@
 
 #include "src/data/dataset.h"
 #include "src/job/train_job.h"
+#include "src/runtime/backend.h"
 #include "tests/engine/train_support.h"
 
 namespace trainyard::testing {

@@ -26,7 +26,8 @@ void expect_travelling_batches(Backend& backend) {
       TravellingRows rows(backend, {*images.shape.travel,
                                     RowTransform(images.schema(), images.p),
                                     {augmenter.mean().begin(), augmenter.mean().end()}});
-      Loader host = images.loader(0), stored = images.loader(part);
+      Loader host = images.loader(BatchSource::Kind::kHost);
+      Loader stored = images.loader(BatchSource::Kind::kStaged);
       for (int64_t step = 0; step < 2 * host.steps_per_epoch() + 1; ++step) {
         const Batch& expected = host.next();
         const Batch& asked = stored.next();

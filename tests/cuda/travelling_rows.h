@@ -8,7 +8,7 @@
 
 #include "src/job/train_job.h"
 #include "src/planning/recipe_check.h"
-#include "src/train/loop.h"
+#include "src/train/batch_source.h"
 #include "tests/cuda/held_rows.h"
 
 namespace trainyard::testing {
@@ -39,10 +39,8 @@ struct ImageJob {
     p = fit_preprocessing(schema(), data->train(), split.train);
   }
   const DatasetSchema& schema() const { return data->schema(); }
-  Loader loader(int64_t stored_rows) const {
-    return Loader(schema(), p, data->train(), split.train,
-                  loader_options(job.recipe, schema(), p, split, 0, false, stored_rows));
-  }
+  BatchInputs inputs() const { return {job.recipe, shape, *data, p, split}; }
+  Loader loader(BatchSource::Kind kind) const { return BatchSource(inputs(), kind).open(0); }
 };
 
 /// Batches of two epochs of images of several shapes, moved and not, by two micro-batches: bit by

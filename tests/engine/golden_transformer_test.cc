@@ -35,7 +35,7 @@ const Json& transformers_golden() {
 }
 
 // Batches as tests/golden/reference_transformers.py makes them.
-struct Batch {
+struct GoldenBatch {
   std::vector<int32_t> tokens;
   std::vector<float> pixels;
   std::vector<int32_t> target;
@@ -48,8 +48,8 @@ struct Draw {
   }
 };
 
-Batch next_token_batch(const Draw& draw, int64_t rows, int64_t context) {
-  Batch batch;
+GoldenBatch next_token_batch(const Draw& draw, int64_t rows, int64_t context) {
+  GoldenBatch batch;
   for (int64_t n = 0; n < rows; ++n) {
     const int64_t start = draw("golden/token", n) % kTransformerVocabulary;
     const auto token = [&](int64_t t) {
@@ -63,8 +63,8 @@ Batch next_token_batch(const Draw& draw, int64_t rows, int64_t context) {
   return batch;
 }
 
-Batch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
-  Batch batch;
+GoldenBatch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
+  GoldenBatch batch;
   for (int64_t n = 0; n < rows; ++n) {
     const int64_t label = draw("golden/label", n) % kTransformerClasses;
     const int64_t length = context / 2 + draw("golden/length", n) % (context / 2 + 1);
@@ -78,7 +78,7 @@ Batch text_class_batch(const Draw& draw, int64_t rows, int64_t context) {
   return batch;
 }
 
-Batch image_batch(const Draw& draw, int64_t rows, int64_t pixels) {
+GoldenBatch image_batch(const Draw& draw, int64_t rows, int64_t pixels) {
   testing::GoldenBatch drawn =
       testing::golden_batch(draw.seed, draw.step, rows, pixels, kTransformerClasses);
   return {{}, std::move(drawn.input), std::move(drawn.target)};
@@ -87,7 +87,7 @@ Batch image_batch(const Draw& draw, int64_t rows, int64_t pixels) {
 struct GoldenTransformer {
   ModelSpec spec;
   ModelInterface interface;
-  Batch batch(const Draw& draw, int64_t rows) const {
+  GoldenBatch batch(const Draw& draw, int64_t rows) const {
     if (spec.preset == "gpt2") return next_token_batch(draw, rows, interface.input[0]);
     if (interface.vocabulary > 0) return text_class_batch(draw, rows, interface.input[0]);
     return image_batch(draw, rows, interface.input.elements());
@@ -146,7 +146,7 @@ void run_transformer_case(const std::string& name, int threads,
   const auto steps = static_cast<int64_t>(golden_losses.losses.size());
   ASSERT_EQ(steps, 50);
   for (int64_t step = 0; step < steps; ++step) {
-    const Batch batch = model.batch({seed, static_cast<uint64_t>(step)}, rows);
+    const GoldenBatch batch = model.batch({seed, static_cast<uint64_t>(step)}, rows);
     Session::StepInputs inputs;
     inputs.input = batch.tokens.empty() ? std::as_bytes(std::span(batch.pixels))
                                         : std::as_bytes(std::span(batch.tokens));

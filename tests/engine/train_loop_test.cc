@@ -182,9 +182,13 @@ TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
   recipe.drop_last = false;
   Split split;
   split.shift_max = 3;
+  const Workspace w;
+  make_dataset(w, true, 30);
+  const Dataset data = Dataset::open(w / "dataset", false).value();
+  const RunShape shape;
+  const Preprocessing p = fit_preprocessing(data.schema(), data.train(), split.train);
   const Loader::Options options =
-      loader_options(recipe, DatasetSchema(), Preprocessing(), split, /*first_step=*/9,
-                     /*samples=*/false, /*stored_rows=*/0);
+      BatchSource({recipe, shape, data, p, split}).options(/*first_step=*/9);
   EXPECT_EQ(options.batch_size, 12);
   EXPECT_EQ(options.seed, 41u);
   EXPECT_FALSE(options.shuffle);
