@@ -2,8 +2,8 @@
 // saves (the output y where that is enough, else x) and dy. Members are ONNX's attributes with its
 // defaults; a function with members is an object.
 //
-// A new one is a struct here with a line in the list at the end, a row in src/ops/activation.cc and one
-// in src/models/layers/elementwise.cc.
+// A new one is a struct here with a line in the list at the end, a row in src/ops/activation.cc and
+// one in src/models/layers/elementwise.cc.
 #pragma once
 
 #include <cmath>

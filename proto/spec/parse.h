@@ -1,4 +1,4 @@
-// proto/spec/parse.h: the text of a spec to the tree of spec_document.h, with what that header
+// proto/spec/parse.h: the text of a spec to the tree of document.h, with what that header
 // says is refused. YAML is yaml-cpp's; JSON is read here, because no library tells the place of a
 // value.
 #pragma once

@@ -8,7 +8,7 @@
 namespace trainyard::spec {
 
 /// The fields that a spec file would have, in their order: what is not set is left out, names of
-/// enums are in lower case. read_spec_file() makes the same message of it.
+/// enums are in lower case. read_job() makes the same message of it.
 nlohmann::ordered_json write_spec(const v1::JobSpec& spec);
 
 }  // namespace trainyard::spec

@@ -166,11 +166,9 @@ struct ResponseOf<void, Done<R>> {
 }  // namespace detail
 
 /// Registers functions as the unary methods of a service, which must outlive the server. A function
-/// is one of
-///   Result<Response> f(const Request&)          Result<Response> f(const Request&, const
-///   CallInfo&) Status f(const Request&): it answers with nothing void f(const Request&,
-///   Done<Response>)      void f(const Request&, const CallInfo&, Done<Response>)
-/// and runs on the service's executor, or on `on`.
+/// takes a Request and, if it asks for one, a CallInfo. It returns a Result<Response>, or a Status
+/// where the method answers with nothing, or it takes a Done<Response> last and answers later. It
+/// runs on the service's executor, or on `on`.
 class Methods {
  public:
   Methods(CallFrame& frame, RpcService& rpc) : frame_(frame), rpc_(rpc) {}

@@ -26,9 +26,8 @@
 //                Refuses     variances of another shape; a row for a vector.
 // "MuonUpdate"   Momentum, made orthogonal by Newton-Schulz.
 //                Inputs      m, the momentum, of p [A, B].
-//                Attributes  momentum, nesterov (0 or 1), iterations, match_adamw (0 or 1);
-//                defaults
-//                            0.95, 1, 5, 0.
+//                Attributes  momentum, nesterov and match_adamw (0 or 1), iterations;
+//                            defaults 0.95, 1, 0, 5.
 //                Refuses     ranks other than 2.
 //
 // All but the last two know shards (shards.h): the attributes rank and ranks, default 0 of 1, and a
