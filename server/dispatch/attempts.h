@@ -12,7 +12,7 @@
 
 #include "server/cluster/clusters.h"
 #include "server/dispatch/dispatch_index.h"
-#include "server/dispatch/dispatcher.h"
+#include "server/dispatch/dispatch_options.h"
 #include "server/dispatch/train_task.h"
 #include "server/inventory/inventory.h"
 #include "server/processes/supervisor.h"
