@@ -11,6 +11,7 @@
 #include "server/config/log.h"
 #include "server/rpc/names.h"
 #include "server/store/event_rows.h"
+#include "server/store/wait_for.h"
 
 namespace trainyard::server {
 namespace {
@@ -296,7 +297,8 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
   for (size_t i = 0; i < jobs.size(); ++i) {
     std::vector<ThinEvents>& pieces = plans[i].pieces;
     for (size_t k = 0; k + 1 < pieces.size() && answers[i].ok(); ++k) {
-      Status done = stopped() ? Status(stopped_error()) : store.thin_events(std::move(pieces[k]));
+      Status done = stopped() ? Status(stopped_error())
+                              : answer_of(store, &JobStore::thin_events, std::move(pieces[k]));
       if (!done.ok() && !is_gone(done.error())) answers[i] = std::move(done);
     }
   }

@@ -349,12 +349,10 @@ void ArrayStore::steer(std::string project, std::string id, Steering steering,
                      Walk{std::move(project), std::move(id), steering, std::move(done)}));
 }
 
-void ArrayStore::remove_some(std::string project, std::string id, Done<RemovedMembers> done) {
-  core_.change<RemovedMembers>(
-      [project = std::move(project), id = std::move(id)](WriteContext& context) {
-        return remove_piece(context, project, id);
-      },
-      std::move(done), Urgency::kEssential);
+Result<RemovedMembers> ArrayStore::remove_some(const std::string& project, const std::string& id) {
+  return core_.change_and_wait<RemovedMembers>(
+      [=](WriteContext& context) { return remove_piece(context, project, id); },
+      Urgency::kEssential);
 }
 
 Result<JobArray> ArrayStore::find(const std::string& project, const std::string& id) const {
@@ -378,21 +376,6 @@ Result<ArrayPage> ArrayStore::list(const ArrayQuery& query) const {
     }
     return page;
   });
-}
-
-// The waiting forms.
-Result<JobArray> ArrayStore::submit(NewArray array) {
-  return wait_for<JobArray>(
-      core_, [&](Done<JobArray> done) { submit(std::move(array), std::move(done)); });
-}
-Result<JobArray> ArrayStore::steer(const std::string& project, const std::string& id,
-                                   Steering steering) {
-  return wait_for<JobArray>(
-      core_, [&](Done<JobArray> done) { steer(project, id, steering, std::move(done)); });
-}
-Result<RemovedMembers> ArrayStore::remove_some(const std::string& project, const std::string& id) {
-  return wait_for<RemovedMembers>(
-      core_, [&](Done<RemovedMembers> done) { remove_some(project, id, std::move(done)); });
 }
 
 }  // namespace trainyard::server

@@ -4,7 +4,7 @@
 // member is a job like any other (job_store.h). What is asked of all members goes through them in
 // pieces of kMembersMax in a transaction, so that other changes do not wait for ten thousand; the
 // answer comes after the last piece. The row of the array goes with its last member.
-// Thread-safe. Common errors and the two forms: server/store/store.h.
+// Thread-safe. Common errors and the form of changes: server/store/store.h.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,6 @@ class ArrayStore {
   /// ALREADY_EXISTS/ARRAY_EXISTS, and JOB_EXISTS for a member whose ID a job or a model has;
   /// INVALID_ARGUMENT/REQUEST_ID_REUSED, ARRAY_SIZE (kArrayWaitsMax); else as JobStore::submit().
   void submit(NewArray array, Done<JobArray> done);
-  Result<JobArray> submit(NewArray array);
 
   /// The array that an earlier submit with this request made, as JobStore::find_request().
   Result<std::optional<JobArray>> find_request(const RequestId& request) const;
@@ -39,12 +38,10 @@ class ArrayStore {
   /// is being cancelled for a pause, is left alone. An end of the daemon before the answer leaves
   /// the members that were reached changed: ask again. NOT_FOUND/ARRAY_NOT_FOUND.
   void steer(std::string project, std::string id, Steering steering, Done<JobArray> done);
-  Result<JobArray> steer(const std::string& project, const std::string& id, Steering steering);
 
   /// Removes members of an array that has ended, at most kMembersMax: call it until `all`.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT while a member has not ended;
   /// NOT_FOUND/ARRAY_NOT_FOUND.
-  void remove_some(std::string project, std::string id, Done<RemovedMembers> done);
   Result<RemovedMembers> remove_some(const std::string& project, const std::string& id);
 
   Result<JobArray> find(const std::string& project,

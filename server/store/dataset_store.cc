@@ -205,12 +205,14 @@ v1::Dataset to_proto(const Dataset& d) {
   return out;
 }
 
-void DatasetStore::create(NewDataset dataset, Done<CreatedDataset> done) {
-  core_.change<CreatedDataset>(
-      [dataset = std::move(dataset)](WriteContext& context) {
-        return create_dataset(context, dataset);
-      },
-      counted(core_, std::move(done)));
+Result<CreatedDataset> DatasetStore::create(NewDataset dataset) {
+  return wait_for<CreatedDataset>([&](Done<CreatedDataset> done) {
+    core_.change<CreatedDataset>(
+        [dataset = std::move(dataset)](WriteContext& context) {
+          return create_dataset(context, dataset);
+        },
+        counted(core_, std::move(done)));
+  });
 }
 
 void DatasetStore::set_ready(std::string digest, v1::DatasetSchema schema, int64_t size_bytes,
@@ -241,12 +243,13 @@ void DatasetStore::set_failed(std::string digest, std::string reason, std::strin
       counted(core_, std::move(done)), Urgency::kEssential);
 }
 
-void DatasetStore::remove(std::string project, DatasetRef ref, Done<Removed> done) {
-  core_.change<Removed>(
-      [project = std::move(project), ref = std::move(ref)](WriteContext& context) {
-        return remove_datasets(context, project, ref);
-      },
-      counted(core_, std::move(done)), Urgency::kEssential);
+Result<DatasetStore::Removed> DatasetStore::remove(const std::string& project,
+                                                   const DatasetRef& ref) {
+  return wait_for<Removed>([&](Done<Removed> done) {
+    core_.change<Removed>(
+        [project, ref](WriteContext& context) { return remove_datasets(context, project, ref); },
+        counted(core_, std::move(done)), Urgency::kEssential);
+  });
 }
 
 int64_t DatasetStore::changes() const { return core_.dataset_changes; }
@@ -311,27 +314,6 @@ Result<std::vector<Dataset>> DatasetStore::list_ingesting() const {
     while (query.step()) datasets.push_back(read_dataset(query));
     return datasets;
   });
-}
-
-Result<CreatedDataset> DatasetStore::create(NewDataset dataset) {
-  return wait_for<CreatedDataset>(
-      core_, [&](Done<CreatedDataset> done) { create(std::move(dataset), std::move(done)); });
-}
-Status DatasetStore::set_ready(const std::string& digest, v1::DatasetSchema schema,
-                               int64_t size_bytes) {
-  return wait_for<void>(core_, [&](Done<void> done) {
-    set_ready(digest, std::move(schema), size_bytes, std::move(done));
-  });
-}
-Status DatasetStore::set_failed(const std::string& digest, const std::string& reason,
-                                const std::string& message) {
-  return wait_for<void>(
-      core_, [&](Done<void> done) { set_failed(digest, reason, message, std::move(done)); });
-}
-Result<DatasetStore::Removed> DatasetStore::remove(const std::string& project,
-                                                   const DatasetRef& ref) {
-  return wait_for<Removed>(core_,
-                           [&](Done<Removed> done) { remove(project, ref, std::move(done)); });
 }
 
 }  // namespace trainyard::server

@@ -56,15 +56,11 @@ class DatasetStore {
 
   /// If the digest is that of the ID's newest version, returns that version and retries a FAILED
   /// one. Any other digest becomes the next version. Numbers are never reused, whatever is removed.
-  void create(NewDataset dataset, Done<CreatedDataset> done);
   Result<CreatedDataset> create(NewDataset dataset);
 
   /// Ends the ingest of a digest, for every INGESTING dataset that has it.
   void set_ready(std::string digest, v1::DatasetSchema schema, int64_t size_bytes, Done<void> done);
-  Status set_ready(const std::string& digest, v1::DatasetSchema schema, int64_t size_bytes);
   void set_failed(std::string digest, std::string reason, std::string message, Done<void> done);
-  Status set_failed(const std::string& digest, const std::string& reason,
-                    const std::string& message);
 
   struct Removed {
     std::vector<Dataset> datasets;
@@ -73,7 +69,6 @@ class DatasetStore {
   };
   /// Removes a version, or, without one, all versions of the ID. FAILED_PRECONDITION/DATASET_IN_USE
   /// while an unfinished job uses one of them; DATASET_NOT_FOUND.
-  void remove(std::string project, DatasetRef ref, Done<Removed> done);
   Result<Removed> remove(const std::string& project, const DatasetRef& ref);
 
   /// DATASET_NOT_FOUND lists the existing versions.

@@ -5,30 +5,26 @@
 namespace trainyard::server {
 
 Status DrainStore::put(const DeviceDrain& drain) {
-  return wait_for<void>(core_, [&](Done<void> done) {
-    core_.change<void>(
-        [drain](WriteContext& context) -> Status {
-          Query query(context.db,
-                      "INSERT OR REPLACE INTO device_drains"
-                      " (device, name, model, reason, owner, vacate, time_us)"
-                      " VALUES (?, ?, ?, ?, ?, ?, ?)");
-          query.bind(drain.device).bind(drain.name).bind(drain.model).bind(drain.reason);
-          query.bind(drain.owner).bind(int64_t{drain.vacate}).bind(context.now_us).run();
-          return {};
-        },
-        std::move(done), Urgency::kEssential);
-  });
+  return core_.change_and_wait<void>(
+      [drain](WriteContext& context) -> Status {
+        Query query(context.db,
+                    "INSERT OR REPLACE INTO device_drains"
+                    " (device, name, model, reason, owner, vacate, time_us)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)");
+        query.bind(drain.device).bind(drain.name).bind(drain.model).bind(drain.reason);
+        query.bind(drain.owner).bind(int64_t{drain.vacate}).bind(context.now_us).run();
+        return {};
+      },
+      Urgency::kEssential);
 }
 
 Status DrainStore::remove(const std::string& device) {
-  return wait_for<void>(core_, [&](Done<void> done) {
-    core_.change<void>(
-        [device](WriteContext& context) -> Status {
-          Query(context.db, "DELETE FROM device_drains WHERE device = ?").bind(device).run();
-          return {};
-        },
-        std::move(done), Urgency::kEssential);
-  });
+  return core_.change_and_wait<void>(
+      [device](WriteContext& context) -> Status {
+        Query(context.db, "DELETE FROM device_drains WHERE device = ?").bind(device).run();
+        return {};
+      },
+      Urgency::kEssential);
 }
 
 Result<std::vector<DeviceDrain>> DrainStore::list() const {

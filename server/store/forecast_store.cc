@@ -116,10 +116,6 @@ void ForecastStore::save_rates(StoredRates rates, Done<void> done) {
       std::move(done));
 }
 
-Status ForecastStore::save_rates(StoredRates rates) {
-  return wait_for<void>(core_, [&](Done<void> done) { save_rates(std::move(rates), done); });
-}
-
 Result<std::vector<StoredRates>> ForecastStore::rates() const {
   return core_.read<std::vector<StoredRates>>(
       [](Connection& db) -> Result<std::vector<StoredRates>> {
@@ -165,10 +161,6 @@ void ForecastStore::save_node_rates(StoredNodeRates rates, Done<void> done) {
         return {};
       },
       std::move(done));
-}
-
-Status ForecastStore::save_node_rates(StoredNodeRates rates) {
-  return wait_for<void>(core_, [&](Done<void> done) { save_node_rates(std::move(rates), done); });
 }
 
 void ForecastStore::see_node(std::string cluster, std::string node, int64_t seen_us,

@@ -87,11 +87,9 @@ class ForecastStore {
 
   /// Takes the place of older rates of that key.
   void save_rates(StoredRates rates, Done<void> done);
-  Status save_rates(StoredRates rates);
   Result<std::vector<StoredRates>> rates() const;
   /// Likewise. Of the same cluster those go that were seen last too long ago, or are too many.
   void save_node_rates(StoredNodeRates rates, Done<void> done);
-  Status save_node_rates(StoredNodeRates rates);
   /// A job has ended on such a node: of all its rates.
   void see_node(std::string cluster, std::string node, int64_t seen_us, Done<void> done);
   Result<std::vector<StoredNodeRates>> node_rates() const;

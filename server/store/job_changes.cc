@@ -332,12 +332,12 @@ Result<std::optional<Job>> JobStore::find_request(const RequestId& request) cons
   });
 }
 
-void JobStore::remove(std::string project, std::string id, Done<Job> done) {
-  core_.change<Job>(
-      [project = std::move(project), id = std::move(id)](WriteContext& context) {
+Result<Job> JobStore::remove(const std::string& project, const std::string& id) {
+  return core_.change_and_wait<Job>(
+      [=](WriteContext& context) {
         return remove_found(context, get_job(context.db, project, id));
       },
-      std::move(done), Urgency::kEssential);
+      Urgency::kEssential);
 }
 
 void JobStore::remove_ended(std::string uid, Done<Job> done) {
@@ -348,18 +348,15 @@ void JobStore::remove_ended(std::string uid, Done<Job> done) {
       std::move(done), Urgency::kEssential);
 }
 
-void JobStore::start_attempt(std::string uid, std::vector<std::string> devices,
-                             std::string nonce_digest, std::string reason, std::string message,
-                             Done<Job> done) {
+Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<std::string>& devices,
+                                    const std::string& nonce_digest, const std::string& reason,
+                                    const std::string& message) {
   Attempt attempt;
   attempt.job_uid = uid;
-  attempt.nonce_digest = std::move(nonce_digest);
-  core_.change<Job>(
-      [uid = std::move(uid), attempt = std::move(attempt), devices = std::move(devices),
-       reason = std::move(reason), message = std::move(message)](WriteContext& context) {
-        return start_job(context, uid, attempt, devices, reason, message);
-      },
-      std::move(done));
+  attempt.nonce_digest = nonce_digest;
+  return core_.change_and_wait<Job>([=](WriteContext& context) {
+    return start_job(context, uid, attempt, devices, reason, message);
+  });
 }
 
 void JobStore::note_shared(std::vector<std::string> uids, Done<void> done) {
@@ -438,41 +435,8 @@ void JobStore::move(std::string uid, Move move, Done<Job> done) {
                     std::move(done), Urgency::kEssential);
 }
 
-// The waiting forms.
 Result<Job> JobStore::submit(NewJob job) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { submit(std::move(job), std::move(done)); });
-}
-Result<Job> JobStore::remove(const std::string& project, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { remove(project, id, std::move(done)); });
-}
-Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<std::string>& devices,
-                                    const std::string& nonce_digest, const std::string& reason,
-                                    const std::string& message) {
-  return wait_for<Job>(core_, [&](Done<Job> done) {
-    start_attempt(uid, devices, nonce_digest, reason, message, std::move(done));
-  });
-}
-Status JobStore::note_shared(const std::vector<std::string>& uids) {
-  return wait_for<void>(core_, [&](Done<void> done) { note_shared(uids, std::move(done)); });
-}
-Status JobStore::set_process(const std::string& uid, int32_t attempt, int32_t pid,
-                             int64_t process_start) {
-  return wait_for<void>(core_, [&](Done<void> done) {
-    set_process(uid, attempt, pid, process_start, std::move(done));
-  });
-}
-Status JobStore::set_nonce(const std::string& uid, int32_t attempt,
-                           const std::string& nonce_digest) {
-  return wait_for<void>(
-      core_, [&](Done<void> done) { set_nonce(uid, attempt, nonce_digest, std::move(done)); });
-}
-Result<Job> JobStore::update_attempt(AttemptUpdate update) {
-  return wait_for<Job>(core_,
-                       [&](Done<Job> done) { update_attempt(std::move(update), std::move(done)); });
-}
-Result<Job> JobStore::move(const std::string& uid, Move move) {
-  return wait_for<Job>(core_,
-                       [&](Done<Job> done) { this->move(uid, std::move(move), std::move(done)); });
+  return wait_for<Job>([&](Done<Job> done) { submit(std::move(job), std::move(done)); });
 }
 
 }  // namespace trainyard::server

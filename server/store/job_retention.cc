@@ -109,21 +109,13 @@ Result<std::vector<EndedJob>> JobStore::list_ended(const EndedQuery& query) cons
 }
 
 Status JobStore::wait_for_changes() {
-  return wait_for<void>(core_, [&](Done<void> done) {
-    core_.change<void>([](WriteContext&) { return Status(); }, std::move(done),
-                       Urgency::kEssential);
-  });
+  return core_.change_and_wait<void>([](WriteContext&) { return Status(); }, Urgency::kEssential);
 }
 
 void JobStore::thin_events(ThinEvents thin, Done<void> done) {
   core_.change<void>(
       [thin = std::move(thin)](WriteContext& context) { return thin_job(context, thin); },
       std::move(done), Urgency::kEssential);
-}
-
-Status JobStore::thin_events(ThinEvents thin) {
-  return wait_for<void>(core_,
-                        [&](Done<void> done) { thin_events(std::move(thin), std::move(done)); });
 }
 
 }  // namespace trainyard::server

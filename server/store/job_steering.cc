@@ -96,16 +96,15 @@ Status remove_job(WriteContext& context, const Job& job) {
 namespace {
 
 /// Applies `change` to the job of this name.
-void change_job(StoreCore& core, std::string project, std::string id,
-                Status (*change)(WriteContext&, Job&), Done<Job> done) {
-  core.change<Job>(
-      [project = std::move(project), id = std::move(id),
-       change](WriteContext& context) -> Result<Job> {
+Result<Job> change_job(StoreCore& core, const std::string& project, const std::string& id,
+                       Status (*change)(WriteContext&, Job&)) {
+  return core.change_and_wait<Job>(
+      [=](WriteContext& context) -> Result<Job> {
         ASSIGN_OR_RETURN(Job job, get_job(context.db, project, id));
         if (Status s = change(context, job); !s.ok()) return s.error();
         return job;
       },
-      std::move(done), Urgency::kEssential);
+      Urgency::kEssential);
 }
 
 Result<Job> set_job_priority(WriteContext& context, const std::string& project,
@@ -134,49 +133,29 @@ Result<Job> drop_job_checkpoints(WriteContext& context, const std::string& uid) 
 
 }  // namespace
 
-void JobStore::request_cancel(std::string project, std::string id, Done<Job> done) {
-  change_job(core_, std::move(project), std::move(id), cancel_job, std::move(done));
-}
-
-void JobStore::request_pause(std::string project, std::string id, Done<Job> done) {
-  change_job(core_, std::move(project), std::move(id), pause_job, std::move(done));
-}
-
-void JobStore::resume(std::string project, std::string id, Done<Job> done) {
-  change_job(core_, std::move(project), std::move(id), resume_job, std::move(done));
-}
-
-void JobStore::set_priority(std::string project, std::string id, int32_t priority, Done<Job> done) {
-  core_.change<Job>(
-      [project = std::move(project), id = std::move(id), priority](WriteContext& context) {
-        return set_job_priority(context, project, id, priority);
-      },
-      std::move(done), Urgency::kEssential);
-}
-
-void JobStore::drop_checkpoints(std::string uid, Done<Job> done) {
-  core_.change<Job>(
-      [uid = std::move(uid)](WriteContext& context) { return drop_job_checkpoints(context, uid); },
-      std::move(done), Urgency::kEssential);
-}
-
 Result<Job> JobStore::request_cancel(const std::string& project, const std::string& id) {
-  return wait_for<Job>(core_,
-                       [&](Done<Job> done) { request_cancel(project, id, std::move(done)); });
+  return change_job(core_, project, id, cancel_job);
 }
+
 Result<Job> JobStore::request_pause(const std::string& project, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { request_pause(project, id, std::move(done)); });
+  return change_job(core_, project, id, pause_job);
 }
+
 Result<Job> JobStore::resume(const std::string& project, const std::string& id) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { resume(project, id, std::move(done)); });
+  return change_job(core_, project, id, resume_job);
 }
+
 Result<Job> JobStore::set_priority(const std::string& project, const std::string& id,
                                    int32_t priority) {
-  return wait_for<Job>(
-      core_, [&](Done<Job> done) { set_priority(project, id, priority, std::move(done)); });
+  return core_.change_and_wait<Job>(
+      [=](WriteContext& context) { return set_job_priority(context, project, id, priority); },
+      Urgency::kEssential);
 }
+
 Result<Job> JobStore::drop_checkpoints(const std::string& uid) {
-  return wait_for<Job>(core_, [&](Done<Job> done) { drop_checkpoints(uid, std::move(done)); });
+  return core_.change_and_wait<Job>(
+      [uid](WriteContext& context) { return drop_job_checkpoints(context, uid); },
+      Urgency::kEssential);
 }
 
 }  // namespace trainyard::server

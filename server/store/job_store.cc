@@ -75,14 +75,12 @@ Status JobStore::read_unfinished(const std::function<void(JobBrief)>& take) cons
   });
 }
 Status JobStore::keep_uses(int64_t half_life_us) {
-  return wait_for<void>(core_, [&](Done<void> done) {
-    core_.change<void>(
-        [half_life_us](WriteContext& context) -> Status {
-          trainyard::server::keep_uses(context.db, half_life_us, context.now_us);
-          return {};
-        },
-        std::move(done), Urgency::kEssential);
-  });
+  return core_.change_and_wait<void>(
+      [half_life_us](WriteContext& context) -> Status {
+        trainyard::server::keep_uses(context.db, half_life_us, context.now_us);
+        return {};
+      },
+      Urgency::kEssential);
 }
 
 Result<Uses> JobStore::uses() const {

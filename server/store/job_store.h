@@ -4,7 +4,7 @@
 // StateChange event; a terminal state is written once. Event numbers have no gap, and event times
 // never decrease within a job, whatever the wall clock does. The attempt number is the fence: an
 // update from any attempt but the live one is ABORTED/ATTEMPT_FENCED. Thread-safe. Lives as long as
-// its Store. Common errors and the two forms: server/store/store.h.
+// its Store. Common errors and the form of changes: server/store/store.h.
 #pragma once
 
 #include <cstdint>
@@ -55,34 +55,28 @@ class JobStore {
   /// Durably requests the job's end. A QUEUED or PAUSED job is CANCELLED at once; an active one
   /// gets cancel_requested, and the caller must stop its worker; a finished one is returned
   /// unchanged. NOT_FOUND/JOB_NOT_FOUND.
-  void request_cancel(std::string project, std::string id, Done<Job> done);
   Result<Job> request_cancel(const std::string& project, const std::string& id);
 
   /// Durably requests that the job leaves its device. A QUEUED job is PAUSED at once; an active one
   /// gets pause_requested, and the caller must stop its worker: its next return to the queue is
   /// PAUSED. FAILED_PRECONDITION/JOB_STATE_CONFLICT once it has ended or its cancellation was
   /// requested; NOT_FOUND/JOB_NOT_FOUND.
-  void request_pause(std::string project, std::string id, Done<Job> done);
   Result<Job> request_pause(const std::string& project, const std::string& id);
 
   /// PAUSED -> QUEUED, or takes the request to pause back; any other unfinished job is returned
   /// unchanged. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
-  void resume(std::string project, std::string id, Done<Job> done);
   Result<Job> resume(const std::string& project, const std::string& id);
 
   /// The priority that the scheduler goes by from now on. An unchanged one changes nothing.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT once the job has ended; NOT_FOUND/JOB_NOT_FOUND.
-  void set_priority(std::string project, std::string id, int32_t priority, Done<Job> done);
   Result<Job> set_priority(const std::string& project, const std::string& id, int32_t priority);
 
   /// Forgets the checkpoints of a finished job, whose files the caller removes.
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
-  void drop_checkpoints(std::string uid, Done<Job> done);
   Result<Job> drop_checkpoints(const std::string& uid);
 
   /// Removes a finished job with its attempts and events; returns it, so that its files can be
   /// removed too. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
-  void remove(std::string project, std::string id, Done<Job> done);
   Result<Job> remove(const std::string& project, const std::string& id);
 
   /// As remove(), by the uid.
@@ -90,13 +84,10 @@ class JobStore {
   /// Removes events of a finished job. Some hundreds of rows at a time: the writer does nothing
   /// else meanwhile. FAILED_PRECONDITION/JOB_STATE_CONFLICT; NOT_FOUND/JOB_NOT_FOUND.
   void thin_events(ThinEvents thin, Done<void> done);
-  Status thin_events(ThinEvents thin);
 
   /// QUEUED -> STARTING with the next attempt number. ABORTED/JOB_STATE_CONFLICT if it is no longer
   /// QUEUED, for example just cancelled. `reason` and `message` say why these devices were chosen;
   /// there must be at least one.
-  void start_attempt(std::string uid, std::vector<std::string> devices, std::string nonce_digest,
-                     std::string reason, std::string message, Done<Job> done);
   Result<Job> start_attempt(const std::string& uid, const std::vector<std::string>& devices,
                             const std::string& nonce_digest, const std::string& reason,
                             const std::string& message);
@@ -104,7 +95,6 @@ class JobStore {
   /// The live attempts of these jobs, by uid, share a device: what their steps take is theirs alone
   /// no more, and corrects no forecast.
   void note_shared(std::vector<std::string> uids, Done<void> done);
-  Status note_shared(const std::vector<std::string>& uids);
 
   /// Records what its cluster calls the live attempt, and tells it to those who follow the
   /// job.
@@ -114,24 +104,20 @@ class JobStore {
   /// Records the live attempt's process, so that a restarted daemon finds it again.
   void set_process(std::string uid, int32_t attempt, int32_t pid, int64_t process_start,
                    Done<void> done);
-  Status set_process(const std::string& uid, int32_t attempt, int32_t pid, int64_t process_start);
 
   /// Records the digest of the credential that the live attempt's worker has been given, once: the
   /// same one again changes nothing, PERMISSION_DENIED/ENROLMENT_SPENT for another one.
   void set_nonce(std::string uid, int32_t attempt, std::string nonce_digest, Done<void> done);
-  Status set_nonce(const std::string& uid, int32_t attempt, const std::string& nonce_digest);
 
   /// Applies an update and returns the updated job. ABORTED/ATTEMPT_FENCED;
   /// FAILED_PRECONDITION/JOB_STATE_CONFLICT for a move that can_move refuses;
   /// OUT_OF_RANGE/REPORT_GAP (metadata acknowledged). Updates are applied in the order of the
   /// calls, so a stream of reports need not wait for each answer.
   void update_attempt(AttemptUpdate update, Done<Job> done);
-  Result<Job> update_attempt(AttemptUpdate update);
 
   /// A transition outside of an attempt: QUEUED -> FAILED, for example. FAILED_PRECONDITION/
   /// JOB_STATE_CONFLICT. Moves out of STARTING and RUNNING go through update_attempt.
   void move(std::string uid, Move move, Done<Job> done);
-  Result<Job> move(const std::string& uid, Move move);
 
   Result<Job> find(const std::string& project, const std::string& id) const;  // JOB_NOT_FOUND
   Result<Job> find_uid(const std::string& uid) const;                         // JOB_NOT_FOUND

@@ -164,18 +164,11 @@ void ModelStore::create(NewWeights weights, Done<Model> done) {
                           WriteContext& context) { return create_model(context, weights); },
                       std::move(done));
 }
-Result<Model> ModelStore::create(NewWeights weights) {
-  return wait_for<Model>(core_,
-                         [&](Done<Model> done) { create(std::move(weights), std::move(done)); });
-}
 
-void ModelStore::remove(std::string project, std::string id, Done<Model> done) {
-  core_.change<Model>([project = std::move(project), id = std::move(id)](
-                          WriteContext& context) { return remove_model(context, project, id); },
-                      std::move(done), Urgency::kEssential);
-}
 Result<Model> ModelStore::remove(const std::string& project, const std::string& id) {
-  return wait_for<Model>(core_, [&](Done<Model> done) { remove(project, id, std::move(done)); });
+  return core_.change_and_wait<Model>(
+      [=](WriteContext& context) { return remove_model(context, project, id); },
+      Urgency::kEssential);
 }
 
 }  // namespace trainyard::server

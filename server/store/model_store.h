@@ -60,10 +60,8 @@ class ModelStore {
   /// Creates the row, or returns the one that already has this content. ALREADY_EXISTS/
   /// MODEL_EXISTS; FAILED_PRECONDITION/UPLOAD_INCOMPLETE.
   void create(NewWeights weights, Done<Model> done);
-  Result<Model> create(NewWeights weights);
   /// Removes the row and returns it, so that its files can be removed. MODEL_NOT_FOUND;
   /// FAILED_PRECONDITION/ MODEL_IN_USE names the unfinished job that starts from it.
-  void remove(std::string project, std::string id, Done<Model> done);
   Result<Model> remove(const std::string& project, const std::string& id);
 
  private:

@@ -8,15 +8,13 @@ namespace {
 std::string key_of(std::string_view path) { return "removal:" + std::string(path); }
 
 template <typename Body>
-Status change_and_wait(StoreCore& core, Body body) {
-  return wait_for<void>(core, [&](Done<void> done) {
-    core.change<void>(
-        [body](WriteContext& context) -> Status {
-          body(context.db);
-          return {};
-        },
-        std::move(done), Urgency::kEssential);
-  });
+Status change_settings(StoreCore& core, Body body) {
+  return core.change_and_wait<void>(
+      [body](WriteContext& context) -> Status {
+        body(context.db);
+        return {};
+      },
+      Urgency::kEssential);
 }
 
 }  // namespace
@@ -49,15 +47,15 @@ Result<std::vector<std::string>> RemovalStore::list() const {
 }
 
 Status RemovalStore::note(const std::string& path) {
-  return change_and_wait(core_, [path](Connection& db) { note_removal(db, path); });
+  return change_settings(core_, [path](Connection& db) { note_removal(db, path); });
 }
 
 Status RemovalStore::forget(const std::string& path) {
-  return change_and_wait(core_, [path](Connection& db) { forget_removal(db, path); });
+  return change_settings(core_, [path](Connection& db) { forget_removal(db, path); });
 }
 
 Status RemovalStore::forget_all(std::vector<std::string> paths) {
-  return change_and_wait(core_, [paths = std::move(paths)](Connection& db) {
+  return change_settings(core_, [paths = std::move(paths)](Connection& db) {
     for (const std::string& path : paths) forget_removal(db, path);
   });
 }

@@ -6,8 +6,9 @@
 // meanwhile. Readers have read-only connections of their own and never checkpoint: with SQLite
 // before 3.51.3 a checkpoint on another connection than the writer's can lose commits.
 //
-// Every change has two forms. `change(args, done)` returns at once; `done` is called exactly once,
-// on the answering thread, and must be short and must not wait for the store. `change(args)` waits.
+// A change has the form that its callers use. `change(args)` waits for the answer.
+// `change(args, done)` returns at once; `done` is called exactly once, on the answering thread, and
+// must be short and must not wait for the store; wait_for.h waits for it elsewhere.
 // Errors common to all: RESOURCE_EXHAUSTED/STORAGE_FULL, UNAVAILABLE/STORE_BUSY (queue full or
 // locked by another process), UNAVAILABLE/STORE_FAILED (a write failed; restart the daemon after
 // checking the disk).

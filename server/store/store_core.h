@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "server/store/done.h"
 #include "server/store/readers.h"
 #include "server/store/state_lock.h"
+#include "server/store/wait_for.h"
 #include "server/store/writer.h"
 
 namespace trainyard::server {
@@ -57,6 +57,12 @@ class StoreCore {
     writer->push(std::move(command));
   }
 
+  /// The same, and waits for the answer.
+  template <typename T, typename Body>
+  Result<T> change_and_wait(Body body, Urgency urgency = Urgency::kNormal) {
+    return wait_for<T>([&](Done<T> done) { change<T>(std::move(body), std::move(done), urgency); });
+  }
+
   /// Runs `body(Connection&) -> Result<T>` on a read-only connection, in one snapshot.
   template <typename T, typename Body>
   Result<T> read(Body body) {
@@ -79,17 +85,5 @@ class StoreCore {
   std::unique_ptr<Readers> readers;
   std::unique_ptr<Writer> writer;
 };
-
-/// Turns the first form of a change into the second: `wait_for<Job>(core, [&](Done<Job> done) {
-/// submit(job, done); })`.
-template <typename T, typename Start>
-Result<T> wait_for(StoreCore& core, Start start) {
-  TRAINYARD_CHECK(!core.writer->on_answering_thread(),
-                  "an answer of the store must not wait for the store");
-  std::promise<Result<T>> promise;
-  std::future<Result<T>> future = promise.get_future();
-  start(Done<T>([&promise](Result<T> result) { promise.set_value(std::move(result)); }));
-  return future.get();
-}
 
 }  // namespace trainyard::server

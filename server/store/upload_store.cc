@@ -81,42 +81,37 @@ Result<std::set<std::string>> used_content(Connection& db, const std::string& pr
 
 }  // namespace
 
-void UploadStore::begin(UploadKey key, Done<Upload> done) {
-  core_.change<Upload>(
-      [key = std::move(key)](WriteContext& context) { return begin_upload(context, key); },
-      std::move(done));
+Result<Upload> UploadStore::begin(const UploadKey& key) {
+  return core_.change_and_wait<Upload>(
+      [key](WriteContext& context) { return begin_upload(context, key); });
 }
 
-void UploadStore::advance(UploadKey key, int64_t committed_size, Done<Upload> done) {
-  core_.change<Upload>(
-      [key = std::move(key), committed_size](WriteContext& context) {
-        return advance_upload(context, key, committed_size, false);
-      },
-      std::move(done));
+Result<Upload> UploadStore::advance(const UploadKey& key, int64_t committed_size) {
+  return core_.change_and_wait<Upload>([key, committed_size](WriteContext& context) {
+    return advance_upload(context, key, committed_size, false);
+  });
 }
 
-void UploadStore::complete(UploadKey key, Done<Upload> done) {
-  core_.change<Upload>([key = std::move(key)](
-                           WriteContext& context) { return advance_upload(context, key, 0, true); },
-                       std::move(done));
+Result<Upload> UploadStore::complete(const UploadKey& key) {
+  return core_.change_and_wait<Upload>(
+      [key](WriteContext& context) { return advance_upload(context, key, 0, true); });
 }
 
-void UploadStore::remove(UploadKey key, Done<void> done) {
-  core_.change<void>(
-      [key = std::move(key)](WriteContext& context) -> Status {
+Status UploadStore::remove(const UploadKey& key) {
+  return core_.change_and_wait<void>(
+      [key](WriteContext& context) -> Status {
         Query query(context.db,
                     "DELETE FROM uploads WHERE project = ? AND sha256 = ? AND size_bytes = ?");
         query.bind(key.project).bind(key.sha256).bind(key.size_bytes).run();
         return {};
       },
-      std::move(done), Urgency::kEssential);
+      Urgency::kEssential);
 }
 
-void UploadStore::remove_unused(std::string project, std::vector<std::string> sha256s,
-                                Done<std::vector<std::string>> done) {
-  core_.change<std::vector<std::string>>(
-      [project = std::move(project),
-       sha256s = std::move(sha256s)](WriteContext& context) -> Result<std::vector<std::string>> {
+Result<std::vector<std::string>> UploadStore::remove_unused(
+    const std::string& project, const std::vector<std::string>& sha256s) {
+  return core_.change_and_wait<std::vector<std::string>>(
+      [=](WriteContext& context) -> Result<std::vector<std::string>> {
         ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(context.db, project));
         std::vector<std::string> removed;
         for (const std::string& sha256 : sha256s) {
@@ -128,7 +123,7 @@ void UploadStore::remove_unused(std::string project, std::vector<std::string> sh
         }
         return removed;
       },
-      std::move(done), Urgency::kEssential);
+      Urgency::kEssential);
 }
 
 Result<Upload> UploadStore::find(const std::string& project, const std::string& sha256,
@@ -178,26 +173,6 @@ Result<std::vector<std::string>> UploadStore::list_unused(const std::string& pro
         }
         return unused;
       });
-}
-
-Result<Upload> UploadStore::begin(const UploadKey& key) {
-  return wait_for<Upload>(core_, [&](Done<Upload> done) { begin(key, std::move(done)); });
-}
-Result<Upload> UploadStore::advance(const UploadKey& key, int64_t committed_size) {
-  return wait_for<Upload>(
-      core_, [&](Done<Upload> done) { advance(key, committed_size, std::move(done)); });
-}
-Result<Upload> UploadStore::complete(const UploadKey& key) {
-  return wait_for<Upload>(core_, [&](Done<Upload> done) { complete(key, std::move(done)); });
-}
-Result<std::vector<std::string>> UploadStore::remove_unused(
-    const std::string& project, const std::vector<std::string>& sha256s) {
-  return wait_for<std::vector<std::string>>(core_, [&](Done<std::vector<std::string>> done) {
-    remove_unused(project, sha256s, std::move(done));
-  });
-}
-Status UploadStore::remove(const UploadKey& key) {
-  return wait_for<void>(core_, [&](Done<void> done) { remove(key, std::move(done)); });
 }
 
 }  // namespace trainyard::server

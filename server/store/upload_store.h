@@ -37,21 +37,15 @@ class UploadStore {
   explicit UploadStore(StoreCore& core) : core_(core) {}
 
   /// Creates the row or returns the existing one.
-  void begin(UploadKey key, Done<Upload> done);
   Result<Upload> begin(const UploadKey& key);
   /// The committed size grows to `committed_size`; it never goes back. UPLOAD_NOT_FOUND.
-  void advance(UploadKey key, int64_t committed_size, Done<Upload> done);
   Result<Upload> advance(const UploadKey& key, int64_t committed_size);
   /// Marks the upload as complete, with the right digest.
-  void complete(UploadKey key, Done<Upload> done);
   Result<Upload> complete(const UploadKey& key);
   /// Removes the row; the caller removes the file. A missing row is not an error.
-  void remove(UploadKey key, Done<void> done);
   Status remove(const UploadKey& key);
   /// Removes the rows of complete content that no model and no dataset refers to, and returns the
   /// digests of which it did; the caller removes their files.
-  void remove_unused(std::string project, std::vector<std::string> sha256s,
-                     Done<std::vector<std::string>> done);
   Result<std::vector<std::string>> remove_unused(const std::string& project,
                                                  const std::vector<std::string>& sha256s);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/store/dependencies.h"
+#include "server/store/wait_for.h"
 #include "src/base/check.h"
 #include "src/base/disk_space.h"
 #include "src/base/mutex.h"
@@ -174,6 +175,7 @@ void Writer::give_answers(Answers answers) {
 }
 
 void Writer::run_answerer() {
+  note_answering_thread();
   for (;;) {
     Answers answers;
     std::vector<JobObserver> observers;

@@ -80,7 +80,6 @@ class Writer {
 
   void push(std::unique_ptr<Command> command);
   void observe(JobObserver observer);
-  bool on_answering_thread() const { return std::this_thread::get_id() == answerer_.get_id(); }
   Status health() const;
 
  private:

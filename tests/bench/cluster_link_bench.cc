@@ -34,6 +34,7 @@
 #include "server/rpc/listener.h"
 #include "server/rpc/worker_door.h"
 #include "server/store/store.h"
+#include "server/store/wait_for.h"
 #include "src/base/sha256.h"
 #include "tests/bench/process_facts.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
@@ -256,7 +257,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   dataset.id = "digits";
   dataset.digest = "d1";
   (void)store.datasets().create(dataset);
-  (void)store.datasets().set_ready("d1", {}, 1);
+  (void)answer_of(store.datasets(), &DatasetStore::set_ready, "d1", v1::DatasetSchema(), 1);
   SupervisorOptions watch;
   watch.log_dir = paths.logs();
   Supervisor supervisor(watch);

@@ -20,6 +20,7 @@
 
 #include "server/store/sqlite.h"
 #include "server/store/store.h"
+#include "server/store/wait_for.h"
 #include "src/base/handle.h"
 #include "tests/bench/process_facts.h"
 
@@ -157,7 +158,7 @@ void measure_dependents(Store& store, int count) {
   failed.to = JobState::kFailed;
   const int64_t begin = now_us();
   const double cpu_before = cpu_seconds();
-  (void)store.jobs().move(hub.uid, failed);
+  (void)answer_of(store.jobs(), &JobStore::move, hub.uid, failed);
   const int64_t ended = now_us();
   std::vector<int64_t> latencies;
   while (*left > 0) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "server/backup/staged_backup.h"
+#include "server/store/wait_for.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
 #include "tests/server/state_folder_test.h"
@@ -23,7 +24,7 @@ class Backup : public StateFolderTest {
     EXPECT_TRUE(job.ok()) << job.error().message;
     const auto started = store_->jobs().start_attempt(job->uid, {"devices/cpu"}, "n", "R", "m");
     EXPECT_TRUE(started.ok());
-    EXPECT_TRUE(store_->jobs().set_process(job->uid, 1, 4711, 99).ok());
+    EXPECT_TRUE(answer_of(store_->jobs(), &JobStore::set_process, job->uid, 1, 4711, 99).ok());
     return *started;
   }
   void save(const Job& job, int64_t step) {
@@ -40,7 +41,7 @@ class Backup : public StateFolderTest {
     v1::Event event;
     event.mutable_checkpoint()->set_step(step);
     update.events.push_back(event);
-    EXPECT_TRUE(store_->jobs().update_attempt(std::move(update)).ok());
+    EXPECT_TRUE(answer_of(store_->jobs(), &JobStore::update_attempt, std::move(update)).ok());
   }
 
   std::unique_ptr<StagedBackup> take() {

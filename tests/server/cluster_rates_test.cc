@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "server/store/wait_for.h"
 #include "src/forecast/rates.h"
 #include "tests/server/forecast_samples.h"
 #include "tests/server/store_support.h"
@@ -63,7 +64,9 @@ class ClusterRatesTest : public ::testing::Test {
 
   /// With what the store has, once it has stored what came before.
   std::unique_ptr<ClusterRates> open() {
-    EXPECT_TRUE(store->forecasts().save_rates({{"any", 1, v1::Recipe::FP32}, 1, "{}"}).ok());
+    EXPECT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_rates,
+                          StoredRates{{"any", 1, v1::Recipe::FP32}, 1, "{}"})
+                    .ok());
     auto rates =
         std::make_unique<ClusterRates>(*store, std::vector{config}, ClusterRatesOptions{}, clock);
     EXPECT_TRUE(rates->open().ok());
@@ -93,7 +96,7 @@ class ClusterRatesTest : public ::testing::Test {
     job = store->jobs().start_attempt(job.uid, {"clusters/slurm"}, "n", "R", "m").value();
     AttemptUpdate started = update_of(job, 1);
     started.move = move_to(JobState::kRunning);
-    ASSERT_TRUE(store->jobs().update_attempt(std::move(started)).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(started)).ok());
     AttemptUpdate end = update_of(job, 2);
     end.step = 101;
     end.times = v1::RunTimes();
@@ -102,7 +105,7 @@ class ClusterRatesTest : public ::testing::Test {
     end.move = move_to(JobState::kSucceeded);
     end.model = NewModel{"d-" + id, 400, 100, {}};
     end.node = node;
-    ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
   }
 };
 

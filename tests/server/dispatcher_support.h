@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/dispatch/dispatcher.h"
+#include "server/store/wait_for.h"
 #include "tests/server/gibibyte.h"
 #include "tests/server/pretend_workers.h"
 #include "tests/server/store_support.h"
@@ -88,7 +89,8 @@ class ServiceDispatcher : public ::testing::Test {
     dataset.id = "digits";
     dataset.digest = "d1";
     ASSERT_TRUE(store_->datasets().create(dataset).ok());
-    ASSERT_TRUE(store_->datasets().set_ready("d1", {}, 1).ok());
+    ASSERT_TRUE(
+        answer_of(store_->datasets(), &DatasetStore::set_ready, "d1", v1::DatasetSchema(), 1).ok());
   }
   void TearDown() override {
     if (dispatcher_) dispatcher_->halt();

@@ -30,6 +30,7 @@
 #include "server/protocol/versions.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/worker_door.h"
+#include "server/store/wait_for.h"
 #include "src/base/sha256.h"
 #include "src/data/dataset.h"
 #include "src/job/recipe.h"
@@ -92,7 +93,7 @@ class ElsewhereRun : public ::testing::Test {
     dataset.id = "digits";
     dataset.digest = kDigest;
     ASSERT_TRUE(store_->datasets().create(dataset).ok());
-    ASSERT_TRUE(store_->datasets().set_ready(kDigest, schema_, 1).ok());
+    ASSERT_TRUE(answer_of(store_->datasets(), &DatasetStore::set_ready, kDigest, schema_, 1).ok());
     start_daemon("127.0.0.1:0");
   }
   void TearDown() override {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "server/events/event_hub.h"
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 #include "tests/support/patience.h"
 #include "trainyard/v1/job_service.pb.h"
@@ -90,12 +91,12 @@ class EventsHub : public testing::Test {
   void log(const Job& job, int64_t number) {
     AttemptUpdate update = update_of(job, number);
     update.events.push_back(log_event(std::to_string(number)));
-    ASSERT_TRUE(store->jobs().update_attempt(std::move(update)).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(update)).ok());
   }
   void end(const Job& job, int64_t number) {
     AttemptUpdate update = update_of(job, number);
     update.move = move_to(JobState::kSucceeded);
-    ASSERT_TRUE(store->jobs().update_attempt(std::move(update)).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(update)).ok());
   }
 
   TemporaryDirectory directory;

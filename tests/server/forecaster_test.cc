@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "server/inventory/fake_inventory.h"
+#include "server/store/wait_for.h"
 #include "tests/server/forecast_samples.h"
 #include "tests/server/store_support.h"
 #include "tests/support/patience.h"
@@ -212,7 +213,7 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   end.times->set_step_seconds(1.25);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d", 400, 100, {}};
-  ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
 
   const std::vector<v1::Forecast> after = forecaster->forecast(query(), devices());
   EXPECT_EQ(after[0].step_seconds(), 1.25);

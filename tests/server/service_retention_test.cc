@@ -13,6 +13,7 @@
 #include "server/config/paths.h"
 #include "server/housekeeping/retention.h"
 #include "server/store/sqlite.h"
+#include "server/store/wait_for.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/server/service_support.h"
 #include "tests/server/store_support.h"
@@ -420,7 +421,7 @@ class RetentionPieces : public ::testing::Test {
     AttemptUpdate update = update_of(job);
     for (int i = 0; i < logs; ++i) update.events.push_back(log_event("line"));
     update.move = move_to(JobState::kFailed);
-    EXPECT_TRUE(store_->jobs().update_attempt(std::move(update)).ok());
+    EXPECT_TRUE(answer_of(store_->jobs(), &JobStore::update_attempt, std::move(update)).ok());
     return store_->jobs().list_ended({}).value().back();
   }
   int64_t commits() const {

@@ -10,6 +10,7 @@
 #include "server/config/paths.h"
 #include "server/store/migrations.h"
 #include "server/store/store_files.h"
+#include "server/store/wait_for.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/data/dataset.h"
@@ -44,7 +45,9 @@ class StateChecked : public StateFolderTest {
     request.csv.target = "label";
     const auto schema = ingest(request, paths_.dataset(dataset.digest), local_files());
     ASSERT_TRUE(schema.ok()) << schema.error().message;
-    ASSERT_TRUE(store_->datasets().set_ready(dataset.digest, to_proto(*schema), 1).ok());
+    ASSERT_TRUE(answer_of(store_->datasets(), &DatasetStore::set_ready, dataset.digest,
+                          to_proto(*schema), 1)
+                    .ok());
   }
   Job start_job(const std::string& id) {
     const Result<Job> job = store_->jobs().submit(new_job(id));
@@ -54,7 +57,7 @@ class StateChecked : public StateFolderTest {
   void update(const Job& job, AttemptUpdate update) {
     update.job_uid = job.uid;
     update.attempt = 1;
-    const auto done = store_->jobs().update_attempt(std::move(update));
+    const auto done = answer_of(store_->jobs(), &JobStore::update_attempt, std::move(update));
     ASSERT_TRUE(done.ok()) << done.error().message;
   }
   void add_checkpoint(const Job& job, int64_t step) {
@@ -169,7 +172,7 @@ TEST_F(StateChecked, ADamagedUploadIsNamedByWhatItIsFor) {
   weights.project = "default";
   weights.id = "w-imported";
   weights.sha256 = sha256;
-  ASSERT_TRUE(store_->models().create(weights).ok());
+  ASSERT_TRUE(answer_of(store_->models(), &ModelStore::create, weights).ok());
   flip_byte(paths_.upload(sha256), 2);
   expect_words(findings(), {"upload   damaged  model w-imported", sha256, "upload it again"});
 }

@@ -13,6 +13,7 @@
 
 #include "server/store/array_rows.h"
 #include "server/store/store_files.h"
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -48,7 +49,7 @@ class StoreArray : public ::testing::Test {
     return array;
   }
   JobArray submit(const std::string& id, int size) {
-    Result<JobArray> array = arrays().submit(array_of(id, size));
+    Result<JobArray> array = answer_of(arrays(), &ArrayStore::submit, array_of(id, size));
     EXPECT_TRUE(array.ok()) << array.error().message;
     return array.ok() ? *array : JobArray();
   }
@@ -109,10 +110,10 @@ class StoreArray : public ::testing::Test {
     const Job job = start(id);
     AttemptUpdate started = update_of(job, 1);
     started.move = move_to(JobState::kRunning);
-    EXPECT_TRUE(jobs().update_attempt(std::move(started)).ok());
+    EXPECT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(started)).ok());
     AttemptUpdate ended = update_of(job, 2);
     ended.move = move_to(to);
-    EXPECT_TRUE(jobs().update_attempt(std::move(ended)).ok());
+    EXPECT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).ok());
   }
 
   TemporaryDirectory directory;
@@ -179,23 +180,29 @@ TEST_F(StoreArray, AllMembersAreStoredOrNone) {
   reopen();
   ASSERT_TRUE(jobs().submit(new_job("mine-4")).ok());
   // The last of the members is what is in the way.
-  EXPECT_EQ(arrays().submit(array_of("mine", 5)).error().reason, "JOB_EXISTS");
-  EXPECT_NE(arrays().submit(array_of("mine", 5)).error().message.find("'mine-4'"),
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 5)).error().reason,
+            "JOB_EXISTS");
+  EXPECT_NE(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 5))
+                .error()
+                .message.find("'mine-4'"),
             std::string::npos);
-  EXPECT_TRUE(arrays().submit(array_of("mine", 4)).ok()) << "mine-4 is no member of four";
-  EXPECT_EQ(arrays().submit(array_of("mine", 2)).error().reason, "ARRAY_EXISTS");
-  const Error full = arrays().submit(array_of("many", 6)).error();
+  EXPECT_TRUE(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 4)).ok())
+      << "mine-4 is no member of four";
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 2)).error().reason,
+            "ARRAY_EXISTS");
+  const Error full = answer_of(arrays(), &ArrayStore::submit, array_of("many", 6)).error();
   EXPECT_EQ(full.reason, "QUOTA_QUEUED_JOBS");
   EXPECT_NE(full.message.find("would add 6"), std::string::npos) << full.message;
-  EXPECT_EQ(arrays().submit(array_of("many", 5)).value().size, 5) << "5 are there";
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("many", 5)).value().size, 5)
+      << "5 are there";
   EXPECT_EQ(list({}).size(), 10u);
   NewArray gone = array_of("gone", 1);
   gone.shapes[0].initial_model_id = "none";
   options.queued_jobs_max = 100;
   reopen();
-  EXPECT_EQ(arrays().submit(gone).error().reason, "MODEL_NOT_FOUND");
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, gone).error().reason, "MODEL_NOT_FOUND");
   gone.shapes[0].dataset = {"none", 1};
-  EXPECT_EQ(arrays().submit(gone).error().reason, "DATASET_NOT_FOUND");
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, gone).error().reason, "DATASET_NOT_FOUND");
   EXPECT_EQ(list({}).size(), 10u);
   EXPECT_EQ(arrays().find("default", "gone").error().reason, "ARRAY_NOT_FOUND");
 }
@@ -212,18 +219,18 @@ TEST_F(StoreArray, ARequestThatIsSentAgainHasItsArray) {
   NewArray asked = array_of("", 3);
   asked.request_id = "7d444840-9dc0-11d1-b245-5ffdce74fad2";
   asked.request_digest = "one";
-  const JobArray first = arrays().submit(asked).value();
+  const JobArray first = answer_of(arrays(), &ArrayStore::submit, asked).value();
   reopen();
   asked.refusal = make_error(ErrorCode::kResourceExhausted, "DISK_LOW", "full");
-  EXPECT_EQ(arrays().submit(asked).value().uid, first.uid);
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, asked).value().uid, first.uid);
   EXPECT_EQ(arrays().find_request({"default", asked.request_id, "one"}).value()->uid, first.uid);
   EXPECT_EQ(list({}).size(), 3u);
   asked.request_digest = "two";
-  EXPECT_EQ(arrays().submit(asked).error().reason, "REQUEST_ID_REUSED");
-  ASSERT_TRUE(arrays().steer("default", first.id, Steering::kCancel).ok());
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, asked).error().reason, "REQUEST_ID_REUSED");
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", first.id, Steering::kCancel).ok());
   ASSERT_TRUE(arrays().remove_some("default", first.id).value().all);
   asked.request_digest = "one";
-  EXPECT_EQ(arrays().submit(asked).error().reason, "ARRAY_NOT_FOUND");
+  EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, asked).error().reason, "ARRAY_NOT_FOUND");
   EXPECT_TRUE(list({}).empty());
 }
 
@@ -308,20 +315,22 @@ TEST_F(StoreArray, SteeringReachesEveryMemberThatHasNotEnded) {
   start("sweep-5");
   ASSERT_TRUE(jobs().request_cancel("default", "sweep-6").ok());
 
-  ASSERT_TRUE(arrays().steer("default", "sweep", Steering::kPause).ok());
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kPause).ok());
   EXPECT_EQ(states("sweep"), (std::map<std::string, int64_t>{{"SUCCEEDED", 1},
                                                              {"FAILED", 1},
                                                              {"STARTING", 1},
                                                              {"CANCELLED", 1},
                                                              {"PAUSED", size - 4}}));
   EXPECT_TRUE(get("sweep-5").pause_requested);
-  ASSERT_TRUE(arrays().steer("default", "sweep", Steering::kPause).ok()) << "idempotent";
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kPause).ok())
+      << "idempotent";
   reopen();
-  ASSERT_TRUE(arrays().steer("default", "sweep", Steering::kResume).ok());
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kResume).ok());
   EXPECT_EQ(states("sweep")["QUEUED"], size - 4);
   EXPECT_FALSE(get("sweep-5").pause_requested);
 
-  const JobArray cancelled = arrays().steer("default", "sweep", Steering::kCancel).value();
+  const JobArray cancelled =
+      answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).value();
   EXPECT_FALSE(cancelled.has_ended()) << "one runs";
   EXPECT_EQ(states("sweep")["CANCELLED"], size - 3);
   EXPECT_TRUE(get("sweep-5").cancel_requested);
@@ -330,13 +339,17 @@ TEST_F(StoreArray, SteeringReachesEveryMemberThatHasNotEnded) {
   AttemptUpdate ended = update_of(stopped);
   ended.move = move_to(JobState::kQueued);
   clock.pass(5'000'000);
-  ASSERT_TRUE(jobs().update_attempt(std::move(ended)).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).ok());
   const JobArray array = arrays().find("default", "sweep").value();
   EXPECT_TRUE(array.has_ended());
   EXPECT_EQ(array.end_time_us, get("sweep-5").end_time_us);
   EXPECT_EQ(counted("sweep"), states("sweep"));
-  EXPECT_EQ(arrays().steer("default", "sweep", Steering::kPause).value().uid, array.uid);
-  EXPECT_EQ(arrays().steer("default", "none", Steering::kCancel).error().reason, "ARRAY_NOT_FOUND");
+  EXPECT_EQ(
+      answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kPause).value().uid,
+      array.uid);
+  EXPECT_EQ(
+      answer_of(arrays(), &ArrayStore::steer, "default", "none", Steering::kCancel).error().reason,
+      "ARRAY_NOT_FOUND");
 }
 
 TEST_F(StoreArray, OtherChangesGetInBetweenTheMembers) {
@@ -394,7 +407,7 @@ TEST_F(StoreArray, TheRowGoesWithItsLastMember) {
   const Error unfinished = arrays().remove_some("default", "sweep").error();
   EXPECT_EQ(unfinished.reason, "JOB_STATE_CONFLICT");
   EXPECT_NE(unfinished.message.find("2 members of sweep are QUEUED"), std::string::npos);
-  ASSERT_TRUE(arrays().steer("default", "sweep", Steering::kCancel).ok());
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
   ASSERT_TRUE(jobs().remove("default", "sweep-0").ok());
   EXPECT_EQ(states("sweep"), (std::map<std::string, int64_t>{{"CANCELLED", 1}}));
   EXPECT_EQ(arrays().find("default", "sweep").value().size, 2);
@@ -407,7 +420,7 @@ TEST_F(StoreArray, ADeletionTakesAllMembersAndNothingElse) {
   const int size = static_cast<int>(kMembersMax) + 3;
   submit("sweep", size);
   submit("swee", 2);  // a prefix
-  ASSERT_TRUE(arrays().steer("default", "sweep", Steering::kCancel).ok());
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
   const RemovedMembers first = arrays().remove_some("default", "sweep").value();
   EXPECT_FALSE(first.all);
   EXPECT_EQ(std::ssize(first.uids), kMembersMax);
@@ -423,7 +436,7 @@ TEST_F(StoreArray, MembersWaitForOtherJobs) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   NewArray asked = array_of("sweep", 3);
   asked.after = {{"first", false}};
-  ASSERT_TRUE(arrays().submit(asked).ok());
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::submit, asked).ok());
   EXPECT_EQ(get("sweep-1").reason, "WAITING_FOR_JOB");
   EXPECT_EQ(get("sweep-1").waits_for, 1);
   finish("first", JobState::kSucceeded);
@@ -433,7 +446,7 @@ TEST_F(StoreArray, MembersWaitForOtherJobs) {
   ASSERT_TRUE(jobs().submit(new_job("second")).ok());
   asked = array_of("waits", 2);
   asked.after = {{"second", false}};
-  ASSERT_TRUE(arrays().submit(asked).ok());
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::submit, asked).ok());
   finish("second", JobState::kFailed);
   EXPECT_EQ(states("waits"), (std::map<std::string, int64_t>{{"CANCELLED", 2}}));
   EXPECT_EQ(get("waits-0").reason, kDependencyFailed);
@@ -444,7 +457,7 @@ TEST_F(StoreArray, MembersWaitForOtherJobs) {
     ASSERT_TRUE(jobs().submit(new_job(id)).ok());
     asked.after.push_back({id, true});
   }
-  const Error many = arrays().submit(asked).error();
+  const Error many = answer_of(arrays(), &ArrayStore::submit, asked).error();
   EXPECT_EQ(many.reason, "ARRAY_SIZE");
   EXPECT_NE(many.message.find("30000 dependencies, expected at most 20000"), std::string::npos)
       << many.message;

@@ -10,6 +10,7 @@
 
 #include "server/store/schema_copy.h"
 #include "server/store/sqlite.h"
+#include "server/store/wait_for.h"
 #include "tests/server/fault_vfs.h"
 #include "tests/server/older_store.h"
 #include "tests/server/store_support.h"
@@ -45,16 +46,16 @@ void work(Store& store, const std::function<void(char)>& acknowledged) {
   job = store.jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   AttemptUpdate started = update_of(job, 1);
   started.move = move_to(JobState::kRunning);
-  if (store.jobs().update_attempt(started).ok()) acknowledged('R');
+  if (answer_of(store.jobs(), &JobStore::update_attempt, started).ok()) acknowledged('R');
   for (int i = 0; i < 5; ++i) {
     AttemptUpdate log = update_of(job, i + 2);
     log.events.push_back(log_event(std::string(3000, 'x')));
-    if (!store.jobs().update_attempt(log).ok()) return;
+    if (!answer_of(store.jobs(), &JobStore::update_attempt, log).ok()) return;
   }
   AttemptUpdate end = update_of(job, 7);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d", 1, 1, {}};
-  if (store.jobs().update_attempt(end).ok()) acknowledged('S');
+  if (answer_of(store.jobs(), &JobStore::update_attempt, end).ok()) acknowledged('S');
   if (store.jobs().request_cancel("default", job_id(1)).ok()) acknowledged('C');
 }
 

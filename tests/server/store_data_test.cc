@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -25,7 +26,7 @@ class StoreData : public ::testing::Test {
   }
   Dataset ready(std::string id, std::string digest) {
     Dataset d = datasets.create(new_dataset(std::move(id), digest)).value().dataset;
-    EXPECT_TRUE(datasets.set_ready(digest, schema(), 5000).ok());
+    EXPECT_TRUE(answer_of(datasets, &DatasetStore::set_ready, digest, schema(), 5000).ok());
     return d;
   }
   static v1::DatasetSchema schema() {
@@ -41,7 +42,7 @@ TEST_F(StoreData, DatasetIsIngestedOnceForADigest) {
   EXPECT_FALSE(datasets.create(new_dataset("digits", "d1")).value().start_ingest);
   EXPECT_FALSE(datasets.create(new_dataset("same", "d1")).value().start_ingest);
   EXPECT_EQ(datasets.list_ingesting().value().size(), 1u);
-  ASSERT_TRUE(datasets.set_ready("d1", schema(), 5000).ok());
+  ASSERT_TRUE(answer_of(datasets, &DatasetStore::set_ready, "d1", schema(), 5000).ok());
   for (const char* id : {"digits", "same"}) {
     const Dataset d = datasets.find("default", {id}).value();
     EXPECT_EQ(d.state, v1::Dataset::READY);
@@ -57,7 +58,9 @@ TEST_F(StoreData, DatasetIsIngestedOnceForADigest) {
 
 TEST_F(StoreData, FailedDatasetIsTriedAgain) {
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d1")).ok());
-  ASSERT_TRUE(datasets.set_failed("d1", "DATASET_INVALID", "row 3: ragged").ok());
+  ASSERT_TRUE(
+      answer_of(datasets, &DatasetStore::set_failed, "d1", "DATASET_INVALID", "row 3: ragged")
+          .ok());
   EXPECT_EQ(datasets.find("default", {"digits"}).value().message, "row 3: ragged");
   const CreatedDataset again = datasets.create(new_dataset("digits", "d1")).value();
   EXPECT_TRUE(again.start_ingest);
@@ -123,7 +126,9 @@ TEST_F(StoreData, CreatesAtOnceGetNumbersOfTheirOwn) {
 TEST_F(StoreData, WhoNeedsDataPassesOverFailedVersions) {
   ready("digits", "d1");
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d2")).ok());
-  ASSERT_TRUE(datasets.set_failed("d2", "DATASET_INVALID", "row 3: ragged").ok());
+  ASSERT_TRUE(
+      answer_of(datasets, &DatasetStore::set_failed, "d2", "DATASET_INVALID", "row 3: ragged")
+          .ok());
   EXPECT_EQ(datasets.find("default", {"digits"}).value().version, 2);
   EXPECT_EQ(datasets.find_usable("default", {"digits"}).value().version, 1);
   EXPECT_EQ(datasets.find_usable("default", {"digits", 2}).value().state, v1::Dataset::FAILED)
@@ -142,7 +147,7 @@ TEST_F(StoreData, SubmitNeedsAReadyDatasetAndKeepsIt) {
   EXPECT_EQ(store->jobs().submit(job).error().reason, "DATASET_NOT_FOUND");
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d1")).ok());
   EXPECT_EQ(store->jobs().submit(job).error().reason, "DATASET_NOT_READY");
-  ASSERT_TRUE(datasets.set_ready("d1", schema(), 1).ok());
+  ASSERT_TRUE(answer_of(datasets, &DatasetStore::set_ready, "d1", schema(), 1).ok());
   ASSERT_TRUE(store->jobs().submit(job).ok());
   EXPECT_EQ(datasets.remove("default", {"digits", 1}).error().reason, "DATASET_IN_USE");
   ASSERT_TRUE(store->jobs().request_cancel("default", "user").ok());
@@ -276,7 +281,7 @@ TEST_F(StoreData, F26TheFileOfAModelIsNotForgotten) {
   NewWeights weights;
   weights.id = "pretrained";
   weights.sha256 = "abc";
-  ASSERT_TRUE(store->models().create(weights).ok());
+  ASSERT_TRUE(answer_of(store->models(), &ModelStore::create, weights).ok());
   EXPECT_TRUE(uploads.remove_unused("default", {"abc"}).value().empty());
   EXPECT_TRUE(uploads.find("default", "abc").value().complete);
   ASSERT_TRUE(store->models().remove("default", "pretrained").ok());
@@ -291,7 +296,7 @@ TEST_F(StoreData, F03WhatADeletionLeftIsToldToTheNextStart) {
   AttemptUpdate end = update_of(job, 2);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"digest", 1, 1, {}};
-  ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
   ready("digits", "d1");
   ready("kept", "d2");
   ASSERT_TRUE(store->jobs().remove("default", "trained").ok());

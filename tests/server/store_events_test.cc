@@ -9,6 +9,7 @@
 
 #include "server/store/event_rows.h"
 #include "server/store/sqlite.h"
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -159,10 +160,10 @@ TEST(EventRows, LongEventsAreReadBackAndGoWithTheirJob) {
   update.events.push_back(metrics_event());
   add_series(update.events.back(), "train/loss", 1, 5000, [](int i) { return i / 4.0; });
   const int64_t first = job.newest_seq;
-  ASSERT_TRUE(store->jobs().update_attempt(update).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, update).ok());
   AttemptUpdate others = update_of(other);
   others.events.push_back(log_of(3000));
-  ASSERT_TRUE(store->jobs().update_attempt(others).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, others).ok());
   const std::vector<v1::Event> events = all_events(*store, job.uid);
   ASSERT_EQ(events.size(), static_cast<size_t>(first) + update.events.size());
   for (size_t i = 0; i < update.events.size(); ++i) {
@@ -177,7 +178,7 @@ TEST(EventRows, LongEventsAreReadBackAndGoWithTheirJob) {
   EXPECT_GT(count("event_parts"), 100);
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kFailed);
-  ASSERT_TRUE(store->jobs().update_attempt(end).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, end).ok());
   ASSERT_TRUE(store->jobs().remove("default", "kept").ok());
   EXPECT_EQ(count("event_parts"), 4) << "those of the other job";
   EXPECT_EQ(all_events(*store, other.uid).back().log().text().size(), 3000u);
@@ -197,7 +198,7 @@ TEST(EventRows, FillTheirPages) {
     const double before = pages();
     AttemptUpdate update = update_of(job);
     for (int i = 0; i < 300; ++i) update.events.push_back(log_of(bytes - 30));
-    ASSERT_TRUE(store->jobs().update_attempt(update).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, update).ok());
     const double taken = (pages() - before) * 4096 / (300.0 * static_cast<double>(bytes));
     EXPECT_LT(taken, 1.5) << bytes;
   }

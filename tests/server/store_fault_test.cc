@@ -7,6 +7,7 @@
 
 #include "server/store/sqlite.h"
 #include "server/store/store_files.h"
+#include "server/store/wait_for.h"
 #include "server/store/writer.h"
 #include "tests/server/fault_vfs.h"
 #include "tests/server/store_support.h"
@@ -49,7 +50,8 @@ TEST_F(StoreFault, F17FullDiskRefusesSubmitsButReadsAndCancelsGoOn) {
   AttemptUpdate end = update_of(running, 2);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d", 1, 1, {}};
-  EXPECT_EQ(store->jobs().update_attempt(end).value().state, JobState::kSucceeded);
+  EXPECT_EQ(answer_of(store->jobs(), &JobStore::update_attempt, end).value().state,
+            JobState::kSucceeded);
   EXPECT_TRUE(store->health().ok());
 
   vfs.set_hook(nullptr);  // space was made: no restart is needed
@@ -131,7 +133,7 @@ TEST_F(StoreFault, F17JobsThatWaitAreToldOnceThereIsRoom) {
   });
   AttemptUpdate ended = update_of(hub);
   ended.move = move_to(JobState::kFailed);
-  ASSERT_TRUE(store->jobs().update_attempt(ended).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, ended).ok());
   ASSERT_TRUE(eventually([&] { return refused > 0; }));
   EXPECT_GT(count_waiting(), 0);
   full = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/store/remaining.h"
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -37,7 +38,7 @@ class StoreForecast : public ::testing::Test {
     const Job job = run_job(*store, asked);
     clock.pass(90'000'000);
     if (shared) {
-      EXPECT_TRUE(store->jobs().note_shared({job.uid}).ok());
+      EXPECT_TRUE(answer_of(store->jobs(), &JobStore::note_shared, std::vector{job.uid}).ok());
     }
     AttemptUpdate end = update_of(job, 2);
     end.step = steps + 1;
@@ -46,7 +47,7 @@ class StoreForecast : public ::testing::Test {
     end.times->set_step_seconds(step_seconds);
     end.move = move_to(state);
     if (state == JobState::kSucceeded) end.model = NewModel{"d-" + id, 400, 100, {}};
-    return store->jobs().update_attempt(std::move(end)).value();
+    return answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).value();
   }
 };
 
@@ -59,9 +60,15 @@ TEST_F(StoreForecast, WhatAJobTookBesideAnotherIsNotItsDevicesOwn) {
 }
 
 TEST_F(StoreForecast, RatesOfAKeyTakeThePlaceOfOlderOnes) {
-  ASSERT_TRUE(store->forecasts().save_rates({{"cpu", 2, v1::Recipe::FP32}, 1, "old"}).ok());
-  ASSERT_TRUE(store->forecasts().save_rates({{"cpu", 1, v1::Recipe::FP32}, 1, "one"}).ok());
-  ASSERT_TRUE(store->forecasts().save_rates({{"cpu", 2, v1::Recipe::FP32}, 2, "new"}).ok());
+  ASSERT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_rates,
+                        StoredRates{{"cpu", 2, v1::Recipe::FP32}, 1, "old"})
+                  .ok());
+  ASSERT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_rates,
+                        StoredRates{{"cpu", 1, v1::Recipe::FP32}, 1, "one"})
+                  .ok());
+  ASSERT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_rates,
+                        StoredRates{{"cpu", 2, v1::Recipe::FP32}, 2, "new"})
+                  .ok());
   reopen();
   const std::vector<StoredRates> all = store->forecasts().rates().value();
   ASSERT_EQ(all.size(), 2u);
@@ -81,14 +88,15 @@ TEST_F(StoreForecast, NodesOfAClusterAreKeptApartAndForgotten) {
                            .rates = "of " + node};
   };
   ForecastStore& forecasts = store->forecasts();
-  ASSERT_TRUE(forecasts.save_node_rates(rates("a", "old", 1)).ok());
-  ASSERT_TRUE(forecasts.save_node_rates(rates("a", "new", 2)).ok());
-  ASSERT_TRUE(forecasts.save_node_rates(rates("b", "old", 3)).ok());
+  ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rates("a", "old", 1)).ok());
+  ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rates("a", "new", 2)).ok());
+  ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rates("b", "old", 3)).ok());
   StoredNodeRates rebuilt = rates("a", "new", 4);
   rebuilt.build = "b2";
-  ASSERT_TRUE(forecasts.save_node_rates(rebuilt).ok());
+  ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rebuilt).ok());
   forecasts.see_node("a", "old", 9, [](const Status&) {});
-  ASSERT_TRUE(forecasts.save_node_rates(rates("b", "new", 3)).ok());  // behind that
+  ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rates("b", "new", 3))
+                  .ok());  // behind that
   reopen();
   std::vector<StoredNodeRates> all = store->forecasts().node_rates().value();
   ASSERT_EQ(all.size(), 4u);
@@ -102,13 +110,16 @@ TEST_F(StoreForecast, NodesOfAClusterAreKeptApartAndForgotten) {
   EXPECT_EQ(all[3].key.cluster, "b");
 
   const int64_t later = 10 + kNodeRatesKeptUs;
-  ASSERT_TRUE(store->forecasts().save_node_rates(rates("a", "newest", later)).ok());
+  ASSERT_TRUE(
+      answer_of(store->forecasts(), &ForecastStore::save_node_rates, rates("a", "newest", later))
+          .ok());
   all = store->forecasts().node_rates().value();
   ASSERT_EQ(all.size(), 3u) << "of that cluster, what nobody has seen for long goes";
   EXPECT_EQ(all[0].key.node, "newest");
   for (int64_t i = 0; i < kNodeRatesMax + 5; ++i) {
-    ASSERT_TRUE(
-        store->forecasts().save_node_rates(rates("a", "n" + std::to_string(i), later + i)).ok());
+    ASSERT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_node_rates,
+                          rates("a", "n" + std::to_string(i), later + i))
+                    .ok());
   }
   all = store->forecasts().node_rates().value();
   EXPECT_EQ(std::ranges::count(all, "a", [](const auto& r) { return r.key.cluster; }),
@@ -164,14 +175,14 @@ TEST_F(StoreForecast, AnOutcomeIsOfTheModelOfGpuOrOfNone) {
     job = store->jobs().start_attempt(job.uid, {device}, "n", "R", "m").value();
     AttemptUpdate started = update_of(job, 1);
     started.move = move_to(JobState::kRunning);
-    ASSERT_TRUE(store->jobs().update_attempt(std::move(started)).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(started)).ok());
     AttemptUpdate end = update_of(job, 2);
     end.times = v1::RunTimes();
     end.times->set_steps(100);
     end.times->set_step_seconds(0.1);
     end.move = move_to(JobState::kSucceeded);
     end.model = NewModel{"d-" + id, 400, 100, {}};
-    ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+    ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
   };
   finish_on("known", "devices/gpu-1");
   finish_on("either", "devices/gpu-2");
@@ -195,7 +206,7 @@ TEST_F(StoreForecast, TheWorkersPlanLeavesTheForecasts) {
   started.move = move_to(JobState::kRunning);
   started.plan = v1::RunPlan();
   started.plan->set_parameter_count(7);
-  job = store->jobs().update_attempt(std::move(started)).value();
+  job = answer_of(store->jobs(), &JobStore::update_attempt, std::move(started)).value();
   EXPECT_EQ(job.plan.parameter_count(), 7);
   ASSERT_EQ(job.plan.forecasts_size(), 1);
   EXPECT_EQ(job.plan.forecasts(0).step_seconds(), 0.5);
@@ -223,11 +234,11 @@ TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
   };
   AttemptUpdate far = update_of(job, 2);
   far.step = 900;
-  ASSERT_TRUE(store->jobs().update_attempt(far).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, far).ok());
   EXPECT_NEAR(read().on_cpu.rest_s, 10, 1e-9) << "while it runs";
   AttemptUpdate lost = update_of(job);
   lost.move = move_to(JobState::kQueued);
-  ASSERT_TRUE(store->jobs().update_attempt(lost).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, lost).ok());
   EXPECT_NEAR(read().on_cpu.rest_s, 100, 1e-9) << "it starts over";
   {
     const std::lock_guard lock(mu);
@@ -237,16 +248,16 @@ TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
   const Job again = store->jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   AttemptUpdate started = update_of(again, 1);
   started.move = move_to(JobState::kRunning);
-  ASSERT_TRUE(store->jobs().update_attempt(started).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, started).ok());
   AttemptUpdate saved = update_of(again, 2);
   saved.step = 700;
   v1::Event checkpoint;
   checkpoint.mutable_checkpoint()->set_step(600);
   saved.events.push_back(checkpoint);
-  ASSERT_TRUE(store->jobs().update_attempt(saved).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, saved).ok());
   lost = update_of(again);
   lost.move = move_to(JobState::kQueued);
-  ASSERT_TRUE(store->jobs().update_attempt(lost).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, lost).ok());
   EXPECT_NEAR(read().on_cpu.rest_s, 40, 1e-9);
 }
 
@@ -372,7 +383,9 @@ TEST_F(StoreForecast, ARunningJobsSharesOfItsForecastAndItsBoundAreMetrics) {
     report.mutable_heartbeat()->set_step(step);
     report.mutable_heartbeat()->mutable_times()->set_steps(step);
     report.mutable_heartbeat()->mutable_times()->set_step_seconds(step_seconds);
-    job = store->jobs().update_attempt(update_from_report(job.uid, job.attempt, report)).value();
+    job = answer_of(store->jobs(), &JobStore::update_attempt,
+                    update_from_report(job.uid, job.attempt, report))
+              .value();
   };
   const auto values = [&](const std::string& key = "system/forecast_share") {
     std::vector<std::pair<int64_t, double>> all;
@@ -396,7 +409,7 @@ TEST_F(StoreForecast, ARunningJobsSharesOfItsForecastAndItsBoundAreMetrics) {
   AttemptUpdate end = update_of(job, 2);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d", 400, 100, {}};
-  ASSERT_TRUE(store->jobs().update_attempt(std::move(end)).ok());
+  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
   const Model model = store->models().find("default", "paced").value();
   EXPECT_TRUE(model.metrics.metrics().empty()) << "they are of the run, not of the model";
 }

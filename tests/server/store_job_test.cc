@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -148,7 +149,7 @@ TEST_F(StoreJob, AJobsDevicesAreKeptInOrderAcrossARestart) {
   EXPECT_EQ(shown.devices(2), "devices/gpu-1");
   AttemptUpdate lost = update_of(alive[0]);
   lost.move = move_to(JobState::kQueued);
-  ASSERT_TRUE(jobs().update_attempt(std::move(lost)).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(lost)).ok());
   EXPECT_EQ(jobs().start_attempt(job.uid, {"devices/gpu-2"}, "n", "R", "m").value().devices.size(),
             1u);
   EXPECT_EQ(jobs().find_uid(job.uid).value().devices, std::vector<std::string>{"devices/gpu-2"});
@@ -167,13 +168,13 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
     series->add_steps(step);
     series->add_values(1.0 / step);
   }
-  job = jobs().update_attempt(metrics).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, metrics).value();
   EXPECT_EQ(job.progress.step(), 20);
   EXPECT_DOUBLE_EQ(job.progress.metrics().at("train/loss"), 0.05);
 
   AttemptUpdate saved = update_of(job, 3);
   saved.events.emplace_back().mutable_checkpoint()->set_step(20);
-  job = jobs().update_attempt(saved).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, saved).value();
   EXPECT_EQ(job.checkpoint_step, 20);
 
   AttemptUpdate end = update_of(job, 4);
@@ -187,7 +188,7 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   end.final_metrics = {{"test/accuracy", 0.98}};
   end.confusion_matrices.emplace_back().set_rows_of("test");
   end.model = NewModel{"d1", 400, 100, {}};
-  job = jobs().update_attempt(end).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, end).value();
   EXPECT_EQ(job.state, JobState::kSucceeded);
   EXPECT_EQ(job.model, "life");
   EXPECT_GT(job.end_time_us, 0);
@@ -220,24 +221,24 @@ TEST_F(StoreJob, ReportSentAgainChangesNothing) {
   const Job job = run_job(*store);
   AttemptUpdate log = update_of(job, 2);
   log.events.push_back(log_event("once"));
-  const int64_t seq = jobs().update_attempt(log).value().newest_seq;
-  EXPECT_EQ(jobs().update_attempt(log).value().newest_seq, seq);
+  const int64_t seq = answer_of(jobs(), &JobStore::update_attempt, log).value().newest_seq;
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, log).value().newest_seq, seq);
   reopen();
-  EXPECT_EQ(jobs().update_attempt(log).value().newest_seq, seq);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, log).value().newest_seq, seq);
   EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().acknowledged, 2);
 
   AttemptUpdate end = update_of(job, 3);
   end.move = move_to(JobState::kFailed);
-  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
   // The reply to the last report was lost too.
-  EXPECT_EQ(jobs().update_attempt(end).value().newest_seq, seq + 1);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, end).value().newest_seq, seq + 1);
 }
 
 TEST_F(StoreJob, ReportAfterAGapIsRefused) {
   const Job job = run_job(*store);
   AttemptUpdate log = update_of(job, 3);
   log.events.push_back(log_event("third"));
-  const Result<Job> refused = jobs().update_attempt(log);
+  const Result<Job> refused = answer_of(jobs(), &JobStore::update_attempt, log);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "REPORT_GAP");
   EXPECT_EQ(refused.error().metadata.at("acknowledged"), "1");
@@ -248,20 +249,22 @@ TEST_F(StoreJob, OlderAttemptIsFenced) {
   const Job first = run_job(*store);
   AttemptUpdate lost = update_of(first);
   lost.move = move_to(JobState::kQueued, "WORKER_KILLED");
-  ASSERT_TRUE(jobs().update_attempt(lost).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, lost).ok());
   AttemptUpdate late = update_of(first, 2);
   late.events.push_back(log_event("from the grave"));
-  EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, late).error().reason, "ATTEMPT_FENCED");
 
   const Job second = jobs().start_attempt(first.uid, {"devices/cpu"}, "other", "R", "m").value();
   EXPECT_EQ(second.attempt, 2);
-  EXPECT_EQ(jobs().update_attempt(late).error().reason, "ATTEMPT_FENCED");
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, late).error().reason, "ATTEMPT_FENCED");
   late.move = move_to(JobState::kSucceeded);
-  EXPECT_EQ(jobs().update_attempt(late).error().code, ErrorCode::kAborted);
-  EXPECT_EQ(jobs().update_attempt(update_of(first, 1)).error().reason, "ATTEMPT_FENCED")
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, late).error().code, ErrorCode::kAborted);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, update_of(first, 1)).error().reason,
+            "ATTEMPT_FENCED")
       << "sent again, too";
-  EXPECT_EQ(jobs().set_process(first.uid, 1, 42, 43).error().reason, "ATTEMPT_FENCED");
-  ASSERT_TRUE(jobs().set_process(first.uid, 2, 42, 43).ok());
+  EXPECT_EQ(answer_of(jobs(), &JobStore::set_process, first.uid, 1, 42, 43).error().reason,
+            "ATTEMPT_FENCED");
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::set_process, first.uid, 2, 42, 43).ok());
   EXPECT_EQ(jobs().find_attempt(first.uid, 2).value().pid, 42);
   EXPECT_EQ(jobs().find_uid(first.uid).value().state, JobState::kStarting);
 }
@@ -270,26 +273,29 @@ TEST_F(StoreJob, OlderAttemptIsFenced) {
 TEST_F(StoreJob, ACredentialIsRecordedOnce) {
   const Job queued = jobs().submit(new_job()).value();
   const Job job = jobs().start_attempt(queued.uid, {"devices/cpu"}, "", "R", "m").value();
-  ASSERT_TRUE(jobs().set_nonce(job.uid, 1, "a").ok());
-  ASSERT_TRUE(jobs().set_nonce(job.uid, 1, "a").ok()) << "the answer was lost";
-  EXPECT_EQ(jobs().set_nonce(job.uid, 1, "b").error().reason, "ENROLMENT_SPENT");
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "a").ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "a").ok())
+      << "the answer was lost";
+  EXPECT_EQ(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "b").error().reason,
+            "ENROLMENT_SPENT");
   EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().nonce_digest, "a");
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kQueued);
-  ASSERT_TRUE(jobs().update_attempt(end).ok());
-  EXPECT_EQ(jobs().set_nonce(job.uid, 1, "a").error().reason, "ATTEMPT_FENCED");
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
+  EXPECT_EQ(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "a").error().reason,
+            "ATTEMPT_FENCED");
 }
 
 TEST_F(StoreJob, TerminalStateIsWrittenOnce) {
   const Job job = run_job(*store);
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kSucceeded);
-  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
   for (const JobState to : kJobStates) {
     AttemptUpdate more = update_of(job);
     more.move = move_to(to);
-    EXPECT_FALSE(jobs().update_attempt(more).ok()) << name_of(to);
-    EXPECT_FALSE(jobs().move(job.uid, move_to(to)).ok()) << name_of(to);
+    EXPECT_FALSE(answer_of(jobs(), &JobStore::update_attempt, more).ok()) << name_of(to);
+    EXPECT_FALSE(answer_of(jobs(), &JobStore::move, job.uid, move_to(to)).ok()) << name_of(to);
   }
   EXPECT_FALSE(jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").ok());
   EXPECT_EQ(jobs().request_cancel("default", job.id).value().state, JobState::kSucceeded);
@@ -298,13 +304,14 @@ TEST_F(StoreJob, TerminalStateIsWrittenOnce) {
 
 TEST_F(StoreJob, RefusedMoveLeavesNoTrace) {
   const Job job = jobs().submit(new_job()).value();
-  EXPECT_EQ(jobs().move(job.uid, move_to(JobState::kSucceeded)).error().reason,
-            "JOB_STATE_CONFLICT");
+  EXPECT_EQ(
+      answer_of(jobs(), &JobStore::move, job.uid, move_to(JobState::kSucceeded)).error().reason,
+      "JOB_STATE_CONFLICT");
   const Job running = run_job(*store);
   AttemptUpdate bad = update_of(running, 2);
   bad.events.push_back(log_event("must not stay"));
   bad.move = move_to(JobState::kStarting);
-  EXPECT_EQ(jobs().update_attempt(bad).error().reason, "JOB_STATE_CONFLICT");
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, bad).error().reason, "JOB_STATE_CONFLICT");
   EXPECT_EQ(all_events(*store, running.uid).size(), 3u);
   EXPECT_EQ(jobs().find_attempt(running.uid, 1).value().acknowledged, 1);
 }
@@ -345,7 +352,7 @@ TEST_F(StoreJob, CancelledJobNeverGoesBackToTheQueue) {
   EXPECT_TRUE(jobs().request_cancel("default", job.id).value().cancel_requested);
   AttemptUpdate lost = update_of(job);
   lost.move = move_to(JobState::kQueued, "WORKER_KILLED");
-  EXPECT_EQ(jobs().update_attempt(lost).value().state, JobState::kCancelled);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, lost).value().state, JobState::kCancelled);
 }
 
 TEST_F(StoreJob, APausedJobWaitsUntilItIsResumed) {
@@ -369,14 +376,14 @@ TEST_F(StoreJob, ARunningJobPausesWhereItWouldGoBackToTheQueue) {
   const Job job = run_job(*store, new_job("runs"));
   AttemptUpdate saved = update_of(job, 2);
   saved.events.emplace_back().mutable_checkpoint()->set_step(20);
-  ASSERT_TRUE(jobs().update_attempt(saved).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, saved).ok());
   EXPECT_TRUE(jobs().request_pause("default", "runs").value().pause_requested);
   reopen();
   EXPECT_TRUE(jobs().find_uid(job.uid).value().pause_requested);
   AttemptUpdate lost = update_of(job);
   lost.move = move_to(JobState::kQueued, "WORKER_STOPPED");
   lost.move->retry_time_us = 99;
-  const Job paused = jobs().update_attempt(lost).value();
+  const Job paused = answer_of(jobs(), &JobStore::update_attempt, lost).value();
   EXPECT_EQ(paused.state, JobState::kPaused);
   EXPECT_EQ(paused.reason, "PAUSED");
   EXPECT_NE(paused.message.find("step 20"), std::string::npos) << paused.message;
@@ -390,13 +397,13 @@ TEST_F(StoreJob, APauseIsTakenBackOrOvertakenByTheEnd) {
   EXPECT_FALSE(jobs().resume("default", "runs").value().pause_requested);
   AttemptUpdate stopped = update_of(job);
   stopped.move = move_to(JobState::kQueued, "WORKER_STOPPED");
-  EXPECT_EQ(jobs().update_attempt(stopped).value().state, JobState::kQueued);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, stopped).value().state, JobState::kQueued);
 
   const Job other = run_job(*store, new_job("ends"));
   ASSERT_TRUE(jobs().request_pause("default", "ends").ok());
   AttemptUpdate end = update_of(other);
   end.move = move_to(JobState::kSucceeded);
-  const Job done = jobs().update_attempt(end).value();
+  const Job done = answer_of(jobs(), &JobStore::update_attempt, end).value();
   EXPECT_EQ(done.state, JobState::kSucceeded);
   EXPECT_FALSE(done.pause_requested);
   EXPECT_EQ(jobs().request_pause("default", "ends").error().reason, "JOB_STATE_CONFLICT");
@@ -410,7 +417,8 @@ TEST_F(StoreJob, ACancelComesBeforeAPause) {
   EXPECT_EQ(jobs().request_pause("default", "both").error().reason, "JOB_STATE_CONFLICT");
   AttemptUpdate stopped = update_of(job);
   stopped.move = move_to(JobState::kQueued);
-  EXPECT_EQ(jobs().update_attempt(stopped).value().state, JobState::kCancelled);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, stopped).value().state,
+            JobState::kCancelled);
 }
 
 TEST_F(StoreJob, ARestartOfTheDaemonPausesWhatWasAskedTo) {
@@ -455,30 +463,31 @@ TEST_F(StoreJob, LostWorkersAreCountedUntilTheNextCheckpoint) {
   lost.move = move_to(JobState::kQueued);
   lost.move->worker_lost = true;
   lost.move->retry_time_us = clock.wall_us() + 5;
-  job = jobs().update_attempt(lost).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, lost).value();
   EXPECT_EQ(job.workers_lost, 1);
   EXPECT_EQ(job.retry_time_us, clock.wall_us() + 5);
   job = jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   EXPECT_EQ(job.retry_time_us, 0);
   AttemptUpdate started = update_of(job, 1);
   started.move = move_to(JobState::kRunning);
-  job = jobs().update_attempt(started).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, started).value();
   AttemptUpdate failed_save = update_of(job, 2);
   failed_save.events.emplace_back().mutable_checkpoint()->set_step(5);
   failed_save.events.back().mutable_checkpoint()->set_error("disk full");
-  job = jobs().update_attempt(failed_save).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, failed_save).value();
   EXPECT_EQ(job.workers_lost, 1);
   EXPECT_EQ(job.checkpoint_step, 0);
   AttemptUpdate saved = update_of(job, 3);
   saved.events.emplace_back().mutable_checkpoint()->set_step(5);
-  EXPECT_EQ(jobs().update_attempt(saved).value().workers_lost, 0);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, saved).value().workers_lost, 0);
   lost.attempt = job.attempt;
-  ASSERT_EQ(jobs().update_attempt(lost).value().workers_lost, 1);
+  ASSERT_EQ(answer_of(jobs(), &JobStore::update_attempt, lost).value().workers_lost, 1);
   job = jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   AttemptUpdate again = update_of(job, 1);
   again.move = move_to(JobState::kRunning);
   again.events.emplace_back().mutable_checkpoint()->set_step(5);
-  EXPECT_EQ(jobs().update_attempt(again).value().workers_lost, 1) << "no further than before";
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, again).value().workers_lost, 1)
+      << "no further than before";
 }
 
 TEST_F(StoreJob, EventTimesNeverGoBackWhenTheClockDoes) {
@@ -486,10 +495,10 @@ TEST_F(StoreJob, EventTimesNeverGoBackWhenTheClockDoes) {
   clock.set_wall(clock.wall_us() - int64_t{3600} * 1'000'000);
   AttemptUpdate log = update_of(job, 2);
   log.events.push_back(log_event("an hour ago?"));
-  ASSERT_TRUE(jobs().update_attempt(log).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, log).ok());
   AttemptUpdate end = update_of(job, 3);
   end.move = move_to(JobState::kFailed);
-  const Job ended = jobs().update_attempt(end).value();
+  const Job ended = answer_of(jobs(), &JobStore::update_attempt, end).value();
   EXPECT_GE(ended.end_time_us, ended.start_time_us);
   int64_t last = 0;
   for (const v1::Event& e : all_events(*store, job.uid)) {
@@ -509,8 +518,10 @@ TEST_F(StoreJob, NonFiniteMetricIsNotShownAsZero) {
   v1::NonFinite* mark = series->add_non_finite();
   mark->set_index(0);
   mark->set_kind(v1::NonFinite::NOT_A_NUMBER);
-  EXPECT_TRUE(
-      std::isnan(jobs().update_attempt(update).value().progress.metrics().at("train/loss")));
+  EXPECT_TRUE(std::isnan(answer_of(jobs(), &JobStore::update_attempt, update)
+                             .value()
+                             .progress.metrics()
+                             .at("train/loss")));
 }
 
 TEST_F(StoreJob, NewestMetricValuesAreBounded) {
@@ -523,7 +534,8 @@ TEST_F(StoreJob, NewestMetricValuesAreBounded) {
     series->add_steps(1);
     series->add_values(1);
   }
-  EXPECT_EQ(jobs().update_attempt(update).value().progress.metrics().size(), kMetricKeysMax);
+  EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, update).value().progress.metrics().size(),
+            kMetricKeysMax);
   EXPECT_EQ(all_events(*store, job.uid).back().metrics().series_size(),
             static_cast<int>(kMetricKeysMax) + 100);
 }
@@ -605,7 +617,7 @@ TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
   update.move = move_to(JobState::kQueued);
   update.move->worker_lost = true;
   update.move->retry_time_us = 12345;
-  lost = jobs().update_attempt(update).value();
+  lost = answer_of(jobs(), &JobStore::update_attempt, update).value();
   const Job running = run_job(*store);
   const Job paused = jobs().submit(new_job("paused")).value();
   ASSERT_TRUE(jobs().request_pause("default", "paused").ok());
@@ -719,7 +731,7 @@ TEST_F(StoreJob, RemoveTakesEventsAndLeavesTheModel) {
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d1", 400, 100, {}};
-  ASSERT_TRUE(jobs().update_attempt(end).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
   EXPECT_EQ(jobs().remove("default", "done").value().uid, job.uid);
   EXPECT_EQ(jobs().find("default", "done").error().reason, "JOB_NOT_FOUND");
   EXPECT_EQ(read_events(jobs(), job.uid, 0, 10).error().reason, "JOB_NOT_FOUND");
@@ -734,13 +746,13 @@ TEST_F(StoreJob, OnlyAJobThatHasEndedForgetsItsCheckpoints) {
   Job job = run_job(*store, new_job("done"));
   AttemptUpdate update = update_of(job);
   update.events.emplace_back().mutable_checkpoint()->set_step(5);
-  job = jobs().update_attempt(update).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, update).value();
   ASSERT_EQ(job.checkpoint_step, 5);
   EXPECT_EQ(jobs().drop_checkpoints(job.uid).error().reason, "JOB_STATE_CONFLICT");
   EXPECT_EQ(jobs().find_uid(job.uid).value().checkpoint_step, 5);
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kFailed);
-  job = jobs().update_attempt(end).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, end).value();
   EXPECT_EQ(jobs().drop_checkpoints(job.uid).value().checkpoint_step, 0);
   EXPECT_EQ(jobs().find_uid(job.uid).value().checkpoint_step, 0);
   EXPECT_EQ(jobs().find_uid(job.uid).value().newest_seq, job.newest_seq);
@@ -800,7 +812,8 @@ TEST_F(StoreJob, UpdateFromReportsOfAWorker) {
   report.set_number(1);
   report.mutable_started()->mutable_plan()->set_steps_total(300);
   report.mutable_started()->set_resumed_from_step(120);
-  job = jobs().update_attempt(update_from_report(job.uid, 1, report)).value();
+  job =
+      answer_of(jobs(), &JobStore::update_attempt, update_from_report(job.uid, 1, report)).value();
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(job.progress.steps_total(), 300);
   EXPECT_EQ(job.progress.step(), 120);
@@ -808,7 +821,8 @@ TEST_F(StoreJob, UpdateFromReportsOfAWorker) {
   report.Clear();  // heartbeats have no number
   report.mutable_heartbeat()->set_step(130);
   report.mutable_heartbeat()->set_samples_per_second(1000);
-  job = jobs().update_attempt(update_from_report(job.uid, 1, report)).value();
+  job =
+      answer_of(jobs(), &JobStore::update_attempt, update_from_report(job.uid, 1, report)).value();
   EXPECT_EQ(job.progress.step(), 130);
   EXPECT_EQ(job.newest_seq, 3);
 }
@@ -818,11 +832,11 @@ TEST_F(StoreJob, InitialWeightsOfTheFirstAttemptAreKept) {
   Job job = run_job(*store);
   AttemptUpdate first = update_of(job, 2);
   first.plan.emplace().mutable_initial_weights()->set_source("digits-1");
-  job = jobs().update_attempt(first).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, first).value();
   EXPECT_EQ(job.plan.initial_weights().source(), "digits-1");
   AttemptUpdate second = update_of(job, 3);
   second.plan.emplace().set_steps_total(7);
-  job = jobs().update_attempt(second).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, second).value();
   EXPECT_EQ(job.plan.steps_total(), 7);
   EXPECT_EQ(job.plan.initial_weights().source(), "digits-1");
 }

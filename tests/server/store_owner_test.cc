@@ -10,6 +10,7 @@
 
 #include "server/store/dependencies.h"
 #include "server/store/store_files.h"
+#include "server/store/wait_for.h"
 #include "tests/server/store_support.h"
 
 namespace trainyard::server {
@@ -46,10 +47,10 @@ class StoreOwner : public ::testing::Test {
     job = jobs().start_attempt(job.uid, {"devices/cpu"}, "nonce", "DEVICE_ASSIGNED", "").value();
     AttemptUpdate started = update_of(job, 1);
     started.move = move_to(JobState::kRunning);
-    EXPECT_TRUE(jobs().update_attempt(std::move(started)).ok());
+    EXPECT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(started)).ok());
     AttemptUpdate ended = update_of(job, 2);
     ended.move = move_to(to, to == JobState::kFailed ? "LOSS_NOT_FINITE" : "COMPLETED");
-    return jobs().update_attempt(std::move(ended)).value();
+    return answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).value();
   }
 
   /// Unfinished jobs that wait for another one.
@@ -104,7 +105,7 @@ TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
   clock.pass(int64_t{6'000'000});
   AttemptUpdate lost = update_of(job);
   lost.move = move_to(JobState::kQueued);
-  job = jobs().update_attempt(lost).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, lost).value();
   EXPECT_EQ(job.state, JobState::kQueued);
   EXPECT_EQ(job.run_time_us, 6'000'000);
   clock.pass(int64_t{60'000'000});  // it waits again
@@ -112,7 +113,7 @@ TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
   job = jobs().start_attempt(job.uid, {"devices/cpu"}, "nonce", "DEVICE_ASSIGNED", "").value();
   AttemptUpdate started = update_of(job, 1);
   started.move = move_to(JobState::kRunning);
-  job = jobs().update_attempt(started).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, started).value();
   clock.pass(int64_t{4'000'000});
   AttemptUpdate stopped = update_of(job, 2);
   stopped.events.push_back([] {
@@ -120,10 +121,10 @@ TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
     event.mutable_checkpoint()->set_step(70);
     return event;
   }());
-  ASSERT_TRUE(jobs().update_attempt(stopped).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, stopped).ok());
   AttemptUpdate back = update_of(job);
   back.move = move_to(JobState::kQueued);
-  job = jobs().update_attempt(back).value();
+  job = answer_of(jobs(), &JobStore::update_attempt, back).value();
   EXPECT_EQ(job.state, JobState::kFailed);
   EXPECT_EQ(job.reason, "TIME_LIMIT");
   EXPECT_NE(job.message.find("10 s, of at most 10 s"), std::string::npos) << job.message;
@@ -137,12 +138,12 @@ TEST_F(StoreOwner, AWorkerOutOfSightHasTrainedUpToItsNewestEvent) {
   clock.pass(int64_t{3'000'000});
   AttemptUpdate heard = update_of(job, 2);
   heard.events.push_back(log_event("step"));
-  ASSERT_TRUE(jobs().update_attempt(heard).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, heard).ok());
   clock.pass(int64_t{3'600'000'000});  // no daemon was there
   AttemptUpdate gone = update_of(job);
   gone.move = move_to(JobState::kQueued);
   gone.move->unseen = true;
-  const Job back = jobs().update_attempt(gone).value();
+  const Job back = answer_of(jobs(), &JobStore::update_attempt, gone).value();
   EXPECT_EQ(back.state, JobState::kQueued) << back.message;
   EXPECT_EQ(back.run_time_us, 3'000'000);
 }
@@ -159,7 +160,7 @@ TEST_F(StoreOwner, ACancelComesBeforeATimeLimitAndThatBeforeAPause) {
     clock.pass(int64_t{2'000'000});
     AttemptUpdate back = update_of(job);
     back.move = move_to(JobState::kQueued);
-    return jobs().update_attempt(back).value();
+    return answer_of(jobs(), &JobStore::update_attempt, back).value();
   };
   EXPECT_EQ(end_late("paused", false).reason, "TIME_LIMIT");
   EXPECT_EQ(end_late("cancelled", true).reason, "CANCELLED");
@@ -365,12 +366,13 @@ TEST_F(StoreOwner, WhatAnOwnerHasUsedOutlivesTheJob) {
     job = jobs().start_attempt(job.uid, {"devices/gpu-0", "devices/gpu-1"}, "n", "R", "").value();
     AttemptUpdate started = update_of(job, 1);
     started.move = move_to(JobState::kRunning);
-    EXPECT_TRUE(jobs().update_attempt(std::move(started)).ok());
+    EXPECT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(started)).ok());
     clock.pass(hours * kHourUs);
     AttemptUpdate ended = update_of(job, 2);
     ended.move = move_to(JobState::kFailed, "LOSS_NOT_FINITE");
-    EXPECT_TRUE(jobs().update_attempt(ended).ok());
-    EXPECT_TRUE(jobs().update_attempt(std::move(ended)).ok()) << "sent again: counted once";
+    EXPECT_TRUE(answer_of(jobs(), &JobStore::update_attempt, ended).ok());
+    EXPECT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).ok())
+        << "sent again: counted once";
   };
   use("first", "ada", 2);
   const double first = use_after(0, 2, 2 * kHourUs, kDayUs);
@@ -409,7 +411,7 @@ TEST_F(StoreOwner, UsesAreCountedFromAttemptsWhereNoneWereKept) {
   clock.pass(kHourUs);
   AttemptUpdate ended = update_of(late);
   ended.move = move_to(JobState::kFailed, "LOSS_NOT_FINITE");
-  ASSERT_TRUE(jobs().update_attempt(std::move(ended)).ok());
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).ok());
   EXPECT_TRUE(jobs().uses()->past.empty()) << "by default none are kept";
 
   ASSERT_TRUE(jobs().keep_uses(kDayUs).ok());

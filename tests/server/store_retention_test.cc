@@ -2,6 +2,7 @@
 // so, and a gap that a reader takes for the end.
 #include <gtest/gtest.h>
 
+#include "server/store/wait_for.h"
 #include "tests/server/fake_clock.h"
 #include "tests/server/store_support.h"
 
@@ -17,7 +18,7 @@ class StoreRetention : public ::testing::Test {
     for (int i = 0; i < logs; ++i) update.events.push_back(log_event("line"));
     update.move = move_to(state);
     if (state == JobState::kSucceeded) update.model.emplace().digest = "d";
-    return store_->jobs().update_attempt(std::move(update)).value();
+    return answer_of(store_->jobs(), &JobStore::update_attempt, std::move(update)).value();
   }
   std::vector<std::string> ids(const EndedQuery& query) {
     std::vector<std::string> ids;
@@ -30,7 +31,7 @@ class StoreRetention : public ::testing::Test {
     piece.uid = job.uid;
     piece.gone = std::move(gone);
     piece.then = then;
-    return store_->jobs().thin_events(std::move(piece));
+    return answer_of(store_->jobs(), &JobStore::thin_events, std::move(piece));
   }
 
   TemporaryDirectory directory_;
@@ -74,7 +75,7 @@ TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
   clock_.pass(1'000'000);
   AttemptUpdate ends = update_of(late);
   ends.move = move_to(JobState::kFailed);
-  ASSERT_TRUE(store_->jobs().update_attempt(ends).ok());
+  ASSERT_TRUE(answer_of(store_->jobs(), &JobStore::update_attempt, ends).ok());
 
   EXPECT_EQ(ids({}), (Ids{"one", "two", "three", "late"}));
   EXPECT_EQ(ids(ended_by(one_us)), (Ids{"one"}));
@@ -119,7 +120,8 @@ TEST_F(StoreRetention, OnlyAFinishedJobIsRemovedOrThinned) {
   EXPECT_EQ(all_events(*store_, runs.uid).size(), 3U);
   ThinEvents nobody;
   nobody.uid = "nobody";
-  EXPECT_EQ(store_->jobs().thin_events(nobody).error().reason, "JOB_NOT_FOUND");
+  EXPECT_EQ(answer_of(store_->jobs(), &JobStore::thin_events, nobody).error().reason,
+            "JOB_NOT_FOUND");
 }
 
 TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobTells) {
@@ -156,8 +158,9 @@ TEST_F(StoreRetention, AnEventIsReplacedInItsPlace) {
   v1::Event instead = read_events(store_->jobs(), job.uid, 5, 1).value().events.at(0);
   instead.mutable_log()->set_text(std::string(5000, 'x'));  // it takes several rows
   piece.instead = instead;
-  ASSERT_TRUE(store_->jobs().thin_events(piece).ok());
-  ASSERT_TRUE(store_->jobs().thin_events(piece).ok()) << "again, after a kill";
+  ASSERT_TRUE(answer_of(store_->jobs(), &JobStore::thin_events, piece).ok());
+  ASSERT_TRUE(answer_of(store_->jobs(), &JobStore::thin_events, piece).ok())
+      << "again, after a kill";
   const std::vector<v1::Event> left = read_events(store_->jobs(), job.uid, 5, 9).value().events;
   ASSERT_EQ(left.size(), 2U);
   EXPECT_EQ(left[0].SerializeAsString(), instead.SerializeAsString());

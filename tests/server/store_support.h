@@ -14,6 +14,7 @@
 
 #include "server/store/event_rows.h"
 #include "server/store/store.h"
+#include "server/store/wait_for.h"
 #include "tests/server/fake_clock.h"
 #include "tests/support/patience.h"
 
@@ -93,7 +94,7 @@ inline Job run_job(Store& store, NewJob job = new_job()) {
           .value();
   AttemptUpdate started = update_of(j, 1);
   started.move = move_to(JobState::kRunning);
-  return store.jobs().update_attempt(std::move(started)).value();
+  return answer_of(store.jobs(), &JobStore::update_attempt, std::move(started)).value();
 }
 
 /// Puts every job that is starting or running back into the queue.
@@ -102,7 +103,7 @@ inline void requeue_active(Store& store) {
   for (const Job& job : active) {
     AttemptUpdate lost = update_of(job);
     lost.move = move_to(JobState::kQueued);
-    const Result<Job> moved = store.jobs().update_attempt(std::move(lost));
+    const Result<Job> moved = answer_of(store.jobs(), &JobStore::update_attempt, std::move(lost));
     EXPECT_TRUE(moved.ok()) << moved.error().message;
   }
 }

@@ -10,6 +10,7 @@
 
 #include "server/store/schema_copy.h"
 #include "server/store/store_files.h"
+#include "server/store/wait_for.h"
 #include "tests/data/faulty_files.h"
 #include "tests/server/older_store.h"
 #include "tests/server/store_support.h"
@@ -209,7 +210,8 @@ TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
   std::unique_ptr<Store> store = open_or_die(options);
   EXPECT_EQ(not_undone().reason, "STATE_DIR_LOCKED");
   const Job job = run_job(*store, new_job("live"));
-  ASSERT_TRUE(store->jobs().set_process(job.uid, job.attempt, 4711, 99).ok());
+  ASSERT_TRUE(
+      answer_of(store->jobs(), &JobStore::set_process, job.uid, job.attempt, 4711, 99).ok());
   store.reset();
   const Error alive =
       not_undone([](int32_t pid, int64_t start) { return pid == 4711 && start == 99; });

@@ -23,6 +23,7 @@
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/store/store.h"
+#include "server/store/wait_for.h"
 #include "src/base/check.h"
 #include "src/base/sha256.h"
 #include "tests/bench/process_facts.h"
@@ -304,7 +305,9 @@ Day::Day(const ClusterDayOptions& options)
   dataset.id = "digits";
   dataset.digest = "d1";
   TRAINYARD_CHECK(store_->datasets().create(dataset).ok(), "no dataset");
-  TRAINYARD_CHECK(store_->datasets().set_ready("d1", {}, 1).ok(), "no dataset");
+  TRAINYARD_CHECK(
+      answer_of(store_->datasets(), &DatasetStore::set_ready, "d1", v1::DatasetSchema(), 1).ok(),
+      "no dataset");
 
   SupervisorOptions supervisor;
   supervisor.log_dir = paths_.logs();
