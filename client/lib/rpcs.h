@@ -76,8 +76,8 @@ inline constexpr Rpc<v1::DeleteArrayRequest, Empty> kDeleteArray{"JobService/Del
                                                                  Repeat::kNever, kArrayMs};
 
 inline constexpr Rpc<v1::GetUploadRequest, v1::Upload> kGetUpload{"DatasetService/GetUpload"};
-// The same content and options again is the same version. With paths on the server, it reads the
-// files first.
+// A repeated call with the same content and options gives the same version. The second row is for
+// paths on the server, which reads their files before it answers.
 inline constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDataset{
     "DatasetService/CreateDataset"};
 inline constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDatasetOfServer{
@@ -88,7 +88,7 @@ inline constexpr Rpc<v1::ListDatasetsRequest, v1::ListDatasetsResponse> kListDat
 inline constexpr Rpc<v1::DeleteDatasetRequest, Empty> kDeleteDataset{"DatasetService/DeleteDataset",
                                                                      Repeat::kNever};
 
-// Created from an upload; the server checks it before it answers.
+// The server checks the uploaded weights before it answers.
 inline constexpr Rpc<v1::CreateModelRequest, v1::Model> kCreateModel{"ModelService/CreateModel"};
 inline constexpr Rpc<v1::GetModelRequest, v1::Model> kGetModel{"ModelService/GetModel"};
 inline constexpr Rpc<v1::ListModelsRequest, v1::ListModelsResponse> kListModels{

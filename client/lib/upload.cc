@@ -175,7 +175,7 @@ Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name,
   return stream->close();  // returns the reason if the stream was broken
 }
 
-/// What the server has of the upload of this name, which will have `size` bytes.
+/// Asks how many of the `size` bytes of this content the server has.
 Result<v1::Upload> get_upload(Client& client, const std::string& digits, int64_t size) {
   v1::GetUploadRequest request;
   request.set_name(client.parent() + "/uploads/" + digits);

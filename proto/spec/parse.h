@@ -10,7 +10,8 @@
 
 namespace trainyard::spec {
 
-/// What is wrong is added to `problems`, with `source` in its places; the value is then incomplete.
+/// Parses a text. Adds each fault to `problems`, at a position whose source is `source`; the value
+/// is then incomplete.
 Value parse_text(std::string_view text, int source, std::vector<Problem>& problems);
 
 }  // namespace trainyard::spec

@@ -24,7 +24,7 @@ namespace trainyard::server {
 /// before there is one.
 class Attempts {
  public:
-  /// What attempts refer to; outlives them.
+  /// The daemon's parts that attempts use. They must outlive the attempts.
   struct Parts {
     Store& store;
     Supervisor& supervisor;
@@ -36,19 +36,20 @@ class Attempts {
     std::span<const ClusterConfig> configs;
     Clusters& clusters;
     DispatchIndex& index;
-    // On any thread, when the process of an attempt is gone.
+    // Called on any thread when the process of an attempt is gone.
     std::function<void(const std::string& uid, int32_t attempt)> gone;
   };
   explicit Attempts(Parts parts) : parts_(std::move(parts)) {}
-  /// What keeps the parts alive for attempts that end last; before the first attempt.
+  /// Call it before the first attempt: an attempt that ends late keeps this object alive by it.
   void set_owner(std::weak_ptr<Attempts> self) { self_ = std::move(self); }
 
   bool empty() const { return live_.empty(); }
-  /// Errors of the store and of the disk; a job that was cancelled or deleted just now is none.
+  /// Starts what the scheduler decided. Returns errors of the store and of the disk. A job that was
+  /// cancelled or deleted just now is no error.
   Status start(const StartDecision& decision, const std::vector<Device>& devices);
-  /// An earlier daemon left the job's attempt behind.
+  /// Takes over the job's attempt, which an earlier daemon left behind.
   Status adopt(const Job& job);
-  /// The process is gone.
+  /// Forgets the attempt, whose process is gone.
   void forget(const std::string& uid, int32_t attempt);
 
   /// Asks the job's worker to stop, if it has one.

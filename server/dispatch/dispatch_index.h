@@ -32,7 +32,7 @@ namespace trainyard::server {
 /// Thread-safe.
 class DispatchIndex {
  public:
-  /// What they are given must outlive the index.
+  /// The index keeps references to all of these.
   DispatchIndex(const Policy& policy, std::span<const ClusterConfig> configs,
                 const Clusters& clusters, const Clock& clock)
       : clock_(clock),
@@ -55,7 +55,7 @@ class DispatchIndex {
   /// The process was asked to stop.
   void leave(const std::string& uid);
 
-  /// Nothing waits and nothing runs.
+  /// True if no job waits and none runs.
   bool is_idle() const;
   /// Whether no job would find a place.
   bool is_full() const;
@@ -78,7 +78,7 @@ class DispatchIndex {
 
   int64_t half_life_us() const;
 
-  // What Dispatcher's methods of the same name say.
+  // Dispatcher's methods of the same names return these; dispatcher.h describes them.
   Job explained(Job job) const;
   QueueView queue(size_t count_max, const std::string& uid);
   int32_t jobs_beside(const std::string& uid) const;

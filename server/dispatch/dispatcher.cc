@@ -47,7 +47,7 @@ struct Dispatcher::Impl {
                   clusters, index,
                   [this](const std::string& uid, int32_t attempt) { note_gone(uid, attempt); }}) {}
 
-  /// What the dispatcher's thread has been asked for since it last looked.
+  /// Requests to the dispatcher's thread since its last pass.
   struct Requests {
     bool dirty = true;    // a job changed; at first all have
     bool urgent = false;  // more than a new job

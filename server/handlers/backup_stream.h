@@ -11,7 +11,7 @@
 
 namespace trainyard::server {
 
-/// What is backed up; outlives the streams.
+/// The state folder that a stream backs up. It must outlive the streams.
 struct BackupSource {
   const StatePaths& paths;
   std::atomic<bool>& backing_up;  // one at a time

@@ -22,7 +22,7 @@ v1::Upload to_proto(const Upload& upload);
 
 class DatasetHandlers {
  public:
-  /// What the handlers refer to; outlives them.
+  /// The daemon's parts that these handlers use. They must outlive the handlers.
   struct Parts {
     const Config& config;
     const StatePaths& paths;

@@ -27,7 +27,7 @@ struct PlannedJob;
 
 class JobHandlers {
  public:
-  /// What the handlers refer to; outlives them.
+  /// The daemon's parts that these handlers use. They must outlive the handlers.
   struct Parts {
     const StatePaths& paths;
     const Clock& clock;

@@ -17,7 +17,7 @@ namespace trainyard::server {
 
 class ModelHandlers {
  public:
-  /// What the handlers refer to; outlives them.
+  /// The daemon's parts that these handlers use. They must outlive the handlers.
   struct Parts {
     const StatePaths& paths;
     Files& files;

@@ -22,7 +22,7 @@ std::string drain_text(const DeviceDrain& drain);
 
 class SystemHandlers {
  public:
-  /// What the handlers refer to; outlives them.
+  /// The daemon's parts that these handlers use. They must outlive the handlers.
   struct Parts {
     const Config& config;
     Store& store;

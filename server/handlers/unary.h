@@ -81,7 +81,7 @@ class Answer {
 /// Longer requests are never tried at once.
 inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
 
-/// What a handler learns of a call besides its request.
+/// Facts of a call that are not in its request.
 struct CallInfo {
   std::string caller;    // caller_of() (server/rpc/auth.h): who owns what the call makes
   std::stop_token stop;  // UnaryCall::stop(). A handler that computes answers CANCELLED/STOPPED
@@ -135,7 +135,7 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
 }
 
 namespace detail {
-/// What a function that handles calls takes and returns.
+/// Deduces the request and the result type from a handler's signature.
 template <typename T>
 struct HandlerOf;
 template <typename R, typename Q, typename... Rest>

@@ -34,7 +34,7 @@ class WatchStream;
 /// Outlives the server, and thus every stream.
 class WatchStreams {
  public:
-  /// What the streams refer to; outlives them.
+  /// The daemon's parts that the streams use. They must outlive the streams.
   struct Parts {
     CallFrame& frame;
     const Clock& clock;

@@ -222,7 +222,7 @@ grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const 
   return reactor;
 }
 
-/// What both kinds of worker call.
+/// The service that workers of this host and workers of clusters call.
 std::unique_ptr<RpcService> service_for(Supervisor& supervisor, Executor& executor,
                                         WorkerDoorKind door) {
   auto service = std::make_unique<RpcService>(*v1::AttachRequest::descriptor()->file());

@@ -41,7 +41,7 @@ void RpcService::add(const char* method, bool client_streams, bool server_stream
                       described->server_streaming() == server_streams,
                   name() + " has no such method: " + method);
   const std::string& path = paths_.emplace_back("/" + name() + "/" + method);
-  // What generated code does for each method, with gRPC owning the handler.
+  // The generated services register a method by the same two calls. gRPC owns the handler.
   AddMethod(new grpc::internal::RpcServiceMethod(path.c_str(),
                                                  type_of(client_streams, server_streams), nullptr));
   MarkMethodRawCallback(static_cast<int>(paths_.size()) - 1, handler);

@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// What the gradient reads besides dy.
+/// The tensor that the gradient reads besides dy.
 enum class Saved : uint8_t { kX, kY };
 
 struct ActivationRow {

@@ -25,7 +25,7 @@ std::span<const Op* const> activation_ops();
 /// True for "Elu", ..., not for their gradients.
 bool is_activation(const Op& op);
 
-// Those that passes look for.
+// Passes look for these by address.
 const Op* relu_op();
 const Op* relu_grad_op();
 const Op* gelu_op();

@@ -2,7 +2,7 @@
 // kernels and the papers.
 //
 // All take p, updated; g, as p; learning_rate F32 [1], NaN for "no step"; then their own inputs.
-// What is updated has p's type and shape unless it says otherwise. All have the attributes
+// An updated input has p's type and shape unless its line says otherwise. All have the attributes
 // weight_decay, default 0, and rate_factor, default 1, which multiplies the learning rate.
 //
 // "SgdUpdate"    Inputs      v: with momentum alone.

@@ -1,7 +1,6 @@
-// src/train/batch_source.h: where a job's training batches come from: the host, which makes them;
-// the devices, which have the rows and are given samples of them; or both, where the rows of each
-// run are brought to the devices as they are stored. To the same bits. The loop does not know
-// which.
+// src/train/batch_source.h: where a job's training batches come from: the host makes them, or
+// the devices gather them from rows that they hold, or from the stored rows of one run at a time
+// that the host copies to them. All three give the same bits, and the loop does not know which.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace trainyard {
 
-/// What batches are made of; outlives its source.
+/// The job and data that batches are made from. They must outlive the BatchSource.
 struct BatchInputs {
   const Recipe& recipe;
   const RunShape& shape;
@@ -34,17 +33,17 @@ class BatchSource {
   explicit BatchSource(const BatchInputs& inputs, Kind kind = Kind::kHost)
       : inputs_(inputs), kind_(kind) {}
   /// Brings the training rows to the session's devices, or makes room for those of one run, as far
-  /// as the devices and the job's shape allow. Before the session's first step.
+  /// as the devices and the job's shape allow. Call it before the session's first step.
   static BatchSource on_device(const BatchInputs& inputs, const Backend& backend,
                                TrainingSession& session);
 
   Kind kind() const { return kind_; }
-  /// From where the rows that are held out are evaluated.
+  /// Tells whether evaluation reads the held-out rows on the devices or on the host.
   RowsFrom held_out() const;
-  /// How batches are made from step `first_step` on.
+  /// The loader's options for batches from step `first_step` on.
   Loader::Options options(int64_t first_step) const;
   Loader open(int64_t first_step) const;
-  /// A batch as the step `step`, from 0, takes it; free once the batch is.
+  /// The inputs of step `step`, counted from 0. They refer to the batch's memory.
   static TrainingSession::StepInputs step_inputs(const Batch& batch, int64_t step,
                                                  double learning_rate);
 

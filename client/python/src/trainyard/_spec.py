@@ -30,7 +30,7 @@ DEPTH_MAX = 32
 _DATA_ENDINGS = (".csv", ".tsv", ".tab", ".psv", ".jsonl", ".ndjson", ".txt", ".gz", ".npz", ".npy", ".parquet", ".xlsx",
                  ".xls", ".pkl", ".tar", ".zip", ".feather", ".arrow", ".xz", ".safetensors", ".jpg", ".jpeg", ".png")
 
-# By the type's name: pandas need not be there.
+# The keys are names of types, so that pandas need not be installed.
 _REMEDIES = {
     "DataFrame": "; Client.upload_frame(frame, target) uploads a frame, and {'name': its name} is a spec's `dataset`",
     "Dataset": "; {'name': dataset.name} is a spec's `dataset`",
@@ -104,7 +104,7 @@ def open_spec(spec: Spec, folder: str | os.PathLike[str] | None) -> Source:
 
 
 def read(channel: rpc.Channel, kind: Kind, source: Source, locate: Sequence[str] = ()) -> v1.ReadSpecResponse:
-    """What the server reads in the text. All problems are reported at once, up to 16."""
+    """Has the server read the text; raises with all its problems at once, up to 16."""
     found = channel.call(rpc.READ_SPEC, v1.ReadSpecRequest(kind=kind, text=source.text, name=source.name, locate=locate))
     if not found.problems:
         return found
