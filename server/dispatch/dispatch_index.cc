@@ -50,7 +50,8 @@ Status DispatchIndex::read_shares(JobStore& store) {
 
 void DispatchIndex::take(const JobBrief& job) {
   const MutexLock lock(mu_);
-  const bool was_complete = std::exchange(complete_, false);  // after an exception all is read again
+  // An exception in put() leaves the index incomplete, so that the next refresh reads everything.
+  const bool was_complete = std::exchange(complete_, false);
   put(job);
   complete_ = was_complete;
 }
