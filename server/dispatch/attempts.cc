@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/convert/resources.h"
 #include "server/config/log.h"
 #include "src/base/check.h"
 #include "src/base/sha256.h"

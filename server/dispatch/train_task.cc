@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "proto/convert/resources.h"
 #include "server/config/log.h"
 #include "server/dispatch/host_trouble.h"
 #include "server/dispatch/job_files.h"

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "server/config/cluster.h"
-#include "server/inventory/inventory.h"
 #include "src/base/violations.h"
+#include "src/planning/devices.h"
 #include "trainyard/v1/job_spec.pb.h"
 
 namespace trainyard::server {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "proto/convert/resources.h"
 #include "server/forecast/outcome_history.h"
 #include "server/planning/cluster_devices.h"
 #include "server/scheduler/scheduler.h"

@@ -10,8 +10,6 @@
 
 namespace trainyard::server {
 
-inline constexpr std::string_view kCpuDevice = "devices/cpu";
-
 struct DeviceChoice {
   std::string device;
   std::string advice;  // why, in a sentence

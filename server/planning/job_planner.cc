@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "proto/convert/resources.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
 #include "server/planning/batch_choice.h"

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "proto/convert/spec.h"
-#include "server/inventory/inventory.h"
 #include "server/scheduler/scheduler.h"
 #include "server/store/job.h"
 #include "src/data/schema.h"
 #include "src/plan/device_traits.h"
+#include "src/planning/devices.h"
 
 namespace trainyard::server {
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/convert/resources.h"
 #include "proto/convert/run.h"
 #include "server/planning/device_choice.h"
 #include "src/base/join.h"

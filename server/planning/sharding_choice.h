@@ -8,11 +8,11 @@
 #include <string>
 
 #include "proto/convert/spec.h"
-#include "server/inventory/inventory.h"
 #include "server/planning/memory_fit.h"
 #include "src/base/result.h"
 #include "src/data/schema.h"
 #include "src/plan/device_traits.h"
+#include "src/planning/devices.h"
 #include "src/planning/sharding_plans.h"
 
 namespace trainyard::server {

@@ -42,9 +42,9 @@
 #include <string_view>
 #include <vector>
 
-#include "server/inventory/inventory.h"
 #include "server/store/job.h"
 #include "src/base/result.h"
+#include "src/planning/devices.h"
 
 namespace trainyard::server {
 
@@ -54,8 +54,6 @@ inline constexpr int64_t kRetryPauseMaxUs = 75'000'000;
 inline constexpr int64_t kUnlimited = int64_t{1} << 62;
 /// decide() starts at most so many jobs at a time.
 inline constexpr size_t kStartsMax = 256;
-
-enum class DeviceWish : uint8_t { kAuto = 1, kCpu = 2, kGpu = 3 };  // as on the wire
 
 /// A time with its range, in microseconds: how long something takes, or when it happens. 0:
 /// unknown.
@@ -232,13 +230,6 @@ std::optional<PlacedJob> placed_job(const JobBrief& job);
 Range bounded(Range range, int64_t most_us);
 /// When something ends that from then on takes so many seconds; unknown if `likely_s` is 0.
 Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
-
-/// A job's requested resources.
-DeviceWish wish_of(const v1::Resources& resources);
-int32_t gpus_of(const v1::Resources& resources);
-/// Nodes of a cluster that train a job together, and the devices of all of them.
-int32_t nodes_of(const v1::Resources& resources);
-int32_t ranks_of(const v1::Resources& resources);
 
 /// Whether devices of this server could ever run it. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "proto/convert/resources.h"
 #include "server/scheduler/cluster.h"
 #include "server/scheduler/scheduler.h"
 
@@ -42,29 +43,6 @@ Range bounded(Range range, int64_t most_us) {
     *us = std::min(*us, most_us);
   }
   return range;
-}
-
-DeviceWish wish_of(const v1::Resources& resources) {
-  switch (resources.device()) {
-    case v1::Resources::CPU:
-      return DeviceWish::kCpu;
-    case v1::Resources::GPU:
-      return DeviceWish::kGpu;
-    default:
-      return DeviceWish::kAuto;
-  }
-}
-
-int32_t gpus_of(const v1::Resources& resources) {
-  return resources.has_gpus() ? resources.gpus() : 1;
-}
-
-int32_t nodes_of(const v1::Resources& resources) {
-  return resources.has_nodes() ? resources.nodes() : 1;
-}
-
-int32_t ranks_of(const v1::Resources& resources) {
-  return nodes_of(resources) * gpus_of(resources);
 }
 
 std::optional<WaitingJob> waiting_job(const JobBrief& job) {

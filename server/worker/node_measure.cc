@@ -35,7 +35,7 @@ std::string own_build() {
 }
 
 v1::NodeFacts facts_of(const NodeMeasureOptions& options) {
-  const server::Device cpu = server::read_cpu_device({});
+  const Device cpu = server::read_cpu_device({});
   v1::NodeFacts facts;
   facts.set_cpu_model(cpu.model);
   facts.set_cores(static_cast<int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));

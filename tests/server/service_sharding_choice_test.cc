@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "proto/convert/resources.h"
 #include "proto/convert/run.h"
 
 namespace trainyard::server {

@@ -11,7 +11,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceKind;
 using server::DeviceWish;
 
 /// No job ended for so long although some are left: the policy has forgotten them.
@@ -210,7 +209,7 @@ void Simulation::fail(int device) {
 }
 
 void Simulation::let_others_come(int device) {
-  const server::Device& d = world_.machine(device).device;
+  const Device& d = world_.machine(device).device;
   const int64_t free = d.memory_bytes - world_.device(device).planned_bytes;
   const double share = others_.uniform(0.1, 0.9);
   world_.set_others(device,

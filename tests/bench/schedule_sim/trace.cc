@@ -11,7 +11,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceKind;
 using server::DeviceWish;
 
 // What the papers report, and what is chosen here to come near it.

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "server/inventory/inventory.h"
 #include "server/scheduler/scheduler.h"
+#include "src/planning/devices.h"
 
 namespace trainyard::sim {
 
@@ -38,7 +38,7 @@ struct ClusterOptions {
 };
 
 struct Machine {
-  server::Device device;
+  Device device;
   double speed = 1;
   int host = 0;
   int group = 0;  // devices with equal values may share a job; 0 is the CPU

@@ -13,7 +13,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceKind;
 using server::DeviceWish;
 
 /// 80 % of forecasts lie within their range: the normal distribution's 10th and 90th percentile.
@@ -67,10 +66,10 @@ class Trainyard final : public SchedulingPolicy {
   }
 
   void device_changed(const World& world, int device) override {
-    server::Device& d = devices_.devices[static_cast<size_t>(device)];
+    Device& d = devices_.devices[static_cast<size_t>(device)];
     const DeviceState& state = world.device(device);
     d.schedulable = !state.failed;
-    d.health = state.failed ? server::DeviceHealth::kQuarantined : server::DeviceHealth::kHealthy;
+    d.health = state.failed ? DeviceHealth::kQuarantined : DeviceHealth::kHealthy;
     d.others_bytes = state.others_bytes;
     d.memory_used_bytes = state.others_bytes + state.planned_bytes;
     fleet_.set_devices(devices_);
@@ -168,7 +167,7 @@ class Trainyard final : public SchedulingPolicy {
 
   const TrainyardOptions options_;
   server::Policy policy_;
-  server::Devices devices_;
+  Devices devices_;
   std::unordered_map<std::string, int> by_name_;
   double slowest_ = 0, fastest_ = 0, usual_ = 0;
   server::Queue queue_;

@@ -9,7 +9,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceKind;
 using server::DeviceWish;
 
 enum class Order : uint8_t { kArrival, kPriority };
@@ -152,7 +151,7 @@ class WholeGpus final : public SchedulingPolicy {
       bytes += world.job(other).bytes;
       exclusive = exclusive || world.job(other).exclusive;
     }
-    const server::Device& cpu = world.machine(0).device;
+    const Device& cpu = world.machine(0).device;
     return world.fits(id, 0) && !exclusive && static_cast<int>(jobs) < cpu.slots &&
            cores + world.job(id).cores <= cpu.cores &&
            bytes + world.job(id).bytes <= cpu.memory_bytes;

@@ -6,7 +6,6 @@
 
 namespace trainyard::sim {
 
-using server::DeviceKind;
 using server::DeviceWish;
 
 World::World(Cluster cluster, std::vector<TraceJob> jobs, Physics physics)

@@ -22,7 +22,7 @@ enum class Phase : uint8_t { kComing, kWaiting, kStarting, kRunning, kStopping, 
 struct JobState {
   Phase phase = Phase::kComing;
   std::vector<int> devices;  // while it is placed
-  std::optional<server::DeviceKind> kind_before;
+  std::optional<DeviceKind> kind_before;
   int64_t first_start_us = -1;
   int64_t end_us = -1;
   int64_t wait_since_us = 0;
@@ -85,8 +85,7 @@ class World {
   /// When a placed job will end.
   int64_t forecast_end_us(int id) const;
   double speed_on(int id, const Machine& machine) const {
-    return machine.device.kind == server::DeviceKind::kCpu ? 1 / job(id).cpu_slowdown
-                                                           : machine.speed;
+    return machine.device.kind == DeviceKind::kCpu ? 1 / job(id).cpu_slowdown : machine.speed;
   }
 
   // Changes. Those that end or slow other jobs add them to `touched()`.
@@ -116,8 +115,8 @@ class World {
   bool fits_at(int id, int device, int64_t time_us) const;
   /// Whether the devices would hold it now if there were no other job.
   bool would_hold(int id) const;
-  bool kind_allowed(int id, server::DeviceKind kind) const;
-  bool kind_usable(server::DeviceKind kind) const;
+  bool kind_allowed(int id, DeviceKind kind) const;
+  bool kind_usable(DeviceKind kind) const;
 
   void violate(std::string invariant, std::string text);
   void set_event(int64_t event) { event_ = event; }
