@@ -129,26 +129,6 @@ v1::RunTimes to_proto(const RunTimes& times) {
   return out;
 }
 
-v1::JobPlan to_proto(const JobPlan& plan) {
-  v1::JobPlan out;
-  *out.mutable_run() = to_proto(plan.run);
-  for (const LayerRow& row : plan.layers) {
-    v1::LayerPlan* layer = out.add_layers();
-    layer->set_name(row.name);
-    layer->set_op(row.op);
-    const auto& dims = row.output.shape.dims();
-    layer->mutable_output_shape()->Add(dims.begin(), dims.end());
-    layer->set_output_type(std::string(name_of(row.output.dtype)));
-    layer->set_parameter_count(row.parameter_count);
-    layer->set_flops_forward(row.flops_forward);
-    layer->set_flops_step(row.flops_step);
-  }
-  for (const std::string& warning : plan.run.warnings) out.add_warnings(warning);
-  for (const std::string& warning : plan.warnings) out.add_warnings(warning);
-  out.set_dump(plan.dump);
-  return out;
-}
-
 v1::Recipe::Recompute to_proto(Recompute recompute) {
   switch (recompute) {
     case Recompute::kNone:
@@ -183,48 +163,6 @@ std::vector<v1::Resources::Shard> to_proto(Shard shard) {
   }
   if (parts.empty()) parts.push_back(v1::Resources::NONE);
   return parts;
-}
-
-v1::ShardingRow to_proto(const ShardingRow& row) {
-  v1::ShardingRow out;
-  for (const v1::Resources::Shard part : to_proto(row.sharding.shard)) out.add_shard(part);
-  out.set_recompute(to_proto(row.sharding.recompute));
-  out.set_accumulate_steps(row.sharding.accumulate_steps);
-  switch (row.verdict) {
-    case ShardingVerdict::kChosen:
-      out.set_verdict(v1::ShardingRow::CHOSEN);
-      break;
-    case ShardingVerdict::kFits:
-      out.set_verdict(v1::ShardingRow::FITS);
-      break;
-    case ShardingVerdict::kChangesResult:
-      out.set_verdict(v1::ShardingRow::CHANGES_RESULT);
-      break;
-    case ShardingVerdict::kDoesNotFit:
-      out.set_verdict(v1::ShardingRow::DOES_NOT_FIT);
-      break;
-    case ShardingVerdict::kRefused:
-      out.set_verdict(v1::ShardingRow::REFUSED);
-      break;
-  }
-  out.set_as_written(row.as_written);
-  out.set_message(row.message);
-  out.set_bytes(row.bytes);
-  out.set_sent_bytes(row.sent_bytes);
-  if (row.step) {
-    out.set_step_seconds(row.step->seconds);
-    out.set_step_seconds_low(row.step->low);
-    out.set_step_seconds_high(row.step->high);
-  }
-  return out;
-}
-
-void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
-  fit.set_batch_size(advice.batch_size);
-  fit.set_accumulate_steps(advice.accumulate_steps);
-  if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
-  if (advice.shard == Shard::kNone) return;
-  for (const v1::Resources::Shard part : to_proto(advice.shard)) fit.add_shard(part);
 }
 
 int64_t total_bytes(const v1::MemoryPlan& m) {

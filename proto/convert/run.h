@@ -10,9 +10,6 @@
 #include "src/job/recipe.h"
 #include "src/job/reporter.h"
 #include "src/job/run_plan.h"
-#include "src/planning/fit.h"
-#include "src/planning/job_plan.h"
-#include "src/planning/sharding_plans.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
 #include "trainyard/v1/worker_service.pb.h"
@@ -32,11 +29,6 @@ v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 v1::WeightTensor to_proto(const FileTensor& tensor);
 FileTensor to_engine(const v1::WeightTensor& tensor);
 
-/// All but what only the caller knows: spec, device, threads, fit.
-v1::JobPlan to_proto(const JobPlan& plan);
-v1::ShardingRow to_proto(const ShardingRow& row);
-/// What would make it fit, without words.
-void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 /// Sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
 /// What a job takes of the CPU's memory: no rows are held, but a checkpoint's copy and batches are.

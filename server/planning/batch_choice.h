@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "server/planning/open_batch.h"
 #include "src/base/result.h"
 #include "trainyard/v1/job_service.pb.h"
 
@@ -24,14 +25,6 @@ struct BatchSearch {
   int64_t plan_bytes_max = 0;  // that the device has for a plan; 0: unknown
   std::function<Result<BatchTrial>(int64_t rows)> try_rows;
 };
-
-/// True if the spec says `batch_size: auto`.
-bool batch_size_is_open(const v1::JobSpec& spec);
-/// The least size that micro-batches and GPUs of the spec divide.
-int64_t batch_unit(const v1::JobSpec& spec);
-
-/// A fork's `auto` is its parent's number, which may have been chosen.
-void keep_batch_size(const v1::JobSpec& parent, v1::JobSpec& fork);
 
 /// The smallest size that is within 5 % of the best rate of those that fit: `unit` times a power of
 /// two, at most the number of training rows and 65536. Very large networks are tried at some of the

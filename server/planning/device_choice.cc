@@ -51,7 +51,7 @@ bool may_get_gpu(DeviceWish wish, const Devices& devices) {
 }
 
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices) {
-  return {may_get_gpu(wish, devices) ? kCudaAlignment : kHostAlignment,
+  return {server::may_get_gpu(wish, devices) ? kCudaAlignment : kHostAlignment,
           wish == DeviceWish::kGpu ? Processor::kGpu : Processor::kCpu};
 }
 DeviceTraits traits_on(std::string_view device) {

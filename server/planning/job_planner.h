@@ -4,13 +4,11 @@
 #pragma once
 
 #include <atomic>
-#include <list>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "server/config/config.h"
@@ -18,8 +16,8 @@
 #include "server/forecast/cluster_rates.h"
 #include "server/forecast/forecaster.h"
 #include "server/inventory/inventory.h"
-#include "server/planning/memory_fit.h"
-#include "server/planning/sharding_choice.h"
+#include "server/planning/checked_job.h"
+#include "server/planning/run_plans.h"
 #include "server/processes/errands.h"
 #include "server/processes/executor.h"
 #include "server/store/done.h"
@@ -28,8 +26,7 @@
 #include "src/base/mutex.h"
 #include "src/base/result.h"
 #include "src/data/schema.h"
-#include "src/forecast/forecast.h"
-#include "src/plan/device_traits.h"
+#include "src/planning/planner.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::server {
@@ -45,10 +42,6 @@ struct PlannedJob {
   std::vector<Dependency> after;
 };
 
-/// Whether a job can be planned without its `recipe.initial_weights`. Only its first step needs
-/// them: a job that begins at a checkpoint has them there.
-enum class StartingWeights : uint8_t { kNeeded, kMayBeGone };
-
 /// The daemon's parts that a JobPlanner refers to. They must outlive it.
 struct PlannerParts {
   const Config& config;
@@ -63,14 +56,14 @@ struct PlannerParts {
   const std::atomic<bool>& draining;
 };
 
-/// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device),
-/// so the most recent are cached: a sweep of many jobs plans each shape once. So is what a worker
-/// has measured of the CPU's kernels; on a GPU it changes with the algorithms that jobs choose. A
-/// spec that was just accepted is not looked at again as long as the datasets and what is known of
-/// the devices stay.
+class FormerPlanner;
+
+/// Thread-safe. What a worker has measured of the CPU's kernels is kept; on a GPU it changes with
+/// the algorithms that jobs choose. A spec that was just accepted is not looked at again as long as
+/// the datasets and what is known of the devices stay.
 class JobPlanner {
  public:
-  explicit JobPlanner(const PlannerParts& parts) : parts_(parts) {}
+  explicit JobPlanner(const PlannerParts& parts);
   /// For a submit: refuses jobs that fit on no device. The kernels' workspace is still unknown and
   /// not counted; the worker adds it to the plan when it starts.
   /// Here and below: CANCELLED/STOPPED soon after `stop` is requested.
@@ -88,62 +81,36 @@ class JobPlanner {
                     const std::stop_token& stop);
 
  private:
-  static constexpr size_t kPlansKeptMax = 256;
+  static constexpr size_t kAcceptedMax = 256, kWorkspacesMax = 256;
   static constexpr size_t kAcceptedBytesMax = 16 << 10;  // of a spec that is kept
   static constexpr int64_t kDevicesKeptUs = 1'000'000;
 
-  struct CheckedJob;
-  struct FullPlan;
+  struct Planned;
 
-  Result<CheckedJob> check(const v1::JobSpec& spec,
-                           StartingWeights weights = StartingWeights::kNeeded) const;
+  /// The plan of a checked job, which gets what was chosen of what its spec leaves open.
+  Result<Planned> plan_checked(CheckedJob job, StartingWeights weights, PlanOptions options,
+                               const std::stop_token& stop);
   Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
                                StartingWeights weights);
-  /// Writes the number that `batch_size: auto` stands for into both forms of the job's spec.
-  Status choose_batch(CheckedJob& job, const Devices& devices, const std::stop_token& stop);
-  /// A plan, and what its time depends on.
-  struct KeptPlan {
-    std::string key;
-    v1::RunPlan plan;
-    std::shared_ptr<const RunWork> work;
-  };
-  Result<KeptPlan> plan_on_dataset(const v1::JobSpec& spec, const Dataset& dataset,
-                                   DeviceTraits traits, const std::stop_token& stop);
+  Result<Planned> plan_request(const v1::PlanJobRequest& request, const std::stop_token& stop);
+  /// The rest of PlanJob, once a worker has measured, or failed to.
+  Result<v1::JobPlan> finish(Planned& planned, const Result<int64_t>& workspace,
+                             const std::stop_token& stop);
   /// Adds the forecasts for each kind of device that the job may use, and what they say.
-  /// `planned` is the plan for `traits`.
-  Status add_forecasts(const CheckedJob& job, const Devices& devices, const KeptPlan& planned,
-                       DeviceTraits traits, v1::RunPlan& plan, const std::stop_token& stop);
-  /// Adds what the choice that made the job fit in `room` costs beside its spec as written.
-  Status add_cost(const v1::JobSpec& as_written, const CheckedJob& job, const MemoryRoom& room,
-                  const Devices& devices, v1::FitChoice& choice, const std::stop_token& stop);
-  /// The refusal of a job that needs more than `room` has.
-  static Error impossible(const CheckedJob& job, const DatasetSchema& schema, int64_t needed_bytes,
-                          const MemoryRoom& room, DeviceTraits traits, const std::stop_token& stop);
-  Result<FullPlan> plan_layers(const v1::PlanJobRequest& request, const Devices& devices,
-                               const std::stop_token& stop);
+  Status add_forecasts(const Planned& planned, v1::RunPlan& plan, const std::stop_token& stop);
   /// Of the CPU's kernels, if it was measured; `key` is empty for a GPU.
   std::optional<int64_t> find_workspace(const std::string& key);
   void keep_workspace(const std::string& key, int64_t bytes);
-  /// The rest of PlanJob, once a worker has measured, or failed to.
-  Result<v1::JobPlan> finish(FullPlan& full, const Devices& devices, Result<int64_t> workspace,
-                             const std::stop_token& stop);
-  /// The devices of the cluster that the spec asks for, or else devices().
+  /// Those of the cluster that the spec asks for, or else devices().
   Devices devices_for(const v1::JobSpec& spec);
-  /// For as long as both of them live.
-  StepTimeOn times_of(const v1::JobSpec& spec, const Devices& devices) const;
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
-  /// Where the job could have the most memory. Considers running jobs only if `needed_bytes`
-  /// requires it.
-  Result<MemoryRoom> find_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                               int64_t needed_bytes) const;
-  /// If the job does not fit together with the rows that a GPU would hold, they stay on the host.
-  Status make_room(const CheckedJob& job, const Devices& devices, DeviceTraits traits,
-                   v1::MemoryPlan& memory) const;
-  v1::MemoryFit fit_of(const FullPlan& plan, int64_t plan_bytes, const Devices& devices,
-                       const std::stop_token& stop) const;
+  /// What the planner is told of the devices for a job. For as long as both of them live.
+  Machine machine_for(const CheckedJob& job, const Devices& devices);
 
   const PlannerParts parts_;
+  std::shared_ptr<FormerPlanner> former_;
+  RunPlans run_plans_;
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);
   int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady; 0: never read
@@ -152,8 +119,6 @@ class JobPlanner {
   std::unordered_map<std::string, std::shared_ptr<const PlannedJob>> accepted_
       TRAINYARD_GUARDED_BY(mu_);
   int64_t accepted_at_changes_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  std::list<KeptPlan> newest_ TRAINYARD_GUARDED_BY(mu_);
-  std::unordered_map<std::string, decltype(newest_)::iterator> plans_ TRAINYARD_GUARDED_BY(mu_);
   std::unordered_map<std::string, int64_t> workspaces_ TRAINYARD_GUARDED_BY(mu_);  // bytes
 };
 

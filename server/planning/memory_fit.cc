@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "proto/convert/plan.h"
 #include "proto/convert/run.h"
 #include "src/base/text.h"
 
@@ -49,7 +50,7 @@ MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                         const std::vector<Job>& active, int64_t cpu_limit_bytes) {
   std::map<std::pair<DeviceKind, std::string>, std::vector<MemoryRoom>> groups;
   for (const Device& device : devices.devices) {
-    if (!may_use(wish, device)) continue;
+    if (!server::may_use(wish, device)) continue;
     groups[{device.kind, alike(device)}].push_back(room_on(device, active, cpu_limit_bytes));
   }
   MemoryRoom largest;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/convert/plan.h"
 #include "proto/convert/resources.h"
 #include "proto/convert/run.h"
 #include "server/planning/device_choice.h"
@@ -49,7 +50,7 @@ class Times {
   std::optional<TimeRange> of(const Recipe& recipe, const RunPlan& plan) {
     if (device_ == nullptr) return std::nullopt;
     RunWork work = plan.work;
-    const DeviceTraits traits = traits_on(device_->name);
+    const DeviceTraits traits = server::traits_on(device_->name);
     if (traits.processor != question_.traits.processor) {  // other passes run over its graph
       Result<RunPlan> there = plan_run(question_.engine.model, recipe, question_.schema,
                                        ranks_of(question_.spec.resources()), traits, stop_);
@@ -121,7 +122,7 @@ std::optional<v1::FitChoice> choose_fit(v1::JobSpec& spec, EngineSpec& engine,
   const ShardingPlan& fit = *shardings.chosen;
   v1::Recipe& recipe = *spec.mutable_recipe();
   v1::FitChoice choice;
-  const int64_t bytes_as_written = bytes_on(traits, as_written.memory());
+  const int64_t bytes_as_written = server::bytes_on(traits, as_written.memory());
   choice.set_bytes_as_written(bytes_as_written + room.overhead_bytes);
   choice.set_flops_as_written(as_written.flops_per_step());
   std::vector<std::string> chosen;

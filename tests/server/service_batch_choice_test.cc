@@ -32,7 +32,7 @@ struct PretendDevice {
       if (!knows_rates) rate = make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "no rates yet");
       return BatchTrial{rows * 1000, train_rows, nodes, std::move(rate)};
     };
-    return choose_batch_size({unit, bytes_max, trial});
+    return server::choose_batch_size({unit, bytes_max, trial});
   }
   int64_t rows() {
     const Result<v1::FitChoice> choice = choose();
@@ -124,7 +124,7 @@ TEST(BatchChoice, LargeNetworksArePlannedAFewTimes) {
 
 TEST(BatchChoice, WhatAnySizeHasIsSaidOfOne) {
   const auto mixes = [](bool of_the_model) {
-    return choose_batch_size({1, 0, [=](int64_t rows) -> Result<BatchTrial> {
+    return server::choose_batch_size({1, 0, [=](int64_t rows) -> Result<BatchTrial> {
                                 if (rows == 1) {
                                   return field_error("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                                                      "is 1, expected at least 2");

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "proto/convert/plan.h"
 #include "proto/convert/resources.h"
 #include "proto/convert/run.h"
 
@@ -61,7 +62,7 @@ struct Asked {
 
   FoundShardings find(const StepTimeOn& step_time, bool all = true,
                       DeviceTraits traits = kGpuTraits) const {
-    return find_sharding_plans({spec, engine, schema, devices, room, traits, step_time, all}, {})
+    return server::find_sharding_plans({spec, engine, schema, devices, room, traits, step_time, all}, {})
         .value();
   }
   RunPlan plan() const {
@@ -86,7 +87,7 @@ int64_t bytes_with(int gpus, const std::function<void(Recipe&)>& change) {
 std::optional<v1::FitChoice> choose(Asked& asked, const StepTimeOn& step_time) {
   const v1::RunPlan as_written = to_proto(asked.plan());
   const ShardingPlans shardings = asked.find(step_time, /*all=*/false).shardings;
-  return choose_fit(asked.spec, asked.engine, shardings, as_written, asked.room, kGpuTraits);
+  return server::choose_fit(asked.spec, asked.engine, shardings, as_written, asked.room, kGpuTraits);
 }
 
 TEST(ShardingChoice, WritesTheChosenOneIntoBothFormsOfTheSpec) {
