@@ -1,9 +1,5 @@
 // `trainyard plan` on this machine: as the server plans, with the kernels' workspace measured here.
-#include <google/protobuf/text_format.h>
 #include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
 
 #include <memory>
 #include <optional>
@@ -55,7 +51,7 @@ Machine machine_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Result<v1::JobPlan> plan_now(const client::SpecFile& spec, const LocalPlanOptions& options) {
+Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptions& options) {
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "plan --local"));
   ASSIGN_OR_RETURN(const std::vector<std::string> devices,
                    pick_devices(spec.file.resources(), options.device));
@@ -107,29 +103,6 @@ Result<v1::JobPlan> plan_now(const client::SpecFile& spec, const LocalPlanOption
         plan.sharding_plans_basis());
   }
   return plan;
-}
-
-// For this commit alone: both planners answer, and the process ends where they differ.
-Result<v1::JobPlan> plan_here_before(const client::SpecFile& spec, const LocalPlanOptions& options);
-Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptions& options) {
-  const Result<v1::JobPlan> now = plan_now(spec, options);
-  const Result<v1::JobPlan> before = plan_here_before(spec, options);
-  const auto text_of = [](const Result<v1::JobPlan>& plan) {
-    if (!plan.ok()) return plan.error().reason + " " + plan.error().message;
-    v1::JobPlan p = *plan;
-    p.clear_sharding_plans_basis();  // has other words now
-    std::string& message = *p.mutable_fit()->mutable_message();
-    if (!message.empty()) message = message.substr(message.find("; "));
-    std::string text;
-    google::protobuf::TextFormat::PrintToString(p, &text);
-    return text;
-  };
-  if (text_of(now) != text_of(before)) {
-    std::fprintf(stderr, "PLANNERS DIFFER\n== now\n%s\n== before\n%s\n", text_of(now).c_str(),
-                 text_of(before).c_str());
-    std::abort();
-  }
-  return now;
 }
 
 }  // namespace trainyard::cli

@@ -9,7 +9,6 @@
 #include "proto/convert/spec.h"
 #include "server/planning/cluster_devices.h"
 #include "server/planning/cluster_forecast.h"
-#include "server/planning/compare_planners.h"
 #include "server/planning/spec_check.h"
 #include "server/rpc/status.h"
 #include "src/base/mutex.h"
@@ -77,13 +76,9 @@ struct JobPlanner::Planned {
   DatasetSchema schema;
   Devices devices;
   PlannedRun run;
-  v1::PlanJobRequest request;
 
   std::string key() const { return plan_key(job, run.recipe, run.traits); }
 };
-
-JobPlanner::JobPlanner(const PlannerParts& parts)
-    : parts_(parts), former_(std::make_shared<FormerPlanner>(parts)) {}
 
 std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const v1::JobSpec& spec) {
   const std::string key = spec.SerializeAsString();
@@ -106,15 +101,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
     const MutexLock lock(mu_);
     devices_time_us = devices_time_us_;
   }
-  Result<PlannedJob> answer = plan_anew(spec, stop, weights);
-  // Rates may have come between the two.
-  Result<PlannedJob> before = former_->plan_anew(spec, stop, weights);
-  for (int i = 0; i < 2 && !are_same(answer, before); ++i) {
-    answer = plan_anew(spec, stop, weights);
-    before = former_->plan_anew(spec, stop, weights);
-  }
-  compare_planned(spec, answer, before);
-  ASSIGN_OR_RETURN(PlannedJob planned, std::move(answer));
+  ASSIGN_OR_RETURN(PlannedJob planned, plan_anew(spec, stop, weights));
   std::string key = spec.SerializeAsString();
   // A model can come and go, and a job that it waits for can end.
   if (key.size() > kAcceptedBytesMax || spec.recipe().has_initial_weights() ||
@@ -156,7 +143,7 @@ Result<DatasetSchema> JobPlanner::schema_of(const std::string& dataset_digest) c
 Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWeights weights,
                                                      PlanOptions options,
                                                      const std::stop_token& stop) {
-  Planned planned{std::move(job), {}, {}, {}, {}};
+  Planned planned{std::move(job), {}, {}, {}};
   ASSIGN_OR_RETURN(planned.schema, schema_of(planned.job.dataset.digest));
   planned.devices = devices_for(planned.job.spec);
   std::vector<FileTensor> tensors;
@@ -227,13 +214,7 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& r
 void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                               const std::stop_token& stop) {
   Result<Planned> planned = plan_request(request, stop);
-  if (!planned.ok()) {
-    const Result<v1::JobPlan> before =
-        former_->answer(request, devices_for(request.spec()), int64_t{0}, stop);
-    compare_plans(request, planned.error(), before);
-    return done(std::move(planned).error());
-  }
-  planned->request = request;
+  if (!planned.ok()) return done(std::move(planned).error());
   const DeviceChoice device = planned->run.device;
   const v1::JobSpec& spec = planned->job.spec;
 
@@ -304,8 +285,6 @@ Result<v1::JobPlan> JobPlanner::finish(Planned& planned, const Result<int64_t>& 
   plan.mutable_run()->set_device_advice(planned.run.device.advice);
   if (Status s = add_forecasts(planned, *plan.mutable_run(), stop); !s.ok()) return s.error();
   if (Status s = check_stop(stop); !s.ok()) return s.error();
-  compare_plans(planned.request, plan,
-                former_->answer(planned.request, planned.devices, workspace, stop));
   return plan;
 }
 

@@ -56,14 +56,12 @@ struct PlannerParts {
   const std::atomic<bool>& draining;
 };
 
-class FormerPlanner;
-
 /// Thread-safe. What a worker has measured of the CPU's kernels is kept; on a GPU it changes with
 /// the algorithms that jobs choose. A spec that was just accepted is not looked at again as long as
 /// the datasets and what is known of the devices stay.
 class JobPlanner {
  public:
-  explicit JobPlanner(const PlannerParts& parts);
+  explicit JobPlanner(const PlannerParts& parts) : parts_(parts) {}
   /// For a submit: refuses jobs that fit on no device. The kernels' workspace is still unknown and
   /// not counted; the worker adds it to the plan when it starts.
   /// Here and below: CANCELLED/STOPPED soon after `stop` is requested.
@@ -109,7 +107,6 @@ class JobPlanner {
   Machine machine_for(const CheckedJob& job, const Devices& devices);
 
   const PlannerParts parts_;
-  std::shared_ptr<FormerPlanner> former_;
   RunPlans run_plans_;
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);

@@ -284,26 +284,4 @@ Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const P
   return Look(queue, fleet, shares, policy, now_us).decide();
 }
 
-Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) {
-  if (wish != DeviceWish::kGpu) return {};
-  std::map<std::string, int32_t> by_group;
-  int32_t most = 0;
-  for (const Device& d : devices.devices) {
-    // An unhealthy device may recover; one without its module may not.
-    const bool may = d.schedulable || d.checking || d.busy || d.health != DeviceHealth::kHealthy;
-    if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_group[alike(d)]);
-  }
-  if (gpus <= most) return {};
-  Error e =
-      most == 0
-          ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
-                        "gpu is not available on this server, expected auto or cpu")
-          : field_error("RESOURCES_IMPOSSIBLE", "spec.resources.gpus",
-                        std::to_string(gpus) + " is not available on this server, expected 1.." +
-                            std::to_string(most) + ", the GPUs of one model that it has");
-  if (!devices.note.empty()) e.message += ". " + devices.note;
-  e.metadata["gpu_max"] = std::to_string(most);
-  return e;
-}
-
 }  // namespace trainyard::server

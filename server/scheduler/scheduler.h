@@ -231,7 +231,4 @@ Range bounded(Range range, int64_t most_us);
 /// When something ends that from then on takes so many seconds; unknown if `likely_s` is 0.
 Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 
-/// Whether devices of this server could ever run it. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
-Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);
-
 }  // namespace trainyard::server

@@ -1,6 +1,7 @@
 // One rule of decide() per test, on snapshots written by hand.
 #include <gtest/gtest.h>
 
+#include "src/planning/device_choice.h"
 #include "tests/server/sched_support.h"
 
 namespace trainyard::server {

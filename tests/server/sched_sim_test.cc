@@ -15,8 +15,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceWish;
-
 ClusterOptions equal_gpus(int gpus, int slots = 4) {
   ClusterOptions options;
   options.gpus = gpus;

@@ -11,8 +11,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceWish;
-
 /// No job ended for so long although some are left: the policy has forgotten them.
 constexpr int64_t kStuckUs = 60 * 24 * kHourUs;
 

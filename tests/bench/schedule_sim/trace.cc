@@ -11,8 +11,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceWish;
-
 // What the papers report, and what is chosen here to come near it.
 //
 // Philly: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training

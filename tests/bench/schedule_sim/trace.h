@@ -57,7 +57,7 @@ struct TraceJob {
   int64_t arrive_us = 0;
   int owner = 0;
   int priority = 0;
-  server::DeviceWish wish = server::DeviceWish::kGpu;
+  DeviceWish wish = DeviceWish::kGpu;
   int gpus = 1;
   int cores = 1;                 // of a CPU, if it runs there
   int64_t bytes = 0;             // that its plan needs on each device

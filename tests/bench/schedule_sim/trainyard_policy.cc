@@ -13,8 +13,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceWish;
-
 /// 80 % of forecasts lie within their range: the normal distribution's 10th and 90th percentile.
 constexpr double kRangeSigmas = 1.2816;
 

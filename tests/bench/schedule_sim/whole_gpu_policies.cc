@@ -9,8 +9,6 @@
 namespace trainyard::sim {
 namespace {
 
-using server::DeviceWish;
-
 enum class Order : uint8_t { kArrival, kPriority };
 
 class WholeGpus final : public SchedulingPolicy {

@@ -6,8 +6,6 @@
 
 namespace trainyard::sim {
 
-using server::DeviceWish;
-
 World::World(Cluster cluster, std::vector<TraceJob> jobs, Physics physics)
     : cluster_(std::move(cluster)),
       jobs_(std::move(jobs)),
