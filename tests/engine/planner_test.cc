@@ -106,13 +106,13 @@ TEST(Planner, ThePlanHoldsWhereverTheJobMayRun) {
 }
 
 TEST(Planner, RunningJobsAreAskedForOnlyWhereTheyMatter) {
-  Machine machine = machine_with(1, 64 * kMiB);
-  machine.devices.devices[1].memory_used_bytes = 64 * kMiB + recomputed();
-  machine.devices.devices[1].memory_bytes = 64 * kMiB + 2 * whole();
+  Machine machine = machine_with(1, 64 * kMiB + 2 * whole());
+  const int64_t used = 64 * kMiB + 2 * whole() - recomputed();
+  machine.devices.devices[1].memory_used_bytes = used;
   int asked = 0;
   machine.held = [&]() -> Result<std::vector<HeldMemory>> {
     ++asked;
-    return std::vector<HeldMemory>{{"devices/gpu-0", 64 * kMiB + recomputed()}};
+    return std::vector<HeldMemory>{{"devices/gpu-0", used}};
   };
   EXPECT_FALSE(planned_on(machine, job_of(1)).choice.has_value()) << "their memory will be free";
   EXPECT_GT(asked, 0);
