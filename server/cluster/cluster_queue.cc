@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/forecast/outcome_history.h"
+#include "src/base/check.h"
 
 namespace trainyard::server {
 namespace {
@@ -43,6 +44,7 @@ WaitReason in_cluster(std::string_view cluster, const ClusterSight& sight) {
 }  // namespace
 
 void ClusterQueue::put(WaitingJob job) {
+  TRAINYARD_CHECK(!job.cluster.empty(), "job " + job.uid + " asks for no cluster");
   remove(job.uid);
   Queue& queue = waiting_[job.cluster];
   queue.put(std::move(job));

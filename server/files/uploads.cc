@@ -12,6 +12,7 @@
 
 #include "server/config/log.h"
 #include "server/rpc/names.h"
+#include "src/base/check.h"
 #include "src/base/crc32c.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
@@ -132,6 +133,8 @@ Status UploadWriter::commit() {
   if (offset_ == committed_) return {};
   if (::fdatasync(file_.get()) != 0) return storage_error("sync", errno);
   ASSIGN_OR_RETURN(row_, uploads_.store_.uploads().advance(row_.key(), offset_));
+  TRAINYARD_CHECK(row_.committed_size >= offset_,
+                  "the upload is stored with fewer bytes than it has");
   committed_ = offset_;
   return {};
 }

@@ -12,6 +12,7 @@
 #include "server/rpc/names.h"
 #include "server/store/event_rows.h"
 #include "server/store/wait_for.h"
+#include "src/base/check.h"
 
 namespace trainyard::server {
 namespace {
@@ -33,6 +34,8 @@ struct Plan {
 class Thinning {
  public:
   void add(int64_t seq, std::string_view bytes) {
+    TRAINYARD_CHECK(seq > newest_seq_, "event " + std::to_string(seq) + " comes out of order");
+    newest_seq_ = seq;
     v1::Event event;
     if (!unpack_event(bytes, event)) return;  // it stays
     if (!event.has_metrics() && !event.has_log()) return;
@@ -124,6 +127,7 @@ class Thinning {
   v1::Event head_;  // the newest one with metrics, without them
   int64_t points_ = 0;
   int64_t metric_events_ = 0;
+  int64_t newest_seq_ = 0;  // that was added
 };
 
 Result<Plan> plan_thinning(const JobStore& jobs, const EndedJob& job) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 #include "src/runtime/cuda_error.h"
 
@@ -69,6 +70,7 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
       const MutexLock lock(mu);
       if (!check) return;  // stopped
       Verdict& v = verdicts[uuid];
+      TRAINYARD_CHECK(v.trust == Trust::kChecking, uuid + " is checked although no check began");
       v.trust = result.ok()                            ? Trust::kTrusted
                 : result.error().reason == kDeviceBusy ? Trust::kBusy
                                                        : Trust::kFailed;

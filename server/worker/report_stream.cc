@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "src/base/check.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 
@@ -71,7 +72,7 @@ void ReportStream::send(v1::WorkerReport report) {
       }
     }
     if (queue_.size() < kReportsMax && on_disk_ == 0) {
-      queue_.push_back(std::move(report));
+      enqueue(std::move(report));
       break;
     }
     if (stored) {
@@ -88,6 +89,13 @@ void ReportStream::send(v1::WorkerReport report) {
   changed_.notify_all();
 }
 
+void ReportStream::enqueue(v1::WorkerReport report) {
+  TRAINYARD_CHECK(
+      queue_.empty() || report.number() == queue_.back().number() + 1,
+      "report " + std::to_string(report.number()) + " follows another than the one before it");
+  queue_.push_back(std::move(report));
+}
+
 void ReportStream::refill() {
   if (on_disk_ == 0 || queue_.size() > kReportsMax / 2) return;
   while (on_disk_ > 0 && queue_.size() < kReportsMax) {
@@ -97,7 +105,7 @@ void ReportStream::refill() {
       fenced_ = true;
       return;
     }
-    queue_.push_back(std::move(*report));
+    enqueue(std::move(*report));
     --on_disk_;
   }
 }

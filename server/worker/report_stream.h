@@ -94,6 +94,7 @@ class ReportStream {
   Contact run_stream();  // one stream from open to break
   void read_commands(Stream& stream);
   void acknowledge(int64_t number);
+  void enqueue(v1::WorkerReport report) TRAINYARD_REQUIRES(mu_);
   void refill() TRAINYARD_REQUIRES(mu_);
   void tidy_spool() TRAINYARD_REQUIRES(mu_);
   bool may_send() const TRAINYARD_REQUIRES(mu_) { return sent_ < std::min(queue_.size(), window_); }

@@ -10,10 +10,10 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kRowsMax = 65536;
+constexpr int64_t kRowsTriedMax = 65536;
 constexpr int64_t kRowsByDefault = 64;  // Recipe::batch_size
 constexpr double kNearBest = 0.95;
-constexpr int64_t kNodesMax = 100'000;  // planned in all: some seconds
+constexpr int64_t kNodesPlannedMax = 100'000;  // planned in all: some seconds
 constexpr int kTriesLeast = 3;
 
 /// 12345.6 -> "12,346"; below 100, three digits.
@@ -57,11 +57,12 @@ Result<Tried> try_first(const BatchSearch& search) {
 
 /// The powers of two times `first` that are tried after it.
 std::vector<int64_t> further_sizes(const Tried& first) {
-  const int64_t rows_max = std::min(first.trial.train_rows, kRowsMax);
+  const int64_t rows_max = std::min(first.trial.train_rows, kRowsTriedMax);
   std::vector<int64_t> sizes;
   for (int64_t rows = 2 * first.rows; rows <= rows_max; rows *= 2) sizes.push_back(rows);
   const int64_t nodes = std::max<int64_t>(1, first.trial.nodes);
-  const auto tries = static_cast<size_t>(std::max<int64_t>(kTriesLeast, kNodesMax / nodes)) - 1;
+  const auto tries =
+      static_cast<size_t>(std::max<int64_t>(kTriesLeast, kNodesPlannedMax / nodes)) - 1;
   if (sizes.size() <= tries) return sizes;
   const size_t stride = (sizes.size() + tries - 1) / tries;
   std::vector<int64_t> some;
