@@ -6,13 +6,13 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int64_t kLanes = 32;
+constexpr int64_t kSumLanes = 32;
 constexpr int64_t kBlock = 4096;
 
 // Lanes are folded in halves: 16 and 16, 8 and 8, ...
 template <typename Fold>
-float fold_lanes(float (&lane)[kLanes], const Fold& fold) {
-  for (int64_t half = kLanes / 2; half >= 1; half /= 2) {
+float fold_lanes(float (&lane)[kSumLanes], const Fold& fold) {
+  for (int64_t half = kSumLanes / 2; half >= 1; half /= 2) {
     for (int64_t i = 0; i < half; ++i) lane[i] = fold(lane[i], lane[i + half]);
   }
   return lane[0];
@@ -23,11 +23,11 @@ double sum_of(int64_t count, const float* x, const Term& term) {
   double total = 0;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t end = begin + kBlock < count ? begin + kBlock : count;
-    float lane[kLanes] = {};
+    float lane[kSumLanes] = {};
     int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
+    for (; i + kSumLanes <= end; i += kSumLanes) {
 #pragma omp simd
-      for (int64_t l = 0; l < kLanes; ++l) lane[l] += term(x[i + l]);
+      for (int64_t l = 0; l < kSumLanes; ++l) lane[l] += term(x[i + l]);
     }
     for (int64_t l = 0; i < end; ++i, ++l) lane[l] += term(x[i]);
     total += static_cast<double>(fold_lanes(lane, [](float a, float b) { return a + b; }));
@@ -51,17 +51,17 @@ struct Greater {
 
 template <typename Order>
 float extreme(int64_t count, const float* x) {
-  if (count < kLanes) {
+  if (count < kSumLanes) {
     float best = x[0];
     for (int64_t i = 1; i < count; ++i) best = Order::pick(best, x[i]);
     return best;
   }
-  float lane[kLanes];
-  for (int64_t l = 0; l < kLanes; ++l) lane[l] = x[l];
-  int64_t i = kLanes;
-  for (; i + kLanes <= count; i += kLanes) {
+  float lane[kSumLanes];
+  for (int64_t l = 0; l < kSumLanes; ++l) lane[l] = x[l];
+  int64_t i = kSumLanes;
+  for (; i + kSumLanes <= count; i += kSumLanes) {
 #pragma omp simd
-    for (int64_t l = 0; l < kLanes; ++l) lane[l] = Order::pick(lane[l], x[i + l]);
+    for (int64_t l = 0; l < kSumLanes; ++l) lane[l] = Order::pick(lane[l], x[i + l]);
   }
   for (int64_t l = 0; i < count; ++i, ++l) lane[l] = Order::pick(lane[l], x[i]);
   return fold_lanes(lane, [](float a, float b) { return Order::pick(a, b); });
