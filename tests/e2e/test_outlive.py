@@ -109,9 +109,11 @@ class Outlive(DisturbedTest):
 
     def test_a_cancelled_job_is_cancelled_by_the_next_daemon(self):
         pid = self.begin("cancelled")
+        os.kill(pid, signal.SIGSTOP)  # or a slow machine lets it end before it is cancelled
         self.daemon.kill()
         self.daemon.start()
         self.daemon.cli("cancel", "cancelled")
+        os.kill(pid, signal.SIGCONT)
         self.assertEqual(self.daemon.cli("wait", "cancelled", check=False).returncode, 8)
         wait_until(lambda: not is_running(pid), "the worker is gone")
 
