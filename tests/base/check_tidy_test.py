@@ -51,13 +51,13 @@ class CheckTidyTest(unittest.TestCase):
         self.assertEqual(list(check_tidy.python_functions_of("def f(self, a, b, *, c):\n    return a\n")), [("f", 2, 2)])
 
     def test_a_constant_that_hides_a_headers_from_a_source_compiled_with_it(self):
-        texts = {"src/a/limits.h": "inline constexpr int64_t kMost = 9, kLeast = 1;\n",
-                 "src/a/own.cc": "constexpr int64_t kMost = 5;\n",
-                 "src/a/user.cc": '#include "src/a/limits.h"\nint x = kMost;\n',
-                 "src/a/other.cc": '#include "src/a/limits.h"\nint x = kLeast;\n',
-                 "src/b/apart.cc": '#include "src/a/limits.h"\nint x = kMost;\n'}
+        texts = {"a/limits.h": "inline constexpr int64_t kMost = 9, kLeast = 1;\n",
+                 "a/own.cc": "constexpr int64_t kMost = 5;\n",
+                 "a/user.cc": '#include "a/limits.h"\nint x = kMost;\n',
+                 "a/other.cc": '#include "a/limits.h"\nint x = kLeast;\n',
+                 "b/apart.cc": '#include "a/limits.h"\nint x = kMost;\n'}
         self.assertEqual(list(check_tidy.hidden_constants(texts)),
-                         ["kMost of src/a/own.cc hides src/a/limits.h's in src/a/user.cc"])
+                         ["kMost of a/own.cc hides a/limits.h's in a/user.cc"])
 
     def test_complaints_name_what_is_over_its_limit_and_rows_that_nothing_needs(self):
         most = check_tidy.LINES_MAX
