@@ -6,6 +6,37 @@
 #include "proto/convert/run.h"
 
 namespace trainyard {
+namespace {
+
+v1::JobPlan with_layers(const JobPlan& plan) {
+  v1::JobPlan out;
+  *out.mutable_run() = to_proto(plan.run);
+  for (const LayerRow& row : plan.layers) {
+    v1::LayerPlan* layer = out.add_layers();
+    layer->set_name(row.name);
+    layer->set_op(row.op);
+    const auto& dims = row.output.shape.dims();
+    layer->mutable_output_shape()->Add(dims.begin(), dims.end());
+    layer->set_output_type(std::string(name_of(row.output.dtype)));
+    layer->set_parameter_count(row.parameter_count);
+    layer->set_flops_forward(row.flops_forward);
+    layer->set_flops_step(row.flops_step);
+  }
+  for (const std::string& warning : plan.run.warnings) out.add_warnings(warning);
+  for (const std::string& warning : plan.warnings) out.add_warnings(warning);
+  out.set_dump(plan.dump);
+  return out;
+}
+
+void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
+  fit.set_batch_size(advice.batch_size);
+  fit.set_accumulate_steps(advice.accumulate_steps);
+  if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
+  if (advice.shard == Shard::kNone) return;
+  for (const v1::Resources::Shard part : to_proto(advice.shard)) fit.add_shard(part);
+}
+
+}  // namespace
 
 JobToPlan to_plan(const v1::JobSpec& spec, EngineSpec engine) {
   JobToPlan job;
@@ -27,28 +58,8 @@ JobToPlan to_plan(const v1::JobSpec& spec, EngineSpec engine) {
   return job;
 }
 
-v1::JobPlan to_proto(const JobPlan& plan) {
-  v1::JobPlan out;
-  *out.mutable_run() = to_proto(plan.run);
-  for (const LayerRow& row : plan.layers) {
-    v1::LayerPlan* layer = out.add_layers();
-    layer->set_name(row.name);
-    layer->set_op(row.op);
-    const auto& dims = row.output.shape.dims();
-    layer->mutable_output_shape()->Add(dims.begin(), dims.end());
-    layer->set_output_type(std::string(name_of(row.output.dtype)));
-    layer->set_parameter_count(row.parameter_count);
-    layer->set_flops_forward(row.flops_forward);
-    layer->set_flops_step(row.flops_step);
-  }
-  for (const std::string& warning : plan.run.warnings) out.add_warnings(warning);
-  for (const std::string& warning : plan.warnings) out.add_warnings(warning);
-  out.set_dump(plan.dump);
-  return out;
-}
-
 v1::JobPlan to_proto(const PlannedRun& planned) {
-  v1::JobPlan out = to_proto(planned.plan);
+  v1::JobPlan out = with_layers(planned.plan);
   if (planned.choice) *out.mutable_run()->mutable_fit_choice() = to_proto(*planned.choice);
   const MemoryRoom& room = planned.shardings.room;
   for (const ShardingRow& row : planned.shardings.plans.rows) {
@@ -120,14 +131,6 @@ v1::ShardingRow to_proto(const ShardingRow& row) {
     out.set_step_seconds_high(row.step->high);
   }
   return out;
-}
-
-void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
-  fit.set_batch_size(advice.batch_size);
-  fit.set_accumulate_steps(advice.accumulate_steps);
-  if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
-  if (advice.shard == Shard::kNone) return;
-  for (const v1::Resources::Shard part : to_proto(advice.shard)) fit.add_shard(part);
 }
 
 }  // namespace trainyard

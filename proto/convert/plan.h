@@ -12,17 +12,13 @@
 
 namespace trainyard {
 
-/// What the planner is told of a spec, whose form for the engine is `engine`.
+/// Makes the planner's job from a spec; `engine` is the same spec in the engine's types.
 JobToPlan to_plan(const v1::JobSpec& spec, EngineSpec engine);
 
-/// All but what only the caller knows: spec, device, threads, fit.
-v1::JobPlan to_proto(const JobPlan& plan);
-/// The same with what was chosen and the ways to shard the job.
+/// The caller adds the spec, the device, the threads and the fit.
 v1::JobPlan to_proto(const PlannedRun& planned);
 v1::MemoryFit to_proto(const MemoryFit& fit);
 v1::FitChoice to_proto(const FitChoice& choice);
 v1::ShardingRow to_proto(const ShardingRow& row);
-/// What would make it fit, without words.
-void set_advice(const FitAdvice& advice, v1::MemoryFit& fit);
 
 }  // namespace trainyard

@@ -19,17 +19,17 @@ inline DeviceWish wish_of(const v1::Resources& resources) {
   }
 }
 
-/// GPUs of each node, or the one device.
+/// Returns the GPUs of each node; 1 of a job that names none, which has one device.
 inline int32_t gpus_of(const v1::Resources& resources) {
   return resources.has_gpus() ? resources.gpus() : 1;
 }
 
-/// Nodes of a cluster that train a job together.
+/// Returns the nodes of a cluster that train the job together; 1 of a job that names none.
 inline int32_t nodes_of(const v1::Resources& resources) {
   return resources.has_nodes() ? resources.nodes() : 1;
 }
 
-/// The devices of all nodes.
+/// Returns the number of devices of all nodes.
 inline int32_t ranks_of(const v1::Resources& resources) {
   return nodes_of(resources) * gpus_of(resources);
 }

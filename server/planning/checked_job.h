@@ -34,7 +34,7 @@ struct CheckedJob {
 Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, const Config& config,
                              Store& store);
 
-/// Writes into both forms of the spec what was chosen of what it leaves open.
+/// Writes the planner's choices into both forms of the spec.
 void set_choice(const PlannedRun& planned, CheckedJob& job);
 
 }  // namespace trainyard::server

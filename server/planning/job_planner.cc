@@ -37,7 +37,7 @@ PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
   }
 }
 
-/// What running jobs hold of their devices, by their plans.
+/// Returns the memory that running jobs hold on their devices, by their plans.
 std::vector<HeldMemory> held_by(const std::vector<Job>& jobs) {
   std::vector<HeldMemory> held;
   for (const Job& job : jobs) {
@@ -353,10 +353,9 @@ Status JobPlanner::add_forecasts(const Planned& planned, v1::RunPlan& plan,
   // The work on each kind of device: other passes ran over the graph.
   const auto work_on = [&](Processor processor) -> Result<std::shared_ptr<const RunWork>> {
     if (traits.processor == processor) return work;
-    const DeviceTraits other = {processor == Processor::kGpu ? kCudaAlignment : kHostAlignment,
-                                processor};
-    ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> run,
-                     run_plans_.find(job, job.job.recipe, planned.schema, other, stop));
+    ASSIGN_OR_RETURN(
+        const std::shared_ptr<const RunPlan> run,
+        run_plans_.find(job, job.job.recipe, planned.schema, traits_of(processor), stop));
     return std::shared_ptr<const RunWork>(run, &run->work);
   };
   if (job.job.wish != DeviceWish::kGpu && job.job.gpus == 1) {

@@ -85,13 +85,13 @@ class JobPlanner {
 
   struct Planned;
 
-  /// The plan of a checked job, which gets what was chosen of what its spec leaves open.
+  /// Plans a checked job and writes the choices into it.
   Result<Planned> plan_checked(CheckedJob job, StartingWeights weights, PlanOptions options,
                                const std::stop_token& stop);
   Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
                                StartingWeights weights);
   Result<Planned> plan_request(const v1::PlanJobRequest& request, const std::stop_token& stop);
-  /// The rest of PlanJob, once a worker has measured, or failed to.
+  /// Completes the answer to PlanJob, once a worker has measured, or failed to.
   Result<v1::JobPlan> finish(Planned& planned, const Result<int64_t>& workspace,
                              const std::stop_token& stop);
   /// Adds the forecasts for each kind of device that the job may use, and what they say.
@@ -99,11 +99,11 @@ class JobPlanner {
   /// Of the CPU's kernels, if it was measured; `key` is empty for a GPU.
   std::optional<int64_t> find_workspace(const std::string& key);
   void keep_workspace(const std::string& key, int64_t bytes);
-  /// Those of the cluster that the spec asks for, or else devices().
+  /// Returns the devices of the cluster that the spec asks for, or else devices().
   Devices devices_for(const v1::JobSpec& spec);
   /// The devices as they were within the last second: reading them costs more than planning a job.
   Devices devices();
-  /// What the planner is told of the devices for a job. For as long as both of them live.
+  /// Describes the devices for the planner. The result refers to the job and to this object.
   Machine machine_for(const CheckedJob& job, const Devices& devices);
 
   const PlannerParts parts_;

@@ -8,10 +8,10 @@
 namespace trainyard::server {
 
 bool batch_size_is_open(const v1::JobSpec& spec);
-/// The least size that micro-batches and GPUs of the spec divide.
+/// Returns the least size that micro-batches and GPUs of the spec divide.
 int64_t batch_unit(const v1::JobSpec& spec);
 
-/// A fork's `auto` is its parent's number, which may have been chosen.
+/// Gives a fork that says `auto` its parent's number, which may have been chosen.
 void keep_batch_size(const v1::JobSpec& parent, v1::JobSpec& fork);
 
 }  // namespace trainyard::server

@@ -16,15 +16,15 @@
 
 namespace trainyard::server {
 
-/// What the plan of a job depends on besides this server's devices.
+/// Returns a text that differs where the plan of a job with this recipe differs on such a device.
 std::string plan_key(const CheckedJob& job, const Recipe& recipe, DeviceTraits traits);
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device): a
 /// sweep of many jobs plans each shape once.
 class RunPlans {
  public:
-  /// plan_run() of the job with a recipe that differs from its own at most in what may be chosen:
-  /// the size of its batches, and how it lies in memory.
+  /// Returns plan_run() of the job with a recipe that differs from its own at most in the size of
+  /// its batches and in how it lies in memory.
   Result<std::shared_ptr<const RunPlan>> find(const CheckedJob& job, const Recipe& recipe,
                                               const DatasetSchema& schema, DeviceTraits traits,
                                               const std::stop_token& stop);

@@ -10,7 +10,7 @@
 
 namespace trainyard {
 
-/// What a plan says about the job with one size of its batches.
+/// The figures of a plan of the job with one size of its batches.
 struct BatchTrial {
   int64_t plan_bytes = 0;  // in each device
   int64_t train_rows = 0;

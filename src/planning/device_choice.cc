@@ -77,9 +77,12 @@ DeviceTraits traits_for(DeviceWish wish, const Devices& devices) {
   return {may_get_gpu(wish, devices) ? kCudaAlignment : kHostAlignment,
           wish == DeviceWish::kGpu ? Processor::kGpu : Processor::kCpu};
 }
+
+DeviceTraits traits_of(Processor processor) {
+  return {processor == Processor::kGpu ? kCudaAlignment : kHostAlignment, processor};
+}
 DeviceTraits traits_on(std::string_view device) {
-  return device == kCpuDevice ? DeviceTraits{kHostAlignment, Processor::kCpu}
-                              : DeviceTraits{kCudaAlignment, Processor::kGpu};
+  return traits_of(device == kCpuDevice ? Processor::kCpu : Processor::kGpu);
 }
 
 Device device_of(const DeviceChoice& choice, DeviceWish wish, const Devices& devices) {

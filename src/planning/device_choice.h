@@ -31,7 +31,9 @@ bool may_get_gpu(DeviceWish wish, const Devices& devices);
 /// device. A job that may run on a GPU is planned with a GPU's alignment, and for a GPU's processor
 /// only if it cannot run on the CPU, which needs more memory.
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices);
-/// Those of a device.
+/// The traits of the product's backends for a processor.
+DeviceTraits traits_of(Processor processor);
+/// The traits of a device of this name.
 DeviceTraits traits_on(std::string_view device);
 
 /// The device whose rates and memory `batch_size: auto` is chosen by: where the job would start

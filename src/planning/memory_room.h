@@ -12,18 +12,18 @@
 
 namespace trainyard {
 
-/// What a device could provide to one job while no other job of its server runs.
+/// The memory that a device could give to one job while no other job of its server runs.
 struct MemoryRoom {
   std::string device;
   int64_t memory_bytes = 0;    // of the device, or the server's limit for it; 0: unknown
   int64_t others_bytes = 0;    // in use by programs that are not jobs of the server
   int64_t overhead_bytes = 0;  // that a job needs in addition to its plan (Device::overhead_bytes)
   int64_t available_bytes() const { return std::max<int64_t>(0, memory_bytes - others_bytes); }
-  /// What is left for a plan.
+  /// The memory that is left for a plan.
   int64_t plan_bytes_max() const {
     return std::max<int64_t>(0, available_bytes() - overhead_bytes);
   }
-  /// A plan fits where the memory is unknown: that is not held against a job.
+  /// Says whether a plan of so many bytes fits. Where the memory is unknown, every plan does.
   bool holds(int64_t plan_bytes) const {
     return memory_bytes == 0 || plan_bytes <= plan_bytes_max();
   }
@@ -36,8 +36,8 @@ struct HeldMemory {
   int64_t bytes = 0;
 };
 
-/// What a job whose program is for such a device takes of its memory: device_bytes(), and on a GPU
-/// the rows that it holds.
+/// Counts the bytes that a job takes of a device's memory: device_bytes(), and on a GPU the rows
+/// that it holds.
 int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan);
 
 /// True if a job with this wish may ever run there.
@@ -49,7 +49,7 @@ bool may_use(DeviceWish wish, const Device& device);
 MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                         std::span<const HeldMemory> held, int64_t cpu_limit_bytes);
 
-/// "the job needs ... more than ...", without what would help.
+/// Returns "the job needs ... more than ...", without advice.
 std::string shortage_text(int64_t plan_bytes, const MemoryRoom& room);
 
 }  // namespace trainyard

@@ -12,8 +12,8 @@
 namespace trainyard {
 namespace {
 
-/// Where the job could have the most memory. Considers running jobs only if `plan_bytes` requires
-/// it: most jobs fit beside all memory that is in use.
+/// Finds where the job could have the most memory. Running jobs are considered only if `plan_bytes`
+/// requires it, because most jobs fit beside all memory that is in use.
 Result<MemoryRoom> find_room(const Machine& machine, DeviceWish wish, int32_t gpus,
                              int64_t plan_bytes) {
   const auto room_beside = [&](std::span<const HeldMemory> held) {
@@ -25,7 +25,7 @@ Result<MemoryRoom> find_room(const Machine& machine, DeviceWish wish, int32_t gp
   return room_beside(held);
 }
 
-/// Rows that a GPU would hold stay on the host, where every job has them.
+/// Leaves rows that a GPU would hold on the host, where every job has them, and says so.
 void leave_rows_on_host(JobPlan& plan) {
   plan.run.dataset_bytes = 0;
   plan.warnings.push_back(
@@ -112,8 +112,7 @@ class Planning {
     ASSIGN_OR_RETURN(MemoryRoom room, find_room(machine_, cpu ? DeviceWish::kCpu : DeviceWish::kGpu,
                                                 job_.gpus, std::numeric_limits<int64_t>::max()));
     if (room.device.empty()) room = {device.name, device.memory_bytes, 0, device.overhead_bytes};
-    const DeviceTraits traits = {cpu ? kHostAlignment : kCudaAlignment,
-                                 cpu ? Processor::kCpu : Processor::kGpu};
+    const DeviceTraits traits = traits_of(cpu ? Processor::kCpu : Processor::kGpu);
     BatchSearch search;
     search.unit = job_.recipe.batch_size;
     if (room.memory_bytes > 0) {
@@ -138,21 +137,20 @@ class Planning {
   /// Finds room for the job, and makes it fit where the spec lets it.
   Status fit() {
     RunPlan& run = planned_.plan.run;
-    ASSIGN_OR_RETURN(planned_.room,
-                     find_room(machine_, job_.wish, job_.gpus, planned_.plan_bytes()));
-    const bool fits = planned_.room.holds(device_bytes(planned_.traits, run));
-    const bool drops_rows = run.dataset_bytes > 0 && !planned_.room.holds(planned_.plan_bytes());
+    ASSIGN_OR_RETURN(room_, find_room(machine_, job_.wish, job_.gpus, planned_.plan_bytes()));
+    const bool fits = room_.holds(device_bytes(planned_.traits, run));
+    const bool drops_rows = run.dataset_bytes > 0 && !room_.holds(planned_.plan_bytes());
     if (!fits || options_.all_shardings) {
       ASSIGN_OR_RETURN(planned_.shardings,
-                       find_sharding_plans({job_, planned_.recipe, schema_, machine_, planned_.room,
+                       find_sharding_plans({job_, planned_.recipe, schema_, machine_, room_,
                                             planned_.traits, options_.all_shardings},
                                            stop_));
     }
     if (!fits && !options_.as_written) {
       run.dataset_bytes = 0;
       const Recipe as_written = planned_.recipe;
-      planned_.choice = choose_fit(planned_.recipe, planned_.shardings.plans, run, planned_.room,
-                                   planned_.traits);
+      planned_.choice =
+          choose_fit(planned_.recipe, planned_.shardings.plans, run, room_, planned_.traits);
       if (planned_.choice) {
         if (Status s = add_cost(as_written); !s.ok()) return s;
         if (Status s = plan(); !s.ok()) return s;
@@ -167,9 +165,9 @@ class Planning {
   Status add_cost(const Recipe& as_written) {
     FitChoice& choice = *planned_.choice;
     const Device& device =
-        *std::ranges::find(machine_.devices.devices, planned_.room.device, &Device::name);
+        *std::ranges::find(machine_.devices.devices, room_.device, &Device::name);
     const DeviceTraits traits = traits_on(device.name);
-    // Without an estimate where rates are missing.
+    // Where rates are missing, the cost is told without an estimate of time.
     const auto step_seconds = [&](const RunWork& work) {
       const Result<TimeRange> step = machine_.step_time(device, work);
       return step.ok() ? step->seconds : 0.0;
@@ -182,7 +180,7 @@ class Planning {
     return {};
   }
 
-  /// What was chosen of the batch is told before what was chosen to make the job fit.
+  /// Puts the choice of the batch before the choice that makes the job fit.
   void say_batch() {
     if (!batch_) return;
     if (!planned_.choice) planned_.choice.emplace();
@@ -197,6 +195,7 @@ class Planning {
   const PlanOptions& options_;
   const std::stop_token& stop_;
   PlannedRun planned_;
+  MemoryRoom room_;  // where the job could have the most memory
   std::optional<BatchChoice> batch_;
 };
 
@@ -220,8 +219,8 @@ Result<MemoryFit> judge_memory(const Machine& machine, const JobToPlan& job,
              ("Memory is without the kernels' workspace, which for the job as it is planned is " +
               human_bytes(run.memory.workspace_bytes) + ".");
   }
-  ASSIGN_OR_RETURN(planned.room, find_room(machine, job.wish, job.gpus, planned.plan_bytes()));
-  const MemoryRoom& room = planned.room;
+  ASSIGN_OR_RETURN(const MemoryRoom room,
+                   find_room(machine, job.wish, job.gpus, planned.plan_bytes()));
   if (run.dataset_bytes > 0 && !room.holds(planned.plan_bytes())) leave_rows_on_host(planned.plan);
   const int64_t needed = planned.plan_bytes();
   MemoryFit fit;

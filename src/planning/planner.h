@@ -30,7 +30,7 @@
 
 namespace trainyard {
 
-/// plan_run() of the job with a recipe, perhaps from a cache.
+/// Returns plan_run() of the job with a recipe, perhaps from a cache.
 using FindRunPlan = std::function<Result<std::shared_ptr<const RunPlan>>(const Recipe& recipe,
                                                                          DeviceTraits traits)>;
 
@@ -40,7 +40,7 @@ enum class PlannedFor : uint8_t {
   kWhereItStarts,   // on the one where it would start now (traits_on)
 };
 
-/// What is asked of a plan.
+/// How a job is to be planned, and how much the answer has.
 struct PlanOptions {
   PlannedFor devices = PlannedFor::kWhereverItRuns;
   bool with_layers = false;  // also layers, their warnings and the dump; else the run alone
@@ -64,21 +64,20 @@ struct PlannedRun {
   std::optional<FitChoice> choice;     // where something was chosen
   std::optional<Error> lacks_weights;  // why the starting weights cannot be had
   FoundShardings shardings;            // with PlanOptions::all_shardings
-  MemoryRoom room;                     // where it could have the most memory
 
-  /// Of the device for which it is planned.
+  /// The bytes that the job takes of a device such as it is planned for.
   int64_t plan_bytes() const { return bytes_on(traits, plan.run); }
 };
 
-/// `weights` are unknown where they are missing: the recipe needs none, or another job will make
-/// them. Errors are those of plan_run(), plan_initial_weights() and check_satisfiable();
+/// Plans a job for a machine. `weights` are missing where the recipe needs none or another job will
+/// make them. Errors are those of plan_run(), plan_initial_weights() and check_satisfiable();
 /// CANCELLED/STOPPED soon after `stop` is requested.
 Result<PlannedRun> plan_on(const Machine& machine, const JobToPlan& job,
                            const DatasetSchema& schema,
                            const std::optional<StartingTensors>& weights,
                            const PlanOptions& options, const std::stop_token& stop = {});
 
-/// Whether a planned job fits, and what would make it fit.
+/// The verdict on whether a planned job fits, and the advice that would make it fit.
 struct MemoryFit {
   bool fits = true;
   int64_t bytes_needed = 0;     // with the overhead of its process

@@ -1,4 +1,4 @@
-// src/planning/planner_input.h: what the planner (planner.h) is told of a job and of a machine.
+// src/planning/planner_input.h: the job and the machine that the planner (planner.h) is given.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,12 @@ struct JobToPlan {
   ModelSpec model;
   Recipe recipe;  // with batch_is_open: batch_size is what the chosen size is a multiple of
   bool batch_is_open = false;
-  FitFreedom free;  // what may be chosen for it to fit
+  FitFreedom free;  // the planner may choose these for the job to fit
   DeviceWish wish = DeviceWish::kAuto;
   int32_t gpus = 1;   // of each node
   int32_t nodes = 1;  // that train it together
-  // What the engine does not know of and the spec's other fields forbid (ShardingQuery).
+  // Refuses a way to shard that other fields of the spec forbid, such as a cluster's
+  // (ShardingQuery).
   std::function<Status(Shard)> check_shard;
 
   int64_t ranks() const { return int64_t{gpus} * nodes; }

@@ -37,10 +37,10 @@ struct FoundShardings {
 Result<FoundShardings> find_sharding_plans(const ShardingQuestion& question,
                                            const std::stop_token& stop);
 
-/// What was chosen of what the spec leaves open.
+/// The values that the planner chose for fields which the spec leaves open.
 struct FitChoice {
   int64_t batch_size = 0;  // that `batch_size: auto` stands for; 0: the spec has a number
-  // What differs from the spec as it is written, so that the job fits.
+  // The fields that differ from the spec as it is written, so that the job fits.
   std::optional<Recompute> recompute;
   std::optional<int64_t> accumulate_steps;
   std::optional<Shard> shard;
@@ -51,8 +51,7 @@ struct FitChoice {
 };
 
 /// Writes the chosen sharding plan into the recipe of a job that does not fit as it is written.
-/// `as_written` is its plan. Nothing if no sharding plan fits. What it costs is for the caller to
-/// add.
+/// `as_written` is its plan. Returns nothing if no sharding plan fits. The caller adds the cost.
 std::optional<FitChoice> choose_fit(Recipe& recipe, const ShardingPlans& plans,
                                     const RunPlan& as_written, const MemoryRoom& room,
                                     DeviceTraits traits);
