@@ -6,13 +6,10 @@
 #include <absl/synchronization/mutex.h>
 #include <fcntl.h>
 #include <grpc/grpc.h>
-#include <linux/close_range.h>
 #include <malloc.h>
 #include <signal.h>
-#include <spawn.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +22,7 @@
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +30,7 @@
 #include "server/config/config.h"
 #include "server/config/log.h"
 #include "server/daemon/daemon.h"
+#include "src/base/child_process.h"
 #include "src/base/manual_page.h"
 
 namespace trainyard::server {
@@ -177,24 +176,12 @@ sigset_t ending_signals() {
 
 /// Whether the program at `path`, which may be a newer one than this, accepts our arguments.
 bool accepts_arguments(const std::string& path, char** argv) {
-  std::vector<char*> arguments;
-  for (char** a = argv; *a != nullptr; ++a) arguments.push_back(*a);
-  std::string print_config = "--print-config";
-  arguments.push_back(print_config.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  pid_t pid = 0;
-  const int failed =
-      ::posix_spawn(&pid, path.c_str(), &actions, nullptr, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return false;
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return false;
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  ProgramRun run{.path = path, .fds = {.input = -1, .output = null.get(), .errors = -1}};
+  for (char** a = argv; *a != nullptr; ++a) run.arguments.emplace_back(*a);
+  run.arguments.emplace_back("--print-config");
+  const std::optional<int> status = run_program(run);
+  return status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
 }
 
 enum class Ending : uint8_t { kStop, kReplace };
@@ -239,7 +226,7 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
 int replace_with(const std::string& program, char** argv) {
   spdlog::info("event=replacing {}", kv("program", program));
   spdlog::shutdown();
-  (void)::syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC);
+  (void)close_on_exec_from(3);
   ::execv(program.c_str(), argv);
   std::fprintf(stderr, "trainyardd: cannot run %s: %s\n", program.c_str(), std::strerror(errno));
   return 1;

@@ -1,7 +1,6 @@
 // trainyard tutorial: a first job, command by command, with a sentence about each. It runs this
 // program for every command, so that what people see is what they get when they type it.
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
 #include "client/cli/temporary_folder.h"
+#include "src/base/child_process.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 
@@ -167,40 +167,15 @@ class Tutorial {
 
  private:
   int spawn(const std::vector<std::string>& arguments, bool quiet) {
-    std::vector<std::string> words = {"trainyard"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    words.insert(words.end(), server_.begin(), server_.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_t attributes;
-    ::posix_spawnattr_init(&attributes);
-    if (quiet) {
-      ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-      ::posix_spawnattr_setpgroup(&attributes, 0);
-      for (const int fd : {1, 2}) {
-        ::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
-      }
-    }
-    pid_t pid = 0;
-    // Until it has a group of its own a new process is in this one's, where Ctrl-C would end it: it
-    // ignores that.
-    struct sigaction ignored {
-    }, before{};
-    ignored.sa_handler = SIG_IGN;
-    if (quiet) ::sigaction(SIGINT, &ignored, &before);
-    const int failed =
-        ::posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, argv.data(), environ);
-    if (quiet) ::sigaction(SIGINT, &before, nullptr);
-    ::posix_spawnattr_destroy(&attributes);
-    ::posix_spawn_file_actions_destroy(&actions);
-    if (failed != 0) return client::kExitFailed;
-    int status = 0;
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : client::kExitInterrupted;
+    ProgramRun run{
+        .path = "/proc/self/exe", .arguments = {"trainyard"}, .ignores_interrupts = quiet};
+    run.arguments.insert(run.arguments.end(), arguments.begin(), arguments.end());
+    run.arguments.insert(run.arguments.end(), server_.begin(), server_.end());
+    const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (quiet) run.fds = {.input = -1, .output = null.get(), .errors = null.get()};
+    const std::optional<int> status = run_program(run);
+    if (!status) return client::kExitFailed;
+    return WIFEXITED(*status) ? WEXITSTATUS(*status) : client::kExitInterrupted;
   }
 
   static Status stopped() {

@@ -19,6 +19,7 @@
 #include <stop_token>
 #include <string_view>
 
+#include "src/base/child_process.h"
 #include "src/base/handle.h"
 
 namespace trainyard::server {
@@ -28,17 +29,6 @@ using End = CommandAnswer::End;
 
 constexpr int kDrainMs = 2'000;  // for what the kernel takes to end killed processes
 constexpr int kStopMs = 2'000;   // for a command that is to stop: most have their answer by then
-
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-
-  static std::optional<Pipe> make() {
-    int fds[2];
-    if (::pipe2(fds, O_CLOEXEC) != 0) return std::nullopt;
-    return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
-  }
-};
 
 /// What the keeper reports: less than PIPE_BUF, so it arrives whole or not at all.
 struct Report {
@@ -61,13 +51,9 @@ void report(int fd, Report::Kind kind, int number) {
 /// In the command's process before its exec: only async-signal-safe calls, as in keep() below.
 [[noreturn]] void become_command(char* const* argv, char* const* envp, const char* program,
                                  const ChildFds& fds) {
-  sigset_t none;
-  sigemptyset(&none);
-  const bool ready = ::setpgid(0, 0) == 0 && ::sigprocmask(SIG_SETMASK, &none, nullptr) == 0 &&
-                     ::signal(SIGPIPE, SIG_DFL) != SIG_ERR && ::dup2(fds.input, 0) >= 0 &&
-                     ::dup2(fds.output, 1) >= 0 && ::dup2(fds.errors, 2) >= 0 &&
-                     ::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
-  if (ready) ::execve(program, argv, envp);
+  if (prepare_child({fds.input, fds.output, fds.errors}) && close_on_exec_from(3)) {
+    ::execve(program, argv, envp);
+  }
   report(fds.report, Report::kNotStarted, errno);
   ::_exit(127);
 }
@@ -116,13 +102,6 @@ void close_others(const ChildFds& fds) {
   }
   report(fds.report, Report::kEnded, status);
   ::_exit(0);
-}
-
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> out;
-  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
-  out.push_back(nullptr);
-  return out;
 }
 
 /// The path of a program that PATH has; the name itself if there is none, which exec then refuses.
@@ -291,8 +270,8 @@ CommandAnswer run_command(const CommandRequest& request) {
   const std::string program = find_program(request.program);
   std::vector<std::string> words{request.program};
   words.insert(words.end(), request.arguments.begin(), request.arguments.end());
-  const std::vector<char*> argv = pointers(words);
-  const std::vector<char*> envp = pointers(request.environment);
+  const std::vector<char*> argv = exec_array(words);
+  const std::vector<char*> envp = exec_array(request.environment);
   const ChildFds fds{in->read.get(), out->write.get(), errors->write.get(), report->write.get(),
                      life->read.get()};
   const pid_t keeper = ::_Fork();

@@ -1,7 +1,6 @@
 #include "server/processes/process.h"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -19,6 +18,7 @@
 #include <set>
 #include <sstream>
 
+#include "src/base/child_process.h"
 #include "src/base/files.h"
 
 extern char** environ;
@@ -26,30 +26,18 @@ extern char** environ;
 namespace trainyard::server {
 namespace {
 
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-};
-
 Error start_failed(const char* what, int err) {
   return make_error(ErrorCode::kInternal, "WORKER_START_FAILED",
                     std::string("cannot start a worker: ") + what + ": " + std::strerror(err));
 }
 
 Result<Pipe> make_pipe() {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) return start_failed("pipe", errno);
-  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  std::optional<Pipe> pipe = Pipe::make();
+  if (!pipe) return start_failed("pipe", errno);
+  return std::move(*pipe);
 }
 
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
-
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> out;
-  for (const std::string& t : texts) out.push_back(const_cast<char*>(t.c_str()));
-  out.push_back(nullptr);
-  return out;
-}
 
 /// Empty for another user's process, one that is gone, and one that is in the middle of its exec.
 std::string environment_of(pid_t pid) {
@@ -112,19 +100,14 @@ struct ChildDescriptors {
     (void)!::write(fds.error, &err, sizeof err);
     ::_exit(127);
   };
-  if (::setpgid(0, 0) != 0) fail();
+  if (!prepare_child({fds.input, fds.output, fds.output})) fail();
   if (!outlives) {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
     if (::getppid() != parent) ::_exit(127);  // the daemon died before the line above
   }
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
-  sigset_t none;
-  sigemptyset(&none);
-  if (::sigprocmask(SIG_SETMASK, &none, nullptr) != 0) fail();
-  ::signal(SIGPIPE, SIG_DFL);
   // The kernel sends it to a group that has lost its last parent while a process of it is stopped.
   ::signal(SIGHUP, SIG_IGN);
-  if (::dup2(fds.input, 0) < 0 || ::dup2(fds.output, 1) < 0 || ::dup2(fds.output, 2) < 0) fail();
   unsigned first_closed = kOutputReader;
   if (fds.output_reader >= 0) {
     fds.error = ::fcntl(fds.error, F_DUPFD_CLOEXEC, kOutputReader + 1);
@@ -134,7 +117,7 @@ struct ChildDescriptors {
     if (::dup2(fds.output_reader, kOutputReader) < 0) fail();
     ++first_closed;
   }
-  if (::syscall(SYS_close_range, first_closed, ~0u, CLOSE_RANGE_CLOEXEC) != 0) fail();
+  if (!close_on_exec_from(first_closed)) fail();
   ::execve(program, argv, envp);
   fail();
   ::_exit(127);
@@ -155,8 +138,8 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
 
   std::vector<std::string> arguments = request.arguments;
   arguments.insert(arguments.begin(), request.program.string());
-  const std::vector<char*> argv = pointers(arguments);
-  const std::vector<char*> envp = pointers(request.environment);
+  const std::vector<char*> argv = exec_array(arguments);
+  const std::vector<char*> envp = exec_array(request.environment);
   const std::string program = request.program.string();
   const pid_t parent = ::getpid();
 

@@ -1,8 +1,6 @@
 #include "src/data/text/subword_training.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,12 +13,11 @@
 #include <filesystem>
 #include <optional>
 
+#include "src/base/child_process.h"
 #include "src/base/handle.h"
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
-
-extern char** environ;
 
 namespace trainyard {
 namespace {
@@ -81,43 +78,6 @@ Result<std::string> read_all(int file, size_t bytes_max) {
   return text;
 }
 
-/// Runs the program to its end; its wait status.
-Result<int> run(const fs::path& program, const std::vector<std::string>& arguments, int in, int out,
-                int err) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  sigset_t none, defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  sigaddset(&defaults, SIGTERM);
-  sigaddset(&defaults, SIGINT);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawn_file_actions_adddup2(&actions, in, 0);
-  posix_spawn_file_actions_adddup2(&actions, out, 1);
-  posix_spawn_file_actions_adddup2(&actions, err, 2);
-  std::vector<char*> argv;
-  const std::string name = program.string();
-  argv.push_back(const_cast<char*>(name.c_str()));
-  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int started =
-      ::posix_spawn(&pid, name.c_str(), &actions, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (started != 0) return failed(name + ": " + std::strerror(started));
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return failed(std::string("waitpid: ") + std::strerror(errno));
-  }
-  return status;
-}
-
 /// SentencePiece reports the minimum number of pieces: "... required_chars. 300 vs 316. ...".
 std::optional<int64_t> pieces_needed(std::string_view message) {
   if (message.find("required_chars") == std::string_view::npos) return std::nullopt;
@@ -176,10 +136,13 @@ Result<std::string> train_subwords(TokenizerKind kind, const std::string& senten
   ASSIGN_OR_RETURN(const UniqueFd out, memory_file("model"));
   ASSIGN_OR_RETURN(const UniqueFd err, memory_file("messages"));
   if (Status s = write_all(in.get(), sentences); !s.ok()) return std::move(s).error();
-  ASSIGN_OR_RETURN(const int status,
-                   run(program, {std::string(name_of(kind)), std::to_string(pieces_max)}, in.get(),
-                       out.get(), err.get()));
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+  const std::string name = program.string();
+  const std::optional<int> status =
+      run_program({.path = name,
+                   .arguments = {name, std::string(name_of(kind)), std::to_string(pieces_max)},
+                   .fds = {in.get(), out.get(), err.get()}});
+  if (!status) return failed(name + ": " + std::strerror(errno));
+  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) {
     return read_all(out.get(), static_cast<size_t>(kSchemaBytesMax));
   }
   ASSIGN_OR_RETURN(const std::string message, read_all(err.get(), kMessageBytesMax));
@@ -189,7 +152,8 @@ Result<std::string> train_subwords(TokenizerKind kind, const std::string& senten
                              " is too few for the text's characters and the 256 bytes, expected " +
                              std::to_string(*needed) + " or more");
   }
-  if (WIFSIGNALED(status)) return failed("it ended by signal " + std::to_string(WTERMSIG(status)));
+  if (WIFSIGNALED(*status))
+    return failed("it ended by signal " + std::to_string(WTERMSIG(*status)));
   return failed(message);
 }
 

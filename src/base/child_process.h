@@ -1,0 +1,57 @@
+// src/base/child_process.h: the steps that all our ways to start a program share.
+//
+// `run_program()` is for a program that is simply waited for. The daemon's workers
+// (server/processes) and the cluster's commands (server/cluster) fork themselves, because they must
+// be watched, bounded or outlive the daemon; they use the parts below it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/handle.h"
+
+namespace trainyard {
+
+/// Both ends are closed by exec.
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+
+  /// Nothing on failure, with errno set.
+  static std::optional<Pipe> make();
+};
+
+/// The array that exec takes as argv or envp. It points into `texts` and ends with a null pointer.
+std::vector<char*> exec_array(const std::vector<std::string>& texts);
+
+struct StandardFds {
+  int input;
+  int output;
+  int errors;
+};
+
+/// Prepares a process between fork and exec: it leads a process group of its own, no signal is
+/// blocked, SIGPIPE ends it, and `fds` are its standard descriptors. Async-signal-safe. False on
+/// failure, with errno set.
+bool prepare_child(const StandardFds& fds);
+
+/// Has exec close all descriptors from `first` on. Async-signal-safe. False on failure, with errno
+/// set.
+bool close_on_exec_from(unsigned first);
+
+struct ProgramRun {
+  std::string path;                    // not searched for in PATH
+  std::vector<std::string> arguments;  // including argv[0]
+  /// Descriptors; -1 inherits this process's own.
+  StandardFds fds{-1, -1, -1};
+  /// The program leads a process group of its own and ignores SIGINT, so that Ctrl-C ends this
+  /// process alone. Briefly changes this process's handling of SIGINT: not for several threads.
+  bool ignores_interrupts = false;
+};
+
+/// Runs a program with this process's environment and blocks until it has ended. Returns the
+/// status of waitpid(); nothing if it could not be started or waited for, with errno set.
+std::optional<int> run_program(const ProgramRun& run);
+
+}  // namespace trainyard
