@@ -13,6 +13,15 @@
 #include "src/base/text.h"
 
 namespace trainyard::server {
+
+v1::Upload to_proto(const Upload& upload) {
+  v1::Upload out;
+  out.set_name(full_name(Collection::kUploads, upload.sha256));
+  out.set_committed_size(upload.committed_size);
+  out.set_complete(upload.complete);
+  return out;
+}
+
 namespace {
 
 constexpr int kSourcesMax = 16;
@@ -63,17 +72,7 @@ Status check_request(const v1::CreateDatasetRequest& request) {
   return ingest.ok() ? Status() : Status(ingest.error());
 }
 
-}  // namespace
-
-v1::Upload to_proto(const Upload& upload) {
-  v1::Upload out;
-  out.set_name(full_name(Collection::kUploads, upload.sha256));
-  out.set_committed_size(upload.committed_size);
-  out.set_complete(upload.complete);
-  return out;
-}
-
-Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& request) const {
+Result<v1::Upload> get_upload(const DatasetParts& parts, const v1::GetUploadRequest& request) {
   ASSIGN_OR_RETURN(const std::string sha256,
                    parse_name(Collection::kUploads, "name", request.name()));
   if (request.size_bytes() < 0) {
@@ -81,46 +80,21 @@ Result<v1::Upload> DatasetHandlers::get_upload(const v1::GetUploadRequest& reque
         "FIELD_OUT_OF_RANGE", "size_bytes",
         std::to_string(request.size_bytes()) + " is out of range, expected at least 0");
   }
-  ASSIGN_OR_RETURN(Upload upload, parts_.uploads.find(sha256, request.size_bytes()));
+  ASSIGN_OR_RETURN(Upload upload, parts.uploads.find(sha256, request.size_bytes()));
   upload.sha256 = sha256;
   v1::Upload out = to_proto(upload);
   if (request.size_bytes() > 0) {
     ASSIGN_OR_RETURN(const bool seen,
-                     parts_.store.uploads().has_size(kProject, request.size_bytes()));
+                     parts.store.uploads().has_size(kProject, request.size_bytes()));
     out.set_size_is_new(!seen);
   }
   return out;
 }
 
-void DatasetHandlers::create(const v1::CreateDatasetRequest& request, Done<v1::Dataset> done) {
-  if (parts_.draining) return done(draining_error());
-  if (Status s = check_request(request); !s.ok()) return done(s.error());
-  if (request.validate_only()) return done(v1::Dataset());
-  if (std::ranges::none_of(request.spec().sources(), on_server)) {
-    return done(create_known(request, {}));
-  }
-  // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
-  // answer arrives on a thread that must not wait for the store.
-  const auto create = [this, request,
-                       done = std::move(done)](Result<std::vector<SourceContent>> contents) {
-    if (!contents.ok()) return done(std::move(contents).error());
-    v1::CreateDatasetRequest known = request;
-    std::vector<std::string> stamps;
-    for (size_t i = 0; i < contents->size(); ++i) {
-      v1::DatasetSource& source = *known.mutable_spec()->mutable_sources(static_cast<int>(i));
-      if (on_server(source)) source.set_sha256((*contents)[i].sha256);
-      stamps.push_back((*contents)[i].stamp);
-    }
-    const auto create_it = [this, known = std::move(known), stamps = std::move(stamps), done] {
-      done(create_known(known, stamps));
-    };
-    if (!parts_.executor.post(create_it)) done(draining_error());
-  };
-  parts_.errands.digest(request.spec(), create);
-}
-
-Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest& request,
-                                                  const std::vector<std::string>& stamps) {
+/// `request`: each of its sources has its digest. `stamps`: v1::IngestTask.stamps.
+Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
+                                         const v1::CreateDatasetRequest& request,
+                                         const std::vector<std::string>& stamps) {
   const v1::DatasetSpec& spec = request.spec();
   v1::DatasetSpec content = spec;  // names and paths are not part of a dataset's identity
   for (v1::DatasetSource& source : *content.mutable_sources()) {
@@ -134,13 +108,13 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
                                             : request.dataset_id();
   dataset.spec = spec;
   // A READY dataset no longer needs its sources.
-  ASSIGN_OR_RETURN(const bool ready, parts_.store.datasets().has_ready(dataset.digest));
+  ASSIGN_OR_RETURN(const bool ready, parts.store.datasets().has_ready(dataset.digest));
   if (!ready) {
-    if (Status s = parts_.disk.check(); !s.ok()) return s.error();
+    if (Status s = parts.disk.check(); !s.ok()) return s.error();
   }
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
     if (on_server(spec.sources(i))) continue;
-    ASSIGN_OR_RETURN(const Upload upload, parts_.uploads.find(spec.sources(i).sha256()));
+    ASSIGN_OR_RETURN(const Upload upload, parts.uploads.find(spec.sources(i).sha256()));
     if (upload.complete) continue;
     Error e =
         make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
@@ -150,40 +124,68 @@ Result<v1::Dataset> DatasetHandlers::create_known(const v1::CreateDatasetRequest
                   {"committed_size", std::to_string(upload.committed_size)}};
     return e;
   }
-  ASSIGN_OR_RETURN(const CreatedDataset created,
-                   parts_.store.datasets().create(std::move(dataset)));
+  ASSIGN_OR_RETURN(const CreatedDataset created, parts.store.datasets().create(std::move(dataset)));
   if (created.start_ingest) {
     spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
                  created.dataset.digest);
-    parts_.ingest.enqueue(created.dataset, stamps);
+    parts.ingest.enqueue(created.dataset, stamps);
   }
   return to_proto(created.dataset);
 }
 
-Result<v1::Dataset> DatasetHandlers::get(const v1::GetDatasetRequest& request) const {
+/// Replies later if the server's own files must be read first.
+void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& request,
+                    Done<v1::Dataset> done) {
+  if (parts.draining) return done(draining_error());
+  if (Status s = check_request(request); !s.ok()) return done(s.error());
+  if (request.validate_only()) return done(v1::Dataset());
+  if (std::ranges::none_of(request.spec().sources(), on_server)) {
+    return done(create_known_dataset(parts, request, {}));
+  }
+  // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
+  // answer arrives on a thread that must not wait for the store.
+  const auto create = [&parts, request,
+                       done = std::move(done)](Result<std::vector<SourceContent>> contents) {
+    if (!contents.ok()) return done(std::move(contents).error());
+    v1::CreateDatasetRequest known = request;
+    std::vector<std::string> stamps;
+    for (size_t i = 0; i < contents->size(); ++i) {
+      v1::DatasetSource& source = *known.mutable_spec()->mutable_sources(static_cast<int>(i));
+      if (on_server(source)) source.set_sha256((*contents)[i].sha256);
+      stamps.push_back((*contents)[i].stamp);
+    }
+    const auto create_it = [&parts, known = std::move(known), stamps = std::move(stamps), done] {
+      done(create_known_dataset(parts, known, stamps));
+    };
+    if (!parts.executor.post(create_it)) done(draining_error());
+  };
+  parts.errands.digest(request.spec(), create);
+}
+
+Result<v1::Dataset> get_dataset(const DatasetParts& parts, const v1::GetDatasetRequest& request) {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
-  ASSIGN_OR_RETURN(const Dataset dataset, parts_.store.datasets().find(kProject, ref));
+  ASSIGN_OR_RETURN(const Dataset dataset, parts.store.datasets().find(kProject, ref));
   return to_proto(dataset);
 }
 
-Result<v1::ListDatasetsResponse> DatasetHandlers::list(
-    const v1::ListDatasetsRequest& request) const {
+Result<v1::ListDatasetsResponse> list_datasets(const DatasetParts& parts,
+                                               const v1::ListDatasetsRequest& request) {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const DatasetPage page,
-                   parts_.store.datasets().list(kProject, request.all_versions(),
-                                                request.page_size(), request.page_token()));
+                   parts.store.datasets().list(kProject, request.all_versions(),
+                                               request.page_size(), request.page_token()));
   v1::ListDatasetsResponse response;
   for (const Dataset& dataset : page.datasets) *response.add_datasets() = to_proto(dataset);
   response.set_next_page_token(page.next_page_token);
   return response;
 }
 
-Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
+Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest& request) {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
-                   parts_.store.datasets().remove(kProject, ref));
+                   parts.store.datasets().remove(kProject, ref));
   for (const std::string& digest : removed.unused_digests) {
-    if (Status s = remove_noted(parts_.store, parts_.files, parts_.paths, "datasets/" + digest);
+    if (Status s = remove_noted(parts.store, parts.files, parts.paths, "datasets/" + digest);
         !s.ok()) {
       spdlog::warn("event=files_left digest={} {}", digest, kv("message", s.error().message));
     }
@@ -191,8 +193,18 @@ Status DatasetHandlers::remove(const v1::DeleteDatasetRequest& request) {
   for (const Dataset& dataset : removed.datasets) {
     spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
   }
-  parts_.uploads.collect();
+  parts.uploads.collect();
   return {};
+}
+
+}  // namespace
+
+void add_dataset_rows(Methods& rows, const DatasetParts& parts) {
+  rows.add("GetUpload", parts, &get_upload);
+  rows.add("CreateDataset", parts, &create_dataset);
+  rows.add("GetDataset", parts, &get_dataset);
+  rows.add("ListDatasets", parts, &list_datasets);
+  rows.add("DeleteDataset", parts, &delete_dataset);
 }
 
 }  // namespace trainyard::server

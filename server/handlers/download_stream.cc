@@ -23,7 +23,7 @@ constexpr size_t kChunkBytes = 1 << 20;
 /// memory.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  DownloadStream(CallFrame& frame, const StatePaths& state, ModelHandlers& models,
+  DownloadStream(CallFrame& frame, const StatePaths& state, const ModelParts& models,
                  const grpc::ByteBuffer* request)
       : frame_(frame), state_(state), models_(models), request_(request) {}
 
@@ -53,7 +53,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (names_.empty()) {
       v1::DownloadModelRequest request;
       if (Status s = parse_request(*request_, request); !s.ok()) return s;
-      ASSIGN_OR_RETURN(model_, models_.find(request.name()));
+      ASSIGN_OR_RETURN(model_, find_model(models_, request.name()));
       paths_.push_back(state_.weights(model_.job_uid, model_.digest));
       names_.push_back("model.safetensors");
       if (!model_.weights_alone()) {
@@ -121,7 +121,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   CallFrame& frame_;
   const StatePaths& state_;
-  ModelHandlers& models_;
+  const ModelParts& models_;
   const grpc::ByteBuffer* request_;
   Model model_;
   std::vector<std::string> names_;            // of the model's files, in the order of the stream
@@ -135,7 +135,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
-    CallFrame& frame, const StatePaths& state, ModelHandlers& models,
+    CallFrame& frame, const StatePaths& state, const ModelParts& models,
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   auto* stream = new DownloadStream(frame, state, models, request);  // deletes itself in OnDone
   stream->begin(admit(*context, frame.tokens));

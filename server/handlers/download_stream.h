@@ -10,7 +10,7 @@
 namespace trainyard::server {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
-    CallFrame& frame, const StatePaths& state, ModelHandlers& models,
+    CallFrame& frame, const StatePaths& state, const ModelParts& models,
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
 
 }  // namespace trainyard::server

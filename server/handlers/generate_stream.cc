@@ -17,7 +17,7 @@ namespace {
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
-  GenerateStream(CallFrame& frame, ModelHandlers& models, const grpc::ByteBuffer* request)
+  GenerateStream(CallFrame& frame, const ModelParts& models, const grpc::ByteBuffer* request)
       : frame_(frame), models_(models), request_(request) {}
 
   void begin(const Status& admitted) {
@@ -50,14 +50,14 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       self->add(piece);
     };
     const auto done = [self = shared_from_this()](const Status& s) { self->end(s); };
-    ASSIGN_OR_RETURN(const CallNumber call, models_.generate(request, on_text, done));
+    ASSIGN_OR_RETURN(const CallNumber call, generate(models_, request, on_text, done));
     bool left = false;
     {
       const MutexLock lock(mu_);
       call_ = call;
       left = left_;
     }
-    if (left) models_.cancel_generate(call);
+    if (left) models_.predict.cancel_generate(call);
     return {};
   }
 
@@ -83,7 +83,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       call = call_;
       if (!std::exchange(finished_, true)) Finish(grpc::Status::CANCELLED);
     }
-    if (call.has_value()) models_.cancel_generate(*call);
+    if (call.has_value()) models_.predict.cancel_generate(*call);
   }
 
   void go_on() TRAINYARD_REQUIRES(mu_) {
@@ -100,7 +100,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   CallFrame& frame_;
-  ModelHandlers& models_;
+  const ModelParts& models_;
   const grpc::ByteBuffer* request_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
 
@@ -117,7 +117,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
-    CallFrame& frame, ModelHandlers& models, grpc::CallbackServerContext* context,
+    CallFrame& frame, const ModelParts& models, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request) {
   auto stream = std::make_shared<GenerateStream>(frame, models, request);
   stream->begin(admit(*context, frame.tokens));

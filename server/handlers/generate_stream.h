@@ -10,7 +10,7 @@
 namespace trainyard::server {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
-    CallFrame& frame, ModelHandlers& models, grpc::CallbackServerContext* context,
+    CallFrame& frame, const ModelParts& models, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request);
 
 }  // namespace trainyard::server

@@ -42,13 +42,11 @@ Status check_request(const v1::SubmitArrayRequest& request) {
   return {};
 }
 
-}  // namespace
-
-void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const CallInfo& call,
-                               Done<v1::JobArray> done) {
-  if (parts_.draining) return done(draining_error());
+void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
+                  const CallInfo& call, Done<v1::JobArray> done) {
+  if (parts.draining) return done(draining_error());
   if (Status s = check_request(request); !s.ok()) return done(s.error());
-  ArrayStore& arrays = parts_.store.arrays();
+  ArrayStore& arrays = parts.store.arrays();
   const RequestId request_id = request_of(request);
   if (!request_id.id.empty() && !request.validate_only()) {
     // A request that is sent again has its array, whatever became of what the spec names.
@@ -59,7 +57,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const Call
   const Result<ArrayMembers> members = expand_array(request.array());
   if (!members.ok()) return done(members.error());
   Result<PlannedArray> planned =
-      plan_array(parts_.planner, parts_.clock, request.spec(), *members, call.stop);
+      plan_array(parts.planner, parts.clock, request.spec(), *members, call.stop);
   if (!planned.ok()) return done(std::move(planned).error());
   if (request.validate_only()) {
     v1::JobArray answer;
@@ -82,7 +80,7 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const Call
   array.members = std::move(planned->members);
   array.request_id = request_id.id;
   array.request_digest = request_id.digest;
-  if (Status room = parts_.disk.check(); !room.ok()) array.refusal = room.error();
+  if (Status room = parts.disk.check(); !room.ok()) array.refusal = room.error();
   arrays.submit(std::move(array), [done = std::move(done)](Result<JobArray> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=array_submitted {} uid={} size={} {}", kv("array", stored->name()),
@@ -91,16 +89,16 @@ void JobHandlers::submit_array(const v1::SubmitArrayRequest& request, const Call
   });
 }
 
-Result<v1::JobArray> JobHandlers::get_array(const v1::GetArrayRequest& request) const {
+Result<v1::JobArray> get_array(const JobParts& parts, const v1::GetArrayRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
-  ASSIGN_OR_RETURN(JobArray array, parts_.store.arrays().find(kProject, id));
+  ASSIGN_OR_RETURN(JobArray array, parts.store.arrays().find(kProject, id));
   return to_proto(std::move(array));
 }
 
-Result<v1::ListArraysResponse> JobHandlers::list_arrays(
-    const v1::ListArraysRequest& request) const {
+Result<v1::ListArraysResponse> list_arrays(const JobParts& parts,
+                                           const v1::ListArraysRequest& request) {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(ArrayPage page, parts_.store.arrays().list(
+  ASSIGN_OR_RETURN(ArrayPage page, parts.store.arrays().list(
                                        {kProject, request.page_size(), request.page_token()}));
   v1::ListArraysResponse response;
   for (JobArray& array : page.arrays) *response.add_arrays() = to_proto(std::move(array));
@@ -108,39 +106,43 @@ Result<v1::ListArraysResponse> JobHandlers::list_arrays(
   return response;
 }
 
-void JobHandlers::steer_array(const std::string& name, Steering steering, Done<v1::JobArray> done) {
+void steer_array(const JobParts& parts, const std::string& name, Steering steering,
+                 Done<v1::JobArray> done) {
   Result<std::string> id = parse_name(Collection::kArrays, "name", name);
   if (!id.ok()) return done(std::move(id).error());
   const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
                             : steering == Steering::kPause ? "array_pause_requested"
                                                            : "array_resumed";
-  parts_.store.arrays().steer(kProject, *id, steering,
-                              [event, done = std::move(done)](Result<JobArray> array) {
-                                if (!array.ok()) return done(std::move(array).error());
-                                spdlog::info("event={} {}", event, kv("array", array->name()));
-                                done(to_proto(*std::move(array)));
-                              });
+  parts.store.arrays().steer(kProject, *id, steering,
+                             [event, done = std::move(done)](Result<JobArray> array) {
+                               if (!array.ok()) return done(std::move(array).error());
+                               spdlog::info("event={} {}", event, kv("array", array->name()));
+                               done(to_proto(*std::move(array)));
+                             });
 }
 
-void JobHandlers::cancel_array(const v1::CancelArrayRequest& request, Done<v1::JobArray> done) {
-  steer_array(request.name(), Steering::kCancel, std::move(done));
+void cancel_array(const JobParts& parts, const v1::CancelArrayRequest& request,
+                  Done<v1::JobArray> done) {
+  steer_array(parts, request.name(), Steering::kCancel, std::move(done));
 }
-void JobHandlers::pause_array(const v1::PauseArrayRequest& request, Done<v1::JobArray> done) {
-  steer_array(request.name(), Steering::kPause, std::move(done));
+void pause_array(const JobParts& parts, const v1::PauseArrayRequest& request,
+                 Done<v1::JobArray> done) {
+  steer_array(parts, request.name(), Steering::kPause, std::move(done));
 }
-void JobHandlers::resume_array(const v1::ResumeArrayRequest& request, Done<v1::JobArray> done) {
-  steer_array(request.name(), Steering::kResume, std::move(done));
+void resume_array(const JobParts& parts, const v1::ResumeArrayRequest& request,
+                  Done<v1::JobArray> done) {
+  steer_array(parts, request.name(), Steering::kResume, std::move(done));
 }
 
-Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
+Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
   for (bool all = false; !all;) {
-    ASSIGN_OR_RETURN(const RemovedMembers removed, parts_.store.arrays().remove_some(kProject, id));
+    ASSIGN_OR_RETURN(const RemovedMembers removed, parts.store.arrays().remove_some(kProject, id));
     all = removed.all;
     std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {
       const std::string path = "jobs/" + uid;
-      const Status files = parts_.files.remove_all(parts_.paths.root() / path);
+      const Status files = parts.files.remove_all(parts.paths.root() / path);
       if (files.ok()) {
         gone.push_back(path);
       } else {
@@ -148,10 +150,22 @@ Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
         spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
       }
     }
-    if (Status s = parts_.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
+    if (Status s = parts.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
   }
   spdlog::info("event=array_deleted {}", kv("array", full_name(Collection::kArrays, id)));
   return {};
+}
+
+}  // namespace
+
+void add_array_rows(Methods& rows, const JobParts& parts, Executor& arrays) {
+  rows.add("SubmitArray", parts, &submit_array, arrays);
+  rows.add("GetArray", parts, &get_array);
+  rows.add("ListArrays", parts, &list_arrays);
+  rows.add("CancelArray", parts, &cancel_array);
+  rows.add("PauseArray", parts, &pause_array);
+  rows.add("ResumeArray", parts, &resume_array);
+  rows.add("DeleteArray", parts, &delete_array);
 }
 
 }  // namespace trainyard::server

@@ -25,13 +25,15 @@
 
 namespace trainyard::server {
 
-struct JobHandlers::Beginning {
+namespace {
+
+struct Beginning {
   v1::JobOrigin origin;
   std::string uid;  // whose folder has the checkpoint; empty: from the start, or only checked
 };
 
 /// A request to make a job of another.
-struct JobHandlers::Offspring {
+struct Offspring {
   const std::string& parent;  // its full name
   const std::string& owner;
   std::string job_id;
@@ -43,8 +45,6 @@ struct JobHandlers::Offspring {
   bool retries = false;
   bool validate_only = false;
 };
-
-namespace {
 
 constexpr int kTriesMax = 5;  // while a running job removes its older checkpoints
 
@@ -102,20 +102,18 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
                                               ", expected one of " + steps_text(checkpoints) + ".");
 }
 
-}  // namespace
-
 /// Chooses the checkpoint, checks it against the plan and puts it in place. NOT_FOUND too if it was
 /// removed meanwhile.
-Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const Job& parent,
-                                                  const PlannedJob& planned) {
+Result<Beginning> begin_offspring(const JobParts& parts, const Offspring& asked, const Job& parent,
+                                  const PlannedJob& planned) {
   Beginning begins;
   begins.origin.set_job(parent.name());
   begins.origin.set_job_uid(parent.uid);
-  const std::filesystem::path from = parts_.paths.checkpoints(parent.uid);
+  const std::filesystem::path from = parts.paths.checkpoints(parent.uid);
   if (asked.from_start) return begins;
-  if (asked.retries && trainyard::list_checkpoints(from).empty()) {
+  if (asked.retries && list_checkpoints(from).empty()) {
     // Because it has none, and not because the job has just been removed.
-    const Result<Job> now = parts_.store.jobs().find_uid(parent.uid);
+    const Result<Job> now = parts.store.jobs().find_uid(parent.uid);
     if (!now.ok()) return now.error();
     return begins;
   }
@@ -124,7 +122,7 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   TrainJob run;
   run.model = std::move(engine.model);
   run.recipe = std::move(engine.recipe);
-  run.dataset = parts_.paths.dataset(planned.dataset_digest);
+  run.dataset = parts.paths.dataset(planned.dataset_digest);
   ASSIGN_OR_RETURN(const Fork fork, plan_fork(checkpoint, run));
   // A retry after the last step still has its model to write.
   const int64_t total = planned.plan.steps_total();
@@ -138,12 +136,12 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   begins.origin.set_step(checkpoint.step);
   begins.origin.mutable_changes()->Assign(fork.changes.begin(), fork.changes.end());
   if (asked.validate_only) return begins;
-  begins.uid = random_uid(parts_.clock.wall_us());
-  if (Status s = parts_.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
+  begins.uid = random_uid(parts.clock.wall_us());
+  if (Status s = parts.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
   const Result<CheckpointDigests> digests =
-      write_fork(parts_.files, fork, parts_.paths.checkpoints(begins.uid));
+      write_fork(parts.files, fork, parts.paths.checkpoints(begins.uid));
   if (!digests.ok()) {
-    (void)remove_noted(parts_.store, parts_.files, parts_.paths, "jobs/" + begins.uid);
+    (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + begins.uid);
     return digests.error();
   }
   begins.origin.set_weights_sha256(digests->weights_sha256);
@@ -151,15 +149,16 @@ Result<JobHandlers::Beginning> JobHandlers::begin(const Offspring& asked, const 
   return begins;
 }
 
-Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token& stop) {
-  if (parts_.draining) return draining_error();
+Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
+                               const std::stop_token& stop) {
+  if (parts.draining) return draining_error();
   ASSIGN_OR_RETURN(const std::string parent_id,
                    parse_name(Collection::kJobs, "name", asked.parent));
   if (!asked.job_id.empty()) {
     if (Status s = check_id(Collection::kJobs, "job_id", asked.job_id); !s.ok()) return s.error();
   }
   if (Status s = check_request_id(asked.request_id); !s.ok()) return s.error();
-  JobStore& jobs = parts_.store.jobs();
+  JobStore& jobs = parts.store.jobs();
   if (!asked.request_id.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Job> first,
                      jobs.find_request({kProject, asked.request_id, asked.request_digest}));
@@ -176,16 +175,15 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   const bool had_it =
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
-  ASSIGN_OR_RETURN(PlannedJob planned,
-                   parts_.planner.plan(spec, stop, StartingWeights::kMayBeGone));
-  Result<Beginning> begins = begin(asked, parent, planned);
+  ASSIGN_OR_RETURN(PlannedJob planned, parts.planner.plan(spec, stop, StartingWeights::kMayBeGone));
+  Result<Beginning> begins = begin_offspring(parts, asked, parent, planned);
   for (int tries = 1;
        tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
-    begins = begin(asked, parent, planned);
+    begins = begin_offspring(parts, asked, parent, planned);
   }
   if (!begins.ok()) {
     Error e = begins.error();
-    e.message = parts_.paths.hide(std::move(e.message));
+    e.message = parts.paths.hide(std::move(e.message));
     return e;
   }
   if (begins->origin.step() > 0) {
@@ -219,10 +217,10 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   job.after = std::move(planned.after);
   job.request_id = asked.request_id;
   job.request_digest = asked.request_digest;
-  if (Status room = parts_.disk.check(); !room.ok()) job.refusal = room.error();
+  if (Status room = parts.disk.check(); !room.ok()) job.refusal = room.error();
   const Result<Job> stored = jobs.submit(std::move(job));
   if (!begins->uid.empty() && (!stored.ok() || stored->uid != begins->uid)) {
-    (void)remove_noted(parts_.store, parts_.files, parts_.paths, "jobs/" + begins->uid);
+    (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + begins->uid);
   }
   if (!stored.ok()) return stored.error();
   spdlog::info("event={} {} uid={} {} step={}", asked.retries ? "job_retried" : "job_forked",
@@ -231,17 +229,19 @@ Result<v1::Job> JobHandlers::make(const Offspring& asked, const std::stop_token&
   return to_proto(*stored);
 }
 
-Result<v1::Job> JobHandlers::retry(const v1::RetryJobRequest& request, const CallInfo& call) {
+Result<v1::Job> retry_job(const JobParts& parts, const v1::RetryJobRequest& request,
+                          const CallInfo& call) {
   v1::RetryJobRequest body = request;
   body.clear_request_id();
   Offspring asked{request.name(), call.caller, request.job_id(), request.request_id(),
                   digest_of(body)};
   asked.from_start = request.from_start();
   asked.retries = true;
-  return make(asked, call.stop);
+  return make_offspring(parts, asked, call.stop);
 }
 
-Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const CallInfo& call) {
+Result<v1::Job> fork_job(const JobParts& parts, const v1::ForkJobRequest& request,
+                         const CallInfo& call) {
   if (request.has_step() && request.step() < 1) {
     return field_error("FIELD_OUT_OF_RANGE", "step",
                        std::to_string(request.step()) + " is out of range, expected at least 1");
@@ -253,15 +253,15 @@ Result<v1::Job> JobHandlers::fork(const v1::ForkJobRequest& request, const CallI
   if (request.has_spec()) asked.spec = &request.spec();
   if (request.has_step()) asked.step = request.step();
   asked.validate_only = request.validate_only();
-  return make(asked, call.stop);
+  return make_offspring(parts, asked, call.stop);
 }
 
-Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(
-    const v1::ListCheckpointsRequest& request) const {
+Result<v1::ListCheckpointsResponse> list_job_checkpoints(
+    const JobParts& parts, const v1::ListCheckpointsRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().find(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().find(kProject, id));
   v1::ListCheckpointsResponse response;
-  for (const CheckpointFolder& c : trainyard::list_checkpoints(parts_.paths.checkpoints(job.uid))) {
+  for (const CheckpointFolder& c : list_checkpoints(parts.paths.checkpoints(job.uid))) {
     if (c.old || !find_state(c)) continue;
     v1::Checkpoint& listed = *response.add_checkpoints();
     listed.set_step(c.step);
@@ -273,6 +273,14 @@ Result<v1::ListCheckpointsResponse> JobHandlers::list_checkpoints(
     }
   }
   return response;
+}
+
+}  // namespace
+
+void add_fork_rows(Methods& rows, const JobParts& parts, Executor& planning) {
+  rows.add("RetryJob", parts, &retry_job, planning);
+  rows.add("ForkJob", parts, &fork_job, planning);
+  rows.add("ListCheckpoints", parts, &list_job_checkpoints);
 }
 
 }  // namespace trainyard::server

@@ -34,10 +34,8 @@ Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobR
   return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});
 }
 
-}  // namespace
-
-Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
-  if (parts_.draining) return draining_error();
+Status check_submit(const JobParts& parts, const v1::SubmitJobRequest& request) {
+  if (parts.draining) return draining_error();
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   if (!request.job_id().empty()) {
     if (Status s = check_id(Collection::kJobs, "job_id", request.job_id()); !s.ok()) {
@@ -51,39 +49,8 @@ Status JobHandlers::check_submit(const v1::SubmitJobRequest& request) const {
   return {};
 }
 
-void JobHandlers::submit(const v1::SubmitJobRequest& request, const CallInfo& call,
-                         Done<v1::Job> done) {
-  if (Status s = check_submit(request); !s.ok()) return done(s.error());
-  Result<PlannedJob> planned = parts_.planner.plan(request.spec(), call.stop);
-  if (!planned.ok()) {
-    if (request.validate_only()) return done(std::move(planned).error());
-    // A request that is sent again has its job, whatever became of what the spec names.
-    const Result<std::optional<Job>> first = find_first(parts_.store.jobs(), request);
-    if (!first.ok()) return done(first.error());
-    if (!*first) return done(std::move(planned).error());
-    return done(to_proto(parts_.dispatcher.explained(**first)));
-  }
-  if (request.validate_only()) {
-    v1::Job job;
-    if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
-    *job.mutable_spec() = std::move(planned->spec);
-    *job.mutable_plan() = std::move(planned->plan);
-    return done(std::move(job));
-  }
-  store(request, call.caller, *std::move(planned), std::move(done));
-}
-
-bool JobHandlers::submit_known(const v1::SubmitJobRequest& request, const CallInfo& call,
-                               const Done<v1::Job>& done) {
-  if (request.validate_only() || !check_submit(request).ok()) return false;
-  const std::shared_ptr<const PlannedJob> known = parts_.planner.find_accepted(request.spec());
-  if (!known) return false;
-  store(request, call.caller, *known, done);
-  return true;
-}
-
-void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& caller,
-                        PlannedJob planned, Done<v1::Job> done) {
+void store_job(const JobParts& parts, const v1::SubmitJobRequest& request,
+               const std::string& caller, PlannedJob planned, Done<v1::Job> done) {
   NewJob job;
   job.project = kProject;
   job.owner = caller;
@@ -95,9 +62,9 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
   job.after = std::move(planned.after);
   job.request_id = request.request_id();
   if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
-  if (Status room = parts_.disk.check(); !room.ok()) job.refusal = room.error();
+  if (Status room = parts.disk.check(); !room.ok()) job.refusal = room.error();
   // No thread waits for the commit, so as many submits as there are share one.
-  parts_.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
+  parts.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
                  stored->uid, stored->priority, kv("owner", stored->owner));
@@ -105,23 +72,57 @@ void JobHandlers::store(const v1::SubmitJobRequest& request, const std::string& 
   });
 }
 
-void JobHandlers::plan(const v1::PlanJobRequest& request, const CallInfo& call,
-                       Done<v1::JobPlan> done) {
-  if (parts_.draining) return done(draining_error());
+/// Plans, which may take seconds.
+void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, const CallInfo& call,
+                Done<v1::Job> done) {
+  if (Status s = check_submit(parts, request); !s.ok()) return done(s.error());
+  Result<PlannedJob> planned = parts.planner.plan(request.spec(), call.stop);
+  if (!planned.ok()) {
+    if (request.validate_only()) return done(std::move(planned).error());
+    // A request that is sent again has its job, whatever became of what the spec names.
+    const Result<std::optional<Job>> first = find_first(parts.store.jobs(), request);
+    if (!first.ok()) return done(first.error());
+    if (!*first) return done(std::move(planned).error());
+    return done(to_proto(parts.dispatcher.explained(**first)));
+  }
+  if (request.validate_only()) {
+    v1::Job job;
+    if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
+    *job.mutable_spec() = std::move(planned->spec);
+    *job.mutable_plan() = std::move(planned->plan);
+    return done(std::move(job));
+  }
+  store_job(parts, request, call.caller, *std::move(planned), std::move(done));
+}
+
+/// Submits a spec that was just accepted, without planning or waiting. False leaves the request to
+/// submit_job().
+bool submit_known_job(const JobParts& parts, const v1::SubmitJobRequest& request,
+                      const CallInfo& call, const Done<v1::Job>& done) {
+  if (request.validate_only() || !check_submit(parts, request).ok()) return false;
+  const std::shared_ptr<const PlannedJob> known = parts.planner.find_accepted(request.spec());
+  if (!known) return false;
+  store_job(parts, request, call.caller, *known, done);
+  return true;
+}
+
+void plan_job(const JobParts& parts, const v1::PlanJobRequest& request, const CallInfo& call,
+              Done<v1::JobPlan> done) {
+  if (parts.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
   if (!request.has_spec()) {
     return done(
         field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
   }
-  parts_.planner.plan_in_full(request, std::move(done), call.stop);
+  parts.planner.plan_in_full(request, std::move(done), call.stop);
 }
 
-Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
+Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(Job job, parts_.store.jobs().find(kProject, id));
+  ASSIGN_OR_RETURN(Job job, parts.store.jobs().find(kProject, id));
   if (job.state == JobState::kRunning) {
     const Remaining remaining =
-        remaining_of(job.plan, job.device(), job.progress, parts_.dispatcher.jobs_beside(job.uid));
+        remaining_of(job.plan, job.device(), job.progress, parts.dispatcher.jobs_beside(job.uid));
     job.progress.set_remaining_seconds(remaining.seconds);
     job.progress.set_remaining_seconds_low(remaining.low);
     job.progress.set_remaining_seconds_high(remaining.high);
@@ -129,10 +130,11 @@ Result<v1::Job> JobHandlers::get(const v1::GetJobRequest& request) const {
     job.progress.set_bound_share(remaining.bound_share);
     job.progress.set_held_back_by(remaining.held_back_by);
   }
-  return to_proto(parts_.dispatcher.explained(std::move(job)));
+  return to_proto(parts.dispatcher.explained(std::move(job)));
 }
 
-Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest& request) const {
+Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
+                                         const v1::ListQueueRequest& request) {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   if (request.page_size() < 0) {
     return field_error("PAGE_SIZE_NEGATIVE", "page_size",
@@ -141,12 +143,12 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
   std::optional<Job> asked;
   if (!request.name().empty()) {
     ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-    ASSIGN_OR_RETURN(asked, parts_.store.jobs().find(kProject, id));
+    ASSIGN_OR_RETURN(asked, parts.store.jobs().find(kProject, id));
   }
   const int32_t count =
       request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
   const QueueView view =
-      parts_.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
+      parts.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
   v1::ListQueueResponse response;
   response.set_waiting(view.waiting);
   for (const QueuedJob& job : view.jobs) {
@@ -173,8 +175,8 @@ Result<v1::ListQueueResponse> JobHandlers::list_queue(const v1::ListQueueRequest
   return response;
 }
 
-Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& request,
-                                               const CallInfo& call) const {
+Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobsRequest& request,
+                                       const CallInfo& call) {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   JobQuery query;
   query.project = kProject;
@@ -202,10 +204,10 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
   }
   query.no_members = request.no_members();
   query.labels = {request.labels().begin(), request.labels().end()};
-  ASSIGN_OR_RETURN(JobPage page, parts_.store.jobs().list(query));
+  ASSIGN_OR_RETURN(JobPage page, parts.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {
-    v1::Job& listed = *response.add_jobs() = to_proto(parts_.dispatcher.explained(std::move(job)));
+    v1::Job& listed = *response.add_jobs() = to_proto(parts.dispatcher.explained(std::move(job)));
     listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
     listed.mutable_progress()->clear_warnings();
     listed.mutable_plan()->clear_warnings();
@@ -215,30 +217,30 @@ Result<v1::ListJobsResponse> JobHandlers::list(const v1::ListJobsRequest& reques
   return response;
 }
 
-Result<v1::Job> JobHandlers::cancel(const v1::CancelJobRequest& request) {
+Result<v1::Job> cancel_job(const JobParts& parts, const v1::CancelJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().request_cancel(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_cancel(kProject, id));
   spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
 }
 
-Result<v1::Job> JobHandlers::pause(const v1::PauseJobRequest& request) {
+Result<v1::Job> pause_job(const JobParts& parts, const v1::PauseJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().request_pause(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_pause(kProject, id));
   spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
 }
 
-Result<v1::Job> JobHandlers::resume(const v1::ResumeJobRequest& request) {
+Result<v1::Job> resume_job(const JobParts& parts, const v1::ResumeJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().resume(kProject, id));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().resume(kProject, id));
   spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
-  return to_proto(parts_.dispatcher.explained(job));
+  return to_proto(parts.dispatcher.explained(job));
 }
 
-Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& request) {
+Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriorityRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   if (!request.has_priority()) {
     return field_error("FIELD_REQUIRED", "priority", "is missing, expected -100..100");
@@ -248,21 +250,35 @@ Result<v1::Job> JobHandlers::set_priority(const v1::SetJobPriorityRequest& reque
                        std::to_string(request.priority()) + " is out of range, expected -100..100");
   }
   ASSIGN_OR_RETURN(const Job job,
-                   parts_.store.jobs().set_priority(kProject, id, request.priority()));
+                   parts.store.jobs().set_priority(kProject, id, request.priority()));
   spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
-  return to_proto(parts_.dispatcher.explained(job));
+  return to_proto(parts.dispatcher.explained(job));
 }
 
-Status JobHandlers::remove(const v1::DeleteJobRequest& request) {
+Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().remove(kProject, id));
-  if (Status s = remove_noted(parts_.store, parts_.files, parts_.paths, "jobs/" + job.uid);
-      !s.ok()) {
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().remove(kProject, id));
+  if (Status s = remove_noted(parts.store, parts.files, parts.paths, "jobs/" + job.uid); !s.ok()) {
     // The row is gone, so nothing will use these files; a person may remove them.
     spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
   }
   spdlog::info("event=job_deleted {}", kv("job", job.name()));
   return {};
+}
+
+}  // namespace
+
+void add_job_rows(Methods& rows, const JobParts& parts, Executor& planning) {
+  rows.add("SubmitJob", parts, &submit_job, planning, &submit_known_job);
+  rows.add("PlanJob", parts, &plan_job, planning);
+  rows.add("GetJob", parts, &get_job);
+  rows.add("ListJobs", parts, &list_jobs);
+  rows.add("ListQueue", parts, &list_queue);
+  rows.add("CancelJob", parts, &cancel_job);
+  rows.add("PauseJob", parts, &pause_job);
+  rows.add("ResumeJob", parts, &resume_job);
+  rows.add("SetJobPriority", parts, &set_job_priority);
+  rows.add("DeleteJob", parts, &delete_job);
 }
 
 }  // namespace trainyard::server

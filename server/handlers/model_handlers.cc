@@ -10,7 +10,14 @@
 #include "src/base/text.h"
 
 namespace trainyard::server {
+
+Result<Model> find_model(const ModelParts& parts, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
+  return parts.store.models().find(kProject, id);
+}
+
 namespace {
+
 constexpr size_t kPredictBytesMax = 3 << 20;
 constexpr size_t kPromptBytesMax = 1 << 20;
 constexpr int64_t kTokensMax = 65536;
@@ -23,15 +30,9 @@ int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
   return count;
 }
 
-}  // namespace
-
-Result<Model> ModelHandlers::find(const std::string& name) const {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
-  return parts_.store.models().find(kProject, id);
-}
-
-Result<Model> ModelHandlers::find_network(const std::string& name) const {
-  ASSIGN_OR_RETURN(Model model, find(name));
+/// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for a model that has weights only.
+Result<Model> find_network(const ModelParts& parts, const std::string& name) {
+  ASSIGN_OR_RETURN(Model model, find_model(parts, name));
   if (!model.weights_alone()) return model;
   return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
                     model.name() +
@@ -39,8 +40,9 @@ Result<Model> ModelHandlers::find_network(const std::string& name) const {
                         "it by recipe.initial_weights");
 }
 
-void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model> done) {
-  if (parts_.draining) return done(draining_error());
+void create_model(const ModelParts& parts, const v1::CreateModelRequest& request,
+                  Done<v1::Model> done) {
+  if (parts.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
   if (!is_sha256_hex(request.sha256())) {
     return done(
@@ -57,8 +59,8 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
       return done(s.error());
     }
   }
-  if (Status s = parts_.disk.check(); !s.ok()) return done(s.error());
-  const Result<Upload> upload = parts_.uploads.find(weights.sha256);
+  if (Status s = parts.disk.check(); !s.ok()) return done(s.error());
+  const Result<Upload> upload = parts.uploads.find(weights.sha256);
   if (!upload.ok()) return done(upload.error());
   if (!upload->complete) {
     Error e = make_error(
@@ -70,13 +72,13 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
   }
   weights.size_bytes = upload->size_bytes;
   const std::string sha256 = weights.sha256;
-  parts_.errands.inspect(sha256, [this, weights = std::move(weights), done = std::move(done)](
-                                     const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
+  parts.errands.inspect(sha256, [&parts, weights = std::move(weights), done = std::move(done)](
+                                    const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
     if (!tensors.ok()) return done(tensors.error());
     weights.tensors = *tensors;
     weights.parameter_count = count_parameters(weights.tensors);
-    parts_.store.models().create(std::move(weights), [done = std::move(done)](
-                                                         const Result<Model>& model) {
+    parts.store.models().create(std::move(weights), [done = std::move(done)](
+                                                        const Result<Model>& model) {
       if (!model.ok()) return done(model.error());
       spdlog::info("event=model_created {} digest={}", kv("model", model->name()), model->digest);
       done(to_proto(*model));
@@ -84,24 +86,26 @@ void ModelHandlers::create(const v1::CreateModelRequest& request, Done<v1::Model
   });
 }
 
-Result<v1::Model> ModelHandlers::get(const v1::GetModelRequest& request) const {
-  ASSIGN_OR_RETURN(const Model model, find(request.name()));
+Result<v1::Model> get_model(const ModelParts& parts, const v1::GetModelRequest& request) {
+  ASSIGN_OR_RETURN(const Model model, find_model(parts, request.name()));
   return to_proto(model);
 }
 
-Result<v1::ListModelsResponse> ModelHandlers::list(const v1::ListModelsRequest& request) const {
+Result<v1::ListModelsResponse> list_models(const ModelParts& parts,
+                                           const v1::ListModelsRequest& request) {
   if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const ModelPage page,
-                   parts_.store.models().list(kProject, request.page_size(), request.page_token()));
+                   parts.store.models().list(kProject, request.page_size(), request.page_token()));
   v1::ListModelsResponse response;
   for (const Model& model : page.models) *response.add_models() = to_proto(model);
   response.set_next_page_token(page.next_page_token);
   return response;
 }
 
-void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictResponse> done) {
-  if (parts_.draining) return done(draining_error());
-  const Result<Model> model = find_network(request.name());
+void predict(const ModelParts& parts, const v1::PredictRequest& request,
+             Done<v1::PredictResponse> done) {
+  if (parts.draining) return done(draining_error());
+  const Result<Model> model = find_network(parts, request.name());
   if (!model.ok()) return done(model.error());
   size_t bytes = request.csv().size() + request.idx_images().size() + request.text().size();
   for (const v1::ImageFiles::File& file : request.images().files()) bytes += file.content().size();
@@ -111,14 +115,50 @@ void ModelHandlers::predict(const v1::PredictRequest& request, Done<v1::PredictR
                     std::to_string(bytes) +
                         " bytes, expected csv, idx_images, text or images of 1 to 3145728 bytes"));
   }
-  parts_.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
+  parts.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
 }
 
-Result<CallNumber> ModelHandlers::generate(const v1::GenerateRequest& request,
-                                           std::function<void(const v1::GenerateResponse&)> on_text,
-                                           Done<void> done) {
-  if (parts_.draining) return draining_error();
-  ASSIGN_OR_RETURN(const Model model, find_network(request.name()));
+void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request,
+              Done<v1::EvaluateResponse> done) {
+  if (parts.draining) return done(draining_error());
+  const auto digest = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
+    ASSIGN_OR_RETURN(const Dataset dataset, parts.store.datasets().find_usable(kProject, ref));
+    if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
+    return dataset.digest;
+  };
+  const Result<Model> model = find_network(parts, request.name());
+  if (!model.ok()) return done(model.error());
+  const Result<std::string> dataset = digest();
+  if (!dataset.ok()) return done(dataset.error());
+  parts.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request, std::move(done));
+}
+
+Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& request) {
+  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
+  ASSIGN_OR_RETURN(const Model model, parts.store.models().remove(kProject, id));
+  parts.predict.forget(model.job_uid,
+                       make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                                  "name: " + model.name() + " was deleted meanwhile"));
+  if (model.weights_alone()) {
+    parts.uploads.discard(model.digest);
+  } else if (Status s =
+                 remove_noted(parts.store, parts.files, parts.paths, "models/" + model.job_uid);
+             !s.ok()) {
+    spdlog::warn("event=files_left {} {}", kv("model", model.name()),
+                 kv("message", s.error().message));
+  }
+  spdlog::info("event=model_deleted {}", kv("model", model.name()));
+  return {};
+}
+
+}  // namespace
+
+Result<CallNumber> generate(const ModelParts& parts, const v1::GenerateRequest& request,
+                            std::function<void(const v1::GenerateResponse&)> on_text,
+                            Done<void> done) {
+  if (parts.draining) return draining_error();
+  ASSIGN_OR_RETURN(const Model model, find_network(parts, request.name()));
   if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
     return field_error(request.prompt().empty() ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "prompt",
                        std::to_string(request.prompt().size()) +
@@ -129,41 +169,17 @@ Result<CallNumber> ModelHandlers::generate(const v1::GenerateRequest& request,
     return field_error("FIELD_OUT_OF_RANGE", "token_count",
                        std::to_string(request.token_count()) + ", expected 1 to 65536");
   }
-  return parts_.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
-                                 std::move(done));
+  return parts.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
+                                std::move(done));
 }
 
-void ModelHandlers::evaluate(const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done) {
-  if (parts_.draining) return done(draining_error());
-  const auto digest = [&]() -> Result<std::string> {
-    ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
-    ASSIGN_OR_RETURN(const Dataset dataset, parts_.store.datasets().find_usable(kProject, ref));
-    if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
-    return dataset.digest;
-  };
-  const Result<Model> model = find_network(request.name());
-  if (!model.ok()) return done(model.error());
-  const Result<std::string> dataset = digest();
-  if (!dataset.ok()) return done(dataset.error());
-  parts_.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request, std::move(done));
-}
-
-Status ModelHandlers::remove(const v1::DeleteModelRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
-  ASSIGN_OR_RETURN(const Model model, parts_.store.models().remove(kProject, id));
-  parts_.predict.forget(model.job_uid,
-                        make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-                                   "name: " + model.name() + " was deleted meanwhile"));
-  if (model.weights_alone()) {
-    parts_.uploads.discard(model.digest);
-  } else if (Status s =
-                 remove_noted(parts_.store, parts_.files, parts_.paths, "models/" + model.job_uid);
-             !s.ok()) {
-    spdlog::warn("event=files_left {} {}", kv("model", model.name()),
-                 kv("message", s.error().message));
-  }
-  spdlog::info("event=model_deleted {}", kv("model", model.name()));
-  return {};
+void add_model_rows(Methods& rows, const ModelParts& parts) {
+  rows.add("CreateModel", parts, &create_model);
+  rows.add("ListModels", parts, &list_models);
+  rows.add("GetModel", parts, &get_model);
+  rows.add("Predict", parts, &predict);
+  rows.add("Evaluate", parts, &evaluate);
+  rows.add("DeleteModel", parts, &delete_model);
 }
 
 }  // namespace trainyard::server

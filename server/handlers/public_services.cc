@@ -33,18 +33,40 @@ struct PublicServices::Impl {
                  frame.draining}),
         uploads(p.housekeeping.store, p.housekeeping.files, p.housekeeping.clock, paths,
                 p.housekeeping.config.upload_bytes_max, &p.disk),
-        jobs({paths, p.housekeeping.clock, p.housekeeping.files, p.housekeeping.store, p.dispatcher,
-              planner, p.disk, frame.draining}),
+        jobs{paths,
+             p.housekeeping.clock,
+             p.housekeeping.files,
+             p.housekeeping.store,
+             p.dispatcher,
+             planner,
+             p.disk,
+             frame.draining},
         watch({frame, p.housekeeping.clock, p.housekeeping.store, p.hub, p.dispatcher,
                p.housekeeping.config.watch_streams_max, p.watch_heartbeat_ms}),
-        datasets({p.housekeeping.config, paths, p.housekeeping.clock, p.housekeeping.files,
-                  p.housekeeping.store, uploads, p.ingest, p.errands, p.disk, frame.executor,
-                  frame.draining}),
-        models({paths, p.housekeeping.files, p.housekeeping.store, uploads, p.predict, p.errands,
-                p.disk, frame.draining}),
-        system({p.housekeeping.config, p.housekeeping.store, p.inventory, p.dispatcher,
-                p.forecaster, p.cluster_rates, p.disk, p.start_time_us, p.warnings, frame.draining,
-                p.drains_changed}),
+        datasets{p.housekeeping.config,
+                 paths,
+                 p.housekeeping.clock,
+                 p.housekeeping.files,
+                 p.housekeeping.store,
+                 uploads,
+                 p.ingest,
+                 p.errands,
+                 p.disk,
+                 frame.executor,
+                 frame.draining},
+        models{paths,  p.housekeeping.files, p.housekeeping.store, uploads, p.predict, p.errands,
+               p.disk, frame.draining},
+        system{p.housekeeping.config,
+               p.housekeeping.store,
+               p.inventory,
+               p.dispatcher,
+               p.forecaster,
+               p.cluster_rates,
+               p.disk,
+               p.start_time_us,
+               p.warnings,
+               frame.draining,
+               p.drains_changed},
         garbage(p.housekeeping, uploads),
         backup{paths, p.backing_up, p.backup_stall_ms} {
     uploads.expire();
@@ -59,38 +81,17 @@ struct PublicServices::Impl {
 
   void add_jobs() {
     Methods rows(frame, job_rpcs);
-    rows.add("SubmitJob", jobs, &JobHandlers::submit, frame.planning, &JobHandlers::submit_known);
-    rows.add("PlanJob", jobs, &JobHandlers::plan, frame.planning);
+    add_job_rows(rows, jobs, frame.planning);
+    add_array_rows(rows, jobs, frame.arrays);
+    add_fork_rows(rows, jobs, frame.planning);
     rows.add("ReadSpec", &read_spec);
-    rows.add("GetJob", jobs, &JobHandlers::get);
-    rows.add("ListJobs", jobs, &JobHandlers::list);
-    rows.add("ListQueue", jobs, &JobHandlers::list_queue);
-    rows.add("CancelJob", jobs, &JobHandlers::cancel);
-    rows.add("PauseJob", jobs, &JobHandlers::pause);
-    rows.add("ResumeJob", jobs, &JobHandlers::resume);
-    rows.add("RetryJob", jobs, &JobHandlers::retry, frame.planning);
-    rows.add("ForkJob", jobs, &JobHandlers::fork, frame.planning);
-    rows.add("ListCheckpoints", jobs, &JobHandlers::list_checkpoints);
-    rows.add("SetJobPriority", jobs, &JobHandlers::set_priority);
-    rows.add("DeleteJob", jobs, &JobHandlers::remove);
-    rows.add("SubmitArray", jobs, &JobHandlers::submit_array, frame.arrays);
-    rows.add("GetArray", jobs, &JobHandlers::get_array);
-    rows.add("ListArrays", jobs, &JobHandlers::list_arrays);
-    rows.add("CancelArray", jobs, &JobHandlers::cancel_array);
-    rows.add("PauseArray", jobs, &JobHandlers::pause_array);
-    rows.add("ResumeArray", jobs, &JobHandlers::resume_array);
-    rows.add("DeleteArray", jobs, &JobHandlers::remove_array);
     job_rpcs.add_server_stream(
         "WatchJob", [this](Context* context, const Bytes* in) { return watch.open(context, in); });
   }
 
   void add_datasets() {
     Methods rows(frame, dataset_rpcs);
-    rows.add("GetUpload", datasets, &DatasetHandlers::get_upload);
-    rows.add("CreateDataset", datasets, &DatasetHandlers::create);
-    rows.add("GetDataset", datasets, &DatasetHandlers::get);
-    rows.add("ListDatasets", datasets, &DatasetHandlers::list);
-    rows.add("DeleteDataset", datasets, &DatasetHandlers::remove);
+    add_dataset_rows(rows, datasets);
     dataset_rpcs.add_client_stream("UploadFile", [this](Context* context, Bytes* out) {
       return open_upload_stream(frame, uploads, context, out);
     });
@@ -98,12 +99,7 @@ struct PublicServices::Impl {
 
   void add_models() {
     Methods rows(frame, model_rpcs);
-    rows.add("CreateModel", models, &ModelHandlers::create);
-    rows.add("ListModels", models, &ModelHandlers::list);
-    rows.add("GetModel", models, &ModelHandlers::get);
-    rows.add("Predict", models, &ModelHandlers::predict);
-    rows.add("Evaluate", models, &ModelHandlers::evaluate);
-    rows.add("DeleteModel", models, &ModelHandlers::remove);
+    add_model_rows(rows, models);
     model_rpcs.add_server_stream("DownloadModel", [this](Context* context, const Bytes* in) {
       return open_download_stream(frame, paths, models, context, in);
     });
@@ -114,10 +110,7 @@ struct PublicServices::Impl {
 
   void add_system() {
     Methods rows(frame, system_rpcs);
-    rows.add("GetServerInfo", system, &SystemHandlers::get_server_info);
-    rows.add("ListDevices", system, &SystemHandlers::list_devices);
-    rows.add("DrainDevice", system, &SystemHandlers::drain_device);
-    rows.add("ResumeDevice", system, &SystemHandlers::resume_device);
+    add_system_rows(rows, system);
     rows.add("CollectGarbage", garbage, &Garbage::collect);
     system_rpcs.add_server_stream("Backup", [this](Context* context, const Bytes* in) {
       return open_backup_stream(frame, backup, context, in);
@@ -128,11 +121,11 @@ struct PublicServices::Impl {
   const StatePaths& paths;
   JobPlanner planner;
   Uploads uploads;
-  JobHandlers jobs;
+  const JobParts jobs;
   WatchStreams watch;
-  DatasetHandlers datasets;
-  ModelHandlers models;
-  SystemHandlers system;
+  const DatasetParts datasets;
+  const ModelParts models;
+  const SystemParts system;
   Garbage garbage;
   const BackupSource backup;
   RpcService job_rpcs{*v1::Job::descriptor()->file()};

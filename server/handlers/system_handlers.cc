@@ -16,6 +16,11 @@
 #include "src/base/join.h"
 
 namespace trainyard::server {
+
+std::string drain_text(const DeviceDrain& drain) {
+  return "Drained by " + drain.owner + (drain.reason.empty() ? "" : ": " + drain.reason) + ".";
+}
+
 namespace {
 
 constexpr const char* kCpuName = "devices/cpu";
@@ -51,85 +56,27 @@ v1::Device to_proto(const Device& device) {
   return out;
 }
 
-}  // namespace
-
-Result<v1::ServerInfo> SystemHandlers::get_server_info(const v1::GetServerInfoRequest&) const {
-  ASSIGN_OR_RETURN(const JobCounts counts, parts_.store.jobs().count());
+Result<v1::ServerInfo> get_server_info(const SystemParts& parts, const v1::GetServerInfoRequest&) {
+  ASSIGN_OR_RETURN(const JobCounts counts, parts.store.jobs().count());
   v1::ServerInfo info;
   info.set_version(TRAINYARD_VERSION);
-  info.mutable_start_time()->set_seconds(parts_.start_time_us / 1'000'000);
+  info.mutable_start_time()->set_seconds(parts.start_time_us / 1'000'000);
   info.mutable_start_time()->set_nanos(
-      static_cast<int32_t>(parts_.start_time_us % 1'000'000 * 1000));
+      static_cast<int32_t>(parts.start_time_us % 1'000'000 * 1000));
   info.set_jobs_queued(counts.queued);
   info.set_jobs_running(counts.starting + counts.running);
-  info.set_draining(parts_.draining);
-  info.set_upload_bytes_max(parts_.config.upload_bytes_max);
+  info.set_draining(parts.draining);
+  info.set_upload_bytes_max(parts.config.upload_bytes_max);
   info.set_message_bytes_max(kMessageBytesMax);
-  for (const std::string& warning : parts_.warnings) info.add_warnings(warning);
-  if (const std::optional<std::string> low = parts_.disk.warning()) info.add_warnings(*low);
-  if (Status s = parts_.store.health(); !s.ok()) info.add_warnings(s.error().message);
+  for (const std::string& warning : parts.warnings) info.add_warnings(warning);
+  if (const std::optional<std::string> low = parts.disk.warning()) info.add_warnings(*low);
+  if (Status s = parts.store.health(); !s.ok()) info.add_warnings(s.error().message);
   return info;
 }
 
-std::string drain_text(const DeviceDrain& drain) {
-  return "Drained by " + drain.owner + (drain.reason.empty() ? "" : ": " + drain.reason) + ".";
-}
-
-Result<v1::ListDevicesResponse> SystemHandlers::list_devices(
-    const v1::ListDevicesRequest& request) const {
-  const Devices devices = parts_.inventory.read();
-  ASSIGN_OR_RETURN(const std::vector<Job> jobs, parts_.store.jobs().list_active());
-  const std::vector<DeviceView> views = parts_.dispatcher.devices(devices.devices);
-  ASSIGN_OR_RETURN(std::vector<DeviceDrain> drains, parts_.store.drains().list());
-  v1::ListDevicesResponse response;
-  response.set_note(devices.note);
-  for (size_t i = 0; i < views.size(); ++i) {
-    const Device& device = devices.devices[i];
-    const DeviceView& view = views[i];
-    v1::Device& out = *response.add_devices() = to_proto(device);
-    out.set_others_bytes(view.others_bytes);
-    for (const Job& job : jobs) {
-      const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
-      if (!holds) continue;
-      out.add_jobs(job.name());
-      v1::DeviceUse& use = *out.add_uses();
-      use.set_job(job.name());
-      if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(job));
-      if (job.state == JobState::kRunning) {
-        const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
-                                            parts_.dispatcher.jobs_beside(job.uid));
-        use.set_forecast_share(pace.forecast_share);
-        use.set_bound_share(pace.bound_share);
-        use.set_held_back_by(pace.held_back_by);
-      }
-      const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
-      if (placed == view.jobs.end()) continue;
-      use.set_planned_bytes(placed->bytes + device.overhead_bytes);
-      if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
-      if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
-    }
-    if (request.forecasts()) *out.mutable_forecasts() = parts_.forecaster.describe(device);
-    const auto drain = std::ranges::find(drains, drain_key(device), &DeviceDrain::device);
-    if (drain == drains.end()) continue;
-    *out.mutable_drain() = to_proto(*drain);
-    drains.erase(drain);
-  }
-  add_clusters(request.forecasts(), response);
-  for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
-    v1::Device& out = *response.add_devices();
-    out.set_name(drain.name);
-    out.set_kind(drain.name == kCpuName ? v1::Device::CPU : v1::Device::GPU);
-    out.set_model(drain.model);
-    out.set_health(v1::Device::UNKNOWN);
-    out.set_reason("It is not there now. " + drain_text(drain));
-    *out.mutable_drain() = to_proto(drain);
-  }
-  return response;
-}
-
-void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& response) const {
-  const Clusters& clusters = parts_.dispatcher.clusters();
-  for (const ClusterConfig& config : parts_.config.clusters) {
+void add_clusters(const SystemParts& parts, bool forecasts, v1::ListDevicesResponse& response) {
+  const Clusters& clusters = parts.dispatcher.clusters();
+  for (const ClusterConfig& config : parts.config.clusters) {
     v1::Cluster& out = *response.add_clusters();
     out.set_name(std::string(kClusterPrefix) + config.name);
     out.set_kind(config.kind);
@@ -144,7 +91,7 @@ void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& respo
     out.set_gpus_per_node(config.gpus_per_node);
     out.set_gpu_type(config.gpu_type);
     out.set_waiting_max(config.waiting_max);
-    parts_.cluster_rates.describe(forecasts, out);
+    parts.cluster_rates.describe(forecasts, out);
     for (const ClusterSight& sight : clusters.sights(config.name)) {
       v1::ClusterJob& job = *out.add_jobs();
       job.set_job(sight.job);
@@ -159,14 +106,67 @@ void SystemHandlers::add_clusters(bool forecasts, v1::ListDevicesResponse& respo
   }
 }
 
-int64_t SystemHandlers::measured_bytes(const Job& job) const {
-  const Result<Attempt> attempt = parts_.store.jobs().find_attempt(job.uid, job.attempt);
+/// The resident memory of the job's worker in bytes; 0 if it is unknown.
+int64_t measured_bytes(const SystemParts& parts, const Job& job) {
+  const Result<Attempt> attempt = parts.store.jobs().find_attempt(job.uid, job.attempt);
   if (!attempt.ok() || attempt->pid == 0) return 0;
   return resident_bytes(attempt->pid, attempt->process_start);
 }
 
-Result<v1::Device> SystemHandlers::get_device(const std::string& name) const {
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, list_devices({}));
+Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
+                                             const v1::ListDevicesRequest& request) {
+  const Devices devices = parts.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<Job> jobs, parts.store.jobs().list_active());
+  const std::vector<DeviceView> views = parts.dispatcher.devices(devices.devices);
+  ASSIGN_OR_RETURN(std::vector<DeviceDrain> drains, parts.store.drains().list());
+  v1::ListDevicesResponse response;
+  response.set_note(devices.note);
+  for (size_t i = 0; i < views.size(); ++i) {
+    const Device& device = devices.devices[i];
+    const DeviceView& view = views[i];
+    v1::Device& out = *response.add_devices() = to_proto(device);
+    out.set_others_bytes(view.others_bytes);
+    for (const Job& job : jobs) {
+      const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
+      if (!holds) continue;
+      out.add_jobs(job.name());
+      v1::DeviceUse& use = *out.add_uses();
+      use.set_job(job.name());
+      if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(parts, job));
+      if (job.state == JobState::kRunning) {
+        const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
+                                            parts.dispatcher.jobs_beside(job.uid));
+        use.set_forecast_share(pace.forecast_share);
+        use.set_bound_share(pace.bound_share);
+        use.set_held_back_by(pace.held_back_by);
+      }
+      const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
+      if (placed == view.jobs.end()) continue;
+      use.set_planned_bytes(placed->bytes + device.overhead_bytes);
+      if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
+      if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
+    }
+    if (request.forecasts()) *out.mutable_forecasts() = parts.forecaster.describe(device);
+    const auto drain = std::ranges::find(drains, drain_key(device), &DeviceDrain::device);
+    if (drain == drains.end()) continue;
+    *out.mutable_drain() = to_proto(*drain);
+    drains.erase(drain);
+  }
+  add_clusters(parts, request.forecasts(), response);
+  for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
+    v1::Device& out = *response.add_devices();
+    out.set_name(drain.name);
+    out.set_kind(drain.name == kCpuName ? v1::Device::CPU : v1::Device::GPU);
+    out.set_model(drain.model);
+    out.set_health(v1::Device::UNKNOWN);
+    out.set_reason("It is not there now. " + drain_text(drain));
+    *out.mutable_drain() = to_proto(drain);
+  }
+  return response;
+}
+
+Result<v1::Device> get_device(const SystemParts& parts, const std::string& name) {
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, list_devices(parts, {}));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) {
     if (device.name() == name) return device;
@@ -181,8 +181,18 @@ Result<v1::Device> SystemHandlers::get_device(const std::string& name) const {
   return e;
 }
 
-Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& request,
-                                                const CallInfo& call) {
+/// The key by which the store knows the device (drain_key()).
+Result<std::string> key_of(const SystemParts& parts, const std::string& name) {
+  for (const Device& device : parts.inventory.read().devices) {
+    if (device.name == name) return drain_key(device);
+  }
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts.store.drains().list());
+  const auto drain = std::ranges::find(drains, name, &DeviceDrain::name);
+  return drain == drains.end() ? name : drain->device;
+}
+
+Result<v1::Device> drain_device(const SystemParts& parts, const v1::DrainDeviceRequest& request,
+                                const CallInfo& call) {
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
   const std::string& reason = request.reason();
   const bool plain = std::ranges::none_of(
@@ -192,51 +202,51 @@ Result<v1::Device> SystemHandlers::drain_device(const v1::DrainDeviceRequest& re
         "FIELD_OUT_OF_RANGE", "reason",
         std::to_string(reason.size()) + " bytes, expected at most 256 without control characters");
   }
-  ASSIGN_OR_RETURN(const v1::Device known, get_device(request.name()));
+  ASSIGN_OR_RETURN(const v1::Device known, get_device(parts, request.name()));
   DeviceDrain drain;
   drain.name = known.name();
   drain.model = known.model();
   drain.reason = reason;
   drain.owner = call.caller;
   drain.vacate = request.vacate();
-  ASSIGN_OR_RETURN(drain.device, key_of(known.name()));
-  if (Status s = parts_.store.drains().put(drain); !s.ok()) return s.error();
-  if (Status s = parts_.drains_changed(); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(drain.device, key_of(parts, known.name()));
+  if (Status s = parts.store.drains().put(drain); !s.ok()) return s.error();
+  if (Status s = parts.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
                kv("owner", call.caller), drain.vacate, kv("reason", reason));
-  return get_device(request.name());
+  return get_device(parts, request.name());
 }
 
-Result<v1::Device> SystemHandlers::resume_device(const v1::ResumeDeviceRequest& request) {
+Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDeviceRequest& request) {
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(v1::Device known, get_device(request.name()));
+  ASSIGN_OR_RETURN(v1::Device known, get_device(parts, request.name()));
   // The name may be shown twice: of the device that has it now, and of one that is away.
-  const Devices devices = parts_.inventory.read();
-  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts_.store.drains().list());
+  const Devices devices = parts.inventory.read();
+  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts.store.drains().list());
   bool drained = false;
   for (const DeviceDrain& drain : drains) {
     const auto device = std::ranges::find(devices.devices, drain.device, drain_key);
     if ((device != devices.devices.end() ? device->name : drain.name) != request.name()) continue;
-    if (Status s = parts_.store.drains().remove(drain.device); !s.ok()) return s.error();
+    if (Status s = parts.store.drains().remove(drain.device); !s.ok()) return s.error();
     drained = true;
   }
   if (!drained) return known;
-  if (Status s = parts_.drains_changed(); !s.ok()) return s.error();
+  if (Status s = parts.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_resumed {}", kv("device", known.name()));
-  Result<v1::Device> device = get_device(request.name());
+  Result<v1::Device> device = get_device(parts, request.name());
   if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
   known.clear_drain();  // it had vanished
   known.set_reason("It is not there now.");
   return known;
 }
 
-Result<std::string> SystemHandlers::key_of(const std::string& name) const {
-  for (const Device& device : parts_.inventory.read().devices) {
-    if (device.name == name) return drain_key(device);
-  }
-  ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts_.store.drains().list());
-  const auto drain = std::ranges::find(drains, name, &DeviceDrain::name);
-  return drain == drains.end() ? name : drain->device;
+}  // namespace
+
+void add_system_rows(Methods& rows, const SystemParts& parts) {
+  rows.add("GetServerInfo", parts, &get_server_info);
+  rows.add("ListDevices", parts, &list_devices);
+  rows.add("DrainDevice", parts, &drain_device);
+  rows.add("ResumeDevice", parts, &resume_device);
 }
 
 }  // namespace trainyard::server

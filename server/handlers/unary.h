@@ -144,10 +144,11 @@ struct HandlerOf<R (*)(const Q&, Rest...)> {
   using Returned = R;
   using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<Q, std::decay_t<Rest>...>>;
 };
+template <typename R, typename Parts, std::derived_from<google::protobuf::Message> Q,
+          typename... Rest>
+struct HandlerOf<R (*)(const Parts&, const Q&, Rest...)> : HandlerOf<R (*)(const Q&, Rest...)> {};
 template <typename H, typename R, typename Q, typename... Rest>
 struct HandlerOf<R (H::*)(const Q&, Rest...)> : HandlerOf<R (*)(const Q&, Rest...)> {};
-template <typename H, typename R, typename Q, typename... Rest>
-struct HandlerOf<R (H::*)(const Q&, Rest...) const> : HandlerOf<R (*)(const Q&, Rest...)> {};
 
 template <typename Returned, typename Last>
 struct ResponseOf;
@@ -166,9 +167,9 @@ struct ResponseOf<void, Done<R>> {
 }  // namespace detail
 
 /// Registers functions as the unary methods of a service, which must outlive the server. A function
-/// takes a Request and, if it asks for one, a CallInfo. It returns a Result<Response>, or a Status
-/// where the method answers with nothing, or it takes a Done<Response> last and answers later. It
-/// runs on the service's executor, or on `on`.
+/// takes the daemon's parts that it uses, if any, a Request and, if it needs one, a CallInfo. It
+/// returns a Result<Response>, or a Status where the method's response is empty, or it takes a
+/// Done<Response> last and replies later. It runs on the service's executor, or on `on`.
 class Methods {
  public:
   Methods(CallFrame& frame, RpcService& rpc) : frame_(frame), rpc_(rpc) {}
@@ -177,20 +178,20 @@ class Methods {
   void add(const char* name, Function function) {
     add_row<Function>(name, function, nullptr, frame_.executor);
   }
-  /// A member function of `handlers`.
-  template <typename Handlers, typename Function>
-  void add(const char* name, Handlers& handlers, Function function) {
-    add(name, handlers, function, frame_.executor);
+  /// `parts`: the function's first argument, or the object whose member function it is.
+  template <typename Parts, typename Function>
+  void add(const char* name, Parts& parts, Function function) {
+    add(name, parts, function, frame_.executor);
   }
-  template <typename Handlers, typename Function>
-  void add(const char* name, Handlers& handlers, Function function, Executor& on) {
-    add_row<Function>(name, std::bind_front(function, &handlers), nullptr, on);
+  template <typename Parts, typename Function>
+  void add(const char* name, Parts& parts, Function function, Executor& on) {
+    add_row<Function>(name, std::bind_front(function, std::ref(parts)), nullptr, on);
   }
   /// `quick` as for serve().
-  template <typename Handlers, typename Function, typename Quick>
-  void add(const char* name, Handlers& handlers, Function function, Executor& on, Quick quick) {
-    add_row<Function>(name, std::bind_front(function, &handlers), std::bind_front(quick, &handlers),
-                      on);
+  template <typename Parts, typename Function, typename Quick>
+  void add(const char* name, Parts& parts, Function function, Executor& on, Quick quick) {
+    add_row<Function>(name, std::bind_front(function, std::ref(parts)),
+                      std::bind_front(quick, std::ref(parts)), on);
   }
 
  private:
