@@ -10,6 +10,15 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::CancelArrayRequest, v1::JobArray> kCancelArray{
+    "JobService/CancelArray", client::Repeat::kUntilDeadline, client::kArrayMs};
+constexpr client::Rpc<v1::PauseArrayRequest, v1::JobArray> kPauseArray{
+    "JobService/PauseArray", client::Repeat::kUntilDeadline, client::kArrayMs};
+constexpr client::Rpc<v1::ResumeArrayRequest, v1::JobArray> kResumeArray{
+    "JobService/ResumeArray", client::Repeat::kUntilDeadline, client::kArrayMs};
+constexpr client::Rpc<v1::DeleteArrayRequest, google::protobuf::Empty> kDeleteArray{
+    "JobService/DeleteArray", client::Repeat::kNever, client::kArrayMs};
+
 constexpr int64_t kShownDefault = 50;
 
 using Names = std::vector<std::string>;
@@ -89,7 +98,7 @@ Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", text));
-    if (Status deleted = server->call(client::rpc::kDeleteArray, name); !deleted.ok()) {
+    if (Status deleted = server->call(kDeleteArray, name); !deleted.ok()) {
       return std::move(deleted).error();
     }
     session.err().line("deleted array " + safe_text(client::short_name(name)) +
@@ -139,14 +148,13 @@ std::vector<Command> array_commands() {
           steering("pause", "Take all jobs of arrays off their devices until they are resumed",
                    {"trainyard array pause sweep"},
                    "As 'trainyard pause' for each member that has not ended.",
-                   &change_by<client::rpc::kPauseArray>, " pauses: "),
+                   &change_by<kPauseArray>, " pauses: "),
           steering("resume", "Put the paused jobs of arrays back into the queue",
-                   {"trainyard array resume sweep"}, "", &change_by<client::rpc::kResumeArray>,
-                   " goes on: "),
+                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>, " goes on: "),
           steering("cancel", "Cancel all jobs of arrays; safe to repeat",
                    {"trainyard array cancel sweep"},
                    "As 'trainyard cancel' for each member that has not ended.",
-                   &change_by<client::rpc::kCancelArray>, " is cancelled: "),
+                   &change_by<kCancelArray>, " is cancelled: "),
           {"array delete",
            "Delete arrays with all of their jobs, which must have ended",
            {"trainyard array delete sweep", "trainyard array delete sweep --yes"},

@@ -16,6 +16,8 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::GetArrayRequest, v1::JobArray> kGetArray{"JobService/GetArray"};
+
 using client::short_name;
 using Clock = std::chrono::steady_clock;
 
@@ -209,7 +211,7 @@ Result<std::vector<v1::Job>> read_members(client::Client& server, const std::str
 
 Status show_array(Session& session, const std::string& name, int64_t limit) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::JobArray array, server->call(client::rpc::kGetArray, name));
+  ASSIGN_OR_RETURN(const v1::JobArray array, server->call(kGetArray, name));
   std::vector<v1::Job> members;
   if (!session.machine()) {
     ASSIGN_OR_RETURN(members, read_members(*server, array.name()));
@@ -228,7 +230,7 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
   const auto begin = Clock::now();
   bool paused_told = false;
   for (std::chrono::milliseconds pause = kPollFirst;; pause = std::min(pause * 2, kPollMax)) {
-    ASSIGN_OR_RETURN(const v1::JobArray array, server->call(client::rpc::kGetArray, name));
+    ASSIGN_OR_RETURN(const v1::JobArray array, server->call(kGetArray, name));
     if (array.has_end_time()) return exit_code_of_array(array);
     const int32_t paused = count_of(array, v1::PAUSED);
     if (paused > 0 && !paused_told && !session.machine()) {
@@ -256,7 +258,7 @@ Result<std::string> find_array_named(client::Client& server, const std::string& 
                                      const Error& error) {
   if (error.reason != "JOB_NOT_FOUND") return error;
   ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", short_name(job_name)));
-  const Result<v1::JobArray> array = server.call(client::rpc::kGetArray, name);
+  const Result<v1::JobArray> array = server.call(kGetArray, name);
   if (!array.ok()) return error;
   return name;
 }

@@ -17,6 +17,11 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::ListDatasetsRequest, v1::ListDatasetsResponse> kListDatasets{
+    "DatasetService/ListDatasets"};
+constexpr client::Rpc<v1::DeleteDatasetRequest, google::protobuf::Empty> kDeleteDataset{
+    "DatasetService/DeleteDataset", client::Repeat::kNever};
+
 using client::short_name;
 
 std::string skipped_text(const v1::DatasetSchema& s) {
@@ -238,8 +243,7 @@ Result<v1::ListDatasetsResponse> read_datasets(client::Client& server, bool all_
   request.set_all_versions(all_versions);
   v1::ListDatasetsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page,
-                     server.call(client::rpc::kListDatasets, request));
+    ASSIGN_OR_RETURN(v1::ListDatasetsResponse page, server.call(kListDatasets, request));
     for (v1::Dataset& dataset : *page.mutable_datasets()) *all.add_datasets() = std::move(dataset);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -344,7 +348,7 @@ Result<int> delete_failed_datasets(Session& session, const ConfirmOptions& confi
   }
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", name));
-    if (Status deleted = server->call(client::rpc::kDeleteDataset, full); !deleted.ok()) {
+    if (Status deleted = server->call(kDeleteDataset, full); !deleted.ok()) {
       return std::move(deleted).error();
     }
     session.err().line("deleted dataset " + safe_text(name));
@@ -377,7 +381,7 @@ Command delete_dataset_command() {
             }
             ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            if (Status deleted = server->call(client::rpc::kDeleteDataset, full); !deleted.ok())
+            if (Status deleted = server->call(kDeleteDataset, full); !deleted.ok())
               return std::move(deleted).error();
             session.err().line("deleted dataset " + safe_text(short_name(full)) + all);
             return static_cast<int>(client::kExitOk);

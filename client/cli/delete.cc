@@ -8,6 +8,9 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::DeleteJobRequest, google::protobuf::Empty> kDeleteJob{
+    "JobService/DeleteJob", client::Repeat::kNever};
+
 struct DeleteOptions {
   std::vector<std::string> names;
   ConfirmOptions confirm;
@@ -20,7 +23,7 @@ Result<int> run_delete(Session& session, const DeleteOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
     ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
-    if (Status deleted = server->call(client::rpc::kDeleteJob, name); !deleted.ok())
+    if (Status deleted = server->call(kDeleteJob, name); !deleted.ok())
       return std::move(deleted).error();
     session.err().line("deleted job " + safe_text(client::short_name(name)) +
                        "; any model that it trained stays");

@@ -13,6 +13,13 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::ListDevicesRequest, v1::ListDevicesResponse> kListDevices{
+    "SystemService/ListDevices"};
+constexpr client::Rpc<v1::DrainDeviceRequest, v1::Device> kDrainDevice{
+    "SystemService/DrainDevice", client::Repeat::kUntilDeadline};
+constexpr client::Rpc<v1::ResumeDeviceRequest, v1::Device> kResumeDevice{
+    "SystemService/ResumeDevice", client::Repeat::kUntilDeadline};
+
 struct DrainOptions {
   std::vector<std::string> names;
   std::string reason;
@@ -40,7 +47,7 @@ Result<int> run_drain(Session& session, const DrainOptions& options) {
     request.set_name(full_device_name(given));
     request.set_reason(options.reason);
     request.set_vacate(options.pause);
-    ASSIGN_OR_RETURN(const v1::Device device, server->call(client::rpc::kDrainDevice, request));
+    ASSIGN_OR_RETURN(const v1::Device device, server->call(kDrainDevice, request));
     session.show(device, [&] { return std::string(); }, {device.name()});
     if (session.machine()) continue;
     session.err().line(safe_text(client::short_name(device.name())) +
@@ -52,8 +59,7 @@ Result<int> run_drain(Session& session, const DrainOptions& options) {
 Result<int> run_resume(Session& session, const std::vector<std::string>& names) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& given : names) {
-    ASSIGN_OR_RETURN(const v1::Device device,
-                     server->call(client::rpc::kResumeDevice, full_device_name(given)));
+    ASSIGN_OR_RETURN(const v1::Device device, server->call(kResumeDevice, full_device_name(given)));
     session.show(device, [&] { return std::string(); }, {device.name()});
     if (session.machine()) continue;
     session.err().line(safe_text(client::short_name(device.name())) + " is no longer drained" +
@@ -232,8 +238,7 @@ Result<int> run_device(Session& session, bool forecasts) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::ListDevicesRequest request;
   request.set_forecasts(forecasts);
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list,
-                   server->call(client::rpc::kListDevices, request));
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, server->call(kListDevices, request));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) names.push_back(device.name());
   session.show(

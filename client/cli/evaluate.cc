@@ -10,6 +10,9 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::EvaluateRequest, v1::EvaluateResponse> kEvaluate{
+    "ModelService/Evaluate", client::Repeat::kSome, client::kHourMs};
+
 constexpr int kClassesScored = 40;
 
 struct EvaluateOptions {
@@ -64,8 +67,7 @@ Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   if (options.rows == "train") request.set_rows(v1::EvaluateRequest::TRAIN);
   request.mutable_metrics()->Add(options.metrics.begin(), options.metrics.end());
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::EvaluateResponse answer,
-                   server->call(client::rpc::kEvaluate, request));
+  ASSIGN_OR_RETURN(const v1::EvaluateResponse answer, server->call(kEvaluate, request));
   session.show(answer, [&] { return render(answer, session.out().colour()); }, {});
   session.hint("  on " + grouped(answer.row_count()) +
                (answer.rows() == v1::EvaluateRequest::TEST ? " test rows" : " training rows"));

@@ -14,6 +14,14 @@
 namespace trainyard::cli {
 namespace {
 
+// The server copies a checkpoint of any size before it replies to a retry or a fork.
+constexpr client::Rpc<v1::RetryJobRequest, v1::Job> kRetryJob{
+    "JobService/RetryJob", client::Repeat::kSome, client::kHourMs};
+constexpr client::Rpc<v1::ForkJobRequest, v1::Job> kForkJob{"JobService/ForkJob",
+                                                            client::Repeat::kSome, client::kHourMs};
+constexpr client::Rpc<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> kListCheckpoints{
+    "JobService/ListCheckpoints"};
+
 struct RetryOptions {
   std::string job;
   std::string name;
@@ -49,7 +57,7 @@ Result<int> run_retry(Session& session, const RetryOptions& options) {
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  const auto job = server->call(client::rpc::kRetryJob, request);
+  const auto job = server->call(kRetryJob, request);
   if (!job.ok()) return client::with_names_of_people(job.error(), "--name");
   return show_new(session, *job, options.wait);
 }
@@ -92,7 +100,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
     }
     *request.mutable_spec() = spec.job_spec();
   }
-  const auto forked = server->call(client::rpc::kForkJob, request);
+  const auto forked = server->call(kForkJob, request);
   if (!forked.ok()) return client::with_names_of_people(forked.error(), "--name");
   const v1::Job& job = *forked;
   if (options.dry_run) {
@@ -107,8 +115,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
 Result<int> run_checkpoints(Session& session, const std::string& text) {
   ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list,
-                   server->call(client::rpc::kListCheckpoints, name));
+  ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list, server->call(kListCheckpoints, name));
   std::vector<std::string> names;
   for (const v1::Checkpoint& c : list.checkpoints()) {
     names.push_back(std::string(client::short_name(name)) + "@" + std::to_string(c.step()));

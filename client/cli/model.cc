@@ -19,6 +19,11 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::ListModelsRequest, v1::ListModelsResponse> kListModels{
+    "ModelService/ListModels"};
+constexpr client::Rpc<v1::DeleteModelRequest, google::protobuf::Empty> kDeleteModel{
+    "ModelService/DeleteModel", client::Repeat::kNever};
+
 using client::short_name;
 
 std::string render_model(const v1::Model& m, bool colour) {
@@ -89,7 +94,7 @@ Result<int> run_model_list(Session& session) {
   request.set_parent(server->parent());
   v1::ListModelsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListModelsResponse page, server->call(client::rpc::kListModels, request));
+    ASSIGN_OR_RETURN(v1::ListModelsResponse page, server->call(kListModels, request));
     for (v1::Model& model : *page.mutable_models()) *all.add_models() = std::move(model);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -240,7 +245,7 @@ Command delete_model_command() {
             }
             ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            if (Status deleted = server->call(client::rpc::kDeleteModel, full); !deleted.ok())
+            if (Status deleted = server->call(kDeleteModel, full); !deleted.ok())
               return std::move(deleted).error();
             session.err().line("deleted model " + safe_text(short_name(full)));
             return static_cast<int>(client::kExitOk);

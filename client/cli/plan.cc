@@ -20,6 +20,8 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::PlanJobRequest, v1::JobPlan> kPlanJob{"JobService/PlanJob"};
+
 struct PlanOptions {
   std::string spec;
   std::vector<std::string> sets;
@@ -53,7 +55,7 @@ Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
   request.set_dump(dump);
   request.set_sharding_plans(shardings);
   ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
-  auto plan = server->call(client::rpc::kPlanJob, request);
+  auto plan = server->call(kPlanJob, request);
   if (!plan.ok()) return spec.with_positions(std::move(plan).error());
   return plan;
 }

@@ -18,6 +18,9 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::PredictRequest, v1::PredictResponse> kPredict{
+    "ModelService/Predict", client::Repeat::kSome, 2 * client::kMinuteMs};
+
 struct PredictOptions {
   std::string model;
   std::string csv;
@@ -300,7 +303,7 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
   }
   v1::PredictResponse all;
   for (const v1::PredictRequest& request : rows.requests) {
-    ASSIGN_OR_RETURN(v1::PredictResponse answer, server->call(client::rpc::kPredict, request));
+    ASSIGN_OR_RETURN(v1::PredictResponse answer, server->call(kPredict, request));
     if (!rows.names.empty() && answer.predictions_size() != request.images().files_size()) {
       return make_error(ErrorCode::kDataLoss, "STREAM_MALFORMED",
                         "the server sent " + std::to_string(answer.predictions_size()) +

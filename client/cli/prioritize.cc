@@ -8,6 +8,9 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::SetJobPriorityRequest, v1::Job> kSetJobPriority{
+    "JobService/SetJobPriority"};
+
 constexpr int64_t kUnset = std::numeric_limits<int64_t>::min();
 
 struct PrioritizeOptions {
@@ -28,7 +31,7 @@ Result<int> run_prioritize(Session& session, const PrioritizeOptions& options) {
     v1::SetJobPriorityRequest request;
     request.set_name(name);
     request.set_priority(static_cast<int32_t>(options.priority));
-    ASSIGN_OR_RETURN(const v1::Job job, server->call(client::rpc::kSetJobPriority, request));
+    ASSIGN_OR_RETURN(const v1::Job job, server->call(kSetJobPriority, request));
     session.show(job, [&] { return std::string(); }, {job.name()});
     if (session.machine()) continue;
     const bool waits = job.state() == v1::QUEUED;

@@ -14,6 +14,9 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::CollectGarbageRequest, v1::CollectGarbageResponse> kCollectGarbage{
+    "SystemService/CollectGarbage", client::Repeat::kNever, client::kHourMs};
+
 struct GcOptions {
   bool dry_run = false;
   std::string older_than = "7d";
@@ -115,8 +118,7 @@ Result<int> run_gc(Session& session, const GcOptions& options) {
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_dry_run(options.dry_run || asks);
-  ASSIGN_OR_RETURN(v1::CollectGarbageResponse response,
-                   server->call(client::rpc::kCollectGarbage, request));
+  ASSIGN_OR_RETURN(v1::CollectGarbageResponse response, server->call(kCollectGarbage, request));
   if (asks && !response.items().empty()) {
     if (Status sure = confirm_removal(session, response); !sure.ok()) {
       return std::move(sure).error();
@@ -124,7 +126,7 @@ Result<int> run_gc(Session& session, const GcOptions& options) {
     request.set_dry_run(false);
     // What was shown, and nothing else; earlier servers do not know it.
     if (response.has_as_of()) *request.mutable_as_of() = response.as_of();
-    ASSIGN_OR_RETURN(response, server->call(client::rpc::kCollectGarbage, request));
+    ASSIGN_OR_RETURN(response, server->call(kCollectGarbage, request));
   }
   for (const std::string& warning : response.warnings()) {
     session.err().line(session.err().styled(Style::kNotice, "warning:") + " " + safe_text(warning));

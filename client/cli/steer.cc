@@ -13,6 +13,13 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::CancelJobRequest, v1::Job> kCancelJob{"JobService/CancelJob",
+                                                                client::Repeat::kUntilDeadline};
+constexpr client::Rpc<v1::PauseJobRequest, v1::Job> kPauseJob{"JobService/PauseJob",
+                                                              client::Repeat::kUntilDeadline};
+constexpr client::Rpc<v1::ResumeJobRequest, v1::Job> kResumeJob{"JobService/ResumeJob",
+                                                                client::Repeat::kUntilDeadline};
+
 using Names = std::vector<std::string>;
 using Change = Result<v1::Job> (*)(client::Client& server, const std::string& name);
 
@@ -75,7 +82,7 @@ Command pause_command() {
        "trainyard list --state running -o name | xargs trainyard pause"},
       "A running job ends its step, saves a checkpoint and frees its device; a waiting one does "
       "not start. No step is\nlost, and the result is that of a job that never paused.",
-      &change_by<client::rpc::kPauseJob>, pause_text);
+      &change_by<kPauseJob>, pause_text);
 }
 
 Command resume_command() {
@@ -84,14 +91,14 @@ Command resume_command() {
       {"trainyard resume digits-1",
        "trainyard list --state paused -o name | xargs trainyard resume"},
       "A job keeps the place in the queue that its submission and its priority give it.",
-      &change_by<client::rpc::kResumeJob>, resume_text);
+      &change_by<kResumeJob>, resume_text);
 }
 
 Command cancel_command() {
   return steering("cancel", "Cancel jobs; safe to repeat",
                   {"trainyard cancel digits-1",
                    "trainyard list --state queued -o name | xargs trainyard cancel"},
-                  "", &change_by<client::rpc::kCancelJob>, cancel_text);
+                  "", &change_by<kCancelJob>, cancel_text);
 }
 
 }  // namespace trainyard::cli

@@ -13,6 +13,9 @@
 namespace trainyard::cli {
 namespace {
 
+constexpr client::Rpc<v1::SubmitArrayRequest, v1::JobArray> kSubmitArray{
+    "JobService/SubmitArray", client::Repeat::kSome, client::kArrayMs};
+
 struct SubmitOptions {
   std::string spec;
   std::vector<std::string> sets;
@@ -36,7 +39,7 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
   request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
   *request.mutable_array() = spec.file.array();
   ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
-  auto submitted = server->call(client::rpc::kSubmitArray, request);
+  auto submitted = server->call(kSubmitArray, request);
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::JobArray& array = *submitted;
   if (options.dry_run) {

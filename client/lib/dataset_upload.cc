@@ -10,6 +10,12 @@
 namespace trainyard::client {
 namespace {
 
+// A repeated call with the same content and options returns the same version. The second row is
+// for paths on the server, which reads their files before it replies.
+constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDataset{"DatasetService/CreateDataset"};
+constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDatasetOfServer{
+    "DatasetService/CreateDataset", Repeat::kSome, kHourMs};
+
 using std::chrono::milliseconds;
 constexpr milliseconds kPollFirst{20};
 constexpr milliseconds kPollMax{1000};
@@ -60,8 +66,7 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   if (std::ranges::any_of(paths, [](const auto& path) { return !path.empty(); })) {
     // Files may travel for minutes: not to a server that refuses the name or an option.
     request.set_validate_only(true);
-    if (const Result<v1::Dataset> checked = client.call(rpc::kCreateDataset, request);
-        !checked.ok()) {
+    if (const Result<v1::Dataset> checked = client.call(kCreateDataset, request); !checked.ok()) {
       return checked.error();
     }
     request.set_validate_only(false);
@@ -75,9 +80,8 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
     request.mutable_spec()->mutable_sources(static_cast<int>(i))->set_sha256(std::move(sha256));
   }
   const bool reads_first = std::ranges::any_of(paths, &std::filesystem::path::empty);
-  ASSIGN_OR_RETURN(
-      v1::Dataset dataset,
-      client.call(reads_first ? rpc::kCreateDatasetOfServer : rpc::kCreateDataset, request));
+  ASSIGN_OR_RETURN(v1::Dataset dataset,
+                   client.call(reads_first ? kCreateDatasetOfServer : kCreateDataset, request));
   if (dataset.state() == v1::Dataset::INGESTING && observer.ingesting) observer.ingesting(dataset);
   return wait_until_ready(client, std::move(dataset), stop);
 }

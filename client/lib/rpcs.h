@@ -1,8 +1,7 @@
-// client/lib/rpcs.h: the unary calls of the API, a row each: path, types, when a call is repeated
-// while the server is UNAVAILABLE, and its deadline. Client::call() makes them.
+// client/lib/rpcs.h: a unary call of the API is a row: path, types, when a call is repeated while
+// the server is UNAVAILABLE, and its deadline. Client::call() makes them. This file has the rows
+// that several files use; a row that one file uses stands in that file.
 #pragma once
-
-#include <google/protobuf/empty.pb.h>
 
 #include <cstdint>
 
@@ -30,86 +29,23 @@ struct Rpc {
   int64_t timeout_ms = 0;  // 0: Connection::timeout_ms
 };
 
-namespace rpc {
-
-using google::protobuf::Empty;
-
 inline constexpr int64_t kMinuteMs = 60'000;
 inline constexpr int64_t kHourMs = 60 * kMinuteMs;
-inline constexpr int64_t kArrayMs = 2 * kMinuteMs;  // ten thousand members are many
+inline constexpr int64_t kArrayMs = 2 * kMinuteMs;  // an array may have ten thousand members
+
+namespace rpc {
 
 inline constexpr Rpc<v1::SubmitJobRequest, v1::Job> kSubmitJob{"JobService/SubmitJob"};
-inline constexpr Rpc<v1::PlanJobRequest, v1::JobPlan> kPlanJob{"JobService/PlanJob"};
 inline constexpr Rpc<v1::GetJobRequest, v1::Job> kGetJob{"JobService/GetJob"};
 inline constexpr Rpc<v1::ListJobsRequest, v1::ListJobsResponse> kListJobs{"JobService/ListJobs"};
-inline constexpr Rpc<v1::CancelJobRequest, v1::Job> kCancelJob{"JobService/CancelJob",
-                                                               Repeat::kUntilDeadline};
-inline constexpr Rpc<v1::PauseJobRequest, v1::Job> kPauseJob{"JobService/PauseJob",
-                                                             Repeat::kUntilDeadline};
-inline constexpr Rpc<v1::ResumeJobRequest, v1::Job> kResumeJob{"JobService/ResumeJob",
-                                                               Repeat::kUntilDeadline};
-// For these two the server copies a checkpoint, of any size, before it answers.
-inline constexpr Rpc<v1::RetryJobRequest, v1::Job> kRetryJob{"JobService/RetryJob", Repeat::kSome,
-                                                             kHourMs};
-inline constexpr Rpc<v1::ForkJobRequest, v1::Job> kForkJob{"JobService/ForkJob", Repeat::kSome,
-                                                           kHourMs};
 inline constexpr Rpc<v1::ListQueueRequest, v1::ListQueueResponse> kListQueue{
     "JobService/ListQueue"};
-inline constexpr Rpc<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> kListCheckpoints{
-    "JobService/ListCheckpoints"};
-inline constexpr Rpc<v1::SetJobPriorityRequest, v1::Job> kSetJobPriority{
-    "JobService/SetJobPriority"};
-inline constexpr Rpc<v1::DeleteJobRequest, Empty> kDeleteJob{"JobService/DeleteJob",
-                                                             Repeat::kNever};
-inline constexpr Rpc<v1::SubmitArrayRequest, v1::JobArray> kSubmitArray{"JobService/SubmitArray",
-                                                                        Repeat::kSome, kArrayMs};
-inline constexpr Rpc<v1::GetArrayRequest, v1::JobArray> kGetArray{"JobService/GetArray"};
 inline constexpr Rpc<v1::ListArraysRequest, v1::ListArraysResponse> kListArrays{
     "JobService/ListArrays"};
-inline constexpr Rpc<v1::CancelArrayRequest, v1::JobArray> kCancelArray{
-    "JobService/CancelArray", Repeat::kUntilDeadline, kArrayMs};
-inline constexpr Rpc<v1::PauseArrayRequest, v1::JobArray> kPauseArray{
-    "JobService/PauseArray", Repeat::kUntilDeadline, kArrayMs};
-inline constexpr Rpc<v1::ResumeArrayRequest, v1::JobArray> kResumeArray{
-    "JobService/ResumeArray", Repeat::kUntilDeadline, kArrayMs};
-inline constexpr Rpc<v1::DeleteArrayRequest, Empty> kDeleteArray{"JobService/DeleteArray",
-                                                                 Repeat::kNever, kArrayMs};
-
-inline constexpr Rpc<v1::GetUploadRequest, v1::Upload> kGetUpload{"DatasetService/GetUpload"};
-// A repeated call with the same content and options gives the same version. The second row is for
-// paths on the server, which reads their files before it answers.
-inline constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDataset{
-    "DatasetService/CreateDataset"};
-inline constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDatasetOfServer{
-    "DatasetService/CreateDataset", Repeat::kSome, kHourMs};
 inline constexpr Rpc<v1::GetDatasetRequest, v1::Dataset> kGetDataset{"DatasetService/GetDataset"};
-inline constexpr Rpc<v1::ListDatasetsRequest, v1::ListDatasetsResponse> kListDatasets{
-    "DatasetService/ListDatasets"};
-inline constexpr Rpc<v1::DeleteDatasetRequest, Empty> kDeleteDataset{"DatasetService/DeleteDataset",
-                                                                     Repeat::kNever};
-
-// The server checks the uploaded weights before it answers.
-inline constexpr Rpc<v1::CreateModelRequest, v1::Model> kCreateModel{"ModelService/CreateModel"};
 inline constexpr Rpc<v1::GetModelRequest, v1::Model> kGetModel{"ModelService/GetModel"};
-inline constexpr Rpc<v1::ListModelsRequest, v1::ListModelsResponse> kListModels{
-    "ModelService/ListModels"};
-inline constexpr Rpc<v1::DeleteModelRequest, Empty> kDeleteModel{"ModelService/DeleteModel",
-                                                                 Repeat::kNever};
-inline constexpr Rpc<v1::PredictRequest, v1::PredictResponse> kPredict{
-    "ModelService/Predict", Repeat::kSome, 2 * kMinuteMs};
-inline constexpr Rpc<v1::EvaluateRequest, v1::EvaluateResponse> kEvaluate{"ModelService/Evaluate",
-                                                                          Repeat::kSome, kHourMs};
-
 inline constexpr Rpc<v1::GetServerInfoRequest, v1::ServerInfo> kGetServerInfo{
     "SystemService/GetServerInfo"};
-inline constexpr Rpc<v1::ListDevicesRequest, v1::ListDevicesResponse> kListDevices{
-    "SystemService/ListDevices"};
-inline constexpr Rpc<v1::DrainDeviceRequest, v1::Device> kDrainDevice{"SystemService/DrainDevice",
-                                                                      Repeat::kUntilDeadline};
-inline constexpr Rpc<v1::ResumeDeviceRequest, v1::Device> kResumeDevice{
-    "SystemService/ResumeDevice", Repeat::kUntilDeadline};
-inline constexpr Rpc<v1::CollectGarbageRequest, v1::CollectGarbageResponse> kCollectGarbage{
-    "SystemService/CollectGarbage", Repeat::kNever, kHourMs};
 
 }  // namespace rpc
 }  // namespace trainyard::client

@@ -16,6 +16,8 @@
 namespace trainyard::client {
 namespace {
 
+constexpr Rpc<v1::GetUploadRequest, v1::Upload> kGetUpload{"DatasetService/GetUpload"};
+
 using std::chrono::milliseconds;
 
 /// Errors after which sending the same bytes again may succeed: the connection broke, a chunk was
@@ -180,7 +182,7 @@ Result<v1::Upload> get_upload(Client& client, const std::string& digits, int64_t
   v1::GetUploadRequest request;
   request.set_name(client.parent() + "/uploads/" + digits);
   request.set_size_bytes(size);
-  return client.call(rpc::kGetUpload, request);
+  return client.call(kGetUpload, request);
 }
 
 /// Sends the part of the content that the server does not have, and returns its SHA-256.
