@@ -41,8 +41,8 @@ bool prepare_child(const StandardFds& fds);
 bool close_on_exec_from(unsigned first);
 
 struct ProgramRun {
-  std::string path;                    // not searched for in PATH
-  std::vector<std::string> arguments;  // including argv[0]
+  std::string path;                         // not searched for in PATH
+  std::vector<std::string> arguments = {};  // including argv[0]
   /// Descriptors; -1 inherits this process's own.
   StandardFds fds{-1, -1, -1};
   /// The program leads a process group of its own and ignores SIGINT, so that Ctrl-C ends this
