@@ -101,7 +101,7 @@ PartBox part_box(const TensorInfo& whole, const TensorInfo& part, std::span<cons
   }
   const std::vector<int64_t> own = strides_of(part);
   const std::vector<int64_t>& size = part.type.shape.dims();
-  // Walked in the order of what is written.
+  // The box is iterated in the memory order of the written tensor.
   result.box = part_is_read ? make_box<2>(size, memory_order(whole), {own, strides})
                             : make_box<2>(size, memory_order(part), {strides, own});
   return result;
