@@ -16,8 +16,7 @@
 //
 //   o.in(a, i), o.out(a, i)  tensors, which a GPU may store in 16 bits; nullptr if omitted
 //   o.number(a, i)           an input that is never stored in 16 bits; nullptr if omitted
-//   o.run(a)                 the backend's own arguments, such as its threads or stream. Kernels
-//   are
+//   o.run(a)                 the backend's own arguments, such as threads or stream. Kernels are
 //                            called without a namespace: argument-dependent lookup on this argument
 //                            finds the backend's overload (kernels/operands.h)
 //   O::Type, O::Number       for operand structs, and for a.out<Number>(i) and a.mut<Number>(i)
