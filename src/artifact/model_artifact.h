@@ -40,7 +40,7 @@ struct ModelInfo {
   double best_value = 0;
   int64_t best_step = 0;
 
-  /// The inputs that the model's dataset offers it.
+  /// The model's interface to its data: input shape, target form and number of outputs.
   ModelInterface interface() const { return schema.interface(preprocessing.context_length); }
 };
 

@@ -24,7 +24,7 @@ struct ProfileOptions {
 };
 
 struct NodeProfile {
-  NodeWork work;       // of one run
+  NodeWork work;       // work of one run
   int64_t calls = 0;   // runs in one step
   double seconds = 0;  // of all runs in one step; the median over the steps
 };
@@ -69,7 +69,7 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
 /// its time, FLOPs, bytes and share of the bound (least_seconds() divided by the time).
 std::string profile_json(const StepProfile& profile, int64_t batch_size);
 
-/// The traced steps for chrome://tracing or Perfetto: rows for the loader, the host and the device.
+/// The traced steps as JSON for chrome://tracing or Perfetto, in rows for loader, host and device.
 std::string chrome_trace(const StepProfile& profile);
 
 }  // namespace trainyard

@@ -15,7 +15,7 @@ namespace trainyard {
 namespace {
 
 constexpr std::string_view kMetadataKey = "__metadata__";
-constexpr size_t kRankMax = 32;  // the JSON would allow millions of dimensions
+constexpr size_t kRankMax = 32;  // limits memory: untrusted JSON may list millions of dimensions
 
 /// A state machine over the parser's JSON events, so that untrusted input never builds a JSON tree.
 /// It accepts three levels, known keys and values of the expected type only.

@@ -29,7 +29,7 @@ namespace trainyard {
 struct SplitModel {
   Model model;
   int64_t classes =
-      0;  // number of classes; the output has this rank's classes for the rows of all ranks
+      0;  // number of all ranks' classes; `model` outputs this rank's, for the rows of all ranks
 };
 
 /// `model` must not be differentiated yet; it has a loss, or is built to evaluate. Refuses, naming

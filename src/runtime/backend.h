@@ -24,7 +24,7 @@
 namespace trainyard {
 
 namespace kernels {
-struct HeldRows;  // kernels/held_rows.h
+struct HeldRows;  // defined in kernels/held_rows.h
 struct HeldSample;
 }  // namespace kernels
 

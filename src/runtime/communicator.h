@@ -50,7 +50,7 @@ struct ExchangeAborted : std::runtime_error {
 struct RankLost : ExchangeAborted {
   RankLost(const std::string& message, int64_t first_of_process)
       : ExchangeAborted(message), rank(first_of_process) {}
-  int64_t rank;  // the first rank of that process
+  int64_t rank;  // the first rank of the lost process
 };
 
 /// One rank's end of the connection. All functions may be called from any thread while the rank

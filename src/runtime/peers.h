@@ -138,7 +138,7 @@ class Peers {
   const PeerOptions options_;
   std::string address_;
   std::stop_token stop_;
-  UniqueFd wake_;  // an eventfd, for abort()
+  UniqueFd wake_;  // an eventfd by which abort() wakes a waiting thread
   std::vector<Line> lines_;
   std::atomic<bool> aborted_ = false;
   std::atomic<int64_t> awaited_ = -1;

@@ -146,7 +146,7 @@ class Peers::Connecting {
       const auto came = [](const Pending& p) { return p.to < 0; };
       const size_t most = static_cast<size_t>(peers_.count()) + kStrangersMax;
       if (std::ranges::count_if(pending_, came) >= static_cast<int64_t>(most)) {
-        pending_.erase(std::ranges::find_if(pending_, came));  // the oldest
+        pending_.erase(std::ranges::find_if(pending_, came));  // drops the oldest one
       }
       pending_.push_back(
           {PeerLink::accepted(peers_.me_, std::move(socket)), Steady::now() + kHandshake, -1});

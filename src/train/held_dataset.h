@@ -16,7 +16,7 @@ struct HeldSource {
   HeldPlan plan;
   RowTransform transform;
   Partition partition;      // all rows, validation rows included
-  std::vector<float> mean;  // Augmenter::mean()
+  std::vector<float> mean;  // from Augmenter::mean()
 };
 
 /// Copies the conversion table and the fill values to their planned offsets in `memory`, and

@@ -28,7 +28,7 @@ class RankTeam {
   };
   /// Calls task(rank) for all ranks, each on its own thread. Returns when all have returned, or as
   /// soon as there is a failure, while others may still run. Meanwhile `watch` is called regularly
-  /// and returns failures that were detected otherwise. A task must own what it needs, because a
+  /// and may report a failure that no task has thrown. A task must own what it needs, because a
   /// stuck task keeps using it.
   std::optional<Failure> run(std::function<void(size_t)> task, double limit_s,
                              const std::function<std::optional<Failure>()>& watch);

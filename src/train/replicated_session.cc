@@ -15,7 +15,7 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 // Steps with long limits: the first submits kernels one by one, the second records them. From the
 // third on, steps take a constant time.
 constexpr int64_t kFirstSteps = 3;
-// Interval of checking the other processes while nothing else wakes this thread.
+// Interval between two checks whether another process has ended.
 constexpr std::chrono::milliseconds kLook{20};
 // A process that ends because of its limit needs up to grace_s for its own threads, so others wait
 // for this multiple of StepLimits::grace_s.

@@ -146,7 +146,7 @@ class ReplicatedSession final : public TrainingSession {
 
   std::shared_ptr<Replicas> replicas_;
   Peers* const peers_;  // of the devices' communicators; nullptr if there is one process
-  const std::vector<std::string> exchanges_;  // of a step, by node name
+  const std::vector<std::string> exchanges_;  // node names of a step's exchanges, in order
   const int64_t evaluation_exchanges_;        // exchanges in a run of the evaluation program
   const int64_t micro_batches_;
   const StepLimits limits_;

@@ -19,8 +19,8 @@
 
 namespace trainyard {
 
-/// FAILED_PRECONDITION/MODEL_OP_UNSUPPORTED with the name of each op of the programs for which the
-/// backend has no kernel.
+/// OK if the backend has a kernel for every op of the programs, else
+/// FAILED_PRECONDITION/MODEL_OP_UNSUPPORTED with the names of the ops without one.
 Status check_kernels(const RunPrograms& programs, const Backend& backend);
 
 /// Bytes of workspace that the programs' kernels need in addition to the plan. The size is exact,

@@ -19,7 +19,7 @@ namespace trainyard {
 struct TravelSource {
   TravelPlan plan;
   RowTransform transform;
-  std::vector<float> mean;  // Augmenter::mean()
+  std::vector<float> mean;  // from Augmenter::mean()
 };
 
 class TravellingRows {

@@ -253,7 +253,7 @@ kernels::ResampleParams prepared(Context&, kernels::ResampleParams p) {
   return p;
 }
 
-/// Pad, Resize and their gradients.
+/// The kernels of Pad, Resize and their gradients.
 template <auto kParams, typename Context>
 std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, output_info(g, n, 0), [&](auto o) {

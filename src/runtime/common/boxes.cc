@@ -54,7 +54,7 @@ std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
   const std::vector<int64_t> own = strides_of(y);
   const bool kept_dims = y.type.shape.rank() == x_rank;
   std::vector<int64_t> strides;
-  size_t next = 0;  // axis of y
+  size_t next = 0;  // next axis of y
   for (size_t i = 0; i < reduced.size(); ++i) {
     if (!reduced[i]) {
       strides.push_back(own[kept_dims ? i : next]);

@@ -32,7 +32,7 @@ inline kernels::MatMulBatch mat_mul_dims(const Graph& g, const Node& n) {
   return mat_mul_batch(input_info(g, n, 0).type.shape, input_info(g, n, 1).type.shape);
 }
 
-/// Dropout and DropoutGrad.
+/// The parameters of Dropout and DropoutGrad.
 inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t count = x.elements(), units = n.attributes.get_int(kDrawnUnits, 0);
@@ -119,7 +119,7 @@ inline kernels::SgdParams sgd_params(const Graph& g, const Node& n) {
           n.attributes.get_float("rate_factor", 1)};
 }
 
-/// AdamUpdate and AdamWUpdate.
+/// The parameters of AdamUpdate and AdamWUpdate.
 inline kernels::AdamParams adam_params(const Graph& g, const Node& n) {
   return {updated_range(g, n).count,
           n.attributes.get_float("beta1", 0.9),

@@ -149,7 +149,7 @@ std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {
   device_.make_current();
-  // What another thread of the process does with CUDA meanwhile is no part of it.
+  // CUDA calls of other threads are not captured, and cannot invalidate the capture.
   check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal),
         "cudaStreamBeginCapture");
   cudaGraph_t captured = nullptr;

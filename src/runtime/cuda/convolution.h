@@ -50,7 +50,7 @@ class Convolution {
   }
 
  private:
-  enum class By : uint8_t { kEngine, kProduct, kDirect };  // kDirect: kernels/cuda/direct_conv.h
+  enum class By : uint8_t { kEngine, kProduct, kDirect };  // kDirect: our own kernel
   /// The means of computation, and the conversions of the tensors for an engine.
   struct Way {
     By by = By::kEngine;

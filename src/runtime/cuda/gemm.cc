@@ -19,7 +19,7 @@ using kernels::cuda::Format;
 
 constexpr auto kTanhGelu = math::GeluTanh();
 
-/// x w' + b
+/// The dimensions of the product x w' + b.
 MatmulDims forward_dims(const Graph& g, const Node& n) {
   const GemmDims d = gemm_dims(g, n);
   MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};

@@ -185,7 +185,8 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   if (has_other_matrix(d)) {
     set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, d.row_c > 0 ? d.row_c : d.n);
   } else if (has_mask(d)) {
-    set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8 * relu_mask_bytes(d.n));  // in bits
+    set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+        8 * relu_mask_bytes(d.n));  // row stride in bits
   }
   if (d.bias || d.epilogue == Epilogue::kSumsOfA) {
     set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(d.c));

@@ -39,7 +39,7 @@ enum class Epilogue : uint8_t {
 struct MatmulDims {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  bool bias = false;  // F32
+  bool bias = false;  // adds bias[n]
   /// Number of products; the operands of product i begin i * stride elements after the first. With
   /// a stride of 0 all products share the operand.
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;

@@ -31,7 +31,7 @@ std::vector<uint16_t> make_pattern() {
 /// Device memory that is used while algorithms are timed.
 class Scratch {
  public:
-  /// Throws std::bad_alloc.
+  /// Throws std::bad_alloc if the device has too little memory.
   Scratch(const Device& device, std::span<const int64_t> operand_bytes, int64_t workspace_bytes)
       : device_(device) {
     cudaDeviceProp properties;

@@ -10,7 +10,7 @@
 
 namespace trainyard {
 
-/// Allocation and copies for a device that is the host itself.
+/// Base of the backends whose device memory is host memory.
 class HostBackend : public Backend {
  public:
   int64_t alignment() const override { return kHostAlignment; }

@@ -64,7 +64,7 @@ class PeerCommunicator::Group {
   struct Piece {
     size_t part = 0;
     int64_t first = 0, count = 0;
-    int64_t owner = 0;     // a rank
+    int64_t owner = 0;     // the rank that owns the range
     int64_t in_shard = 0;  // for scattered tensors: its offset in the owner's shard
     size_t staged = 0;     // offset in staging_ of the received copies of other processes' ranks,
                            // stored contiguously
