@@ -14,8 +14,7 @@ struct Probe {
   ModelSpec model;
   ModelInterface interface;
   Recipe recipe;
-  bool needed = false;  // it has an op that no earlier network has, or is measured for other
-                        // reasons in any case
+  bool needed = false;  // measured even if the time limit has passed
 };
 
 /// The networks in the order of measurement, the most informative first.

@@ -20,9 +20,9 @@ struct ModelHead {
 /// The feature that needs a head, for error messages: FIELD_CONFLICT of `field`, "head needs ...,
 /// expected shard: none".
 struct HeadUse {
-  std::string field;        // "resources.shard"
-  std::string name;         // "head"
-  std::string expected;     // "shard: optimizer or none"
+  std::string field;        // e.g. "resources.shard"
+  std::string name;         // e.g. "head"
+  std::string expected;     // e.g. "shard: optimizer or none"
   bool takes_tied = false;  // accepts a table that an embedding reads too
 
   Error refuse(const std::string& why) const;

@@ -66,7 +66,7 @@ class TrainingSession : public BatchModel {
   virtual void travel(const TravelSource& source) = 0;
 
   struct StepInputs {
-    std::span<const std::byte> input;  // those of the whole batch
+    std::span<const std::byte> input;  // input of the whole batch
     std::span<const std::byte> target;
     int64_t step = 0;  // counted from 0
     float learning_rate = 0;

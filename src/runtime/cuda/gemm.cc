@@ -225,7 +225,7 @@ class GemmGradKernel final : public Kernel {
   GemmDims d_;
   bool in_product_ = false;  // dx's product includes the activation's gradient
   bool sums_in_product_ = false;
-  std::optional<Narrowed> narrowed_;  // dy, narrowed
+  std::optional<Narrowed> narrowed_;  // the 16-bit copy of dy
   std::optional<Product> dx_, dw_;
   int64_t db_bytes_ = 0;
 };
