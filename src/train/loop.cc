@@ -297,7 +297,8 @@ Status Loop::checkpoint() {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
   }
-  session_.wait_behind_nodes(false);  // the previous attempt's fault occurred before this step
+  // Waiting after each node locates a fault of the previous attempt, which failed before this step.
+  session_.wait_behind_nodes(false);
   if (!session_.is_first()) return {};
   writer_.begin(state_.step, [this, state = state_, snapshot = std::move(snapshot)] {
     return save(files_, context_.job, context_.run, context_.backend, context_.algorithms, state,

@@ -164,7 +164,7 @@ std::string ReplicatedSession::names_of_others() const {
 }
 
 std::string ReplicatedSession::describe_stop(double limit_s) const {
-  // The rank with the least progress stopped first; the others wait for it.
+  // The rank with the least progress in steps stopped first; the others wait for it.
   const int64_t outside = evaluations_ * evaluation_exchanges_;  // exchanges outside of steps
   const auto progress = [&](size_t r) {
     const Communicator& c = *replicas_->devices[r].backend->communicator();
