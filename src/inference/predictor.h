@@ -1,7 +1,4 @@
 // src/inference/predictor.h: predicts rows with a trained model from its folder.
-//
-//   model.safetensors   parameters and state, by name
-//   model.json          model spec, dataset schema, preprocessing, final metrics, format version
 #pragma once
 
 #include <algorithm>
