@@ -21,7 +21,7 @@ std::vector<float> floats_of(const TensorView& t) {
   return values;
 }
 
-/// W + scale * B A; sums in double, so that only the last rounding shows.
+/// W + scale * B A. Sums are kept in double, so that the only float rounding is that of the result.
 std::vector<std::byte> merge(const TensorView& weight, const TensorView& a, const TensorView& b,
                              double scale) {
   std::vector<float> w = floats_of(weight);

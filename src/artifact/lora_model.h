@@ -1,5 +1,5 @@
-// src/artifact/lora_model.h: how low-rank additions leave with the model: added to the weights, and
-// by themselves, as PEFT reads them.
+// src/artifact/lora_model.h: exports a model with LoRA adapters in two forms: weights with the
+// adapters merged in, and the adapters alone in PEFT's format.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@
 namespace trainyard {
 
 struct LoraModel {
-  std::vector<std::vector<std::byte>> storage;  // what `weights` and `adapter` point into
-  std::vector<TensorView> weights;              // of the model only, with scale * B A added to W
-  std::vector<TensorView> adapter;              // A and B under PEFT's names
-  std::string adapter_config;                   // PEFT's adapter_config.json
+  std::vector<std::vector<std::byte>> storage;  // owns the bytes of the merged tensors in `weights`
+  std::vector<TensorView>
+      weights;  // the base model's tensors, with scale * B A added to each adapted W
+  std::vector<TensorView> adapter;  // A and B under PEFT's names
+  std::string adapter_config;       // PEFT's adapter_config.json
 };
-/// `weights` are a job's, with A and B among them; they must outlive the result.
+/// `weights` are all tensors of a job, A and B included; their bytes must outlive the result.
 LoraModel split_lora(const Recipe& recipe, std::span<const TensorView> weights);
 
 }  // namespace trainyard

@@ -12,10 +12,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kFormatVersion = 1;
-constexpr int64_t kModelJsonMax = 2 * kSchemaBytesMax;  // the schema in it has a name a line
+constexpr int64_t kModelJsonMax = 2 * kSchemaBytesMax;  // the schema in it has one name per line
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kInfoFile = "model.json";
-constexpr const char* kAdapterFile = "adapter_model.safetensors";  // PEFT's names
+constexpr const char* kAdapterFile = "adapter_model.safetensors";  // the name that PEFT expects
 constexpr const char* kAdapterConfigFile = "adapter_config.json";
 
 Error invalid(const std::string& what) {
@@ -89,7 +89,7 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
   if (Status s = files.remove_all(temporary); !s.ok()) return s;
   const auto write = [&]() -> Status {
     if (Status s = files.create_directories(temporary); !s.ok()) return s;
-    // "format: pt" is what the safetensors readers of the Python world ask for.
+    // "format: pt" is required by the safetensors readers of Python libraries.
     const SafetensorsMetadata metadata = {{"format", "pt"},
                                           {"producer", "trainyard " TRAINYARD_VERSION}};
     auto digest = write_safetensors(files, temporary / kWeightsFile, weights, metadata);
@@ -103,11 +103,12 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
     if (Status s = replace_file(files, temporary / kInfoFile, info_to_json(info)); !s.ok()) {
       return s;
     }
-    // Both writers have synced the temporary folder; the renames sync its parent.
+    // Both writers have synced the temporary folder; the renames in install_model() sync its
+    // parent.
     return install_model(files, temporary, folder);
   };
   Status s = write();
-  if (!s.ok()) (void)files.remove_all(temporary);  // leftovers are found at the next write
+  if (!s.ok()) (void)files.remove_all(temporary);  // the next write removes leftovers
   return s;
 }
 

@@ -1,13 +1,13 @@
-// src/artifact/model_artifact.h: the folder of a trained model, written whole or not at all.
+// src/artifact/model_artifact.h: the folder of a trained model, written atomically.
 //
 //   model.safetensors   parameters and state, by name
 //   model.json          {format_version, producer, model, schema, preprocessing, metrics, steps,
-//                        parameter_count, precision}; where the job asked for them confusion_matrix
-//                        ({"test":
-//                        [[label][prediction]]}) and best ({metric, value, step})
+//                        parameter_count, precision}; if the job requested them, also
+//                        confusion_matrix ({"test": [[label][prediction]]}) and
+//                        best ({metric, value, step})
 //   adapter_model.safetensors, adapter_config.json
-//                        of a job with recipe.lora: what it added, as PEFT keeps it; the weights
-//                        have it in them already
+//                        only of a job with recipe.lora: its adapters in PEFT's format; they are
+//                        already merged into model.safetensors
 #pragma once
 
 #include <cstdint>
@@ -32,23 +32,24 @@ struct ModelInfo {
   std::vector<MetricPoint> metrics;
   int64_t steps = 0;
   int64_t parameter_count = 0;
-  Precision precision = Precision::kFp32;  // that the model computes in; its weights are F32
+  Precision precision =
+      Precision::kFp32;  // the precision that the model computes in; the stored weights are F32
   ConfusionMatrices confusion = {};
-  // The evaluation that chose the model; no metric where it is the last one.
+  // The evaluation whose weights were kept; `best_metric` is empty if the last weights were kept.
   std::string best_metric = {};
   double best_value = 0;
   int64_t best_step = 0;
 
-  /// What the model's data offers.
+  /// The model's interface to its data: input shape, target form and number of outputs.
   ModelInterface interface() const { return schema.interface(preprocessing.context_length); }
 };
 
-/// Writes `folder` by way of a temporary sibling. A folder that is already there (an attempt that
-/// died between this and its report) is replaced.
+/// Writes `folder` atomically, through a temporary sibling folder. Replaces an existing `folder`,
+/// which an attempt leaves behind if it dies between this call and its report.
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
                    std::span<const TensorView> weights, const LoraModel* adapter = nullptr);
 
-/// Makes `temporary`, whose files are durable, the model's folder in place of one that is there.
+/// Renames `temporary`, whose files are already durable, to `folder`, replacing an existing one.
 Status install_model(Files& files, const std::filesystem::path& temporary,
                      const std::filesystem::path& folder);
 
@@ -57,12 +58,12 @@ struct LoadedModel {
   Objective objective;
   SafetensorsFile weights;
 };
-/// NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID saying what is wrong. Checks that the
-/// preprocessing fits the schema and the model's input; find_weight checks that the weights fit the
-/// model.
+/// Errors: NOT_FOUND/FILE_NOT_FOUND, or MODEL_FILE_INVALID with the cause in its message. Checks
+/// that the preprocessing fits the schema and the model's input; find_weight() checks that the
+/// weights fit the model.
 Result<LoadedModel> read_model(const std::filesystem::path& folder);
 
-/// The weight of a parameter or state tensor; MODEL_FILE_INVALID if it is missing or of another
+/// The weight of a parameter or state tensor. MODEL_FILE_INVALID if it is missing or has another
 /// type.
 Result<const TensorView*> find_weight(const SafetensorsFile& weights, const TensorInfo& tensor);
 

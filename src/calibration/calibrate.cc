@@ -19,20 +19,21 @@
 namespace trainyard {
 namespace {
 
-// The first step touches all memory for the first time; where work is recorded, the second records
-// and the third replays.
+// The first step touches all memory for the first time. On a device that records and replays steps,
+// the second step records and the third is the first replay.
 constexpr int64_t kProbeWarmSteps = 1, kRecordedWarmSteps = 3;
 constexpr int64_t kProbeStepsMin = 2, kProbeStepsMax = 8;
 constexpr double kNetworkSeconds =
-    0.05;                               // of steps of one network, if kProbeStepsMin take no longer
-constexpr double kShortStep = 5e-3;     // seconds: beside its nodes the rest of it is seen
-constexpr int64_t kPercentOfRuns = 25;  // of a node's runs so many may be faster than what counts
+    0.05;  // seconds of steps per network, unless kProbeStepsMin steps take longer
+constexpr double kShortStep =
+    5e-3;  // seconds; only for shorter steps is the overhead between nodes measurable
+constexpr int64_t kPercentOfRuns = 25;  // percentile of a node's run times that is its result
 
 double elapsed_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Which nodes each kernel runs.
+/// Counts how many nodes each kernel runs.
 class CountingBackend final : public ProfilingBackend {
  public:
   using ProfilingBackend::ProfilingBackend;
@@ -85,7 +86,7 @@ class Calibration {
     const int64_t parts = network.recipe.accumulate_steps;
     const auto input =
         draw_values(graph.tensor(programs.train.input), parts, network.interface.vocabulary, 0);
-    std::vector<std::byte> target;  // none: it learns its input
+    std::vector<std::byte> target;  // empty: the model's target is its input
     if (programs.train.target != kNoTensor) {
       target =
           draw_values(graph.tensor(programs.train.target), parts, network.interface.outputs, 1);
@@ -95,9 +96,9 @@ class Calibration {
     Session session(std::move(programs), backend, parts);
     prepare_seconds_ += elapsed_since(begin);
     prepared_ += std::ssize(nodes);
-    // All weights are zero: no time depends on them.
+    // All weights are zero; no kernel's time depends on their values.
     const std::unique_ptr<Stopwatch> stopwatch = device_.make_stopwatch();
-    const auto run = [&](int64_t step) {  // by the clock that times the nodes
+    const auto run = [&](int64_t step) {  // measured with the stopwatch that also times the nodes
       stopwatch->mark();
       session.run_step({input, target, step, 1e-4F});
       stopwatch->mark();
@@ -125,7 +126,7 @@ class Calibration {
     return {};
   }
 
-  /// The loader's rows of a dataset in memory.
+  /// Times the loader per row, on a dataset in memory.
   void measure_rows(std::string_view op, DatasetSchema schema) {
     constexpr int64_t kRows = 2048, kBatch = 64, kBatches = 96;
     const auto numbers = static_cast<size_t>(schema.kind == DatasetSchema::Kind::kImage
@@ -183,7 +184,7 @@ class Calibration {
       rates_.samples.push_back({joined(std::span(nodes).subspan(first, sizes[kernel])), time});
     }
   }
-  /// What is left of a step beside its nodes.
+  /// Adds the overhead of a step: its time minus that of its nodes.
   void add_step(double whole, const std::vector<std::vector<double>>& seconds, double input_bytes) {
     for (const std::vector<double>& node : seconds) {
       if (!node.empty()) whole -= low_percentile(node);
@@ -226,7 +227,7 @@ Result<DeviceRates> calibrate(Backend& device, const CalibrateOptions& options,
     try {
       if (Status s = calibration.measure(std::move(network)); !s.ok()) return s.error();
     } catch (const std::bad_alloc&) {
-      // A small GPU, or one of which others hold much: what has no room there tells nothing of it.
+      // A probe that does not fit a small or occupied GPU is skipped.
     }
   }
   calibration.measure_rows(kImageRowOp, image_rows({1, 28, 28}));

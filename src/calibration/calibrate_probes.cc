@@ -38,7 +38,7 @@ ModelInterface text_of(int64_t length, int64_t words) {
   return {{length}, words, TargetForm::kClass, 4, 0};
 }
 
-/// One after another the convolutions of residual networks, each once.
+/// The distinct convolutions of residual networks, chained.
 ModelSpec convolutions() {
   ModelSpec spec;
   const auto add = [&](const char* op, Attributes attributes = {}) {
@@ -93,7 +93,7 @@ ModelSpec gpt(int64_t layers, int64_t width, int64_t heads) {
       "gpt2", {{"n_layer", layers}, {"n_embd", width}, {"n_head", heads}, {"dropout", 0.0}});
 }
 
-/// The ops that presets are made of.
+/// Networks that together contain all ops of the presets.
 std::vector<Probe> every_op() {
   Recipe clipped = probe_recipe(64, "adamw");
   clipped.clip_norm = 1;
@@ -126,11 +126,11 @@ std::vector<Probe> every_op() {
   };
 }
 
-/// At sizes that jobs on a CPU have: few and many rows, small layers that stay in a cache and large
-/// ones that do not.
+/// Networks with the sizes of typical CPU jobs: few and many rows, small layers that stay in a
+/// cache and large ones that do not.
 std::vector<Probe> sizes_of_cpu_jobs() {
   return {
-      // Larger, and with other numbers of rows: what is small says little of these.
+      // Larger networks with other batch sizes: small ones predict these poorly.
       {mlp({2048, 1024}), classes_of({784}), probe_recipe(128, "sgd", 0.9), true},
       {convolutions(), photos(32), probe_recipe(4, "sgd", 0.9), true},
       {mlp({4096, 2048}), classes_of({784}), probe_recipe(8, "sgd", 0.9), true},
@@ -155,8 +155,9 @@ std::vector<Probe> sizes_of_cpu_jobs() {
   };
 }
 
-/// At those that fill a GPU: a small layer takes as long as submitting it, and tells nothing of a
-/// large one. The first ones take most of a large job's kinds of work, each within 4 GiB.
+/// Networks that fill a GPU: a small layer takes as long as its launch and predicts nothing about a
+/// large one. The first networks contain most of a large job's kinds of work; each needs at most 4
+/// GiB.
 std::vector<Probe> sizes_of_gpu_jobs() {
   return {
       {preset_model("resnet50", {}), photos(224), probe_recipe(32, "sgd", 0.9), true},

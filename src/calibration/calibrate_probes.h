@@ -1,5 +1,5 @@
-// src/calibration/calibrate_probes.h: the networks by whose steps a device's rates are measured
-// (src/calibration/calibrate.h).
+// src/calibration/calibrate_probes.h: the networks whose steps are timed to measure a device's
+// rates (src/calibration/calibrate.h).
 #pragma once
 
 #include <vector>
@@ -14,10 +14,10 @@ struct Probe {
   ModelSpec model;
   ModelInterface interface;
   Recipe recipe;
-  bool needed = false;  // it has an op that no network before it has
+  bool needed = false;  // measured even if the time limit has passed
 };
 
-/// Those that tell most come first.
+/// The networks in the order of measurement, the most informative first.
 std::vector<Probe> calibration_probes(Processor processor);
 
 }  // namespace trainyard

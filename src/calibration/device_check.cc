@@ -17,23 +17,25 @@ namespace {
 constexpr uint64_t kSeed = 1;
 constexpr int64_t kSteps = 6;
 constexpr int64_t kBatch = 4;
-// Sums in another order, over six steps: 3e-7 and 2e-5 between the plain loops and the cpu backend.
-// A wrong kernel shows in the first digits.
+// Tolerances for sums in another order over six steps. Between the reference loops and the cpu
+// backend the differences are 3e-7 (loss) and 2e-5 (weights). A wrong kernel changes the first
+// digits.
 constexpr double kLossMax = 1e-4, kWeightsMax = 1e-3;
-// Where ReLU or a maximum decides, a number that is zero but for its rounding may fall on either
-// side, and a gradient come or go: 3e-3 was seen.
+// Looser tolerances for ReLU and maxima: a value that is zero except for rounding may be on either
+// side of the kink, which adds or removes a gradient. Differences of 3e-3 were observed.
 constexpr double kLossMaxKinked = 1e-2, kWeightsMaxKinked = 1e-1;
-// Roundings to 8 bits that fall differently, which six steps make larger: that the network learns.
-// What is wrong shows in the gradients.
+// With bf16, roundings to 8 bits differ between devices, and six steps amplify them. These limits
+// only check that the network learns; the gradients reveal faults.
 constexpr double kLossMaxBf16 = 1e-1, kWeightsMaxBf16 = 5e-1;
-// Of a first step's gradients, tensor by tensor: a share of its norm, and a 16th of that share of
-// the norm of all, for tensors whose gradient is zero but for rounding. Between the plain loops and
-// the cpu backend lie 7e-6 in F32, and 3e-3 where all is rounded to bf16 alike.
+// Tolerances for the gradients of a first step, per tensor: this share of the tensor's norm, plus a
+// 16th of that share of the norm of all gradients, for tensors whose gradient is zero except for
+// rounding. Between the reference loops and the cpu backend the differences are 7e-6 in F32, and
+// 3e-3 if all values are rounded to bf16 in the same places.
 constexpr double kGradientMax = 1e-3, kGradientMaxKinked = 1e-2, kGradientMaxBf16 = 1.0 / 64;
 constexpr double kOfAllGradients = 1.0 / 16;
-// Devices round to bf16 in places of their own. How far rounding moves a tensor's gradient is known
-// of the judge (its bf16 beside its F32: up to the gradient itself, where four rows are
-// normalized); half as much may lie between two devices.
+// Devices round to bf16 in different places. The effect of rounding on a tensor's gradient is known
+// from the judge: its bf16 gradient is compared with its F32 gradient. The effect can be as large as
+// the gradient itself, if only four rows are normalized. Two devices may differ by half of it.
 constexpr double kOfRounding = 0.5;
 
 struct Network {
@@ -41,7 +43,7 @@ struct Network {
   ModelSpec model;
   ModelInterface interface;
   Recipe recipe;
-  bool kinked = false;  // it has a ReLU or a maximum
+  bool kinked = false;  // it has a ReLU or a maximum, whose gradient is discontinuous
 };
 
 ModelSpec preset(const std::string& name, Attributes parameters) {
@@ -101,7 +103,8 @@ struct Run {
   Snapshot initial, weights;
 };
 
-/// The programs are compiled for each run: a session consumes them.
+/// Trains `network` on `backend`. Compiles the programs for each run, since a session consumes
+/// them.
 Result<Run> train_here(const Network& network, Backend& backend, int64_t steps = kSteps) {
   ASSIGN_OR_RETURN(RunPrograms programs, compile_step(network.model, network.recipe,
                                                       network.interface, {}, backend.traits()));
@@ -129,7 +132,7 @@ std::string scientific(double value) {
   return text;
 }
 
-/// Norm of a - b, or of a where b is empty.
+/// The norm of a - b, or of a if b is empty.
 double norm_of(std::span<const std::byte> a, std::span<const std::byte> b) {
   double sum = 0;
   for (size_t i = 0; i + sizeof(float) <= a.size(); i += sizeof(float)) {
@@ -141,15 +144,15 @@ double norm_of(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::sqrt(sum);
 }
 
-/// What one plain step takes off each tensor: the gradients of the weights, and what the batch adds
-/// to running statistics.
+/// The change of one tensor by one plain SGD step with a learning rate of 1: the gradient of a
+/// weight, or the update of running statistics.
 struct Gradient {
   std::string tensor;
   std::vector<float> values;
 };
 using Gradients = std::vector<Gradient>;
 Result<Gradients> first_gradients(Network network, Precision precision, Backend& backend) {
-  Recipe plain = recipe("sgd", 1);  // so large a step that w - g rounds little off g
+  Recipe plain = recipe("sgd", 1);  // a rate of 1, so large that w - g rounds little off g
   plain.precision = precision;
   network.recipe = plain;
   ASSIGN_OR_RETURN(const Run run, train_here(network, backend, 1));
@@ -167,7 +170,7 @@ Result<Gradients> first_gradients(Network network, Precision precision, Backend&
   return gradients;
 }
 
-/// Says in `row` what is wrong with the device's gradients.
+/// Compares the device's gradients with the judge's, and writes the failure into `row`.
 Status check_gradients(const Network& network, Backend& device, Backend& judge,
                        DeviceCheckRow& row) {
   const Precision precision = network.recipe.precision;

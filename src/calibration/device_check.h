@@ -1,7 +1,7 @@
-// src/calibration/device_check.h: is a device to be trusted? Small networks of every kind are
-// trained on it for a few steps and compared with another backend's: losses and weights behind
-// them, and the gradients of a first step, tensor by tensor. The daemon asks this of a GPU before
-// the first job starts on it, people by `trainyard local check`.
+// src/calibration/device_check.h: checks whether a device computes correctly. It trains small
+// networks of every kind for a few steps and compares losses, final weights and the first step's
+// gradients, tensor by tensor, with those of another backend. The daemon checks a GPU so before the
+// first job starts on it; users run `trainyard local check`.
 #pragma once
 
 #include <functional>
@@ -13,23 +13,23 @@
 namespace trainyard {
 
 struct DeviceCheckRow {
-  std::string network;  // "resnet18 bf16"
+  std::string network;  // the network's name, such as "resnet18 bf16"
   double loss = 0;      // largest relative difference of a step's loss
-  double weights = 0;   // of the weights: norm of the difference over that of what training changed
-  double gradients = 0;      // of a first step: of the worst tensor, as a share of what is right
-  bool repeats = false;      // a second run gave the same bits
-  std::string failure = {};  // what is wrong, in a sentence; empty: nothing
+  double weights = 0;   // norm of the weights' difference over the norm of their change by training
+  double gradients = 0;  // first step: the worst tensor's difference as a share of its tolerance
+  bool repeats = false;  // a second run gave bit-identical results
+  std::string failure = {};  // a sentence that describes the failure; empty: none
 };
 
 struct DeviceCheck {
   std::vector<DeviceCheckRow> rows;
-  /// The first failure, with its network; empty if the device is to be trusted.
+  /// The first failure, with its network; empty if all networks passed.
   std::string failure() const;
 };
 
-/// Takes a second or two where `judge` is the cpu backend; with the reference loops, ten. A fault
-/// of the device (CudaError) is thrown. `on_row` gets each row when it is computed and returns
-/// whether to continue; without it all are computed.
+/// Takes one to two seconds if `judge` is the cpu backend, about ten with the reference backend.
+/// Throws CudaError if the device fails. `on_row` gets each row as soon as it is computed and
+/// returns whether to continue; without `on_row` all rows are computed.
 DeviceCheck check_device(Backend& device, Backend& judge,
                          const std::function<bool(const DeviceCheckRow&)>& on_row = nullptr);
 

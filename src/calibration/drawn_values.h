@@ -1,4 +1,4 @@
-// src/calibration/drawn_values.h: batches of random numbers, for networks that train on no dataset.
+// src/calibration/drawn_values.h: batches of random numbers, for training without a dataset.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace trainyard {
 
-/// `parts` times as many values as the tensor has: numbers in [-1, 1), or where it is of integers,
-/// tokens or classes in [0, below). Other ones for each `stream`, always the same for one.
+/// Draws `parts` times as many values as the tensor has elements: numbers in [-1, 1), or for an
+/// integer tensor, tokens or classes in [0, below). Different streams give different values; a
+/// stream always gives the same ones.
 std::vector<std::byte> draw_values(const TensorInfo& tensor, int64_t parts, int64_t below,
                                    uint32_t stream);
 

@@ -14,7 +14,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// The first step submits, the second records, the third replays: all that is made once is made.
+// The first step submits its work, the second records it, the third is the first replay.
 constexpr int64_t kWarmSteps = 3;
 constexpr int64_t kStepByStep = 1;
 
@@ -64,7 +64,8 @@ class Profiling {
            (steps >= least && seconds_between(since, Steady::now()) >= options_.seconds);
   }
 
-  /// Replayed, so many at once, which are under way while those before are finished.
+  /// Runs steps as a job does: `together` steps are submitted as one replay, while the previous
+  /// ones are still computing.
   Status run_as_in_a_job(int64_t least, int64_t most, int64_t together) {
     const auto begin = Steady::now();
     const int64_t ahead = session_.runs_ahead() ? together : 0;
@@ -91,7 +92,7 @@ class Profiling {
   Status run_by_nodes() {
     const auto begin = Steady::now();
     std::vector<double> steps;
-    std::map<size_t, std::vector<double>> seconds;  // by node, then step
+    std::map<size_t, std::vector<double>> seconds;  // node -> its time in each step
     std::map<size_t, int64_t> calls;
     while (!is_enough(std::ssize(steps), options_.steps_min, options_.steps_max, begin)) {
       if (Status s = stopped(); !s.ok()) return s;
@@ -106,7 +107,8 @@ class Profiling {
       session_.finish_step();
       trace.done_s = now();
       trace.runs = backend_.end();
-      // The device's own clock begins with the step's first node.
+      // The device's clock starts at the step's first node, so its position on the host's clock is
+      // kept.
       trace.first_node_s = seconds_between(begin, backend_.first_point());
       steps.push_back(trace.done_s - trace.submit_s);
       std::map<size_t, double> sums;
@@ -198,7 +200,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// What nodes take and have to do in one step, all their runs: one node's, or an op's.
+/// Sums over the nodes of an op (or over one node), for all their runs in one step.
 struct Work {
   int64_t nodes = 0, calls = 0, flops = 0, bytes = 0;
   double seconds = 0, least_seconds = 0;
@@ -255,7 +257,7 @@ std::string profile_json(const StepProfile& profile, int64_t batch_size) {
 }
 
 std::string chrome_trace(const StepProfile& profile) {
-  // Format: "Trace Event Format" (Google, 2016): complete events ("X") and names of rows ("M").
+  // Format: "Trace Event Format" (Google, 2016): complete events ("X") and the names of rows ("M").
   enum Row { kLoader = 1, kHost = 2, kDevice = 3 };
   OrderedJson events = OrderedJson::array();
   const auto name_row = [&](Row row, const std::string& name) {

@@ -103,7 +103,8 @@ Result<LoadedCheckpoint> load(const fs::path& folder) {
   return loaded;
 }
 
-/// Cheaper than load(): what a pruning after each checkpoint can afford.
+/// The checkpoint's state if state.json is intact and the files have the recorded sizes. Skips the
+/// digests that load() verifies, so that pruning after each checkpoint stays fast.
 std::optional<CheckpointState> find_whole(const fs::path& folder) {
   Result<CheckpointManifest> manifest = read_manifest(folder);
   if (!manifest.ok()) return std::nullopt;
@@ -117,7 +118,7 @@ std::optional<CheckpointState> find_whole(const fs::path& folder) {
 
 bool looks_whole(const fs::path& folder) { return find_whole(folder).has_value(); }
 
-/// What list_checkpoints() lists; `ec` says why that may not be all.
+/// Implements list_checkpoints(); `ec` is set if the listing may be incomplete.
 std::vector<CheckpointFolder> list_all(const fs::path& folder, std::error_code& ec) {
   std::vector<CheckpointFolder> candidates;
   for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
@@ -130,8 +131,9 @@ std::vector<CheckpointFolder> list_all(const fs::path& folder, std::error_code& 
   return candidates;
 }
 
-/// Whether what `load()` refused may be intact all the same. A file that is missing is not: a
-/// checkpoint's folder has had its name since it was complete.
+/// Whether the checkpoint that load() refused may still be intact (a read failed). False if a file
+/// is missing: a checkpoint's folder gets its name only when complete, so the checkpoint is
+/// damaged.
 bool may_be_intact(const Error& refused) {
   return is_of_file_error(refused.reason) && refused.code != ErrorCode::kNotFound;
 }
@@ -184,7 +186,7 @@ Status install_checkpoint(Files& files, const fs::path& temporary, const fs::pat
   old += kOldSuffix;
   std::error_code ec;
   if (fs::exists(final_path, ec)) {
-    // A regular folder that is damaged must not push out an older copy of this step that is not.
+    // A damaged regular folder must not replace an intact older copy of this step.
     if (!fs::exists(old, ec) || looks_whole(final_path)) {
       if (Status s = files.remove_all(old); !s.ok()) return s;
       if (Status s = files.rename_durable(final_path, old); !s.ok()) return s;
@@ -254,7 +256,7 @@ void prune_checkpoints(Files& files, const fs::path& folder, const Retention& re
   int64_t last_whole_step = -1;
   const auto stays = [&](int64_t step) {
     if (whole < std::max(retention.newest, 1)) return true;
-    if (step == 0) return false;  // of a stop before the first step
+    if (step == 0) return false;  // a job stopped before its first step left this checkpoint
     return (retention.every_steps > 0 && step % retention.every_steps == 0) ||
            step == retention.best_step;
   };

@@ -1,4 +1,4 @@
-// src/checkpoint/checkpoint.h: a job's state on disk, complete or not there at all.
+// src/checkpoint/checkpoint.h: a job's state on disk, saved atomically.
 //
 //   <folder>/step-000000300/
 //     weights.safetensors    parameters and state, by name
@@ -22,11 +22,12 @@
 namespace trainyard {
 
 struct CheckpointState {
-  int64_t step = 0;  // steps done; the next sample is a function of it
+  int64_t step = 0;  // training steps completed; determines the next sample
   uint64_t seed = 0;
-  int threads = 0;  // recorded: bits are promised for equal thread counts
+  int threads = 0;  // recorded because results are bit-identical only for equal thread counts
   std::string backend;
-  std::string job_digest;  // of what defines the run; the trainer refuses another job's
+  std::string job_digest;  // digest of the settings that define the run; the trainer refuses
+                           // another job's checkpoint
   std::string extra_json;  // the trainer's own state (best metric, history)
 
   bool operator==(const CheckpointState&) const = default;
@@ -40,12 +41,13 @@ Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesyste
                                               std::span<const TensorView> weights,
                                               std::span<const TensorView> optimizer);
 
-/// Makes `temporary`, a complete checkpoint of `step` whose files are durable, the one in `folder`,
-/// in whose file system it is: what save_checkpoint() does at its end. On an error it stays.
+/// Renames `temporary`, a complete and durable checkpoint of `step`, to its final name in `folder`
+/// and keeps the previous folder of the step until that is durable. save_checkpoint() ends with
+/// this. Both paths must be in one file system. On an error `temporary` stays.
 Status install_checkpoint(Files& files, const std::filesystem::path& temporary,
                           const std::filesystem::path& folder, int64_t step);
-/// Where a checkpoint of `step` is put together before it is installed in `folder`;
-/// prune_checkpoints() removes it.
+/// The folder in which a checkpoint of `step` is written before it is installed in `folder`;
+/// prune_checkpoints() removes leftovers of that name.
 std::filesystem::path temporary_checkpoint(const std::filesystem::path& folder, int64_t step);
 
 struct LoadedCheckpoint {
@@ -55,46 +57,48 @@ struct LoadedCheckpoint {
   SafetensorsFile optimizer;
 };
 
-/// The newest checkpoint in `folder` whose digests verify; a damaged one is skipped and its path is
-/// added to `damaged` (may be null). NOT_FOUND/CHECKPOINT_NOT_FOUND if there is none at all,
-/// DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged. One that cannot be read just now may be intact:
-/// it is not passed over for an older one, but STORAGE_ERROR or FILE_ACCESS_DENIED.
+/// The newest checkpoint in `folder` whose digests verify. A damaged checkpoint is skipped and its
+/// path is added to `damaged` (may be null). NOT_FOUND/CHECKPOINT_NOT_FOUND if `folder` has no
+/// checkpoint, DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged. STORAGE_ERROR or FILE_ACCESS_DENIED
+/// if a checkpoint cannot be read: it may be intact, so no older one is loaded instead.
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
                                                 std::vector<std::filesystem::path>* damaged);
 
-/// A checkpoint's folder by its name, whatever is in it.
+/// A checkpoint's folder, recognized by its name; its content is not checked.
 struct CheckpointFolder {
   std::filesystem::path path;
   int64_t step = 0;
   bool old = false;  // moved aside while its step was being saved again
 };
-/// Newest first; of one step the regular folder before the one moved aside.
+/// Newest step first; if a step has two folders, the regular one precedes the one moved aside.
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& folder);
-/// Its state, if it looks complete: the state intact, the sizes right.
+/// The checkpoint's state if state.json is intact and the files have the recorded sizes, else
+/// nothing.
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint);
-/// Digests of its files, as state.json has them.
+/// SHA-256 digests of the files, as recorded in state.json.
 struct CheckpointDigests {
   std::string weights_sha256;
   std::string optimizer_sha256;
 };
-/// Makes `from`, which looks complete, the checkpoint `state.step` in `folder` too, with another
-/// state: the tensors' files are the same ones, by hard links. Durable, or not there at all.
-/// NOT_FOUND if `from` was removed meanwhile.
+/// Copies `from`, which must look complete, to a checkpoint of `state.step` in `folder`, with
+/// `state` in place of its own. The tensor files are hard links to those of `from`. The copy is
+/// durable, or on an error does not exist. NOT_FOUND if `from` was removed meanwhile.
 Result<CheckpointDigests> link_checkpoint(Files& files, const CheckpointFolder& from,
                                           const std::filesystem::path& folder,
                                           const CheckpointState& state);
-/// Reads all of it: DATA_LOSS/CHECKPOINT_DAMAGED, or what reading it says.
+/// Reads the whole checkpoint. DATA_LOSS/CHECKPOINT_DAMAGED, or the error of the read.
 Status verify_checkpoint(const CheckpointFolder& checkpoint);
 
-/// Which checkpoints stay: one that any of these names.
+/// The checkpoints that prune_checkpoints() keeps: each that at least one member selects.
 struct Retention {
-  int newest = 2;           // so many of those that look complete, at least 1
-  int64_t every_steps = 0;  // those whose step is a multiple of it; 0: none
-  int64_t best_step = 0;    // that of this step; 0: none
+  int newest = 2;           // number of the newest checkpoints that look complete, at least 1
+  int64_t every_steps = 0;  // keeps steps that are multiples of this; 0: none
+  int64_t best_step = 0;    // keeps the checkpoint of this step; 0: none
 };
 
-/// Removes the checkpoints that do not stay, and leftovers of interrupted saves. What cannot be
-/// removed now is removed the next time. Only one process saves into a folder at a time.
+/// Removes the checkpoints that `retention` does not keep, and leftovers of interrupted saves. A
+/// removal that fails is repeated at the next call. Only one process may save into a folder at a
+/// time.
 void prune_checkpoints(Files& files, const std::filesystem::path& folder,
                        const Retention& retention);
 

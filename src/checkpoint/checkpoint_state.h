@@ -1,5 +1,5 @@
-// src/checkpoint/checkpoint_state.h: state.json of a checkpoint. It carries the digests of the
-// other files and one of itself, so that a flipped bit anywhere in the folder is seen.
+// src/checkpoint/checkpoint_state.h: state.json of a checkpoint. It contains the digests of the
+// other files and of itself, so that a flipped bit anywhere in the folder is detected.
 #pragma once
 
 #include <array>
@@ -21,11 +21,12 @@ struct CheckpointFileInfo {
 };
 struct CheckpointManifest {
   CheckpointState state;
-  std::array<CheckpointFileInfo, kCheckpointFiles.size()> files;  // as in kCheckpointFiles
+  std::array<CheckpointFileInfo, kCheckpointFiles.size()>
+      files;  // in the order of kCheckpointFiles
 };
 
 std::string to_state_json(const CheckpointManifest& manifest);
-/// Refuses what to_state_json() would not have written, byte for byte.
+/// Refuses any text that differs by a byte from the output of to_state_json().
 Result<CheckpointManifest> parse_state_json(std::string_view text);
 
 }  // namespace trainyard

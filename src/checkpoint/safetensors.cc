@@ -15,10 +15,10 @@ namespace {
 
 using TypedName = std::pair<std::string, TensorType>;
 
-/// Length and padded JSON: everything before the data.
+/// Everything before the tensor data: the header's length and the padded JSON.
 Result<std::string> build_prefix(std::span<const TypedName> tensors,
                                  const SafetensorsMetadata& metadata) {
-  // Text, not a json object: nlohmann's objects would sort the names, or search them one by one.
+  // The JSON is built as text, since nlohmann's objects either sort names or search them linearly.
   std::string json = "{";
   std::vector<std::string_view> names;
   try {
@@ -72,7 +72,7 @@ Result<std::string> write_safetensors_in_place(Files& files, const std::filesyst
   ASSIGN_OR_RETURN(const std::string prefix, build_prefix(types, metadata));
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(prefix))};
   for (const TensorView& t : tensors) parts.push_back(t.bytes);
-  // The disk and the digest take about as long as each other: one does not wait for the other.
+  // Writing and hashing take about equally long, so they run concurrently.
   std::future<std::string> digest = std::async(std::launch::async, [&] {
     Sha256 sha256;
     for (const auto& part : parts) sha256.update(part);

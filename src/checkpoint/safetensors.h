@@ -1,11 +1,11 @@
-// src/checkpoint/safetensors.h: the safetensors format, read and written.
+// src/checkpoint/safetensors.h: reads and writes the safetensors format.
 //
 //   8 bytes   header length N, little-endian
 //   N bytes   UTF-8 JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end)}, ...,
 //             "__metadata__": {string: string}}, padded with spaces
 //   the rest  the tensors' bytes, covered exactly by the ranges
 //
-// Source: the format description of the safetensors project. Limits: header at most 16 MiB.
+// Source: the format description of the safetensors project. The header is limited to 16 MiB.
 #pragma once
 
 #include <filesystem>
@@ -32,33 +32,34 @@ struct TensorView {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// Writes `path` (temporary file, fsync, rename, directory fsync). Tensors keep the given order;
-/// data starts at a multiple of 8 bytes. Returns the SHA-256 of the file.
-/// Refusals: MODEL_FILE_INVALID if the header passes its limit or a name is not UTF-8; errors of
-/// `files`. A repeated name, or bytes that do not fit their type, is a fault.
+/// Writes `path` durably and atomically (temporary file, fsync, rename, directory fsync). Tensors
+/// keep the given order; data starts at a multiple of 8 bytes. Returns the SHA-256 of the file.
+/// Errors: MODEL_FILE_INVALID if the header exceeds its limit or a name is not UTF-8; errors of
+/// `files`. A duplicate name, or bytes that do not fit their type, fails a check.
 Result<std::string> write_safetensors(Files& files, const std::filesystem::path& path,
                                       std::span<const TensorView> tensors,
                                       const SafetensorsMetadata& metadata);
 
-/// The same, straight to `path`: for files inside a folder that is itself renamed when complete.
+/// Like write_safetensors(), but without a temporary file: for a file inside a folder that is
+/// itself renamed when complete.
 Result<std::string> write_safetensors_in_place(Files& files, const std::filesystem::path& path,
                                                std::span<const TensorView> tensors,
                                                const SafetensorsMetadata& metadata);
 
-/// A file whose tensors are written later and in any order: its first bytes, and where the tensors'
-/// bytes go. Refusals as of write_safetensors().
+/// The layout of a file whose tensors are written later, in any order. `prefix` is everything
+/// before the tensor data. Errors as of write_safetensors().
 struct SafetensorsLayout {
   std::string prefix;
-  std::vector<int64_t> offsets;  // by tensor, in the file
-  int64_t bytes = 0;             // of the file
+  std::vector<int64_t> offsets;  // position of each tensor's bytes in the file
+  int64_t bytes = 0;             // size of the file
 };
 Result<SafetensorsLayout> lay_out_safetensors(
     std::span<const std::pair<std::string, TensorType>> tensors);
 
-/// A mapped file. Everything in the header is checked before any tensor is handed out: no duplicate
-/// keys, ranges that cover the buffer exactly, sizes that match. Refusal: MODEL_FILE_INVALID with
-/// the broken `rule` (and `tensor`) in its metadata. Tensors are in the header's order; their bytes
-/// are aligned only as far as the file's order makes them.
+/// A mapped file. open() and parse() check the whole header: no duplicate keys, ranges that cover
+/// the data exactly, sizes that match. Error: MODEL_FILE_INVALID with the broken `rule` (and
+/// `tensor`) in its metadata. Tensors are in the header's order; the alignment of their bytes
+/// depends on the file.
 class SafetensorsFile {
  public:
   static Result<SafetensorsFile> open(const std::filesystem::path& path);
@@ -66,7 +67,7 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const TensorView* find(std::string_view name) const;
   const SafetensorsMetadata& metadata() const { return metadata_; }
-  /// The whole file, header included: what its digest covers.
+  /// The whole file, header included; its digest is computed over these bytes.
   std::span<const std::byte> file_bytes() const { return bytes_; }
 
  private:

@@ -15,10 +15,10 @@ namespace trainyard {
 namespace {
 
 constexpr std::string_view kMetadataKey = "__metadata__";
-constexpr size_t kRankMax = 32;  // the JSON would allow millions of dimensions
+constexpr size_t kRankMax = 32;  // limits memory: untrusted JSON may list millions of dimensions
 
-/// A state machine over the JSON events, so that nothing but the header's own content is ever
-/// built: three levels deep, every key known, every value of its type.
+/// A state machine over the parser's JSON events, so that untrusted input never builds a JSON tree.
+/// It accepts three levels, known keys and values of the expected type only.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   SafetensorsHeader header;
@@ -199,8 +199,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   std::unordered_set<std::string> names_;
 };
 
-/// shape x dtype against the range, with overflow checked before any product is taken: no shape
-/// that fits has so many elements that eight times as many bytes would not.
+/// Checks that shape x dtype matches the range. Shape::fits() guarantees that eight bytes per
+/// element do not overflow.
 Status check_size(const SafetensorsEntry& e) {
   if (e.end < e.begin) {
     return safetensors_error("bad_offset", e.name,

@@ -1,5 +1,5 @@
-// src/checkpoint/safetensors_header.h: the JSON header of a safetensors file, parsed from untrusted
-// bytes and checked against the length of the data, before anything is done with the data.
+// src/checkpoint/safetensors_header.h: parses the JSON header of a safetensors file from untrusted
+// bytes and checks it against the length of the data, before the data is used.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace trainyard {
 
-/// A file begins with its header's length, as so many bytes.
+/// A file begins with the length of its header, a little-endian integer of this many bytes.
 inline constexpr size_t kSafetensorsLengthBytes = 8;
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  // one of the format's: "F32", "BF16", "BOOL"
+  std::string dtype;  // a type name of the format, such as "F32", "BF16" or "BOOL"
   Shape shape;
-  uint64_t begin = 0;  // relative to the data
+  uint64_t begin = 0;  // in bytes, relative to the start of the data
   uint64_t end = 0;
 };
 
@@ -31,16 +31,17 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// `rule` is the stable name of what is broken; `tensor` may be empty.
+/// An error MODEL_FILE_INVALID. `rule` is the stable name of the broken rule; `tensor` may be
+/// empty.
 Error safetensors_error(std::string rule, std::string tensor, std::string message);
 
-/// Bytes of an element; 0 for unknown types.
+/// Bytes per element; 0 for unknown types.
 size_t safetensors_dtype_bytes(std::string_view dtype);
 
-/// Parses the N header bytes. The entries cover [0, data_bytes) exactly.
+/// Parses the header's JSON. Checks that the entries cover [0, data_bytes) exactly.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64_t data_bytes);
 
-/// A whole file's bytes: the header, and the data that its ranges are in.
+/// A whole file, split into its parsed header and the data that the header's ranges refer to.
 struct SafetensorsParts {
   SafetensorsHeader header;
   std::span<const std::byte> data;

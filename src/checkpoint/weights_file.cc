@@ -11,7 +11,7 @@ namespace {
 float from_f32(float value) { return value; }
 float from_f64(double value) { return static_cast<float>(value); }
 
-// The bytes need not be aligned.
+// `bytes` need not be aligned.
 template <typename T>
 std::vector<float> widen(std::span<const std::byte> bytes, float (*one)(T)) {
   std::vector<float> values(bytes.size() / sizeof(T));

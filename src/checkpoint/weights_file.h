@@ -1,5 +1,5 @@
-// src/checkpoint/weights_file.h: a safetensors file from elsewhere, with types that the engine does
-// not compute in. Weights of any float type become F32.
+// src/checkpoint/weights_file.h: a safetensors file that another program may have written, with
+// types that the engine does not compute in. Weights of any float type become F32.
 #pragma once
 
 #include <filesystem>
@@ -16,22 +16,24 @@ namespace trainyard {
 
 struct FileTensor {
   std::string name;
-  std::string dtype;  // the format's name: "BF16"
+  std::string dtype;  // type name of the format, such as "BF16"
   Shape shape;
 };
 
-/// Whether to_f32() takes it: F32, F64, F16, BF16.
+/// Whether to_f32() converts from `dtype`: F32, F64, F16, BF16.
 bool converts_to_f32(std::string_view dtype);
-/// Row-major bytes of such a type as F32, rounded to the nearest; F64 beyond its range is infinite.
+/// Converts row-major bytes of type `dtype` to F32, rounding to nearest. F64 values beyond F32's
+/// range become infinite.
 std::vector<float> to_f32(std::string_view dtype, std::span<const std::byte> bytes);
 
-/// A mapped file whose header was checked as SafetensorsFile's is; of any type of the format.
+/// A mapped file whose header was checked like that of a SafetensorsFile; its tensors may be of any
+/// type of the format.
 class WeightsFile {
  public:
   static Result<WeightsFile> open(const std::filesystem::path& path);
   static Result<WeightsFile> parse(std::span<const std::byte> bytes);  // borrows `bytes`
   const std::vector<FileTensor>& tensors() const { return tensors_; }
-  /// Of tensors()[index].
+  /// The bytes of tensors()[index].
   std::span<const std::byte> bytes(size_t index) const { return bytes_.at(index); }
 
  private:

@@ -1,4 +1,4 @@
-// src/inference/evaluate_model.h: a trained model measured on a dataset that it need not have seen.
+// src/inference/evaluate_model.h: measures a trained model on any dataset that fits it.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@ namespace trainyard {
 
 struct ModelEvaluation {
   std::string partition;                               // "train" or "test"
-  int64_t rows = 0;                                    // of a text: windows
+  int64_t rows = 0;                                    // for text: number of windows
   std::vector<std::pair<std::string, double>> values;  // by metric
-  std::vector<std::vector<int64_t>> confusion;         // [label][prediction], of classes
-  TargetSchema target;                                 // of the model
+  std::vector<std::vector<int64_t>> confusion;         // [label][prediction], classification only
+  TargetSchema target;                                 // the model's target
 };
 
-/// A model, ready to be measured. Not thread-safe.
+/// A model that is loaded for evaluation. Not thread-safe.
 class ModelEvaluator {
  public:
-  /// The refusals of read_model, and MODEL_FILE_INVALID.
+  /// Returns the errors of read_model(), and MODEL_FILE_INVALID.
   static Result<std::unique_ptr<ModelEvaluator>> open(const std::filesystem::path& model,
                                                       Backend& backend);
   virtual ~ModelEvaluator() = default;
 
-  /// `partition` is "train", "test" or "" for the test set where there is one, else the training
-  /// rows. `metrics` are computed beside the usual ones of the target. The dataset's schema may
-  /// differ from the model's (src/data/align.h). Refusals: EVALUATE_MISMATCH; EVALUATE_NO_ROWS;
-  /// what check_metrics says; those of Dataset::open.
+  /// `partition` is "train", "test" or "". "" selects the test set if the dataset has one, else the
+  /// training rows. `metrics` are computed in addition to the default ones of the target. The
+  /// dataset's schema may differ from the model's (src/data/align.h). Errors: EVALUATE_MISMATCH,
+  /// EVALUATE_NO_ROWS, and those of check_metrics() and Dataset::open().
   virtual Result<ModelEvaluation> evaluate(const std::filesystem::path& dataset,
                                            const std::string& partition,
                                            const std::vector<std::string>& metrics) = 0;
 };
 
-/// Once, of a model that is opened for it.
+/// Opens `model`, evaluates it once and closes it.
 Result<ModelEvaluation> evaluate_model(const std::filesystem::path& model,
                                        const std::filesystem::path& dataset,
                                        const std::string& partition,

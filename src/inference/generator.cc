@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kStream = stream_of("generate");
 
-/// Uniform in [0, 1) with all the bits that a double holds.
+/// Uniform in [0, 1) with the full precision of a double.
 double uniform(uint64_t seed, int64_t index) {
   const math::Philox4 block = math::philox_block(seed, kStream, 0, static_cast<uint64_t>(index));
   const uint64_t bits = (uint64_t{block.v[0]} << 32 | block.v[1]) >> 11;
@@ -30,11 +30,11 @@ Error prompt_error(const std::string& description) {
   return field_error("PROMPT_INVALID", "prompt", description);
 }
 
-/// Holds bytes of a character back until it is complete: a subword model draws some of them one by
-/// one. Bytes that cannot form a character become U+FFFD.
+/// Keeps back the bytes of a character until it is complete, since a subword model may generate a
+/// character byte by byte. Bytes that cannot form a character become U+FFFD.
 class Utf8Gate {
  public:
-  /// With `shut` false everything passes as it comes.
+  /// If `shut` is false, all bytes pass unchanged and immediately.
   explicit Utf8Gate(bool shut) : shut_(shut) {}
 
   std::string pass(std::string_view bytes, bool last) {
@@ -52,7 +52,7 @@ class Utf8Gate {
   }
 
  private:
-  /// A beginning that some bytes would make well-formed.
+  /// Whether `bytes` begin a well-formed character that further bytes would complete.
   static bool may_become_a_character(std::string_view bytes) {
     for (const char second : {'\x80', '\x90', '\xa0'}) {
       std::string whole(bytes);
@@ -83,7 +83,7 @@ class LoadedGenerator final : public Generator {
                   const std::function<void(std::string_view)>& on_text) override {
     if (Status s = check_sampling(sampling); !s.ok()) return s;
     ASSIGN_OR_RETURN(std::vector<int32_t> text, encode(prompt));
-    // Only byte models may be about something else than text.
+    // Only byte models may generate something other than text.
     Utf8Gate gate(text_.tokenizer != TokenizerKind::kByte);
     for (int64_t i = 0; i < tokens; ++i) {
       if (stop.stop_requested()) {
@@ -115,8 +115,8 @@ class LoadedGenerator final : public Generator {
     return tokens;
   }
 
-  /// The logits of what follows `text`. Its end is at the beginning of the window; a causal model
-  /// does not see what follows.
+  /// Computes the logits of the token after `text`. The last tokens of `text` are at the start of
+  /// the window; a causal model ignores the positions behind them.
   void score_next(const std::vector<int32_t>& text) {
     const size_t seen = std::min(text.size(), window_.size());
     std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), window_.begin());
@@ -124,7 +124,8 @@ class LoadedGenerator final : public Generator {
     inference_->run(std::as_bytes(std::span(window_)));
     const auto vocabulary = std::ssize(logits_);
     inference_->read_output(logits_, (static_cast<int64_t>(seen) - 1) * vocabulary);
-    for (size_t id = 0; id < logits_.size(); ++id) {  // padding and the unknown token say nothing
+    for (size_t id = 0; id < logits_.size();
+         ++id) {  // padding and the unknown token have no text, so they are never drawn
       if (texts_[id].empty()) logits_[id] = -std::numeric_limits<float>::infinity();
     }
   }
@@ -168,14 +169,14 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, int6
     order.resize(static_cast<size_t>(sampling.top_k));
   }
   const double top = static_cast<double>(logits[static_cast<size_t>(order[0])]);
-  std::vector<double> sums;  // of the probabilities up to each token, not yet divided by their sum
+  std::vector<double> sums;  // running sums of the probabilities, not yet normalized
   double sum = 0;
   for (const int32_t token : order) {
     const double logit = static_cast<double>(logits[static_cast<size_t>(token)]);
     sum += std::exp((logit - top) / sampling.temperature);
     sums.push_back(sum);
   }
-  // The fewest tokens that together reach p.
+  // Keeps the fewest tokens whose probabilities reach top_p together.
   const auto last = std::ranges::lower_bound(sums, sampling.top_p * sum);
   const double kept = last == sums.end() ? sum : *last;
   const double drawn = uniform(sampling.seed, index) * kept;

@@ -1,5 +1,5 @@
-// src/inference/inference.h: a trained model's forward program on a device, with its weights: what
-// predicting and generating have in common.
+// src/inference/inference.h: a trained model's forward program on a device, with its weights.
+// Prediction, generation and evaluation share it.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,17 @@
 
 namespace trainyard {
 
-/// Not thread-safe. After construction nothing is allocated on the device.
+/// Not thread-safe. Allocates device memory only during construction.
 class Inference {
  public:
-  /// `bound` is of compile_inference. MODEL_FILE_INVALID if a weight is missing or of another type.
+  /// `bound` must come from compile_inference(). MODEL_FILE_INVALID if a weight is missing or has
+  /// another type.
   static Result<std::unique_ptr<Inference>> open(BoundProgram bound, const SafetensorsFile& weights,
                                                  Backend& backend);
 
   /// Computes one batch; `input` has the size of the program's input.
   void run(std::span<const std::byte> input);
-  /// Any part of the output of the last run(), from element `first` on.
+  /// Copies part of the output of the last run(), starting at element `first`.
   void read_output(std::span<float> values, int64_t first = 0) const;
 
  private:

@@ -29,7 +29,7 @@ std::vector<float> softmax(std::span<const float> logits) {
   return p;
 }
 
-/// The most probable classes alone; of equal ones the first.
+/// Keeps only the kTopClasses most probable classes; of equal ones the first.
 void keep_top(Prediction& p) {
   p.top.resize(p.probabilities.size());
   std::iota(p.top.begin(), p.top.end(), int64_t{0});
@@ -56,11 +56,11 @@ class LoadedPredictor final : public Predictor {
 
   const DatasetSchema& schema() const override { return info_.schema; }
 
-  // One program serves requests of any size; the last batch is filled up with copies of its last
-  // row. What a row gives depends neither on its place in the batch nor on the others.
+  // One program serves requests of any size; the last batch is padded with copies of its last row.
+  // A row's result depends neither on its position in the batch nor on the other rows.
   std::vector<std::vector<Prediction>> predict_together(std::span<const RawRows> rows) override {
     std::vector<std::vector<Prediction>> predictions(rows.size());
-    std::vector<size_t> owners;  // of the rows in input_
+    std::vector<size_t> owners;  // for each row in input_, the index of its RawRows
     for (size_t i = 0; i < rows.size(); ++i) {
       const Partition partition = rows[i].view();
       predictions[i].reserve(static_cast<size_t>(rows[i].rows));
@@ -125,8 +125,8 @@ class LoadedPredictor final : public Predictor {
   Objective objective_;
   RowTransform transform_;
   std::unique_ptr<Inference> inference_;
-  Batch part_;                    // of one caller
-  std::vector<std::byte> input_;  // of the program
+  Batch part_;                    // rows of one caller
+  std::vector<std::byte> input_;  // the program's input batch
   const int64_t batch_;
   std::vector<float> output_;
 };

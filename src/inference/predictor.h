@@ -1,7 +1,4 @@
-// src/inference/predictor.h: a trained model folder in use.
-//
-//   model.safetensors   parameters and state, by name
-//   model.json          model spec, dataset schema, preprocessing, final metrics, format version
+// src/inference/predictor.h: predicts rows with a trained model from its folder.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +17,12 @@ namespace trainyard {
 
 struct Prediction {
   int64_t label = -1;  // classification: index into schema().target.classes
-  // Classification: one per class; of more than kClassesListedMax, the largest kTopClasses, whose
-  // classes `top` has.
+  // Classification: one probability per class. Of more than kClassesListedMax classes only the
+  // kTopClasses largest are listed, and `top` has their class indices.
   std::vector<float> probabilities;
   std::vector<int64_t> top;
   double value = 0;                   // regression, in the target's own units
-  std::vector<float> reconstruction;  // of a model of its input: RowTransform::restore_input
+  std::vector<float> reconstruction;  // of an autoencoder, from RowTransform::restore_input()
 };
 
 class Predictor {
@@ -34,14 +31,15 @@ class Predictor {
                                                  Backend& backend);
   virtual ~Predictor() = default;
   virtual const DatasetSchema& schema() const = 0;
-  /// The rows of several callers, computed as if they were one table: element i is, to the bit,
-  /// what rows[i] alone gives.
+  /// Predicts the rows of several callers in shared batches. Element i of the result is
+  /// bit-identical to that of predicting rows[i] alone.
   virtual std::vector<std::vector<Prediction>> predict_together(std::span<const RawRows> rows) = 0;
   std::vector<Prediction> predict(const RawRows& rows);
 };
 
-/// Rows that a predictor computes at a time. Fewer cost the same, so callers with fewer gain by
-/// predict_together(). Scores of very many classes are computed for fewer rows: at most 64 MiB.
+/// Rows that a predictor computes per batch. A partial batch takes as long as a full one, so
+/// callers with few rows gain by predict_together(). With very many classes batches are smaller, so
+/// that the scores take at most 64 MiB.
 inline constexpr int64_t kPredictBatch = 64;
 inline int64_t predict_batch(const ModelInterface& interface) {
   if (!interface.classification()) return kPredictBatch;

@@ -1,5 +1,5 @@
-// src/parallel/model_copy.h: a model's forward graph built once more, some of its nodes with others
-// in their place: before it is differentiated, so that gradients are those of what is there.
+// src/parallel/model_copy.h: copies a model's forward graph and replaces some of its nodes. The
+// copy is made before differentiation, so that the gradients are those of the new nodes.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class ModelCopy {
   }
   virtual ~ModelCopy() = default;
 
-  /// Of a tensor without a producer, in the copy.
+  /// The copy's description of a tensor without a producer (an input, parameter or state).
   virtual TensorInfo info_of(TensorId id) const { return graph_.tensor(id); }
 
   void copy_sources() {
@@ -51,7 +51,8 @@ class ModelCopy {
     return to_.graph.node(node).outputs;
   }
   TensorId copy_of(TensorId id) const { return id == kNoTensor ? id : copies_.at(id); }
-  /// Everything that is read from outside has a copy by now; kNoTensor, if the copy has none of it.
+  /// Completes the copy. Every tensor that is read from outside must have an entry in copies_ by
+  /// then; kNoTensor means that the copy lacks the tensor.
   Model finish() {
     to_.input = copy_of(from_.input);
     to_.target = copy_of(from_.target);
@@ -67,10 +68,11 @@ class ModelCopy {
   const Model& from_;
   const Graph& graph_;
   Model to_;
-  std::map<TensorId, TensorId> copies_;  // of what is there already
+  std::map<TensorId, TensorId>
+      copies_;  // original tensor -> its copy, for all tensors copied so far
 };
 
-/// By tensor, the nodes that read it.
+/// For each tensor, the nodes that read it.
 inline std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.tensors().size());
   for (NodeId k = 0; k < std::ssize(graph.nodes()); ++k) {

@@ -84,7 +84,7 @@ class HeadFinder {
     }
     return {};
   }
-  /// `head.lookup` is an embedding that reads it as well, and might.
+  /// `head.lookup` is an embedding that also reads the table, and is allowed to.
   Error refuse_reader(const TensorInfo& weight, NodeId reader, const ModelHead& head) const {
     std::string why = "needs weights of its own";
     if (use_.takes_tied) why += ", or a table that one embedding reads";
@@ -123,7 +123,7 @@ Model HeadReplacement::run() {
       copy(k);
     }
   }
-  // Behind reshapes the output has another name.
+  // If reshapes follow the head, the output tensor is not the dense layer's own.
   copies_[from_.output] = scores;
   if (has_loss()) copies_[from_.loss] = loss;
   return finish();

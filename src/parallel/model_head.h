@@ -1,5 +1,5 @@
-// src/parallel/model_head.h: the last layer of a model and its loss, found in the graph as it was
-// built, before it is differentiated; and the model once more with others in their place.
+// src/parallel/model_head.h: finds the last layer of a model and its loss in the graph before
+// differentiation, and copies the model with other nodes in their place.
 #pragma once
 
 #include <set>
@@ -12,28 +12,29 @@ namespace trainyard {
 
 struct ModelHead {
   NodeId gemm = kNoNode;
-  NodeId loss = kNoNode;      // none where the model only evaluates
-  NodeId lookup = kNoNode;    // the embedding whose table the head multiplies with too, if any
-  std::set<NodeId> reshapes;  // between the two, and behind the head
+  NodeId loss = kNoNode;      // none if the model is built to evaluate
+  NodeId lookup = kNoNode;    // the embedding that shares the head's table, if any
+  std::set<NodeId> reshapes;  // between the head and the loss, and after the head
 };
 
-/// Who asks for a head, for refusals: FIELD_CONFLICT of `field`, "head needs ..., expected shard:
-/// none".
+/// The feature that needs a head, for error messages: FIELD_CONFLICT of `field`, "head needs ...,
+/// expected shard: none".
 struct HeadUse {
-  std::string field;        // "resources.shard"
-  std::string name;         // "head"
-  std::string expected;     // "shard: optimizer or none"
-  bool takes_tied = false;  // a table that an embedding reads too
+  std::string field;        // e.g. "resources.shard"
+  std::string name;         // e.g. "head"
+  std::string expected;     // e.g. "shard: optimizer or none"
+  bool takes_tied = false;  // accepts a table that an embedding reads too
 
   Error refuse(const std::string& why) const;
 };
 
-/// Refuses a head that is no dense layer with weights of its own (or, if that is taken, a table
-/// that nothing reads but the head and one embedding), and a loss that is no softmax cross-entropy
-/// of labels.
+/// Refuses a head that is not a dense layer with weights of its own, and a loss that is not the
+/// softmax cross-entropy of labels. If `use.takes_tied`, one embedding may read the head's table
+/// too.
 Result<ModelHead> find_head(const Model& model, const HeadUse& use);
 
-/// The model with another head and loss, and another lookup where the head has one.
+/// Copies a model with another head and loss, and with another embedding lookup if the head shares
+/// its table.
 class HeadReplacement : protected ModelCopy {
  public:
   HeadReplacement(const HeadReplacement&) = delete;
@@ -42,12 +43,14 @@ class HeadReplacement : protected ModelCopy {
  protected:
   HeadReplacement(const Model& model, const ModelHead& head) : ModelCopy(model), head_(head) {}
 
-  /// Copies everything else. add_head() stands where the dense layer stood, and says what is the
-  /// model's output from now on, kNoTensor: none; add_loss() where the loss stood.
+  /// Copies all other nodes. add_head() is called at the position of the dense layer and returns
+  /// the model's new output, or kNoTensor if it has none. add_loss() is called at the position of
+  /// the loss.
   Model run();
   virtual TensorId add_head() = 0;
   virtual TensorId add_loss() = 0;
-  /// Where the embedding stood whose table the head has; the vectors of its tokens.
+  /// Called at the position of the embedding that shares the head's table; returns the vectors of
+  /// its tokens.
   virtual TensorId add_lookup();
 
   const Node& gemm() const { return graph_.node(head_.gemm); }

@@ -1,14 +1,14 @@
-// src/parallel/sampled_head.h: a model's head and the loss of its scores, over the classes of the
-// batch's labels and some that are drawn (model.loss: sampled_softmax).
+// src/parallel/sampled_head.h: computes a model's head and loss only over the classes of the
+// batch's labels and some randomly drawn ones (model.loss: sampled_softmax).
 //
 //   labels, step ── SampleClasses ─┬─ classes ── TakeRows of weight, of bias ──┐
 //   x ─────────────────────────────┼────────────────────────────────────────── Gemm ── z ─┐
 //                                  └─ position, log_expected ── SampledSoftmaxCrossEntropyLoss
 //
-// Only the rows that were taken have gradients, and only they are updated: nothing of a step is as
-// large as the head. Of several ranks all draw the same classes, and take the rows of all ranks'
-// labels, so that one gradient of these rows is exchanged as any other. The micro-batches of a step
-// share its draws, and the rows of all their labels.
+// Only the gathered rows have gradients and are updated, so that no tensor of a step is as large as
+// the head. All ranks draw the same classes and gather the rows of all ranks' labels, so that the
+// gradient of these rows is all-reduced like any other. The micro-batches of a step share its drawn
+// classes, and the rows of all their labels.
 #pragma once
 
 #include "src/base/result.h"
@@ -20,12 +20,13 @@
 namespace trainyard {
 
 struct SampledModel {
-  Model model;         // without an output: nothing computes the scores of all classes
-  TakenTables tables;  // the head's
+  Model model;         // without an output: the scores of all classes are never computed
+  TakenTables tables;  // the head's weights and bias
 };
 
-/// `model` as it was built, with its loss. Refuses, by model.loss, a head that is no dense layer of
-/// its own, and what of the recipe does not go with single rows of it.
+/// `model` must have its loss and not be differentiated yet. Refuses, naming model.loss, a head
+/// that is not a dense layer with weights of its own, and settings of the recipe that cannot work
+/// with updates of single rows.
 Result<SampledModel> sample_head(const Model& model, const Recipe& recipe, Rank rank);
 
 }  // namespace trainyard

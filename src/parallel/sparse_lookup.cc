@@ -16,7 +16,7 @@
 namespace trainyard {
 namespace {
 
-/// Changes one graph. New nodes are made at its end, and moved to before the lookup by apply().
+/// Changes one graph. New nodes are appended to it; apply() moves them before their lookup.
 class Lookups {
  public:
   Lookups(Model& model, Rank rank, int64_t micro_batches)
@@ -68,7 +68,7 @@ class Lookups {
   Graph& graph_;
   const Rank rank_;
   const int64_t micro_batches_;
-  std::vector<Node> nodes_;  // as they will be
+  std::vector<Node> nodes_;  // the node list after apply()
   std::map<NodeId, std::vector<Node>> before_;
   int64_t exchanges_ = 0;
 };

@@ -1,11 +1,12 @@
-// src/parallel/sparse_lookup.h: embeddings whose gradient is that of the rows which a batch reads
-// (embedding: {sparse: true}), as PyTorch's nn.Embedding(sparse=True).
+// src/parallel/sparse_lookup.h: embeddings with a gradient only for the rows that a batch reads
+// (embedding: {sparse: true}), like PyTorch's nn.Embedding(sparse=True).
 //
 //   indices ── DistinctRows ─┬─ rows ── TakeRows of the table ── Gather ── y
 //                            └─ position ─────────────────────────┘
 //
-// Only the training program has them: all others look up in the table. Of several ranks each takes
-// the rows of all ranks' indices, so that one gradient of these rows is exchanged as any other.
+// Only the training program has these nodes; all other programs read the table directly. Each rank
+// gathers the rows of all ranks' indices, so that the gradient of these rows is all-reduced like
+// any other.
 #pragma once
 
 #include <set>
@@ -20,15 +21,16 @@
 
 namespace trainyard {
 
-/// Puts them into `model`, before it is differentiated, and what was taken into `tables`. Lookups
-/// in frozen tables stay as they are. Refuses, by the layer's field, a table that something else
-/// reads too, and what of the recipe does not go with updates of single rows.
+/// Converts the sparse embeddings of `model`, which must not be differentiated yet, and adds their
+/// gathered rows to `tables`. Lookups in frozen tables stay unchanged. Refuses, naming the layer's
+/// field, a table that another node reads too, and settings of the recipe that cannot work with
+/// updates of single rows.
 Status take_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>& frozen, Rank rank,
                     TakenTables& tables);
 
-/// Whether the recipe goes with a lookup that updates single rows. FIELD_CONFLICT.
+/// FIELD_CONFLICT if the recipe cannot work with a lookup that updates single rows.
 Status check_lookup(const Lookup& lookup, const Recipe& recipe);
-/// The node of this name, or kNoNode.
+/// The node named `name`, or kNoNode.
 NodeId find_node(const Graph& graph, const std::string& name);
 
 }  // namespace trainyard

@@ -15,8 +15,8 @@
 namespace trainyard {
 namespace {
 
-// Numbers of exchanges (src/ops/shards.h) that no bucket of gradients comes to. The gradient of the
-// each has the one behind it.
+// Exchange numbers (src/ops/shards.h) beyond those of gradient buckets. The gradient of an exchange
+// has the next number, so the numbers advance by two.
 constexpr int64_t kRowsExchange = int64_t{1} << 30, kStatisticsExchange = kRowsExchange + 2,
                   kTokensExchange = kRowsExchange + 4, kVectorsExchange = kRowsExchange + 6;
 

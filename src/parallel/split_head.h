@@ -5,18 +5,19 @@
 //   labels ──┘     weight, bias of this       └── GatherRows of 4 numbers a row ──┘
 //                  rank's classes
 //
-// Each rank holds the N-th part of the head's weights, rounded up to whole classes, their gradients
-// and the optimizer's state; and computes the scores of all ranks' rows for its classes. Gradients
-// of the head are complete there, so that nothing is exchanged for them; that of x is summed over
-// the ranks (src/ops/row_exchange.h).
+// Each rank stores 1/N of the head's classes, rounded up: their weights, gradients and optimizer
+// state. It computes the scores of all ranks' rows for its classes. The head's gradients are
+// complete on their rank, so they are not exchanged; the gradient of x is summed over the ranks
+// (src/ops/row_exchange.h).
 //
-// An embedding whose table the head multiplies with too looks up in the same part of it:
+// An embedding that shares the head's table reads the same shard of it:
 //
 //   tokens ── GatherRows ── SplitGather ── ScatterRows ── the vectors of this rank's rows
 //                   the table's rows for this rank's classes
 //
-// Each vector is of one rank and 0 from all others. The table's gradient by the lookup is that of
-// the vectors of all ranks, gathered, and complete here as well.
+// Each vector comes from one rank; the other ranks contribute 0. For the lookup's part of the
+// table's gradient, the gradients of the vectors of all ranks are gathered, so this part is
+// complete as well.
 #pragma once
 
 #include "src/base/result.h"
@@ -27,12 +28,13 @@ namespace trainyard {
 
 struct SplitModel {
   Model model;
-  int64_t classes = 0;  // of all ranks; the output has this rank's, of the rows of all ranks
+  int64_t classes =
+      0;  // number of all ranks' classes; `model` outputs this rank's, for the rows of all ranks
 };
 
-/// `model` as it was built, before it is differentiated; with a loss, or for evaluation. Refuses,
-/// by resources.shard, a head that is no dense layer with weights of its own or of one embedding,
-/// and a loss that is no softmax cross-entropy of labels.
+/// `model` must not be differentiated yet; it has a loss, or is built to evaluate. Refuses, naming
+/// resources.shard, a head that is not a dense layer (one embedding may share its weights, nothing
+/// else), and a loss that is not the softmax cross-entropy of labels.
 Result<SplitModel> split_head(const Model& model, Rank rank);
 
 }  // namespace trainyard

@@ -22,8 +22,8 @@
 namespace trainyard {
 namespace {
 
-// Numbers of exchanges (src/ops/shards.h), behind those of a split head: of each pair four. The
-// gradient of each has the one behind its own.
+// Exchange numbers (src/ops/shards.h), after those of a split head. Each pair uses four: two
+// exchanges, and the gradient of each with the next number.
 constexpr int64_t kFirstExchange = (int64_t{1} << 30) + 16, kExchangesOfPair = 4,
                   kScatterExchange = 2;
 
@@ -38,12 +38,12 @@ constexpr int64_t units_of_rank(int64_t units, int64_t ranks) {
 
 struct Pair {
   NodeId first = kNoNode, second = kNoNode;
-  std::vector<NodeId> reshapes = {};  // between the two, which the split one has no need of
+  std::vector<NodeId> reshapes = {};  // reshapes between the two layers, which the split pair omits
   std::vector<NodeId> activations = {}, dropouts = {};
 };
 
-/// Of the activations those that make 0 of 0, and have a gradient there: units that fill up a
-/// rank's part stay 0.
+/// Whether the activation maps 0 to 0 and has a finite gradient there, so that the padding units of
+/// a rank's shard stay 0.
 bool keeps_zero(const Op& op) {
   constexpr std::array<std::string_view, 14> kThose = {
       "Relu",     "Tanh",      "Gelu",  "LeakyRelu",       "Elu", "Selu", "Celu", "Mish",
@@ -56,7 +56,7 @@ class PairFinder {
   PairFinder(const Model& model, Rank rank)
       : graph_(model.graph), rank_(rank), readers_(readers_of(model.graph)) {}
 
-  /// From the input on, those that `is_chosen`.
+  /// All pairs in graph order for which `is_chosen` returns true.
   template <typename F>
   std::vector<Pair> find(const F& is_chosen) const {
     std::vector<Pair> pairs;
@@ -72,7 +72,8 @@ class PairFinder {
   }
 
  private:
-  /// With weights of its own, on rows of this rank's.
+  /// Whether node `k` is a dense layer with unshared, unsharded weights that runs on this rank's
+  /// rows.
   bool is_dense(NodeId k) const {
     const Node& node = graph_.node(k);
     if (node.op != gemm_op() || graph_.tensor(node.inputs[0]).spread != Spread::kOwn) return false;
@@ -116,7 +117,8 @@ class PairFinder {
       at = node.outputs[0];
     }
   }
-  /// Ranks' parts fill up with units that stay 0, and draw what one device draws for theirs.
+  /// Whether the pair can be sharded by unit: padding units must stay 0, and dropout must draw the
+  /// same values for a unit as on one device.
   bool can_be_cut(const Pair& pair) const {
     const int64_t units = graph_.tensor(graph_.node(pair.first).outputs[0]).type.shape[1];
     const bool are_drawn_alike = units % kUnitsDrawnTogether == 0 &&
@@ -132,15 +134,15 @@ class PairFinder {
   const std::vector<std::vector<NodeId>> readers_;  // by tensor
 };
 
-/// What the rule compares.
+/// The memory that a split saves and costs, in elements (see split_mlp()).
 struct Weighing {
-  int64_t kept = 0, rows = 0;  // numbers of the weights, and of the rows
+  int64_t kept = 0, rows = 0;  // of weights with gradients and state; of gathered rows
 };
 Weighing weigh(const Graph& graph, const Pair& pair, Rank rank, int64_t copies) {
   int64_t weights = 0;
   for (const NodeId k : {pair.first, pair.second}) {
     const std::vector<TensorId>& inputs = graph.node(k).inputs;
-    // The second layer's bias stays whole.
+    // The second layer's bias is not sharded.
     const size_t end = k == pair.first ? inputs.size() : 2;
     for (size_t i = 1; i < end; ++i) {
       if (inputs[i] != kNoTensor) weights += graph.tensor(inputs[i]).type.shape.elements();
@@ -151,7 +153,7 @@ Weighing weigh(const Graph& graph, const Pair& pair, Rank rank, int64_t copies) 
   return {copies * weights, x[0] * rank.count * (2 * x[1] + y[1])};
 }
 
-/// The model once more, with the pairs split.
+/// Copies the model with the pairs split.
 class PairSplitter final : private ModelCopy {
  public:
   PairSplitter(const Model& model, const std::vector<Pair>& pairs, Rank rank)
@@ -217,7 +219,7 @@ class PairSplitter final : private ModelCopy {
     next_exchange_ += kExchangesOfPair;
   }
 
-  /// Of all rows, so that rank 0's draws begin where one device's do.
+  /// Dropout on the rows of all ranks, with draws at the same positions as on one device.
   void add_dropout(NodeId k) {
     const Node& node = graph_.node(k);
     const int64_t units = dropouts_.at(k);
@@ -248,9 +250,9 @@ class PairSplitter final : private ModelCopy {
   }
 
   const Rank rank_;
-  std::map<TensorId, int64_t> axis_;  // along which ranks have parts of a weight
+  std::map<TensorId, int64_t> axis_;  // the axis along which a weight is sharded
   std::set<NodeId> firsts_, seconds_, reshapes_;
-  std::map<NodeId, int64_t> dropouts_;  // the units of their pair
+  std::map<NodeId, int64_t> dropouts_;  // dropout node -> number of units of its pair
   int64_t next_exchange_ = kFirstExchange;
   std::vector<int64_t> exchange_of_pair_;
   size_t added_ = 0;

@@ -6,11 +6,10 @@
 //            rows of w1, and b1,        columns of w2            b2, whole
 //            of this rank's units       for these units
 //
-// Each rank holds the N-th part of the units between the two layers, rounded up: of the first
-// layer their rows, of the second their columns, the gradients of both and the optimizer's state;
-// and computes the units of all ranks' rows. Gradients of these weights are complete there, so that
-// nothing is exchanged for them; y and the gradient of x are summed over the ranks, and each gets
-// its rows (src/ops/row_exchange.h).
+// Each rank stores 1/N of the units between the two layers, rounded up: their rows of w1 and
+// columns of w2, with gradients and optimizer state. It computes its units for all ranks' rows. The
+// gradients of these weights are complete on their rank, so they are not exchanged; y and the
+// gradient of x are summed over the ranks, and each rank gets its rows (src/ops/row_exchange.h).
 #pragma once
 
 #include <cstdint>
@@ -25,11 +24,11 @@
 
 namespace trainyard {
 
-/// Two layers that are split, by node name.
+/// Two layers that are split, identified by their nodes' names.
 struct SplitPair {
   std::string first, second;
-  std::vector<std::string> weights;  // that ranks have parts of, by tensor name
-  int64_t units = 0;                 // between the two
+  std::vector<std::string> weights;  // names of the sharded weights
+  int64_t units = 0;                 // number of units between the two layers
   bool operator==(const SplitPair&) const = default;
 };
 
@@ -38,26 +37,27 @@ struct SplitMlp {
   std::vector<SplitPair> pairs;
 };
 
-/// `model` as it was built, or with a head that is split; before it is differentiated. Pairs are
-/// found from the input on, and no layer is of two. One is split where that saves memory:
+/// `model` must not be differentiated yet; its head may already be split. Pairs are searched in
+/// graph order, and no layer belongs to two pairs. A pair is split where that saves memory:
 ///
 ///   copies P > R (2 D + D')
 ///
-/// of P weights, of each of which a rank keeps `copies` numbers (itself, its gradient, state); of R
-/// rows, those of all ranks in a micro-batch; of D inputs and D' outputs. To the left stands what
-/// each rank no longer has, to the right what it has besides when the pair's gradients are
-/// computed: x, its gradient and that of y of the others' rows; both but for the same factor, 1 -
-/// 1/N. Refuses, by resources.shard, a model without such a pair.
+/// P: weights of the pair, for each of which a rank stores `copies` numbers (weight, gradient,
+/// optimizer state). R: rows of all ranks in a micro-batch. D: inputs, D': outputs. The left side
+/// is the memory that splitting saves, the right side what it adds while the pair's gradients are
+/// computed: x, its gradient and that of y for the rows of other ranks. Both sides omit the same
+/// factor, 1 - 1/N. Refuses, naming resources.shard, a model without such a pair.
 Result<SplitMlp> split_mlp(const Model& model, Rank rank, int64_t copies);
 
-/// The same pairs of a model that is built to evaluate.
+/// Splits the same pairs in a model that is built to evaluate.
 Model split_mlp(const Model& model, Rank rank, const std::vector<SplitPair>& pairs);
 
-/// The layer of a node that is split: positions of a sequence are rows of a product within it.
+/// The name of the layer to which a split node belongs; a product over the positions of a sequence
+/// is a node inside its layer.
 std::string layer_of(std::string_view node_name);
 
-/// Numbers that a device keeps of each weight: itself, its gradient, the optimizer's state, and an
-/// average.
+/// The numbers that a device stores per weight: the weight, its gradient, optimizer state, and its
+/// moving average.
 int64_t kept_copies(const Recipe& recipe);
 
 }  // namespace trainyard

@@ -1,11 +1,11 @@
-// src/parallel/taken_rows.h: tables of a training program of which a batch reads some rows. These
-// were taken (TakeRows, src/ops/sampled_xent.h) and are what the graph is differentiated by; the
-// table's gradient is theirs, and its update is told which rows they are (updated_rows() in
-// src/graph/op.h).
+// src/parallel/taken_rows.h: tables of a training program of which a batch reads only some rows.
+// The rows are gathered (TakeRows, src/ops/sampled_xent.h), and the graph is differentiated with
+// respect to them. The table's gradient has only these rows, and its update gets the list of their
+// indices (updated_rows() in src/graph/op.h).
 //
-// With micro-batches the list of rows grows from one to the next, in memory that stays: a row keeps
-// its place in the list, so that gradients of the same list are summed, and the update reads it
-// when all are there.
+// With micro-batches the list of rows grows from one micro-batch to the next, in an accumulator. A
+// row keeps its position in the list, so that gradients by position can be summed; the update reads
+// the list after the last micro-batch.
 #pragma once
 
 #include <map>
@@ -18,26 +18,28 @@
 namespace trainyard {
 
 struct TakenRows {
-  TensorId taken = kNoTensor;  // the rows that the batch reads
-  TensorId rows = kNoTensor;   // which they are, for the update
+  TensorId taken = kNoTensor;  // the gathered rows, which the batch reads
+  TensorId rows = kNoTensor;   // the indices of these rows, for the update
 };
 using TakenTables = std::map<TensorId, TakenRows>;  // by parameter
 
-/// Numbers of exchanges (src/ops/shards.h) of labels and indices, which no others come to: 0 of
-/// labels, 1 and more of lookups.
+/// Exchange numbers (src/ops/shards.h) for labels (index 0) and for the indices of lookups (index 1
+/// and up); no other exchanges use them.
 int64_t rows_exchange(int64_t index);
 
-/// What a list of rows grows in over the micro-batches of a step.
+/// The tensors in which a list of row indices grows over the micro-batches of a step.
 struct KeptRows {
-  TensorId kept = kNoTensor, micro_step = kNoTensor;  // none: a step is one batch
+  TensorId kept = kNoTensor, micro_step = kNoTensor;  // kNoTensor if a step is one batch
 };
-/// The list called `name` of `size` rows, in an accumulator of `graph`.
+/// Adds a list called `name` for `size` rows to `graph`, as an accumulator. Empty if micro_batches
+/// is 1.
 KeptRows add_kept_rows(Graph& graph, const std::string& name, int64_t size, int64_t micro_batches);
-/// The input of a training program that numbers the micro-batches of a step, made on first use.
+/// The input of a training program that is the index of the micro-batch within its step; created on
+/// first use.
 TensorId micro_step_input(Graph& graph);
 
-/// Gradients by parameter; of tables, those of the rows that were taken, which their rules name
-/// from now on.
+/// Gradients by parameter. The gradient of a table in `tables` is that of its gathered rows; its
+/// entry in `rules` then refers to their indices.
 std::map<TensorId, TensorId> differentiate_taken(Graph& graph, TensorId loss,
                                                  std::set<TensorId> frozen, TensorId loss_scale,
                                                  const TakenTables& tables,

@@ -25,15 +25,16 @@ namespace fs = std::filesystem;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr const char* kReason = "ALGORITHMS_INVALID";
-constexpr int64_t kFormat = 1;  // rises when a choice's words or the file's fields change meaning
-constexpr size_t kChoicesMax = 20'000;  // of one class of devices
-constexpr size_t kClassesMax = 64;      // of one record
+constexpr int64_t kFormat =
+    1;  // increased when the meaning of a choice's text or of the file's fields changes
+constexpr size_t kChoicesMax = 20'000;  // per device class
+constexpr size_t kClassesMax = 64;      // per record
 constexpr int64_t kFileBytesMax = int64_t{64} << 20;
-// Another process holds a file while it times one problem. One that holds it for longer hangs.
+// A process holds the lock while it times one problem; one that holds it for longer hangs.
 constexpr std::chrono::seconds kLockWaitMax(300);
 constexpr std::chrono::milliseconds kLockPause(1);
-// What timing may take of a job's time in the problems that were timed: first proposals left 2 to
-// 7 % to gain on an H100.
+// Share of a job's expected time in the timed problems that timing may take. The libraries' first
+// proposals left 2 to 7 % to gain on an H100.
 constexpr double kGainShare = 0.05;
 
 double seconds_since(SteadyClock::time_point begin) {
@@ -49,7 +50,7 @@ Error invalid(const std::string& what) {
   return make_error(ErrorCode::kInvalidArgument, kReason, what);
 }
 
-/// Calls add(name, value) for each field of an object whose names are words of a backend.
+/// Calls add(name, value) for each field of an object whose names are a backend's keys or choices.
 Status for_each(const Json& object, const std::string& what, size_t count_max,
                 const std::function<Status(const std::string&, const Json&)>& add) {
   if (!object.is_object() || object.size() > count_max) {
@@ -115,8 +116,8 @@ Result<std::map<std::string, TimedChoice>> parse_table(const std::string& text,
   return table;
 }
 
-/// Holds flock() on a file until it goes; the kernel drops it with the process. A file of its own:
-/// the one that it protects is replaced by renaming.
+/// Holds flock() on a file for its lifetime; the kernel releases the lock when the process ends.
+/// The lock file is separate, since the file that it protects is replaced by renaming.
 class FileLock {
  public:
   static Result<FileLock> take(const fs::path& path) {
@@ -216,8 +217,8 @@ bool Algorithms::choose(const std::string& device_class, const std::string& key,
   return first.has_value();
 }
 
-/// A choice that is recorded with the host now: one that another process has made meanwhile, or one
-/// of our own. Nothing where none can be made or recorded.
+/// Returns a choice that is now recorded for this host: one that another process has recorded
+/// meanwhile, or a new one. Nothing if none can be made or recorded.
 std::optional<std::string> Algorithms::time_and_record(const std::string& device_class,
                                                        const std::string& key,
                                                        const AlgorithmProblem& problem,
@@ -277,7 +278,8 @@ std::optional<std::string> Algorithms::time_and_record(const std::string& device
   return timed->choice;
 }
 
-/// Whether a job that had no time for it left it to one such as this.
+/// Whether the recorded choice was not timed because the job at that time was too short, and this
+/// job is longer.
 bool Algorithms::is_left_to(const TimedChoice& recorded) const {
   return times_ && recorded.left_by_steps > 0 &&
          (!steps_.has_value() || *steps_ > recorded.left_by_steps);
@@ -320,7 +322,8 @@ Algorithms::HostTable& Algorithms::host_table(const std::string& device_class) {
   return it->second;
 }
 
-/// Who has locked it puts a file away that cannot be read, so that a new one can begin.
+/// Reads the host's file. An unreadable file is renamed by the process that holds the lock, so that
+/// a new one can be started.
 Algorithms::HostTable Algorithms::read_table(const std::string& device_class, bool is_locked) {
   const fs::path path = file_of(device_class);
   const Result<std::string> text = read_file(path, kFileBytesMax);

@@ -1,14 +1,15 @@
-// src/runtime/algorithms.h: which algorithm of a library each problem gets, chosen once and kept.
+// src/runtime/algorithms.h: chooses a library's algorithm for each problem once, and records it.
 //
-// A library offers several algorithms for one product or convolution. Which is fastest is found by
-// timing them, and they differ in their last bits; so a choice is made once for a problem and a
-// class of devices, recorded, and taken from then on (docs/decisions/0034). Where choices are:
+// A library offers several algorithms for one product or convolution. The fastest is found by
+// timing them, and their results differ in the last bits. So an algorithm is chosen once per
+// problem and device class, recorded, and used from then on (docs/decisions/0034). There are two
+// records:
 //
-//   of the job    in its checkpoint: they come first, so a resumed job goes on to the same bits
-//   of the host   in a folder, a JSON file for each class of devices, shared by all processes
+//   job    in its checkpoint: preferred, so that a resumed job continues with the same bits
+//   host   in a folder with one JSON file per device class, shared by all processes
 //
-// An algorithm is timed only where its choice can be recorded. Elsewhere what the library proposes
-// first is taken: that repeats, too.
+// Algorithms are timed only if the choice can be recorded. Otherwise the library's first proposal
+// is used, which is also reproducible.
 #pragma once
 
 #include <cstdint>
@@ -26,71 +27,73 @@
 
 namespace trainyard {
 
-/// Choices by problem, both in the words of the backend: printable ASCII, no longer than
-/// kAlgorithmTextMax.
+/// Choices by problem. Both texts are defined by the backend: printable ASCII, at most
+/// kAlgorithmTextMax characters.
 using AlgorithmChoices = std::map<std::string, std::string>;
 constexpr size_t kAlgorithmTextMax = 1024;
-/// By class of devices: those on which a problem's choice means the same and is equally good.
+/// By device class: the devices on which a choice means the same algorithm and is equally good.
 using AlgorithmRecord = std::map<std::string, AlgorithmChoices>;
 
-/// A choice that is to be recorded, and what it gained.
+/// A choice to be recorded, and the time that it saves.
 struct TimedChoice {
   std::string choice;
   int64_t candidates = 1;
-  // Of the library's first proposal and of the one that was taken; 0: they were not timed, for
-  // there was one alone, no memory, or no time.
+  // Times in microseconds of the library's first proposal and of the chosen algorithm. 0: not
+  // timed, since there was only one candidate, too little memory, or not enough time.
   double first_us = 0, taken_us = 0;
-  // Above 0: it was not timed because a job of so many steps had no time for it. A longer job may.
+  // > 0: not timed, since a job of this many steps was too short for it. A longer job may time it.
   int64_t left_by_steps = 0;
-  // All that might have been taken, in the order in which they were proposed. Not recorded.
+  // All candidates, in the order in which the library proposed them. Not recorded.
   std::vector<std::string> choices = {};
 };
 
-/// What a backend does for one problem.
+/// The operations of a backend on one problem.
 struct AlgorithmProblem {
-  /// Makes a recorded choice ready. False if the library refuses it.
+  /// Selects a recorded choice. False if the library refuses it.
   std::function<bool(const std::string& choice)> take;
-  /// Makes ready what the library proposes first, and tells it; nothing where it proposes none.
+  /// Selects the library's first proposal and returns it; nothing if there is no proposal.
   std::function<std::optional<std::string>()> take_first;
-  /// Times what the library proposes. Nothing where it has no candidate that can be told and taken.
+  /// Times the library's proposals. Nothing if no candidate can be both described and selected.
   std::function<std::optional<TimedChoice>()> time;
 };
 
-/// As it is in a checkpoint, and back. Refusal: INVALID_ARGUMENT/ALGORITHMS_INVALID.
+/// Converts a record to and from its form in a checkpoint. Error:
+/// INVALID_ARGUMENT/ALGORITHMS_INVALID.
 nlohmann::json to_json(const AlgorithmRecord& record);
 Result<AlgorithmRecord> parse_algorithm_record(const nlohmann::json& json);
 
-/// The choices of one job, whose ranks share it. Thread-safe: one problem is dealt with at a time,
-/// so that no two ranks time the same one.
+/// The choices of one job, shared by its ranks. Thread-safe: problems are handled one at a time, so
+/// that no two ranks time the same problem.
 class Algorithms {
  public:
   struct Options {
-    std::filesystem::path folder;  // of the host's files; empty: there are none
-    bool times = true;             // what is not recorded yet; false: the folder is only read
-    double free_s = 5;             // that timing may take of any job, because later ones gain too
-    double progress_s = 10;        // from one sentence about it to the next
+    std::filesystem::path folder;  // folder of the host's files; empty: no such files
+    bool times = true;  // whether unrecorded problems are timed; false: the folder is only read
+    double free_s = 5;  // seconds of timing granted to any job, since later jobs gain from it too
+    double progress_s = 10;  // seconds between two progress messages
   };
   explicit Algorithms(Options options, Files& files = local_files());
   virtual ~Algorithms() = default;
   Algorithms(const Algorithms&) = delete;
   Algorithms& operator=(const Algorithms&) = delete;
 
-  /// Makes an algorithm ready for the problem; false where the library has none. What the callbacks
-  /// throw goes through. Virtual, because the CUDA module calls it across its border.
+  /// Selects an algorithm for the problem; false if the library has none. Rethrows exceptions of
+  /// the callbacks. Virtual, because the CUDA module calls it across the library boundary.
   virtual bool choose(const std::string& device_class, const std::string& key,
                       const AlgorithmProblem& problem);
 
-  /// Choices of a checkpoint, before anything is chosen.
+  /// Sets the choices of a checkpoint. Must be called before anything is chosen.
   void prefer(AlgorithmRecord record);
-  /// How many steps the job has. Timing then ends where it would hold the job up for longer than it
-  /// gains; what is left takes the library's first proposal, in this job and in every other that is
-  /// no longer. Not called: everything is timed.
+  /// Sets the job's number of steps. Timing then ends when it would cost more time than the job
+  /// gains. The remaining problems use the library's first proposal, in this job and in all jobs
+  /// with at most as many steps. If this is not called, everything is timed.
   void expect_steps(int64_t steps);
-  /// Is told from time to time that timing goes on, by the thread that times; nullptr: nobody.
+  /// Sets the receiver of progress messages while algorithms are timed; the timing thread calls it.
+  /// nullptr: none.
   void report_to(std::function<void(const std::string&)> say);
-  /// All that was chosen.
+  /// All choices made so far.
   AlgorithmRecord used() const;
-  /// Sentences for the job's log since the last call.
+  /// Messages for the job's log since the last call.
   std::vector<std::string> take_messages();
 
  private:
@@ -110,13 +113,14 @@ class Algorithms {
 
   const Options options_;
   Files& files_;
-  mutable Mutex mu_;  // held while something is timed: see the class
+  mutable Mutex mu_;  // held while a problem is timed, see the class comment
   AlgorithmRecord used_ TRAINYARD_GUARDED_BY(mu_), preferred_ TRAINYARD_GUARDED_BY(mu_);
   std::map<std::string, HostTable> host_ TRAINYARD_GUARDED_BY(mu_);
   bool times_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<int64_t> steps_ TRAINYARD_GUARDED_BY(mu_);
-  double spent_s_ TRAINYARD_GUARDED_BY(mu_) = 0;       // on timing
-  double known_step_s_ TRAINYARD_GUARDED_BY(mu_) = 0;  // of a step, in the problems that were timed
+  double spent_s_ TRAINYARD_GUARDED_BY(mu_) = 0;  // seconds spent on timing
+  double known_step_s_ TRAINYARD_GUARDED_BY(mu_) =
+      0;  // seconds per step spent in the timed problems
   std::function<void(const std::string&)> say_ TRAINYARD_GUARDED_BY(mu_);
   double said_s_ TRAINYARD_GUARDED_BY(mu_) = 0;
   std::vector<std::string> messages_ TRAINYARD_GUARDED_BY(mu_);
@@ -127,9 +131,10 @@ class Algorithms {
   } summary_ TRAINYARD_GUARDED_BY(mu_);
 };
 
-/// The folder of programs without a daemon: TRAINYARD_ALGORITHMS, an absolute path or "off"; else
-/// $XDG_CACHE_HOME/trainyard/algorithms or ~/.cache/trainyard/algorithms. Empty where it is off or
-/// there is no home. INVALID_ARGUMENT/ALGORITHMS_FOLDER_INVALID for another value.
+/// The folder for programs without a daemon. TRAINYARD_ALGORITHMS sets it to an absolute path or
+/// "off"; the default is $XDG_CACHE_HOME/trainyard/algorithms or ~/.cache/trainyard/algorithms.
+/// Empty if it is off or there is no home directory. INVALID_ARGUMENT/ALGORITHMS_FOLDER_INVALID for
+/// other values.
 Result<std::filesystem::path> local_algorithms_folder();
 
 }  // namespace trainyard

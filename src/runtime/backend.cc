@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-/// Of a backend whose kernels have run when they were submitted.
+/// For backends whose kernels have finished when their submission returns.
 class HostStopwatch final : public Stopwatch {
  public:
   void mark() override { points_.push_back(Clock::now()); }

@@ -1,5 +1,6 @@
-// src/runtime/backend.h: a device that runs programs. reference and cpu are linked in; cuda is
-// libtrainyard_cuda.so, opened at run time (src/runtime/cuda_module.h).
+// src/runtime/backend.h: the interface of a device that runs programs. The reference and cpu
+// backends are linked in; the cuda backend is in libtrainyard_cuda.so, which is loaded at run time
+// (src/runtime/cuda_module.h).
 #pragma once
 
 #include <chrono>
@@ -23,18 +24,19 @@
 namespace trainyard {
 
 namespace kernels {
-struct HeldRows;  // kernels/held_rows.h
+struct HeldRows;  // defined in kernels/held_rows.h
 struct HeldSample;
 }  // namespace kernels
 
-/// Pointers of one step, bound once: placements never move. A left-out tensor is nullptr. Every
-/// other one, and the workspace, is a multiple of Backend::alignment(); a kernel that cuts the
-/// workspace into pieces rounds each up to that (kernels/alignment.h).
+/// The pointers of one step of a program, bound once, since tensors never move. A tensor that is
+/// left out is nullptr. All other pointers, and the workspace, are multiples of
+/// Backend::alignment(). A kernel that divides the workspace rounds each part up to that
+/// (kernels/alignment.h).
 struct KernelArgs {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   std::vector<void*> mutated;  // the inputs that the op updates, in mutated_inputs() order
-  void* workspace = nullptr;   // at least workspace_bytes(), whose content nobody knows
+  void* workspace = nullptr;   // at least workspace_bytes(), with undefined content
 
   template <typename T>
   const T* in(size_t i) const {
@@ -50,20 +52,20 @@ struct KernelArgs {
   }
 };
 
-/// One step, prepared once per job: descriptors, primitives and algorithm choice are made in the
-/// constructor, run() only computes. Not thread-safe.
+/// One step of a program, prepared once per job: the constructor creates descriptors and primitives
+/// and chooses the algorithm; run() only computes. Not thread-safe.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
-  /// True: it reads and writes its tensors as they are stored. Others are handed F32 alone; a host
-  /// backend converts around them (half_kernel.h).
+  /// True if the kernel reads and writes tensors in their stored type. Otherwise it gets F32
+  /// tensors only, and a host backend converts before and after it (half_kernel.h).
   virtual bool takes_stored() const { return false; }
   virtual void run(const KernelArgs& args) = 0;
 };
 
-/// Bytes on the host, and where they go on the device: to a multiple of 4 bytes, with room up to
-/// the next one behind the last.
+/// Bytes on the host, and their destination on the device. `device` is a multiple of 4 bytes, and
+/// the destination has room up to the next multiple of 4 after the last byte.
 struct HostPiece {
   void* device = nullptr;
   const void* host = nullptr;
@@ -77,33 +79,34 @@ class Recording {
   virtual void replay() = 0;
 };
 
-/// Points of time between kernels, by the clock of what computes.
+/// Measures points in time between kernels, with the clock of the computing device.
 class Stopwatch {
  public:
   virtual ~Stopwatch() = default;
-  /// A point behind the work that was submitted so far.
+  /// Marks the point after all work submitted so far.
   virtual void mark() = 0;
-  /// Waits for the points since the last take(), and gives each in seconds since the first of them.
+  /// Waits for the points since the last take(), and returns each in seconds since the first of
+  /// them.
   virtual std::vector<double> take() = 0;
 };
 
-/// What a device can do at most, per second. 0: not known.
+/// The peak rates of a device, per second. 0: not known.
 struct DevicePeak {
-  double f32_flops = 0;   // a multiply-add is two
+  double f32_flops = 0;   // a multiply-add counts as two
   double half_flops = 0;  // products of 16-bit numbers with F32 sums
-  double bytes = 0;       // to and from its memory
-  std::string source;     // where the numbers are from: "measured with 2 threads"
+  double bytes = 0;       // bytes read from and written to its memory
+  std::string source;     // origin of the numbers, such as "measured with 2 threads"
 };
 
-/// One of the processes that train a job together, as its backends are told (join.h): numbers and
-/// words alone, because the CUDA module has no connections of its own.
+/// Describes one of the processes that train a job together, for its backends (join.h). It has only
+/// numbers and texts, because the CUDA module has no connections of its own.
 struct ProcessGroup {
-  std::shared_ptr<Peers> peers;             // for Communicator::peers()
-  int64_t first_rank = 0;                   // of this process's
-  int64_t ranks = 1;                        // of all processes
-  std::string address;                      // numeric: where the other processes reach this one
-  std::string id;                           // what prepare_join() gave to the first process
-  std::chrono::milliseconds limit{60'000};  // until all devices are connected
+  std::shared_ptr<Peers> peers;  // for Communicator::peers()
+  int64_t first_rank = 0;        // the first rank of this process
+  int64_t ranks = 1;             // number of ranks of all processes
+  std::string address;           // numeric address at which the other processes reach this one
+  std::string id;                // the result of prepare_join() in the first process
+  std::chrono::milliseconds limit{60'000};  // time until all devices must be connected
   std::stop_token stop;
 };
 
@@ -113,40 +116,40 @@ class Backend {
   virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
   virtual Processor processor() const { return Processor::kCpu; }
   virtual bool has_kernel(std::string_view op_type) const = 0;
-  /// A sentence about what this machine lacks, so that the backend works worse than it could; empty
-  /// if it lacks nothing.
+  /// A sentence that describes what this machine lacks for full speed; empty if it lacks nothing.
   virtual std::string warning() const { return {}; }
-  /// A fault if the backend has no kernel for the op: plan() of the model has asked has_kernel.
+  /// The backend must have a kernel for the op, else a check fails: callers check has_kernel() when
+  /// they plan.
   virtual std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) = 0;
-  /// Updates, or casts, of one op type that follow one another, none of which touches what another
-  /// writes, as one kernel: its arguments are theirs, one node's behind the other's. nullptr: the
-  /// backend gains nothing by it, and each is prepared by itself.
+  /// Prepares consecutive updates, or casts, of one op type as one kernel. None of the nodes may
+  /// use what another writes. The kernel's arguments are those of all nodes, concatenated. nullptr
+  /// if the backend gains nothing by it; then each node is prepared separately.
   virtual std::unique_ptr<Kernel> prepare_group(const Graph& /*graph*/,
                                                 std::span<const NodeId> /*nodes*/) {
     return nullptr;
   }
-  /// Records what `submit` runs, without running it. Every kernel has run before, so that none has
-  /// anything left to set up. nullptr: the backend gains nothing by it.
+  /// Records the kernels that `submit` runs, without running them. Every kernel must have run
+  /// before, so that none has setup work left. nullptr if the backend gains nothing by it.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& /*submit*/) {
     return nullptr;
   }
 
-  /// Where the algorithms of what is prepared from now on are chosen and recorded. Without it, and
-  /// in backends that choose nothing, a library's first proposal is taken.
+  /// Sets the object that chooses and records the algorithms of kernels prepared from now on.
+  /// Without it, and in backends that choose nothing, a library's first proposal is used.
   virtual void use_algorithms(std::shared_ptr<Algorithms> /*algorithms*/) {}
-  /// What was given; nullptr where nothing is chosen.
+  /// The object given to use_algorithms(); nullptr if there is none.
   virtual Algorithms* algorithms() const { return nullptr; }
 
-  /// What kernels and their libraries ask of the address of each tensor and of a workspace: a
-  /// multiple of so many bytes. Programs are compiled for it (CompileOptions::alignment).
+  /// The alignment in bytes that kernels and their libraries require for each tensor and the
+  /// workspace. Programs are compiled for it (CompileOptions::alignment).
   virtual int64_t alignment() const = 0;
-  /// What programs for it are compiled for.
+  /// The device's properties that programs are compiled for.
   DeviceTraits traits() const { return {alignment(), processor()}; }
-  /// Device memory, zeroed, at a multiple of alignment(). Throws std::bad_alloc.
+  /// Zeroed device memory, aligned to alignment(). Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
-  /// Pieces that are needed together, one behind the other, in fewer copies where the backend can.
+  /// Copies pieces that are needed together, in fewer copies if the backend can.
   virtual void copy_block_to_device(std::span<const HostPiece> pieces) {
     for (const HostPiece& p : pieces) copy_to_device(p.device, p.host, p.bytes);
   }
@@ -154,54 +157,55 @@ class Backend {
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;
 
-  /// True where gather_rows() and copy_pieces() are there: a dataset's rows may lie in the device's
-  /// memory, and batches are made of them there.
+  /// Whether gather_rows() and copy_pieces() are implemented. Then a dataset may be resident in the
+  /// device's memory, and batches are gathered there.
   virtual bool holds_rows() const { return false; }
-  /// Submits it, and at most kernels::kCopyPiecesMax copies beside. All pointers, and those in
-  /// `held`, are the device's.
+  /// Submits the gathering of a batch (kernels/held_rows.h), together with at most
+  /// kernels::kCopyPiecesMax copies. All pointers, also those in `held`, are device pointers.
   virtual void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
                            int64_t count, void* x, void* target,
                            std::span<const kernels::CopyPiece> copies);
-  /// Those alone.
+  /// Submits copies within the device.
   virtual void copy_pieces(std::span<const kernels::CopyPiece> pieces);
 
-  /// True where work goes on after it was submitted. Then the next step is submitted before the
-  /// results of this one are looked at.
+  /// Whether kernels run asynchronously after their submission. Then the next step is submitted
+  /// before the results of the current one are read.
   virtual bool runs_ahead() const { return false; }
-  /// Around kernels that are submitted one by one, never while some are recorded.
+  /// A stopwatch for kernels that are submitted one by one; it must not be used during a recording.
   virtual std::unique_ptr<Stopwatch> make_stopwatch();
-  /// May take a moment, where it is measured.
+  /// The peak rates; if they are measured, the first call takes a moment.
   virtual DevicePeak peak() const { return {}; }
 
-  /// Host memory for begin_copy_to_host(), at a multiple of kHostAlignment. Throws std::bad_alloc.
+  /// Host memory for begin_copy_to_host(), aligned to kHostAlignment. Throws std::bad_alloc.
   virtual void* allocate_host(int64_t bytes);
   virtual void release_host(void* memory) noexcept;
-  /// Submits a copy behind the work so far. `host`, of allocate_host(), has the bytes once a mark()
-  /// that was made later has been waited for.
+  /// Submits a copy after all work so far. `host`, from allocate_host(), contains the bytes once a
+  /// later mark() has been waited for.
   virtual void begin_copy_to_host(void* host, const void* device, int64_t bytes) {
     copy_to_host(host, device, bytes);
   }
-  /// A place behind the work so far, and waiting for it. At most kMarks are waited for at a time.
+  /// mark() marks the point after all work submitted so far, and wait() waits for it. At most
+  /// kMarks marks may be pending.
   static constexpr int64_t kMarks = 4;
   virtual int64_t mark() { return 0; }
   virtual void wait(int64_t /*mark*/) {}
 
-  /// Connects the backends of a job's ranks, all of this one's kind, of which this is the first:
-  /// what is prepared from now on may exchange among them, and each runs on a thread of its own.
-  /// FAILED_PRECONDITION where something that this needs is not there.
+  /// Connects the backends of a job's ranks, which are all of this backend's kind and include it as
+  /// the first. Kernels prepared from now on may exchange data between them, and each backend must
+  /// run on its own thread. FAILED_PRECONDITION if a requirement is missing.
   virtual Status connect(std::span<Backend* const> ranks);
-  /// What join() needs on this host, and, in the first process, words by which the devices of all
-  /// processes find each other; good for one join(). Empty where it takes none.
+  /// Prepares join() on this host. In the first process it returns an ID by which the devices of
+  /// all processes find each other, valid for one join(). Empty if the backend needs none.
   virtual Result<std::string> prepare_join(const ProcessGroup& /*group*/) { return std::string(); }
-  /// The same among several processes, each of which calls it with its ranks, as many as the others
-  /// have. FAILED_PRECONDITION where the devices cannot; UNAVAILABLE/RANKS_UNCONNECTED and
-  /// DEADLINE_EXCEEDED/RANKS_MISSING where they do not find each other; CANCELLED/STOPPED.
+  /// Like connect(), among several processes. Each calls it with its ranks, the same number in all
+  /// processes. FAILED_PRECONDITION if the devices cannot be joined; UNAVAILABLE/RANKS_UNCONNECTED
+  /// or DEADLINE_EXCEEDED/RANKS_MISSING if they do not find each other; CANCELLED/STOPPED.
   virtual Status join(std::span<Backend* const> ranks, const ProcessGroup& group);
-  /// Its end of that; nullptr before.
+  /// This backend's end of the connection; nullptr before connect() or join().
   virtual Communicator* communicator() { return nullptr; }
 };
 
-/// `threads` is the size of the team that every kernel uses; it is recorded with the job, because
+/// `threads` is the number of threads that every kernel uses. It is recorded with the job, because
 /// results are bit-identical only for equal thread counts.
 std::unique_ptr<Backend> make_reference_backend();
 std::unique_ptr<Backend> make_cpu_backend(int threads);

@@ -1,9 +1,10 @@
-// src/runtime/communicator.h: what connects the devices that train one job together ("ranks"): each
-// takes an equal part of every batch, and their gradients become one (src/ops/all_reduce.h).
+// src/runtime/communicator.h: the connection between the devices that train one job together
+// ("ranks"). Each rank processes an equal part of every batch, and their gradients are averaged
+// (src/ops/all_reduce.h).
 //
-// A backend makes it (Backend::connect) and its kernels of exchanges use it. Seen from outside it
-// tells how far its rank has come, so that somebody who waits can name the rank that stopped first,
-// and it can be given up.
+// A backend creates a Communicator (Backend::connect()), and its exchange kernels use it. It also
+// reports the progress of its rank, so that a waiting caller can name the rank that stopped first,
+// and it can be aborted.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@ inline constexpr int64_t kRanksMax = 64;
 
 /// One of the devices of a job.
 struct RankDevice {
-  std::string name;  // "devices/gpu-0"
+  std::string name;  // resource name, such as "devices/gpu-0"
   std::shared_ptr<Backend> backend;
 };
 
-/// The ops that a communicator runs (src/ops/all_reduce.h, shards.h, row_exchange.h). Ranks meet in
-/// those that start an exchange.
-inline bool exchanges_rows(std::string_view op_type) {  // and ends it, in one node
+/// The ops that a communicator runs (src/ops/all_reduce.h, shards.h, row_exchange.h). Ranks wait
+/// for each other in the ops that start an exchange.
+inline bool exchanges_rows(std::string_view op_type) {  // starts and ends the exchange in one node
   return op_type == "GatherRows" || op_type == "ScatterRows";
 }
 inline bool starts_exchange(std::string_view op_type) {
@@ -40,38 +41,40 @@ inline bool is_exchange(std::string_view op_type) {
          op_type == "AllGatherDone" || op_type == "GatherShardsDone";
 }
 
-/// A rank waited for others that will not come: the exchange was given up (Communicator::abort).
+/// A rank waited for others that will not come: the exchange was aborted (Communicator::abort()).
 struct ExchangeAborted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A rank in another process has gone, or says nothing any more. what() names it.
+/// A rank in another process has ended or no longer responds. what() names it.
 struct RankLost : ExchangeAborted {
   RankLost(const std::string& message, int64_t first_of_process)
       : ExchangeAborted(message), rank(first_of_process) {}
-  int64_t rank;  // the first of that process
+  int64_t rank;  // the first rank of the lost process
 };
 
-/// One rank's end of it. Everything here may be called from any thread, while the rank computes.
+/// One rank's end of the connection. All functions may be called from any thread while the rank
+/// computes.
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  /// Exchanges that this rank has come to, and that have ended for it, since it was connected.
+  /// The number of exchanges that this rank has started, and of those that have ended for it.
   virtual int64_t reached() const = 0;
   virtual int64_t ended() const = 0;
-  /// Throws what has gone wrong between the devices and has not been told by a call.
+  /// Throws an error that has occurred between the devices and that no call has reported yet.
   virtual void check() const {}
-  /// Nobody waits for another rank any more: what waits ends, with ExchangeAborted on a host, with
-  /// undefined results on a GPU. Only ending the job is left then.
+  /// Ends all waiting for other ranks: waiting calls throw ExchangeAborted on a host, and give
+  /// undefined results on a GPU. Afterwards the job can only be ended.
   virtual void abort() noexcept = 0;
-  /// The job's other processes, if it has some (peers.h): the ranks of each follow those of the
-  /// process before.
+  /// The job's other processes, if there are any (peers.h). The ranks of each process follow those
+  /// of the previous one.
   virtual Peers* peers() const { return nullptr; }
-  /// True where exchanges are sent by peers(), on a rank's thread. Elsewhere nobody talks to them
-  /// during an exchange, and whoever waits for the ranks looks after them (Peers::check()).
+  /// True if exchanges use the connections of peers(), on a rank's thread. Otherwise exchanges do
+  /// not notice the end of another process, so the thread that waits for the ranks must call
+  /// Peers::check().
   virtual bool sends_by_peers() const { return false; }
-  /// By what the ranks are connected, for people: "NCCL 2.28.9 through eth0 (10.0.0.7)". Empty
-  /// where there is nothing to tell.
+  /// Describes the connection for users, e.g. "NCCL 2.28.9 through eth0 (10.0.0.7)". Empty if there
+  /// is nothing to describe.
   virtual std::string about() const { return {}; }
 };
 

@@ -1,5 +1,5 @@
-// src/runtime/cuda_error.h: the fault of a GPU. Known to every build, with or without CUDA, because
-// the worker catches it and tells the daemon that the device is suspect.
+// src/runtime/cuda_error.h: the exception for faults of a GPU. Every build has it, with or without
+// CUDA, because the worker catches it and reports the device as suspect to the daemon.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace trainyard {
 
-/// Whose fault it is, as far as the error tells.
+/// The cause of the error, as far as it is known.
 enum class CudaFault : uint8_t {
-  kDevice,   // the GPU, its memory or a link failed, or it is gone; also what nobody knows
-  kProgram,  // a kernel or a call did what it must not: likely the same on every GPU
-  kMemory,   // no room
-  kBusy,     // another process has the GPU for itself
+  kDevice,   // the GPU, its memory or a link failed or disappeared; also for unknown causes
+  kProgram,  // a kernel or a call did something invalid, likely on every GPU
+  kMemory,   // out of memory
+  kBusy,     // another process uses the GPU exclusively
 };
-/// The reason of a refusal for the latter: it may be tried again.
+/// The error reason for kBusy: the operation may be retried.
 inline constexpr const char* kDeviceBusy = "DEVICE_BUSY";
 
-/// A CUDA, cuBLASLt or cuDNN call failed. what() names the call, the number and the library's own
-/// words.
+/// A CUDA, cuBLASLt or cuDNN call failed. what() has the call, the error number and the library's
+/// message.
 class CudaError : public std::runtime_error {
  public:
   CudaError(const std::string& message, int code, CudaFault fault = CudaFault::kDevice)

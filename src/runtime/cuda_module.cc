@@ -20,7 +20,7 @@ Error refuse(ErrorCode code, const char* reason, const std::filesystem::path& mo
 }
 
 std::string dl_reason() {
-  const char* text = dlerror();  // cleared by the call
+  const char* text = dlerror();  // dlerror() also clears the error
   return text != nullptr ? text : "no reason given";
 }
 
@@ -32,14 +32,14 @@ std::filesystem::path cuda_module_path() {
   if (const char* path = std::getenv("TRAINYARD_CUDA_MODULE"); path != nullptr && *path != '\0') {
     return path;
   }
-  std::error_code ignored;  // no /proc: the relative path below is then refused as missing
+  std::error_code ignored;  // without /proc, the relative path below is refused as missing
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   return (program.parent_path() / "../lib/trainyard/libtrainyard_cuda.so").lexically_normal();
 }
 
 Result<std::unique_ptr<Backend>> open_cuda_backend(const std::filesystem::path& module,
                                                    int device) {
-  // A bare name would make dlopen search the library path: only the file that was named is meant.
+  // A bare name would make dlopen search the library path, but only the named file is meant.
   if (!module.is_absolute()) {
     return refuse(ErrorCode::kInvalidArgument, "CUDA_MODULE_MISSING", module,
                   "the CUDA module's path " + module.string() + " is not absolute");

@@ -55,7 +55,7 @@ void widen_as(const std::byte* stored, std::span<std::byte> to) {
     std::memcpy(to.data() + i * sizeof value, &value, sizeof value);
   }
 }
-/// Numbers of 16 bits as floats; `to` says how many.
+/// Converts stored 16-bit numbers to floats; their number is given by the size of `to`.
 void widen(const TensorInfo& t, const std::byte* stored, std::span<std::byte> to) {
   t.is_f16() ? widen_as<math::F16>(stored, to) : widen_as<math::Bf16>(stored, to);
 }
@@ -64,7 +64,7 @@ bool is_permuted(const TensorInfo& t) {
   return t.layout == Layout::kChannelsLast && !layouts_share_bytes(t.type.shape);
 }
 
-/// Faults if a kernel would be handed less than its backend promises.
+/// Fails a check if a kernel would get a pointer with less alignment than its backend requires.
 void check_alignment(const Backend& backend, const std::byte* pointer, const std::string& what) {
   TRAINYARD_CHECK(
       reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(backend.alignment()) == 0,
@@ -164,7 +164,7 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
     prepared_.backend_.copy_to_device(address(id), bytes.data(), t.type.bytes());
     return;
   }
-  // Tests and tools only: what a program's border writes is row-major.
+  // Used by tests and tools only: a program's inputs and weights are row-major.
   std::vector<std::byte> permuted(bytes.size());
   permute(t.type.shape, size_of(t.type.dtype), true, bytes.data(), permuted.data());
   prepared_.backend_.copy_to_device(address(id), permuted.data(), t.type.bytes());
@@ -257,7 +257,8 @@ void Executor::run_kernels() {
 void Executor::wait_for(size_t step) const {
   try {
     prepared_.backend_.synchronize();
-  } catch (const CudaError& e) {  // of this kernel: all before it have been waited for
+  } catch (
+      const CudaError& e) {  // caused by this kernel, since all earlier ones have been waited for
     const Node& node = program().graph.node(program().order[step]);
     throw CudaError("node " + node.name + " (" + std::string(node.op->type()) + "): " + e.what(),
                     e.code(), e.fault());

@@ -1,4 +1,4 @@
-// src/runtime/executor.h: a program bound to memory on a device.
+// src/runtime/executor.h: executes a program in device memory.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace trainyard {
 
-/// The one allocation of a job: [persistent | transient of the largest program | workspace], each
-/// padded to the backend's alignment. Programs of a job run one after another and so share the
-/// transient part.
+/// A job's single allocation: [persistent | transient part of the largest program | workspace],
+/// each padded to the backend's alignment. The programs of a job run one after another and
+/// therefore share the transient part.
 class Arena {
  public:
   Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
@@ -37,7 +37,7 @@ class Arena {
   std::byte* base_;
 };
 
-/// Host memory that a device copies to (Backend::allocate_host).
+/// Host memory to which a device copies (Backend::allocate_host()).
 class HostBuffer {
  public:
   HostBuffer(Backend& backend, int64_t bytes)
@@ -52,7 +52,7 @@ class HostBuffer {
   std::byte* memory_;
 };
 
-/// Memory of a device beside the arena, zeroed.
+/// Zeroed device memory outside of the arena.
 class DeviceBuffer {
  public:
   /// Throws std::bad_alloc.
@@ -68,66 +68,66 @@ class DeviceBuffer {
   std::byte* memory_;
 };
 
-/// Kernels of a program, prepared but not yet bound: their workspace needs are known before the
-/// arena is allocated.
+/// The prepared kernels of a program, not yet bound to memory: their workspace sizes must be known
+/// before the arena is allocated.
 class PreparedProgram {
  public:
-  /// Faults if the program was compiled for a device that asks less of its memory.
+  /// Fails a check if the program was compiled for a device with a smaller alignment.
   PreparedProgram(Program program, Backend& backend);
-  const Program& program() const { return program_; }  // memory.workspace_bytes is filled
+  const Program& program() const { return program_; }  // memory.workspace_bytes is set
   int64_t workspace_bytes() const { return program_.memory.workspace_bytes; }
 
  private:
   friend class Executor;
   Program program_;
   Backend& backend_;
-  /// By position in program.order. nullptr: the node runs in the kernel of one before it.
+  /// By position in program.order. nullptr: the node is part of an earlier node's kernel.
   std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
-/// A computed value is NaN or infinite; says which node and tensor were first. Thrown only where
-/// the check is on.
+/// A computed value is NaN or infinite; what() names the first such node and tensor. Thrown only if
+/// the check is enabled.
 struct NumericsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Runs a prepared program in an arena. No allocation and no shape logic after construction.
-/// Kernels run with denormal numbers flushed (kernels/cpu/flush_denormals.h), on every backend of
-/// the host; write() and read() copy bits.
-/// With TRAINYARD_CHECK_NUMERICS=1 in the environment every node's outputs, and what it updates,
-/// are read back and checked after it ran: slow, for finding where a NaN is born. It waits behind
-/// each node then.
+/// Runs a prepared program in an arena. Allocates nothing and computes no shapes after
+/// construction. On every host backend, kernels run with denormal numbers flushed to zero
+/// (kernels/cpu/flush_denormals.h); write() and read() copy bits.
+/// With the environment variable TRAINYARD_CHECK_NUMERICS=1 every node's outputs and updated inputs
+/// are read back and checked after it ran. This is slow; it is for finding the origin of a NaN. The
+/// executor then waits after each node.
 class Executor {
  public:
   Executor(PreparedProgram prepared, Arena& arena);
 
   const Program& program() const { return prepared_.program(); }
-  /// Copies a tensor between the host (row-major, of its type however it is stored) and the device.
-  /// `bytes` must be the size of its type; read() may begin at byte `offset` and read any part.
-  /// What is stored in bf16 is computed, and cannot be written.
+  /// Copies a tensor between the device and the host, where it is row-major and of its type,
+  /// whatever its stored form. `bytes` must have the size of its type; read() with `offset`, in
+  /// bytes, copies any part. A tensor stored in bf16 is an intermediate result and cannot be
+  /// written.
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
-  /// Where write() would put a tensor, and where begin_read() copies it from, for who does the
-  /// same on the device.
+  /// The device address to which write() copies a tensor, and from which begin_read() copies it,
+  /// for callers that copy on the device.
   void* place_to_write(TensorId id) const;
   const void* place_to_read(TensorId id) const;
-  /// In two parts, so that the device goes on meanwhile: begin_read() submits a copy of a tensor as
-  /// it is stored to `host`, of stored_bytes(); when it has arrived, take() makes of it what read()
-  /// gives. Of tensors that lie row-major.
+  /// A read in two parts, so that the device continues meanwhile. begin_read() submits a copy of
+  /// the tensor in its stored form to `host`, of stored_bytes(); after it has arrived, take()
+  /// converts it to the result of read(). Only for tensors that are stored row-major.
   int64_t stored_bytes(TensorId id) const;
   void begin_read(TensorId id, std::byte* host) const;
   void take(TensorId id, const std::byte* host, std::span<std::byte> bytes) const;
-  /// The first run submits the kernels one by one; from the second on they are replayed as a
-  /// whole where the backend can record them.
+  /// Runs the program. The first run submits the kernels one by one; the second records them and
+  /// later ones replay the recording, if the backend can record.
   void run();
-  /// Submits the kernels one by one, for who records several runs as one.
+  /// Submits the kernels one by one, for callers that record several runs as one.
   void run_kernels();
-  /// Whether run() waits behind each node, so that a kernel that faults on a GPU is named.
+  /// Whether run() waits after each node, so that a fault on a GPU can be attributed to its kernel.
   void wait_behind_nodes(bool waits) { waits_behind_nodes_ = waits || checks_numerics_; }
   bool waits_behind_nodes() const { return waits_behind_nodes_; }
-  /// Highest byte of the arena that any step was bound to, workspace included: what the plan is
-  /// measured against.
+  /// Highest byte of the arena that any step uses, workspace included; compared with the plan.
   int64_t used_bytes() const { return used_bytes_; }
 
  private:

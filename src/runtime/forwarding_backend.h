@@ -1,5 +1,5 @@
-// src/runtime/forwarding_backend.h: a backend that passes everything on to another. A wrapper
-// overrides what it changes, and need not know what else a Backend can do.
+// src/runtime/forwarding_backend.h: a backend that forwards all calls to another one. A wrapper
+// overrides only the functions that it changes.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace trainyard {
 
 class ForwardingBackend : public Backend {
  public:
-  /// `inner` outlives this.
+  /// `inner` must outlive this object.
   explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
   explicit ForwardingBackend(std::unique_ptr<Backend> inner)
       : owned_(std::move(inner)), inner_(*owned_) {}
@@ -75,7 +75,7 @@ class ForwardingBackend : public Backend {
   int64_t mark() override { return inner_.mark(); }
   void wait(int64_t mark) override { inner_.wait(mark); }
 
-  /// The other ranks are wrapped as well.
+  /// The other ranks' backends must be wrapped as well.
   Status connect(std::span<Backend* const> ranks) override {
     return inner_.connect(inner_of(ranks));
   }
@@ -98,7 +98,7 @@ class ForwardingBackend : public Backend {
     return inner;
   }
 
-  std::unique_ptr<Backend> owned_;  // or not
+  std::unique_ptr<Backend> owned_;  // may be null
   Backend& inner_;
 };
 

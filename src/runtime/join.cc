@@ -11,7 +11,8 @@
 namespace trainyard {
 namespace {
 
-// An error as the processes tell it each other: code, reason and message by lines. Empty: none.
+// The form in which processes send an error to each other: code, reason and message, one per line.
+// Empty: no error.
 std::string to_text(const Status& status) {
   if (status.ok()) return {};
   const Error& e = status.error();
@@ -30,15 +31,16 @@ Error to_error(const std::string& text, const std::string& whose) {
                     whose + ": " + text.substr(second + 1));
 }
 
-/// What tells most comes first: others stop, or wait in vain, because of it.
+/// Rank by significance: the smallest value is the cause, for which other processes stop or wait in
+/// vain.
 int order_of(const Error& e) {
   if (e.code == ErrorCode::kCancelled) return 0;
   const bool follows = e.code == ErrorCode::kAborted || e.code == ErrorCode::kDeadlineExceeded;
   return follows ? 2 : 1;
 }
 
-/// A step of all processes. A fault of this one is a refusal of the others', and is thrown once all
-/// know of it.
+/// Executes a step in all processes. An exception in this process becomes an error in the others,
+/// and is rethrown once all know of it.
 Status take_together(Peers& peers, const std::function<Status()>& step) {
   Status done;
   std::exception_ptr fault;

@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-// From nvml.h.
+// These declarations are copied from nvml.h.
 using NvmlReturn = int;              // 0 is NVML_SUCCESS
 constexpr NvmlReturn kNotFound = 6;  // NVML_ERROR_NOT_FOUND
 constexpr unsigned kMigEnabled = 1;  // NVML_DEVICE_MIG_ENABLE
@@ -22,19 +22,20 @@ struct NvmlMemory {
 };
 struct NvmlUtilization {
   unsigned gpu;     // percent of the last sample's time
-  unsigned memory;  // likewise, reading or writing
+  unsigned memory;  // percent of that time in which memory was read or written
 };
 constexpr int kTemperatureGpu = 0;  // NVML_TEMPERATURE_GPU
 struct NvmlEventSet;
 struct NvmlEventData {
   NvmlDeviceHandle* device;
   unsigned long long event_type;
-  unsigned long long event_data;  // of an XID event: its number
+  unsigned long long event_data;  // XID events: the XID number
   unsigned gpu_instance_id;
   unsigned compute_instance_id;
 };
 constexpr unsigned long long kXidCriticalError = 0x8;  // nvmlEventTypeXidCriticalError
-constexpr int kXidsMax = 256;        // at a time: an endless flood must not hold us
+constexpr int kXidsMax =
+    256;  // per call, since an endless flood of events must not block the caller
 constexpr unsigned kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 constexpr unsigned kUuidBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
 constexpr unsigned kVersionBytes = 80;
@@ -54,7 +55,7 @@ struct Nvml::Api {
   NvmlReturn (*device_memory)(NvmlDeviceHandle*, NvmlMemory*) = nullptr;
   NvmlReturn (*driver_version)(char*, unsigned) = nullptr;
   const char* (*error_string)(NvmlReturn) = nullptr;
-  // Null where the driver has none of them.
+  // Null if the driver lacks the function.
   NvmlReturn (*mig_mode)(NvmlDeviceHandle*, unsigned* now, unsigned* pending) = nullptr;
   NvmlReturn (*instance_count_max)(NvmlDeviceHandle*, unsigned*) = nullptr;
   NvmlReturn (*instance_by_index)(NvmlDeviceHandle*, unsigned, NvmlDeviceHandle**) = nullptr;
@@ -68,10 +69,10 @@ struct Nvml::Api {
   NvmlReturn (*event_set_wait)(NvmlEventSet*, NvmlEventData*, unsigned) = nullptr;
 
   NvmlEventSet* events = nullptr;
-  std::map<NvmlDeviceHandle*, std::string> uuids;  // of devices whose events we are told: a lost
-                                                   // one does not say its own any more
+  std::map<NvmlDeviceHandle*, std::string>
+      uuids;  // of devices with registered events: a lost device no longer returns its own
 
-  /// What cannot be watched is not: the daemon works without.
+  /// Registers for XID events. Failures are ignored, since the daemon works without these events.
   void watch_xids() {
     unsigned count = 0;
     if (event_set_create == nullptr || event_set_free == nullptr || register_events == nullptr ||
@@ -128,7 +129,7 @@ void Nvml::Api::read_sensors(NvmlDeviceHandle* handle, NvmlDevice& device) const
 }
 
 bool Nvml::Api::is_divided(NvmlDeviceHandle* handle) const {
-  unsigned now = 0, pending = 0;  // a GPU without MIG answers with an error
+  unsigned now = 0, pending = 0;  // a GPU without MIG returns an error
   return mig_mode != nullptr && mig_mode(handle, &now, &pending) == 0 && now == kMigEnabled;
 }
 

@@ -1,10 +1,10 @@
 // src/runtime/nvml.h: NVIDIA's management library, loaded at run time.
 //
-// Only reads; makes no CUDA context. The few prototypes we call are declared in nvml.cc, so that
-// building needs no NVIDIA package. Source of the names and layouts: NVML API reference, nvml.h,
-// API version 2 of init, device count and handle; they have been stable since driver 319. Waiting
-// for events has its second version since driver 460, instances of a GPU (MIG) are listed since
-// driver 450.
+// It only reads, and creates no CUDA context. The few prototypes that it calls are declared in
+// nvml.cc, so that building needs no NVIDIA package. Source of the names and layouts: NVML API
+// reference, nvml.h, version 2 of init, device count and handle, which have been stable since
+// driver 319. Version 2 of waiting for events needs driver 460, and listing a GPU's MIG instances
+// needs driver 450.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,25 @@
 
 namespace trainyard {
 
-/// A GPU, or an instance of one in MIG mode, which is a device of its own to CUDA.
+/// A GPU, or a MIG instance of a GPU, which is a separate device to CUDA.
 struct NvmlDevice {
-  std::string name;  // "gpu-0"; an instance: "gpu-0-mig-1"
-  int index = 0;     // of the GPU
+  std::string name;  // "gpu-0"; for an instance "gpu-0-mig-1"
+  int index = 0;     // index of the GPU
   bool is_instance = false;
   std::string model;
-  std::string uuid;      // what CUDA_VISIBLE_DEVICES names it by
-  std::string gpu_uuid;  // of the whole GPU; the same where it is not divided
+  std::string uuid;      // the identifier for CUDA_VISIBLE_DEVICES
+  std::string gpu_uuid;  // of the whole GPU; equal to `uuid` if it is not an instance
   int64_t memory_bytes = 0;
   int64_t memory_used_bytes = 0;
-  // Nothing where the driver does not say, as of an instance.
-  std::optional<int32_t> utilisation_percent;  // time with a kernel running, of the last sample
+  // Empty if the driver does not report the value, e.g. for an instance.
+  std::optional<int32_t>
+      utilisation_percent;  // share of time with a running kernel, in the last sample
   std::optional<int32_t> temperature_celsius;
   std::optional<double> power_watts, power_limit_watts;
   std::string error;  // not empty: the device is listed but could not be read
 };
 
-/// An error that the driver has reported of a device.
+/// An error of a device that its driver has reported.
 struct NvmlXid {
   std::string uuid;
   uint64_t number = 0;
@@ -44,18 +45,18 @@ constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
 class Nvml {
  public:
-  /// NOT_FOUND/NVML_NOT_FOUND if the library is not there, UNAVAILABLE/NVML_FAILED if it does not
-  /// start (no driver, versions that do not match). Messages say what to install.
+  /// NOT_FOUND/NVML_NOT_FOUND if the library is missing, UNAVAILABLE/NVML_FAILED if it does not
+  /// start (no driver, mismatching versions). Messages advise what to install.
   static Result<std::unique_ptr<Nvml>> load(const std::string& library);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  /// A GPU in MIG mode is given as its instances, or with an error where it has none. UNAVAILABLE/
-  /// NVML_FAILED if the driver does not answer any more.
+  /// Lists all devices. A GPU in MIG mode is replaced by its instances, or has an error if it has
+  /// none. UNAVAILABLE/NVML_FAILED if the driver no longer responds.
   Result<std::vector<NvmlDevice>> read_devices() const;
-  /// Errors since the last call, oldest first. Never waits. None where the driver does not report
-  /// them, as in some virtual machines.
+  /// Errors since the last call, oldest first. Does not wait. Empty if the driver does not report
+  /// errors, as in some virtual machines.
   std::vector<NvmlXid> take_xids() const;
   std::string driver_version() const;
 

@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-/// `ordinal` is a GPU's among those that CUDA shows.
+/// `ordinal` is the GPU's number among the GPUs visible to CUDA.
 Result<std::unique_ptr<Backend>> open_shown(const std::string& device, int ordinal, int threads) {
   if (device == "devices/cpu") return make_cpu_backend(threads > 0 ? threads : usable_cores());
   if (parse_gpu_name(device)) return open_cuda_backend(cuda_module_path(), ordinal);
@@ -20,7 +20,7 @@ Result<std::unique_ptr<Backend>> open_shown(const std::string& device, int ordin
       "device " + quoted_value(device) + " is not known, expected devices/cpu or devices/gpu-N");
 }
 
-/// As open_devices(), connected to nothing.
+/// Like open_devices(), without connecting the devices.
 Result<std::vector<RankDevice>> open_each(std::span<const std::string> devices, int threads,
                                           const std::shared_ptr<Algorithms>& algorithms) {
   if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
@@ -56,7 +56,7 @@ Status check_devices(std::span<const std::string> devices, const std::string& fi
   }
   for (size_t i = 0; i < devices.size(); ++i) {
     const std::optional<GpuName> gpu = parse_gpu_name(devices[i]);
-    if (!gpu || gpu->instance) {  // CUDA gives a process one instance alone
+    if (!gpu || gpu->instance) {  // CUDA allows only one instance per process
       return refuse(quoted_value(devices[i]) + " cannot share a job with other devices");
     }
     if (std::ranges::count(devices.first(i), devices[i]) > 0) {

@@ -24,23 +24,24 @@ namespace {
 constexpr size_t kOutBufferBytes = 64 << 10;
 constexpr std::string_view kIdentityPrefix = "trainyard-peer ";
 
-// A host that has vanished without a word is noticed after this long, whether something is on its
-// way to it or not.
+// Limits for noticing that a host has vanished without closing the connection, with and without
+// unacknowledged data.
 constexpr int kIdleBeforeProbe_s = 10, kProbeInterval_s = 5, kProbes = 6;
 constexpr unsigned kUnacknowledged_ms = 40'000;
 
-/// What the connecting end says: which process it is, and whom it means.
+/// The identity that the connecting end sends: its own process and the one that it means to reach.
 std::string identity_of(int64_t from, int64_t to) {
   return std::string(kIdentityPrefix) + std::to_string(from) + " " + std::to_string(to);
 }
 
-/// `from` of an identity whose `to` is this process, or -1.
+/// Returns `from` of an identity whose `to` is this process, or -1.
 int64_t parse_identity(std::string_view identity, const PeerIdentity& me) {
   if (!identity.starts_with(kIdentityPrefix)) return -1;
   int64_t from = -1;
   const std::string_view rest = identity.substr(kIdentityPrefix.size());
   (void)std::from_chars(rest.data(), rest.data() + rest.size(), from);
-  const bool is_one = from > me.index && from < me.count;  // the larger index connects
+  const bool is_one =
+      from > me.index && from < me.count;  // the process with the larger index connects
   return is_one && identity == identity_of(from, me.index) ? from : -1;
 }
 
@@ -72,8 +73,8 @@ void configure(int fd) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledged_ms);
 }
 
-// OpenSSL's own socket BIO writes with write(), and a process whose peer has gone would get
-// SIGPIPE.
+// Replaces OpenSSL's own socket BIO, which writes with write(): after the peer has ended, that
+// would raise SIGPIPE.
 int bio_fd(BIO* bio) { return *static_cast<int*>(BIO_get_data(bio)); }
 
 int write_bio(BIO* bio, const char* data, int size) {
@@ -134,7 +135,7 @@ struct PeerLink::Callbacks {
     return *session != nullptr ? 1 : 0;
   }
 
-  /// Without a session the handshake fails, as there is no certificate either.
+  /// Without a session the handshake fails, since there is no certificate either.
   static int find(SSL* ssl, const unsigned char* identity, size_t size, SSL_SESSION** session) {
     PeerLink& link = of(ssl);
     *session = nullptr;
@@ -143,7 +144,7 @@ struct PeerLink::Callbacks {
     if (from < 0) return 1;
     *session = make_session(ssl, link.me_, text);
     if (*session == nullptr) return 0;
-    link.peer_ = from;  // the handshake proves it
+    link.peer_ = from;  // a successful handshake proves the identity
     return 1;
   }
 };
@@ -250,7 +251,8 @@ PeerLink::Progress PeerLink::waits_or_failed(int result) {
       ended_orderly_ = true;
       break;
     default:
-      was_refused_ = ERR_GET_REASON(ERR_peek_error()) >= SSL_AD_REASON_OFFSET;  // it sent an alert
+      was_refused_ =
+          ERR_GET_REASON(ERR_peek_error()) >= SSL_AD_REASON_OFFSET;  // the peer sent a TLS alert
       break;
   }
   failed_ = true;

@@ -15,7 +15,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-// Between a process's end and the moment at which all others that end because of it have noticed.
+// Time within which the end of one process is noticed by all processes that end because of it.
 constexpr std::chrono::milliseconds kFollowers{1000};
 constexpr int kPollMs = 1000;
 
@@ -117,7 +117,7 @@ void Peers::exchange(const Outgoing& out, const Incoming& in) {
     lost_ = e;
     throw;
   } catch (...) {
-    aborted_ = true;  // what is under way is not to be continued
+    aborted_ = true;  // the exchange under way cannot be continued
     throw;
   }
 }
@@ -248,7 +248,7 @@ void Peers::look_for_gone() {
     if (p == index()) continue;
     PeerLink& link = *lines_[static_cast<size_t>(p)].link;
     pollfd polled{link.fd(), POLLRDHUP, 0};
-    // Behind its end nothing comes that anybody waits for.
+    // After its end, no data is received that anybody waits for.
     if (::poll(&polled, 1, 0) > 0 && link.drain_to_end()) lose(p);
   }
 }

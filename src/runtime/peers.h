@@ -1,10 +1,10 @@
-// src/runtime/peers.h: the processes that train one job together, on one host or on several, each
-// with the same number of ranks (docs/decisions/0105).
+// src/runtime/peers.h: connects the processes that train one job together, on one or several hosts,
+// each with the same number of ranks (docs/decisions/0105).
 //
-// Each is connected to each of the others (peer_link.h) before the first step. All of them make the
-// same calls in the same order; every call says how many bytes it expects, and a message that has
-// others is a fault. A process that goes takes the job with it: whoever waits for it, or comes to
-// wait for it, throws RankLost.
+// Every pair of processes is connected (peer_link.h) before the first step. All processes make the
+// same calls in the same order; each call knows how many bytes it expects, and a message of another
+// size fails a check. The end of one process ends the whole job: any process that waits for it,
+// then or later, throws RankLost.
 #pragma once
 
 #include <poll.h>
@@ -27,10 +27,10 @@
 
 namespace trainyard {
 
-/// Where the other processes reach this one.
+/// A listening socket at which the other processes reach this one.
 class PeerListener {
  public:
-  /// At a free port of a numeric address of this host. UNAVAILABLE/PEER_LISTENER.
+  /// Listens at a free port of a numeric address of this host. UNAVAILABLE/PEER_LISTENER.
   static Result<PeerListener> open(const std::string& address);
   const PeerEndpoint& endpoint() const { return endpoint_; }
   int fd() const { return socket_.get(); }
@@ -41,19 +41,21 @@ class PeerListener {
 };
 
 struct PeerOptions {
-  int64_t ranks_each = 1;                  // of every process
-  std::chrono::milliseconds meet{60'000};  // until all are connected
-  // For others from which nothing comes. Less than the time without progress after which the daemon
-  // ends a worker (stall_timeout_seconds), which does not know the rank that is waited for.
+  int64_t ranks_each = 1;                  // number of ranks of every process
+  std::chrono::milliseconds meet{60'000};  // time until all processes must be connected
+  // Time without any data after which another process is lost. It is less than the daemon's own
+  // limit for workers without progress (stall_timeout_seconds), since the daemon does not know
+  // which rank the others wait for.
   std::chrono::milliseconds quiet{480'000};
 };
 
-/// One thread at a time, but for abort() and awaited().
+/// Not thread-safe, except abort() and awaited().
 class Peers {
  public:
-  /// Connects to all others. `all` by process, this one included.
-  /// INVALID_ARGUMENT/PEER_ENDPOINT, PEER_GROUP; UNAUTHENTICATED/PEER_KEY if another process knows
-  /// another key; DEADLINE_EXCEEDED/PEERS_MISSING, naming them; CANCELLED/STOPPED.
+  /// Connects to all other processes. `all` has the endpoint of each process, this one included.
+  /// Errors: INVALID_ARGUMENT/PEER_ENDPOINT, PEER_GROUP; UNAUTHENTICATED/PEER_KEY if another
+  /// process has another key; DEADLINE_EXCEEDED/PEERS_MISSING, with the names of the missing ones;
+  /// CANCELLED/STOPPED.
   static Result<std::shared_ptr<Peers>> connect(PeerListener listener, PeerIdentity me,
                                                 const std::vector<PeerEndpoint>& all,
                                                 const PeerOptions& options = {},
@@ -67,48 +69,49 @@ class Peers {
   int64_t ranks_each() const { return options_.ranks_each; }
   int64_t ranks() const { return count() * ranks_each(); }
   int64_t first_rank() const { return index() * ranks_each(); }
-  /// Where the others reach this one.
+  /// The address at which the other processes reach this one.
   const std::string& address() const { return address_; }
-  /// As it was given to connect(): for what the processes set up together.
+  /// The limit given to connect(); it also applies to other setup that the processes do together.
   std::chrono::milliseconds meet_limit() const { return options_.meet; }
   const std::stop_token& stop() const { return stop_; }
   /// "rank 2", or "ranks 4 to 7".
   std::string name_of(int64_t process) const;
 
-  // By process; this one's own entry is empty.
+  // Indexed by process; this process's own entry is empty.
   using Outgoing = std::vector<std::vector<std::span<const std::byte>>>;
   using Incoming = std::vector<std::vector<std::span<std::byte>>>;
-  /// Sends and receives, with all at once. Throws RankLost, or ExchangeAborted after abort().
+  /// Sends to and receives from all processes concurrently. Throws RankLost, or ExchangeAborted
+  /// after abort().
   void exchange(const Outgoing& out, const Incoming& in);
 
-  /// `all` has a part of the same size for each process, in their order; this one's is there.
+  /// `all` consists of a part of equal size per process; the caller fills in this process's part.
   void all_gather(std::span<std::byte> all);
-  /// The bytes of process `from` become those of all.
+  /// Copies the bytes of process `from` to all processes.
   void broadcast(int64_t from, std::span<std::byte> bytes);
-  /// Process 0's text, of which the first kTextBytesMax bytes travel.
+  /// Returns process 0's text, truncated to kTextBytesMax bytes.
   static constexpr size_t kTextBytesMax = 4096;
   std::string of_first(std::string_view text);
-  /// Whether it is so in any process.
+  /// Whether `here` is true in any process.
   bool any(bool here);
-  /// What each process says, by process: at most kTextOfEachMax bytes of it.
+  /// Returns the text of each process, truncated to kTextOfEachMax bytes.
   static constexpr size_t kTextOfEachMax = 1000;
   std::vector<std::string> all_texts(std::string_view here);
-  /// Throws RankLost if a process has gone. For the time in which nobody is in a call above, and
-  /// none of the others can have come to its end.
+  /// Throws RankLost if a process has ended. To be called only between the calls above, and only
+  /// while no process can have reached its regular end.
   void check();
 
-  /// The thread in a call above, or the next one to come there, throws ExchangeAborted.
+  /// Makes the current or else the next call to a function above throw ExchangeAborted.
   void abort() noexcept;
-  /// The process that somebody waits for just now, or -1.
+  /// The process that a call currently waits for, or -1.
   int64_t awaited() const { return awaited_; }
-  /// Sent and received since the connection.
+  /// Bytes sent and received since the connection was made.
   int64_t moved_bytes() const;
 
  private:
   class Connecting;
   struct Header {
-    uint64_t number = 0;  // of the message, between these two in this direction
-    uint64_t bytes = 0;   // that follow
+    uint64_t number = 0;  // sequence number of the message in this direction of the connection
+    uint64_t bytes = 0;   // bytes that follow the header
   };
   struct Line {
     std::unique_ptr<PeerLink> link;
@@ -119,14 +122,15 @@ class Peers {
   void begin(Line& line, std::span<const std::span<const std::byte>> out,
              std::span<const std::span<std::byte>> in);
   void check_header(int64_t process);
-  /// True when all is done; else fills polled_.
+  /// True if all transfers are complete; otherwise fills polled_ for wait().
   bool continue_all();
   void exchange_all(const Outgoing& out, const Incoming& in);
   [[noreturn]] void give_up();
   void wait(std::chrono::steady_clock::time_point since);
   [[noreturn]] void lose(int64_t process);
   void look_for_gone();
-  /// Whose end the others only follow: `process` has ended as one does that has given up.
+  /// Finds the process whose end caused that of `process`, which has closed its connection in an
+  /// orderly way, as after giving up.
   int64_t find_first_gone(int64_t process);
   void close_all() noexcept;
 
@@ -134,12 +138,12 @@ class Peers {
   const PeerOptions options_;
   std::string address_;
   std::stop_token stop_;
-  UniqueFd wake_;  // an eventfd, for abort()
+  UniqueFd wake_;  // an eventfd by which abort() wakes a waiting thread
   std::vector<Line> lines_;
   std::atomic<bool> aborted_ = false;
   std::atomic<int64_t> awaited_ = -1;
   std::optional<RankLost> lost_;
-  // Kept, so that an exchange allocates nothing once there was one like it.
+  // Kept, so that an exchange allocates nothing if a similar one came before it.
   std::vector<std::span<const std::byte>> out_;
   std::vector<std::span<std::byte>> in_;
   std::vector<pollfd> polled_;

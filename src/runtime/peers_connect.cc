@@ -1,5 +1,5 @@
-// How the processes of a job find each other: the one with the larger index connects to the other's
-// listener. Whoever else comes to that is turned away, and holds nobody up.
+// src/runtime/peers_connect.cc: connects the processes of a job: the one with the larger index
+// connects to the other's listener. Other connections to a listener are rejected and delay nobody.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kTryAgain{200};
 constexpr std::chrono::seconds kHandshake{10};
 constexpr int kMeetPollMs = 100;
 constexpr int kBacklog = 128;
-// Strangers that are in a handshake at a time, beside those that are expected.
+// Unknown connections that may be in a handshake at a time, in addition to the expected ones.
 constexpr size_t kStrangersMax = 16;
 
 Status check_group(const PeerIdentity& me, const std::vector<PeerEndpoint>& all,
@@ -84,7 +84,7 @@ Result<PeerListener> PeerListener::open(const std::string& address) {
   return listener;
 }
 
-/// Until all are there.
+/// Runs until all processes are connected.
 class Peers::Connecting {
  public:
   Connecting(Peers& peers, PeerListener listener, const std::vector<PeerEndpoint>& all)
@@ -109,7 +109,7 @@ class Peers::Connecting {
   struct Pending {
     std::unique_ptr<PeerLink> link;
     Steady::time_point end;
-    int64_t to = -1;  // whom this process connects to; -1: somebody who came
+    int64_t to = -1;  // the process that this one connects to; -1: an accepted connection
   };
 
   std::vector<int64_t> missing() const {
@@ -146,7 +146,7 @@ class Peers::Connecting {
       const auto came = [](const Pending& p) { return p.to < 0; };
       const size_t most = static_cast<size_t>(peers_.count()) + kStrangersMax;
       if (std::ranges::count_if(pending_, came) >= static_cast<int64_t>(most)) {
-        pending_.erase(std::ranges::find_if(pending_, came));  // the oldest
+        pending_.erase(std::ranges::find_if(pending_, came));  // drops the oldest one
       }
       pending_.push_back(
           {PeerLink::accepted(peers_.me_, std::move(socket)), Steady::now() + kHandshake, -1});
@@ -158,7 +158,8 @@ class Peers::Connecting {
     for (Pending& p : pending_) {
       const PeerLink::Progress progress = p.link->shake_hands();
       if (progress == PeerLink::Progress::kDone) {
-        // A second one knows the key as well: whoever made it has dropped the first.
+        // A second link has also proven the key: the process that made it has dropped the first
+        // one.
         peers_.lines_[static_cast<size_t>(p.link->peer())].link = std::move(p.link);
       } else if (progress == PeerLink::Progress::kWaits && Steady::now() < p.end) {
         still.push_back(std::move(p));

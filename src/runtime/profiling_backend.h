@@ -1,8 +1,8 @@
-// src/runtime/profiling_backend.h: a backend around another that times each node of what it runs.
+// src/runtime/profiling_backend.h: wraps a backend and times each node that it runs.
 //
-// Everything is passed on. Between begin() and end() kernels are submitted one by one, also where
-// a recording of them would be replayed, with points of time between them. Outside nothing is
-// timed, and runs take as long as without it.
+// All calls are forwarded. Between begin() and end() kernels are submitted one by one, with a time
+// measurement between them; recordings are not replayed then. Otherwise nothing is timed, and runs
+// take as long as without the wrapper.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace trainyard {
 
-/// What a node is and has to do in one run.
+/// A node, and its work in one run.
 struct NodeWork {
   std::string name;
   std::string_view op;
@@ -28,12 +28,12 @@ struct NodeWork {
 };
 NodeWork work_of(const Graph& graph, const Node& node);
 
-/// The least time that a device needs for it, by its FLOPs and by its bytes; 0 where the peak is
-/// not known.
+/// The minimum time that a device needs for the work, limited by its FLOPs and its bytes; 0 if the
+/// peak is not known.
 double least_seconds(const NodeWork& work, const DevicePeak& peak);
 
 struct NodeRun {
-  size_t node = 0;  // of ProfilingBackend::nodes()
+  size_t node = 0;  // index into ProfilingBackend::nodes()
   double begin_s = 0, end_s = 0;
 };
 
@@ -42,11 +42,12 @@ class ProfilingBackend : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
 
   void begin();
-  /// Waits for all that ran since begin(). Times count from the first node that ran.
+  /// Waits for all kernels since begin() and returns their times, relative to the first node that
+  /// ran.
   std::vector<NodeRun> end();
-  /// When the first of these nodes was submitted.
+  /// The time on the host's clock when the first of these nodes was submitted.
   std::chrono::steady_clock::time_point first_point() const { return first_point_; }
-  /// In the order in which they were prepared.
+  /// The nodes, or groups of nodes with one kernel, in the order in which they were prepared.
   const std::vector<NodeWork>& nodes() const { return nodes_; }
 
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
@@ -82,14 +83,14 @@ class ProfilingBackend : public ForwardingBackend {
   friend class TimedKernel;
   friend class TimedRecording;
   struct Span {
-    size_t node, begin, end;  // points
+    size_t node, begin, end;  // `begin` and `end` are point numbers
   };
   void mark_point();
 
   std::vector<NodeWork> nodes_;
   std::unique_ptr<Stopwatch> stopwatch_;
   bool is_on_ = false;
-  bool at_point_ = false;  // nothing was submitted behind the last point
+  bool at_point_ = false;  // whether nothing was submitted after the last point
   size_t points_ = 0;
   std::chrono::steady_clock::time_point first_point_;
   std::vector<Span> spans_;

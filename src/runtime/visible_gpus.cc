@@ -44,7 +44,7 @@ Error not_there(const std::string& device, const std::string& why) {
   return make_error(ErrorCode::kNotFound, "DEVICE_NOT_FOUND", device + " is not there: " + why);
 }
 
-/// What CUDA_VISIBLE_DEVICES is to call a GPU whose UUID nobody knows.
+/// The entry for CUDA_VISIBLE_DEVICES if the GPU's UUID cannot be read.
 Result<std::string> entry_without_nvml(const std::string& device, const GpuName& name,
                                        const std::optional<std::string>& setting) {
   if (name.instance) {
@@ -96,7 +96,8 @@ std::vector<NvmlDevice> visible_gpus(std::vector<NvmlDevice> all,
   std::vector<std::string> valid;
   for (std::string& entry : entries_of(*setting)) {
     const auto names = [&](const NvmlDevice& gpu) { return means(entry, gpu); };
-    if (!std::ranges::any_of(all, names)) break;  // CUDA reads no further either
+    if (!std::ranges::any_of(all, names))
+      break;  // CUDA ignores the entries after an invalid one too
     valid.push_back(std::move(entry));
   }
   std::erase_if(all, [&](const NvmlDevice& gpu) {

@@ -11,10 +11,11 @@
 namespace trainyard {
 namespace {
 
-// A class without a training row counts as half of one: the logarithm of its share must be finite.
+// A class without training rows counts as half a row, since the logarithm of its share must be
+// finite.
 constexpr double kRowsMin = 0.5;
 constexpr double kDivergedTimes = 10;
-constexpr double kDivergedBy = 1;  // losses near 0 double by chance
+constexpr double kDivergedBy = 1;  // a loss near 0 can grow tenfold by chance
 
 double value_of(const Evaluation& e, std::string_view name) {
   for (const auto& [key, value] : e.values) {
@@ -30,10 +31,10 @@ std::optional<Baseline> Baseline::of(const Objective& objective, const Partition
   const ModelInterface& interface = objective.interface;
   Baseline baseline(objective);
   if (interface.target == TargetForm::kNumeric) {
-    baseline.output_ = {0};  // the mean, as targets are standardized
+    baseline.output_ = {0};  // the mean, since targets are standardized
     return baseline;
   }
-  // Each row would cost as much as all of its scores.
+  // With more classes than this, storing the scores of each row would be too expensive.
   if (interface.target != TargetForm::kClass || interface.outputs > kScoresReadMax) {
     return std::nullopt;
   }
@@ -44,7 +45,7 @@ std::optional<Baseline> Baseline::of(const Objective& objective, const Partition
   }
   baseline.largest_ = static_cast<size_t>(std::ranges::max_element(counts) - counts.begin());
   for (double& count : counts) count = std::log(std::max(count, kRowsMin));
-  if (interface.outputs == 1) {  // one logit for two classes
+  if (interface.outputs == 1) {  // two classes with a single logit
     baseline.output_ = {static_cast<float>(counts[1] - counts[0])};
   } else {
     baseline.output_.assign(counts.begin(), counts.end());
@@ -83,8 +84,9 @@ std::optional<std::string> Baseline::compare(const std::string& prefix, const Ev
   const std::string metric = classes ? "accuracy" : "rmse";
   const double own = value_of(model, metric), other = value_of(baseline, metric);
   const double own_loss = value_of(model, "loss"), other_loss = value_of(baseline, "loss");
-  if (std::isnan(other) || std::isnan(other_loss)) return std::nullopt;  // no row counts
-  // Written so that a NaN of the model's is not better.
+  if (std::isnan(other) || std::isnan(other_loss))
+    return std::nullopt;  // no row has a label that counts
+  // The comparisons are false for a NaN of the model, so that it is not better.
   const bool better = (classes ? own > other : own < other) || own_loss < other_loss;
   if (better) return std::nullopt;
   return "the model is no better than an answer that does not look at the inputs: " + prefix + "/" +

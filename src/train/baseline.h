@@ -1,5 +1,5 @@
-// src/train/baseline.h: what a model's metrics are worth: those of an answer that does not look at
-// the inputs, on the same rows.
+// src/train/baseline.h: puts a model's metrics into perspective: the metrics of a constant
+// prediction, which ignores the inputs, on the same rows.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@
 
 namespace trainyard {
 
-/// Of classes: each with its share of the training rows, so that the largest is predicted. Of
-/// numbers: the training rows' mean.
+/// The constant prediction. For classes the scores are the classes' shares of the training rows, so
+/// that the largest class is predicted; for numbers it is the mean of the training rows.
 class Baseline {
  public:
-  /// Nothing for targets that have no such answer: the next token, the input itself.
+  /// Nothing for targets without a constant prediction: the next token, the input itself.
   static std::optional<Baseline> of(const Objective& objective, const Partition& train,
                                     std::span<const int64_t> rows);
 
-  /// The metrics of `names` but for confusion_matrix, by the same formulas as a model's.
-  /// `progressed`, if given, is called now and then.
+  /// The metrics of `names` except confusion_matrix, with the formulas used for a model.
+  /// `progressed`, if given, is called regularly.
   Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows,
                       const Preprocessing& preprocessing, const std::vector<std::string>& names,
                       const std::function<void()>& progressed = nullptr) const;
 
-  /// A sentence if the model is no better: for classes neither its loss nor its accuracy, for
-  /// numbers neither its loss nor its rmse. `prefix`: "val".
+  /// Returns a warning if the model is no better than the baseline: neither its loss nor its
+  /// accuracy (classes) or rmse (numbers) is better. `prefix` of the metrics' keys is e.g. "val".
   std::optional<std::string> compare(const std::string& prefix, const Evaluation& model,
                                      const Evaluation& baseline, const TargetSchema& target) const;
 
@@ -37,12 +37,12 @@ class Baseline {
   explicit Baseline(const Objective& objective) : objective_(objective) {}
 
   Objective objective_;
-  std::vector<float> output_;  // as the model's, of any row
-  size_t largest_ = 0;         // class
+  std::vector<float> output_;  // the model output that is assumed for each row
+  size_t largest_ = 0;         // the most frequent class
 };
 
-/// A sentence if training ended far above where it began: ten times the first step's loss.
-/// `losses`: of the last steps.
+/// Returns a warning if training ended far above its start: at more than ten times the first step's
+/// loss. `losses` are those of the last steps.
 std::optional<std::string> check_divergence(double first_loss, const std::vector<double>& losses,
                                             double learning_rate);
 

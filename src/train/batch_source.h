@@ -1,6 +1,7 @@
-// src/train/batch_source.h: where a job's training batches come from: the host makes them, or
-// the devices gather them from rows that they hold, or from the stored rows of one run at a time
-// that the host copies to them. All three give the same bits, and the loop does not know which.
+// src/train/batch_source.h: the source of a job's training batches. The host computes them, or the
+// devices gather them from a resident dataset, or from the rows of one run at a time, which the
+// host copies to them. All three give bit-identical batches, and the loop does not depend on which
+// it is.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace trainyard {
 
-/// The job and data that batches are made from. They must outlive the BatchSource.
+/// The job and the data that batches are computed from. They must outlive the BatchSource.
 struct BatchInputs {
   const Recipe& recipe;
   const RunShape& shape;
@@ -27,18 +28,19 @@ class BatchSource {
  public:
   enum class Kind : uint8_t {
     kHost,
-    kResident,  // the session's devices hold the training rows
-    kStaged,    // the rows of one run at a time are brought there
+    kResident,  // the devices store the whole training data
+    kStaged,    // the rows of one run at a time are copied to the devices
   };
   explicit BatchSource(const BatchInputs& inputs, Kind kind = Kind::kHost)
       : inputs_(inputs), kind_(kind) {}
-  /// Brings the training rows to the session's devices, or makes room for those of one run, as far
-  /// as the devices and the job's shape allow. Call it before the session's first step.
+  /// Copies the training rows to the session's devices, or allocates memory there for the rows of
+  /// one run, if the devices and the job's shape allow it. Must be called before the session's
+  /// first step.
   static BatchSource on_device(const BatchInputs& inputs, const Backend& backend,
                                TrainingSession& session);
 
   Kind kind() const { return kind_; }
-  /// Tells whether evaluation reads the held-out rows on the devices or on the host.
+  /// Where evaluation reads the held-out rows: on the devices or on the host.
   RowsFrom held_out() const;
   /// The loader's options for batches from step `first_step` on.
   Loader::Options options(int64_t first_step) const;

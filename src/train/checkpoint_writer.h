@@ -1,5 +1,6 @@
-// src/train/checkpoint_writer.h: writes a checkpoint on a thread of its own while steps go on. One
-// at a time and without a queue, so that the memory of one snapshot is all it takes.
+// src/train/checkpoint_writer.h: writes a checkpoint on a separate thread while training continues.
+// It writes one checkpoint at a time and has no queue, so that it needs the memory of only one
+// snapshot.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +12,27 @@
 
 namespace trainyard {
 
-/// Used by one thread. The destructor waits for the write under way.
+/// Not thread-safe. The destructor waits for the write under way.
 class CheckpointWriter {
  public:
   struct Written {
     int64_t step;
     Result<std::filesystem::path> saved;
-    int64_t cpu_us;  // that the thread computed
+    int64_t cpu_us;  // CPU time of the writing thread
   };
 
-  /// Calls `write`, which owns what it writes, on the thread. Nothing else may be under way.
+  /// Calls `write` on a new thread. `write` must own its data. No other write may be under way.
   void begin(int64_t step, std::function<Result<std::filesystem::path>()> write);
-  /// A write was begun and not taken.
+  /// Whether a write has begun whose result has not been taken.
   bool under_way() const { return written_.valid(); }
-  /// take() will not wait.
+  /// Whether take() would return without waiting.
   bool done() const;
-  /// Waits for the write under way and frees what it wrote. Throws what it threw.
+  /// Waits for the write under way and releases its data. Rethrows an exception of `write`.
   Written take();
 
  private:
   int64_t step_ = 0;
-  int64_t cpu_us_ = 0;  // the thread's, until it has written
+  int64_t cpu_us_ = 0;  // set by the writing thread when it has written
   std::future<Result<std::filesystem::path>> written_;
 };
 

@@ -11,7 +11,8 @@ namespace trainyard {
 
 namespace {
 
-// What each token takes in the text, in bytes. An unknown one counts as one: its own are not kept.
+// The number of bytes of each token's text. An unknown token counts as one byte, since its own text
+// is not stored.
 std::vector<int64_t> bytes_of_tokens(const TextSchema& schema) {
   std::vector<int64_t> bytes;
   for (const std::string& text : token_texts(schema)) {
@@ -52,13 +53,13 @@ void Evaluator::run(const Partition& partition, std::span<const int64_t> selecte
   }
 }
 
-/// The class of a row, or the next token behind a position of a window.
+/// The class of a row, or the token after position `position` of a window.
 int32_t Evaluator::label_of(const Partition& partition, int64_t row, size_t position) const {
   const auto at = static_cast<size_t>(row);
   return transform_.stream() ? partition.tokens[at + 1 + position] : partition.target_class[at];
 }
 
-// Row `i` of the batch, row `row` of the partition.
+// Adds the result of row `i` of the batch, which is row `row` of the partition.
 void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
                         std::span<const float> output, MetricAccumulator& metrics) const {
   if (objective_.interface.target == TargetForm::kInput) {
@@ -77,7 +78,7 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
     return;
   }
   const auto outputs = static_cast<size_t>(objective_.interface.outputs);
-  const size_t positions = output.size() / outputs;  // of a sequence; else 1
+  const size_t positions = output.size() / outputs;  // of a sequence; otherwise 1
   for (size_t t = 0; t < positions; ++t) {
     const int32_t label = label_of(partition, row, t);
     const int64_t bytes = token_bytes_.empty() ? 1 : token_bytes_[static_cast<size_t>(label)];

@@ -1,5 +1,5 @@
-// src/train/held_dataset.h: a job's training rows in a device's memory, brought there once. Those
-// that are held out lie among them, and evaluations read them there.
+// src/train/held_dataset.h: a job's training rows, copied to a device's memory once (a resident
+// dataset). The validation rows are among them, and evaluations read them there.
 #pragma once
 
 #include <cstddef>
@@ -11,39 +11,39 @@
 
 namespace trainyard {
 
-/// The rows on the host, and what is made of them.
+/// The rows on the host, and how they are converted.
 struct HeldSource {
   HeldPlan plan;
   RowTransform transform;
-  Partition partition;      // the whole one, with the rows that are held out
-  std::vector<float> mean;  // Augmenter::mean()
+  Partition partition;      // all rows, validation rows included
+  std::vector<float> mean;  // from Augmenter::mean()
 };
 
-/// Brings the table and the fills to their places in `memory`, which is laid out as planned, and
-/// says where all of it lies.
+/// Copies the conversion table and the fill values to their planned offsets in `memory`, and
+/// returns pointers to all parts of the resident rows.
 kernels::HeldRows bring_conversion(Backend& backend, std::byte* memory, const HeldPlan& plan,
                                    const RowTransform& transform, const std::vector<float>& mean);
 
 class HeldDataset {
  public:
-  /// Allocates plan.bytes and brings the rows there. Throws std::bad_alloc.
+  /// Allocates plan.bytes and copies the rows there. Throws std::bad_alloc.
   HeldDataset(Backend& backend, const HeldSource& source);
 
-  /// Submits the input and the target (nullptr: none) of `count` samples, which lie on the device,
-  /// and copies beside.
+  /// Submits the kernel that gathers the input and the target (nullptr: none) of `count` samples
+  /// and performs `copies`. `samples` are in device memory.
   void gather(const kernels::HeldSample* samples, int64_t count, void* input, void* target,
               std::span<const kernels::CopyPiece> copies) {
     backend_.gather_rows(layout_, samples, count, input, target, copies);
   }
-  /// Submits the input of an evaluation's run, of rows as they are. `samples` are
-  /// plan.evaluation_rows, on the host, and free when it returns.
+  /// Submits the gathering of an evaluation batch, without augmentation. `samples` are
+  /// plan.evaluation_rows samples in host memory, which may be reused after the call.
   void gather_evaluation(std::span<const kernels::HeldSample> samples, void* input);
 
  private:
   Backend& backend_;
   const HeldPlan plan_;
   DeviceBuffer memory_;
-  kernels::HeldRows layout_, evaluation_;  // evaluation_: nothing is moved
+  kernels::HeldRows layout_, evaluation_;  // evaluation_ is without augmentation
 };
 
 }  // namespace trainyard

@@ -14,7 +14,7 @@ constexpr auto kScalarsBytes = static_cast<int64_t>(sizeof(StepSlots::Scalars));
 constexpr auto kMicroBatchBytes = static_cast<int64_t>(sizeof(StepSlots::MicroBatch));
 constexpr auto kSampleBytes = static_cast<int64_t>(sizeof(kernels::HeldSample));
 
-int64_t words(int64_t bytes) { return (bytes + 3) / 4; }  // tensors and slots are padded
+int64_t words(int64_t bytes) { return (bytes + 3) / 4; }  // tensors and slots are padded to 4 bytes
 
 }  // namespace
 

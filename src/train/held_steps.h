@@ -1,9 +1,9 @@
-// src/train/held_steps.h: steps of a job whose rows the device holds. What several of them read
-// goes there in one copy, one recording computes them, and one copy brings all results back: a
-// short step would else take the device less time than what surrounds it.
+// src/train/held_steps.h: steps of a job with a resident dataset. The inputs of several steps are
+// copied to the device at once, one recording computes these steps, and one copy returns all
+// results. Otherwise a short step would take the device less time than its launches and copies.
 //
-// The k-th step of a recording has its place among the inputs and among the results, so a recording
-// for each count is all that differs.
+// Each step of a recording has its own slot among the inputs and among the results, so recordings
+// differ only by their number of steps.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace trainyard {
 
-/// A program and the ids of what goes in and comes out; none where `executor` is nullptr.
+/// A program and the IDs of its inputs and outputs; without a program `executor` is nullptr.
 struct StepProgram {
   Executor* executor = nullptr;
   const ProgramIds* ids = nullptr;
@@ -28,16 +28,17 @@ struct StepProgram {
 
 class HeldSteps {
  public:
-  /// Allocates slots.device_bytes(). The rows and the programs outlive this.
+  /// Allocates slots.device_bytes(). The rows and the programs must outlive this object.
   HeldSteps(Backend& backend, HeldDataset& data, const StepSlots& slots, StepProgram train,
             StepProgram update, StepProgram average);
 
-  /// How many of the next `most` steps to begin at once: a power of two, so that few recordings
-  /// serve all counts. One until every kernel has run, and while each is waited for.
+  /// How many of the next `most` steps to submit together: a power of two, so that few recordings
+  /// serve all counts. Returns 1 until every kernel has run, and while the executor waits after
+  /// each node.
   int64_t together(int64_t most) const;
-  /// Submits so many steps, at most slots.together; next() gives the inputs of one after another,
-  /// free when it is called again. Behind a mark that is made later, `results` has a slot of
-  /// slots.result_bytes for each.
+  /// Submits `count` steps, at most slots.together. next() returns the inputs of one step after the
+  /// other; they may be reused when it is called again. After a mark that is made later has been
+  /// waited for, `results` has slots.result_bytes for each step.
   void begin(int64_t count, const std::function<TrainingSession::StepInputs()>& next,
              std::byte* results);
 
@@ -51,8 +52,8 @@ class HeldSteps {
   void submit_micro_batch(int64_t step, int64_t micro_batch);
   void submit_step(int64_t step);
   void submit_kernels(const StepProgram& program);
-  /// Copies between a tensor and a slot wait for those that may share their launch: of one program,
-  /// whose inputs and outputs keep their memory.
+  /// Queue a copy between a tensor and a slot. Queued copies share a launch as long as they belong
+  /// to one program, since its inputs and outputs do not share memory.
   void load(const StepProgram& program, TensorId id, const std::byte* from);
   void store(const StepProgram& program, TensorId id, std::byte* to);
   void add_copy(const StepProgram& program, const kernels::CopyPiece& copy);
@@ -63,11 +64,11 @@ class HeldSteps {
   const StepProgram train_, update_, average_;
   HeldDataset& data_;
   DeviceBuffer memory_;            // [inputs of all steps | their results]
-  std::vector<std::byte> staged_;  // inputs
+  std::vector<std::byte> staged_;  // the inputs of the steps, before they are copied to the device
   std::vector<kernels::CopyPiece> copies_;
   const Executor* copies_of_ = nullptr;
-  bool is_warm_ = false;                                      // every kernel has run
-  std::map<int64_t, std::unique_ptr<Recording>> recordings_;  // by count
+  bool is_warm_ = false;                                      // whether every kernel has run once
+  std::map<int64_t, std::unique_ptr<Recording>> recordings_;  // by number of steps
 };
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// src/train/initial_weights.h: weights to begin with, from a safetensors file, by name.
+// src/train/initial_weights.h: loads initial weights from a safetensors file, matched by name.
 #pragma once
 
 #include "src/base/result.h"
@@ -9,8 +9,8 @@
 
 namespace trainyard {
 
-/// Writes what matches (src/planning/weight_match.h) into the session, as F32. Refuses what
-/// match_weights() refuses, and values that are not finite.
+/// Writes the matching tensors (src/planning/weight_match.h) to the session, as F32. Returns the
+/// errors of match_weights(), and an error for values that are not finite.
 Result<InitialWeightsReport> load_initial_weights(const InitialWeights& spec,
                                                   const WeightsFile& source,
                                                   TrainingSession& session);

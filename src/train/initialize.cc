@@ -51,7 +51,7 @@ void initialize(const TensorInfo& tensor, uint64_t seed, const HeldElements& hel
                   tensor.name + ": buffer of the wrong size");
   if (tensor.type.dtype == DType::kF64) {
     fill<double>(tensor, seed, held, out);
-  } else if (tensor.type.dtype == DType::kI64) {  // counters of the optimizer
+  } else if (tensor.type.dtype == DType::kI64) {  // the optimizer's counters
     fill<int64_t>(tensor, seed, held, out);
   } else {
     TRAINYARD_CHECK(tensor.type.dtype == DType::kF32,

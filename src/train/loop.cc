@@ -12,14 +12,14 @@ namespace trainyard {
 
 namespace {
 
-// Gradients that overflow at a scale below this one overflow at any: 2^32 times less than the
-// first.
+// If gradients overflow even at a loss scale below this one, 2^32 times smaller than the first, no
+// scale helps.
 constexpr float kLossScaleMin = 0x1p-16f;
 
-// Steps whose mean loss is that of the end of training.
+// Number of last steps whose mean loss is compared with the first loss.
 constexpr size_t kLastLosses = 8;
 
-// True if `step` is a multiple of `interval`; never of 0.
+// Whether `step` is a multiple of `interval`; false for an interval of 0.
 bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
 }  // namespace
@@ -47,7 +47,7 @@ Loop::Loop(const LoopContext& context, TrainingSession& session, Files& files, R
 Loop::~Loop() {
   try {
     finish_write();
-  } catch (...) {  // what ends the run is under way already
+  } catch (...) {  // another error already ends the run
   }
 }
 
@@ -68,8 +68,9 @@ Status Loop::run(const std::stop_token& stop) {
       }
       const int64_t step_before = state_.step;
       const int64_t begun = begin_steps(loader);
-      // The device continues with these while the earlier ones are processed, unless something
-      // waits.
+      // The device continues with the steps just begun while the earlier ones are finished, unless
+      // the weights after them are needed (for an evaluation or a checkpoint) or the device does
+      // not run ahead.
       const bool saves = saves_now();
       const bool waits = !session_.runs_ahead() || saves || is_looked_at(steps_begun());
       while (std::ssize(under_way_) > (waits ? 0 : begun)) {
@@ -88,7 +89,8 @@ Status Loop::run(const std::stop_token& stop) {
       if (evaluates) {
         evaluate_validation();
         run_clock_.evaluation_done();
-        // The next step may be a slow one: what is due before an evaluation is due behind it.
+        // The next step may be slow, so metrics that were due before the evaluation are also
+        // reported after it.
         if (reports || metrics_.due()) metrics_.flush();
       }
       if (saves || (evaluates && keeps_this())) {
@@ -118,7 +120,7 @@ bool Loop::is_checkpoint_step(int64_t step) const {
 bool Loop::saves_now() {
   const int64_t step = steps_begun();
   if (is_checkpoint_step(step)) return true;
-  // The last step is saved behind its evaluation.
+  // The last step's checkpoint is saved after its evaluation.
   if (context_.job.recipe.checkpoint_every_steps != 0 || step >= context_.shape.steps_total) {
     return false;
   }
@@ -149,7 +151,8 @@ Status Loop::finish_step() {
   const TrainingSession::StepResult result = session_.finish_step();
   const auto loss = static_cast<double>(result.loss);
   if (!std::isfinite(loss)) {
-    metrics_.add("train/loss", state_.step + 1, loss);  // watchers see the value that ended the job
+    metrics_.add("train/loss", state_.step + 1,
+                 loss);  // so that the value that ended the job is visible
     metrics_.flush();
     return not_finite("the loss of step " + std::to_string(state_.step + 1) + " is " +
                       short_number(loss));
@@ -236,11 +239,13 @@ void Loop::evaluate_validation() {
     metrics_.add(m.key, m.step, m.value);
   }
   judge(validation_);
-  rate_time_ += MetricBuffer::Clock::now() - begin;  // it does not count in the training rate
+  rate_time_ +=
+      MetricBuffer::Clock::now() - begin;  // evaluations do not count in the training rate
 }
 
 void Loop::judge(const Evaluation& e) {
-  if (state_.step <= state_.evaluated_step) return;  // resumed behind it: it is in the state
+  if (state_.step <= state_.evaluated_step)
+    return;  // the run was resumed after this evaluation, which the state contains
   state_.evaluated_step = state_.step;
   const auto value_of = [&](const std::string& metric) {
     for (const auto& [name, value] : e.values) {
@@ -261,7 +266,7 @@ void Loop::judge(const Evaluation& e) {
     const double value = value_of(stop.metric);
     StoppingState& s = state_.stopping;
     const double gain = minimizes(stop.metric, stop.mode) ? s.best - value : value - s.best;
-    // Any finite value improves on none.
+    // Any finite value is an improvement if there was none.
     if (std::isfinite(value) && (!s.any || gain > stop.min_delta)) {
       s = {true, value, 0};
     } else {
@@ -280,19 +285,20 @@ bool Loop::keeps_this() const {
 }
 
 Status Loop::checkpoint() {
-  finish_write();  // one at a time: it may have been of this step
+  finish_write();  // one write at a time; the previous one may be of this step
   if (session_.of_first(saved_step_ == state_.step)) return {};
   const int64_t begin_us = context_.clock.steady_us();
-  metrics_.flush();  // whoever hears of a checkpoint has heard of all metrics before it
+  metrics_.flush();  // a checkpoint is reported after all metrics up to its step
   session_.check_replicas(state_.step);
   Snapshot snapshot = session_.snapshot();
-  // Looked at here and not beside the steps to come: how far a run gets that fails does not depend
-  // on the disk.
+  // Checked here and not concurrently with the next steps: how far a failing run gets must not
+  // depend on the disk's speed.
   if (const std::string bad = session_.of_first(find_not_finite(snapshot)); !bad.empty()) {
     return not_finite("after step " + std::to_string(state_.step) + " " + bad +
                       " has values that are not finite");
   }
-  session_.wait_behind_nodes(false);  // the fault that was looked for lay before it
+  // Waiting after each node locates a fault of the previous attempt, which failed before this step.
+  session_.wait_behind_nodes(false);
   if (!session_.is_first()) return {};
   writer_.begin(state_.step, [this, state = state_, snapshot = std::move(snapshot)] {
     return save(files_, context_.job, context_.run, context_.backend, context_.algorithms, state,
@@ -351,7 +357,7 @@ void Loop::choose_model() {
   reporter_.log("the model is that of step " + std::to_string(state_.best.step) + ", where " +
                 context_.job.recipe.keep_best.metric +
                 " was best: " + short_number(state_.best.value));
-  // Training has ended: the best weights may take the place of the last ones.
+  // Training has ended, so the best weights may replace the last ones.
   session_.set_evaluated_weights(*state_.best.weights);
   model_ = session_.evaluated_weights();
   validation_ = evaluate_held_out();

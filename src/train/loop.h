@@ -1,4 +1,4 @@
-// src/train/loop.h: the step loop. Everything it needs has been checked and allocated before.
+// src/train/loop.h: the step loop. Its inputs are checked and its memory is allocated beforehand.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@
 
 namespace trainyard {
 
-/// What a run reads and never changes.
+/// The inputs of a run, which it does not change.
 struct LoopContext {
   const TrainJob& job;
   const Dataset& data;
@@ -37,59 +37,60 @@ struct LoopContext {
   const RunRecord& run;
   std::string_view backend;
   const BatchSource& batches;
-  const AlgorithmRecord& algorithms;  // of the session's kernels
-  int64_t checkpoint_bytes;           // as planned
-  const Clock& clock;                 // of checkpoints
+  const AlgorithmRecord& algorithms;  // those of the session's kernels
+  int64_t checkpoint_bytes;           // planned size of a checkpoint
+  const Clock& clock;                 // decides when checkpoints are due
 };
 
 class Loop {
  public:
   Loop(const LoopContext& context, TrainingSession& session, Files& files, Reporter& reporter,
        LoopState state);
-  /// Waits for the checkpoint under way and reports it, whatever ended the run.
+  /// Waits for the checkpoint under way and reports it, also if the run failed.
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  /// Steps until the end, a stop or a loss that is not finite. Step numbers count finished steps:
-  /// the first step is step 1.
+  /// Runs steps until the end, a stop or a loss that is not finite. Step numbers count finished
+  /// steps: the first step is step 1.
   Status run(const std::stop_token& stop);
 
-  /// After run(): metrics of the last step, and of the model on the validation rows and the test
-  /// set.
+  /// After run(): the metrics of the last step, and those of the model on the validation rows and
+  /// the test set.
   const std::vector<MetricPoint>& final_metrics() const { return final_metrics_; }
   const LoopState& state() const { return state_; }
-  /// The model: the last weights, their averages, or those of the best evaluation.
+  /// The model: the last weights, their moving averages, or the weights of the best evaluation.
   const Snapshot& model() const { return model_; }
-  /// [label][prediction] by "val" and "test", where the job reports them.
+  /// [label][prediction] by "val" and "test", if the job reports confusion matrices.
   const ConfusionMatrices& confusion() const { return confusion_; }
-  /// As TrainResult's.
+  /// See TrainResult.
   const std::vector<MetricPoint>& baselines() const { return baselines_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   RunTimes times() const { return run_clock_.times(); }
 
  private:
-  /// A step that the device has been given and that is not in `state_` yet.
+  /// A step that was submitted and is not yet counted in `state_`.
   struct StepUnderWay {
     double learning_rate = 0;
-    std::vector<int32_t> labels;  // where the accuracy is counted
+    std::vector<int32_t> labels;  // only if the accuracy is reported
   };
-  /// As many as are submitted at once, up to a step behind which somebody looks at the weights;
-  /// returns how many.
+  /// Submits as many steps as go together, at most up to a step after which the weights are needed;
+  /// returns their number.
   int64_t begin_steps(Loader& loader);
   TrainingSession::StepInputs next_inputs(Loader& loader);
-  /// Waits for the oldest step under way and reports it. FAILED_PRECONDITION/LOSS_NOT_FINITE.
+  /// Waits for the oldest submitted step and reports it. FAILED_PRECONDITION/LOSS_NOT_FINITE.
   Status finish_step();
-  /// Steps that have begun.
+  /// The number of steps submitted so far, finished or not.
   int64_t steps_begun() const { return state_.step + std::ssize(under_way_); }
-  /// True if something looks at the weights behind this step, whatever the time is.
+  /// Whether the weights after this step are needed, for an evaluation, a checkpoint or the result.
+  /// Checkpoints that are due by time are not considered.
   bool is_looked_at(int64_t step) const;
   bool is_evaluation_step(int64_t step) const;
-  /// True if the recipe asks for the checkpoint of this step.
+  /// Whether the recipe requests a checkpoint after this step.
   bool is_checkpoint_step(int64_t step) const;
-  /// True if the step that has begun last is to have a checkpoint, because of its number or by now.
+  /// Whether a checkpoint is due after the last submitted step, because of its number or the time.
   bool saves_now();
-  /// The accuracy of a step. A batch of which no row counts leaves it as it was.
+  /// Computes the accuracy of a step. If no row of the batch counts, the previous value stays.
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
   void report_step(double learning_rate, const TrainingSession::StepResult& result);
   void report_rates(const Loader& loader);
@@ -97,29 +98,29 @@ class Loop {
                       RowsFrom from = RowsFrom::kHost);
   Evaluation evaluate_held_out();
   void evaluate_validation();
-  /// Counts an evaluation: is it the best, and how long was there none better.
+  /// Updates the best evaluation and the number of evaluations since the last improvement.
   void judge(const Evaluation& e);
   bool stops_early() const;
   void choose_model();
-  /// Takes an evaluation of the model into the final metrics.
+  /// Adds an evaluation of the model to the final metrics.
   void add_final(const std::string& prefix, const Evaluation& e, int64_t step);
-  /// Compares it with an answer that does not look at the inputs.
+  /// Compares an evaluation with a constant prediction (src/train/baseline.h).
   void add_baseline(const std::string& prefix, const Evaluation& e, const Partition& partition,
                     std::span<const int64_t> rows, int64_t step);
   void warn(std::optional<std::string> message);
-  /// True if the evaluation behind this step was the best and its checkpoint stays.
+  /// Whether this step's evaluation was the best so far and its checkpoint must be kept.
   bool keeps_this() const;
-  /// Begins to write one, behind the one under way. Refuses weights that are not finite; a failing
-  /// disk is reported, and training continues.
+  /// Starts to write a checkpoint, after waiting for the one under way. Returns an error if weights
+  /// are not finite. A failing disk is reported, and training continues.
   Status checkpoint();
-  /// The same, and waits for it.
+  /// Like checkpoint(), but waits until the checkpoint is written.
   Status checkpoint_and_wait();
   /// Waits for the checkpoint under way, if any, and reports it.
   void finish_write();
-  /// Shows a sign of progress, and reports a checkpoint that is written by now.
+  /// Reports progress, and a checkpoint whose write has finished.
   void progressed();
-  /// Waits for the checkpoint under way, which the error names. `instead`: what else may help, in
-  /// front of a lower learning rate.
+  /// Waits for the checkpoint under way, since the error names the newest one. `instead`: other
+  /// advice, inserted before the advice of a lower learning rate.
   Error not_finite(const std::string& what, const std::string& instead = "");
   Status finish();
 
@@ -130,7 +131,7 @@ class Loop {
   MetricBuffer metrics_;
   LoopState state_;
   std::deque<StepUnderWay> under_way_;  // oldest first
-  bool reads_scores_;                   // of each step, for its accuracy
+  bool reads_scores_;                   // reads each step's scores, for its accuracy
   int64_t saved_step_ = -1;             // step of the newest durable checkpoint of this run
   double reported_learning_rate_ = -1;
   std::optional<float> reported_loss_scale_;
@@ -149,7 +150,7 @@ class Loop {
   Snapshot model_;
   CheckpointWriter writer_;
   CheckpointPace pace_;
-  int64_t copy_us_ = 0;  // the training thread's part of the checkpoint under way
+  int64_t copy_us_ = 0;  // time of the training thread for the checkpoint under way
 };
 
 }  // namespace trainyard

@@ -1,5 +1,5 @@
-// src/train/loss_sum.h: the loss of a set of rows, as the training program's loss is of a batch,
-// from what the model gave for each of them.
+// src/train/loss_sum.h: computes the loss of a set of rows from the model's outputs, with the
+// formula by which the training program computes that of a batch.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace trainyard {
 
-/// Not thread-safe. Sums run in double, in the order of the rows.
+/// Not thread-safe. Sums are in double, in the order of the rows.
 class LossSum {
  public:
   explicit LossSum(const Objective& objective);
 
-  /// A row that counts: one score per class (of two classes with one logit z: 0 and z).
-  /// `cross_entropy` is that of the row, only by its label.
+  /// Adds a row whose label is not ignored: one score per class (for two classes with one logit z:
+  /// 0 and z). `cross_entropy` is that of the row, without class weights and label smoothing.
   void add_scores(std::span<const float> scores, int64_t label, double cross_entropy);
-  /// One number of the output and its target, in the units in which the model trains.
+  /// Adds one number of the output and its target, in the units in which the model trains.
   void add_number(double y, double target);
-  /// NaN before anything counted.
+  /// The mean loss; NaN if no row was added.
   double value() const;
 
  private:

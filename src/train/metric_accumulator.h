@@ -1,7 +1,7 @@
-// src/train/metric_accumulator.h: the metrics of an evaluation, from the model's output of each
-// row.
+// src/train/metric_accumulator.h: computes the metrics of an evaluation from the model's output of
+// each row.
 //
-// Formulas are those of scikit-learn where it has them:
+// Formulas are those of scikit-learn if it has them:
 //   precision, recall, F1   macro: the mean over the classes that occur as a label or a prediction,
 //                           a class without one counting 0; micro: over all rows, which is accuracy
 //   roc_auc                 two classes: by rank, ties counting half. More: the mean over classes,
@@ -9,10 +9,10 @@
 //                           without any other, are left out
 //   r2                      1 - squared errors / squared deviations of the targets; 1 or 0 where
 //                           the targets do not differ
-// loss is the job's, with its options, in the units in which it trains; mae and rmse are in the
-// target's own units, or those of the input as the model sees it. perplexity is e^c, bits_per_byte
-// c / ln 2 per byte of text, c the cross-entropy, whatever the loss. Rows with the label that the
-// loss ignores count nowhere; a metric without a row is NaN.
+// loss is the job's loss with its options, in the units in which the model trains; mae and rmse are
+// in the target's own units, or for an autoencoder in those of the model's input. perplexity is e^c
+// and bits_per_byte is c / ln 2 per byte of text, where c is the cross-entropy, whatever the loss.
+// Rows with the label that the loss ignores count nowhere; a metric without a row is NaN.
 #pragma once
 
 #include <array>
@@ -29,10 +29,10 @@ namespace trainyard {
 
 /// Cross-entropy of one row, by log-sum-exp.
 double cross_entropy(std::span<const float> logits, int64_t label);
-/// Index of the largest value, the first of equal ones.
+/// Index of the largest value; the first one if there are several.
 int64_t argmax(std::span<const float> values);
-/// One score per class, from what the model gives: of one logit z for two classes these are 0 and
-/// z, which softmax makes 1 - sigmoid(z) and sigmoid(z).
+/// One score per class from the model's output. A single logit z for two classes becomes the scores
+/// 0 and z, whose softmax is 1 - sigmoid(z) and sigmoid(z).
 class ClassScores {
  public:
   explicit ClassScores(std::span<const float> output)
@@ -46,20 +46,22 @@ class ClassScores {
   std::span<const float> scores_;
 };
 
-/// Not thread-safe. Sums run in double, in the order of the rows: equal weights give equal bits.
+/// Not thread-safe. Sums are in double, in the order of the rows, so equal outputs give equal bits.
 class MetricAccumulator {
  public:
-  /// Keeps what `names` (metrics.h) need and no more: roc_auc needs the scores of every row.
+  /// Stores only what the metrics `names` (src/job/metrics.h) need: roc_auc needs the scores of
+  /// every row.
   MetricAccumulator(const std::vector<std::string>& names, const Objective& objective);
 
-  /// One row of classes, or one token; `bytes` is what its text takes.
+  /// Adds one row with a class label, or one token; `bytes` is the length of its text.
   void add_scores(std::span<const float> output, int64_t label, int64_t bytes = 1);
-  /// One number: as the loss takes it, and in its own units.
+  /// Adds one number: `output` and `output_target` in the units of the loss, `predicted` and
+  /// `target` in the target's own units.
   void add_number(double output, double output_target, double predicted, double target);
 
-  /// Value of a metric of the list, "confusion_matrix" excepted.
+  /// Value of one of the metrics, except "confusion_matrix".
   double value(const std::string& name) const;
-  /// [label][prediction]: rows counted; empty unless requested.
+  /// [label][prediction]: number of rows; empty unless requested.
   const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
 
  private:
@@ -70,7 +72,7 @@ class MetricAccumulator {
   std::vector<std::string> names_;
   LossSum loss_;
   int64_t ignored_;
-  size_t classes_;  // 0: the target is not one class per row
+  size_t classes_;  // 0: the target is not a class
   bool keeps_scores_ = false, keeps_confusion_ = false;
   int64_t rows_ = 0, bytes_ = 0;
   double cross_entropy_ = 0;
@@ -82,7 +84,7 @@ class MetricAccumulator {
   std::vector<double> scores_;  // [rows, K] probabilities; for two classes only the margin
   std::vector<int32_t> labels_;
   double absolute_ = 0, squared_ = 0;
-  double target_mean_ = 0, target_deviation_ = 0;  // running: Welford 1962
+  double target_mean_ = 0, target_deviation_ = 0;  // running mean and sum of squares (Welford 1962)
 };
 
 }  // namespace trainyard

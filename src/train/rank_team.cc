@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kWatchInterval{50};
 using Steady = std::chrono::steady_clock;
 
 Steady::time_point after(double seconds) {
-  constexpr double kYear = 365.0 * 24 * 3600;  // far enough for no limit
+  constexpr double kYear = 365.0 * 24 * 3600;  // replaces an infinite limit, which would overflow
   return Steady::now() + std::chrono::duration_cast<Steady::duration>(
                              std::chrono::duration<double>(std::min(seconds, kYear)));
 }
@@ -64,7 +64,7 @@ void RankTeam::serve(const std::shared_ptr<Shared>& shared, size_t rank) {
     } catch (...) {
       error = std::current_exception();
     }
-    task = nullptr;  // what it owns goes before anybody hears that it is done
+    task = nullptr;  // released before the task is reported as done
     lock.lock();
     if (error != nullptr && !shared->failure.has_value()) shared->failure = {rank, error};
     shared->busy[rank] = false;

@@ -1,5 +1,5 @@
-// src/train/rank_team.h: a thread for each rank of a job, and somebody who waits for all of them
-// without trusting any.
+// src/train/rank_team.h: one thread per rank of a job, and a caller that waits for all of them with
+// a time limit, since any of them may get stuck.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,27 @@ namespace trainyard {
 class RankTeam {
  public:
   explicit RankTeam(size_t ranks);
-  /// Joins the threads. Those that gather() gave up are left to themselves.
+  /// Joins the threads, except those that gather() has detached.
   ~RankTeam();
   RankTeam(const RankTeam&) = delete;
   RankTeam& operator=(const RankTeam&) = delete;
 
-  /// What a task threw, first of all; or none did, and some have not come back in time.
+  /// The first exception of a task; or, without `rank` and `error`, tasks that did not return in
+  /// time.
   struct Failure {
     std::optional<size_t> rank;
     std::exception_ptr error;
   };
-  /// Calls task(rank) for all ranks, each on its own thread, and returns when all are back; or with
-  /// a failure, as soon as there is one, while others may still run. `watch` is called from time to
-  /// time meanwhile and returns failures from elsewhere. A task must own what it needs, because an
-  /// abandoned one keeps it.
+  /// Calls task(rank) for all ranks, each on its own thread. Returns when all have returned, or as
+  /// soon as there is a failure, while others may still run. Meanwhile `watch` is called regularly
+  /// and may report a failure that no task has thrown. A task must own what it needs, because a
+  /// stuck task keeps using it.
   std::optional<Failure> run(std::function<void(size_t)> task, double limit_s,
                              const std::function<std::optional<Failure>()>& watch);
-  /// Whether the rank's task has not come back.
+  /// Whether the rank's task is still running.
   bool is_busy(size_t rank) const;
-  /// Waits for those that have not come back, no longer than that, and gives up the others. The
-  /// team runs nothing more.
+  /// Waits up to `limit_s` for running tasks and detaches the threads of those that are still
+  /// running. The team must not be used afterwards.
   void gather(double limit_s);
 
  private:

@@ -12,12 +12,13 @@ namespace trainyard {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-// The kernels of the first step are submitted one by one, those of the second recorded; from the
-// third on a step is what it stays.
+// Steps with long limits: the first submits kernels one by one, the second records them. From the
+// third on, steps take a constant time.
 constexpr int64_t kFirstSteps = 3;
-// Between two looks at the other processes, where nothing else would wake this one.
+// Interval between two checks whether another process has ended.
 constexpr std::chrono::milliseconds kLook{20};
-// A process that ends because of a limit takes some of StepLimits::grace_s for its own threads.
+// A process that ends because of its limit needs up to grace_s for its own threads, so others wait
+// for this multiple of StepLimits::grace_s.
 constexpr double kEndsOfOthers = 3;
 constexpr double kGoneWithinS = 2;
 
@@ -66,8 +67,9 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
       kNoLimit);
 }
 
-// A step that is under way on GPUs would wait for ranks of a process that has gone, and the
-// sessions' ends for that step.
+// If an exception ends the session, a step under way on GPUs may wait for ranks of a process that
+// has ended, and the sessions' destructors would wait for that step. So the exchanges are aborted
+// first.
 ReplicatedSession::~ReplicatedSession() {
   if (!looks_after_peers() || std::uncaught_exceptions() == exceptions_before_) return;
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
@@ -99,7 +101,7 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   const std::string stopped = failure.rank.has_value() ? "" : describe_stop(limit_s);
   auto silent = failure.rank.has_value() ? std::nullopt : find_silent(limit_s);
   if (!failure.rank.has_value() && waits_for_others()) {
-    // The process whose rank it is has the same limit, and knows better: it ends first.
+    // The process whose rank has stopped has the same limit and better knowledge; it ends first.
     silent = find_gone(limits_.grace_s * kEndsOfOthers);
     if (!silent.has_value()) silent.emplace(stopped, is_first() ? peers_->ranks_each() : 0);
   }
@@ -110,7 +112,7 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   try {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
-    // NCCL tells of a process's end by an error of its own, perhaps before the connections do.
+    // NCCL reports the end of a process by an error of its own, perhaps before the connections do.
     if (const auto gone = find_gone(kGoneWithinS)) throw RankLost(*gone);
     throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }
@@ -162,8 +164,8 @@ std::string ReplicatedSession::names_of_others() const {
 }
 
 std::string ReplicatedSession::describe_stop(double limit_s) const {
-  // The one that has come least far is the first that stopped: the others wait for it.
-  const int64_t outside = evaluations_ * evaluation_exchanges_;  // of any step
+  // The rank with the least progress in steps stopped first; the others wait for it.
+  const int64_t outside = evaluations_ * evaluation_exchanges_;  // exchanges outside of steps
   const auto progress = [&](size_t r) {
     const Communicator& c = *replicas_->devices[r].backend->communicator();
     return std::tuple(c.reached() - outside, c.ended() - outside, !team_.is_busy(r));
@@ -344,8 +346,8 @@ std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {
   if (peers_ == nullptr) {
     return replicas_->sessions[static_cast<size_t>(here)]->evaluation_output(row % batch);
   }
-  // Everybody looks at the rows in the same order: whoever has the next ones sends as many as one
-  // reads back at a time.
+  // All processes read the rows in the same order. The process that has the next rows sends as many
+  // as one read returns.
   const auto width = static_cast<size_t>(first().evaluation_row_elements());
   const auto held = static_cast<int64_t>(shared_rows_.size() / width);
   if (row < shared_first_ || row >= shared_first_ + held) {
@@ -411,13 +413,13 @@ void ReplicatedSession::begin_steps(int64_t count, const std::function<StepInput
 
 void ReplicatedSession::join_logits(const std::vector<StepResult>& parts) {
   logits_.clear();
-  if (first().split_classes() > 0) {  // each has its classes of all rows
+  if (first().split_classes() > 0) {  // each rank has its classes of all rows
     std::vector<std::span<const float>> classes;
     for (const StepResult& part : parts) classes.push_back(part.logits);
     join_classes(classes, logits_);
     return;
   }
-  // Rows of the batch: each micro-batch's parts, by rank.
+  // The order of rows in the batch: for each micro-batch the parts of all ranks.
   const size_t size = parts.front().logits.size() / static_cast<size_t>(micro_batches_);
   for (size_t k = 0; k < static_cast<size_t>(micro_batches_); ++k) {
     for (const StepResult& part : parts) {
@@ -441,7 +443,7 @@ std::vector<TrainingSession::StepResult> ReplicatedSession::all_results() {
     std::ranges::copy(mine.logits, to.begin() + 1);
   }
   peers_->all_gather(std::as_writable_bytes(std::span(gathered_)));
-  // The rest of a result is the same of all ranks.
+  // The other members of a result are equal on all ranks.
   std::vector<StepResult> all(static_cast<size_t>(all_ranks()), replicas_->results.front());
   for (int64_t r = 0; r < all_ranks(); ++r) {
     all[static_cast<size_t>(r)].loss = of(r).front();
@@ -462,7 +464,8 @@ TrainingSession::StepResult ReplicatedSession::finish_step() {
   double loss = 0;
   for (const StepResult& part : parts) loss += static_cast<double>(part.loss);
   join_logits(parts);
-  StepResult result = parts.front();  // the norm and the scale are those of the mean gradients
+  StepResult result =
+      parts.front();  // gradient norm and loss scale are those of the mean gradients
   result.loss = static_cast<float>(loss / static_cast<double>(all_ranks()));
   result.logits = logits_;
   return result;

@@ -1,8 +1,8 @@
-// src/train/replicated_session.h: one job on several devices ("data parallel"). Each rank holds all
-// weights and computes its part of every batch on a thread of its own; the gradients become one
-// before the update (src/optim/all_reduce.h), so that all ranks hold the same weights to the bit.
-// Rank 0 is the one that is stored, with the parts of a sharded state (src/optim/sharding.h) that
-// the others hold. All of them evaluate, each its part of the rows.
+// src/train/replicated_session.h: trains one job on several devices ("data parallel"). Each rank
+// stores all weights and computes its part of every batch on its own thread. Gradients are averaged
+// before the update (src/optim/all_reduce.h), so that the weights are bit-identical on all ranks.
+// Checkpoints contain rank 0's tensors and the other ranks' shards (src/optim/sharding.h). In an
+// evaluation each rank computes its part of the rows.
 #pragma once
 
 #include <chrono>
@@ -20,33 +20,33 @@
 
 namespace trainyard {
 
-/// A device of several has not gone on, and the others wait for it: a device fault. what() names
-/// the first that stopped, and where.
+/// One of several devices has made no progress, and the others wait for it: a device fault. what()
+/// names the first device that stopped, and the place in the step.
 class RankStopped : public CudaError {
  public:
   explicit RankStopped(const std::string& message) : CudaError(message, 0) {}
 };
 
-/// The devices no longer hold the same weights, although each has taken the same steps: a device,
-/// its memory or a link has changed bits without an error. A device fault. what() names the step,
-/// the tensor, and the rank if most of the others agree.
+/// The devices no longer store the same weights although all have made the same steps: a device,
+/// its memory or a link has changed bits without an error. This is a device fault. what() names the
+/// step, the tensor, and the rank if most of the others agree.
 class RanksDiffer : public CudaError {
  public:
   explicit RanksDiffer(const std::string& message) : CudaError(message, 0) {}
 };
 
-/// How long a step may take before a rank is said to have stopped.
+/// Time limits in seconds after which a rank is considered stopped.
 struct StepLimits {
-  double first_s = 900;  // each of the first steps, in which much is set up
-  double least_s = 120;  // later ones: this, or ...
-  double times = 20;     // ... so many times the slowest step so far
-  double grace_s = 10;   // for ranks to come back when all is given up
+  double first_s = 900;  // for each of the first steps, which include setup
+  double least_s = 120;  // for later steps: at least this, or ...
+  double times = 20;     // ... this multiple of the slowest step so far
+  double grace_s = 10;   // for ranks to return after the run was given up
 };
 
 class ReplicatedSession final : public TrainingSession {
  public:
-  /// `programs` by rank, as compile_run() makes them; `devices` are connected. Of a job of several
-  /// processes both are this one's.
+  /// `programs` by rank, from compile_run(); `devices` must be connected. In a job of several
+  /// processes both are those of this process.
   ReplicatedSession(std::vector<RunPrograms> programs, std::vector<RankDevice> devices,
                     int64_t micro_batches, const StepLimits& limits = {});
   ~ReplicatedSession() override;
@@ -62,15 +62,16 @@ class ReplicatedSession final : public TrainingSession {
 
   void hold(const HeldSource& source) override;
   void travel(const TravelSource& source) override;
-  /// Both throw what a rank threw first, or RankStopped; the session is not to be used then.
+  /// begin_steps() and finish_step() throw the first exception of a rank, or RankStopped;
+  /// afterwards the session must not be used.
   void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
   int64_t together(int64_t /*most*/) const override { return 1; }
   StepResult finish_step() override;
   bool runs_ahead() const override { return first().runs_ahead(); }
   void wait_behind_nodes(bool waits) override;
 
-  /// Each rank a batch of its own program, with rank 0's running statistics: a row's result does
-  /// not depend on which rank it comes to. Throws as a step does.
+  /// Each rank computes one batch of its own program, with rank 0's running statistics, so that a
+  /// row's result does not depend on its rank. Throws like a step.
   void evaluate(std::span<const std::byte> input) override;
   void evaluate_held(std::span<const kernels::HeldSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
@@ -80,14 +81,14 @@ class ReplicatedSession final : public TrainingSession {
   bool any(bool here) override;
   std::string of_first(std::string text) override;
 
-  /// Of rank 0; the others have as much.
+  /// The sizes of rank 0; they are equal on all ranks.
   int64_t arena_planned_bytes() const override { return first().arena_planned_bytes(); }
   int64_t arena_used_bytes() const override { return first().arena_used_bytes(); }
   int64_t workspace_bytes() const override { return first().workspace_bytes(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Everything that a rank's thread works with. A thread that is stuck keeps it.
+  /// All data that a rank's thread uses, shared so that a stuck thread can keep it.
   struct Replicas {
     std::vector<RankDevice> devices;
     std::vector<std::unique_ptr<Session>> sessions;
@@ -97,68 +98,69 @@ class ReplicatedSession final : public TrainingSession {
 
   Session& first() const { return *replicas_->sessions.front(); }
   std::vector<const Session*> all() const;
-  /// What other processes' ranks hold of a copy: the first process gets it, and gives what it has
-  /// to no other.
+  /// Completes a snapshot: the first process receives the shards of the other processes' ranks; the
+  /// other processes send theirs and receive nothing.
   void bring_parts(Snapshot& snapshot, Session::Copied copied) const;
-  /// Of a split head: appends a row, whose classes are put together from all ranks' parts.
-  /// `parts`: each rank's columns of it, position by position.
+  /// With a split head: appends a row of scores, joined from all ranks' classes. `parts` are each
+  /// rank's columns of the row, position by position.
   void join_classes(std::span<const std::span<const float>> parts, std::vector<float>& row) const;
-  size_t ranks() const { return replicas_->devices.size(); }  // of this process
+  size_t ranks() const { return replicas_->devices.size(); }  // in this process
   int64_t all_ranks() const {
     return peers_ == nullptr ? std::ssize(replicas_->devices) : peers_->ranks();
   }
   int64_t first_rank() const { return peers_ == nullptr ? 0 : peers_->first_rank(); }
-  /// This process's part of what a call gives to all ranks, and in it that of one of its ranks.
+  /// This process's rank `r`'s part of a span that covers all ranks.
   template <typename T>
   std::span<const T> of_rank(std::span<const T> all, size_t r) const {
     const size_t size = all.size() / static_cast<size_t>(all_ranks());
     return all.subspan((static_cast<size_t>(first_rank()) + r) * size, size);
   }
-  /// task(replicas, rank) on all ranks.
+  /// Runs task(replicas, rank) on all ranks of this process.
   void run_all(std::function<void(Replicas&, size_t)> task, double limit_s);
   std::optional<RankTeam::Failure> watch() const;
-  /// The step's output, by row of the batch.
+  /// Joins the ranks' outputs of the step in the order of the batch's rows.
   void join_logits(const std::vector<StepResult>& parts);
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
   std::string describe_stop(double limit_s) const;
-  /// "rank 3 (devices/gpu-1)", counted in this process.
+  /// "rank 3 (devices/gpu-1)"; `rank` counts within this process.
   std::string name_of(size_t rank) const;
-  /// Another process's ranks are waited for, in an exchange to which all of this one's have come.
+  /// The process for which this one's connections wait, if it has exceeded the limit.
   std::optional<RankLost> find_silent(double limit_s) const;
-  /// Exchanges go past the connections of the processes, between GPUs: nobody notices there who
-  /// has gone.
+  /// True if exchanges bypass the connections between processes, as between GPUs. Then an exchange
+  /// does not notice the end of another process, so this session must check for it.
   bool looks_after_peers() const;
-  /// Whether all ranks of this process are in an exchange with those of others, as between GPUs.
+  /// Whether all ranks of this process wait in an exchange with ranks of other processes (between
+  /// GPUs).
   bool waits_for_others() const;
-  /// Another process that has gone, or goes within that time.
+  /// Another process that has ended, or ends within `within_s`.
   std::optional<RankLost> find_gone(double within_s) const;
-  /// "ranks 2 to 3, ranks 4 to 5".
+  /// Names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
   std::string names_of_others() const;
-  /// What is read of the checksums of all processes' ranks.
+  /// The checksums of all processes' ranks, by rank.
   std::vector<std::map<std::string, uint32_t>> all_checksums() const;
-  /// Losses and rows of all ranks, by rank: of each its part of every micro-batch.
+  /// Losses and outputs of all ranks, by rank; each has its part of every micro-batch.
   std::vector<StepResult> all_results();
   double step_limit_s() const;
-  /// Running statistics of all ranks become rank 0's, once behind each step.
+  /// Copies rank 0's running statistics to all ranks, once after each step.
   void share_state();
 
   std::shared_ptr<Replicas> replicas_;
-  Peers* const peers_;                        // of the devices' communicators; or nullptr
-  const std::vector<std::string> exchanges_;  // of a step, by node name
-  const int64_t evaluation_exchanges_;        // of a run of the evaluation program
+  Peers* const peers_;  // of the devices' communicators; nullptr if there is one process
+  const std::vector<std::string> exchanges_;  // node names of a step's exchanges, in order
+  const int64_t evaluation_exchanges_;        // exchanges in a run of the evaluation program
   const int64_t micro_batches_;
   const StepLimits limits_;
   std::vector<float> logits_, gathered_, evaluated_row_;
-  int64_t evaluations_ = 0;  // runs that have ended
+  int64_t evaluations_ = 0;  // finished runs of the evaluation program
   bool evaluates_ = false;
-  std::vector<float> shared_rows_;           // of an evaluation's output, from ...
-  int64_t shared_first_ = 0;                 // ... this row of the batch on
-  std::deque<Clock::time_point> under_way_;  // when they began
+  std::vector<float> shared_rows_;           // rows of an evaluation's output, starting at ...
+  int64_t shared_first_ = 0;                 // ... this row of the batch
+  std::deque<Clock::time_point> under_way_;  // start times of the submitted steps
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
-  int64_t state_of_ = -1;  // steps that had begun when all ranks got rank 0's state
+  int64_t state_of_ = -1;  // value of steps_begun_ when all ranks last received rank 0's state
   double slowest_s_ = 0;
   const int exceptions_before_;
-  RankTeam team_;  // last: its threads end first
+  RankTeam team_;  // last member, so that its threads end first
 };
 
 }  // namespace trainyard

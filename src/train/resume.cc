@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A value is not finite if all bits of its exponent are set. The inner loop has no exit, so that it
-// is vectorized: training waits for it.
+// A value is not finite if all bits of its exponent are set. The inner loop has no early exit, so
+// that it is vectorized, since training waits for it.
 template <typename Bits>
 bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
   constexpr size_t kBlock = 4096;
@@ -36,7 +36,7 @@ Error damaged_state(const std::filesystem::path& path) {
                     "checkpoint " + path.filename().string() + ": its loop state is unreadable");
 }
 
-// The weights of the best evaluation, copied out of the optimizer's file.
+// Copies the weights of the best evaluation out of the optimizer's file.
 std::shared_ptr<const Snapshot> kept_weights(const SafetensorsFile& optimizer) {
   auto snapshot = std::make_shared<Snapshot>();
   for (const TensorView& t : optimizer.tensors()) {
@@ -63,7 +63,7 @@ Json to_json(const LoopState& state) {
   return json;
 }
 
-/// Devices that wrote it together.
+/// The number of devices that trained together when the checkpoint was written.
 int64_t ranks_of(const LoadedCheckpoint& checkpoint) {
   const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
   return json.is_object() && json.contains("ranks") && json["ranks"].is_number_integer()

@@ -1,4 +1,5 @@
-// src/train/resume.h: a job's checkpoints: who may resume which, and what the loop itself keeps.
+// src/train/resume.h: writes a job's checkpoints and resumes from them; the loop's own state in
+// them.
 #pragma once
 
 #include <cstdint>
@@ -17,51 +18,52 @@
 
 namespace trainyard {
 
-/// The best evaluation so far, and what its model was.
+/// The best evaluation so far, and the weights that it evaluated.
 struct BestState {
   double value = 0;
   int64_t step = 0;  // 0: there is none yet
   std::shared_ptr<const Snapshot> weights;
 };
 
-/// How long the watched metric has not improved.
+/// State of early stopping: since when the watched metric has not improved.
 struct StoppingState {
   bool any = false;
   double best = 0;
   int64_t evaluations_since = 0;
 };
 
-/// What the loop carries from step to step, apart from the tensors.
+/// The loop's state that is carried from step to step, apart from the tensors.
 struct LoopState {
-  int64_t step = 0;  // steps done
+  int64_t step = 0;  // finished steps
   double train_loss = 0;
   double train_accuracy = 0;
-  std::optional<double> first_loss = {};  // of step 1
-  int64_t evaluated_step = 0;             // the evaluations up to here are counted in what follows
+  std::optional<double> first_loss = {};  // loss of step 1
+  int64_t evaluated_step = 0;  // evaluations up to this step are counted in `best` and `stopping`
   BestState best;
   StoppingState stopping;
 };
 
-/// The first parameter or state tensor that holds a NaN or an infinity, or empty.
+/// Name of the first parameter or state tensor with a NaN or an infinity, or empty.
 std::string find_not_finite(const Snapshot& snapshot);
 
-/// Writes the checkpoint of `state` in `run` and then prunes older ones. `algorithms`: what the
-/// run's kernels were made of, where that was chosen.
+/// Writes the checkpoint of `state` and then prunes older ones. `algorithms` are those that were
+/// chosen for the run's kernels.
 Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunRecord& run,
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot);
 
-/// The newest valid checkpoint of the job. Nothing if there is none;
+/// The newest valid checkpoint of the job, or nothing if there is none.
 /// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, if it belongs to another
-/// job; else what load_newest_checkpoint() says. Damaged ones are reported in the log.
+/// job; otherwise the errors of load_newest_checkpoint(). Damaged checkpoints are reported in the
+/// log.
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const RunIdentity& identity,
                                                         Reporter& reporter);
-/// What it says of algorithms; empty where it says nothing.
+/// The algorithms that the checkpoint records; empty if it records none.
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint);
 
-/// Takes the checkpoint into the session, whose kernels were made of `algorithms`. What a person
-/// should know (another thread count, another device) goes to the reporter's log.
+/// Loads the checkpoint into the session, whose kernels use `algorithms`. Logs differences that may
+/// change results (another thread count, another device).
 Result<LoopState> resume(const LoadedCheckpoint& checkpoint, const TrainJob& job,
                          std::string_view backend, const AlgorithmRecord& algorithms,
                          TrainingSession& session, Reporter& reporter);

@@ -14,8 +14,8 @@ namespace trainyard {
 
 namespace {
 
-// Outputs of an evaluation are read back this many at a time, or one row: the scores of a language
-// model's batch may be larger than all else on the host.
+// Evaluation outputs are read back in blocks of this many elements, at least one row: the scores of
+// a language model's batch may be larger than everything else on the host.
 constexpr int64_t kOutputElements = int64_t{1} << 20;
 
 bool is_weight(const TensorInfo& t) { return t.role == Role::kParameter || t.role == Role::kState; }
@@ -240,7 +240,7 @@ Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
     snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
     std::vector<std::byte>& values = snapshot.storage.back();
     read_whole(i, ranks, values);
-    // A vector keeps its memory when the outer vector moves it, so the span stays good.
+    // A vector keeps its memory when the outer vector moves it, so the span stays valid.
     (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer)
         .push_back({t.name, type, values});
   }
@@ -367,7 +367,7 @@ void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::by
     add_piece(*train_, train_ids_.target, slots_.part(inputs.target, index));
   }
   add_piece(*train_, train_ids_.micro_step, bytes_of(index));
-  // Keys what is random in the model: each micro-batch draws its own.
+  // The key of the model's random numbers: each micro-batch draws its own.
   const int64_t step = inputs.step * slots_.micro_batches + index;
   add_piece(*train_, train_ids_.step, bytes_of(step));
   if (!update_.has_value()) {
@@ -482,9 +482,10 @@ void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
 
 void Session::run_evaluation() {
   evaluate_->run();
-  // It exchanges rows or parameters with the other ranks: here somebody watches who does not come.
+  // The program exchanges data with other ranks. Waiting here lets the caller detect a missing
+  // rank.
   if (evaluation_exchanges_) backend_.wait(backend_.mark());
-  evaluation_first_ = evaluation_rows_;  // nothing is read yet
+  evaluation_first_ = evaluation_rows_;  // no output has been read back yet
 }
 
 std::span<const float> Session::evaluation_output(int64_t row) {

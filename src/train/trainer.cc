@@ -1,4 +1,5 @@
-// One job from spec to trained model: open the data, plan, allocate, load, loop, write the model.
+// src/train/trainer.cc: trains one job from spec to model: opens the data, plans, allocates, loads,
+// runs the loop, writes the model.
 #include "src/train/trainer.h"
 
 #include <memory>
@@ -20,7 +21,7 @@ namespace trainyard {
 
 namespace {
 
-/// First values: drawn, and then another model's where the recipe has one.
+/// Writes the initial weights: random ones, then those of another model if the recipe names one.
 Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingSession& session,
                                                   Reporter& reporter) {
   session.initialize(job.recipe.seed);
@@ -28,7 +29,8 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingS
   if (spec.source.empty()) return std::optional<InitialWeightsReport>();
   const auto file = WeightsFile::open(job.initial_weights);
   if (!file.ok()) {
-    // Without a path the model is gone. Else the file was there, and may be again.
+    // Without a path the model was deleted. With a path the file existed, so the error may be
+    // temporary.
     const bool may_pass = !job.initial_weights.empty() && is_of_file_error(file.error().reason);
     return make_error(may_pass ? file.error().code : ErrorCode::kFailedPrecondition,
                       may_pass ? file.error().reason : "INITIAL_WEIGHTS_UNREADABLE",
@@ -40,14 +42,14 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingS
   return std::optional(std::move(report));
 }
 
-/// A job whose data is open.
+/// A job with its dataset opened.
 struct OpenJob {
   const TrainJob& job;
   Dataset data;
   RunShape shape;
 };
 Result<OpenJob> open_job(const TrainJob& job, const Backend& backend) {
-  // The digest was verified when the dataset was made; sizes are checked again here.
+  // The digest was verified when the dataset was created; only the sizes are checked here.
   ASSIGN_OR_RETURN(Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
   ASSIGN_OR_RETURN(RunShape shape,
                    check_recipe(job.recipe, job.model, data.schema(), job.ranks, backend.traits()));
@@ -61,12 +63,13 @@ Result<RunPrograms> compile_rank(const OpenJob& open, int64_t rank, const Backen
   return programs;
 }
 
-/// Where a job begins: at a checkpoint, or not.
+/// The state from which a job starts: a checkpoint, or the beginning.
 struct Start {
   RunIdentity identity;
   std::optional<LoadedCheckpoint> checkpoint;
 };
-/// Looked for before kernels are prepared: the algorithms that it names come first.
+/// Finds the checkpoint before kernels are prepared, since the algorithms that it records are
+/// preferred.
 Result<Start> find_start(const TrainJob& job, const Backend& backend, Reporter& reporter) {
   ASSIGN_OR_RETURN(RunIdentity identity, RunIdentity::of(job));
   Start start{std::move(identity), std::nullopt};
@@ -78,7 +81,7 @@ Result<Start> find_start(const TrainJob& job, const Backend& backend, Reporter& 
   return start;
 }
 
-/// While kernels are prepared, which may time algorithms.
+/// Reports the timing of algorithms to the log while kernels are prepared.
 class TimingReports {
  public:
   TimingReports(const Backend& backend, const RunPlan& plan, Reporter& reporter)
@@ -97,7 +100,7 @@ class TimingReports {
   Algorithms* algorithms_;
 };
 
-/// A session of the devices' programs. Prepares their kernels.
+/// Creates a session for the devices' programs and prepares their kernels.
 std::unique_ptr<TrainingSession> open_session(std::vector<RunPrograms> programs,
                                               const std::vector<RankDevice>& devices,
                                               const RunShape& shape, const RunPlan& plan,
@@ -112,8 +115,8 @@ std::unique_ptr<TrainingSession> open_session(std::vector<RunPrograms> programs,
   return std::make_unique<ReplicatedSession>(std::move(programs), devices, shape.micro_batches);
 }
 
-/// Processes that train one job together begin at the same state of the same job: what each found
-/// is compared with what the first did. ABORTED/RANKS_DIFFER.
+/// Processes that train one job together must start from the same state of the same job, so each
+/// compares its own with that of the first process. ABORTED/RANKS_DIFFER.
 Status check_same_start(const Start& start, TrainingSession& session) {
   std::string mine = "job " + start.identity.record().digest + " from ";
   if (start.checkpoint.has_value()) {
@@ -130,7 +133,7 @@ Status check_same_start(const Start& start, TrainingSession& session) {
                         ": all ranks must be given the same job, dataset and checkpoint");
 }
 
-/// Who writes, who is told, who ends a run, and what its checkpoints are timed by.
+/// Services and signals from outside a run.
 struct Surroundings {
   Files& files;
   Reporter& reporter;
@@ -151,8 +154,8 @@ Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& 
   return write_model(files, job.model_output, info, model.weights, &model);
 }
 
-/// A sentence if validation rows are copies of training rows. Features of more than 1 GiB are not
-/// looked at: reading them would hold the start up.
+/// Returns a warning if validation rows are copies of training rows. Data with more than 1 GiB of
+/// features is not checked, since reading it would delay the start.
 std::optional<std::string> find_validation_copies(const OpenJob& open, const Split& split) {
   constexpr int64_t kBytesMax = int64_t{1} << 30;
   const DatasetSchema& schema = open.data.schema();
@@ -170,7 +173,8 @@ std::optional<std::string> find_validation_copies(const OpenJob& open, const Spl
          "better than they are. If they are copies, leave them out of the file.";
 }
 
-/// Loads, loops, writes the model. `plan` is complete but for what only the session knows.
+/// Loads weights, runs the loop and writes the model. `plan` must be complete except for values
+/// that only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
                         const Backend& backend, const Surroundings& around) {
   const TrainJob& job = open.job;
@@ -233,7 +237,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   if (Status s = loop.run(around.stop); !s.ok()) return std::move(s).error();
 
   DatasetSchema model_schema = schema;
-  model_schema.warnings.clear();  // of the dataset, not of the model
+  model_schema.warnings.clear();  // those concern the dataset, not the model
   const ModelInfo info{
       job.model,         std::move(model_schema), preprocessing,        loop.final_metrics(),
       loop.state().step, plan.parameter_count,    job.recipe.precision, loop.confusion()};

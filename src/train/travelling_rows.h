@@ -1,6 +1,7 @@
-// src/train/travelling_rows.h: batches of images of 8 bits, too many to be held on a device, that
-// travel there as they are stored and are converted and moved by the kernels that make batches of
-// held rows (held_dataset.h). To the same bits, in a quarter of the bytes.
+// src/train/travelling_rows.h: batches of 8-bit images from a dataset too large to be resident on a
+// device. The stored bytes are copied to the device batch by batch, where the kernels for resident
+// datasets (held_dataset.h) convert and augment them. The result is bit-identical, with a quarter
+// of the copied bytes.
 #pragma once
 
 #include <array>
@@ -14,11 +15,11 @@
 
 namespace trainyard {
 
-/// What images become.
+/// How images are converted.
 struct TravelSource {
   TravelPlan plan;
   RowTransform transform;
-  std::vector<float> mean;  // Augmenter::mean()
+  std::vector<float> mean;  // from Augmenter::mean()
 };
 
 class TravellingRows {
@@ -26,11 +27,11 @@ class TravellingRows {
   /// Allocates plan.bytes. Throws std::bad_alloc.
   TravellingRows(Backend& backend, const TravelSource& source);
 
-  /// What gather() reads, to be brought to the device before it. `samples` are plan.form.rows, and
-  /// count from the first of `rows`, which are as they are stored.
+  /// The data that gather() reads, as pieces to be copied to the device before it. `samples` are
+  /// plan.form.rows samples that count from the first of `rows`; `rows` are in their stored form.
   std::array<HostPiece, 2> pieces(std::span<const kernels::HeldSample> samples,
                                   std::span<const std::byte> rows) const;
-  /// Submits the input and the target (nullptr: none) of one run.
+  /// Submits the gathering of the input and the target (nullptr: none) of one run.
   void gather(void* input, void* target);
 
  private:

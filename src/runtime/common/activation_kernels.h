@@ -1,4 +1,5 @@
-// src/runtime/common/activation_kernels.h: functions of one number, for every backend (adapter.h).
+// src/runtime/common/activation_kernels.h: kernels of elementwise functions of one input, for every
+// backend (adapter.h).
 #pragma once
 
 #include "kernels/activation.h"
@@ -6,7 +7,7 @@
 
 namespace trainyard {
 
-/// The function with its members set from the attributes of those names.
+/// Returns F with its members set from the attributes of the same names.
 template <typename F>
 F formula_of(const Attributes& attributes) {
   F f;
@@ -56,7 +57,7 @@ std::unique_ptr<Kernel> make_gelu_grad(Context& c, const Graph& g, const Node& n
              : make_activation_grad<math::GeluErf>(c, g, n);
 }
 
-/// The rows of a backend's table.
+/// The table entries for a backend.
 template <typename Context>
 std::span<const KernelEntry<Context>> activation_kernels() {
   using C = Context;

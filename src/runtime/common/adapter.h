@@ -1,5 +1,5 @@
-// src/runtime/common/adapter.h: kernels whose preparation is the same on all backends have one
-// maker, a template of the backend's context:
+// src/runtime/common/adapter.h: kernels that all backends prepare in the same way are created by
+// one function, a template on the backend's context:
 //
 //   template <typename Context>
 //   std::unique_ptr<Kernel> make_dropout(Context& context, const Graph& g, const Node& n) {
@@ -10,24 +10,25 @@
 //     });
 //   }
 //
-// with_operands(context, graph, node, tensor, f) is the backend's (its kernels.h): it calls f(o)
-// for the type of number that `tensor` has, and refuses one that the backend does not compute in.
-// `o` is copied into the kernel and hands it the node's arguments as the backend takes them:
+// Each backend defines with_operands(context, graph, node, tensor, f) (in its kernels.h). It calls
+// f(o) for the number type of `tensor`, and fails a check if the backend does not compute in that
+// type. `o` is copied into the kernel and gives it the node's arguments in the backend's form:
 //
-//   o.in(a, i), o.out(a, i)  tensors, which a GPU may store in 16 bits; nullptr where left out
-//   o.number(a, i)           an input that is never in 16 bits; likewise
-//   o.run(a)                 what the backend adds. A kernel is called without its namespace: it is
-//                            found by the type of this argument (kernels/operands.h)
+//   o.in(a, i), o.out(a, i)  tensors, which a GPU may store in 16 bits; nullptr if omitted
+//   o.number(a, i)           an input that is never stored in 16 bits; nullptr if omitted
+//   o.run(a)                 the backend's own arguments, such as threads or stream. Kernels are
+//                            called without a namespace: argument-dependent lookup on this argument
+//                            finds the backend's overload (kernels/operands.h)
 //   O::Type, O::Number       for operand structs, and for a.out<Number>(i) and a.mut<Number>(i)
 //
-// A backend's table lists the maker; where the backend goes another way, it lists one of its own.
+// A backend's table lists the shared function, or a function of its own instead.
 #pragma once
 
 #include "src/runtime/common/kernel_table.h"
 
 namespace trainyard {
 
-/// On the host: pointers to T, and `Run` with the workspace of the step.
+/// Operands on the host: pointers to T, and `Run` with the step's workspace.
 template <typename T, typename Run>
 class HostOperands {
  public:
@@ -52,7 +53,7 @@ class HostOperands {
   Run run_;
 };
 
-/// Bytes that a maker asks for where the backend's kernel needs no workspace.
+/// For a template parameter kWorkspaceBytes if the backend's kernel needs no workspace.
 inline constexpr auto kNoWorkspace = [](const auto&...) -> int64_t { return 0; };
 
 }  // namespace trainyard

@@ -1,8 +1,8 @@
-// src/runtime/common/box_kernels.h: kernels that walk boxes, for every backend (adapter.h):
-// movement, resampling, arithmetic with broadcasting, reductions.
+// src/runtime/common/box_kernels.h: kernels that iterate over boxes (kernels/box.h), for every
+// backend (adapter.h): movement, resampling, arithmetic with broadcasting, reductions.
 //
-// What a backend makes of a resampling when it is prepared, it says: prepared(context, params),
-// which its resample() takes in their place.
+// A backend may overload prepared(context, params) to convert the parameters of a resampling when
+// it is prepared; its resample() then takes the result.
 #pragma once
 
 #include "kernels/arithmetic.h"
@@ -50,7 +50,7 @@ std::unique_ptr<Kernel> make_slice(Context& context, const Graph& g, const Node&
   });
 }
 
-/// One run of elements of y.
+/// A box of `count` contiguous elements of y.
 inline kernels::Box<2> whole_box(int64_t count) {
   kernels::Box<2> box;
   box.append(count, {0, 1});
@@ -70,8 +70,8 @@ std::unique_ptr<Kernel> make_slice_grad(Context& context, const Graph& g, const 
   });
 }
 
-/// The parts of a tensor along an axis, in the order of a node's inputs or outputs. A part that is
-/// left out has a box all the same: it may have to be zeroed.
+/// The parts of a tensor along an axis, in the order of a node's inputs or outputs. An omitted part
+/// has a box too, since it may have to be zeroed.
 inline std::vector<PartBox> parts_of(const TensorInfo& whole, int64_t axis,
                                      const std::vector<int64_t>& sizes, bool parts_are_read) {
   const auto rank = static_cast<size_t>(whole.type.shape.rank());
@@ -90,7 +90,7 @@ inline std::vector<PartBox> parts_of(const TensorInfo& whole, int64_t axis,
   return parts;
 }
 
-/// Concat and SplitGrad: inputs side by side. A gradient that is left out is zero.
+/// Concat and SplitGrad: concatenates inputs along an axis. An omitted gradient counts as zero.
 template <typename Context>
 std::unique_ptr<Kernel> make_join(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& y = output_info(g, n, 0);
@@ -115,7 +115,7 @@ std::unique_ptr<Kernel> make_join(Context& context, const Graph& g, const Node& 
   });
 }
 
-/// Split and ConcatGrad: a tensor cut along an axis. Outputs may be left out.
+/// Split and ConcatGrad: cuts a tensor along an axis. Outputs may be omitted.
 template <typename Context>
 std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -133,7 +133,7 @@ std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n
   });
 }
 
-/// One run of elements, side by side in every operand.
+/// Whether the box is a run of elements that are contiguous in every operand.
 inline bool is_span(const kernels::Box<3>& box) {
   return box.rank == 1 && box.stride[0] == kernels::Box<3>::Offsets{1, 1, 1};
 }
@@ -195,7 +195,7 @@ std::unique_ptr<Kernel> make_sum_to(Context& context, const Graph& g, const Node
       context, g, n, dy, reduce_params(dy, dx, broadcast_strides(dx, dy.type.shape)));
 }
 
-/// How many values of x make one of y.
+/// The number of elements of x that are reduced to one of y.
 inline double reduced_count(const TensorInfo& x, const TensorInfo& y) {
   return static_cast<double>(x.type.shape.elements() / y.type.shape.elements());
 }
@@ -212,7 +212,7 @@ std::unique_ptr<Kernel> make_reduce(Context& context, const Graph& g, const Node
   return make_reduction<kWorkspaceBytes>(context, g, n, x, p);
 }
 
-/// dx = dy / count, broadcast.
+/// dx = dy * factor, broadcast to the shape of x; the factor is 1 / count for a mean.
 template <bool kMean, typename Context>
 std::unique_ptr<Kernel> make_reduce_sum_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& dy = input_info(g, n, 0);
@@ -247,13 +247,13 @@ std::unique_ptr<Kernel> make_reduce_value_grad(Context& context, const Graph& g,
   });
 }
 
-/// What a backend keeps of a resampling, unless it says otherwise.
+/// By default a backend uses the parameters of a resampling unchanged.
 template <typename Context>
 kernels::ResampleParams prepared(Context&, kernels::ResampleParams p) {
   return p;
 }
 
-/// Pad, Resize and their gradients.
+/// The kernels of Pad, Resize and their gradients.
 template <auto kParams, typename Context>
 std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, output_info(g, n, 0), [&](auto o) {
@@ -263,7 +263,8 @@ std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const No
   });
 }
 
-/// The rows of a backend's table, with the bytes of workspace that its reductions ask for.
+/// The table entries for a backend; kReduceBytes and kReduceGradBytes compute the workspace of its
+/// reductions.
 template <typename Context, auto kReduceBytes = kNoWorkspace, auto kReduceGradBytes = kNoWorkspace>
 std::span<const KernelEntry<Context>> box_kernels() {
   using C = Context;

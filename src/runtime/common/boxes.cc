@@ -54,7 +54,7 @@ std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
   const std::vector<int64_t> own = strides_of(y);
   const bool kept_dims = y.type.shape.rank() == x_rank;
   std::vector<int64_t> strides;
-  size_t next = 0;  // axis of y
+  size_t next = 0;  // next axis of y
   for (size_t i = 0; i < reduced.size(); ++i) {
     if (!reduced[i]) {
       strides.push_back(own[kept_dims ? i : next]);
@@ -101,7 +101,7 @@ PartBox part_box(const TensorInfo& whole, const TensorInfo& part, std::span<cons
   }
   const std::vector<int64_t> own = strides_of(part);
   const std::vector<int64_t>& size = part.type.shape.dims();
-  // Walked in the order of what is written.
+  // The box is iterated in the memory order of the written tensor.
   result.box = part_is_read ? make_box<2>(size, memory_order(whole), {own, strides})
                             : make_box<2>(size, memory_order(part), {strides, own});
   return result;

@@ -1,6 +1,6 @@
-// src/runtime/common/boxes.h: the boxes (kernels/box.h) that kernels walk, made from the shapes,
-// layouts and attributes of a node. What is broadcast, where an axis lies in memory and which way a
-// transpose goes is decided here, once, for all backends.
+// src/runtime/common/boxes.h: computes the boxes (kernels/box.h) that kernels iterate over from a
+// node's shapes, layouts and attributes. This is the only code, for all backends, that resolves
+// broadcasting, the order of axes in memory and transposition.
 #pragma once
 
 #include <array>
@@ -14,22 +14,22 @@
 
 namespace trainyard {
 
-/// Elements between neighbours along each axis, in logical order, of a dense tensor.
+/// The strides of a dense tensor in elements, for its axes in logical order.
 std::vector<int64_t> strides_of(const TensorInfo& t);
 
 /// Logical axes from the outermost in memory to the innermost: 0, 2, 3, 1 for channels-last.
 std::vector<int64_t> memory_order(const TensorInfo& t);
 
-/// Strides of `t` along the axes of `to`, which its shape broadcasts to: 0 where it has one element
-/// for many.
+/// Strides of `t` along the axes of `to`, to which it broadcasts: 0 along broadcast axes.
 std::vector<int64_t> broadcast_strides(const TensorInfo& t, const Shape& to);
 
-/// An axis as ONNX writes it, negative ones counted from the end, as 0..rank-1.
+/// Converts an axis in ONNX's form, where negative ones count from the end, to 0..rank-1.
 constexpr int64_t positive_axis(int64_t axis, int64_t rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
-/// A box of `size`, walked in `order`; operand k has strides[k] along the logical axes.
+/// A box of `size` whose axes are iterated in `order`. Operand k has the strides strides[k], given
+/// in logical order.
 template <int kOperands>
 kernels::Box<kOperands> make_box(const std::vector<int64_t>& size,
                                  const std::vector<int64_t>& order,
@@ -44,14 +44,15 @@ kernels::Box<kOperands> make_box(const std::vector<int64_t>& size,
   return box;
 }
 
-/// y = f(inputs), all broadcast to y; the inputs come first, y last.
+/// The box of y = f(inputs), with all inputs broadcast to y. The operands are the inputs, then y.
 kernels::Box<2> broadcast_box(const TensorInfo& x, const TensorInfo& y);
 kernels::Box<3> broadcast_box(const TensorInfo& a, const TensorInfo& b, const TensorInfo& y);
 
-/// Reductions: strides of `y` along the axes of x, 0 along those that are gone or have size 1.
+/// For reductions: strides of `y` along the axes of x, 0 along the reduced axes.
 std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
                                      const std::vector<int64_t>& axes);
-/// The boxes of y = reduce(x), `y_strides` as above or as of broadcast_strides(y, x's shape).
+/// The boxes of y = reduce(x). `y_strides` comes from reduced_strides(), or from
+/// broadcast_strides(y, x's shape).
 kernels::ReduceParams reduce_params(const TensorInfo& x, const TensorInfo& y,
                                     const std::vector<int64_t>& y_strides);
 
@@ -59,13 +60,14 @@ kernels::ReduceParams reduce_params(const TensorInfo& x, const TensorInfo& y,
 kernels::Box<2> transpose_box(const TensorInfo& x, const TensorInfo& y,
                               std::span<const int64_t> perm);
 
-/// A copy between a tensor and a part of another: `part` begins in `whole` at the element `offset`
-/// and goes on in its steps. Operand 0 is what is read.
+/// A copy between a tensor and a part of another tensor: `part` starts at element `offset` of
+/// `whole` and advances by the given steps. Operand 0 is the source.
 struct PartBox {
   kernels::Box<2> box;
-  int64_t offset = 0;  // in elements, of the whole
+  int64_t offset = 0;  // element offset in the whole tensor
 };
-/// Parts of equal rank, `first[i]` and `step[i]` along axis i.
+/// `whole` and `part` have equal rank; first[i] and step[i] are along axis i. If `part_is_read`,
+/// the part is the source, else the whole.
 PartBox part_box(const TensorInfo& whole, const TensorInfo& part, std::span<const int64_t> first,
                  std::span<const int64_t> step, bool part_is_read);
 

@@ -1,6 +1,6 @@
-// src/runtime/common/elementwise_kernels.h: copies, casts, physical orders and dropout, for every
-// backend (adapter.h), which brings make_copy(context, graph, node): output 0 is input 0, each as
-// it is stored.
+// src/runtime/common/elementwise_kernels.h: copies, casts, changes of memory layout and dropout,
+// for every backend (adapter.h). The backend provides make_copy(context, graph, node), which copies
+// input 0 to output 0, each in its stored type.
 #pragma once
 
 #include "kernels/dropout.h"
@@ -13,7 +13,7 @@ namespace trainyard {
 
 enum class Transposition : uint8_t { kToChannelsLast, kToRowMajor };
 
-/// Output 0 is input 0, an image of the shape of `image`, in the other physical order.
+/// Copies input 0 to output 0, an image of the shape of `image`, with its layout changed.
 template <typename Context>
 std::unique_ptr<Kernel> make_transposed(Context& context, const Graph& g, const Node& n,
                                         const TensorInfo& image, Transposition how) {
@@ -47,15 +47,15 @@ std::unique_ptr<Kernel> make_cast(Context& context, const Graph& g, const Node& 
   });
 }
 
-/// Whether an image lies in another order than its elements count. One whose two orders are the
-/// same bytes does not.
+/// Whether the memory order of an image differs from its logical order. False if both orders are
+/// the same bytes.
 inline bool is_transposed(const TensorInfo& t) {
   if (t.type.shape.rank() != 4 || t.layout != Layout::kChannelsLast) return false;
   const kernels::ImageDims d = image_dims(t.type.shape);
   return d.C > 1 && d.pixels() > 1;
 }
 
-// Flatten reads an image in logical order, its gradient writes one; the rest is a copy.
+// Flatten reads an image in logical order, and its gradient writes one; otherwise they are copies.
 template <typename Context>
 std::unique_ptr<Kernel> make_flatten(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -70,7 +70,7 @@ std::unique_ptr<Kernel> make_flatten_grad(Context& context, const Graph& g, cons
                            : make_copy(context, g, n);
 }
 
-// Positions of a channels-last image lie as those of a sequence do.
+// A channels-last image has the memory order of a sequence of its positions.
 template <typename Context>
 std::unique_ptr<Kernel> make_image_to_sequence(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -97,7 +97,7 @@ std::unique_ptr<Kernel> make_dropout(Context& context, const Graph& g, const Nod
   });
 }
 
-/// The rows of a backend's table.
+/// The table entries for a backend.
 template <typename Context>
 std::span<const KernelEntry<Context>> elementwise_kernels() {
   using C = Context;
@@ -106,7 +106,7 @@ std::span<const KernelEntry<Context>> elementwise_kernels() {
       {"Cast", make_cast<C>},
       {"Flatten", make_flatten<C>},
       {"FlattenGrad", make_flatten_grad<C>},
-      {"Reshape", make_flatten<C>},  // row-major always: a copy
+      {"Reshape", make_flatten<C>},  // always row-major, so a copy
       {"ReshapeGrad", make_flatten_grad<C>},
       {"ImageToSequence", make_image_to_sequence<C>},
       {"ImageToSequenceGrad", make_image_to_sequence_grad<C>},

@@ -1,5 +1,4 @@
-// src/runtime/common/exchange_kernel.h: what the kernels of an exchange share, whatever device it
-// is on.
+// src/runtime/common/exchange_kernel.h: code shared by the exchange kernels of all devices.
 #pragma once
 
 #include <cstddef>
@@ -15,33 +14,35 @@
 namespace trainyard {
 
 enum class Exchange : uint8_t { kAllReduce, kReduceScatter, kAllGather, kGatherRows, kScatterRows };
-/// Of an op that is_exchange() (src/runtime/communicator.h).
+/// The kind of an op for which is_exchange() is true (src/runtime/communicator.h).
 inline Exchange exchange_of(std::string_view op_type) {
   return op_type.starts_with("AllReduce")       ? Exchange::kAllReduce
          : op_type.starts_with("ReduceScatter") ? Exchange::kReduceScatter
          : op_type == "GatherRows"              ? Exchange::kGatherRows
          : op_type == "ScatterRows"             ? Exchange::kScatterRows
-                                                : Exchange::kAllGather;  // GatherShards too
+                                                : Exchange::kAllGather;  // also for GatherShards
 }
 
-/// A tensor of an exchange. `data` is reduced in place; or read, and this rank's shard of the mean
-/// is written to `shard`; or has this rank's shard, and gets those of all others: of these the bits
-/// are moved, of elements of any size. Of rows `data` is read, and all ranks' or this rank's are
-/// written to `rows`.
+/// One tensor of an exchange. All-reduce: `data` is reduced in place. Reduce-scatter: `data` is
+/// read, and this rank's shard of the mean is written to `shard`. All-gather: `data` contains this
+/// rank's shard and receives those of the other ranks, as bytes of elements of any size. Rows:
+/// `data` is read, and the rows of all ranks (gather) or of this rank (scatter) are written to
+/// `rows`.
 struct ExchangePart {
-  void* data = nullptr;  // set by each run, as are ...
+  void* data = nullptr;  // set at each run, like `shard` and `rows`
   int64_t count = 0;
-  DType dtype = DType::kF32;  // or F64; of rows that are gathered any
-  bool is_half = false;       // what is gathered is stored in 16 bits
-  void* shard = nullptr;      // ... this: by what scatters alone, ...
-  void* rows = nullptr;       // ... and this
-  double factor = 1;          // of rows: that they are multiplied by
-  // Where a tensor is gathered from a shard that lies elsewhere: this rank's elements of it.
+  DType dtype = DType::kF32;  // F32 or F64; any type for gathered rows
+  bool is_half = false;       // the gathered tensor is stored in 16 bits
+  void* shard = nullptr;      // only for reduce-scatter
+  void* rows = nullptr;       // only for exchanges of rows
+  double factor = 1;          // factor by which rows are multiplied
+  // If a tensor is gathered from a shard in other memory: the range of this rank's elements in the
+  // tensor.
   kernels::ShardRange own = {};
   int64_t element_bytes() const { return is_half ? 2 : static_cast<int64_t>(size_of(dtype)); }
 };
 
-/// Of a node that starts an exchange: by what it makes whole.
+/// The parts of a node that starts an exchange; their shapes are those of the whole tensors.
 inline std::vector<ExchangePart> exchange_parts(const Graph& graph, const Node& node) {
   std::vector<ExchangePart> parts;
   const bool is_gathered = node.op->type() == "GatherShardsStart";
@@ -59,8 +60,8 @@ inline std::vector<ExchangePart> exchange_parts(const Graph& graph, const Node& 
   return parts;
 }
 
-/// Points the parts to a run's tensors; calls copy(to, from, bytes) where what is reduced does not
-/// lie in its place already.
+/// Sets the parts' pointers for a run. Calls copy(to, from, bytes) if data must first be copied to
+/// where the exchange works in place.
 template <typename Copy>
 void bind_parts(std::vector<ExchangePart>& parts, Exchange exchange, const KernelArgs& a,
                 Copy copy) {
@@ -74,7 +75,7 @@ void bind_parts(std::vector<ExchangePart>& parts, Exchange exchange, const Kerne
         }
         break;
       case Exchange::kReduceScatter:
-        part.data = const_cast<void*>(a.inputs[i]);  // nobody writes it
+        part.data = const_cast<void*>(a.inputs[i]);  // it is only read
         part.shard = a.outputs[i];
         break;
       case Exchange::kAllGather:
@@ -86,20 +87,20 @@ void bind_parts(std::vector<ExchangePart>& parts, Exchange exchange, const Kerne
         break;
       case Exchange::kGatherRows:
       case Exchange::kScatterRows:
-        part.data = const_cast<void*>(a.inputs[i]);  // nobody writes it
+        part.data = const_cast<void*>(a.inputs[i]);  // it is only read
         part.rows = a.outputs[i];
         break;
     }
   }
 }
 
-/// What a node that ends an exchange gives: its outputs are its inputs from `first` on, which the
-/// plan may have left elsewhere.
+/// The outputs of a node that ends an exchange: its inputs from `first` on, which the plan may have
+/// placed elsewhere.
 struct ExchangeResults {
-  size_t first = 1;  // behind what it only waits for
+  size_t first = 1;  // the inputs before it are only waited for
   std::vector<int64_t> bytes;
 
-  /// Calls copy(to, from, bytes) for those.
+  /// Calls copy(to, from, bytes) for each output that is not already in place.
   template <typename Copy>
   void take(const KernelArgs& a, Copy copy) const {
     for (size_t i = 0; i < a.outputs.size(); ++i) {

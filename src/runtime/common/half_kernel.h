@@ -1,6 +1,5 @@
-// src/runtime/common/half_kernel.h: kernels of F32 on tensors that are stored in 16 bits, bf16 or
-// f16, for backends that run on the host: inputs are widened into workspace, outputs are rounded
-// out of it.
+// src/runtime/common/half_kernel.h: runs F32 kernels on tensors stored in 16 bits (bf16 or f16) on
+// host backends: inputs are widened into the workspace, and outputs are rounded from there.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ void with_half(Storage storage, F f) {
     f(math::Bf16());
   }
 }
-/// `Conversion` has widen(count, const Half*, float*) and narrow(count, const float*, Half*).
+/// `Conversion` provides widen(count, const Half*, float*) and narrow(count, const float*, Half*).
 template <typename Conversion>
 void widen(const Conversion& conversion, Storage storage, int64_t count, const void* x, float* y) {
   with_half(storage,
@@ -59,7 +58,8 @@ class HalfKernel final : public Kernel {
     }
     args_.inputs.resize(n.inputs.size());
     args_.outputs.resize(n.outputs.size());
-    args_.mutated.resize(n.op->mutated_inputs(n).size());  // persistent, and so F32
+    args_.mutated.resize(
+        n.op->mutated_inputs(n).size());  // mutated tensors are persistent and therefore F32
   }
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
@@ -90,11 +90,11 @@ class HalfKernel final : public Kernel {
   }
 
  private:
-  /// An F32 copy of a tensor in the workspace.
+  /// The F32 copy of a tensor in the workspace.
   struct Piece {
     bool is_held = false;
-    bool is_converted = false;            // not by another input, which is the same tensor
-    Storage storage = Storage::kAsTyped;  // of the tensor
+    bool is_converted = false;  // false if another input is the same tensor and converts it
+    Storage storage = Storage::kAsTyped;  // storage type of the tensor
     int64_t count = 0;
     int64_t offset = 0;
   };
@@ -103,7 +103,8 @@ class HalfKernel final : public Kernel {
     if (is_new) workspace_bytes_ += round_up(t.type.bytes(), kHostAlignment);
     return {true, is_new, t.storage, t.type.shape.elements(), offset};
   }
-  /// The input whose copy output `o` may overwrite, as the op allows: the copy is nobody else's.
+  /// The input whose F32 copy output `o` may overwrite, if the op allows it and no other input uses
+  /// the copy. n.inputs.size() if there is none.
   size_t input_to_overwrite(const Graph& g, const Node& n, size_t o,
                             const std::vector<bool>& taken) const {
     for (const auto& [output, input] : n.op->may_alias(n)) {
@@ -126,8 +127,8 @@ class HalfKernel final : public Kernel {
   KernelArgs args_;
 };
 
-/// The same of a pointwise kernel, a block at a time: the copies never leave the first cache, and
-/// need no workspace. Gives the bits of HalfKernel.
+/// Like HalfKernel for a pointwise kernel, one block at a time: the F32 copies stay in the L1 cache
+/// and need no workspace. Results are bit-identical to those of HalfKernel.
 template <typename Conversion>
 class HalfPointwiseKernel final : public Kernel {
  public:
@@ -159,7 +160,7 @@ class HalfPointwiseKernel final : public Kernel {
   }
 
  private:
-  static constexpr int64_t kBlock = 1024;  // a few of them fit into 32 KiB
+  static constexpr int64_t kBlock = 1024;  // elements; a few blocks fit into 32 KiB
   static constexpr size_t kTensorsMax = 6;
   static constexpr int64_t kHalfBytes = 2;
 
@@ -192,10 +193,11 @@ class HalfPointwiseKernel final : public Kernel {
   std::unique_ptr<PointwiseKernel> inner_;
   Conversion conversion_;
   std::vector<Storage> inputs_, outputs_;
-  std::vector<KernelArgs> args_;  // by part
+  std::vector<KernelArgs> args_;  // one per part (thread)
 };
 
-/// `kernel`, if it takes the node's tensors as they are stored, or one around it that converts.
+/// Returns `kernel` if it accepts the node's tensors in their stored types, else a kernel that
+/// wraps it and converts.
 template <typename Conversion>
 std::unique_ptr<Kernel> with_storage(std::unique_ptr<Kernel> kernel, Conversion conversion,
                                      const Graph& g, const Node& n) {
@@ -208,7 +210,8 @@ std::unique_ptr<Kernel> with_storage(std::unique_ptr<Kernel> kernel, Conversion 
   return std::make_unique<HalfKernel<Conversion>>(std::move(kernel), conversion, g, n);
 }
 
-/// y = x, each as it is stored. `Conversion` has copy(bytes, const std::byte*, std::byte*) too.
+/// y = x, each in its stored type. `Conversion` must also provide copy(bytes, const std::byte*,
+/// std::byte*).
 template <typename Conversion>
 std::unique_ptr<Kernel> make_stored_copy(Conversion conversion, const TensorInfo& x,
                                          const TensorInfo& y) {

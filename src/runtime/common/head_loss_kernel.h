@@ -1,6 +1,6 @@
-// src/runtime/common/head_loss_kernel.h: a head and its loss (src/ops/head_loss.h) by a host
-// backend's kernels of the ops that it stands for, in their order: the same bits as those. The
-// scores lie in workspace, all of them.
+// src/runtime/common/head_loss_kernel.h: computes a fused head and loss (src/ops/head_loss.h) with
+// a host backend's kernels of the ops that it replaces, in their order, so that the results are
+// bit-identical. All scores are stored in the workspace.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,8 @@ class HeadLossKernel final : public Kernel {
     for (size_t i = 0; i < kInputs; ++i) place(in[i], i);
     place(loss.outputs[0], kInputs);
     for (size_t o = 0; o < 3; ++o) place(grad.outputs[o], kInputs + 1 + o);
-    // The probabilities take the place of the scores, and their gradient that of both.
+    // The probabilities overwrite the scores, and the gradient of the scores overwrites the
+    // probabilities.
     for (const TensorId id : {z, loss.outputs[1], dz}) place(id, kScores);
     scores_bytes_ = round_up(parts.tensor(z).type.bytes(), kHostAlignment);
   }
@@ -63,7 +64,7 @@ class HeadLossKernel final : public Kernel {
     for (const auto& kernel : kernels_) bytes = std::max(bytes, kernel->workspace_bytes());
     return scores_bytes_ + bytes;
   }
-  bool takes_stored() const override { return true; }  // each part does as it needs
+  bool takes_stored() const override { return true; }  // each part converts as it needs
   void run(const KernelArgs& a) override {
     std::array<void*, kScores + 1> addresses{};
     for (size_t i = 0; i < a.inputs.size(); ++i) addresses[i] = const_cast<void*>(a.inputs[i]);
@@ -105,7 +106,7 @@ class HeadLossKernel final : public Kernel {
 
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<size_t> places_;  // by tensor of the nodes: inputs, outputs, the scores
+  std::vector<size_t> places_;  // per tensor: index of an input, an output or kScores
   int64_t scores_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// src/runtime/common/image_kernels.h: pools and normalization of images, for every backend
+// src/runtime/common/image_kernels.h: pooling and normalization of images, for every backend
 // (adapter.h), and the dimensions of convolutions.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace trainyard {
 
-/// Strides of an activation as the plan has laid it out; rank 2 [N, C] is one pixel of C channels.
+/// Strides of an activation in its planned layout; a tensor of rank 2 [N, C] is an image of one
+/// pixel with C channels.
 inline kernels::ImageStrides image_strides(const TensorInfo& t) {
   const kernels::ImageDims d = image_dims(t.type.shape);
   const bool channels_last = t.type.shape.rank() == 2 || t.layout == Layout::kChannelsLast;
@@ -21,7 +22,7 @@ inline kernels::ImageStrides image_strides(const TensorInfo& t) {
                        : kernels::ImageStrides::row_major(d);
 }
 
-/// `x` the convolution's input, `w` its weights.
+/// `x` is the convolution's input, `w` its weights.
 inline kernels::ConvDims conv_dims(const Node& node, const TensorInfo& x, const TensorInfo& w) {
   const Shape& s = w.type.shape;
   return {image_dims(x.type.shape), s[0], window_of(node.attributes, s[2], s[3]),
@@ -48,7 +49,7 @@ std::unique_ptr<Kernel> make_max_pool(Context& context, const Graph& g, const No
   });
 }
 
-/// kWorkspaceBytes(dims), where the winners were not kept.
+/// Needs kWorkspaceBytes(dims) if the winners were not kept.
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_max_pool_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo &dx = output_info(g, n, 0), &dy = input_info(g, n, 0);
@@ -123,7 +124,7 @@ inline kernels::BatchNormDims batch_norm_dims(const Node& node, const TensorInfo
           node.attributes.get_float("momentum", 0.9)};
 }
 
-/// BatchNormalization, and with kRelu BatchNormalizationRelu, which may have a residual, input 5.
+/// BatchNormalization, or with kRelu BatchNormalizationRelu, whose input 5 is an optional residual.
 template <bool kRelu, typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_batch_norm(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -169,7 +170,7 @@ std::unique_ptr<Kernel> make_batch_norm(Context& context, const Graph& g, const 
   });
 }
 
-/// BatchNormalizationReplay: kWorkspaceBytes(dims, strides).
+/// BatchNormalizationReplay. Needs kWorkspaceBytes(dims, strides).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_batch_norm_replay(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -193,7 +194,8 @@ std::unique_ptr<Kernel> make_batch_norm_replay(Context& context, const Graph& g,
   });
 }
 
-/// Inputs are x, scale, saved mean and inv_std, dy; with kRelu b or y behind them, and outputs g.
+/// Inputs are x, scale, saved mean, saved inv_std and dy; with kRelu also b or y, and output 3 is
+/// g.
 template <bool kRelu, typename O>
 kernels::BatchNormGradOperands<typename O::Type> batch_norm_grad_operands(const O& o,
                                                                           const KernelArgs& a) {
@@ -212,7 +214,8 @@ kernels::BatchNormGradOperands<typename O::Type> batch_norm_grad_operands(const 
           .g = o.out(a, 3)};
 }
 
-/// kWorkspaceBytes(dims, strides, bytes of a masked gradient where neither dx nor g takes those).
+/// Needs kWorkspaceBytes(dims, strides, bytes per element of the masked gradient). The last is 0
+/// unless the gradient is masked and neither dx nor g can store it.
 template <bool kRelu, typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_batch_norm_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -228,7 +231,8 @@ std::unique_ptr<Kernel> make_batch_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// Images as they lie; any other rank as images of one row. `groups` by the statistics' shape.
+/// Images keep their layout; tensors of another rank count as images of one row. `groups` comes
+/// from the shape of the statistics.
 inline kernels::GroupNormDims group_norm_dims(const Node& node, const TensorInfo& x,
                                               int64_t groups) {
   const Shape& s = x.type.shape;
@@ -242,7 +246,7 @@ inline kernels::ImageStrides group_norm_strides(const TensorInfo& x,
   return x.type.shape.rank() == 4 ? image_strides(x) : kernels::ImageStrides::row_major(d.x);
 }
 
-/// InstanceNormalization has no num_groups: one for each channel.
+/// Also InstanceNormalization, which has no num_groups: each channel is a group.
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_group_norm(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);

@@ -1,7 +1,7 @@
-// src/runtime/common/kernel_table.h: how a backend finds the kernel of an op.
+// src/runtime/common/kernel_table.h: maps op types to a backend's kernels.
 //
-// Each family file of a backend (reference_dense.cc, cpu_conv.cc, ...) has one table of entries and
-// one function that returns it; the backend's own file lists these functions.
+// Each family file of a backend (reference/dense.cc, cpu/images.cc, ...) has one table of entries
+// and one function that returns it; the backend's own file lists these functions.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace trainyard {
 
-/// `Context` is what a backend's kernels share: threads, a oneDNN engine, a stream.
+/// `Context` is the data shared by a backend's kernels: threads, a stream.
 template <typename Context>
 struct KernelEntry {
   std::string_view op_type;
@@ -46,7 +46,7 @@ class KernelTable {
       by_type_;
 };
 
-/// A kernel from a function object that holds its prepared dimensions: run() calls f(args).
+/// A kernel from a function object with its prepared dimensions: run() calls f(args).
 template <bool kTakesStored, typename F>
 class FunctionKernel final : public Kernel {
  public:
@@ -63,20 +63,20 @@ template <typename F>
 std::unique_ptr<Kernel> make_kernel(F f, int64_t workspace_bytes = 0) {
   return std::make_unique<FunctionKernel<false, F>>(std::move(f), workspace_bytes);
 }
-/// As make_kernel, of a function that was prepared for how each tensor is stored.
+/// Like make_kernel(), for a function that was prepared for the stored type of each tensor.
 template <typename F>
 std::unique_ptr<Kernel> make_stored_kernel(F f, int64_t workspace_bytes = 0) {
   return std::make_unique<FunctionKernel<true, F>>(std::move(f), workspace_bytes);
 }
 
-/// A kernel whose element i is a function of the elements i of its inputs alone, so that it can run
-/// on any span of them.
+/// A kernel whose output element i depends only on element i of each input, so that it can run on
+/// any range of elements.
 class PointwiseKernel : public Kernel {
  public:
   explicit PointwiseKernel(int64_t count) : count_(count) {}
   int64_t count() const { return count_; }
-  /// `count` elements from where the pointers of `args` stand. Spans below a thread's worth may run
-  /// on any thread.
+  /// Computes `count` elements, starting at the pointers in `args`. Ranges too short for several
+  /// threads may run on any thread.
   virtual void run_span(const KernelArgs& args, int64_t count) const = 0;
   void run(const KernelArgs& args) final { run_span(args, count_); }
 
@@ -84,7 +84,7 @@ class PointwiseKernel : public Kernel {
   int64_t count_;
 };
 
-/// run() calls f(args, count).
+/// Returns a PointwiseKernel whose run_span() calls f(args, count).
 template <typename F>
 std::unique_ptr<Kernel> make_pointwise_kernel(int64_t count, F f) {
   class FunctionKernel final : public PointwiseKernel {
@@ -106,14 +106,14 @@ auto with_float_type(DType dtype, F f) {
   return dtype == DType::kF64 ? f(double()) : f(float());
 }
 
-/// The tensor of an input or output of a node.
+/// The description of input or output `i` of a node.
 inline const TensorInfo& input_info(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.inputs.at(i));
 }
 inline const TensorInfo& output_info(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.outputs.at(i));
 }
-/// True if a tensor of the node is stored in 16 bits.
+/// Whether any tensor of the node is stored in 16 bits.
 inline bool touches_half(const Graph& graph, const Node& node) {
   const auto is_half = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_half(); };
   return std::ranges::any_of(node.inputs, is_half) || std::ranges::any_of(node.outputs, is_half);

@@ -1,5 +1,5 @@
-// src/runtime/common/loss_kernels.h: losses, and constants such as the gradient they begin with,
-// for every backend (adapter.h).
+// src/runtime/common/loss_kernels.h: losses, and constants such as the initial gradient of the
+// loss, for every backend (adapter.h).
 #pragma once
 
 #include "kernels/elementwise.h"
@@ -12,8 +12,8 @@
 
 namespace trainyard {
 
-/// Calls f(Target()) with the type in which a loss or its gradient gets its target: input 1, a
-/// class, or numbers as the predictions T (shares of classes are such).
+/// Calls f(Target()) with the type of input 1, the target of a loss or its gradient: int32_t for
+/// class labels, otherwise T, the type of the predictions (also for class probabilities).
 template <typename T, typename Function>
 std::unique_ptr<Kernel> with_target_type(const Graph& g, const Node& n, const Function& f) {
   return input_info(g, n, 1).type.dtype == DType::kI32 ? f(int32_t()) : f(T());
@@ -106,7 +106,7 @@ template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_sample_classes(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, output_info(g, n, 2), [&]<typename O>(O o) {
     const kernels::SampleClassesParams p = sample_classes_params(g, n);
-    // Without a third input all labels are this rank's.
+    // Without input 2 there are no labels of other ranks.
     return make_kernel(
         [o, p, counted = has_input(n, 2) ? size_t{2} : size_t{0},
          keeps = has_input(n, 3)](const KernelArgs& a) {
@@ -173,7 +173,8 @@ std::unique_ptr<Kernel> make_sampled_xent_grad(Context& context, const Graph& g,
   });
 }
 
-/// A loss of kernels/math/losses.h with its members set from the attributes of those names.
+/// Returns the loss F of kernels/math/losses.h with its members set from the attributes of the same
+/// names.
 template <typename F>
 F loss_of(const Attributes& attributes) {
   F f;

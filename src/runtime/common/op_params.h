@@ -1,5 +1,5 @@
-// src/runtime/common/op_params.h: what kernels are told about a node, read off the graph in one
-// place for all backends.
+// src/runtime/common/op_params.h: derives kernels' parameters from a node of the graph, for all
+// backends.
 #pragma once
 
 #include "kernels/distinct_rows.h"
@@ -21,18 +21,18 @@
 
 namespace trainyard {
 
-/// Gemm and GemmGrad: both begin with x and w.
+/// Gemm and GemmGrad: the first inputs are x and w.
 inline kernels::GemmDims gemm_dims(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
   return {x[0], input_info(g, n, 1).type.shape[0], x[1]};
 }
 
-/// MatMul and MatMulGrad: a and b come first.
+/// MatMul and MatMulGrad: the first inputs are a and b.
 inline kernels::MatMulBatch mat_mul_dims(const Graph& g, const Node& n) {
   return mat_mul_batch(input_info(g, n, 0).type.shape, input_info(g, n, 1).type.shape);
 }
 
-/// Dropout and DropoutGrad.
+/// The parameters of Dropout and DropoutGrad.
 inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t count = x.elements(), units = n.attributes.get_int(kDrawnUnits, 0);
@@ -48,7 +48,8 @@ inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
           columns};
 }
 
-/// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: scores come first.
+/// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: input 0 has the shape of
+/// the scores.
 inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
   return {z[0],
@@ -59,8 +60,8 @@ inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node
           n.op->type() == kl_divergence_op()->type()};
 }
 
-/// ClassSoftmax, SplitSoftmaxCrossEntropyLoss and its gradient: rows of this rank's classes come
-/// first.
+/// ClassSoftmax, SplitSoftmaxCrossEntropyLoss and its gradient: input 0 has one row of this rank's
+/// classes per sample.
 inline kernels::SplitXentParams split_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
   kernels::SplitXentParams p;
@@ -94,18 +95,18 @@ inline kernels::DistinctRowsParams distinct_rows_params(const Graph& g, const No
           output_info(g, n, 0).type.shape[0], n.attributes.get_int("table", 1)};
 }
 
-/// SampledSoftmaxCrossEntropyLoss and its gradient: scores come first.
+/// SampledSoftmaxCrossEntropyLoss and its gradient: input 0 has the shape of the scores.
 inline kernels::SampledXentParams sampled_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
   return {z[0], z[1], n.attributes.get_int("samples", 1)};
 }
 
-/// The rows of a table that an index names.
+/// The dimensions of a table and of the rows in it that `index` selects.
 inline kernels::TableRows table_rows(const Shape& table, const Shape& index) {
   return {index[0], table[0], table.elements() / table[0]};
 }
 
-/// GemmSoftmaxCrossEntropyLoss: by x and w.
+/// GemmSoftmaxCrossEntropyLoss: the first inputs are x and w.
 inline kernels::SoftmaxXentParams head_loss_params(const Graph& g, const Node& n) {
   const kernels::GemmDims d = gemm_dims(g, n);
   return {d.N, d.K, n.attributes.get_float("label_smoothing", 0),
@@ -118,7 +119,7 @@ inline kernels::SgdParams sgd_params(const Graph& g, const Node& n) {
           n.attributes.get_float("rate_factor", 1)};
 }
 
-/// AdamUpdate and AdamWUpdate.
+/// The parameters of AdamUpdate and AdamWUpdate.
 inline kernels::AdamParams adam_params(const Graph& g, const Node& n) {
   return {updated_range(g, n).count,
           n.attributes.get_float("beta1", 0.9),
@@ -191,7 +192,8 @@ inline math::LossScaling loss_scaling(const Node& n) {
 inline kernels::GradientSquaresParams gradient_squares_params(const Graph&, const Node& n) {
   return {n.attributes.get_ints("counts", {})};
 }
-/// Of a rank that has all of its shards' memory, as the first one: its workspace is every rank's.
+/// The parameters of a rank whose shards have no padding, such as rank 0: their workspace is large
+/// enough for every rank.
 inline kernels::GradientSquaresParams full_squares_params(const Graph& g, const Node& n) {
   kernels::GradientSquaresParams p;
   for (const TensorId id : n.inputs) p.counts.push_back(g.tensor(id).type.shape.elements());

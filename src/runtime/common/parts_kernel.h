@@ -1,5 +1,5 @@
-// src/runtime/common/parts_kernel.h: a fused op by the kernels of what it is made of
-// (src/ops/parts.h), in backends that have none of its own.
+// src/runtime/common/parts_kernel.h: runs a fused op as the kernels of the ops that it replaces
+// (src/ops/parts.h), for backends without a kernel for it.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class PartsKernel final : public Kernel {
     for (const Part& p : parts_) bytes = std::max(bytes, p.kernel->workspace_bytes());
     return bytes;
   }
-  bool takes_stored() const override { return true; }  // each part does as it needs
+  bool takes_stored() const override { return true; }  // each part converts as it needs
   void run(const KernelArgs& a) override {
     for (Part& p : parts_) {
       for (size_t i = 0; i < p.inputs.size(); ++i) p.args.inputs[i] = address(a, p.inputs[i]);
@@ -43,7 +43,7 @@ class PartsKernel final : public Kernel {
   }
 
  private:
-  /// One of the whole's tensors.
+  /// An input or output of the fused node.
   struct Place {
     enum class Of : uint8_t { kNone, kInputs, kOutputs } of = Of::kNone;
     size_t index = 0;

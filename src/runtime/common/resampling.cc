@@ -14,10 +14,11 @@ struct Entry {
   int64_t from;
   double weight;
 };
-/// What each element of an axis is made of; empty: the axis is left as it is.
+/// For each element of an axis, the elements and weights that are summed; empty: the axis is not
+/// resampled.
 using Lists = std::vector<std::vector<Entry>>;
 
-/// The same map read the other way: what each of `size` elements of x gives to.
+/// The transposed map: for each of the `size` elements of x, the elements to which it contributes.
 Lists transposed(const Lists& lists, int64_t size) {
   if (lists.empty()) return {};
   Lists result(static_cast<size_t>(size));
@@ -29,7 +30,7 @@ Lists transposed(const Lists& lists, int64_t size) {
   return result;
 }
 
-/// Axes in the order of what is written. Lists by logical axis.
+/// The result's axes are in the memory order of the written tensor; `lists` is by logical axis.
 kernels::ResampleParams make_params(const TensorInfo& x, const TensorInfo& y,
                                     const std::vector<Lists>& lists) {
   const std::vector<int64_t> x_strides = strides_of(x), y_strides = strides_of(y);
@@ -85,7 +86,7 @@ std::vector<Lists> resize_lists(const Attributes& attributes, const Shape& x, co
     Lists& lists = result[static_cast<size_t>(axis)];
     for (int64_t i = 0; i < y[axis]; ++i) {
       const ResizedRow row = resized_row(attributes, x[axis], y[axis], i);
-      // A share of 0 is left out: what is beyond it may be infinite.
+      // An element with a share of 0 is omitted, since it may be infinite.
       std::vector<Entry> list;
       if (row.upper_share < 1) list.push_back({row.lower, 1 - row.upper_share});
       if (row.upper_share > 0) list.push_back({row.upper, row.upper_share});

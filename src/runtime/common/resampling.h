@@ -1,5 +1,5 @@
-// src/runtime/common/resampling.h: the lists (kernels/resample.h) of Pad, Resize and their
-// gradients, made from a node once, for all backends.
+// src/runtime/common/resampling.h: computes the lists (kernels/resample.h) of Pad, Resize and their
+// gradients from a node, for all backends.
 #pragma once
 
 #include "kernels/resample.h"

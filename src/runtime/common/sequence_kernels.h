@@ -1,5 +1,5 @@
-// src/runtime/common/sequence_kernels.h: normalization of positions, embeddings, pools, attention
-// and softmax, for every backend (adapter.h).
+// src/runtime/common/sequence_kernels.h: layer normalization, embeddings, sequence pooling,
+// attention and softmax, for every backend (adapter.h).
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,8 @@
 
 namespace trainyard {
 
-/// LayerNormalization, RMSNormalization, those of a sum, and their gradients: x comes first.
+/// LayerNormalization, RMSNormalization, their fusions with an addition, and their gradients: input
+/// 0 is x.
 inline kernels::LayerNormDims layer_norm_dims(const Graph& g, const Node& n,
                                               NormalizationForm form) {
   const Shape& x = input_info(g, n, 0).type.shape;
@@ -63,7 +64,7 @@ std::unique_ptr<Kernel> make_layer_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// Gather, SplitGather and their gradients, by their table and indices.
+/// Dimensions of Gather, SplitGather and their gradients from their table and indices.
 inline kernels::GatherDims gather_dims(const Node& n, const Shape& table, const Shape& indices) {
   kernels::GatherDims d{indices.elements(), table[0], table.elements() / table[0]};
   if (n.attributes.find(kRank) != nullptr) d.first = n.attributes.get_int(kRank, 0) * table[0];
@@ -96,7 +97,7 @@ std::unique_ptr<Kernel> make_gather_grad(Context& context, const Graph& g, const
 
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_distinct_rows(Context& context, const Graph& g, const Node& n) {
-  TensorInfo any_number;  // none is computed
+  TensorInfo any_number;  // the kernel computes no numbers of this type
   any_number.type = {{1}, DType::kF32};
   return with_operands(context, g, n, any_number, [&](auto o) {
     const kernels::DistinctRowsParams p = distinct_rows_params(g, n);
@@ -144,7 +145,7 @@ std::unique_ptr<Kernel> make_positions_grad(Context& context, const Graph& g, co
   });
 }
 
-/// SequencePool and its gradient, by x [N, T, D].
+/// SequencePool and its gradient; x is [N, T, D].
 inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
   const std::string mode = n.attributes.get_string("mode", "mean");
   return {x[0], x[1], x[2],
@@ -176,13 +177,13 @@ std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g
   });
 }
 
-/// Attention and its gradient. Packed operands lie in one tensor, `part` elements apart.
+/// Attention and its gradient. Packed operands are in one tensor, `part` elements apart.
 struct AttentionParams {
   kernels::AttentionDims dims;
   bool packed = false;
   int64_t part = 0;
 };
-/// `query` is the index of that input, key and value follow it.
+/// `query` is the index of the query's input; key and value are the next inputs.
 inline AttentionParams attention_params(const Graph& g, const Node& n, size_t query) {
   const Shape& q = input_info(g, n, query).type.shape;
   AttentionParams p;
@@ -204,12 +205,12 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   return p;
 }
 
-/// The optimizer step, which stands behind query, key and value; nullptr without dropout.
+/// The optimizer step, the input after query, key and value; nullptr without dropout.
 inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
   return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
 
-/// Where q, k and v begin, or their gradients; what is left out stays empty.
+/// The start of q, k and v, or of their gradients; omitted tensors stay empty.
 template <typename View>
 struct AttentionParts {
   View q, k, v;
@@ -221,7 +222,7 @@ struct AttentionParts {
   }
 };
 
-/// kWorkspaceBytes(context, dims).
+/// Needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
@@ -242,7 +243,7 @@ std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const N
   });
 }
 
-/// kWorkspaceBytes(context, dims).
+/// Needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
@@ -268,7 +269,7 @@ std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, co
   });
 }
 
-/// Softmax, LogSoftmax and their gradients: input 0 has the shape.
+/// Softmax, LogSoftmax and their gradients, with the shape of input 0.
 inline kernels::SoftmaxDims softmax_dims(const Graph& g, const Node& n, bool log) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t axis = normalization_axis(n.attributes, x);

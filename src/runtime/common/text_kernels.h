@@ -1,5 +1,5 @@
-// src/runtime/common/text_kernels.h: bags of tokens, for every backend (adapter.h), and what
-// recurrent layers are told about a node.
+// src/runtime/common/text_kernels.h: embedding bags, for every backend (adapter.h), and the
+// parameters of recurrent layers.
 #pragma once
 
 #include "kernels/embedding_bag.h"
@@ -8,7 +8,7 @@
 
 namespace trainyard {
 
-/// LSTM, GRU and their gradients: all begin with x, w and r.
+/// LSTM, GRU and their gradients: the first inputs are x, w and r.
 inline kernels::RecurrentDims recurrent_dims(const Graph& g, const Node& n,
                                              kernels::RecurrentCell cell) {
   const Shape& x = input_info(g, n, 0).type.shape;
@@ -20,8 +20,8 @@ inline kernels::RecurrentDims recurrent_dims(const Graph& g, const Node& n,
           n.attributes.get_string("direction", "forward") == "reverse"};
 }
 
-/// `o` as src/runtime/common/adapter.h says, on the host. What is left out at the end of the inputs
-/// is nullptr.
+/// `o` is a host backend's operands (src/runtime/common/adapter.h). Omitted trailing inputs are
+/// nullptr.
 template <typename O>
 kernels::RecurrentForwardOperands<typename O::Type> recurrent_forward_operands(
     const O& o, const KernelArgs& a) {
@@ -54,7 +54,7 @@ kernels::RecurrentBackwardOperands<typename O::Type> recurrent_backward_operands
           .db_hh = o.out(a, 4)};
 }
 
-/// EmbeddingBag and its gradient.
+/// Dimensions of EmbeddingBag and its gradient.
 inline kernels::EmbeddingBagDims embedding_bag_dims(const Node& n, const TensorInfo& t,
                                                     const TensorInfo& token) {
   const Shape &table = t.type.shape, &tokens = token.type.shape;

@@ -1,5 +1,5 @@
-// src/runtime/common/update_kernels.h: parameter updates, and what happens to gradients before, for
-// every backend (adapter.h).
+// src/runtime/common/update_kernels.h: parameter updates and the preceding operations on gradients,
+// for every backend (adapter.h).
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace trainyard {
 
-/// Of an update; 0 where it updates a shard of nothing.
+/// The number of elements that an update changes; 0 if the rank's shard is empty.
 template <typename Params>
 int64_t elements_of(const Params& p) {
   if constexpr (requires { p.count(); }) {
@@ -25,8 +25,9 @@ int64_t elements_of(const Params& p) {
   }
 }
 
-// A kind of update: its params off the node, its operands off the arguments, its kernel. Backends
-// that update many tensors at once read them by it too.
+// Each of the following structs is a kind of update: it derives parameters from a node and operands
+// from arguments, and runs the kernel. Backends that update many tensors in one launch use these
+// structs too.
 
 struct Sgd {
   static constexpr auto params = sgd_params;
@@ -122,8 +123,8 @@ struct ClipGradient {
   static void run(const auto&... args) { clip_gradient(args...); }
 };
 
-/// Operands of a kind whose node may update a shard, from element `first` of the parameter on; the
-/// gradient and the state are shards already.
+/// Operands of an update. If the node updates a shard, the parameter starts at its element `first`;
+/// the gradient and the state are shards already.
 template <typename Kind, typename O>
 auto operands_from(int64_t first, const O& o, const KernelArgs& a) {
   auto operands = Kind::operands(o, a);
@@ -136,8 +137,9 @@ inline int64_t first_updated(const Graph& g, const Node& n) {
   return n.attributes.find(kRanks) == nullptr ? 0 : updated_range(g, n).first;
 }
 
-/// An update of some rows (updated_rows() in src/ops/shards.h): parameter and state of these rows
-/// lie one behind the other in the workspace while they are updated, as a whole parameter would be.
+/// An update of some rows of a parameter (updated_rows() in src/graph/op.h). The rows of the
+/// parameter and its state are gathered in the workspace, updated there like a whole parameter, and
+/// written back.
 template <typename Kind, typename O>
 std::unique_ptr<Kernel> make_rows_update(const O& o, const Graph& g, const Node& n, size_t rows) {
   using T = typename O::Number;
@@ -253,8 +255,8 @@ std::unique_ptr<Kernel> make_loss_scale(Context& context, const Graph& g, const 
   });
 }
 
-/// The rows of a backend's table, with the bytes of workspace that its kernels ask for. Muon, whose
-/// products each backend makes by other means, is not among them.
+/// The table entries for a backend, with functions for the workspace of its kernels. Muon is not
+/// included, because each backend computes its products differently.
 template <typename Context, auto kNormBytes = kNoWorkspace, auto kSquaresBytes = kNoWorkspace,
           auto kAdafactorBytes = kNoWorkspace>
 std::span<const KernelEntry<Context>> update_kernels() {

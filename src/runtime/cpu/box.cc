@@ -1,4 +1,4 @@
-// Functions of one number, movement, resampling, arithmetic and reductions.
+// src/runtime/cpu/box.cc: activations, movement, resampling, arithmetic and reductions.
 #include "src/runtime/common/activation_kernels.h"
 #include "src/runtime/common/box_kernels.h"
 #include "src/runtime/cpu/kernels.h"

@@ -1,4 +1,4 @@
-// Convolution, pooling and batch normalization on the cpu backend.
+// src/runtime/cpu/images.cc: convolution, pooling and batch normalization on the cpu backend.
 #include <algorithm>
 
 #include "kernels/alignment.h"
@@ -41,7 +41,7 @@ class ConvGradKernel final : public Kernel {
     if (has_output(n, 1) || has_output(n, 2)) {
       weights_ = std::make_unique<cpu::ConvBackwardWeights>(d, options, context.team);
     }
-    // A bias that is trained without its weights is rare: dw then goes to the workspace.
+    // A bias that is trained without its weights is rare: dw is then written to the workspace.
     if (weights_ && !has_output(n, 1)) {
       dw_offset_ = round_up(weights_->workspace_bytes(), kHostAlignment);
       dw_bytes_ = d.weight_elements() * static_cast<int64_t>(sizeof(float));

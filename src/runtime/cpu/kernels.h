@@ -1,4 +1,4 @@
-// src/runtime/cpu/kernels.h: the tables of the cpu backend, one per family file.
+// src/runtime/cpu/kernels.h: the kernel tables of the cpu backend, one per family file.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ namespace trainyard {
 
 struct CpuContext {
   explicit CpuContext(int threads) : team(threads) {}
-  kernels::cpu::Team team;  // fixed for the job: results depend on its size
+  kernels::cpu::Team team;  // its size is fixed for a job, since results depend on it
 };
-/// Between storages, and within one (half_kernel.h).
+/// Converts between storage types, and copies within one (half_kernel.h).
 struct CpuConversion {
   kernels::cpu::Team* team;
   template <typename Half>
@@ -31,7 +31,7 @@ struct CpuConversion {
     kernels::cpu::copy(bytes, x, y, *team);
   }
   int parts_max() const { return team->size(); }
-  /// f(part, begin, end) on disjoint ranges, each part on a thread of its own.
+  /// Calls f(part, begin, end) on disjoint ranges, each part on its own thread.
   template <typename F>
   void for_parts(int64_t count, const F& f) const {
     const int parts = static_cast<int>(
@@ -46,14 +46,15 @@ inline CpuConversion conversion_of(CpuContext& context) { return {&context.team}
 
 using CpuEntry = KernelEntry<CpuContext>;
 
-/// Faults for what this backend does not compute in: it is F32 alone, F64 is the reference's.
+/// Fails a check unless the tensor is F32, the only type that this backend computes in; the
+/// reference backend also computes in F64.
 inline void require_f32(const Node& node, const TensorInfo& t) {
   TRAINYARD_CHECK(
       t.type.dtype == DType::kF32,
       node.name + ": the cpu backend computes in F32, not " + std::string(name_of(t.type.dtype)));
 }
 
-/// Output 0 is input 0, each as it is stored.
+/// Copies input 0 to output 0, each in its stored type.
 inline std::unique_ptr<Kernel> make_copy(CpuContext& context, const Graph& g, const Node& n) {
   return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
 }

@@ -1,4 +1,4 @@
-// Sequences: normalization of positions, embeddings, attention and the products it is made of.
+// src/runtime/cpu/sequences.cc: layer normalization, embeddings, attention and matrix products.
 #include "src/runtime/common/op_params.h"
 #include "src/runtime/common/sequence_kernels.h"
 #include "src/runtime/cpu/kernels.h"

@@ -1,4 +1,4 @@
-// Losses, and constants such as the gradient they begin with.
+// src/runtime/cpu/training.cc: losses, and constants such as the initial gradient of the loss.
 #include "src/runtime/common/loss_kernels.h"
 #include "src/runtime/cpu/kernels.h"
 

@@ -1,5 +1,6 @@
-// Attention and its gradient: through cuDNN where it has an engine, else by kernels of our own.
-// Each direction chooses for itself; both write and read the same log_sum_exp.
+// src/runtime/cuda/attention.cc: attention and its gradient, with cuDNN if it has an engine, else
+// with our own kernels. The forward and backward passes choose independently; both use the same
+// log_sum_exp format.
 #include "src/runtime/common/sequence_kernels.h"
 #include "src/runtime/cuda/fused_attention.h"
 #include "src/runtime/cuda/kernels.h"
@@ -20,11 +21,11 @@ void check_size(const Node& n, const AttentionParams& p) {
                       std::to_string(p.dims.D) + " elements");
 }
 
-/// nullptr unless all tensors but the sums are of one format of 16 bits.
+/// nullptr unless all tensors except log_sum_exp have the same 16-bit format.
 std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Graph& g,
                                                  const Node& n, const AttentionParams& p,
                                                  bool backward) {
-  std::vector<TensorId> tensors;  // of the format: all operands, and what is written
+  std::vector<TensorId> tensors;  // those that must have the same format: operands and results
   const auto add = [&](const std::vector<TensorId>& ids, size_t first, size_t count) {
     tensors.insert(tensors.end(), ids.begin() + first, ids.begin() + first + count);
   };
@@ -34,13 +35,14 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
     add(n.inputs, 3, operands);
     add(n.outputs, 0, operands);
   } else {
-    if (n.outputs.size() < 2 || n.outputs[1] == kNoTensor) return nullptr;  // cuDNN writes the sums
+    if (n.outputs.size() < 2 || n.outputs[1] == kNoTensor)
+      return nullptr;  // cuDNN always writes log_sum_exp
     tensors = {n.outputs.at(0)};
     add(n.inputs, 0, operands);
   }
   for (const TensorId id : tensors) {
     if (id == kNoTensor || format_of(g.tensor(id)) != format_of(g.tensor(tensors[0]))) {
-      return nullptr;  // a gradient that nobody wants: our kernel leaves it out
+      return nullptr;  // an omitted gradient is supported only by our own kernel
     }
   }
   return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))});

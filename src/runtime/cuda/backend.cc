@@ -19,7 +19,7 @@
 namespace trainyard::cuda {
 namespace {
 
-/// A kernel whose launches are checked: what went wrong is told with the node's name.
+/// Checks a kernel's launches; errors are reported with the node's name.
 class CheckedKernel final : public Kernel {
  public:
   CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node, size_t others = 0)
@@ -27,10 +27,12 @@ class CheckedKernel final : public Kernel {
     if (others > 0) what_ += " and " + std::to_string(others) + " others";
   }
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  bool takes_stored() const override { return true; }  // operands say how they are stored (view.h)
+  bool takes_stored() const override {
+    return true;
+  }  // operands carry their storage format (view.h)
   void run(const KernelArgs& args) override {
     const NvtxRange range(what_.c_str());
-    (void)cudaGetLastError();  // of an earlier call that only tried something
+    (void)cudaGetLastError();  // clears the error of an earlier call that was allowed to fail
     kernel_->run(args);
     check(cudaGetLastError(), what_);
   }
@@ -81,7 +83,7 @@ class EventStopwatch final : public Stopwatch {
 
  private:
   const Device& device_;
-  std::vector<Event> events_;  // kept for the next time
+  std::vector<Event> events_;  // reused by later measurements
   size_t points_ = 0;
 };
 
@@ -147,7 +149,7 @@ std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {
   device_.make_current();
-  // What another thread of the process does with CUDA meanwhile is no part of it.
+  // CUDA calls of other threads are not captured, and cannot invalidate the capture.
   check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal),
         "cudaStreamBeginCapture");
   cudaGraph_t captured = nullptr;
@@ -164,7 +166,7 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& subm
   cudaGraphExec_t exec = nullptr;
   check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
   GraphExec owner(exec);
-  // Else the first replay would do it.
+  // Otherwise the first replay would do the upload.
   check(cudaGraphUpload(owner.get(), device_.stream()), "cudaGraphUpload");
   return std::make_unique<GraphRecording>(device_, std::move(owner));
 }
@@ -203,8 +205,8 @@ void* CudaBackend::allocate(int64_t bytes) {
   return memory.release();
 }
 
-// Work that is under way may use what is released: where a job ends between two steps, the next one
-// runs already. After a device error too, and a failed free has nobody to tell.
+// Work under way may still use the memory: when a job ends between two steps, the next one is
+// already running. This also runs after a device error, and nobody could handle a failed free.
 void CudaBackend::release(void* memory) noexcept {
   (void)cudaStreamSynchronize(device_.stream());
   (void)cudaFree(memory);
@@ -261,7 +263,7 @@ int64_t CudaBackend::mark() {
 void CudaBackend::wait(int64_t mark) {
   TRAINYARD_CHECK(mark < marks_made_ && mark >= marks_made_ - kMarks, "a mark that is gone");
   device_.make_current();
-  // Faults of kernels that ran before surface here.
+  // Faults of earlier kernels are reported here.
   check(cudaEventSynchronize(marks_[static_cast<size_t>(mark % kMarks)].get()),
         "waiting for a step on GPU " + std::to_string(device_.ordinal()));
 }

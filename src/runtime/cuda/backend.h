@@ -1,7 +1,7 @@
 // src/runtime/cuda/backend.h: the `cuda` backend.
 //
-// Which ops it has is what its tables list (kernels.h): has_kernel() answers from them, so that a
-// model with another op can be planned onto the CPU.
+// has_kernel() looks up ops in the backend's tables (kernels.h), so that a model with another op
+// can be planned for the CPU.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace trainyard::cuda {
 
 class CudaBackend final : public Backend {
  public:
-  /// Throws CudaError where the GPU cannot be used.
+  /// Throws CudaError if the GPU cannot be used.
   explicit CudaBackend(int ordinal);
 
   std::string_view name() const override { return "cuda"; }
@@ -31,15 +31,15 @@ class CudaBackend final : public Backend {
   bool has_kernel(std::string_view op_type) const override;
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
-  /// A CUDA graph.
+  /// Records a CUDA graph.
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
 
   int64_t alignment() const override { return kCudaAlignment; }
   void* allocate(int64_t bytes) override;
   void release(void* memory) noexcept override;
-  /// Through pinned memory; the GPU need not be done with what came before.
+  /// Copies through pinned memory and returns without waiting for the GPU's earlier work.
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
-  /// As many pieces as fit into a slot of the staging in one copy and one launch.
+  /// Pieces that fit together into a staging slot need only one copy and one launch.
   void copy_block_to_device(std::span<const HostPiece> pieces) override;
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
@@ -49,7 +49,7 @@ class CudaBackend final : public Backend {
                    void* x, void* target, std::span<const kernels::CopyPiece> copies) override;
   void copy_pieces(std::span<const kernels::CopyPiece> pieces) override;
 
-  /// Events on the stream.
+  /// Measures with CUDA events on the stream.
   std::unique_ptr<Stopwatch> make_stopwatch() override;
   DevicePeak peak() const override;
 
@@ -65,7 +65,7 @@ class CudaBackend final : public Backend {
   }
   Algorithms* algorithms() const override { return device_.algorithms(); }
 
-  /// By NCCL, which must be installed for it.
+  /// Connects with NCCL, which must be installed.
   Status connect(std::span<Backend* const> ranks) override;
   Result<std::string> prepare_join(const ProcessGroup& group) override;
   Status join(std::span<Backend* const> ranks, const ProcessGroup& group) override;
@@ -81,8 +81,8 @@ class CudaBackend final : public Backend {
   const std::string warning_;
   std::array<Event, kMarks> marks_;
   int64_t marks_made_ = 0;
-  std::optional<Staging> staging_;  // made by the first copy: a plan needs none
-  std::string network_;             // that prepare_join() has chosen
+  std::optional<Staging> staging_;  // created by the first copy, since planning needs none
+  std::string network_;             // the description from choose_network(), set by prepare_join()
   std::unique_ptr<NcclCommunicator> communicator_;
   KernelTable<const Device> table_;
 };

@@ -1,4 +1,4 @@
-// Functions of one number, movement, resampling, arithmetic and reductions.
+// src/runtime/cuda/boxes.cc: activations, movement, resampling, arithmetic and reductions.
 #include <utility>
 
 #include "src/runtime/common/activation_kernels.h"
@@ -13,7 +13,7 @@ struct Resampling {
   DeviceMemory tables;
 };
 
-// Found by the makers through their arguments.
+// The shared kernel makers find these functions by argument-dependent lookup.
 static Resampling prepared(const Device& device, kernels::ResampleParams p) {
   DeviceMemory tables = device.upload(kernels::cuda::resample_tables(p));
   return {std::move(p), std::move(tables)};

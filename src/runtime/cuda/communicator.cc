@@ -18,7 +18,7 @@ namespace trainyard::cuda {
 namespace {
 
 constexpr size_t kCounters = 2;
-// Between two looks at calls that NCCL has not submitted yet.
+// Interval of checking whether NCCL has submitted a call.
 constexpr std::chrono::microseconds kPollPeriod{20};
 
 [[noreturn]] void fail(const Nccl& nccl, ncclComm_t comm, ncclResult_t status,
@@ -27,7 +27,8 @@ constexpr std::chrono::microseconds kPollPeriod{20};
 }
 
 ncclDataType_t type_of(const ExchangePart& part) {
-  if (part.is_half) return ncclFloat16;  // of either kind: it is moved, not summed
+  if (part.is_half)
+    return ncclFloat16;  // moves the bits of either 16-bit format; nothing is summed
   return part.dtype == DType::kF64 ? ncclFloat64 : ncclFloat32;
 }
 void* element(const ExchangePart& part, int64_t index) {
@@ -87,7 +88,7 @@ NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Devi
   std::memcpy(seen_.get(), zero.data(), sizeof zero);
 }
 
-// Destroying waits for the other ranks, which may be gone if they are other processes.
+// Destroying waits for the other ranks, which may have ended if they are in other processes.
 NcclCommunicator::~NcclCommunicator() {
   if (peers_ != nullptr) {
     abort();
@@ -133,9 +134,8 @@ void NcclCommunicator::check_not_aborted() const {
   if (aborted_) throw ExchangeAborted("another device has stopped");
 }
 
-// Calls that do not block are submitted by a thread of NCCL's, and what comes behind them in the
-// stream must not overtake it. Those that block may wait for other ranks, and are woken by an
-// abort.
+// Non-blocking calls are submitted by a thread of NCCL, and later work in the stream must not
+// overtake them. Blocking calls may wait for other ranks, and an abort wakes them.
 void NcclCommunicator::submit(Exchange exchange, std::span<const Part> parts) {
   if (peers_ == nullptr) return call(exchange, parts);
   {
@@ -242,7 +242,7 @@ void NcclCommunicator::place_own_rows(const Part& part) const {
                                 static_cast<float*>(part.rows) + part.count * rank_, stream_.get());
 }
 
-// In place, behind place_own_rows(): what is gathered is bits, in words of 4 or 8 bytes.
+// Works in place, after place_own_rows(): rows are gathered as words of 4 or 8 bytes.
 void NcclCommunicator::gather_rows(const Part& part) const {
   const size_t bytes = static_cast<size_t>(part.count) * size_of(part.dtype);
   const ncclDataType_t word = size_of(part.dtype) == sizeof(double) ? ncclFloat64 : ncclFloat32;

@@ -1,17 +1,17 @@
-// src/runtime/cuda/communicator.h: one GPU's end of NCCL.
+// src/runtime/cuda/communicator.h: one GPU's end of an NCCL connection.
 //
-//   main stream   ... gradients ── reached ─┬──── backward goes on ────┬─ updates ...
-//   its own                                 └─ ncclAllReduce ── ended ─┘
+//   main stream   ... gradients ── reached ─┬── backward continues ────┬─ updates ...
+//   own stream                              └─ ncclAllReduce ── ended ─┘
 //
-// or, where each rank updates its shard (src/ops/shards.h), the same with ncclReduceScatter, and
-// ncclAllGather behind the updates. Where a rank has no more than its shard, that is copied into
-// the whole tensor, in which ncclAllGather then works, before the whole one is read. Rows
-// (src/ops/row_exchange.h) are gathered and scattered by the same two; the main stream waits at
-// once. Where a tensor's shards are not all whole
-// (kernels/shard.h), those are a ncclReduce or a ncclBroadcast for each.
+// If each rank updates its shard (src/ops/shards.h), ncclReduceScatter takes the place of
+// ncclAllReduce, and ncclAllGather follows the updates. If a rank stores only its shard, the shard
+// is first copied into the whole tensor, and ncclAllGather then works in place. Rows
+// (src/ops/row_exchange.h) are gathered and scattered with the same two functions; the main stream
+// waits for them immediately. If the shards of a tensor have different sizes (kernels/shard.h), one
+// ncclReduce or ncclBroadcast per shard is used instead.
 //
-// Events fork and join, so that a recorded step has the same shape. `reached` and `ended` are
-// numbers that the GPU counts up in the host's memory (kernels/cuda/count_up.h).
+// Events fork and join the streams, so that the exchange can be part of a recorded step. `reached`
+// and `ended` are counters in host memory that the GPU increments (kernels/cuda/count_up.h).
 #pragma once
 
 #include <atomic>
@@ -36,19 +36,21 @@ class NcclCommunicator final : public Communicator {
   /// Connects the devices, in the order of their ranks. Throws CudaError.
   static std::vector<std::unique_ptr<NcclCommunicator>> make(
       const Nccl& nccl, std::span<const Device* const> devices);
-  /// Connects them with those of other processes (nccl_init.h). `network`: what NCCL goes through.
+  /// Connects the devices with those of other processes (nccl_init.h). `network` describes the
+  /// network that NCCL uses.
   static Result<std::vector<std::unique_ptr<NcclCommunicator>>> join(
       const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group,
       const std::string& network);
   ~NcclCommunicator() override;
 
-  /// Before start() and done() of a bucket.
+  /// Must be called before start() and done() of a bucket.
   void prepare(int64_t bucket);
   using Part = ExchangePart;
-  /// Begins an exchange behind what the device's stream has to do; and lets the stream wait for it.
+  /// start() begins an exchange after the work submitted to the device's stream; done() makes that
+  /// stream wait for its end.
   void start(int64_t bucket, Exchange exchange, std::span<const Part> parts);
   void done(int64_t bucket);
-  /// Behind done() of rows that were scattered, which are their mean until then.
+  /// Multiplies scattered rows by the factor; called after done(), when they contain the mean.
   void scale_rows(const Part& part) const;
 
   int64_t reached() const override { return read(0); }
@@ -59,10 +61,10 @@ class NcclCommunicator final : public Communicator {
   std::string about() const override { return about_; }
 
  private:
-  /// Of rank `rank` of `ranks`. With `peers`, the communicator does not block.
+  /// The communicator of rank `rank` of `ranks`. With `peers` its NCCL calls do not block.
   NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device, int rank, int ranks,
                    std::shared_ptr<Peers> peers = {}, std::string about = {});
-  /// All that the exchange needs of NCCL is in the stream when it returns.
+  /// Submits the exchange; when it returns, all of NCCL's work for it is in the stream.
   void submit(Exchange exchange, std::span<const Part> parts);
   void call(Exchange exchange, std::span<const Part> parts) const;
   bool is_submitted();
@@ -73,7 +75,7 @@ class NcclCommunicator final : public Communicator {
   void place_own_rows(const Part& part) const;
   void gather_rows(const Part& part) const;
   void scatter_rows(const Part& part) const;
-  /// Behind this rank's shard, where it is shorter than its memory.
+  /// Zeroes the padding after this rank's shard.
   void clear_tail(const Part& part) const;
   kernels::ShardRange shard_of(const Part& part, int rank) const {
     return kernels::shard_range(part.count, rank, ranks_);
@@ -86,19 +88,20 @@ class NcclCommunicator final : public Communicator {
   const ncclComm_t comm_;
   const Device& device_;
   const int rank_, ranks_;
-  const std::shared_ptr<Peers> peers_;  // of a job of several processes
+  const std::shared_ptr<Peers> peers_;  // set if the job has several processes
   const std::string about_;
-  // An abort frees the communicator: it waits while somebody looks at it, who does not stay long.
+  // Held during calls on comm_: abort() frees the communicator and must wait for such calls, which
+  // are short.
   mutable Mutex mutex_;
   std::atomic<bool> aborted_ = false;
   Stream stream_;
-  Event gradients_;                // are there
-  std::map<int64_t, Event> ends_;  // by bucket
-  DeviceMemory counters_;          // int64: reached, ended
-  PinnedMemory seen_;              // the same, as the host reads them
+  Event gradients_;                // recorded when the gradients are computed
+  std::map<int64_t, Event> ends_;  // ends of exchanges, by bucket
+  DeviceMemory counters_;          // on the GPU, int64: reached, ended
+  PinnedMemory seen_;              // copy of counters_ that the host reads
 };
 
-/// The kernel of an exchange's op. Without a communicator it can be planned with and not run.
+/// The kernel of an exchange's op. Without a communicator it can be prepared but not run.
 std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* communicator,
                                       const Graph& graph, const Node& node);
 

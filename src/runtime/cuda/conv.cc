@@ -1,5 +1,6 @@
-// Conv, ConvTranspose and their gradients: convolutions through cuDNN (convolution.h), the gradient
-// of a bias by a reduction of ours, with that of ReLU where one lies behind the convolution.
+// src/runtime/cuda/conv.cc: Conv, ConvTranspose and their gradients. Convolutions use cuDNN
+// (convolution.h); the gradient of a bias is computed by our own reduction, fused with that of a
+// ReLU that follows the convolution.
 #include <algorithm>
 #include <optional>
 
@@ -19,7 +20,7 @@ using kernels::ImageStrides;
 
 bool is_channels_last(const TensorInfo& x) { return x.layout == Layout::kChannelsLast; }
 
-/// db = dy summed over everything but its channels.
+/// db is the sum of dy over all dimensions except channels.
 class BiasGradient {
  public:
   BiasGradient(const Device& device, const ImageDims& d, const ImageStrides& s) : device_(device) {
@@ -38,7 +39,7 @@ class BiasGradient {
   kernels::ReduceParams p_;
 };
 
-/// Conv, and with kRelu ConvRelu.
+/// Conv, or with kRelu ConvRelu.
 template <bool kRelu>
 class ConvKernel final : public Kernel {
  public:
@@ -68,7 +69,7 @@ class ConvKernel final : public Kernel {
   Convolution forward_;
 };
 
-/// A convolution that leads the other way gives the data.
+/// ConvTranspose is computed as the data gradient of a convolution.
 class ConvTransposeKernel final : public Kernel {
  public:
   ConvTransposeKernel(const Device& device, const Graph& g, const Node& n)
@@ -98,7 +99,7 @@ class ConvTransposeKernel final : public Kernel {
   Convolution data_;
 };
 
-/// The gradients of ReLU and of a bias behind a convolution: y, dy -> dpre, db.
+/// The gradients of ReLU and of a bias after a convolution: y, dy -> dpre, db.
 class BiasReluGradient {
  public:
   BiasReluGradient(const Device& device, const ImageDims& d, bool channels_last)
@@ -119,9 +120,9 @@ class BiasReluGradient {
   bool channels_last_;
 };
 
-/// Both gradients: x, w, dy -> dx, dw, db; with input 3, y = relu(...), those in front of ReLU, and
-/// output 3 is dpre, which takes dy's place. One after another on one stream, so they share one
-/// workspace.
+/// The gradients x, w, dy -> dx, dw, db. With input 3, y = relu(...), they are those before the
+/// ReLU, and output 3, dpre, replaces dy. The kernels run one after another on one stream, so they
+/// share one workspace.
 template <bool kTransposed>
 class ConvGradKernel final : public Kernel {
  public:

@@ -27,14 +27,15 @@ using kernels::cuda::Out;
 
 constexpr const char* kProductWord = "product";
 constexpr const char* kDirectWord = "direct";
-// Of the host's time to make plans that are timed: some are compiled for it, in tenths of a second.
+// Limit for the host's time to create plans for timing; some are compiled, which takes tenths of a
+// second.
 constexpr std::chrono::seconds kPlansTimeMax(2);
 
 bool is_asymmetric(const kernels::Window& w) {
   return w.pad_top != w.pad_bottom || w.pad_left != w.pad_right;
 }
 
-/// The same convolution of an image that has the larger part of asymmetric pads in it already.
+/// The same convolution of an image that already includes the excess of asymmetric padding.
 ConvDims with_symmetric_pads(ConvDims d) {
   kernels::Window& w = d.window;
   const int64_t h = std::min(w.pad_top, w.pad_bottom), v = std::min(w.pad_left, w.pad_right);
@@ -45,11 +46,11 @@ ConvDims with_symmetric_pads(ConvDims d) {
   return d;
 }
 
-/// Engines of one way that are timed. In 16 bits the first few are often one engine with other
-/// knobs, which differ by 2 to 5 times where C and K are small.
+/// The number of engines per way that are timed. In 16 bits the first ones are often one engine
+/// with different knobs, whose times differ by a factor of 2 to 5 if C and K are small.
 size_t engines_max(Format operands) { return operands == Format::kF32 ? 4 : 12; }
 
-/// The product that a convolution of single pixels is, of images in channels-last.
+/// The matrix product that is equal to a 1x1 convolution of channels-last images.
 std::optional<MatmulDims> product_of(ConvolutionPass pass, const ConvDims& d) {
   const kernels::Window& w = d.window;
   const bool pixels = w.R == 1 && w.S == 1 && w.stride_h == 1 && w.stride_w == 1 &&
@@ -65,7 +66,7 @@ std::optional<MatmulDims> product_of(ConvolutionPass pass, const ConvDims& d) {
     case ConvolutionPass::kData:  // dx [rows, C] = dy [rows, K] w
       m = {rows, d.x.C, d.K};
       break;
-    case ConvolutionPass::kWeights:  // dw [K, C] = dy' x, which come in the other order
+    case ConvolutionPass::kWeights:  // dw [K, C] = dy' x; the operands are swapped
       m = {d.K, d.x.C, rows};
       m.transpose_a = true;
       break;
@@ -99,7 +100,7 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
   refuse(name);
 }
 
-/// Its algorithm is chosen first, by itself: a choice among ways must not begin another.
+/// Chooses the product's algorithm first, since choosing among ways must not start another choice.
 void Convolution::prepare_product() {
   std::optional<MatmulDims> dims;
   if (channels_last_) dims = product_of(pass_, dims_);
@@ -117,8 +118,9 @@ bool Convolution::is_direct() const {
 
 std::vector<Convolution::Group> Convolution::groups(bool padded) const {
   const bool mixed = operands_ != storage_.result;
-  // A filter's gradient in 16 bits, rounded once and widened, comes before one in F32: cuDNN has
-  // its fast engines for the former, and untimed jobs take the first (docs/decisions/0038).
+  // A filter's gradient that is rounded to 16 bits and widened comes before one in F32: cuDNN has
+  // its fast engines for the former, and jobs without timing use the first proposal
+  // (docs/decisions/0038).
   const bool rounded_first = pass_ == ConvolutionPass::kWeights;
   std::vector<Group> groups;
   for (const bool fused : {true, false}) {
@@ -134,7 +136,7 @@ std::vector<Convolution::Group> Convolution::groups(bool padded) const {
     }
   }
   if (product_.has_value()) {
-    // Without tensor cores cuDNN's engines reach half of cuBLASLt's speed.
+    // Without tensor cores, cuDNN's engines reach only half the speed of cuBLASLt.
     Group& first = groups.front();
     const bool strict = operands_ == Format::kF32 && !storage_.tf32;
     Way product;
@@ -142,7 +144,7 @@ std::vector<Convolution::Group> Convolution::groups(bool padded) const {
     first.insert(strict ? first.begin() : first.end(), std::move(product));
   }
   if (is_direct() && !padded) {
-    // Engines take ten times as long as such a problem needs (docs/decisions/0046).
+    // cuDNN's engines take ten times as long for these small problems (docs/decisions/0046).
     Way direct;
     direct.by = By::kDirect;
     direct.fused = epilogue_ != Epilogue::kNone;
@@ -227,7 +229,7 @@ std::vector<Convolution::Prepared> Convolution::propose(const Group& group, Engi
   return proposed;
 }
 
-/// With what each way does besides: its conversions, and an epilogue of ours.
+/// Times the ways including their conversions and an epilogue of our own.
 std::optional<TimedChoice> Convolution::time(const std::vector<Prepared>& prepared) const {
   std::vector<Candidate> candidates;
   for (const Prepared& p : prepared) candidates.push_back({words_of(p), p.workspace_bytes});
@@ -271,7 +273,7 @@ Convolution::Prepared Convolution::lay_out(const Way& way,
     return f;
   };
   const Format made = way.result_as_operands ? operands_ : storage_.result;
-  // The filter's order is the parameter's where the two are the same.
+  // If both filter layouts have the same memory order, nothing needs to be reordered.
   const bool reorders =
       channels_last_ && dims_.window.R * dims_.window.S > 1 && dims_.group_channels() > 1;
   const int64_t image = p.inner.x.elements(), filter = dims_.weight_elements();
@@ -333,8 +335,8 @@ void Convolution::refuse(const std::string& name) const {
                   CUDNN_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
 }
 
-/// Between an image of the op and the larger one of the plan, whichever way; whole if they are of
-/// one size.
+/// Copies between an image of the op and the plan's larger image, in either direction, or between
+/// images of equal size.
 void Convolution::copy_image(const Prepared& by, const ImageDims& from, In x, const ImageDims& to,
                              Out y) const {
   const ImageStrides xs = strides_of(from, channels_last_), ys = strides_of(to, channels_last_);
@@ -352,7 +354,7 @@ void Convolution::copy_image(const Prepared& by, const ImageDims& from, In x, co
   kernels::cuda::copy(box, x, y, device_.stream());
 }
 
-/// Between the parameter's order and the plan's.
+/// Copies a filter between the parameter's memory order and the plan's.
 void Convolution::copy_filter(bool to_plan, In x, Out y) const {
   const ImageDims d = filter_dims(dims_);
   const ImageStrides plan = strides_of(d, channels_last_), own = ImageStrides::row_major(d);
@@ -449,7 +451,7 @@ void Convolution::run_gradients(In x, In dy, Out dw, float* db, void* workspace)
       dims_, channels_last_, {.x = x, .dy = dy, .dw = dw, .db = db}, {device_.stream(), workspace});
 }
 
-/// The engine's part, or the product.
+/// Runs the engine, or the product.
 void Convolution::compute(const Prepared& by, const void* a, const void* b, const void* added,
                           void* result, void* workspace) const {
   const bool weights = pass_ == ConvolutionPass::kWeights;

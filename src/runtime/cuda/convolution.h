@@ -1,6 +1,6 @@
-// src/runtime/cuda/convolution.h: a convolution, or a gradient of one, of tensors as the graph has
-// them, prepared once: by an engine of cuDNN, by a kernel of our own where it is small, or as a
-// product where it is one.
+// src/runtime/cuda/convolution.h: a convolution or one of its gradients on the graph's tensors,
+// prepared once. It is computed by a cuDNN engine, by our own kernel for small problems, or as a
+// matrix product.
 #pragma once
 
 #include <cstdint>
@@ -17,61 +17,63 @@
 
 namespace trainyard::cuda {
 
-/// A convolution of tensors as the graph has them: filters row-major, each tensor in a format of
-/// its own, pads as the op says. There are several ways to it, of which the fastest is recorded
-/// (src/runtime/algorithms.h): where no engine takes the tensors as they are, they are brought into
-/// another form in the workspace.
+/// A convolution on the graph's tensors: filters are row-major, each tensor has its own format, and
+/// padding is that of the op. Several ways may compute it; the fastest one is recorded
+/// (src/runtime/algorithms.h). If no engine accepts the tensors unchanged, they are converted in
+/// the workspace.
 class Convolution {
  public:
   struct Storage {
     kernels::cuda::Format a, b, result;
-    bool tf32;  // F32 operands may be rounded to it
+    bool tf32;  // F32 operands may be rounded to TF32
   };
-  /// What a forward convolution's result goes through.
+  /// Operations after a forward convolution.
   enum class Epilogue : uint8_t { kNone, kBias, kBiasRelu };
-  /// Operands a and b: x and w (forward), dy and w (data), x and dy (weights). `name` for the error
-  /// where there is no way.
+  /// Operands a and b are x and w (forward), dy and w (data), or x and dy (weights). `name` is used
+  /// in the error if no way exists.
   Convolution(const Device& device, const std::string& name, ConvolutionPass pass,
               const kernels::ConvDims& dims, bool channels_last, Epilogue epilogue,
               Storage storage);
   int64_t workspace_bytes() const { return taken_.workspace_bytes; }
-  /// The way and its engine, as they are recorded.
+  /// The chosen way and its engine, in the recorded form.
   std::string choice() const { return words_of(taken_); }
-  /// Whether run_gradients() may be called: of kWeights, by a kernel that sums dy as well.
+  /// Whether run_gradients() may be called: for kWeights, if the kernel also sums dy.
   bool gives_bias_gradient() const {
     return pass_ == ConvolutionPass::kWeights && taken_.way.by == By::kDirect;
   }
   void run_gradients(kernels::cuda::In x, kernels::cuda::In dy, kernels::cuda::Out dw, float* db,
                      void* workspace) const;
-  /// `bias` [K] is read by a forward convolution that was prepared with one.
+  /// `bias` [K] is read by a forward convolution that was prepared with an epilogue.
   void run(kernels::cuda::In a, kernels::cuda::In b, const float* bias, kernels::cuda::Out result,
            void* workspace) const {
     run(taken_, a, b, bias, result, workspace);
   }
 
  private:
-  enum class By : uint8_t { kEngine, kProduct, kDirect };  // kDirect: kernels/cuda/direct_conv.h
-  /// What computes it, and how the tensors are brought to an engine.
+  enum class By : uint8_t { kEngine, kProduct, kDirect };  // kDirect: our own kernel
+  /// The means of computation, and the conversions of the tensors for an engine.
   struct Way {
     By by = By::kEngine;
-    bool fused = false, result_as_operands = false, padded = false;  // fused: the epilogue too
-    std::string words;  // in front of the engine's, where a choice is among several results
+    bool fused = false, result_as_operands = false, padded = false;  // fused: includes the epilogue
+    std::string
+        words;  // prefix of the engine's text, if a choice includes the format of the result
   };
-  /// An operand or the result in the form of the way: where it is in the workspace, or -1 where it
-  /// is used as it is.
+  /// The converted form of an operand or result: its offset in the workspace, or -1 if the tensor
+  /// is used unchanged.
   struct Form {
     int64_t at = -1;
     kernels::cuda::Format format = kernels::cuda::Format::kF32;
   };
-  /// A way with its engine, and where its pieces of the workspace are.
+  /// A way with its engine and the offsets of its parts of the workspace.
   struct Prepared {
     Way way;
-    kernels::ConvDims inner;              // of the way: the image may have pads in it
-    Form a, b, result, added;             // added: the bias
-    std::optional<ConvolutionPlan> plan;  // of an engine
+    kernels::ConvDims inner;   // dimensions for the engine: the image may include padding
+    Form a, b, result, added;  // added: the bias
+    std::optional<ConvolutionPlan> plan;  // only for an engine
     int64_t plan_at = 0, workspace_bytes = 0;
   };
-  /// A choice is made among the ways of one group; the next group is for where that has none.
+  /// The ways of one group compete in one choice; the next group is used only if a group has no way
+  /// that works.
   using Group = std::vector<Way>;
 
   void prepare_product();
@@ -80,7 +82,7 @@ class Convolution {
   ConvolutionProblem problem_of(const Way& way) const;
   bool choose(const Group& group, Engines which);
   std::optional<Prepared> restore(const Group& group, std::string_view words) const;
-  /// What is timed, best first as it is proposed; or the first alone.
+  /// The candidates for timing, best first as estimated by the library; or only the first.
   std::vector<Prepared> propose(const Group& group, Engines which, bool first_alone) const;
   std::optional<TimedChoice> time(const std::vector<Prepared>& candidates) const;
   Prepared lay_out(const Way& way, std::optional<ConvolutionPlan> plan) const;
@@ -99,16 +101,16 @@ class Convolution {
 
   const Device& device_;
   ConvolutionPass pass_;
-  kernels::ConvDims dims_;  // of the op
+  kernels::ConvDims dims_;  // those of the op
   bool channels_last_;
   Epilogue epilogue_;
   Storage storage_;
-  kernels::cuda::Format operands_;  // what both are brought to
-  std::optional<Matmul> product_;   // where it is one
+  kernels::cuda::Format operands_;  // the format to which both operands are converted
+  std::optional<Matmul> product_;   // if the convolution is a matrix product
   Prepared taken_;
 };
 
-/// y += bias, by channel.
+/// Adds the bias to y, per channel.
 void add_image_bias(const Device& device, const kernels::ImageDims& d,
                     const kernels::ImageStrides& s, const float* bias, kernels::cuda::Out y);
 

@@ -38,7 +38,7 @@ BackendDescriptor make_convolution(const kernels::Window& w) {
   return c;
 }
 
-/// The attributes of the three operations, which mean the same under other names.
+/// Names of the attributes of the three operations, which have equal meanings.
 struct OperationNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t image, filter, output, convolution, alpha, beta;
@@ -73,7 +73,7 @@ OperationNames names_of(ConvolutionPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-// Sums of slices that an engine joins afterwards, and filters in another order.
+// For partial sums that an engine adds afterwards, and for reordered filters.
 constexpr int64_t kWorkspaceBesides = int64_t{32} << 20;
 
 }  // namespace
@@ -96,7 +96,8 @@ int64_t workspace_max(const ConvolutionProblem& p) {
   return std::max(kConvolutionWorkspaceLeast, operands + kWorkspaceBesides);
 }
 
-// The bindings name every field, so one that is added and not named here does not compile.
+// The structured bindings list all members, so a new member that is missing here causes a compile
+// error.
 std::string key_of(const ConvolutionProblem& p, int64_t workspace, bool any_result) {
   const auto& [pass, dims, channels_last, operands, result, bias, relu, tf32] = p;
   const auto& [x, K, window, group] = dims;
@@ -228,7 +229,7 @@ bool ConvolutionPlan::keeps_nan(const Device& device) const {
       std::max(std::max(d.x.elements(), d.weight_elements()) * element_bytes(problem_.operands),
                outputs * element_bytes(problem_.result));
   const int64_t bias_bytes = d.K * element_bytes(problem_.operands);
-  // One piece of memory for x, w and y: whatever is read there, a sum with NaN is NaN.
+  // x, w and y share one memory: whatever x and w contain, a sum with a NaN bias is NaN.
   const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
                      workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {

@@ -1,5 +1,5 @@
-// src/runtime/cuda/convolution_plan.h: one convolution, or a gradient of one, as cuDNN's graph API
-// takes it: both images and the result in forms that an engine has.
+// src/runtime/cuda/convolution_plan.h: a convolution or one of its gradients in cuDNN's graph API,
+// with operands and result in formats for which an engine exists.
 #pragma once
 
 #include <cudnn.h>
@@ -23,35 +23,35 @@ enum class ConvolutionPass : uint8_t {
   kWeights,  // dw of x and dy
 };
 
-/// What an engine is asked for. Images are both channels-last or both row-major; filters lie as the
-/// images do, [K, R, S, C/G] or [K, C/G, R, S].
+/// The problem that an engine solves. Both images are channels-last or both row-major; filters have
+/// the corresponding order, [K, R, S, C/G] or [K, C/G, R, S].
 struct ConvolutionProblem {
   ConvolutionPass pass = ConvolutionPass::kForward;
   kernels::ConvDims dims;
   bool channels_last = true;
   kernels::cuda::Format operands = kernels::cuda::Format::kF32,
                         result = kernels::cuda::Format::kF32;
-  bool bias = false;  // forward: as the operands, added before y is rounded
-  bool relu = false;  // and max(y, 0) before that; with a bias alone, and NaN stays
-  bool tf32 = false;  // operands of F32 may be rounded to TF32
+  bool bias = false;  // forward only: in the format of the operands, added before y is rounded
+  bool relu = false;  // max(y, 0) before rounding; only with a bias, and keeps NaN
+  bool tf32 = false;  // F32 operands may be rounded to TF32
 };
 
-/// Memory that an engine may use besides its operands: a budget of the problem's own, so that the
-/// choice does not depend on what happens to be free. Engines in F32 bring channels-last images
-/// into row-major, and few channels are padded, so it may be as much as the operands take.
+/// Limit of the workspace of an engine. It depends only on the problem, so that the choice does not
+/// depend on the free memory. F32 engines convert channels-last images to row-major and pad few
+/// channels, so the workspace may be as large as the operands.
 int64_t workspace_max(const ConvolutionProblem& problem);
-/// What it was for every problem, when this program began to record choices.
+/// The limit for all problems when choices were first recorded, kept as a minimum.
 constexpr int64_t kConvolutionWorkspaceLeast = int64_t{256} << 20;
 
-/// Tells all that the choice of an engine depends on. `any_result`: of a choice among results of
-/// several formats.
+/// A key with everything on which the choice of an engine depends. `any_result`: the choice
+/// includes the format of the result.
 std::string key_of(const ConvolutionProblem& problem, int64_t workspace, bool any_result);
 
-/// The filters as one image each, and how images lie.
+/// The dimensions of filters as images, and the strides of images.
 kernels::ImageDims filter_dims(const kernels::ConvDims& d);
 kernels::ImageStrides strides_of(const kernels::ImageDims& d, bool channels_last);
 
-/// The graph of a problem. Made without a device, unless `handle` is given.
+/// The graph of a problem. It needs no device unless `handle` is given.
 class ConvolutionGraph {
  public:
   /// Names of the tensors in the graph.
@@ -59,17 +59,17 @@ class ConvolutionGraph {
 
   ConvolutionGraph(const ConvolutionProblem& problem, cudnnHandle_t handle);
   cudnnBackendDescriptor_t graph() const { return graph_.get(); }
-  /// The tensors of x, w and y, or their gradients.
+  /// The tensors of x, w and y, or of their gradients.
   cudnnBackendDescriptor_t image() const { return image_.get(); }
   cudnnBackendDescriptor_t filter() const { return filter_.get(); }
   cudnnBackendDescriptor_t output() const { return output_.get(); }
 
  private:
-  /// An operation on each element, and what says which.
+  /// An elementwise operation and its mode.
   struct Pointwise {
     BackendDescriptor mode, operation;
   };
-  /// In F32, with `b` if it is not nullptr.
+  /// An operation in F32, with `b` if it is not nullptr.
   static Pointwise make_pointwise(cudnnPointwiseMode_t mode, const BackendDescriptor& x,
                                   const BackendDescriptor& b, const BackendDescriptor& y);
 
@@ -78,24 +78,25 @@ class ConvolutionGraph {
   BackendDescriptor graph_;
 };
 
-/// What may be used, best first as the library proposes it; nothing for a problem that it refuses.
+/// The engines that may be used, best first as estimated by the library; empty if cuDNN does not
+/// support the problem.
 std::vector<EngineChoice> convolution_engines(const Device& device,
                                               const ConvolutionProblem& problem, Engines which);
 
-/// A graph and its plan.
+/// A cuDNN graph with its execution plan.
 class ConvolutionPlan {
  public:
-  /// Nothing if cuDNN does not take the choice, or it may not be used.
+  /// Nothing if cuDNN does not accept the choice, or the engine may not be used.
   static std::optional<ConvolutionPlan> restore(const Device& device,
                                                 const ConvolutionProblem& problem,
                                                 const EngineChoice& choice);
   int64_t workspace_bytes() const { return plan_.workspace_bytes(); }
   const EngineChoice& choice() const { return plan_.choice(); }
-  /// Asynchronous on the device's stream. `bias` is read if the problem has one.
+  /// Asynchronous on the device's stream. `bias` is used only if the problem has one.
   void run(const void* image, const void* filter, const void* output, const void* bias,
            void* workspace) const;
-  /// Whether NaN comes out where the sums are NaN: asks the engine on the device, with a bias of
-  /// NaN. cuDNN has an attribute for it, but does not say which engines heed it.
+  /// Whether NaN sums give NaN results: runs the engine on the device with a bias of NaN. cuDNN has
+  /// an attribute for this, but does not document which engines honour it.
   bool keeps_nan(const Device& device) const;
 
  private:
@@ -103,7 +104,7 @@ class ConvolutionPlan {
       : problem_(problem), graph_(std::move(graph)), plan_(std::move(plan)) {}
 
   ConvolutionProblem problem_;
-  ConvolutionGraph graph_;  // before the plan, which refers to it
+  ConvolutionGraph graph_;  // before plan_, which refers to it
   DnnPlan plan_;
 };
 

@@ -1,4 +1,4 @@
-// src/runtime/cuda/copy.h: kernels that hand their input on as it is, or in the other storage.
+// src/runtime/cuda/copy.h: kernels that copy their input, unchanged or in another storage format.
 #pragma once
 
 #include "kernels/cuda/convert.h"
@@ -6,7 +6,7 @@
 
 namespace trainyard::cuda {
 
-/// y = x: input 0 and output 0, of one shape's elements. Nothing is done where both have one
+/// y = x for input 0 and output 0 with equally many elements. Does nothing if both share their
 /// memory.
 inline std::unique_ptr<Kernel> make_copy(const Device& device, const Graph& g, const Node& n) {
   const TensorInfo &x = input_info(g, n, 0), &y = output_info(g, n, 0);

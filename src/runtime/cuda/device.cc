@@ -23,8 +23,8 @@ Event make(unsigned flags) {
   return Event(event);
 }
 
-/// What the choice of an algorithm holds for: the GPU's model (a part of one has a name of its own)
-/// and the libraries.
+/// The device class for which choices of algorithms are valid: the GPU's model (MIG instances have
+/// their own names) and the versions of the libraries.
 std::string class_of(int ordinal) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
@@ -38,14 +38,15 @@ std::string class_of(int ordinal) {
          std::to_string(cudnnGetVersion());
 }
 
-/// Behind a library's own words.
+/// Describes the error of the CUDA context, to be appended to a library's message; empty if there
+/// is none.
 std::string words_of(cudaError_t context) {
   if (context == cudaSuccess) return "";
   return std::string(", for CUDA says: ") + cudaGetErrorString(context) + " (error " +
          std::to_string(context) + ")";
 }
 
-/// Where the driver cannot run the module's kernels, the first launch would only say "no kernel
+/// If the driver cannot run the module's kernels, the first launch would only report "no kernel
 /// image is available" (error 209).
 void check_architecture(const cudaDeviceProp& properties) {
   const cudaError_t status = kernels::cuda::look_for_code();
@@ -81,7 +82,7 @@ void check(cublasStatus_t status, const std::string& what) {
 void check(cudnnStatus_t status, const std::string& what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   std::string words = cudnnGetErrorString(status);
-  std::array<char, 512> detail{};  // the reason of the refusal, in more words than the status has
+  std::array<char, 512> detail{};  // cuDNN's detailed reason
   cudnnGetLastErrorString(detail.data(), detail.size());
   if (detail[0] != '\0') words += ": " + std::string(detail.data());
   const cudaError_t context = context_state();
@@ -93,7 +94,7 @@ PinnedMemory make_pinned(int64_t bytes) {
   const cudaError_t status =
       cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // not sticky: the next call must not find it
+    (void)cudaGetLastError();  // the error is not sticky, but must be cleared for the next call
     throw std::bad_alloc();
   }
   check(status, "cudaMallocHost of " + std::to_string(bytes) + " bytes");
@@ -105,8 +106,9 @@ std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& 
   const auto version = [](int v) {
     return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
   };
-  // The first driver of each major version of CUDA runs all of it. Source: CUDA Toolkit release
-  // notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility".
+  // The first driver of each major CUDA version supports all its minor versions. Source: CUDA
+  // Toolkit release notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
+  // Compatibility".
   const int major = needed_cuda / 1000;
   const char* const least = major == 12 ? "525" : major == 13 ? "580" : nullptr;
   std::string text = "the NVIDIA driver";
@@ -118,11 +120,11 @@ std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& 
 }
 
 int device_count() {
-  int count = 0;  // cudaGetDeviceCount leaves it untouched on an error
+  int count = 0;  // cudaGetDeviceCount does not set it on an error
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorInsufficientDriver) {
     int driver = 0, runtime = 0;
-    (void)cudaDriverGetVersion(&driver);  // 0 if there is none
+    (void)cudaDriverGetVersion(&driver);  // 0 if there is no driver
     (void)cudaRuntimeGetVersion(&runtime);
     const auto nvml = Nvml::load(kNvmlLibrary);
     throw CudaError(
@@ -169,9 +171,9 @@ DeviceMemory Device::allocate(int64_t bytes) const {
   make_current();
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, size);  // aligned to 256 bytes at least
+  const cudaError_t status = cudaMalloc(&memory, size);  // aligned to at least 256 bytes
   if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // not sticky: the next call must not find it
+    (void)cudaGetLastError();  // the error is not sticky, but must be cleared for the next call
     throw std::bad_alloc();
   }
   check(status, "cudaMalloc of " + std::to_string(size) + " bytes");
@@ -199,7 +201,7 @@ bool Device::choose(const std::string& key, const AlgorithmProblem& problem) con
 void Device::make_current() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
 
 void Device::synchronize() const {
-  // Faults of kernels that ran before surface here.
+  // Faults of earlier kernels are reported here.
   check(cudaStreamSynchronize(stream_.get()), "waiting for GPU " + std::to_string(ordinal_));
 }
 

@@ -1,5 +1,5 @@
-// src/runtime/cuda/device.h: one GPU as a worker process uses it: a stream and the library handles
-// that run on it.
+// src/runtime/cuda/device.h: one GPU of a worker process: its stream and the handles of libraries
+// that use the stream.
 #pragma once
 
 #include <cublasLt.h>
@@ -20,8 +20,8 @@
 
 namespace trainyard::cuda {
 
-/// Throw CudaError unless the call succeeded. `what` names the call and what it was for. Whose
-/// fault a library's is, the state of the current device's context tells.
+/// Throw CudaError unless the call succeeded. `what` names the call and its purpose. The cause of a
+/// library's error is derived from the state of the current device's context.
 void check(cudaError_t status, const std::string& what);
 void check(cublasStatus_t status, const std::string& what);
 void check(cudnnStatus_t status, const std::string& what);
@@ -33,51 +33,52 @@ using PinnedMemory = Handle<void, cudaFreeHost>;
 using BlasLt = Handle<cublasLtContext, cublasLtDestroy>;
 using Dnn = Handle<cudnnContext, cudnnDestroy>;
 
-/// Bytes of a piece of a workspace, so that the next piece is aligned as the workspace is.
+/// Rounds up the size of a part of a workspace, so that the next part is as aligned as the
+/// workspace.
 constexpr int64_t aligned(int64_t bytes) { return round_up(bytes, kCudaAlignment); }
 
-/// Host memory that a GPU can copy to and from while both go on. Throws std::bad_alloc.
+/// Pinned host memory, for copies that run concurrently with the host and the GPU. Throws
+/// std::bad_alloc.
 PinnedMemory make_pinned(int64_t bytes);
 
-/// Number of GPUs that this process may use. Throws CudaError with a sentence about the driver
-/// where CUDA is not usable: without a driver the code is 35 (insufficient driver), not 100 (no
+/// The number of GPUs that this process may use. Throws CudaError with a message about the driver
+/// if CUDA is not usable; without a driver the code is 35 (insufficient driver), not 100 (no
 /// device).
 int device_count();
-/// That sentence: CUDA versions as CUDA tells them (1000 * major + 10 * minor; 0: no driver), and
-/// the driver's own version where it is known ("535.104.05").
+/// The message of that error. Versions of CUDA are given as by the CUDA API (1000 * major + 10 *
+/// minor; 0: no driver); the driver's own version is empty if it is not known ("535.104.05").
 std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& driver_version);
 
-/// All work goes to one stream of its own, never to the default stream. Not thread-safe; usable
-/// from any one thread at a time, because each entry makes the device current first.
+/// All work uses one own stream, never the default stream. Not thread-safe; any thread may use it,
+/// one at a time, because each entry point makes the device current first.
 class Device {
  public:
-  /// Throws CudaError if the ordinal is not there, the build has no code for that GPU, or a library
-  /// does not start.
+  /// Throws CudaError if there is no GPU with this ordinal, the build has no code for it, or a
+  /// library does not start.
   explicit Device(int ordinal);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// The current device is a property of the calling thread; costs some ten nanoseconds when it is
-  /// current already.
+  /// Makes this the calling thread's current device; takes about ten nanoseconds if it already is.
   void make_current() const;
   void synchronize() const;
 
-  /// Throws std::bad_alloc where the device has no room, CudaError for every other failure.
+  /// Throws std::bad_alloc if the device is out of memory, CudaError for all other failures.
   DeviceMemory allocate(int64_t bytes) const;
-  /// Constants of a kernel, copied once when it is prepared.
+  /// Copies a kernel's constants to the device, once when the kernel is prepared.
   DeviceMemory upload(std::span<const std::byte> bytes) const;
 
-  /// Creates a stream or an event of this device; time can be taken only between events of the
-  /// second kind.
+  /// Create a stream or an event of this device. Only events of make_timed_event() can measure
+  /// time.
   static Stream make_stream();
   static Event make_event();
   static Event make_timed_event();
 
-  /// From now on choose() looks there; before, it takes what the library proposes first.
+  /// Makes choose() use `algorithms`; without it, choose() uses the library's first proposal.
   void use_algorithms(std::shared_ptr<Algorithms> algorithms);
   Algorithms* algorithms() const { return algorithms_.get(); }
-  /// Makes an algorithm ready for the problem that `key` tells in full: everything that the choice
-  /// depends on, apart from the class of the device. False where the library has none.
+  /// Selects an algorithm for a problem. `key` must contain everything on which the choice depends,
+  /// except the device class. False if the library has no algorithm.
   bool choose(const std::string& key, const AlgorithmProblem& problem) const;
 
   int ordinal() const { return ordinal_; }
@@ -86,17 +87,17 @@ class Device {
   cublasLtHandle_t blas() const { return blas_.get(); }
   cudnnHandle_t dnn() const { return dnn_.get(); }
 
-  /// What kernels of this device share as long as one of them lives, by a name of theirs.
+  /// Data that kernels of this device share while any of them exists, by a name that they choose.
   std::weak_ptr<const void>& shared(const std::string& name) const { return shared_[name]; }
 
  private:
   int ordinal_;
   int64_t memory_bytes_ = 0;
-  Stream stream_;  // before the handles, so that it outlives them
+  Stream stream_;  // declared before the handles, so that it outlives them
   BlasLt blas_;
   Dnn dnn_;
   std::shared_ptr<Algorithms> algorithms_;
-  std::string class_;  // where there are algorithms
+  std::string class_;  // device class; set by use_algorithms()
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
 };
 

@@ -96,7 +96,7 @@ BackendDescriptor make_graph(std::span<const cudnnBackendDescriptor_t> operation
 
 namespace {
 
-/// Descriptors are handed out into ones that the caller has created.
+/// Reads descriptors; cuDNN copies them into descriptors created by the caller.
 std::vector<BackendDescriptor> get_descriptors(cudnnBackendDescriptor_t d,
                                                cudnnBackendAttributeName_t name,
                                                cudnnBackendDescriptorType_t type, int64_t most) {
@@ -148,7 +148,7 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t engin
   return notes;
 }
 
-/// cuDNN 9.19 has the note at its engine 0 of each pass alone, which works without tiles.
+/// In cuDNN 9.19 only engine 0 of each pass has this note; it does not use tiles.
 bool is_naive(cudnnBackendDescriptor_t engine_config) {
   return std::ranges::count(notes_of(engine_config), CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) > 0;
 }
@@ -163,9 +163,9 @@ bool is_allowed(cudnnBackendDescriptor_t engine_config, const DnnArithmetic& ari
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
         return true;
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of F32: TF32
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // means TF32 for F32 operands
         return is_f32 && !arithmetic.tf32;
-      // Transforms whose numbers lose several digits of a float.
+      // Winograd transforms with large tiles, which lose several digits of a float.
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
         return is_f32;
@@ -238,7 +238,7 @@ namespace {
 
 constexpr std::string_view kEngineWord = "cudnn engine=";
 
-/// Reads a number off the front.
+/// Reads a number from the beginning of the text and removes it.
 std::optional<int64_t> take_number(std::string_view& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -311,7 +311,8 @@ std::optional<DnnPlan> DnnPlan::restore(const Device& device, cudnnBackendDescri
     }
   } catch (const CudaError& e) {
     if (e.fault() != CudaFault::kProgram) throw;
-    check_sound(device, e.what());  // else a kernel that went astray would look like a refusal
+    check_sound(device,
+                e.what());  // otherwise the fault of an earlier kernel would look like a refusal
   }
   return std::nullopt;
 }
@@ -320,7 +321,7 @@ bool DnnPlan::take(RestoredEngine engine, int64_t workspace_max) {
   BackendDescriptor plan = dnn::create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, device_->dnn());
   dnn::set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine.config.get()});
-  // An engine may refuse in its own words; the next is asked.
+  // An engine may refuse with any error; the caller then tries the next one.
   if (cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS) {
     check_sound(*device_, "making a cuDNN plan");
     return false;

@@ -1,10 +1,9 @@
-// src/runtime/cuda/dnn.h: what every use of cuDNN's graph API shares: descriptors, and a plan of an
-// engine.
+// src/runtime/cuda/dnn.h: helpers for cuDNN's graph API: descriptors, and the plan of an engine.
 //
-// cuDNN is told what is computed as a small graph of descriptors (tensors and operations) and
-// proposes engines for it. Which one is taken is decided when a kernel is prepared, among those
-// that are deterministic, round as the problem says, need no more workspace than the budget, and of
-// which a plan can be made: the first, or for convolutions a recorded one or the fastest
+// The computation is described to cuDNN as a small graph of descriptors (tensors and operations),
+// for which cuDNN proposes engines. When a kernel is prepared, an engine is chosen among those that
+// are deterministic, round as the problem requires, keep within the workspace limit, and have a
+// plan. The first one is chosen, or for convolutions a recorded one or the fastest
 // (src/runtime/algorithms.h).
 #pragma once
 
@@ -27,13 +26,13 @@ namespace trainyard::cuda {
 
 using BackendDescriptor = Handle<void, cudnnBackendDestroyDescriptor>;
 
-/// What addresses that are handed to a plan are a multiple of, at least: those of the program's
-/// arena and of our pieces of the workspace are.
+/// Minimum alignment in bytes of all addresses passed to a plan: those in the program's arena and
+/// in our parts of the workspace have it.
 constexpr int64_t kDnnAlignment = 16;
 
 namespace dnn {
 
-// Which type an attribute's values have is a property of the attribute; here C++'s type says it.
+// The type of an attribute's values for each C++ type.
 template <typename T>
 constexpr cudnnBackendAttributeType_t kTypeOf = CUDNN_TYPE_VOID_PTR;
 template <>
@@ -63,7 +62,7 @@ inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendHeurMode_t> = C
 template <>
 inline constexpr cudnnBackendAttributeType_t kTypeOf<cudnnBackendKnobType_t> = CUDNN_TYPE_KNOB_TYPE;
 
-/// Names an attribute in an error.
+/// The name of an attribute in an error message.
 std::string words(const char* what, cudnnBackendAttributeName_t name);
 
 BackendDescriptor create(cudnnBackendDescriptorType_t type);
@@ -95,14 +94,14 @@ T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
 
 cudnnDataType_t data_type(kernels::cuda::Format format);
 
-/// Of four dimensions. A virtual one lies between two operations of a graph and has no memory.
-/// `alignment`: what its address is a multiple of, in bytes.
+/// A tensor of four dimensions. A virtual tensor connects two operations of a graph and has no
+/// memory. `alignment` is that of its address, in bytes.
 BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, 4>& size,
                               const std::array<int64_t, 4>& stride, cudnnDataType_t type,
                               bool is_virtual = false, int64_t alignment = kDnnAlignment);
-/// One number of F32, which the host gives with each run.
+/// An F32 scalar whose value the host passes at each run.
 BackendDescriptor make_scalar(int64_t name);
-/// Without a device, unless `handle` is given.
+/// Needs no device unless `handle` is given.
 BackendDescriptor make_graph(std::initializer_list<cudnnBackendDescriptor_t> operations,
                              cudnnHandle_t handle);
 BackendDescriptor make_graph(std::span<const cudnnBackendDescriptor_t> operations,
@@ -110,22 +109,22 @@ BackendDescriptor make_graph(std::span<const cudnnBackendDescriptor_t> operation
 
 }  // namespace dnn
 
-/// How a graph's numbers may be rounded.
+/// How the numbers of a graph may be rounded.
 struct DnnArithmetic {
   kernels::cuda::Format operands = kernels::cuda::Format::kF32;
-  bool tf32 = false;  // operands of F32 may be rounded to TF32
+  bool tf32 = false;  // F32 operands may be rounded to TF32
 };
 
-/// What a heuristic of cuDNN proposes, best first; nothing where it knows no engine. `properties`:
-/// of a device that need not be there, for tests.
+/// The engines that a cuDNN heuristic proposes, best first; empty if it knows none. `properties`
+/// describe a device that need not exist, for tests.
 std::vector<BackendDescriptor> propose_engines(cudnnBackendDescriptor_t graph,
                                                cudnnBackendHeurMode_t mode,
                                                cudnnBackendDescriptor_t properties = nullptr);
-/// Whether an engine may be used: deterministic, and sums in F32 of what is stored - in particular
-/// no TF32, which would round F32 operands, unless that is allowed.
+/// Whether an engine may be used: it must be deterministic, and sum the stored values in F32. In
+/// particular it may round F32 operands to TF32 only if that is allowed.
 bool is_allowed(cudnnBackendDescriptor_t engine_config, const DnnArithmetic& arithmetic);
 
-/// An engine and its knobs: enough to make the same plan again.
+/// An engine and its knobs, sufficient to create the same plan again.
 struct EngineChoice {
   int64_t engine = -1;
   struct Knob {
@@ -136,43 +135,46 @@ struct EngineChoice {
   bool operator==(const EngineChoice&) const = default;
 };
 EngineChoice choice_of(cudnnBackendDescriptor_t engine_config);
-/// As it is recorded, and back; nothing for other words.
+/// Convert a choice to and from its recorded form; nothing for other texts.
 std::string words_of(const EngineChoice& choice);
 std::optional<EngineChoice> parse_engine(std::string_view words);
 
 enum class Engines : uint8_t {
   kFast,
-  /// Plain loops, which take any shape and up to 150 times as long: a last resort.
+  /// Plain loops that support any shape but are up to 150 times slower: the last resort.
   kNaive,
 };
-/// What both heuristics propose and is_allowed(), best first, each once.
+/// The engines that both heuristics propose and is_allowed() accepts, best first, without
+/// duplicates.
 std::vector<EngineChoice> allowed_engines(cudnnBackendDescriptor_t graph,
                                           const DnnArithmetic& arithmetic, Engines which,
                                           cudnnBackendDescriptor_t properties = nullptr);
 
-/// An engine and its knobs as they were chosen. The config refers to the others.
+/// An engine with its chosen knobs. `config` refers to `parts`.
 struct RestoredEngine {
   std::vector<BackendDescriptor> parts;
   BackendDescriptor config;
 };
-/// Throws CudaError if the library does not take the choice for this graph. `properties`: as above.
+/// Throws CudaError if cuDNN does not accept the choice for this graph. `properties` as for
+/// propose_engines().
 RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice& choice,
                               cudnnBackendDescriptor_t properties = nullptr);
 
-/// A plan of an engine, and how it is run. Its graph was made for the device, and outlives it.
+/// An execution plan of an engine. Its graph must be created for the device and outlive the plan.
 class DnnPlan {
  public:
-  /// Of the first engine that may be used; nothing if cuDNN has none.
+  /// The plan of the first engine that may be used; nothing if there is none.
   static std::optional<DnnPlan> find(const Device& device, cudnnBackendDescriptor_t graph,
                                      const DnnArithmetic& arithmetic, int64_t workspace_max);
-  /// Of a choice. Nothing if the library does not take it for this graph, or it may not be used.
+  /// The plan of a choice. Nothing if cuDNN does not accept it for this graph, or it may not be
+  /// used.
   static std::optional<DnnPlan> restore(const Device& device, cudnnBackendDescriptor_t graph,
                                         const DnnArithmetic& arithmetic, int64_t workspace_max,
                                         const EngineChoice& choice);
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const EngineChoice& choice() const { return choice_; }
-  /// Asynchronous on the device's stream. `names` of the graph's tensors that have memory, and
-  /// where they are.
+  /// Asynchronous on the device's stream. `names` are the graph's tensors that have memory,
+  /// `pointers` their addresses.
   void run(std::span<const int64_t> names, std::span<const void* const> pointers,
            void* workspace) const;
 
@@ -181,7 +183,7 @@ class DnnPlan {
   bool take(RestoredEngine engine, int64_t workspace_max);
 
   const Device* device_;
-  RestoredEngine engine_;  // before the plan, which refers to it
+  RestoredEngine engine_;  // before plan_, which refers to it
   BackendDescriptor plan_;
   EngineChoice choice_;
   int64_t workspace_bytes_ = 0;

@@ -2,16 +2,16 @@
 
 namespace trainyard::cuda {
 
-// Source: CUDA Runtime API reference, cudaError. What is not listed there as an error of the
-// program counts as the device's: it is checked, and the job tried again.
+// Source: CUDA Runtime API reference, cudaError. Errors that are not listed here as faults of the
+// program count as faults of the device: it is checked, and the job is retried.
 CudaFault fault_of(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
       return CudaFault::kMemory;
-    // Exclusive compute mode, and another process has the context; or no process may have one.
+    // Another process has the context in exclusive compute mode, or the mode prohibits contexts.
     case cudaErrorDevicesUnavailable:
       return CudaFault::kBusy;
-    // A kernel went astray. The context is lost, the device is not.
+    // Faults of a kernel: the context is lost, but the device is not.
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:
@@ -21,7 +21,7 @@ CudaFault fault_of(cudaError_t error) {
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:
     case cudaErrorTensorMemoryLeak:
-    // A call was wrong.
+    // Invalid calls.
     case cudaErrorInvalidValue:
     case cudaErrorInvalidConfiguration:
     case cudaErrorInvalidHostPointer:
@@ -69,23 +69,24 @@ CudaFault fault_of(cudnnStatus_t status, cudaError_t context) {
     return CudaFault::kMemory;
   }
   if (context != cudaSuccess) return fault_of(context);
-  // Thousands are the category: 2 a wrong parameter, 3 not supported.
+  // The thousands are the category: 2 means a wrong parameter, 3 not supported.
   const int category = static_cast<int>(status) / 1000;
   return category == 2 || category == 3 ? CudaFault::kProgram : CudaFault::kDevice;
 }
 
 cudaError_t context_state() {
-  // The last error of our runtime would not do: it is linked statically, the libraries have their
-  // own, and what these ran into is not in it. The legacy stream has no work, and our streams do
-  // not wait for it, so asking it disturbs nothing; a captured stream must not be asked.
+  // The last error of our statically linked runtime would not suffice, since the libraries have
+  // their own runtime and their errors are not in ours. The legacy stream has no work, and our
+  // streams do not wait for it, so querying it has no side effects. A captured stream must not be
+  // queried.
   const cudaError_t state = cudaStreamQuery(cudaStreamLegacy);
   if (state == cudaSuccess) return state;
-  (void)cudaGetLastError();  // "not ready" counts as an error there; one that stays, stays
+  (void)cudaGetLastError();  // clears the error of the query; an error of the context persists
   switch (state) {
     case cudaErrorNotReady:
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureImplicit:
-    case cudaErrorNoDevice:  // no context, so none is broken: cuDNN can be asked without a GPU
+    case cudaErrorNoDevice:  // without a context none is broken: cuDNN can be used without a GPU
     case cudaErrorInsufficientDriver:
     case cudaErrorStubLibrary:
       return cudaSuccess;

@@ -1,4 +1,4 @@
-// src/runtime/cuda/fault.h: whose fault an error of CUDA or its libraries is.
+// src/runtime/cuda/fault.h: classifies errors of CUDA and its libraries by cause.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,12 +10,13 @@
 namespace trainyard::cuda {
 
 CudaFault fault_of(cudaError_t error);
-/// `context` is context_state() behind the call: a library's "execution failed" is often its echo.
+/// `context` is the result of context_state() after the call: a library's "execution failed" often
+/// only repeats an error of the context.
 CudaFault fault_of(cublasStatus_t status, cudaError_t context);
 CudaFault fault_of(cudnnStatus_t status, cudaError_t context);
 
 /// The error that has broken the current device's context, for every library of this process;
-/// cudaSuccess while it is sound. Never waits, and may be asked while a stream is captured.
+/// cudaSuccess while it is intact. Never waits, and may be called during a stream capture.
 cudaError_t context_state();
 
 }  // namespace trainyard::cuda

@@ -19,7 +19,7 @@ using kernels::cuda::Format;
 using Sizes = std::array<int64_t, 4>;
 using Tensor = cudnnBackendDescriptor_t;  // owned by the builder's parts
 
-/// The operations of a graph, in the order in which they are added.
+/// Collects the operations of a graph in the order in which they are added.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::vector<BackendDescriptor>& parts) : parts_(parts) {}
@@ -27,13 +27,14 @@ class GraphBuilder {
   Tensor tensor(int64_t name, const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
     return keep(dnn::make_tensor(name, size, stride, type));
   }
-  /// F32, one for each query: in a part of a batch they begin anywhere.
+  /// An F32 value for each query; in a part of a batch its address may have any alignment of a
+  /// float.
   Tensor rows(int64_t name, const Sizes& size, const Sizes& stride) {
     return keep(dnn::make_tensor(name, size, stride, CUDNN_DATA_FLOAT, /*is_virtual=*/false,
                                  sizeof(float)));
   }
   Tensor number(int64_t name) { return keep(dnn::make_scalar(name)); }
-  /// Between two operations.
+  /// A tensor between two operations, without memory.
   Tensor virtual_tensor(const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
     return keep(dnn::make_tensor(next_++, size, stride, type, /*is_virtual=*/true));
   }
@@ -41,7 +42,7 @@ class GraphBuilder {
     return virtual_tensor(size, {size[1] * size[2] * size[3], size[2] * size[3], size[3], 1}, type);
   }
 
-  /// c = a b, of the last two dimensions.
+  /// c = a b, over the last two dimensions.
   void matmul(Tensor a, Tensor b, Tensor c) {
     BackendDescriptor how = create(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
@@ -54,7 +55,7 @@ class GraphBuilder {
     keep(std::move(how));
     add(std::move(o), "a cuDNN product operation");
   }
-  /// y = f(x), f(x, b), or a choice between x and b by t.
+  /// y = f(x), f(x, b), or a selection between x and b by t.
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor t, Tensor y,
                  cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1) {
     BackendDescriptor how = create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -71,7 +72,7 @@ class GraphBuilder {
     keep(std::move(how));
     add(std::move(o), "a cuDNN pointwise operation");
   }
-  /// Over the dimensions that y lacks.
+  /// Reduces x over the dimensions that y lacks.
   void reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y) {
     BackendDescriptor how = create(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     set(how, CUDNN_ATTR_REDUCTION_OPERATOR, op);
@@ -84,7 +85,7 @@ class GraphBuilder {
     keep(std::move(how));
     add(std::move(o), "a cuDNN reduction operation");
   }
-  /// The same elements under other sizes and strides.
+  /// Gives the same elements other sizes and strides.
   void reshape(Tensor x, Tensor y) {
     BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, {x});
@@ -115,7 +116,7 @@ Sizes transposed(Sizes s) {
   return s;
 }
 
-/// How the tensors of a problem lie.
+/// Sizes and strides of the tensors of a problem.
 struct Layout {
   Sizes q, kv, pairs, rows;
   Sizes q_stride, kv_stride, y_stride, pair_stride, row_stride;
@@ -131,7 +132,7 @@ struct Layout {
         row_stride{d.H * d.Tq, d.Tq, 1, 1} {}
 };
 
-/// Scores whose key comes after their query become the lowest number.
+/// Replaces scores whose key comes after their query by the lowest float.
 Tensor masked(GraphBuilder& g, const Layout& at, Tensor scores) {
   const Tensor query = g.virtual_tensor(at.pairs, CUDNN_DATA_INT32);
   const Tensor key = g.virtual_tensor(at.pairs, CUDNN_DATA_INT32);
@@ -222,19 +223,20 @@ void add_backward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) 
   g.matmul(ds, k_rows, g.tensor(kQueryGrad, at.q, at.q_stride, half));
 }
 
-constexpr size_t kCudnnVersionMin = 91600;  // before it, gradients are wrong where Tk % 128 != 0
+constexpr size_t kCudnnVersionMin =
+    91600;  // in earlier versions gradients are wrong if Tk % 128 != 0
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-constexpr int64_t kEngineOwn = 1 << 20;  // what an engine may use besides
+constexpr int64_t kEngineOwn = 1 << 20;  // bytes of workspace that an engine may need in addition
 
-/// How many of `count` one part has, where `most` fit: equal parts, of which the last may begin
-/// before the one in front of it ends, and computes the same bits again.
+/// The size of equal parts of `count`, of which at most `most` fit. The last part may overlap the
+/// one before it and computes the same bits again.
 int64_t part_size(int64_t count, int64_t most) {
   most = std::clamp(most, int64_t{1}, count);
   return ceil_div(count, ceil_div(count, most));
 }
-/// Calls f with where each part begins.
+/// Calls f with the start of each part.
 template <typename F>
 void for_parts(int64_t count, int64_t size, const F& f) {
   for (int64_t begin = 0; begin < count; begin += size) f(std::min(begin, count - size));
@@ -246,8 +248,8 @@ bool is_for_dnn(const AttentionProblem& p) {
          !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kCudnnVersionMin;
 }
 
-/// The problems that one plan serves; none has a dropout. The bindings name every field, so one
-/// that is added and not named here does not compile.
+/// A key of the problems that share a plan; none of them has dropout. The structured bindings list
+/// all members, so a new member that is missing here causes a compile error.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   const auto& [backward, dims, format] = p;
   const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head] =
@@ -260,7 +262,7 @@ std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   return key;
 }
 
-/// What a plan is given: names and addresses.
+/// The arguments of a plan: names and addresses of tensors.
 class Pack {
  public:
   void add(int64_t name, const void* data) {
@@ -277,7 +279,7 @@ class Pack {
   size_t count_ = 0;
 };
 
-/// Element `i` of a tensor whose elements have `size` bytes.
+/// The address of element `i` of a tensor whose elements have `size` bytes.
 const void* at(const void* data, int64_t i, int64_t size) {
   return static_cast<const std::byte*>(data) + i * size;
 }

@@ -1,13 +1,13 @@
-// src/runtime/cuda/fused_attention.h: attention, or its gradient, through cuDNN's graph API,
-// prepared once: operands of 16 bits on tensor cores, scores in tiles.
+// src/runtime/cuda/fused_attention.h: attention or its gradient with cuDNN's graph API, prepared
+// once: 16-bit operands on tensor cores, and scores only in tiles.
 //
-// The formulas are those of kernels/attention.h, without dropout; the probabilities, and in the
-// gradient those and ds, are rounded to the operands' format before they are multiplied. cuDNN's
-// engines know attention by the form of the graph, which is why each operation stands as it does:
-// NVIDIA, "cuDNN Frontend", operations/Attention (the composite form), and its sources.
+// The formulas are those of kernels/attention.h, without dropout. The probabilities, and in the
+// gradient also ds, are rounded to the operands' format before they are multiplied. cuDNN's engines
+// recognize attention by the structure of the graph, which determines each operation below: NVIDIA,
+// "cuDNN Frontend", operations/Attention (the composite form), and its sources.
 //
-// In the usual form of the gradient, blocks add to an F32 dq in the order in which they come to
-// it, and cuDNN's notes do not tell. Here the graph has no such tensor: engines then keep ds in
+// In the usual form of the gradient, blocks add to an F32 dq in a nondeterministic order, which
+// cuDNN's notes do not report. The graph here has no such tensor: engines then store ds in the
 // workspace and multiply it by k in a fixed order.
 #pragma once
 
@@ -26,25 +26,26 @@
 
 namespace trainyard::cuda {
 
-/// Most that ds may need in workspace, 2 bytes for each pair of positions of a head; a batch that
-/// needs more is computed in parts. A fixed budget: the choice does not depend on what happens to
-/// be free.
+/// Maximum workspace for ds, which takes 2 bytes for each pair of positions of a head; a batch that
+/// needs more is computed in parts. The limit is fixed, so that the choice does not depend on the
+/// free memory.
 constexpr int64_t kAttentionWorkspaceMax = int64_t{512} << 20;
 
-/// Bytes of ds of so many sequences and heads, as engines keep it.
+/// Bytes of ds for this number of sequences and heads, as engines store it.
 int64_t ds_bytes(const kernels::AttentionDims& d, int64_t sequences, int64_t heads);
 
 struct AttentionProblem {
   bool backward = false;
-  kernels::AttentionDims dims;                                  // without dropout
-  kernels::cuda::Format format = kernels::cuda::Format::kBf16;  // of all but log_sum_exp: 16 bits
+  kernels::AttentionDims dims;  // without dropout
+  kernels::cuda::Format format =
+      kernels::cuda::Format::kBf16;  // 16-bit format of all tensors except log_sum_exp
 };
 
-/// The graph of a problem. Made without a device, unless `handle` is given.
+/// The graph of a problem. It needs no device unless `handle` is given.
 class AttentionGraph {
  public:
-  /// Names of the tensors that have memory. Numbers are given by the host; delta is F32 [N, H, Tq],
-  /// for the engine.
+  /// Names of the tensors that have memory. Scalars are passed by the host; delta, F32 [N, H, Tq],
+  /// is memory for the engine.
   enum Name : int64_t {
     kScale = 1,
     kLowest,
@@ -62,7 +63,7 @@ class AttentionGraph {
     kFirstVirtual,
   };
 
-  /// `y_row`: elements from one position of y and dy to the next.
+  /// `y_row` is the stride in elements between positions of y and dy.
   AttentionGraph(const AttentionProblem& problem, int64_t y_row, cudnnHandle_t handle);
   cudnnBackendDescriptor_t graph() const { return graph_.get(); }
 
@@ -71,7 +72,7 @@ class AttentionGraph {
   BackendDescriptor graph_;
 };
 
-/// A graph and its plan, for a whole batch or for equal parts of it that run one after another.
+/// A graph and its plan, for a whole batch, or for equal parts of it that run one after another.
 class FusedAttention {
  public:
   struct Forward {
@@ -86,14 +87,14 @@ class FusedAttention {
     void *dq, *dk, *dv;
   };
 
-  /// The nodes of one problem share it: to make a plan, cuDNN compiles for most of a second.
-  /// nullptr where the problem is not for cuDNN, or cuDNN has no engine for it that is allowed.
+  /// The plan for a problem, shared by its nodes, since cuDNN compiles it for most of a second.
+  /// nullptr if cuDNN does not support the problem, or has no engine for it that may be used.
   static std::shared_ptr<const FusedAttention> find(const Device& device,
                                                     const AttentionProblem& problem,
                                                     int64_t workspace_max = kAttentionWorkspaceMax);
 
   int64_t workspace_bytes() const { return delta_bytes_ + plan_->workspace_bytes(); }
-  /// Asynchronous on the device's stream. Operands begin at multiples of 16 bytes.
+  /// Asynchronous on the device's stream. Operands must be aligned to 16 bytes.
   void run(const Forward& a, void* workspace) const;
   void run(const Backward& a, void* workspace) const;
 
@@ -101,9 +102,9 @@ class FusedAttention {
   FusedAttention(const Device& device, const AttentionProblem& problem, int64_t workspace_max);
 
   AttentionProblem problem_;
-  int64_t sequences_, heads_;  // of one part
+  int64_t sequences_, heads_;  // sizes of one part
   std::optional<AttentionGraph> graph_;
-  std::optional<DnnPlan> plan_;  // behind the graph, to which it refers
+  std::optional<DnnPlan> plan_;  // after graph_, to which it refers
   int64_t delta_bytes_ = 0;
   float scale_, lowest_ = std::numeric_limits<float>::lowest(), one_ = 1;
 };

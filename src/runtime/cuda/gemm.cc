@@ -1,5 +1,6 @@
-// Gemm and its gradient: products by cuBLASLt. A bias is added by the product itself, and where the
-// library offers it, its gradient, GELU and ReLU are computed there, too.
+// src/runtime/cuda/gemm.cc: Gemm and its gradient with cuBLASLt. A bias is added in the product's
+// epilogue; if the library supports it, the epilogue also computes GELU, ReLU, or the bias's
+// gradient.
 #include <algorithm>
 #include <optional>
 
@@ -18,7 +19,7 @@ using kernels::cuda::Format;
 
 constexpr auto kTanhGelu = math::GeluTanh();
 
-/// x w' + b
+/// The dimensions of the product x w' + b.
 MatmulDims forward_dims(const Graph& g, const Node& n) {
   const GemmDims d = gemm_dims(g, n);
   MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
@@ -47,8 +48,8 @@ class GemmKernel final : public Kernel {
   Product product_;
 };
 
-/// pre = x w' + b, y = gelu(pre): by the product itself where the library offers it, else by a
-/// kernel of our own behind it. pre may be left out.
+/// pre = x w' + b, y = gelu(pre), in the product's epilogue if the library supports it, else with a
+/// second kernel of our own. Output pre may be omitted.
 class GemmGeluKernel final : public Kernel {
  public:
   GemmGeluKernel(const Device& device, const Graph& g, const Node& n)
@@ -82,7 +83,7 @@ class GemmGeluKernel final : public Kernel {
   std::optional<Product> product_;
 };
 
-/// What the product of a GemmRelu does besides: ReLU and its mask, ReLU alone, or nothing.
+/// The product's epilogue in a GemmRelu: ReLU with its mask, ReLU only, or none.
 Epilogue relu_epilogue(const Device& device, const Graph& g, const Node& n, MatmulDims dims) {
   for (const Epilogue epilogue : {Epilogue::kReluKept, Epilogue::kRelu}) {
     if (epilogue == Epilogue::kReluKept && !has_output(n, 1)) continue;
@@ -95,8 +96,8 @@ Epilogue relu_epilogue(const Device& device, const Graph& g, const Node& n, Matm
   return Epilogue::kNone;
 }
 
-/// y = relu(x w' + b): by the product itself where the library offers it and keeps NaN, else by a
-/// kernel of our own behind it, in place. The mask is written where the library writes it.
+/// y = relu(x w' + b), in the product's epilogue if the library supports it and it keeps NaN, else
+/// with a second kernel of our own, in place. The mask is written only by the library.
 class GemmReluKernel final : public Kernel {
  public:
   GemmReluKernel(const Device& device, const Graph& g, const Node& n)
@@ -125,21 +126,21 @@ class GemmReluKernel final : public Kernel {
   std::optional<Product> product_;
 };
 
-/// Whether the node that makes a gradient's mask writes it: it was prepared by the same rule.
+/// Whether the node that produces a gradient's mask writes it; it was prepared by the same rule.
 bool has_mask(const Device& device, const Graph& g, const Node& gradient) {
   if (!has_input(gradient, 3)) return false;
   const Node& n = g.node(g.tensor(gradient.inputs[3]).producer);
   return relu_epilogue(device, g, n, forward_dims(g, n)) == Epilogue::kReluKept;
 }
 
-/// What x of a gradient is the result of, besides.
+/// The activation whose output is x, for a gradient fused with it.
 enum class Behind : uint8_t { kNothing, kGelu, kRelu };
 
-/// dx = dy w, dw = dy' x, db = the sum of dy's rows; what is not wanted is left out. One after
-/// another on one stream, so they share one workspace. Behind GELU x is that of input 3, and behind
-/// ReLU input 3 is its mask; dx is the gradient in front of it. What the library does not offer
-/// within a product is done by kernels of our own. A dy in F32 beside factors of 16 bits is
-/// narrowed once for both products.
+/// dx = dy w, dw = dy' x, db = the sum of dy's rows; omitted outputs are not computed. The kernels
+/// run one after another on one stream, so they share one workspace. If x is the output of GELU,
+/// input 3 is the input of GELU; if x is the output of ReLU, input 3 is the mask; in both cases dx
+/// is the gradient before the activation. Our own kernels compute what the library does not support
+/// in an epilogue. An F32 dy combined with 16-bit factors is narrowed once for both products.
 template <Behind kBehind>
 class GemmGradKernel final : public Kernel {
  public:
@@ -171,7 +172,7 @@ class GemmGradKernel final : public Kernel {
       dims.row_a = dy_row;
       dims.tf32 = allows_tf32(n);
       dims.epilogue = Epilogue::kSumsOfA;
-      // Sums of dy as it is stored, not as the product would narrow or round it.
+      // db sums dy in its stored format, not as the product would narrow or round it.
       sums_in_product_ = has_output(n, 2) && dw == Format::kF32 && !dims.tf32 &&
                          (stored != Format::kF32 || x == Format::kF32) &&
                          Product::is_offered(device, dims, dy, x, dw);
@@ -207,7 +208,7 @@ class GemmGradKernel final : public Kernel {
 
  private:
   int64_t dy_bytes() const { return narrowed_ ? narrowed_->bytes() : 0; }
-  /// In place.
+  /// Applies the activation's gradient to dx, in place.
   void run_activation(const KernelArgs& a, kernels::cuda::Out dx) const {
     const int64_t count = d_.N * d_.F;
     if constexpr (kBehind == Behind::kGelu) {
@@ -222,9 +223,9 @@ class GemmGradKernel final : public Kernel {
   const Device& device_;
   Operands operands_;
   GemmDims d_;
-  bool in_product_ = false;  // what dx is behind
+  bool in_product_ = false;  // dx's product includes the activation's gradient
   bool sums_in_product_ = false;
-  std::optional<Narrowed> narrowed_;  // dy
+  std::optional<Narrowed> narrowed_;  // the 16-bit copy of dy
   std::optional<Product> dx_, dw_;
   int64_t db_bytes_ = 0;
 };

@@ -1,5 +1,5 @@
-// The scores of a chunk lie in workspace and become their gradients there, which both of the
-// products behind them read at once.
+// src/runtime/cuda/head_loss.cc: the scores of a chunk are stored in the workspace and overwritten
+// by their gradients, which both following products read immediately.
 #include "src/runtime/cuda/head_loss.h"
 
 #include <algorithm>
@@ -24,18 +24,18 @@ using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
-constexpr int64_t kRowsMin = 128;  // a tile of a product
+constexpr int64_t kRowsMin = 128;  // rows of a product's tile
 
 enum Input : size_t { kX, kW, kLabels, kSeed, kBias };
 enum Output : size_t { kLoss, kDx, kDw, kDb };
 
-/// A power of two, so that batches are whole chunks.
+/// A power of two, so that batches divide into whole chunks.
 int64_t chunk_rows(int64_t rows, int64_t row_bytes, int64_t bytes_max) {
   const auto fit = static_cast<uint64_t>(std::max(bytes_max / row_bytes, kRowsMin));
   return std::min(rows, static_cast<int64_t>(std::bit_floor(fit)));
 }
 
-/// The products of a chunk; `rows` of it.
+/// The products of a chunk of `rows` rows.
 struct Chunk {
   Product scores;
   std::optional<Product> dx, dw;
@@ -158,11 +158,12 @@ class HeadLossKernel final : public Kernel {
   Operands operands_;
   GemmDims d_;
   kernels::SoftmaxXentParams p_;
-  DeviceMemory weights_;  // of classes
+  DeviceMemory weights_;  // class weights
   Format z_ = Format::kF32;
-  int64_t rows_ = 0;  // of a chunk
+  int64_t rows_ = 0;  // rows per chunk
   std::optional<Chunk> first_, next_, last_;
-  // Of the workspace: what the loss keeps, sums of each chunk for db, scores, the products'.
+  // Layout of the workspace: data of the loss, sums of each chunk for db, scores, the products'
+  // workspace.
   int64_t sums_at_ = 0, scores_at_ = 0, rest_at_ = 0, products_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Pooling and normalization of images. Convolution: conv.cc.
+// src/runtime/cuda/images.cc: pooling and normalization of images. Convolutions are in conv.cc.
 #include "src/runtime/common/image_kernels.h"
 #include "src/runtime/cuda/kernels.h"
 
@@ -12,7 +12,7 @@ int64_t batch_norm_grad_bytes(const kernels::BatchNormDims& d, const kernels::Im
   return gpu::batch_norm_workspace_bytes(d, s);
 }
 
-/// As BatchNormalizationReluGrad, with skip, input 7, added to dy.
+/// Like BatchNormalizationReluGrad, with input 7, skip, added to dy.
 std::unique_ptr<Kernel> make_skip_batch_norm_grad(const Device& device, const Graph& g,
                                                   const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);

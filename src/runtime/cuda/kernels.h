@@ -1,4 +1,4 @@
-// src/runtime/cuda/kernels.h: the tables of the cuda backend, one per family file.
+// src/runtime/cuda/kernels.h: the kernel tables of the cuda backend, one per family file.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ std::string name_of(kernels::cuda::Format format);
 /// Adds " name=1,2,3" to the key of a problem whose algorithm is chosen (src/runtime/algorithms.h).
 void add_numbers(std::string& key, const char* name, std::initializer_list<int64_t> values);
 
-/// A node's operands as kernels take them. How each is stored is asked once, when the kernel is
-/// prepared.
+/// A node's operands in the form that kernels take. Their storage formats are determined once, when
+/// the kernel is prepared.
 class Operands {
  public:
   Operands(const Graph& graph, const Node& node);
-  /// nullptr inside where it is left out.
+  /// The view contains nullptr if the operand is omitted.
   kernels::cuda::In in(const KernelArgs& a, size_t i) const {
     return {i < a.inputs.size() ? a.inputs[i] : nullptr, i < in_.size() ? in_[i] : Format::kF32};
   }
@@ -41,7 +41,7 @@ class Operands {
   std::vector<Format> in_, out_;
 };
 
-/// As src/runtime/common/adapter.h says.
+/// The backend's operands as described in src/runtime/common/adapter.h.
 class StreamOperands final : public Operands {
  public:
   using Type = kernels::cuda::Views;
@@ -64,7 +64,8 @@ std::unique_ptr<Kernel> with_operands(const Device& device, const Graph& g, cons
   return f(StreamOperands(device, g, n));
 }
 
-/// Makes the kernel of class K for `node`. The rows of the tables below point to such functions.
+/// Creates the kernel of class K for `node`. The entries of the tables below point to such
+/// functions.
 template <typename K>
 std::unique_ptr<Kernel> make_device_kernel(const Device& device, const Graph& graph,
                                            const Node& node) {
@@ -86,8 +87,8 @@ std::span<const CudaEntry> text_kernels();
 std::span<const CudaEntry> training_kernels();
 std::span<const CudaEntry> update_kernels();
 
-/// Updates, or casts, of one op type as one launch (Backend::prepare_group); nullptr: this type has
-/// none.
+/// Several updates, or casts, of one op type in one launch (Backend::prepare_group()); nullptr if
+/// the op type has no group kernel.
 std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& graph,
                                           std::span<const NodeId> nodes);
 

@@ -1,4 +1,5 @@
-// MatMul and its gradient: products by cuBLASLt, as many at a time as lie at equal distances.
+// src/runtime/cuda/mat_mul.cc: MatMul and its gradient with cuBLASLt, in batches of products whose
+// matrices are equally spaced.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -21,15 +22,15 @@ using kernels::cuda::Format;
 using kernels::cuda::In;
 using kernels::cuda::Out;
 
-/// One product: which matrices of a, b and c it is of.
+/// One product: the indices of its matrices in a, b and c.
 using Matrices = std::array<int64_t, 3>;
 
-/// c[t[2]] = (+)= a[t[0]] b[t[1]] for every t of `rounds`, which follow each other; no round names
-/// a matrix of c twice, and rounds behind the first add to what is there.
+/// Computes c[t[2]] = a[t[0]] b[t[1]] for each t of the first round, and adds to c in the following
+/// rounds. A round uses no matrix of c twice.
 class Products {
  public:
-  /// `dims` without batch and storage; `elements` of a matrix of a, b and c, `formats` how they are
-  /// stored. What several rounds add up is F32 until it is whole.
+  /// `dims` without batch and storage formats. `elements` are the elements per matrix of a, b and
+  /// c, `formats` their storage formats. With several rounds, sums are in F32 until the last round.
   Products(const Device& device, MatmulDims dims, const std::vector<std::vector<Matrices>>& rounds,
            const Matrices& elements, std::array<Format, 3> formats, int64_t c_count)
       : device_(device), elements_(elements) {
@@ -38,7 +39,8 @@ class Products {
       sum_bytes_ = aligned(4 * sum_elements_);
       formats[2] = Format::kF32;
     }
-    std::map<std::array<int64_t, 5>, const Product*> prepared;  // by size, distances, accumulate
+    std::map<std::array<int64_t, 5>, const Product*>
+        prepared;  // by batch size, distances, accumulate
     for (const std::vector<Matrices>& round : rounds) {
       dims.accumulate = &round != &rounds.front();
       for (size_t begin = 0; begin < round.size();) {
@@ -79,7 +81,7 @@ class Products {
     const Product* product;
   };
 
-  /// How many products from `begin` on have their matrices at equal distances.
+  /// The number of products from `begin` on whose matrices are equally spaced.
   static size_t run_at(const std::vector<Matrices>& round, size_t begin) {
     size_t count = 1;
     while (begin + count < round.size()) {
@@ -95,7 +97,7 @@ class Products {
     return count;
   }
 
-  /// Of every matrix, in bytes.
+  /// The alignment of every matrix, in bytes.
   static uint32_t alignment_of(const Matrices& elements, const std::array<Format, 3>& formats) {
     int64_t bytes = 16;
     for (size_t i = 0; i < 3; ++i) bytes = std::gcd(bytes, elements[i] * element_bytes(formats[i]));
@@ -104,13 +106,13 @@ class Products {
 
   const Device& device_;
   Matrices elements_;
-  std::deque<Product> products_;  // do not move
+  std::deque<Product> products_;  // a deque, so that elements do not move
   std::vector<Run> runs_;
   int64_t sum_elements_ = 0, sum_bytes_ = 0, product_bytes_ = 0;
 };
 
-/// The products of a gradient: matrix `of[p]` gets a term from dc[p] and other[p]. Round r has the
-/// term r of every matrix.
+/// The products of a gradient: matrix of[p] gets a term from dc[p] and other[p]. Round r contains
+/// the r-th term of every matrix.
 std::vector<std::vector<Matrices>> rounds_of(const std::vector<int64_t>& of,
                                              const std::vector<int64_t>& other, int64_t count,
                                              bool dc_is_left) {
@@ -159,8 +161,8 @@ class MatMulKernel final : public Kernel {
   Products products_;
 };
 
-/// da = dc b', db = a' dc; what is not wanted is left out. One after another on one stream, so they
-/// share one workspace.
+/// da = dc b', db = a' dc; omitted outputs are not computed. The products run one after another on
+/// one stream, so they share one workspace.
 class MatMulGradKernel final : public Kernel {
  public:
   MatMulGradKernel(const Device& device, const Graph& g, const Node& n) : operands_(g, n) {

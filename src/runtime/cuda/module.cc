@@ -1,4 +1,5 @@
-// The module's only exported symbol. See src/runtime/cuda_module.h for the other side.
+// src/runtime/cuda/module.cc: the module's only exported symbol. The caller is
+// src/runtime/cuda_module.cc.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,8 +24,8 @@ CudaModuleAnswer open(int abi, const char* build, int device, Backend** backend,
                   "the CUDA module is of another build (%s) than this program; reinstall both",
                   kBuild);
   }
-  // Number GPUs by PCI address, as NVML does; CUDA's own default puts the fastest first. CUDA reads
-  // this when it starts, which is below. An operator's own setting stays.
+  // Numbers GPUs by PCI address, as NVML does; CUDA's default puts the fastest first. CUDA reads
+  // this variable when it starts, which happens below. An operator's own setting is kept.
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
   try {
     *backend = new CudaBackend(device);

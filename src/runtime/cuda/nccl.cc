@@ -9,8 +9,7 @@ namespace trainyard::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libnccl.so.2";
-// Its mean came with 2.10, a text of the last error with 2.13, a start that does not block with
-// 2.14.
+// ncclAvg needs version 2.10, ncclGetLastError() 2.13, and non-blocking initialization 2.14.
 constexpr int kNcclVersionMin = 21400;
 
 Error missing(const std::string& why) {
@@ -20,8 +19,8 @@ Error missing(const std::string& why) {
 }
 
 Result<Nccl> load() {
-  // Sums inside NVSwitch are not known to keep an order. NCCL reads this when it starts, which is
-  // below; an operator's own setting stays.
+  // Disables sums inside NVSwitch, whose order is not known to be fixed. NCCL reads this variable
+  // when it starts, which happens below; an operator's own setting is kept.
   setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {

@@ -1,5 +1,5 @@
-// src/runtime/cuda/nccl.h: NCCL, which joins several GPUs. It is opened when a job asks for more
-// than one: hosts with one GPU need not have it.
+// src/runtime/cuda/nccl.h: loads NCCL, which connects several GPUs. It is loaded only for jobs with
+// several GPUs, since hosts with one GPU need not have it.
 #pragma once
 
 #include <nccl.h>
@@ -8,7 +8,7 @@
 
 namespace trainyard::cuda {
 
-/// The functions that are used, with NCCL's own types.
+/// The functions in use, with NCCL's own types.
 struct Nccl {
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclCommInitAll) comm_init_all;
@@ -28,7 +28,7 @@ struct Nccl {
   decltype(&ncclAllGather) all_gather;
 };
 
-/// Opens libnccl.so.2, once in a process. FAILED_PRECONDITION/NCCL_MISSING.
+/// Loads libnccl.so.2, once per process. FAILED_PRECONDITION/NCCL_MISSING.
 Result<const Nccl*> open_nccl();
 
 }  // namespace trainyard::cuda

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kInitPollPeriod{5};
 
 bool is_bad(ncclResult_t status) { return status != ncclSuccess && status != ncclInProgress; }
 
-/// Communicators that are being made: aborted, unless all are there.
+/// Communicators that are being initialized; the destructor aborts them unless take() was called.
 class Beginning {
  public:
   Beginning(const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group)
@@ -81,7 +81,7 @@ class Beginning {
     return "NCCL " + version_of(nccl_) + " on GPU " + std::to_string(devices_[i]->ordinal()) +
            " (rank " + std::to_string(rank_of(i)) + " of " + std::to_string(group_.ranks) + ")";
   }
-  /// An error of another rank is told by whoever has it.
+  /// The process of the other rank reports the cause of a remote error.
   Error refuse(size_t i, ncclResult_t status) const {
     return make_error(
         status == ncclRemoteError ? ErrorCode::kAborted : ErrorCode::kUnavailable,

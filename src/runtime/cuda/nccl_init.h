@@ -1,9 +1,8 @@
-// src/runtime/cuda/nccl_init.h: NCCL's start among the GPUs of several processes.
+// src/runtime/cuda/nccl_init.h: initializes NCCL among the GPUs of several processes.
 //
-// NCCL itself would wait for ever for a process that does not come. So its communicators are made
-// without blocking, and looked at until all are there, the limit is reached or the job is stopped;
-// then they are aborted. Such a communicator's later calls do not block either
-// (NcclCommunicator::submit()).
+// NCCL would wait forever for a process that does not come. So its communicators are initialized
+// without blocking, and polled until all are connected; at the time limit or a stop they are
+// aborted. Later calls on such a communicator do not block either (NcclCommunicator::submit()).
 #pragma once
 
 #include <span>
@@ -17,17 +16,18 @@
 
 namespace trainyard::cuda {
 
-/// What NCCL says of a call that failed: "unhandled system error: ... (NCCL error 2)".
+/// NCCL's message for a failed call, e.g. "unhandled system error: ... (NCCL error 2)".
 std::string describe(const Nccl& nccl, ncclComm_t comm, ncclResult_t status);
-/// "2.28.9".
+/// NCCL's version, e.g. "2.28.9".
 std::string version_of(const Nccl& nccl);
 
-/// ProcessGroup::id, which is good for one init_among_processes() of all. FAILED_PRECONDITION/
-/// NCCL_MISSING for a version that joins no processes, UNAVAILABLE/RANKS_UNCONNECTED.
+/// A new value for ProcessGroup::id, valid for one init_among_processes() of all processes.
+/// FAILED_PRECONDITION/NCCL_MISSING if this version cannot connect processes, or
+/// UNAVAILABLE/RANKS_UNCONNECTED.
 Result<std::string> draw_group_id(const Nccl& nccl);
 
-/// This process's communicators, one for each device, ranks group.first_rank and on. The caller
-/// owns them. Refusals: Backend::join().
+/// This process's communicators, one for each device, with ranks from group.first_rank on. The
+/// caller owns them. Errors are those of Backend::join().
 Result<std::vector<ncclComm_t>> init_among_processes(const Nccl& nccl,
                                                      std::span<const Device* const> devices,
                                                      const ProcessGroup& group);

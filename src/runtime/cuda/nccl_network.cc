@@ -25,7 +25,8 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-/// Without the interface that a link-local one may name behind a '%'.
+/// Parses a numeric address. A link-local address may end in '%' and an interface, which is
+/// ignored.
 std::optional<Address> parse(const std::string& text) {
   const std::string plain = text.substr(0, text.find('%'));
   for (const int family : {AF_INET, AF_INET6}) {
@@ -52,7 +53,7 @@ std::optional<Address> address_of(const sockaddr* socket) {
 
 bool has_value(const char* text) { return text != nullptr && *text != '\0'; }
 
-/// As an operator has set it, with where; empty: not set.
+/// The operator's setting of an NCCL variable and its source; empty if it is not set.
 std::string setting_of(const char* name) {
   if (const char* value = std::getenv(name); has_value(value)) {
     return std::string(name) + "=" + value;
@@ -75,7 +76,7 @@ std::string find_interface(const ifaddrs* all, const std::string& address) {
   for (; wanted.has_value() && all != nullptr; all = all->ifa_next) {
     if (address_of(all->ifa_addr) != wanted) continue;
     const std::string name = all->ifa_name;
-    return name.substr(0, name.find(':'));  // of a second address: "eth0:1"
+    return name.substr(0, name.find(':'));  // a second address has a name such as "eth0:1"
   }
   return {};
 }
@@ -101,7 +102,7 @@ std::string choose_network(const std::string& address) {
   const Handle<ifaddrs, ::freeifaddrs> all(found);
   const std::string name = find_interface(all.get(), address);
   if (name.empty()) return "an interface of its choice";
-  // Exactly this one: without the sign it would be all whose names begin so.
+  // "=" selects exactly this interface; without it the name would be a prefix.
   setenv(kInterface, ("=" + name).c_str(), /*overwrite=*/1);
   if (family_setting.empty()) {
     setenv(kFamily, address.find(':') == address.npos ? "AF_INET" : "AF_INET6", /*overwrite=*/1);

@@ -1,15 +1,15 @@
-// src/runtime/cuda/nvrtc.h: NVIDIA's runtime compiler, which cuDNN opens for the engines that it
-// compiles when a plan is made. Without it cuDNN silently has fewer.
+// src/runtime/cuda/nvrtc.h: loads NVIDIA's runtime compiler, which cuDNN needs for engines that are
+// compiled when a plan is created. Without it cuDNN silently offers fewer engines.
 #pragma once
 
 #include <string>
 
 namespace trainyard::cuda {
 
-/// "libnvrtc.so." and the major version of the toolkit that this was built with.
+/// "libnvrtc.so." followed by the major version of the CUDA toolkit of this build.
 std::string nvrtc_library();
-/// Opens it, for good: cuDNN then finds it under its name. Empty, or a sentence that says what is
-/// lost and what to install.
+/// Loads the library permanently, so that cuDNN finds it by its name. Returns an empty string, or a
+/// sentence that describes the consequences and what to install.
 std::string open_nvrtc(const std::string& library = nvrtc_library());
 
 }  // namespace trainyard::cuda

@@ -1,5 +1,5 @@
-// src/runtime/cuda/nvtx_range.h: names for what the host submits, for Nsight and other tools. NVTX
-// is headers alone; where no tool listens, a range costs two calls that return at once.
+// src/runtime/cuda/nvtx_range.h: names ranges of submitted work for Nsight and other tools. NVTX is
+// header-only; without a tool, a range costs two calls that return immediately.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>

@@ -5,8 +5,8 @@
 namespace trainyard::cuda {
 namespace {
 
-/// Dense rates, without sparsity, in TFLOP/s and GB/s. Source: NVIDIA's data sheets. The first
-/// whose words are all in the model's name counts.
+/// Published dense rates, without sparsity, in TFLOP/s and GB/s. Source: NVIDIA's data sheets. The
+/// first entry whose words are all contained in the model's name applies.
 struct Published {
   std::string_view words[2];
   double f32_teraflops, half_teraflops, gigabytes;
@@ -19,8 +19,8 @@ constexpr Published kPublished[] = {
     {{"L40S", ""}, 91.6, 362, 864},
 };
 
-/// Multiply-adds of a multiprocessor in one cycle: in F32, and of 16-bit numbers with F32 sums on
-/// its tensor cores. Source: CUDA C++ Programming Guide, throughput of arithmetic instructions;
+/// Multiply-adds per cycle of a multiprocessor: in F32, and of 16-bit numbers with F32 sums on its
+/// tensor cores. Source: CUDA C++ Programming Guide, throughput of arithmetic instructions;
 /// NVIDIA's architecture white papers.
 struct PerCycle {
   int major, minor;
@@ -46,7 +46,7 @@ DevicePeak peak_of(const Device& device) {
     return {p.f32_teraflops * 1e12, p.half_teraflops * 1e12, p.gigabytes * 1e9, "data sheet"};
   }
   DevicePeak peak;
-  // Two transfers a cycle; a width in bits.
+  // Two transfers per cycle; the bus width is in bits.
   peak.bytes = 2e3 * attribute(device, cudaDevAttrMemoryClockRate) *
                attribute(device, cudaDevAttrGlobalMemoryBusWidth) / 8;
   peak.source = "multiprocessors and clocks";

@@ -1,4 +1,4 @@
-// src/runtime/cuda/peak.h: what a GPU can do at most, as its maker says.
+// src/runtime/cuda/peak.h: the peak rates of a GPU according to NVIDIA.
 #pragma once
 
 #include "src/runtime/backend.h"
@@ -6,8 +6,8 @@
 
 namespace trainyard::cuda {
 
-/// Of the models below the published figures; of others what follows from multiprocessors and
-/// clocks, which is what the maker's figures are made of too.
+/// The published figures for the models listed in peak.cc; for other models, rates computed from
+/// multiprocessors and clocks, as NVIDIA's own figures are.
 DevicePeak peak_of(const Device& device);
 
 }  // namespace trainyard::cuda

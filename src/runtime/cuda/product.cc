@@ -20,7 +20,7 @@ namespace {
 using kernels::cuda::Format;
 
 constexpr int kCandidatesMax = 8;
-// Split sums are joined from the workspace, by a kernel of fixed order.
+// Partial sums of split products are added from the workspace, by a kernel with a fixed order.
 constexpr uint32_t kReductionSchemes =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -47,7 +47,7 @@ cudaDataType_t data_type(Format format) {
   return format == Format::kF32 ? CUDA_R_32F : format == Format::kBf16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-/// A row-major [rows, columns] matrix is a column-major one of `columns` rows.
+/// A row-major [rows, columns] matrix is a column-major matrix with `columns` rows.
 MatrixLayout row_major(int64_t rows, int64_t columns, int64_t row, Format format, int64_t batch,
                        int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
@@ -81,7 +81,7 @@ cublasLtEpilogue_t library_epilogue(const MatmulDims& d) {
     case Epilogue::kReluGrad:
       TRAINYARD_CHECK(!d.bias, "a gradient has no bias");
       return CUBLASLT_EPILOGUE_DRELU;
-    case Epilogue::kSumsOfA:  // our a is the second operand
+    case Epilogue::kSumsOfA:  // our a is cuBLASLt's second operand
       TRAINYARD_CHECK(!d.bias && d.c == Format::kF32, "sums of a have the type of c, F32");
       return CUBLASLT_EPILOGUE_BGRADB;
   }
@@ -101,8 +101,8 @@ bool has_mask(const MatmulDims& d) {
 }
 bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has_mask(d); }
 
-/// Everything that the choice of an algorithm depends on. The binding names every field, so one
-/// that is added and not named here does not compile.
+/// A key with everything on which the choice of an algorithm depends. The structured binding lists
+/// all members, so a new member that is missing here causes a compile error.
 std::string key_of(const MatmulDims& d) {
   const auto& [m, n, k, transpose_a, transpose_b, bias, batch, stride_a, stride_b, stride_c,
                operands, c, accumulate, tf32, row_a, row_b, row_c, alignment, epilogue] = d;
@@ -124,7 +124,7 @@ std::string key_of(const MatmulDims& d) {
   return key;
 }
 
-/// Elements from the first to the last of an operand.
+/// Number of elements from the first to the last element of an operand.
 int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t columns, int64_t row) {
   return (batch - 1) * stride + (rows - 1) * (row > 0 ? row : columns) + columns;
 }
@@ -137,8 +137,8 @@ int64_t extent_of_b(const MatmulDims& d) {
   return extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
 }
 
-// A choice is the library's structure, byte by byte: it may be kept for the same version of the
-// library. Source: cuBLAS documentation, cublasLtMatmulAlgo_t.
+// A choice is the bytes of the library's structure, which may be stored for use with the same
+// version of the library. Source: cuBLAS documentation, cublasLtMatmulAlgo_t.
 constexpr std::string_view kChoicePrefix = "cublaslt ";
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
@@ -185,7 +185,8 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
   if (has_other_matrix(d)) {
     set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, d.row_c > 0 ? d.row_c : d.n);
   } else if (has_mask(d)) {
-    set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 8 * relu_mask_bytes(d.n));  // in bits
+    set(created, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+        8 * relu_mask_bytes(d.n));  // row stride in bits
   }
   if (d.bias || d.epilogue == Epilogue::kSumsOfA) {
     set(created, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(d.c));
@@ -219,7 +220,7 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
   const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
       device.blas(), description.operation.get(), description.b.get(), description.a.get(),
       description.c.get(), description.c.get(), created, count_max, results.data(), &found);
-  // An epilogue that the library lacks for these types is refused in either way.
+  // The library reports an unsupported epilogue with either status.
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || asked == CUBLAS_STATUS_INVALID_VALUE) found = 0;
   if (asked != CUBLAS_STATUS_NOT_SUPPORTED && dims.epilogue == Epilogue::kNone) {
     check(asked, "choosing an algorithm for a product of " + words_of(dims));
@@ -290,13 +291,13 @@ std::optional<TimedChoice> Matmul::time() const {
   for (const Algorithm& proposed : propose(device_, dims_, description_, kCandidatesMax)) {
     const std::string choice = choice_of(proposed.algorithm);
     const std::optional<Algorithm> restored = restore(choice);
-    if (!restored.has_value()) continue;  // it could not be taken again
+    if (!restored.has_value()) continue;  // it could not be restored later
     algorithms.push_back(*restored);
     candidates.push_back({choice, restored->workspace_bytes});
   }
   const int64_t width = element_bytes(dims_.operands), c_width = element_bytes(dims_.c);
   const int64_t c = extent_of_c(dims_) * c_width;
-  // A matrix like c, a column of sums, or fewer bits.
+  // `other` is a matrix like c, a column of sums, or a smaller mask.
   const bool has_other =
       has_other_matrix(dims_) || has_mask(dims_) || dims_.epilogue == Epilogue::kSumsOfA;
   const std::array<int64_t, 5> bytes{extent_of_a(dims_) * width, extent_of_b(dims_) * width,
@@ -331,7 +332,8 @@ void Matmul::submit(const Device& device, const MatmulDims& dims,
   } else if (other != nullptr) {
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, other);
   }
-  const float one = 1, old = dims.accumulate ? 1 : 0;  // 0: c is assigned, whatever it held
+  const float one = 1,
+              old = dims.accumulate ? 1 : 0;  // with 0, c is overwritten whatever it contained
   check(
       cublasLtMatmul(device.blas(), operation, &one, b, description.b.get(), a, description.a.get(),
                      &old, c, description.c.get(), c, description.c.get(), &algorithm.algorithm,
@@ -342,7 +344,7 @@ void Matmul::submit(const Device& device, const MatmulDims& dims,
 bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
                        const MatmulDescription& description, const Algorithm& algorithm) {
   const int64_t width = element_bytes(dims.operands), c_width = element_bytes(dims.c);
-  // One piece of memory for all of them: in every format its bits are NaN.
+  // All operands share one memory whose bytes are NaN in every format.
   const int64_t bytes =
       std::max({extent_of_a(dims) * width, extent_of_b(dims) * width, extent_of_c(dims) * c_width});
   const int64_t bits_bytes = has_mask(dims) ? mask_bytes(dims) : 0;
@@ -366,7 +368,7 @@ bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
   try {
     submit(device, dims, description, algorithm, tensors.get(), tensors.get(), tensors.get(),
            tensors.get(), workspace.get(), has_mask(dims) ? mask.get() : nullptr);
-  } catch (const CudaError& e) {  // it does not start
+  } catch (const CudaError& e) {  // the algorithm does not start
     check_sound(device, e.what());
     return false;
   }
@@ -414,9 +416,9 @@ kernels::cuda::In Narrowed::run(const Device& device, kernels::cuda::In x, void*
 
 namespace {
 
-/// The copy of an operand that is not stored as the product's are. One product's matrix gets rows
-/// that the library likes, and `row` says so; what has rows or a batch already is copied as it
-/// lies.
+/// The narrowed copy of an operand that is not stored in the product's format. For a single product
+/// with dense rows the copy gets padded rows that the library prefers, and `row` is set; an operand
+/// with a row stride or a batch is copied unchanged.
 std::optional<Narrowed> narrowed(Format stored, Format operands, int64_t batch, int64_t extent,
                                  int64_t rows, int64_t columns, int64_t& row) {
   if (stored == operands) return std::nullopt;
@@ -434,7 +436,7 @@ std::optional<Narrowed> narrowed_b(MatmulDims& d, Format b) {
                   d.transpose_b ? d.k : d.n, d.row_b);
 }
 
-/// As cuBLASLt is told of them.
+/// The dimensions after narrowing, as they are passed to cuBLASLt.
 MatmulDims stored(MatmulDims d, Format a, Format b, Format c) {
   d.operands = narrowest({a, b, c});
   d.c = c;

@@ -1,4 +1,4 @@
-// Sequences: normalization of positions, embeddings, softmax.
+// src/runtime/cuda/sequences.cc: layer normalization, embeddings, softmax.
 #include "src/runtime/common/op_params.h"
 #include "src/runtime/common/sequence_kernels.h"
 #include "src/runtime/cuda/kernels.h"

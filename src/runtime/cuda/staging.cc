@@ -10,7 +10,7 @@
 namespace trainyard::cuda {
 namespace {
 
-constexpr int64_t kPieceAlignment = 16;  // of pieces in a slot
+constexpr int64_t kPieceAlignment = 16;  // alignment of pieces in a slot, in bytes
 
 }  // namespace
 
@@ -112,7 +112,7 @@ void Staging::copy_block(std::span<const HostPiece> pieces) {
 
 void Staging::bring_to_slot(const Place& place, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
-  if (bytes < kDirectBytes) {  // a stream of its own costs more than the copy
+  if (bytes < kDirectBytes) {  // a copy on a separate stream would take longer
     check(
         cudaMemcpyAsync(place.staged, place.pinned, size, cudaMemcpyHostToDevice, device_.stream()),
         "copying to the GPU");

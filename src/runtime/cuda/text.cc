@@ -1,4 +1,4 @@
-// Recurrent layers and bags of tokens.
+// src/runtime/cuda/text.cc: recurrent layers and embedding bags.
 #include <algorithm>
 #include <optional>
 
@@ -20,7 +20,7 @@ using kernels::cuda::Out;
 
 constexpr int64_t kFloat = sizeof(float);
 
-/// Pieces of a workspace, by their offsets.
+/// Assigns offsets to the parts of a workspace.
 class Pieces {
  public:
   int64_t add(int64_t bytes) {
@@ -37,7 +37,7 @@ void* at(const KernelArgs& a, int64_t offset) {
   return static_cast<std::byte*>(a.workspace) + offset;
 }
 
-/// Step s of the run, and the step before it or -1.
+/// The time of step s of a run, and the time of the step before it, or -1.
 struct Step {
   int64_t t, before;
 };
@@ -50,7 +50,7 @@ Format format_of_input(const Graph& g, const Node& n, size_t i) {
   return format_of(input_info(g, n, i));
 }
 
-/// A product of the node.
+/// The dimensions of one of the node's products.
 MatmulDims product_of(const Node& n, int64_t rows, int64_t columns, int64_t terms, bool transpose_a,
                       bool transpose_b) {
   MatmulDims dims{rows, columns, terms, transpose_a, transpose_b};
@@ -58,8 +58,8 @@ MatmulDims product_of(const Node& n, int64_t rows, int64_t columns, int64_t term
   return dims;
 }
 
-/// The product with x is made for all steps at once; then each step is a product with h and a
-/// kernel.
+/// The product with x is computed for all time steps at once; then each time step is a product with
+/// h and a kernel.
 class RecurrentKernel final : public Kernel {
  public:
   RecurrentKernel(const Device& device, const Graph& g, const Node& n, RecurrentCell cell)
@@ -78,7 +78,7 @@ class RecurrentKernel final : public Kernel {
     Pieces pieces;
     product_at_ = pieces.add(
         std::max(input_.workspace_bytes(), recurrent_ ? recurrent_->workspace_bytes() : 0));
-    // In the gates themselves, where those are F32.
+    // If the gates are F32, their memory stores the sums.
     a_bytes_ = output_info(g, n, 2).is_half() ? d_.N * d_.T * GH * kFloat : 0;
     a_at_ = pieces.add(a_bytes_);
     b_at_ = pieces.add(d_.N * GH * kFloat);
@@ -121,14 +121,15 @@ class RecurrentKernel final : public Kernel {
   Operands operands_;
   RecurrentDims d_;
   bool bias_;
-  Format factors_;  // of what is multiplied
+  Format factors_;  // format of the factors of products
   Product input_;
-  std::optional<Product> recurrent_;  // of a step
+  std::optional<Product> recurrent_;  // per time step
   int64_t product_at_ = 0, a_at_ = 0, a_bytes_ = 0, b_at_ = 0, h_at_ = 0, h_narrow_at_ = 0;
   int64_t bytes_ = 0;
 };
 
-/// The steps leave the gradients of both products' results, for all weights at once.
+/// The time steps compute the gradients of both products' results; the weights' gradients then use
+/// those of all time steps at once.
 class RecurrentGradKernel final : public Kernel {
  public:
   RecurrentGradKernel(const Device& device, const Graph& g, const Node& n, RecurrentCell cell)
@@ -211,8 +212,8 @@ class RecurrentGradKernel final : public Kernel {
   CUstream_st* stream_;
   Operands operands_;
   RecurrentDims d_;
-  Format factors_;                                    // of what is multiplied
-  std::optional<Product> step_, dx_, dw_ih_, dw_hh_;  // step_: from db to dh
+  Format factors_;                                    // format of the factors of products
+  std::optional<Product> step_, dx_, dw_ih_, dw_hh_;  // step_: dh from db
   int64_t product_at_ = 0, dh_at_ = 0, dc_at_ = 0, da_at_ = 0, db_at_ = 0, step_at_ = 0,
           h_before_at_ = 0, sum_at_ = 0, bytes_ = 0;
 };

@@ -9,29 +9,29 @@
 namespace trainyard::cuda {
 namespace {
 
-constexpr int kRuns = 5;  // of which the least counts, behind one that sets up what it needs
-// A candidate that took this many times the best in its first run cannot win by the others.
+constexpr int kRuns = 5;  // the shortest run counts; an additional run before them does setup work
+// A candidate whose first run took this many times the best time cannot win by further runs.
 constexpr double kHopeless = 4;
-// Of the host's time for one problem: candidates behind it are left out.
+// Time limit per problem on the host; later candidates are not timed.
 constexpr std::chrono::seconds kProblemTimeMax(2);
-// Less than this share of the time is noise, and an earlier proposal is better founded.
+// A smaller relative gain is noise, so the earlier proposal is kept.
 constexpr double kGainMin = 0.02;
 constexpr size_t kPatternBytes = size_t{1} << 20;
 
-/// Random words of 16 bits that are numbers in every format: a half of 1 to 2, a bfloat16 of 1/128
-/// to 2, two of them a float of as much; of either sign. The power that a product takes, and with
-/// it the clock of a device at its limit, depends on how many bits change.
+/// Random 16-bit words that are finite numbers in every format: as half of magnitude 1 to 2, as
+/// bfloat16 1/128 to 2, and two words as a float likewise, with either sign. The power of a
+/// product, and so the clock of a device at its power limit, depends on how many bits change.
 std::vector<uint16_t> make_pattern() {
-  std::mt19937 random;  // seeded alike every time
+  std::mt19937 random;  // always the same seed
   std::vector<uint16_t> words(kPatternBytes / sizeof(uint16_t));
   for (uint16_t& w : words) w = static_cast<uint16_t>((random() & 0x83FFu) | 0x3C00u);
   return words;
 }
 
-/// Device memory for the time of the timing.
+/// Device memory that is used while algorithms are timed.
 class Scratch {
  public:
-  /// Throws std::bad_alloc.
+  /// Throws std::bad_alloc if the device has too little memory.
   Scratch(const Device& device, std::span<const int64_t> operand_bytes, int64_t workspace_bytes)
       : device_(device) {
     cudaDeviceProp properties;
@@ -46,8 +46,8 @@ class Scratch {
   }
   std::span<void* const> operands() const { return operands_; }
   void* workspace() const { return workspace_; }
-  /// Writes more than the device's cache, as a step does between two runs of one kernel; meanwhile
-  /// the host can submit what is timed, so that no time of its own is counted.
+  /// Overwrites the device's cache, as a step does between two runs of a kernel. Meanwhile the host
+  /// can submit the timed kernel, so that the host's time is not measured.
   void make_cold() const {
     if (cold_bytes_ == 0) return;
     check(cudaMemsetAsync(cold_, 0, static_cast<size_t>(cold_bytes_), device_.stream()),
@@ -59,7 +59,7 @@ class Scratch {
     memory_.push_back(device_.allocate(bytes));
     return memory_.back().get();
   }
-  /// The pattern again and again: what is there is doubled until it is enough.
+  /// Fills the memory by repeating the pattern: the filled part is doubled until it suffices.
   void fill(void* memory, int64_t bytes, std::span<const uint16_t> pattern) const {
     const auto size = static_cast<size_t>(bytes);
     auto* const to = static_cast<std::byte*>(memory);
@@ -83,7 +83,7 @@ class Scratch {
   int64_t cold_bytes_ = 0;
 };
 
-/// Least microseconds of `runs` runs.
+/// The shortest of `runs` runs, in microseconds.
 double time_runs(const Device& device, const Scratch& scratch, const std::function<void()>& run,
                  int runs) {
   std::vector<Event> before, behind;
@@ -105,7 +105,8 @@ double time_runs(const Device& device, const Scratch& scratch, const std::functi
   return 1e3 * static_cast<double>(least_ms);
 }
 
-/// Of one candidate; a rough figure where it cannot be better than `best_us`.
+/// The time of one candidate, in microseconds; only a rough one if it cannot be better than
+/// `best_us`.
 double time_candidate(const Device& device, const Scratch& scratch,
                       const std::function<void()>& run, std::optional<double> best_us) {
   run();
@@ -118,7 +119,7 @@ double time_candidate(const Device& device, const Scratch& scratch,
 }  // namespace
 
 void check_sound(const Device& device, const std::string& error) {
-  (void)cudaGetLastError();  // clears an error that does not stay
+  (void)cudaGetLastError();  // clears an error that is not sticky
   check(cudaStreamSynchronize(device.stream()), "behind \"" + error + "\"");
   check(cudaPeekAtLastError(), "behind \"" + error + "\"");
 }

@@ -1,4 +1,4 @@
-// Losses, and constants such as the gradient they begin with.
+// src/runtime/cuda/training.cc: losses, and constants such as the initial gradient of the loss.
 #include "src/runtime/common/loss_kernels.h"
 #include "src/runtime/cuda/kernels.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using kernels::SoftmaxXentParams;
 
-/// Both ways: the classes' weights lie in device memory.
+/// Base of the forward and backward kernels: stores the class weights in device memory.
 class SoftmaxXentKernel : public Kernel {
  public:
   SoftmaxXentKernel(const Device& device, const Graph& g, const Node& n)
@@ -27,7 +27,7 @@ class SoftmaxXentKernel : public Kernel {
   DeviceMemory weights_;
 };
 
-/// Target: int32_t, of labels, or float, of shares.
+/// Target is int32_t for labels, or float for class probabilities.
 template <typename Target>
 class SoftmaxXentForward final : public SoftmaxXentKernel {
  public:
@@ -62,7 +62,7 @@ class SoftmaxXentBackward final : public SoftmaxXentKernel {
   }
 };
 
-/// As SoftmaxXentKernel, of the classes of one rank.
+/// Like SoftmaxXentKernel, for the classes of one rank.
 class SplitXentKernel : public Kernel {
  public:
   SplitXentKernel(const Device& device, const Graph& g, const Node& n)

@@ -1,6 +1,6 @@
-// Parameter updates, and what happens to gradients before. What changes from step to step - the
-// learning rate, the step - is read from device memory by the kernels, so that a recorded step can
-// be replayed.
+// src/runtime/cuda/updates.cc: parameter updates and the preceding operations on gradients. Kernels
+// read values that change from step to step (learning rate, step number) from device memory, so
+// that a recorded step can be replayed.
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -17,7 +17,7 @@ namespace {
 using namespace kernels;  // NOLINT: contracts
 namespace gpu = kernels::cuda;
 
-/// A tensor in another format, as a kind of update.
+/// Converts a tensor to another format, as a kind of update.
 struct Conversion {
   static gpu::Conversion::Params params(const Graph& g, const Node& n) {
     return {input_info(g, n, 0).type.shape.elements()};
@@ -27,8 +27,9 @@ struct Conversion {
   }
 };
 
-/// The operands of all nodes lie in a table on the device, which the first run fills: addresses are
-/// bound once. Its memory is there before, as a job that trains allocates none.
+/// The operands of all nodes are in a table on the device, which the first run fills, since
+/// addresses never change afterwards. The table is allocated in advance, because training must not
+/// allocate memory.
 template <typename Kind>
 class GroupKernel final : public Kernel {
   using Params = decltype(Kind::params(std::declval<Graph>(), std::declval<Node>()));
@@ -64,7 +65,7 @@ class GroupKernel final : public Kernel {
       chunks_ = table.chunks;
       is_bound_ = true;
     }
-    // A rank may have nothing of any of the parameters.
+    // A rank may have no elements of any of the parameters.
     if (chunks_ > 0) gpu::update_all<Update>(table_.get(), chunks_, device_.stream());
   }
 
@@ -72,7 +73,7 @@ class GroupKernel final : public Kernel {
   struct Member {
     Params params;
     StreamOperands operands;
-    int64_t first;  // of the parameter's elements
+    int64_t first;  // first updated element of the parameter
     size_t inputs, outputs, mutated;
   };
 
@@ -112,7 +113,7 @@ std::unique_ptr<Kernel> make_group(const Device& device, const Graph& g,
   return std::make_unique<GroupKernel<Kind>>(device, g, nodes);
 }
 
-/// nullptr where one of them does more than change the format, or nothing.
+/// nullptr if any of the casts does not change the format, or converts to another type.
 std::unique_ptr<Kernel> make_cast_group(const Device& device, const Graph& g,
                                         std::span<const NodeId> nodes) {
   const bool converts = std::ranges::all_of(nodes, [&](NodeId k) {
@@ -122,7 +123,7 @@ std::unique_ptr<Kernel> make_cast_group(const Device& device, const Graph& g,
   return converts ? make_group<Conversion>(device, g, nodes) : nullptr;
 }
 
-/// The Newton-Schulz iteration: A = X X' (of a tall matrix X' X), A^2, and X times the polynomial.
+/// The Newton-Schulz iteration: A = X X' (X' X for a tall matrix), A^2, and X times the polynomial.
 class MuonKernel final : public Kernel {
  public:
   MuonKernel(const Device& device, const Graph& g, const Node& n)
@@ -193,7 +194,7 @@ std::span<const CudaEntry> muon_kernels() {
   return kEntries;
 }
 
-// Adafactor sums over its tensor and Muon multiplies it: they stay single.
+// Adafactor sums over its tensor and Muon multiplies it, so they are not grouped.
 std::unique_ptr<Kernel> make_update_group(const Device& device, const Graph& graph,
                                           std::span<const NodeId> nodes) {
   using Make = std::unique_ptr<Kernel> (*)(const Device&, const Graph&, std::span<const NodeId>);

@@ -47,7 +47,7 @@ std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const
                                            const Node& node) {
   const std::string_view type = node.op->type();
   if (!is_exchange(type)) return nullptr;
-  if (!starts_exchange(type)) {  // it has ended where it started
+  if (!starts_exchange(type)) {  // the exchange has already ended in its start node
     return make_kernel([results = exchange_results(graph, node)](const KernelArgs& a) {
       results.take(a, std::memcpy);
     });

@@ -1,9 +1,9 @@
-// src/runtime/host/host_communicator.h: ranks that compute on hosts.
+// src/runtime/host/host_communicator.h: exchanges between ranks that compute on hosts.
 //
-// Whether they are threads of this process (thread_communicator.h) or of several
-// (peer_communicator.h): means are summed over all ranks in their order, so the result depends on
-// the number of ranks alone, and is the same of all of them. Rows are gathered as they are; only
-// ranks of one process scatter them.
+// The ranks are threads of this process (thread_communicator.h) or of several
+// (peer_communicator.h). Means are summed over all ranks in rank order, so the result depends only
+// on the number of ranks, and is the same on all of them. Gathered rows are copied unchanged, apart
+// from the factor; rows are scattered only among ranks of one process.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@ class HostCommunicator : public Communicator {
  public:
   using Part = ExchangePart;
 
-  /// An exchange that run() will be called with: memory that it needs is taken here.
+  /// Announces an exchange with which run() will be called; allocates the memory that it needs.
   virtual void plan(Exchange /*exchange*/, std::span<const Part> /*parts*/) {}
-  /// Every rank gives parts of the same sizes. Throws ExchangeAborted.
+  /// Performs an exchange. Every rank must pass parts of the same sizes. Throws ExchangeAborted.
   virtual void run(Exchange exchange, std::span<const Part> parts) = 0;
 
   int64_t reached() const override { return reached_; }
@@ -35,13 +35,13 @@ class HostCommunicator : public Communicator {
   std::atomic<int64_t> reached_ = 0, ended_ = 0;
 };
 
-/// Where the threads of one process wait for each other.
+/// A reusable barrier for the threads of one process.
 class Meeting {
  public:
   explicit Meeting(size_t ranks) : ranks_(ranks) {}
-  /// Waits until every rank is here. Throws ExchangeAborted.
+  /// Waits until every rank has arrived. Throws ExchangeAborted.
   void meet();
-  /// Nobody waits any more: all throw what is lost, if something is.
+  /// Ends all waiting: every waiting rank throws `lost` if it is set, else ExchangeAborted.
   void abort(std::optional<RankLost> lost = std::nullopt) noexcept;
 
  private:
@@ -54,8 +54,8 @@ class Meeting {
   std::optional<RankLost> lost_ TRAINYARD_GUARDED_BY(mutex_);
 };
 
-/// Calls take(i, mean) for i of [0, count): the mean of data[r][i] over `ranks` ranks, summed in
-/// their order.
+/// Calls take(i, mean) for each i in [0, count). `mean` is the mean of data[r][i] over `ranks`
+/// ranks, summed in rank order.
 template <typename T, typename F>
 void mean_in_rank_order(const std::array<const T*, kRanksMax>& data, size_t ranks, int64_t count,
                         const F& take) {
@@ -67,11 +67,11 @@ void mean_in_rank_order(const std::array<const T*, kRanksMax>& data, size_t rank
   }
 }
 
-/// What was gathered of all ranks' rows is multiplied by the exchange's factor.
+/// Multiplies the gathered rows of all ranks by the exchange's factor.
 void scale_rows(const ExchangePart& part, int64_t ranks);
 
-/// The kernel of an exchange's op, or nullptr for another op. Without a communicator it can be
-/// planned with and not run.
+/// The kernel of an exchange's op, or nullptr for another op. Without a communicator the kernel can
+/// be prepared but not run.
 std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
                                            const Node& node);
 

@@ -1,4 +1,4 @@
-// src/runtime/host/host_memory.h: memory of the backends that compute on the host.
+// src/runtime/host/host_memory.h: memory and connections of the backends that compute on the host.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace trainyard {
 
-/// Allocation and copies for a device that is the host itself.
+/// Base of the backends whose device memory is host memory.
 class HostBackend : public Backend {
  public:
   int64_t alignment() const override { return kHostAlignment; }
@@ -36,7 +36,7 @@ class HostBackend : public Backend {
   Communicator* communicator() override { return communicator_.get(); }
 
  protected:
-  /// For prepare(): the kernel of an exchange, or nullptr for another op.
+  /// For prepare(): returns the kernel of an exchange, or nullptr for another op.
   std::unique_ptr<Kernel> prepare_exchange(const Graph& graph, const Node& node) {
     return make_host_exchange(communicator_.get(), graph, node);
   }

@@ -1,4 +1,4 @@
-// src/runtime/host/host_table_backend.h: a backend on the host whose kernels are a table's.
+// src/runtime/host/host_table_backend.h: a host backend whose kernels are listed in a table.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace trainyard {
 
-/// An op without a kernel runs as its parts; tensors of 16 bits are converted around kernels that
-/// do not take them.
+/// A fused op without a kernel runs as its parts. Tensors stored in 16 bits are converted before
+/// and after kernels that accept only F32.
 template <typename Context>
 class HostTableBackend : public HostBackend {
  public:

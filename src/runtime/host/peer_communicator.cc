@@ -23,9 +23,9 @@ class PeerCommunicator::Group {
   }
 
   Meeting meeting;
-  std::vector<std::span<const Part>> parts;  // of the exchange under way, by this process's ranks
+  std::vector<std::span<const Part>> parts;  // of the current exchange, by local rank
 
-  /// Makes room for what an exchange of such parts receives before it is summed.
+  /// Allocates memory for data that such an exchange receives before it is summed.
   void plan(Exchange exchange, std::span<const Part> such) {
     const MutexLock lock(planning_);
     TRAINYARD_CHECK(exchange != Exchange::kScatterRows,
@@ -35,7 +35,7 @@ class PeerCommunicator::Group {
                [&] { staging_.resize(std::max(staging_.size(), staged_bytes(such))); });
   }
 
-  /// Everything, while this process's other ranks wait.
+  /// Performs the whole exchange, while this process's other ranks wait.
   void lead(Exchange exchange) {
     const std::span<const Part> mine = parts.front();
     if (exchange == Exchange::kGatherRows) return gather_rows();
@@ -60,20 +60,22 @@ class PeerCommunicator::Group {
   }
 
  private:
-  /// Elements of a tensor that one rank owns.
+  /// A range of a tensor's elements that one rank owns.
   struct Piece {
     size_t part = 0;
     int64_t first = 0, count = 0;
-    int64_t owner = 0;     // a rank
-    int64_t in_shard = 0;  // where a scattered one begins in its owner's shard
-    size_t staged = 0;     // where those of the other processes' ranks lie, one behind the other
+    int64_t owner = 0;     // the rank that owns the range
+    int64_t in_shard = 0;  // for scattered tensors: its offset in the owner's shard
+    size_t staged = 0;     // offset in staging_ of the received copies of other processes' ranks,
+                           // stored contiguously
   };
 
   int64_t process_of(int64_t rank) const { return rank / peers_->ranks_each(); }
   bool is_here(int64_t rank) const { return process_of(rank) == peers_->index(); }
   size_t local(int64_t rank) const { return static_cast<size_t>(rank - peers_->first_rank()); }
 
-  /// Calls work() with round_ filled, until all parts are exchanged.
+  /// Calls work() repeatedly, each time with the next pieces in round_, until all parts are
+  /// exchanged.
   template <typename F>
   void for_rounds(Exchange exchange, std::span<const Part> all, const F& work) {
     const int64_t ranks = peers_->ranks();
@@ -123,20 +125,21 @@ class PeerCommunicator::Group {
     return static_cast<size_t>(p.count * all[p.part].element_bytes());
   }
 
-  /// Gives this process's pieces of the round their places; returns how much all take.
+  /// Assigns each of this process's pieces in the round an offset in staging_; returns the bytes
+  /// needed.
   size_t staged_bytes(std::span<const Part> all) {
     const auto others = static_cast<size_t>(peers_->ranks() - peers_->ranks_each());
     size_t bytes = 0;
     for (Piece& p : round_) {
       if (!is_here(p.owner)) continue;
       p.staged = bytes;
-      // Pieces of F64 begin at their multiples.
+      // Offsets are multiples of 8 bytes, as F64 requires.
       bytes += (bytes_of(p, all) * others + sizeof(double) - 1) / sizeof(double) * sizeof(double);
     }
     return bytes;
   }
 
-  /// Where the piece of another process's rank is received.
+  /// Address at which the copy of a piece from another process's rank is received.
   std::byte* staged(const Piece& p, int64_t rank) {
     const int64_t before = rank < peers_->first_rank() ? rank : rank - peers_->ranks_each();
     return staging_.data() + p.staged + static_cast<size_t>(before) * bytes_of(p, parts.front());
@@ -208,7 +211,7 @@ class PeerCommunicator::Group {
     }
     peers_->exchange(out_, in_);
     for (const Piece& p : round_) {
-      // A mean stands in all of this process's ranks already; a shard in its owner's alone.
+      // A mean is already in the memory of all local ranks; a shard only in its owner's.
       if (is_here(p.owner) && exchange == Exchange::kAllReduce) continue;
       const size_t from = is_here(p.owner) ? local(p.owner) : 0;
       for (size_t l = 0; l < parts.size(); ++l) {
@@ -217,7 +220,8 @@ class PeerCommunicator::Group {
     }
   }
 
-  /// Into the memory of this process's first rank, and from there to its others.
+  /// Gathers the rows in the memory of this process's first rank, and copies them to its other
+  /// ranks.
   void gather_rows() {
     const auto each = static_cast<size_t>(peers_->ranks_each());
     const auto here = static_cast<size_t>(peers_->index());
@@ -244,7 +248,7 @@ class PeerCommunicator::Group {
     }
   }
 
-  /// What a shard has memory for and no elements is zero.
+  /// Zeroes the padding of shards with fewer elements than their memory has room for.
   void fill_shards() {
     const int64_t ranks = peers_->ranks();
     for (size_t l = 0; l < parts.size(); ++l) {
@@ -284,7 +288,7 @@ void PeerCommunicator::plan(Exchange exchange, std::span<const Part> parts) {
 
 void PeerCommunicator::run(Exchange exchange, std::span<const Part> parts) {
   ++reached_;
-  group_->parts[rank_] = parts;  // read by the first between the two meetings alone
+  group_->parts[rank_] = parts;  // read by the first rank between the two barriers only
   group_->meeting.meet();
   if (rank_ == 0) {
     try {

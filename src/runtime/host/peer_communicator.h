@@ -1,13 +1,13 @@
-// src/runtime/host/peer_communicator.h: ranks of several processes (src/runtime/peers.h), one or
-// more threads in each.
+// src/runtime/host/peer_communicator.h: exchanges between ranks of several processes
+// (src/runtime/peers.h), with one or more threads in each.
 //
-// A rank owns a share of every tensor's elements, as among threads. All processes send the others
-// what these own; the owner sums over all ranks in their order; and the sums go to all. So the bits
-// are those of as many threads, and each process sends what a ring would send. Large tensors
-// travel in rounds, so that what has arrived and is not summed yet has a bound. Rows that are
-// gathered go to all, into their places.
+// A rank owns a share of every tensor's elements, as among threads. Each process sends the elements
+// that others own to their owners; an owner sums them over all ranks in rank order and sends the
+// sums to all. So the results are bit-identical to those of as many threads, and each process sends
+// as much as in a ring all-reduce. Large tensors are exchanged in rounds, to bound the memory for
+// received data. Gathered rows are sent to all processes, directly to their final positions.
 //
-// The threads of a process meet before and after; the first of them does the work.
+// The threads of a process wait at a barrier before and after; the first thread does the work.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@
 
 namespace trainyard {
 
-/// Bytes of all tensors that one round exchanges, about. A process that has one rank holds so many
-/// of the others at most.
+/// Approximate bytes of all tensors in one round. A process with one rank buffers at most this much
+/// of the other ranks' data.
 inline constexpr int64_t kRoundBytes = int64_t{8} << 20;
 
 class PeerCommunicator final : public HostCommunicator {
  public:
-  /// Of this process's ranks, by rank.
+  /// The communicators of this process's ranks, by local rank.
   static std::vector<std::unique_ptr<PeerCommunicator>> make(size_t ranks,
                                                              std::shared_ptr<Peers> peers);
 
@@ -41,7 +41,7 @@ class PeerCommunicator final : public HostCommunicator {
       : group_(std::move(group)), rank_(rank) {}
 
   const std::shared_ptr<Group> group_;
-  const size_t rank_;  // among this process's
+  const size_t rank_;  // within this process
 };
 
 }  // namespace trainyard

@@ -21,7 +21,7 @@ std::vector<std::unique_ptr<ThreadCommunicator>> ThreadCommunicator::make(size_t
 
 void ThreadCommunicator::run(Exchange exchange, std::span<const Part> parts) {
   ++reached_;
-  group_->parts[rank_] = parts;  // read by others between the two meetings alone
+  group_->parts[rank_] = parts;  // read by other ranks between the two barriers only
   group_->meeting.meet();
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const std::span<const Part>& other : group_->parts) {
@@ -63,7 +63,7 @@ void ThreadCommunicator::take_part(Exchange exchange, size_t index) const {
     }
     case Exchange::kAllGather:
     case Exchange::kGatherRows:
-      break;  // moved, whatever their type: run()
+      break;  // copied without regard to their type, in run()
     case Exchange::kScatterRows:
       scatter_rows<T>(index);
       break;

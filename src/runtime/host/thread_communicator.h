@@ -1,9 +1,9 @@
-// src/runtime/host/thread_communicator.h: ranks that are threads of this process.
+// src/runtime/host/thread_communicator.h: exchanges between ranks that are threads of one process.
 //
-// A rank that comes to an exchange waits for all others; then each sums its share of the elements
-// over all ranks, in the order of the ranks, and writes the mean into everybody's memory, or, where
-// gradients are scattered, its shard's into its own. Of rows each takes what it needs of the
-// others'.
+// A rank that reaches an exchange waits for all others. Then each rank sums its share of the
+// elements over all ranks, in rank order, and writes the mean to the memory of all ranks; for
+// reduce-scatter it writes its own shard only. In exchanges of rows, each rank reads the rows that
+// it needs from the others.
 #pragma once
 
 #include <memory>
@@ -26,21 +26,21 @@ class ThreadCommunicator final : public HostCommunicator {
   struct Group {
     explicit Group(size_t ranks) : meeting(ranks), parts(ranks) {}
     Meeting meeting;
-    // Of the exchange under way, by rank: each rank writes its own before all meet and reads the
-    // others' until they meet again.
+    // The parts of the current exchange, by rank. Each rank writes its own entry before the first
+    // barrier, and reads the others' entries until the second.
     std::vector<std::span<const Part>> parts;
   };
   ThreadCommunicator(std::shared_ptr<Group> group, size_t rank)
       : group_(std::move(group)), rank_(rank) {}
-  // Of part `index`:
+  // The following functions work on part `index` of the exchange.
   template <typename T>
   T* data_of(size_t rank, size_t index) const {
     return static_cast<T*>(group_->parts[rank][index].data);
   }
-  /// Calls take(i, mean) for elements i of [first, end).
+  /// Calls take(i, mean) for the elements i in [first, end).
   template <typename T, typename F>
   void reduce(size_t index, int64_t first, int64_t end, const F& take) const;
-  /// This rank's part of the work.
+  /// Does this rank's share of the work.
   template <typename T>
   void take_part(Exchange exchange, size_t index) const;
   void gather(size_t index) const;

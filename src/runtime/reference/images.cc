@@ -1,4 +1,5 @@
-// Convolution, pooling and batch normalization on the reference backend.
+// src/runtime/reference/images.cc: convolution, pooling and batch normalization on the reference
+// backend.
 #include "src/runtime/common/image_kernels.h"
 #include "src/runtime/reference/kernels.h"
 
@@ -65,7 +66,7 @@ std::unique_ptr<Kernel> make_conv_transpose_grad(ReferenceContext&, const Graph&
   });
 }
 
-/// Values that the masked gradient has, where nothing else takes it.
+/// Bytes to store the masked gradient, if no output stores it.
 int64_t masked_bytes(const BatchNormDims& d, const ImageStrides&, int64_t mask_bytes) {
   return d.x.elements() * mask_bytes;
 }

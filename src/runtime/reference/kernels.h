@@ -1,4 +1,4 @@
-// src/runtime/reference/kernels.h: the tables of the reference backend, one per family file.
+// src/runtime/reference/kernels.h: the kernel tables of the reference backend, one per family file.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace trainyard {
 
-struct ReferenceContext {};  // plain loops share nothing
-/// Between storages, and within one (half_kernel.h).
+struct ReferenceContext {};  // the reference loops share no data
+/// Converts between storage types, and copies within one (half_kernel.h).
 struct ReferenceConversion {
   template <typename Half>
   void widen(int64_t count, const Half* x, float* y) const {
@@ -34,7 +34,7 @@ inline ReferenceConversion conversion_of(ReferenceContext&) { return {}; }
 
 using ReferenceEntry = KernelEntry<ReferenceContext>;
 
-/// Output 0 is input 0, each as it is stored.
+/// Copies input 0 to output 0, each in its stored type.
 inline std::unique_ptr<Kernel> make_copy(ReferenceContext& context, const Graph& g, const Node& n) {
   return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
 }

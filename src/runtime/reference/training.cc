@@ -1,4 +1,5 @@
-// Losses, and constants such as the gradient they begin with.
+// src/runtime/reference/training.cc: losses, and constants such as the initial gradient of the
+// loss.
 #include "src/runtime/common/loss_kernels.h"
 #include "src/runtime/reference/kernels.h"
 
