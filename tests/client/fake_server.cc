@@ -359,12 +359,15 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
   }
   void OnReadDone(bool ok) override {
     const std::scoped_lock lock(s_.mu);
-    if (!ok)
-      return Finish(
-          refuse(ErrorCode::kAborted, "UPLOAD_PAUSED", "the stream ended without finish"));
-    const std::optional<grpc::Status> end = take();
-    if (end) return Finish(*end);
-    StartRead(&message_);
+    std::optional<grpc::Status> end;
+    if (ok) {
+      end = take();
+    } else {
+      end = refuse(ErrorCode::kAborted, "UPLOAD_PAUSED", "the stream ended without finish");
+    }
+    if (!end) return StartRead(&message_);
+    if (writes_) s_.upload_writers.erase(start_.sha256());
+    Finish(*end);
   }
   void OnDone() override { delete this; }
 
@@ -383,6 +386,8 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
       return refuse(ErrorCode::kInvalidArgument, "REQUEST_MALFORMED", "no start");
     }
     if (!s_.upload_error.reason.empty()) return to_status(s_.upload_error);
+    writes_ = s_.upload_writers.insert(start_.sha256()).second;
+    if (!writes_) return refuse(ErrorCode::kAborted, "UPLOAD_BUSY", "another stream uploads it");
     const std::string& have = s_.uploads[start_.sha256()];
     if (start_.offset() == static_cast<int64_t>(have.size())) return std::nullopt;
     s_.contract_breaks.push_back("start at " + std::to_string(start_.offset()) + ", committed " +
@@ -429,6 +434,7 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
   v1::UploadFileRequest message_;
   v1::UploadFileRequest::Start start_;
   bool started_ = false;
+  bool writes_ = false;  // its file is in upload_writers
   int64_t taken_ = 0;
 };
 

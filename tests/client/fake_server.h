@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,8 @@ struct FakeState {
   std::vector<int64_t> watch_after;
   std::map<std::string, std::string> uploads;  // sha256 -> committed bytes
   std::map<std::string, bool> complete;
-  std::string upload_name;  // of the last stream
+  std::set<std::string> upload_writers;  // files that an open stream uploads now
+  std::string upload_name;               // of the last stream
   int64_t upload_streams = 0;
   int64_t upload_bytes = 0;  // all that came, also again
   std::vector<std::string> contract_breaks;
