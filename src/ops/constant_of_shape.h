@@ -1,8 +1,8 @@
-// src/ops/constant_of_shape.h: a tensor of one value; the gradient of a loss by itself starts here.
+// src/ops/constant_of_shape.h: a tensor whose elements are all the same; it also is the gradient of
+// the loss by itself, where the backward pass starts.
 // Inputs      none.    Output  y.
-// Attributes  shape, required; value, default 0; dtype "F32" (default) or "F64", which ONNX reads
-// off
-//             its tensor-valued `value`.
+// Attributes  shape, required; value, default 0; dtype "F32" (default) or "F64" (ONNX instead takes
+//             the type of its tensor-valued `value`).
 // Gradients   none.
 // Kernels     fill (kernels/elementwise.h)
 #pragma once
