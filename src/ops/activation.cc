@@ -135,8 +135,7 @@ class Activation final : public RowOp {
 
 std::span<const Op* const> activation_ops() {
   static const std::vector<const Op*> ops = [] {
-    static std::deque<ActivationGrad>
-        grads;  // a deque never moves its elements, so pointers stay valid
+    static std::deque<ActivationGrad> grads;  // a deque never moves its elements
     static std::deque<Activation> forwards;
     std::vector<const Op*> all;
     for (const ActivationRow& row : activation_rows()) {

@@ -160,8 +160,7 @@ class OptimizerUpdate final : public Op {
 
 std::span<const Op* const> optimizer_update_ops() {
   static const std::vector<const Op*> ops = [] {
-    static std::deque<OptimizerUpdate>
-        updates;  // a deque never moves its elements, so pointers stay valid
+    static std::deque<OptimizerUpdate> updates;  // a deque never moves its elements
     std::vector<const Op*> all;
     for (const UpdateRow& row : update_rows()) all.push_back(&updates.emplace_back(row));
     return all;

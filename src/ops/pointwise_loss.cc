@@ -106,8 +106,7 @@ class PointwiseLoss final : public Op {
 
 std::span<const Op* const> pointwise_loss_ops() {
   static const std::vector<const Op*> ops = [] {
-    static std::deque<PointwiseLossGrad>
-        grads;  // a deque never moves its elements, so pointers stay valid
+    static std::deque<PointwiseLossGrad> grads;  // a deque never moves its elements
     static std::deque<PointwiseLoss> forwards;
     std::vector<const Op*> all;
     for (const LossRow& row : loss_rows()) {

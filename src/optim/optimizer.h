@@ -37,8 +37,7 @@ struct OptimizerSpec {
   double scale_min = 1e-3;          // adafactor: least root mean square of a parameter
   int64_t newton_schulz_steps = 5;  // muon
   std::string adjust_rate = "original";  // muon: or "match_rms_adamw"
-  double fallback_learning_rate =
-      0;  // muon: rate of the parameters that AdamW trains; 0: learning_rate
+  double fallback_learning_rate = 0;     // muon: rate of what AdamW trains; 0: learning_rate
 };
 inline const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
   using S = OptimizerSpec;
@@ -170,7 +169,8 @@ struct GradientSpec {
 
 /// The tensors of dynamic loss scaling. The state among them is saved like the optimizer's state.
 struct LossScaling {
-  TensorId scale = kNoTensor;       // F32 [1]: factor of the loss before it is differentiated
+  // F32 [1]: factor of the loss before it is differentiated.
+  TensorId scale = kNoTensor;
   TensorId good_steps = kNoTensor;  // I64 [1]: steps since the last change of the scale
   TensorId updates = kNoTensor;     // I64 [1]: steps taken so far
   TensorId norm = kNoTensor;  // [1]: norm of the step's gradients; if it is not finite, the step
