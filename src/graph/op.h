@@ -64,8 +64,7 @@ struct Cost {
 enum class LayoutRule : uint8_t {
   kRowMajorOnly,    // inputs and outputs are row-major; includes all ops on other ranks
   kFollow,          // elementwise: the output has the layout of the inputs, which must agree
-  kChannelsLastToo  // convolution, pooling, normalization: all activations have the same layout,
-                    // channels-last is faster
+  kChannelsLastToo  // convolution, pooling, normalization: as kFollow; channels-last is faster
 };
 
 /// How a lower precision (src/passes/assign_precision.h) may change an op's tensors.

@@ -34,8 +34,8 @@ Outputs build_category_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   const auto column = std::ranges::find(columns, name, &CategoricalColumn::name);
   if (column == columns.end()) return column_error(b, layer, name);
 
-  const int64_t codes =
-      b.interface().input[0] - std::ssize(columns);  // codes come after the numeric columns
+  // Codes come after the numeric columns.
+  const int64_t codes = b.interface().input[0] - std::ssize(columns);
   const int64_t at = codes + (column - columns.begin());
   const auto list = [](int64_t v) { return std::vector<int64_t>{v}; };
   ASSIGN_OR_RETURN(

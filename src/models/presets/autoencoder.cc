@@ -43,8 +43,8 @@ void add_dense(const std::vector<int64_t>& hidden, int64_t latent, Stack& stack)
 void add_convolutional(const std::vector<int64_t>& channels, int64_t latent, const Shape& image,
                        Stack& stack) {
   const std::vector<int64_t> kernel(2, kSide), strides(2, kStride), pads(4, kSide / 2);
-  std::vector<Shape> sizes = {// Input size of each stage, then the output size of the last one.
-                              image};
+  // Input size of each stage, then the output size of the last one.
+  std::vector<Shape> sizes = {image};
   for (const int64_t c : channels) {
     const Shape& x = sizes.back();
     stack.add(
