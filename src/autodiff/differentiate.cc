@@ -79,7 +79,8 @@ class Differentiation::Context final : public GradientContext {
     for (size_t k = 0; k < wanted.size(); ++k) {
       outputs.push_back(wanted[k] ? name + "." + std::to_string(k) : "");
     }
-    // value(): if an op refuses its own backward node, that is a bug and not a user's error.
+    // value() faults on an error, because an op that refuses its own backward node is a bug and not
+    // a user's error.
     const NodeId added = d_.graph_
                              .add_node(name, op, std::move(attributes), std::move(inputs),
                                        std::move(outputs), Phase::kBackward)

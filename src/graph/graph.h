@@ -147,7 +147,8 @@ class Graph {
   void set_storage(TensorId id, Storage storage) {
     tensors_.at(static_cast<size_t>(id)).storage = storage;
   }
-  /// add_node gives outputs the role of activations; differentiate() marks gradients with this.
+  /// Changes a tensor's role: add_node makes outputs activations, and differentiate() marks the
+  /// gradients among them.
   void set_role(TensorId id, Role role) { tensors_.at(static_cast<size_t>(id)).role = role; }
 
   /// Marks a tensor that is read after a run, such as the loss or the logits. Its memory is not

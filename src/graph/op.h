@@ -1,4 +1,4 @@
-// src/graph/op.h: the interface of an operation towards the graph. src/ops/ has a header/source
+// src/graph/op.h: the interface between the graph and an operation. src/ops/ has a header/source
 // pair for each op; src/runtime/ finds kernels by (backend, type).
 #pragma once
 
@@ -62,7 +62,7 @@ struct Cost {
 
 /// Which physical orders of rank-4 activations an op's kernels accept.
 enum class LayoutRule : uint8_t {
-  kRowMajorOnly,    // inputs and outputs are row-major; includes all ops on other ranks
+  kRowMajorOnly,    // inputs and outputs are row-major; also for ops on tensors of other ranks
   kFollow,          // elementwise: the output has the layout of the inputs, which must agree
   kChannelsLastToo  // convolution, pooling, normalization: as kFollow; channels-last is faster
 };
@@ -73,8 +73,8 @@ struct PrecisionRule {
   std::vector<int64_t> f32_outputs = {};
   /// Inputs that their producer should leave in F32, such as the scores that a loss reads.
   std::vector<int64_t> f32_inputs = {};
-  /// Inputs of a matrix product or convolution: it reads a 16-bit copy of those not stored in 16
-  ///        bits.
+  /// Inputs that a product (matrix product, convolution, attention) multiplies. If such an input is
+  /// not stored in 16 bits, the product reads a 16-bit copy.
   std::vector<int64_t> factors = {};
   /// The op only moves elements: output 0 has those of input 0, and the same storage if both are
   /// computed.
@@ -84,7 +84,8 @@ struct PrecisionRule {
 class Op {
  public:
   virtual ~Op() = default;
-  /// The ONNX name ("Conv"). ONNX has no gradients and updates: "ConvGrad", "SgdUpdate".
+  /// The ONNX name ("Conv"). Gradients and updates, which ONNX does not have, are named "ConvGrad",
+  /// "SgdUpdate".
   virtual std::string_view type() const = 0;
   /// The types of all outputs, in order, including optional ones. All invalid nodes are refused
   /// here. A message starts with the attribute or input that is at fault; add_node prefixes the

@@ -74,7 +74,8 @@ Problem type_problem(const AttributeRule& rule) {
                             std::string(expected_type(rule.kind))};
 }
 
-// Checks a text where one of the choices, or a value of another type, is expected.
+// Checks that a text is one of the choices. The message also names the other type that the rule
+// accepts, if there is one.
 Problem check_choice(const AttributeRule& rule, const std::string& text) {
   if (std::ranges::find(rule.choices, text) != rule.choices.end()) return {};
   std::string expected = choices_text(rule);

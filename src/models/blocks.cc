@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kBlocksMax = 256;
 constexpr size_t kNamesMax = 64;             // inputs or parameters of a block
 constexpr size_t kUsesMax = 4 * kLayersMax;  // nested blocks may give several uses per layer
-// The most characters that names and values of settings may have in all layers together after
-// expansion, which repeats a block's layers for each use: 1000 per layer for kLayersMax layers.
+// Limit of the characters in names and values of settings of all expanded layers, in which a
+// block's layers count once per use: 1000 for each of kLayersMax layers.
 constexpr size_t kWrittenMax = 1000 * kLayersMax;
 
 std::string index(const std::string& path, size_t i) {
@@ -103,7 +103,7 @@ class BlockChecker {
     size_t uses = 0;  // uses of blocks, including those inside blocks
   };
 
-  // These limits come first, because later checks compare names with all entries of the lists.
+  // Limits the lengths of the lists first, because later checks compare names with all entries.
   void check_lists(const BlockSpec& block, size_t i) {
     check_count(block.inputs, index("model.blocks", i) + ".inputs");
     check_count(block.parameters, index("model.blocks", i) + ".parameters");
@@ -114,7 +114,7 @@ class BlockChecker {
                     "has " + std::to_string(names.size()) + " names, expected at most " +
                         std::to_string(kNamesMax));
   }
-  // From here on violations would only be counted, so checks that take long can stop.
+  // Whether further violations would only be counted. Checks that take long stop then.
   bool is_full() const { return violations_.count() >= Violations::kMax; }
 
   void check_block(const BlockSpec& block, size_t i) {

@@ -180,7 +180,7 @@ class LayerBuilder {
 ///   normal          weight normal with standard deviation initializer_std, bias 0
 std::vector<AttributeRule> weight_rules();
 
-/// The inputs of a product. If there is no bias, the list ends before it and has no kNoTensor.
+/// The inputs of a product. Without a bias there are two, and not a kNoTensor at the end.
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias);
 
 }  // namespace trainyard

@@ -87,7 +87,7 @@ const LossKind* choose_kind(const LossSpec& spec, const ModelInterface& data,
   return kind;
 }
 
-// Checks that the attribute rules cannot express, because they depend on the number of classes K.
+// The checks that depend on the number of classes K, which the attribute rules cannot express.
 void check_classes(const Attributes& attributes, const std::string& path, int64_t K,
                    Violations& violations) {
   const auto refuse = [&](const std::string& name, std::string description) {

@@ -23,7 +23,8 @@ struct LayerSpec {
   std::string op;
   std::vector<std::string> inputs;
   Attributes attributes;
-  /// Only in a block: attributes by name whose value is the named parameter of the block.
+  /// Only in a block: maps names of attributes to the parameters of the block that give their
+  /// values.
   std::map<std::string, std::string> bind = {};
   /// Only for op "Use" (blocks.h): the block that is used here; `attributes` are then the values of
   /// its parameters.
@@ -82,7 +83,7 @@ void visit_fields(Spec& spec, auto&& visit) {
 /// A model is given either as `preset` with `parameters`, or as `layers`.
 struct ModelSpec {
   std::string preset;  // "mlp", "lenet5", or empty
-  // Of the preset, for example hidden=[512, 512], activation="relu", dropout=0.1.
+  // The preset's parameters, for example hidden=[512, 512], activation="relu", dropout=0.1.
   Attributes parameters;
   std::vector<LayerSpec> layers;
   LossSpec loss;

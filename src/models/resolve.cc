@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPartLengthMax = 63;
 constexpr size_t kNameLengthMax = 255;
-// Names of tensors that the training program itself has.
+// Names that the training program uses for its own tensors.
 constexpr std::array<std::string_view, 5> kReservedNames = {"input", "target", "loss", "step",
                                                             "learning_rate"};
 

@@ -104,7 +104,7 @@ void write_resize(NodeWriter& w) {
   w.put("Resize", operands, attributes);
 }
 
-// Pixels as positions: [N, C, H, W] -> [N, C, H W] -> [N, H W, C].
+// Turns pixels into positions: [N, C, H, W] -> [N, C, H W] -> [N, H W, C].
 void write_image_to_sequence(NodeWriter& w) {
   const Shape& x = w.shape(0);
   const std::string rows = w.put_between(

@@ -305,7 +305,7 @@ Status import_resize(NodeImport& n) {
   std::string where =
       is_upsample ? "asymmetric" : n.get_text("coordinate_transformation_mode", "half_pixel");
   if (where == "pytorch_half_pixel")
-    where = "half_pixel";  // they differ only for images of one row or column
+    where = "half_pixel";  // the two modes differ only for images of one row or column
   a.set("coordinate_transformation_mode", where);
   if (mode == "nearest") {
     a.set("nearest_mode",

@@ -1,7 +1,7 @@
 // src/onnx/import_model.h: converts an ONNX file to a layer list, and weights by parameter name.
 //
-// A user could have written the layer list; it has no trace of ONNX. Preprocessing that this
-// program itself wrote into a file (interface.h) is left out, because a job has its own.
+// The layer list could have been written by a user, and does not refer to ONNX. Preprocessing that
+// this program itself wrote into a file (interface.h) is left out, because a job has its own.
 #pragma once
 
 #include <filesystem>

@@ -36,7 +36,8 @@ Status import_flatten(NodeImport& n) {
   ASSIGN_OR_RETURN(const View x, n.view(0));
   int64_t axis = n.get_int("axis", 1);
   if (axis < 0)
-    axis += x.rank();  // ONNX counts from the rank, although axis may also be equal to the rank
+    axis += x.rank();  // a negative axis counts from the rank, although axis may also be equal to
+                       // the rank
   ASSIGN_OR_RETURN(axis, n.axis(axis, x.rank() + 1));
   View y = x;
   y.dims.assign(2, {});
@@ -73,7 +74,7 @@ Status import_unsqueeze(NodeImport& n) {
   return n.give(x);
 }
 
-// --- along one dimension ---
+// --- slices, splits and concatenation ---
 
 /// The view of a layer whose axes are those of a canonical operand with other sizes.
 View resized(const Importer::Canonical& c, const std::string& layer, const Ints& sizes) {
@@ -236,7 +237,7 @@ Status import_concat(NodeImport& n) {
   return n.give(resized(*first, layer, n.importer().sizes_of(layer)));
 }
 
-// --- more elements ---
+// --- padding and expansion ---
 
 Status import_pad(NodeImport& n) {
   ASSIGN_OR_RETURN(const auto pads, n.ints_of("pads", 1));

@@ -13,7 +13,8 @@
 namespace trainyard::onnx {
 namespace {
 
-// Any two different sizes; the views track the batch without knowing its size.
+// kImportBatch and kCheckBatch are arbitrary, but different. Imported layers must not depend on the
+// batch size.
 constexpr int64_t kImportBatch = 2;
 constexpr int64_t kCheckBatch = 3;
 constexpr size_t kNotesMax = 64;

@@ -104,7 +104,7 @@ InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Pre
   return {std::move(source), write_features(onnx, p, table)};
 }
 
-/// One-hot F32 [N, categories] of codes I64 [N, 1].
+/// Writes the one-hot encoding F32 [N, categories] of codes I64 [N, 1].
 std::string write_one_hot(GraphWriter& onnx, const std::string& codes, size_t categories) {
   std::vector<int64_t> all(categories);
   std::iota(all.begin(), all.end(), int64_t{1});

@@ -56,7 +56,7 @@ Status append(Result<T> value, std::vector<T>& list) {
   return {};
 }
 
-// The cases below are field numbers of onnx.proto.
+// The field numbers in the functions below are those of onnx.proto.
 
 Result<std::pair<std::string, std::string>> read_entry(const WireField& field) {
   std::pair<std::string, std::string> entry;
@@ -185,7 +185,7 @@ Result<DimensionProto> read_dimension(const WireField& field) {
   return d;
 }
 
-// TypeProto.Tensor, inside a TypeProto inside a ValueInfoProto.
+// Reads a TypeProto.Tensor, which is nested in the TypeProto of a ValueInfoProto.
 Status read_tensor_type(const WireField& field, ValueProto& v) {
   return for_each_field(field, [&](const WireField& f) -> Status {
     if (f.number == 1) return store(int_of(f), v.element_type);

@@ -153,8 +153,8 @@ void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::stri
   w.put("Div", {sum, at_least_one});
 }
 
-/// Writes the vector of the last token that is not padding; zeros if there is none. Its position
-/// has the largest number t + 1, if padding has the number 0.
+/// Writes the vector of the last token that is not padding; zeros if there is none. Position t has
+/// the number t + 1, or 0 if it is padding, so the largest number belongs to the last token.
 void write_last_token(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));

@@ -72,7 +72,8 @@ void check_attributes(OpChecks& check, const InferContext& c, const ActivationRo
   }
 }
 
-/// The parts common to the two ops of a row: y = f(x), and dx = df(saved, dy).
+/// Base class of an activation, y = f(x), and of its gradient, dx = df(saved, dy), which share a
+/// row of the table.
 class RowOp : public Op {
  public:
   RowOp(const ActivationRow& row, int64_t flops) : row_(row), flops_(flops) {}

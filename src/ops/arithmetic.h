@@ -19,7 +19,7 @@ namespace trainyard {
 /// All ops of this file: "Sub", ..., and their gradients, such as "MulGrad": (a, b, dy) -> da, db.
 std::span<const Op* const> arithmetic_ops();
 
-/// The output type of Add and the ops of this file, whose two inputs broadcast.
+/// Infers the output type of Add and of the ops of this file, whose two inputs broadcast.
 Result<std::vector<TensorType>> infer_broadcast(const InferContext& c);
 
 }  // namespace trainyard

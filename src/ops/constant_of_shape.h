@@ -1,5 +1,5 @@
-// src/ops/constant_of_shape.h: a tensor whose elements are all the same; it also is the gradient of
-// the loss by itself, where the backward pass starts.
+// src/ops/constant_of_shape.h: a tensor whose elements all have the same value. The backward pass
+// starts with one: d loss / d loss = 1.
 // Inputs      none.    Output  y.
 // Attributes  shape, required; value, default 0; dtype "F32" (default) or "F64" (ONNX instead takes
 //             the type of its tensor-valued `value`).

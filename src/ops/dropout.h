@@ -31,8 +31,8 @@ const Op* dropout_grad_op();  // "DropoutGrad": (dy, step) -> dx
 inline constexpr std::array<std::string_view, 4> kDropoutAttributes = {"ratio", "seed", "stream",
                                                                        "rank"};
 
-/// If the units of a row are split, the number of units must be a multiple of this, since one
-/// Philox call serves so many elements.
+/// If the units of a row are split over ranks, each rank must have a multiple of this number,
+/// because one Philox call serves so many elements.
 inline constexpr int64_t kUnitsDrawnTogether = 4;
 inline constexpr const char* kDrawnUnits = "units";
 inline constexpr const char* kFirstDrawnUnit = "first_unit";

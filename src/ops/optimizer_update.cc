@@ -17,8 +17,7 @@ struct UpdateRow {
   int64_t required = 0;        // how many of `inputs` are required
   Names attributes;            // in addition to weight_decay and rate_factor
   std::vector<int64_t> state;  // indices of the updated inputs, in addition to p
-  /// Checks that only this op needs; g, learning_rate, step, and state like p are checked for all
-  /// ops.
+  /// Additional checks of this op. All ops check g, learning_rate, step, and state that is like p.
   void (*check)(OpChecks&, const InferContext&) = nullptr;
   int64_t flops = 0;  // per element, for the forecast of costs; 0: flops_of computes it
   int64_t (*flops_of)(const Shape& p, const Attributes&) = nullptr;

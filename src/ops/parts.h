@@ -1,6 +1,6 @@
-// src/ops/parts.h: the simpler ops of which a fused op consists, for backends without a kernel for
-// the fused op, because it would not be faster. Graphs are therefore fused in the same way for
-// every device, and a plan does not depend on the device.
+// src/ops/parts.h: the simpler ops of which a fused op consists. A backend runs these if it has no
+// kernel for the fused op, because such a kernel would not be faster. Graphs can therefore be fused
+// in the same way for every device, and a plan does not depend on the device.
 #pragma once
 
 #include <string_view>

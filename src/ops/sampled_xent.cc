@@ -89,14 +89,14 @@ class TakeRows final : public Op {
     dims[0] = c.input(1).shape[0];
     return std::vector{TensorType{Shape(std::move(dims)), c.input(0).dtype}};
   }
-  Cost cost(const Graph& graph,
-            const Node& node) const override {  // only the rows that are read, not the whole table
+  // Counts only the rows that are read, not the whole table.
+  Cost cost(const Graph& graph, const Node& node) const override {
     return {0, 2 * graph.tensor(node.outputs[0]).type.bytes() +
                    graph.tensor(node.inputs[1]).type.bytes()};
   }
 };
 
-/// Checks that loss and gradient share. `scores` is the name of input 0 in messages.
+/// The checks common to the loss and its gradient. `scores` is the name of input 0 in messages.
 void check_columns(OpChecks& check, const InferContext& c, std::string_view scores) {
   check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);
   check.int_in("samples", 0, 1, kIndexMax);

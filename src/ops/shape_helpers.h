@@ -1,4 +1,4 @@
-// src/ops/shape_helpers.h: checks that many ops' infer() share, with uniform error messages.
+// src/ops/shape_helpers.h: the checks that infer() of many ops makes, with uniform error messages.
 //
 //   OpChecks check(c, {"x", "w", "bias"}, /*required=*/2, {"transB"});
 //   check.rank(0, 2).rank(1, 2).float_type(0).same_dtype(1, 0);
@@ -54,7 +54,8 @@ class OpChecks {
   bool ok_ = true;
 };
 
-/// All bytes of the inputs and outputs, and `flops` FLOPs per element of the first input.
+/// The cost of an elementwise op: all bytes of inputs and outputs, and `flops` FLOPs per element of
+/// the first input.
 Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops);
 
 }  // namespace trainyard

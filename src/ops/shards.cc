@@ -335,7 +335,7 @@ Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flo
     return cost;
   }
   const int64_t ranks = ranks_of(node.attributes);
-  // All ranks have the same plan, so the size of a full shard counts on each.
+  // All ranks have the same plan, so the cost is that of a full shard on each.
   const TensorType updated = ranks == 1 ? p : shard_type(p, ranks);
   Cost cost = op.Op::cost(graph, node);
   cost.bytes -= 2 * (p.bytes() - updated.bytes());  // both read and written

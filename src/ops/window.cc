@@ -65,8 +65,8 @@ kernels::Window window_of(const Attributes& attributes, int64_t R, int64_t S) {
 kernels::Window pool_window(const Attributes& attributes, const Shape& x) {
   kernels::Window w = window_of(attributes);
   if (attributes.get_int("ceil_mode", 0) == 0) return w;
-  // The padding behind that one more window needs, if that window begins inside the image or the
-  // padding before it.
+  // Returns how much padding must be added at the end for one more window, if that window begins
+  // inside the image or the padding before it; else 0.
   const auto missing = [](int64_t size, int64_t before, int64_t behind, int64_t kernel,
                           int64_t stride) {
     const int64_t room = size + before + behind - kernel;

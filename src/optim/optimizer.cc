@@ -196,7 +196,7 @@ TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& gradie
             .value();
     return graph.node(node).outputs[0];
   };
-  // This number is that of no bucket.
+  // A number that no bucket has.
   const Attributes exchange{{"bucket", int64_t{std::numeric_limits<int32_t>::max()}}};
   const TensorId mine = add("", *gradient_squares_op(), std::move(counted), std::move(inputs));
   const TensorId started = add("/start", *all_reduce_start_op(), exchange, {mine});

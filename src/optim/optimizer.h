@@ -154,7 +154,7 @@ struct ParameterRule {
   bool frozen = false;
   double rate_factor = 1;
   double weight_decay = 0;
-  bool hidden_matrix = false;  // trained by Muon; all other parameters are trained by AdamW
+  bool hidden_matrix = false;  // Muon trains this parameter; AdamW trains all others
   // I32 [R]: the gradient consists of these rows only, and no other row is updated. Not available
   // for Adafactor, matrices that Muon trains, and shards.
   TensorId rows = kNoTensor;
@@ -167,7 +167,8 @@ struct GradientSpec {
   bool measure_norm = false;  // report the norm even if nothing is clipped
 };
 
-/// The tensors of dynamic loss scaling. The state among them is saved like the optimizer's state.
+/// The tensors of dynamic loss scaling. All but `norm` are state, and are saved like the
+/// optimizer's state.
 struct LossScaling {
   // F32 [1]: factor of the loss before it is differentiated.
   TensorId scale = kNoTensor;

@@ -53,7 +53,7 @@ constexpr Shard canonical(Shard shard) {
 /// The single flags of which `shard` consists, in the order of name_of().
 std::vector<Shard> shard_parts(Shard shard);
 /// All canonical combinations but kNone. Those without kParameters come first, because sharding
-/// parameters is the slowest; within both halves, smaller combinations come first.
+/// parameters is the slowest; within both groups, smaller combinations come first.
 std::vector<Shard> shard_sets();
 /// The text of a spec: "none", "head", "[optimizer, head]".
 std::string name_of(Shard shard);

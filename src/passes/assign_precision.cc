@@ -48,9 +48,8 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
     for (const int64_t i : rule.f32_outputs) keep(node.outputs, i);
     for (const int64_t i : rule.f32_inputs) keep(node.inputs, i);
     if (storage == Storage::kF16 && grows(*node.op)) keep(node.outputs, 0);
-    if (adds_bias(node))
-      keep(node.inputs,
-           kBias);  // a bias that is computed, for example by a lookup, is added in F32
+    // A bias that is computed, for example by a lookup, is added in F32.
+    if (adds_bias(node)) keep(node.inputs, kBias);
     if (node.phase != Phase::kUpdate) continue;
     for (size_t i = 0; i < node.outputs.size(); ++i) keep(node.outputs, static_cast<int64_t>(i));
   }

@@ -38,7 +38,8 @@ class Fusion : public NodeEdits {
       const Node& add = node(relu);
       residual = add.inputs[0] == node(k).outputs[0] ? add.inputs[1] : add.inputs[0];
       const std::optional<size_t> behind = only_reader(add.outputs[0]);
-      const TensorType& sum = tensor(add.outputs[0]).type;  // none of the operands is broadcast
+      // Both operands must have this type, so that nothing is broadcast.
+      const TensorType& sum = tensor(add.outputs[0]).type;
       const bool alike = tensor(residual).type == sum && tensor(node(k).outputs[0]).type == sum;
       if (!behind || !is_activation(residual) || !alike) return;
       relu = *behind;
@@ -59,8 +60,8 @@ class Fusion : public NodeEdits {
     const TensorId g = mask.outputs[0];
     if (is_marked(g) || !is_activation(g)) return;
     const auto& readers = this->readers(g);
-    // The last such reader is the normalization that was fused with the sum, not the one in the
-    // shortcut. Either would be correct.
+    // If several normalizations read g, the last one is that which was fused with the sum, not the
+    // one in the shortcut. Either would be correct.
     const auto norm = std::find_if(readers.rbegin(), readers.rend(), [&](size_t r) {
       return node(r).op == batch_normalization_grad_op() && node(r).inputs[4] == g;
     });

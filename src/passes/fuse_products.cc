@@ -92,7 +92,8 @@ class Products : public NodeEdits {
     std::optional<size_t> reshape;
     const std::optional<TensorId> dpre = shaped_as(node(k).outputs[0], dx, &reshape);
     if (!dpre || tensor(pre).type != tensor(dx).type) return;
-    // A `pre` that is recomputed in the backward pass may be computed only after the product.
+    // If `pre` is recomputed in the backward pass, it may not exist yet at the place of the
+    // product.
     if (tensor(pre).producer != kNoNode && producer(pre) > gemm) return;
     Node fused = node(gemm);
     fused.op = gelu_gemm_grad_op();

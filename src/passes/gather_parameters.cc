@@ -70,7 +70,7 @@ class ParameterGathering {
   }
 
   void find_uses() {
-    bool is_behind = false;  // behind the forward pass
+    bool is_behind = false;  // whether node k comes after the forward pass
     for (size_t k = 0; k < nodes_.size(); ++k) {
       const Node& node = nodes_[k];
       is_behind = is_behind || node.phase == Phase::kBackward;
@@ -95,7 +95,8 @@ class ParameterGathering {
   void fill_groups() {
     for (const TensorId id : in_order_[kForwardPass]) add_to_group(kForwardPass, id);
     // The backward pass may begin with parameters that are still in memory: those of the last
-    // group, and those that the forward pass reads until then. They are not gathered again.
+    // group, and those that the forward pass reads while that group is in use. They are not
+    // gathered again.
     const std::vector<TensorId> last =
         groups_.empty() ? std::vector<TensorId>() : groups_.back().read;
     const auto lasts = [&](TensorId id) {

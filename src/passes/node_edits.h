@@ -80,8 +80,8 @@ class NodeEdits {
   bool changed_ = false;
 };
 
-/// Inserts nodes with one input and one output, whose name is that of the node. Positions of nodes
-/// are those in the original graph.
+/// Inserts nodes with one input and one output, which has the node's name. Positions of nodes are
+/// those in the original graph.
 class NodeInsertions {
  public:
   explicit NodeInsertions(Graph& graph)

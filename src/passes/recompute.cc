@@ -241,7 +241,7 @@ class Recomputation {
   std::vector<NodeId> first_reader_behind_;  // by tensor: its first reader after the forward pass
   std::vector<bool> is_marked_;              // by tensor: whether it is a marked output
   std::vector<NodeId> ends_;
-  std::map<NodeId, std::vector<Node>> clones_;  // by the node in front of which they run
+  std::map<NodeId, std::vector<Node>> clones_;  // copies, by the node in front of which they run
   std::map<TensorId, TensorId> again_;          // the copy of each tensor that is recomputed
 };
 

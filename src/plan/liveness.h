@@ -7,8 +7,8 @@
 
 namespace trainyard {
 
-/// Memory that several tensors use: one after another by updates in place, or as views of the same
-/// elements. In use during steps [first, last], both included.
+/// Memory that several tensors use: one after another, if ops work in place, or as views of the
+/// same elements. In use during steps [first, last], both included.
 struct Buffer {
   std::vector<TensorId> tensors;  // in the order of their definition
   int64_t size_bytes = 0;         // padded to the alignment

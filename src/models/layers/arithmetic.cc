@@ -1,5 +1,5 @@
 // Arithmetic between layers, with broadcasting, and trained parameters and constants as operands.
-// Users can express operations with these for which there is no layer.
+// With these, users can express operations that have no layer.
 //
 // Axis 0 of every layer's output is the batch; in parameters and constants it has size 1.
 #include <algorithm>

@@ -243,7 +243,7 @@ Outputs build_normalization(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// --- products and softmax by themselves ---
+// --- softmax ---
 
 void complete_softmax(Attributes& a) { a.set("axis", a.get_int("axis", -1)); }
 
@@ -256,7 +256,7 @@ Outputs build_softmax(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// --- between images, sequences and vectors ---
+// --- conversions between images, sequences and vectors ---
 
 void complete_sequence_pool(Attributes& a) { a.set("mode", a.get_string("mode", "mean")); }
 

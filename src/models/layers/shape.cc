@@ -183,7 +183,7 @@ Outputs add_reshape(LayerBuilder& b, const ResolvedLayer& layer, TensorId x,
   return {{y}};
 }
 
-// Squeeze and Unsqueeze are a Reshape whose shape follows from axes.
+// Squeeze and Unsqueeze become a Reshape whose shape follows from the axes.
 Outputs build_squeeze(LayerBuilder& b, const ResolvedLayer& layer,
                       std::span<const TensorId> inputs) {
   const Shape& x = b.shape(inputs[0]);

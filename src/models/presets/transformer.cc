@@ -20,7 +20,7 @@ struct BlockOptions {
   bool causal = false;
   bool gelu_tanh = false;
   double epsilon = 1e-5;
-  double dropout = 0;  // ratio in attention, and behind both branches
+  double dropout = 0;  // dropout ratio in attention, and behind both branches
   // Standard deviation of the weights of each branch's last layer.
   double projection_std = kWeightStd;
 };

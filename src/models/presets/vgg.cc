@@ -17,7 +17,7 @@ constexpr double kLinearStd = 0.01;
 
 struct Vgg {
   const char* name;
-  std::array<int, 5> convolutions;  // number in each stage; a max pooling ends each stage
+  std::array<int, 5> convolutions;  // convolutions in each stage; a max pooling follows each stage
 };
 constexpr Vgg kVgg11 = {"vgg11", {1, 1, 2, 2, 2}};
 constexpr Vgg kVgg13 = {"vgg13", {2, 2, 2, 2, 2}};
