@@ -221,7 +221,8 @@ Status import_cast_like(NodeImport& n) {
   return n.give(std::move(cast));
 }
 
-// Imports a choice by a constant mask as x * mask + (0 where mask, else y).
+// Imports a Where with a constant condition as the sum of two masked operands: x where the
+// condition is true and 0 elsewhere, plus y where it is false and 0 elsewhere.
 Status import_where(NodeImport& n) {
   const Constant* test = n.find_constant(0);
   if (!n.has_input(1) || !n.has_input(2)) return n.refuse("needs three inputs");

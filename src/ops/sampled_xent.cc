@@ -70,8 +70,8 @@ class SampleClasses final : public Op {
   }
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
-    cost.flops =
-        100 * graph.tensor(node.outputs[0]).type.shape.elements();  // random draws and logarithms
+    // Random draws and logarithms.
+    cost.flops = 100 * graph.tensor(node.outputs[0]).type.shape.elements();
     return cost;
   }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {2}}; }

@@ -261,7 +261,7 @@ PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
   TensorId scale = kNoTensor;
   const bool scaled = loss_scale != kNoTensor;
   const bool reported = spec.clip_norm > 0 || spec.measure_norm;
-  // If so, no rank has all gradients.
+  // Whether no rank has all gradients.
   const bool in_parts = updater.is_sharded || std::ranges::any_of(gradients, [&](const auto& g) {
                           return graph.tensor(g.second).spread != Spread::kOwn;
                         });

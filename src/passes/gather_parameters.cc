@@ -54,8 +54,8 @@ class ParameterGathering {
   };
   struct Group {
     Pass pass = kForwardPass;
-    size_t first = 0,
-           newest = 0;  // lowest and highest of the first readers of the group's parameters
+    // Lowest and highest of the first readers of the group's parameters.
+    size_t first = 0, newest = 0;
     std::vector<TensorId> read;  // parameters or copies, in the order of their first readers
     int64_t bytes = 0;
     std::vector<TensorId> shards, started;  // set when the exchange is started

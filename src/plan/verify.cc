@@ -58,8 +58,8 @@ void check_bounds(const Program& program) {
 
 void check_order(const Program& program) {
   std::vector<bool> ran(program.graph.nodes().size());
-  std::vector<NodeId> updated(program.graph.tensors().size(),
-                              kNoNode);  // by tensor: the last node that updated it
+  // By tensor: the last node that updated it.
+  std::vector<NodeId> updated(program.graph.tensors().size(), kNoNode);
   for (const NodeId k : program.order) {
     const Node& node = program.graph.node(k);
     TRAINYARD_CHECK(!ran.at(static_cast<size_t>(k)), node.name + " runs twice");
@@ -99,8 +99,8 @@ void check_memory(const Program& program) {
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     if (graph.tensor(id).producer == kNoNode) owners(id).take(place(id), id);
   }
-  std::vector<TensorId> first_name(
-      graph.tensors().size());  // by tensor: the tensor of which it is a view, or itself
+  // By tensor: the tensor of which it is a view, or itself.
+  std::vector<TensorId> first_name(graph.tensors().size());
   std::iota(first_name.begin(), first_name.end(), 0);
   const auto owns = [&](TensorId id) {
     return owners(id).owns(place(id), first_name[static_cast<size_t>(id)]);
