@@ -25,8 +25,9 @@ constexpr double kWindowMax = 1024;
 constexpr double kEmbeddingsMax = 16777216;
 
 constexpr size_t kLayersMax = 10000;  // after expansion of blocks
-/// The most tensors in a model's forward graph, plus inputs of its layers. 10,000 dense layers have
-/// 40,000 of them, 10,000 batch normalizations 80,000; planning takes about 10 us for each.
+/// Limit of the number of tensors in a model's forward graph plus the number of inputs of its
+/// layers. 10,000 dense layers have 40,000 of both, 10,000 batch normalizations 80,000; planning
+/// takes about 10 us for each.
 constexpr size_t kConnectionsMax = 150'000;
 
 class LayerBuilder;

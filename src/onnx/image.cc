@@ -11,8 +11,8 @@ void write_gemm(NodeWriter& w) { w.put("Gemm", w.inputs(), {{"transB", int64_t{1
 // The op has the same attributes as ONNX's.
 void write_conv(NodeWriter& w) { w.put(w.op(), w.inputs(), w.attributes()); }
 
-// `ceil_mode` is replaced by explicit padding, because runtimes disagree on windows that begin in
-// the padding.
+// `ceil_mode` is replaced by explicit padding, because runtimes disagree on windows that reach
+// beyond the padding.
 void write_pool(NodeWriter& w) {
   TRAINYARD_CHECK(w.attributes().get_int("relu", 0) == 0, "a graph is written before its passes");
   const kernels::Window window = pool_window(w.attributes(), w.shape(0));

@@ -255,7 +255,7 @@ Status import_where(NodeImport& n) {
 }
 
 // PyTorch's attention gives 0 for a row whose keys are all masked, where softmax gives NaN:
-// Where(IsNaN(x), 0, x). Such rows cannot occur here, so this is x.
+// Where(IsNaN(x), 0, x). The import assumes that there are no such rows, so that the result is x.
 Status import_is_nan(NodeImport& n) {
   Importer& importer = n.importer();
   const NodeProto* where = importer.only_reader(n.node().outputs[0]);

@@ -321,7 +321,8 @@ Result<View> Importer::to_view(const Constant& constant) {
                   {}));
     return view;
   }
-  // A fixed tensor whose elements are all infinite keeps only one element here.
+  // arrange_operand stores a fixed tensor of equal numbers beyond 1e30 as one element; it is
+  // refused below.
   ASSIGN_OR_RETURN(view.layer, arrange_operand(constant, view, axes, true));
   const std::vector<int64_t> sizes(view.atoms.begin() + 1, view.atoms.end());
   if (!sizes.empty() && sizes_of(view.layer) != sizes) {

@@ -2,11 +2,11 @@
 // others by 1 / (1 - ratio). Graphs for evaluation have no such node.
 // Inputs      x, any shape; step I64 [1], the optimizer step.    Output  y, as x.
 // Attributes  ratio in [0, 1), required; seed; stream: stream_of(node name), so that nodes draw
-//             different masks; rank: the number of the part of the batch that x is, if several
-//             devices share it, default 0. units: x has the columns from first_unit on of a matrix
-//             with `units` columns and draws the same mask for them as the whole matrix would, on
-//             every rank; default 0: x is whole. units, first_unit and the columns of x are
-//             multiples of 4.
+//             different masks; rank: which part of a batch x is, if several devices share the
+//             batch, default 0. units: x has the columns from first_unit on of a matrix with
+//             `units` columns and draws the same mask for them as the whole matrix would, on every
+//             rank; default 0: x is whole. units, first_unit and the columns of x are multiples of
+//             4.
 // Saves       nothing: the mask is a Philox function of (seed, stream, step, element), drawn again
 //             in backward. Ten integer rounds per four elements cost less than the memory traffic
 //             of a mask. Elements are numbered in physical order.

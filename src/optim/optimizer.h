@@ -37,7 +37,7 @@ struct OptimizerSpec {
   double scale_min = 1e-3;          // adafactor: least root mean square of a parameter
   int64_t newton_schulz_steps = 5;  // muon
   std::string adjust_rate = "original";  // muon: or "match_rms_adamw"
-  double fallback_learning_rate = 0;     // muon: rate of what AdamW trains; 0: learning_rate
+  double fallback_learning_rate = 0;     // muon: rate of AdamW's parameters; 0: learning_rate
 };
 inline const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
   using S = OptimizerSpec;

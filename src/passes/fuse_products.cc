@@ -161,7 +161,8 @@ class ReluProducts : public NodeEdits {
   std::set<TensorId> fused_;  // the outputs of GemmRelu nodes
 };
 
-/// Adds a mask as an output to every GemmRelu, and as an input to its ReluGemmGrad, if it has one.
+/// For every GemmRelu with a ReluGemmGrad, adds a mask as an output of the former and an input of
+/// the latter.
 void add_masks(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
   std::map<TensorId, Node*> gradients;  // ReluGemmGrad nodes, by their input x

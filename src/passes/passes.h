@@ -33,7 +33,7 @@ std::optional<Precision> find_precision(std::string_view name);
 std::string_view name_of(Precision precision);
 
 struct PassOptions {
-  bool fold = true;       // compute constants when the graph is built
+  bool fold = true;       // replace computed constants by ConstantOfShape
   bool dead_code = true;  // do not compute unused values
   bool fuse = true;       // fuse nodes, for fewer sweeps over memory
   bool layouts = true;    // store rank-4 activations channels-last if the ops accept it
