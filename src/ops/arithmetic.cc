@@ -62,8 +62,8 @@ class Arithmetic : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return arithmetic_cost(*this, graph, node, graph.tensor(node.outputs[0]).type.shape, flops_);
   }
-  // The plan shares memory only between tensors of the same size, so an operand that is broadcast
-  // never shares the output's.
+  // The plan shares memory only between tensors of the same size, so never between the output and
+  // an operand that is broadcast.
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}, {0, 1}};
   }

@@ -124,7 +124,7 @@ inline const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&
        above(0, 1),
        kForks | kPlanIgnores,
        {"step", "multi_step", "exponential"}},
-      // check_optimizer() also requires at most the optimizer's learning_rate.
+      // check_optimizer() also refuses a value above the optimizer's learning_rate.
       {"min_learning_rate",
        &S::min_learning_rate,
        from_to(0, kLearningRateMax),

@@ -87,7 +87,7 @@ class Recomputation {
     int64_t open = 0;  // number of computed tensors that a later forward node reads
     std::vector<int64_t> closing(static_cast<size_t>(forward_count_) + 1);
     std::vector<NodeId> ends;
-    NodeId narrow = kNoNode;   // the last narrow place since a product
+    NodeId narrow = kNoNode;   // the last node behind which the graph can be cut
     bool has_product = false;  // whether the current segment has a product
     for (NodeId k = 0; k < forward_count_; ++k) {
       if (is_product(k)) {
