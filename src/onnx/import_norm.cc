@@ -165,8 +165,8 @@ Status import_group_norm(NodeImport& n) {
 
 }  // namespace
 
-// Takes over the product and the sum with one number per channel that follow
-// import_reshaped_groups().
+// Makes the product and the sum that follow import_reshaped_groups() the scale and the bias of its
+// layer. Both must have one number per channel.
 Result<bool> absorb_affine(NodeImport& n) {
   Importer& importer = n.importer();
   const std::string* layer = importer.expected_affine(n.node());

@@ -90,7 +90,7 @@ std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inp
 /// The same for an update that cannot work on a shard of a whole tensor: inputs 0 and 1 have the
 /// same spread.
 std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs);
-/// For cost() of an update.
+/// Implements cost() of an update.
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);
 
 }  // namespace trainyard

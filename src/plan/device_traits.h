@@ -9,7 +9,7 @@
 namespace trainyard {
 
 struct DeviceTraits {
-  int64_t alignment = kHostAlignment;     // bytes; of every tensor and workspace
+  int64_t alignment = kHostAlignment;     // in bytes, for every tensor and workspace
   Processor processor = Processor::kCpu;  // a GPU's programs differ (processor.h)
 };
 

@@ -57,7 +57,7 @@ struct Program {
   Graph graph;
   std::vector<NodeId> order;           // every node exactly once
   std::vector<Placement> placements;   // indexed by TensorId
-  int64_t alignment = kHostAlignment;  // bytes; of every offset and size
+  int64_t alignment = kHostAlignment;  // in bytes, for every offset and size
   int64_t persistent_bytes = 0;
   int64_t transient_bytes = 0;
   MemoryBreakdown memory;
@@ -73,8 +73,8 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
-  Processor processor = Processor::kCpu;  // of the device that will run the program (DeviceTraits)
-  // Bytes; of the device that will run the program (DeviceTraits).
+  Processor processor = Processor::kCpu;  // the kind of device that will run the program
+  // The alignment that the device requires which will run the program, in bytes (DeviceTraits).
   int64_t alignment = kHostAlignment;
   // Layout of an earlier program of the same job, including its alignment, which the program must
   // use.
