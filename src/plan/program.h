@@ -74,7 +74,7 @@ struct CompileOptions {
   Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
   Processor processor = Processor::kCpu;  // the kind of device that will run the program
-  // The alignment that the device requires which will run the program, in bytes (DeviceTraits).
+  // The alignment that the device of the program requires, in bytes (DeviceTraits).
   int64_t alignment = kHostAlignment;
   // Layout of an earlier program of the same job, including its alignment, which the program must
   // use.
