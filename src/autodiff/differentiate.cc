@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-/// One reader's share of a tensor's gradient.
+/// The part of a tensor's gradient that comes from one of its readers.
 struct Share {
   NodeId reader;
   int64_t input;
@@ -42,12 +42,13 @@ class Differentiation {
   const NodeId forward_count_;
   const TensorId loss_;
   const std::set<TensorId>& leaves_;
-  std::set<TensorId> dependent_;  // lead back to a parameter or a leaf
+  std::set<TensorId> dependent_;  // trained parameters, leaves, and all tensors computed from them
   std::map<TensorId, std::vector<Share>> shares_;
   std::map<TensorId, TensorId> summed_;
 };
 
-/// Hands one forward node to its op. Holds a copy of the node: appending moves the graph's own.
+/// Passes one forward node to its op. Keeps a copy of the node, because appending nodes reallocates
+/// the graph's list.
 class Differentiation::Context final : public GradientContext {
  public:
   Context(Differentiation& d, NodeId id) : d_(d), id_(id), node_(d.graph_.node(id)) {
@@ -78,7 +79,8 @@ class Differentiation::Context final : public GradientContext {
     for (size_t k = 0; k < wanted.size(); ++k) {
       outputs.push_back(wanted[k] ? name + "." + std::to_string(k) : "");
     }
-    // value(): a backward node that its op refuses is our mistake, not the user's.
+    // value() faults on an error, because an op that refuses its own backward node is a bug and not
+    // a user's error.
     const NodeId added = d_.graph_
                              .add_node(name, op, std::move(attributes), std::move(inputs),
                                        std::move(outputs), Phase::kBackward)
@@ -137,8 +139,9 @@ void Differentiation::seed_loss(TensorId seed) {
   summed_[loss_] = graph_.node(made).outputs[0];
 }
 
-/// All readers of `id` have been differentiated. Shares are summed in the order of the readers,
-/// which is that of the graph, whatever order backward met them in.
+/// Requires that all readers of `id` have been differentiated. The shares are summed in the order
+/// of their readers in the graph, so that the sum does not depend on the order of the backward
+/// pass.
 TensorId Differentiation::summed_gradient(TensorId id) {
   if (const auto it = summed_.find(id); it != summed_.end()) return it->second;
   const auto found = shares_.find(id);

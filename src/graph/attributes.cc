@@ -7,7 +7,8 @@
 namespace trainyard {
 namespace {
 
-/// Shortest text that reads back as the same number: dumps must neither lose digits nor grow noise.
+/// The shortest text that reads back as the same number, so that dumps lose no digits and show no
+/// rounding noise.
 std::string text_of(double value) {
   char buffer[32];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);

@@ -1,4 +1,4 @@
-// src/graph/attributes.h: a node's attributes, by ONNX name. Ordered, so that dumps are stable.
+// src/graph/attributes.h: a node's attributes by ONNX name, sorted so that dumps are stable.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class Attributes {
   void set(std::string name, Attribute value) { items_[std::move(name)] = std::move(value); }
   const Attribute* find(std::string_view name) const;
 
-  /// The value, or `fallback` where the attribute is absent. A value of another type is a fault:
-  /// the user's types are checked when layers are built (src/models), before a node exists.
+  /// Returns the value, or `fallback` if the attribute is absent. A value of another type is a
+  /// fault: src/models checks the types of user input before it creates a node.
   int64_t get_int(std::string_view name, int64_t fallback) const;
-  // Integers convert to numbers if these are requested.
+  // Also accepts an integer value.
   double get_float(std::string_view name, double fallback) const;
   std::string get_string(std::string_view name, std::string_view fallback) const;
   std::vector<int64_t> get_ints(std::string_view name, std::vector<int64_t> fallback) const;

@@ -51,7 +51,7 @@ Cost Op::cost(const Graph& graph, const Node& node) const {
   for (const TensorId id : node.outputs) {
     if (id != kNoTensor) cost.bytes += graph.tensor(id).stored_bytes();
   }
-  for (const int64_t i : mutated_inputs(node)) {  // written as well as read
+  for (const int64_t i : mutated_inputs(node)) {  // mutated inputs are also written
     const TensorId id = node.inputs.at(static_cast<size_t>(i));
     if (id != kNoTensor) cost.bytes += graph.tensor(id).stored_bytes();
   }

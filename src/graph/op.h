@@ -1,5 +1,5 @@
-// src/graph/op.h: what the graph needs to know about an operation. The ops live in src/ops/, one
-// header/source pair each; kernels are found by (backend, type) in src/runtime/.
+// src/graph/op.h: the interface between the graph and an operation. src/ops/ has a header/source
+// pair for each op; src/runtime/ finds kernels by (backend, type).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace trainyard {
 
-/// What `infer` may look at.
+/// The inputs and attributes that `infer` may use.
 class InferContext {
  public:
   InferContext(const Graph& graph, const Attributes& attributes,
@@ -22,7 +22,7 @@ class InferContext {
       : graph_(graph), attributes_(attributes), inputs_(inputs) {}
   int64_t input_count() const { return static_cast<int64_t>(inputs_.size()); }
   bool has_input(int64_t i) const;
-  const TensorType& input(int64_t i) const;  // a fault if it is left out
+  const TensorType& input(int64_t i) const;  // a fault if the input is left out
   const Attributes& attributes() const { return attributes_; }
 
  private:
@@ -31,9 +31,9 @@ class InferContext {
   const std::vector<TensorId>& inputs_;
 };
 
-/// What `differentiate` works with: the forward node, the gradients that reach its outputs, and a
-/// way to append backward nodes and hand gradients to its inputs (several readers of a tensor are
-/// summed).
+/// Passed to `differentiate`: the forward node, the gradients of its outputs, and functions that
+/// append backward nodes and set the gradients of its inputs. The gradients from several readers of
+/// a tensor are summed.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
@@ -41,9 +41,10 @@ class GradientContext {
   virtual const Node& node() const = 0;
   TensorId input(int64_t i) const { return node().inputs.at(static_cast<size_t>(i)); }
   TensorId output(int64_t i) const { return node().outputs.at(static_cast<size_t>(i)); }
-  /// Gradient of output i, or kNoTensor if nothing that matters reads it.
+  /// The gradient of output i, or kNoTensor if the loss does not depend on it.
   virtual TensorId grad_output(int64_t i) const = 0;
-  /// True if input i leads to a parameter: others need no gradient, and asking for one is waste.
+  /// True if input i depends on a parameter that is trained. Other inputs need no gradient, and
+  /// computing one is a waste.
   virtual bool needs_grad(int64_t i) const = 0;
   /// Appends a backward node named "<node>/<suffix>" and returns its outputs. `wanted[k]` = false
   /// leaves output k out (kNoTensor).
@@ -52,71 +53,76 @@ class GradientContext {
   virtual void set_grad(int64_t i, TensorId gradient) = 0;
 };
 
-/// FLOPs (one multiply-add = 2) and the bytes that must move at least (each input read once, each
-/// output written once).
+/// FLOPs (a multiply-add counts 2) and the least possible memory traffic in bytes: each input is
+/// read once, each output written once.
 struct Cost {
   int64_t flops = 0;
   int64_t bytes = 0;
 };
 
-/// Which physical orders of rank-4 activations an op's kernels take.
+/// Which physical orders of rank-4 activations an op's kernels accept.
 enum class LayoutRule : uint8_t {
-  kRowMajorOnly,    // inputs and outputs row-major (also every op on rank 2)
-  kFollow,          // elementwise: output as input, all rank-4 activations alike
-  kChannelsLastToo  // conv, pool, normalization: prefers channels-last, takes either, all alike
+  kRowMajorOnly,    // inputs and outputs are row-major; also for ops on tensors of other ranks
+  kFollow,          // elementwise: the output has the layout of the inputs, which must agree
+  kChannelsLastToo  // convolution, pooling, normalization: as kFollow; channels-last is faster
 };
 
-/// What a lower precision (src/passes/assign_precision.h) may do to an op's tensors.
+/// How a lower precision (src/passes/assign_precision.h) may change an op's tensors.
 struct PrecisionRule {
-  /// Outputs that stay F32: losses, and statistics that backward divides by.
+  /// Outputs that stay F32: losses, and statistics that the backward pass divides by.
   std::vector<int64_t> f32_outputs = {};
-  /// Inputs whose producer should leave them F32: what a loss is taken of.
+  /// Inputs that their producer should leave in F32, such as the scores that a loss reads.
   std::vector<int64_t> f32_inputs = {};
-  /// Inputs that a product multiplies: read from a copy in bf16 where they are not stored so.
+  /// Inputs that a product (matrix product, convolution, attention) multiplies. If such an input is
+  /// not stored in 16 bits, the product reads a 16-bit copy.
   std::vector<int64_t> factors = {};
-  /// Input 0 and output 0 hold the same numbers, in the same storage where both are computed.
+  /// The op only moves elements: output 0 has those of input 0, and the same storage if both are
+  /// computed.
   bool moves = false;
 };
 
 class Op {
  public:
   virtual ~Op() = default;
-  /// The ONNX name ("Conv"); gradients and updates, which ONNX lacks, are "ConvGrad", "SgdUpdate".
+  /// The ONNX name ("Conv"). Gradients and updates, which ONNX does not have, are named "ConvGrad",
+  /// "SgdUpdate".
   virtual std::string_view type() const = 0;
-  /// Types of all outputs, in order, optional ones too. All refusals happen here; a message starts
-  /// with the attribute or input it is about, add_node puts the node's name before it.
+  /// The types of all outputs, in order, including optional ones. All invalid nodes are refused
+  /// here. A message starts with the attribute or input that is at fault; add_node prefixes the
+  /// node's name.
   virtual Result<std::vector<TensorType>> infer(const InferContext& c) const = 0;
-  /// Appends the backward nodes. The default is a fault: gradients and updates are not
+  /// Appends the backward nodes. The default is a fault, because gradient and update ops are not
   /// differentiated.
   virtual void differentiate(GradientContext& c) const;
   virtual Cost cost(const Graph& graph, const Node& node) const;  // default: 0 FLOPs, all bytes
   /// Indices of inputs that a run updates in place (running statistics, parameters).
   virtual std::vector<int64_t> mutated_inputs(const Node&) const { return {}; }
-  /// Pairs (output, input): the kernel may be given the same memory for both. The plan uses it
-  /// where the input has no later reader and both have one size and one layout.
+  /// Pairs (output, input) for which the kernel accepts the same memory. The plan shares memory if
+  /// no later node reads the input and both tensors have the same size and layout.
   virtual std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const { return {}; }
-  /// Other work goes on behind it (an exchange between devices): an update node of it never waits
-  /// for company.
+  /// Whether the node starts work that runs concurrently with later nodes, such as an exchange
+  /// between devices. The schedule never delays such an update node to group it with others.
   virtual bool starts_other_work() const { return false; }
-  /// The spreads of all outputs, in order, by those of the inputs (kOwn where one is left out);
-  /// none: the op does not take these. By default all are kOwn.
+  /// The spreads of all outputs, in order, given those of the inputs (kOwn for an input that is
+  /// left out); nothing if the op does not accept these inputs. By default all must be kOwn.
   virtual std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                                     size_t outputs) const;
   virtual LayoutRule layout_rule() const { return LayoutRule::kRowMajorOnly; }
   virtual PrecisionRule precision_rule() const { return {}; }
 };
 
-/// Spreads of a node's outputs. The error names what the node does not take.
+/// The spreads of a node's outputs. The error names the inputs that the op does not accept.
 Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
                                            const std::vector<TensorId>& inputs, size_t outputs);
 
 /// The registry: an explicit list in src/ops/registry.cc.
 const Op* find_op(std::string_view type);
-const Op& get_op(std::string_view type);  // a fault if unknown
+const Op& get_op(std::string_view type);  // a fault if the type is unknown
 std::vector<const Op*> all_ops();
 
-/// Of a node that updates a parameter, the input that numbers the rows which it reads and updates,
-/// if it does not update all: the last one, and no other one is I32 (src/ops/shards.h).
+/// For a node that updates only some rows of a parameter: the index of the input that lists these
+/// rows. It is the last input, and no other input is I32 (src/ops/shards.h). Nothing if the node
+/// updates all rows.
 std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// The graph's invariants, checked from scratch: nothing here trusts what add_node checked.
+// Checks the graph's invariants from scratch, without relying on the checks of add_node.
 #include <algorithm>
 #include <set>
 

@@ -28,13 +28,13 @@ std::string range_text(const AttributeRule& rule) {
 }
 
 bool in_range(const AttributeRule& rule, double v) {
-  // Written so that NaN is out of range.
+  // These comparisons make NaN out of range.
   const bool above = rule.min_excluded ? v > rule.min : v >= rule.min;
   const bool below = rule.max_excluded ? v < rule.max : v <= rule.max;
   return above && below;
 }
 
-// "word or char or ", for what may be said besides.
+// The choices as "word or char or ", to which the caller appends what else is accepted.
 std::string choices_text(const AttributeRule& rule) {
   std::string text;
   for (const std::string_view c : rule.choices) text += std::string(c) + " or ";
@@ -61,11 +61,11 @@ std::string_view expected_type(Kind kind) {
   return "?";
 }
 
-// What is wrong with one value: (reason, description), or an empty reason.
+// What is wrong with a value. An empty reason means that the value is valid.
 struct Problem {
   std::string reason;
   std::string description;
-  std::string name = {};  // of an entry, where those have names
+  std::string name = {};  // the entry at fault, if entries have names
 };
 
 Problem type_problem(const AttributeRule& rule) {
@@ -74,7 +74,8 @@ Problem type_problem(const AttributeRule& rule) {
                             std::string(expected_type(rule.kind))};
 }
 
-// A text where one of the choices, or something else, may stand.
+// Checks that a text is one of the choices. The message also names the other type that the rule
+// accepts, if there is one.
 Problem check_choice(const AttributeRule& rule, const std::string& text) {
   if (std::ranges::find(rule.choices, text) != rule.choices.end()) return {};
   std::string expected = choices_text(rule);
@@ -235,7 +236,8 @@ void check_attributes(const std::vector<AttributeRule>& rules, const Attributes&
       for (const AttributeRule& r : rules) known.emplace_back(r.name);
       std::string description = "is not known here";
       if (violations.count() >= Violations::kMax) {
-        // It is counted only: a search for what was meant would be in vain.
+        // Only the count of further violations matters, so the slow search for a similar name is
+        // skipped.
       } else if (const auto nearest = nearest_name(name, known)) {
         description += ", did you mean '" + *nearest + "'?";
       } else if (known.empty()) {

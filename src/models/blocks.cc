@@ -12,10 +12,10 @@ namespace trainyard {
 namespace {
 
 constexpr size_t kBlocksMax = 256;
-constexpr size_t kNamesMax = 64;             // inputs of a block, and parameters
-constexpr size_t kUsesMax = 4 * kLayersMax;  // blocks inside blocks can be many for each layer
-// Characters of names and values of settings in all layers together, written out: each use of a
-// block repeats those of its layers. A thousand for each of kLayersMax layers.
+constexpr size_t kNamesMax = 64;             // inputs or parameters of a block
+constexpr size_t kUsesMax = 4 * kLayersMax;  // nested blocks may give several uses per layer
+// Limit of the characters in names and values of settings of all expanded layers, in which a
+// block's layers count once per use: 1000 for each of kLayersMax layers.
 constexpr size_t kWrittenMax = 1000 * kLayersMax;
 
 std::string index(const std::string& path, size_t i) {
@@ -64,7 +64,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// What can be said about blocks without writing them out; and how large they become.
+// Checks blocks without expanding them, and computes the size of the expansion.
 class BlockChecker {
  public:
   explicit BlockChecker(const ModelSpec& spec) : spec_(spec) {}
@@ -97,13 +97,13 @@ class BlockChecker {
   }
 
  private:
-  /// Of a list that is written out; each at most one more than is allowed.
+  /// Size of an expanded layer list. Each number is capped at one more than its limit.
   struct Size {
     size_t layers = 0;
-    size_t uses = 0;  // of blocks, with those inside them
+    size_t uses = 0;  // uses of blocks, including those inside blocks
   };
 
-  // Later checks compare names with all of these.
+  // Limits the lengths of the lists first, because later checks compare names with all entries.
   void check_lists(const BlockSpec& block, size_t i) {
     check_count(block.inputs, index("model.blocks", i) + ".inputs");
     check_count(block.parameters, index("model.blocks", i) + ".parameters");
@@ -114,7 +114,7 @@ class BlockChecker {
                     "has " + std::to_string(names.size()) + " names, expected at most " +
                         std::to_string(kNamesMax));
   }
-  // More problems are counted, not described; what counts them here would take long.
+  // Whether further violations would only be counted. Checks that take long stop then.
   bool is_full() const { return violations_.count() >= Violations::kMax; }
 
   void check_block(const BlockSpec& block, size_t i) {
@@ -157,7 +157,8 @@ class BlockChecker {
     }
   }
 
-  // A parameter or an input that nothing inside reads would be accepted and ignored.
+  // Refuses parameters and inputs that no layer of the block reads, since they would have no
+  // effect.
   void check_all_read(const BlockSpec& block, const std::string& path, const std::string& where) {
     if (!violations_.empty()) return;
     std::set<std::string> read;
@@ -273,13 +274,13 @@ class BlockChecker {
 
   const ModelSpec& spec_;
   Violations violations_;
-  std::map<std::string, const BlockSpec*> blocks_;  // those checked so far
+  std::map<std::string, const BlockSpec*> blocks_;  // blocks checked so far
   std::map<std::string, Size> sizes_;
   std::vector<std::string> known_;
   std::set<std::string> used_;
 };
 
-// Writes checked blocks out.
+// Expands blocks that BlockChecker has accepted.
 class BlockExpander {
  public:
   explicit BlockExpander(const ModelSpec& spec) {
@@ -308,16 +309,16 @@ class BlockExpander {
     std::string path;
     std::vector<std::string> names;
   };
-  // By local name, what the layer is called outside: "conv1" -> "layer1/0/conv1".
+  // The full name of a layer by its name within the block: "conv1" -> "layer1/0/conv1".
   using Scope = std::map<std::string, std::string>;
   struct Place {
     std::string prefix;  // "layer1/0/"
     std::string path;    // "model.blocks[0].layers"
-    std::string block;   // name
+    std::string block;   // the block's name
   };
 
-  // A name that is not in scope becomes one that no layer has, or that comes later: resolve_layers
-  // refuses it in its own words.
+  // Translates a reference inside a block to a full name. A name that is not in scope becomes one
+  // that no earlier layer has, so that resolve_layers refuses it with its usual message.
   static std::string translate(const std::string& reference, const Scope& scope,
                                const std::string& prefix) {
     const std::string head = reference.substr(0, reference.find('.'));
@@ -328,7 +329,7 @@ class BlockExpander {
     return found->second + rest;
   }
 
-  // Appends the list's layers; returns the name of its last output.
+  // Appends the layers of the list and returns the name of the last one's output.
   std::string expand_list(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& names, Scope scope, std::string before,
                           const Attributes& parameters, const Place& place) {
@@ -371,7 +372,7 @@ class BlockExpander {
 
   std::map<std::string, Block> blocks_;
   std::vector<LayerSpec> out_;
-  size_t written_ = 0;  // length_of() of all, uses too
+  size_t written_ = 0;  // sum of length_of() over all layers so far, including uses of blocks
 };
 
 }  // namespace

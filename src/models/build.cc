@@ -1,6 +1,6 @@
-// From a layer list to a forward graph. Names, attributes and wiring are checked first, all layers
-// at once (resolve.cc); shapes then follow layer by layer and stop at the first that does not fit,
-// because everything behind it would only repeat the problem.
+// Builds the forward graph of a layer list. Names, attributes and connections of all layers are
+// checked first (resolve.cc). Shapes are then computed layer by layer, up to the first layer that
+// does not fit, since later layers would only repeat the problem.
 #include "src/base/stop.h"
 #include "src/graph/op.h"
 #include "src/models/blocks.h"
@@ -54,14 +54,14 @@ Result<TensorId> add_reshape(LayerBuilder& builder, const std::string& name, Ten
   return builder.graph().node(node).outputs[0];
 }
 
-// Scores by row: positions of a sequence are rows too.
+// Reshapes the output to one row of scores per prediction; positions of a sequence become rows.
 Result<TensorId> add_scores(LayerBuilder& builder, TensorId output) {
   const Shape& shape = builder.shape(output);
   if (shape.rank() == 2) return output;
   return add_reshape(builder, "loss/scores", output, {shape[0] * shape[1], shape[2]});
 }
 
-// Samples as rows of numbers: images are read back and compared as such.
+// Reshapes samples to rows of numbers, the form in which images are reconstructed and compared.
 Result<TensorId> add_rows(LayerBuilder& builder, const std::string& name, TensorId x) {
   const Shape& shape = builder.shape(x);
   if (shape.rank() == 2) return x;
@@ -87,11 +87,11 @@ Status add_loss(LayerBuilder& builder, const Objective& objective) {
                            labels ? DType::kI32 : builder.options().dtype, Role::kInput, {});
   }
   std::vector<std::string> outputs = {"loss"};
-  if (objective.loss->classes) outputs.emplace_back("loss.prob");  // for the backward pass
+  if (objective.loss->classes) outputs.emplace_back("loss.prob");  // saved for the backward pass
   std::string_view op = objective.loss->op;
   Attributes attributes = objective.attributes;
   if (objective.loss->samples) {
-    op = "SoftmaxCrossEntropyLoss";  // until the head is replaced
+    op = "SoftmaxCrossEntropyLoss";  // a placeholder until the head is replaced
     attributes = {};
     if (objective.ignored_label() >= 0) attributes.set("ignore_index", objective.ignored_label());
     model.sampling = {objective.attributes.get_int("samples", 0),
@@ -125,8 +125,8 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   if (interface.target == TargetForm::kInput) {
     ASSIGN_OR_RETURN(model.output, add_rows(builder, "reconstruction", model.output));
   }
-  // The loop reads no scores of tokens or of very many classes and no reconstruction while it
-  // trains (session.h).
+  // While it trains, the training loop does not read reconstructions, scores of tokens, or scores
+  // of very many classes (session.h).
   if (!options.training || objective.reads_scores() || interface.target == TargetForm::kNumeric) {
     model.graph.mark_output(model.output);
   }
@@ -136,7 +136,7 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   return std::move(model);
 }
 
-// The model's layers, written out and checked.
+// Returns the layers of the model, expanded and checked.
 Result<std::vector<ResolvedLayer>> list_layers(const ModelSpec& spec,
                                                const ModelInterface& interface) {
   std::vector<LayerSpec> layers = spec.layers;

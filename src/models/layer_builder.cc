@@ -11,8 +11,9 @@ namespace trainyard {
 
 namespace {
 
-// What an op's infer refuses, with the layer as the user knows it before it. The op's message is
-// "<node>: <attribute or input>: ..."; the node's name is in `where` already.
+// Rewrites an error of an op's infer so that it names the layer as the user knows it. The op's
+// message is "<node>: <attribute or input>: ..."; the prefix is dropped, since `where` has the
+// node's name.
 Error name_layer(const ResolvedLayer& layer, Error e) {
   const std::string prefix = layer.name + ": ";
   if (e.message.starts_with(prefix)) e.message.erase(0, prefix.size());
@@ -122,7 +123,8 @@ bool LayerBuilder::is_lora_target(const std::string& layer) const {
   return matches_any(options_.lora.targets, layer);
 }
 
-// W x + b + scale * B A x. The scale is taken where there is least to multiply, at [N, rank].
+// W x + b + scale * B A x. The scale multiplies A x, [N, rank], which is the smallest of the
+// operands.
 Result<TensorId> LayerBuilder::add_lora(const ResolvedLayer& layer, const std::string& name,
                                         TensorId x, const Weights& w) {
   const LoraSpec& lora = options_.lora;

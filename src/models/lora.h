@@ -14,11 +14,11 @@ namespace trainyard {
 inline constexpr std::string_view kLoraA = ".lora_A.weight";
 inline constexpr std::string_view kLoraB = ".lora_B.weight";
 
-/// Of a parameter's name.
+/// Whether this is the name of a LoRA parameter.
 inline bool is_lora(std::string_view name) {
   return name.ends_with(kLoraA) || name.ends_with(kLoraB);
 }
-/// What B A is multiplied by.
+/// The factor of B A.
 inline double lora_scale(const LoraSpec& lora) {
   return lora.alpha / static_cast<double>(lora.rank);
 }

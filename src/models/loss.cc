@@ -9,9 +9,9 @@ namespace trainyard {
 
 namespace {
 
-constexpr int64_t kClassesMax = 1 << 22;  // as src/data/limits.h has it
-constexpr double kSamplesMax = 1 << 20;   // beyond that the loss over all classes is no dearer
-constexpr double kFactorMax = 1e6;        // weights and deltas: far beyond any sensible one
+constexpr int64_t kClassesMax = 1 << 22;  // the same as in src/data/limits.h
+constexpr double kSamplesMax = 1 << 20;   // with more samples, the loss over all classes is as fast
+constexpr double kFactorMax = 1e6;        // bound of weights and deltas, far above any sensible one
 
 using enum TargetForm;
 
@@ -38,7 +38,8 @@ std::string_view target_text(TargetForm target) {
   return "";
 }
 
-// Why a loss cannot be used, though its form of target is the right one; empty if it can.
+// The reason why a loss does not fit the data although it fits the form of the target; empty if it
+// fits.
 std::string_view misfit(const LossKind& kind, const ModelInterface& data) {
   if (kind.field != "binary_cross_entropy") return "";
   if (data.target == kClass && data.outputs != 2) {
@@ -67,7 +68,7 @@ std::string fitting_fields(const ModelInterface& data) {
 const LossKind* choose_kind(const LossSpec& spec, const ModelInterface& data,
                             Violations& violations) {
   if (spec.op.empty()) {
-    // The kinds of a target stand in the order in which they are likely.
+    // For each target, loss_kinds() lists the most common loss first.
     return &*std::ranges::find_if(loss_kinds(), [&](const LossKind& k) { return fits(k, data); });
   }
   const LossKind* kind = find_loss_kind(spec.op);
@@ -86,7 +87,7 @@ const LossKind* choose_kind(const LossSpec& spec, const ModelInterface& data,
   return kind;
 }
 
-// What the rules cannot say, because it depends on the number of classes K.
+// The checks that depend on the number of classes K, which the attribute rules cannot express.
 void check_classes(const Attributes& attributes, const std::string& path, int64_t K,
                    Violations& violations) {
   const auto refuse = [&](const std::string& name, std::string description) {
@@ -114,7 +115,8 @@ void check_classes(const Attributes& attributes, const std::string& path, int64_
   }
 }
 
-// `balanced` becomes a list, by the rows that each class has. False if it cannot.
+// Replaces `balanced` by a list of weights, computed from the number of rows per class. Returns
+// false if that is impossible.
 bool balance_weights(Attributes& attributes, const std::string& path, const ModelInterface& data,
                      Violations& violations) {
   const Attribute* given = attributes.find("class_weights");
@@ -148,7 +150,7 @@ bool balance_weights(Attributes& attributes, const std::string& path, const Mode
   return true;
 }
 
-// The data's interface with the target that the spec asks for.
+// Returns the data's interface with the target that the spec selects.
 ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violations& violations) {
   const PresetKind* preset = find_preset_kind(spec.preset);
   const bool implied = preset != nullptr && preset->reconstructs;
@@ -169,7 +171,7 @@ ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violati
   return data;
 }
 
-// Where the model asks for its categorical columns as codes; empty if it does not.
+// The field by which the model requests its categorical columns as codes; empty if it does not.
 std::string embedding_field(const ModelSpec& spec) {
   const PresetKind* preset = find_preset_kind(spec.preset);
   if (preset != nullptr && spec.parameters.find(kEmbeddingParameter) != nullptr &&
@@ -190,7 +192,7 @@ std::string embedding_field(const ModelSpec& spec) {
   return field;
 }
 
-// The data's interface with categories as the model takes them.
+// Returns the data's interface with categories in the form that the model reads.
 ModelInterface choose_categories(const ModelSpec& spec, ModelInterface data,
                                  Violations& violations) {
   const std::string field = embedding_field(spec);
@@ -275,12 +277,12 @@ Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& da
     const std::string path = "model.loss." + std::string(kind->field);
     const size_t before = violations.count();
     check_attributes(kind->attributes, objective.attributes, path, path, violations);
-    // Only what has the right type can be looked at.
+    // The class checks need attributes of the right type.
     if (kind->classes && violations.count() == before &&
         balance_weights(objective.attributes, path, objective.interface, violations)) {
       check_classes(objective.attributes, path, objective.interface.outputs, violations);
     }
-    // One score, of the second class: the first one's is 0.
+    // The model outputs the score of the second class; the score of the first class is 0.
     if (objective.interface.target == kClass && !kind->classes) objective.interface.outputs = 1;
   }
   if (!violations.empty()) return violations.to_error();

@@ -1,5 +1,6 @@
-// src/models/loss.h: the losses that a model may train by, and what a model trains for. A kind says
-// in one place what a user may say about it and which targets it fits; its op has the formula.
+// src/models/loss.h: the losses that a model can train with, and the objective of a model. A loss
+// kind describes in one place which attributes users may set and which targets it fits; its op
+// implements the formula.
 #pragma once
 
 #include <string_view>
@@ -11,38 +12,39 @@
 namespace trainyard {
 
 struct LossKind {
-  std::string_view op;     // "HuberLoss": of the node; all take (output, target)
-  std::string_view field;  // "huber": the key in a spec file
+  std::string_view op;     // "HuberLoss": the node's op; all have the inputs (output, target)
+  std::string_view field;  // "huber": key in a spec file
   std::vector<TargetForm> targets;
   std::vector<AttributeRule> attributes = {};
-  bool classes = false;  // scores against I32 labels, by softmax; else number against number
-  bool samples = false;  // while it trains, over some of the classes
+  bool classes = false;  // softmax over scores against I32 labels; else numbers against numbers
+  bool samples = false;  // the training loss samples some of the classes
 };
 
-/// Scores of more classes than this are not copied to the host in every step.
+/// If there are more classes than this, scores are not copied to the host in every step.
 inline constexpr int64_t kScoresReadMax = 65536;
 
 const std::vector<LossKind>& loss_kinds();
 const LossKind* find_loss_kind(std::string_view op);
 
-/// What a model trains for: what the data offers, as the spec uses it, and a loss that fits.
+/// A model's objective: the interface of the data as the spec uses it, and a loss that fits.
 struct Objective {
   ModelInterface interface;
   const LossKind* loss = nullptr;
-  Attributes attributes;  // of the loss, checked; `balanced` class weights are numbers
+  Attributes attributes;  // attributes of the loss, checked; `balanced` class weights are replaced
+                          // by numbers
 
-  /// True if the input's pixels go in as shares in [0, 1], because they are the targets of a
-  /// cross-entropy; else the input is standardized.
+  /// True if the input's pixels are scaled to [0, 1], because they are the targets of a
+  /// cross-entropy; otherwise the input is standardized.
   bool unit_input() const;
-  /// True if a training step computes the scores of all classes, and not too many of them to look
-  /// at: then the loop reports how many rows were right.
+  /// True if a training step computes the scores of all classes and there are few enough to copy.
+  /// The training loop then reports how many rows were predicted correctly.
   bool reads_scores() const;
-  /// Rows with this label count in no loss and no metric; -1: all count.
+  /// Rows with this label do not count in the loss and the metrics; -1: all rows count.
   int64_t ignored_label() const { return attributes.get_int("ignore_index", -1); }
 };
 
-/// Refuses a loss that does not fit the target, attributes out of range, and embeddings of
-/// categories where there are none, all at once.
+/// Finds the model's objective. Refuses a loss that does not fit the target, attributes out of
+/// range, and category embeddings for data without categories; reports all problems together.
 Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& data);
 
 }  // namespace trainyard

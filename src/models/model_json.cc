@@ -49,7 +49,7 @@ Result<Attributes> attributes_from_json(const Json& json) {
   return attributes;
 }
 
-/// Reads an object into a spec, field by field. The first error stays.
+/// Reads a JSON object into a spec, field by field. The first error is returned.
 class FieldReader {
  public:
   template <typename Spec>
@@ -68,7 +68,7 @@ class FieldReader {
       if (!error_ && it != json.end()) read(*it, std::string(name), value);
     });
   }
-  // Its name alone, where that says all.
+  // A loss without attributes is written as its name alone.
   void read(const Json& json, const std::string& what, LossSpec& loss) {
     if (!json.is_object()) return read(json, what, loss.op);
     read<LossSpec>(json, what, loss);
@@ -109,7 +109,7 @@ class FieldReader {
 }  // namespace
 
 std::string model_to_json(const ModelSpec& spec) {
-  // Names come from outside: bytes that are not UTF-8 must not become an exception.
+  // Names are user input: invalid UTF-8 is replaced, since it would raise an exception.
   return fields_to_json(spec).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -1,4 +1,4 @@
-// src/models/model_json.h: a model spec as JSON, for model.json. The text is stable: equal specs
+// src/models/model_json.h: converts a model spec to JSON, for model.json, and back. Equal specs
 // give equal bytes. Attribute types survive: 1 is an integer, 1.0 is not.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace trainyard {
 
 std::string model_to_json(const ModelSpec& spec);
 
-/// MODEL_FILE_INVALID if it is not what model_to_json writes; what the layers mean is checked by
-/// build_model.
+/// Returns MODEL_FILE_INVALID if `text` does not have the form that model_to_json writes. The
+/// meaning of the layers is only checked by build_model.
 Result<ModelSpec> model_from_json(std::string_view text);
 
 }  // namespace trainyard

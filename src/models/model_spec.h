@@ -1,4 +1,4 @@
-// src/models/model_spec.h: a model as data, and how it becomes a forward graph.
+// src/models/model_spec.h: a model as data, and the functions that build a forward graph from it.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +16,26 @@
 namespace trainyard {
 
 /// One layer as a user writes it. `op` is the ONNX name; `attributes` use ONNX attribute names plus
-/// the sizes that ONNX reads off weights (Gemm `units`, Conv `out_channels`). `inputs` names
-/// earlier layers or "input"; empty means the layer before.
+/// the sizes that ONNX derives from weights (Gemm `units`, Conv `out_channels`). `inputs` names
+/// earlier layers or "input"; if it is empty, the layer reads the one before it.
 struct LayerSpec {
-  std::string name;  // empty: made from the op and a counter, "conv1"
+  std::string name;  // empty: the op and a counter, "conv1"
   std::string op;
   std::vector<std::string> inputs;
   Attributes attributes;
-  /// In a block: attributes that take their value from the block's parameters.
+  /// Only in a block: maps names of attributes to the parameters of the block that give their
+  /// values.
   std::map<std::string, std::string> bind = {};
-  /// Op "Use" (blocks.h): the block that stands here; `attributes` are its parameters' values.
+  /// Only for op "Use" (blocks.h): the block that is used here; `attributes` are then the values of
+  /// its parameters.
   std::string block = {};
-  std::optional<int64_t> repeat = {};  // in a row, numbered: "layer1/0/conv1"
-  /// Of a layer that a block was written out to: "model.blocks[0].layers[2]", and `block` names it.
+  // The number of copies in a row, named "layer1/0/conv1", "layer1/1/conv1", ...
+  std::optional<int64_t> repeat = {};
+  /// Only for a layer that comes from a block, which `block` then names: its place in the spec,
+  /// "model.blocks[0].layers[2]".
   std::string origin = {};
 };
-/// All but `origin`, which no spec holds.
+/// Visits all fields but `origin`, which is not part of a spec.
 template <FieldsOf<LayerSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [name, op, inputs, attributes, bind, block, repeat, origin] = spec;
@@ -47,10 +51,10 @@ void visit_fields(Spec& spec, auto&& visit) {
 /// Layers that are defined once and used by name (blocks.h).
 struct BlockSpec {
   std::string name;
-  std::vector<std::string> inputs;      // names inside the block; empty: "input"
-  std::vector<std::string> parameters;  // names that `bind` may use
-  Attributes defaults;                  // of parameters that a use may leave out
-  std::vector<LayerSpec> layers;        // the last one is the block's output
+  std::vector<std::string> inputs;      // names of the inputs inside the block; empty: "input"
+  std::vector<std::string> parameters;  // names that `bind` may refer to
+  Attributes defaults;                  // values of the parameters that a use may omit
+  std::vector<LayerSpec> layers;        // the last one's output is the block's output
 };
 template <FieldsOf<BlockSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -62,8 +66,9 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("layers", layers);
 }
 
-/// A loss as a user writes it; kinds and attributes are those of src/models/loss.h. An empty op
-/// follows the target: classes train by "SoftmaxCrossEntropyLoss", numbers by "MeanSquaredError".
+/// A loss as a user writes it; kinds and attributes are those of src/models/loss.h. If `op` is
+/// empty, the target decides: "SoftmaxCrossEntropyLoss" for classes, "MeanSquaredError" for
+/// numbers.
 struct LossSpec {
   std::string op;
   Attributes attributes = {};
@@ -75,14 +80,15 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("attributes", attributes);
 }
 
-/// Either `preset` with `parameters`, or `layers`.
+/// A model is given either as `preset` with `parameters`, or as `layers`.
 struct ModelSpec {
-  std::string preset;     // "mlp", "lenet5", or empty
-  Attributes parameters;  // of the preset: hidden=[512, 512], activation="relu", dropout=0.1
+  std::string preset;  // "mlp", "lenet5", or empty
+  // The preset's parameters, for example hidden=[512, 512], activation="relu", dropout=0.1.
+  Attributes parameters;
   std::vector<LayerSpec> layers;
   LossSpec loss;
-  std::vector<BlockSpec> blocks = {};  // for `layers`; each may use those before it
-  std::string target = {};             // "input": the model learns its own input
+  std::vector<BlockSpec> blocks = {};  // used by `layers`; each block may use earlier ones
+  std::string target = {};             // empty, or "input": the model reconstructs its input
 };
 template <FieldsOf<ModelSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -95,38 +101,39 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("target", target, Written::kUnlessEmpty);
 }
 
-/// What the data, or the spec, asks a model to give.
+/// What a model has to output, as determined by the data or the spec.
 enum class TargetForm : uint8_t {
-  kClass,      // one score per class: [N, outputs]; or one for two classes, the second one's
+  kClass,  // one score per class, [N, outputs]; for two classes also the second one's alone, [N, 1]
   kNumeric,    // numbers: [N, outputs]
-  kNextToken,  // at each position one score per token of the vocabulary: [N, T, outputs]
-  kInput,      // the input itself, whatever the data's target: [N, outputs]
+  kNextToken,  // at each position, one score per token of the vocabulary: [N, T, outputs]
+  kInput,      // the input itself, instead of the data's target: [N, outputs]
 };
 
-/// A column of a table that holds categories.
+/// A categorical column of a table.
 struct CategoricalColumn {
   std::string name;
-  int64_t count = 0;  // of categories
+  int64_t count = 0;  // number of categories
 
   bool operator==(const CategoricalColumn&) const = default;
 };
 
-/// What the data offers and asks: the shape of one input sample, and of one target.
+/// The shape of one input sample and of one target of a dataset.
 struct ModelInterface {
   Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
   int64_t vocabulary = 0;  // > 0: the input is I32 tokens in [0, vocabulary)
   TargetForm target = TargetForm::kClass;
   int64_t outputs = 0;   // classes K, numeric targets (1), the vocabulary, or the input's elements
-  int64_t padding = -1;  // the token that fills short rows of text up; -1: there is none
+  int64_t padding = -1;  // the token that pads short rows of text; -1: none
   bool bytes = false;    // the input is an image of 8-bit pixels
-  // Of a table, in the order in which they stand in the input, behind the numeric columns.
+  // The categorical columns of a table. In the input they follow the numeric columns, in this
+  // order.
   std::vector<CategoricalColumn> categories = {};
-  // Each of them is one number, 0 for a missing or unknown category and else 1 + its index; or one
-  // number for each category (one-hot).
+  // true: each categorical column is one number, 0 for a missing or unknown category, else 1 + the
+  // category's index. false: one number per category (one-hot).
   bool category_codes = false;
-  std::vector<int64_t> class_counts = {};  // training rows of each class; empty: not known
+  std::vector<int64_t> class_counts = {};  // training rows of each class; empty: unknown
 
-  /// The same table with its categories as codes.
+  /// The same interface, with categories as codes.
   ModelInterface with_category_codes() const;
   bool classification() const { return target == TargetForm::kClass; }
   int64_t classes() const { return classification() ? std::max<int64_t>(outputs, 2) : 0; }
@@ -135,9 +142,9 @@ struct ModelInterface {
 /// Low-rank additions to the weights of some layers (Hu et al. 2021); src/models/lora.h.
 struct LoraSpec {
   int64_t rank = 0;  // 0: none
-  double alpha = 0;  // B A is scaled by alpha / rank
+  double alpha = 0;  // factor of B A is alpha / rank
   double dropout = 0;
-  std::vector<std::string> targets = {};  // patterns of layers' names
+  std::vector<std::string> targets = {};  // patterns that match names of layers
 };
 template <FieldsOf<LoraSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -150,50 +157,51 @@ void visit_fields(Spec& spec, auto&& visit) {
 
 struct BuildOptions {
   int64_t batch_size = 1;
-  bool training = true;       // dropout and batch statistics on; adds loss and target
-  DType dtype = DType::kF32;  // F64 for gradient checks
-  uint64_t seed = 0;          // keys dropout; weights are drawn by initialize_parameters()
+  bool training = true;       // enables dropout and batch statistics, and adds loss and target
+  DType dtype = DType::kF32;  // F64 only for gradient checks
+  uint64_t seed = 0;          // keys dropout; initialize_parameters() draws the weights
   LoraSpec lora = {};
-  bool class_shares = false;  // classes as target: the shares of each in a row, not one label
-  std::stop_token stop = {};  // building looks at it layer by layer: CANCELLED/STOPPED
+  // The target of classes is the share of each class in a row, instead of a label.
+  bool class_shares = false;
+  std::stop_token stop = {};  // checked before each layer: CANCELLED/STOPPED
 };
 
-/// How a training program takes the loss over some of the classes (model.loss: sampled_softmax).
+/// Settings of a training loss over a sample of the classes (model.loss: sampled_softmax).
 struct SampledLoss {
   int64_t samples = 0;
   std::string distribution = "log_uniform";  // or "uniform"
 };
 
-/// A layer that reads rows of a table by index, one node.
+/// A layer that looks up rows of a table by index, in one node.
 struct Lookup {
   std::string node;
-  std::string field;    // where the spec says `sparse`: "model.layers[0].embedding.sparse"
-  bool sparse = false;  // training reads, and updates, the rows that a batch names
+  std::string field;    // where the spec has `sparse`: "model.layers[0].embedding.sparse"
+  bool sparse = false;  // training reads and updates only the rows that a batch names
 };
 
 struct Model {
   Graph graph;
-  TensorId input = kNoTensor;   // [N, ...]
-  TensorId target = kNoTensor;  // I32 classes [N] or tokens [N * T], shares of classes [N, K], or
-                                // numbers [N, 1]; training only, and not where the input is it
-  TensorId step =
-      kNoTensor;  // I64 [1], the optimizer step from 0; present if an op draws random numbers
+  TensorId input = kNoTensor;  // [N, ...]
+  // Only in training: I32 classes [N] or tokens [N * T], shares of classes [N, K], or numbers [N,
+  // 1]. Absent if the input is the target.
+  TensorId target = kNoTensor;
+  // I64 [1], the optimizer step from 0; only if an op draws random numbers.
+  TensorId step = kNoTensor;
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only
-  // Training only: the graph has the loss over all classes, and whoever trains is to replace it
-  // (src/parallel/sampled_head.h).
+  // Training only, for a loss over sampled classes: the graph has the loss over all classes, which
+  // the trainer must replace (src/parallel/sampled_head.h).
   std::optional<SampledLoss> sampling = {};
-  std::vector<Lookup> lookups = {};        // embeddings of tokens; whoever trains looks at `sparse`
-  std::vector<std::string> products = {};  // layers that LoraSpec::targets may match
+  std::vector<Lookup> lookups = {};        // embeddings of tokens; the trainer handles `sparse`
+  std::vector<std::string> products = {};  // layers that patterns in LoraSpec::targets may match
 };
 
-/// Builds the forward graph. Refusals name the layer ("model.layers[3] 'conv2': kernel_shape:
-/// ..."). A last layer whose units are left out gets interface.outputs. The output must be [N,
-/// outputs].
+/// Builds the forward graph. Errors name the layer ("model.layers[3] 'conv2': kernel_shape: ...").
+/// A last layer without units gets interface.outputs. The output must be [N, outputs].
 Result<Model> build_model(const ModelSpec& spec, const ModelInterface& interface,
                           const BuildOptions& options);
 
-/// The layer list a preset stands for; what users see when they ask how to write it by hand.
+/// Returns the layer list of a preset, which is also shown to users who want to write it by hand.
 Result<std::vector<LayerSpec>> expand_preset(const ModelSpec& spec,
                                              const ModelInterface& interface);
 

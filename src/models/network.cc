@@ -22,7 +22,7 @@ Result<Network> Network::start(const ModelInterface& interface, const BuildOptio
   return network;
 }
 
-// "split1.2": output 2 of split1; "split1": its first.
+// "split1.2" is output 2 of split1; "split1" is its first output.
 TensorId Network::output_of(const std::string& reference) const {
   const size_t dot = reference.find('.');
   const auto layer = by_name_.find(reference.substr(0, dot));

@@ -1,6 +1,6 @@
-// src/models/network.h: a forward graph that grows by one layer at a time, without a target and a
-// loss. build_model() adds a checked list to it; an importer, which decides on a layer by the
-// shapes before it, adds its own.
+// src/models/network.h: a forward graph that is built one layer at a time, without target and loss.
+// build_model() adds a checked list of layers. An importer adds layers that it chooses depending on
+// the shapes so far.
 #pragma once
 
 #include <map>
@@ -13,18 +13,20 @@ namespace trainyard {
 
 class Network {
  public:
-  /// With the tensor "input". Borrows both. Refuses a batch that is too large.
+  /// Creates a graph with the tensor "input". Keeps references to both arguments. Refuses a batch
+  /// that is too large.
   static Result<Network> start(const ModelInterface& interface, const BuildOptions& options);
 
-  /// Appends a layer; refusals name it, and the one that makes the model too large
-  /// (kConnectionsMax). `is_last`: sizes that are left out follow from the data.
+  /// Appends a layer. Errors name the layer, also if it makes the model too large
+  /// (kConnectionsMax). If `is_last`, sizes that are left out follow from the data.
   Result<TensorId> add(const ResolvedLayer& layer, bool is_last = false);
-  /// As add, for a layer as a user writes it, with a name and all inputs: checked here.
+  /// Checks and appends a layer as a user writes it, which must have a name and all inputs.
   Status add(const LayerSpec& layer);
 
-  /// What "name" or "name.1" refers to; nullptr if there is no such output.
+  /// The type of the output that "name" or "name.1" refers to; nullptr if there is no such output.
   const TensorType* find(const std::string& reference) const;
-  /// True if it is one value for each sample, and not the same for all.
+  /// True if the output has one value for each sample of the batch; false if it does not depend on
+  /// the data.
   bool has_batch(const std::string& reference);
 
   LayerBuilder& builder() { return builder_; }
@@ -33,11 +35,11 @@ class Network {
  private:
   Network(const ModelInterface& interface, const BuildOptions& options)
       : builder_(interface, options) {}
-  TensorId output_of(const std::string& reference) const;  // kNoTensor: there is none
+  TensorId output_of(const std::string& reference) const;  // kNoTensor if there is none
 
   LayerBuilder builder_;
   std::map<std::string, std::vector<TensorId>> by_name_;
-  size_t input_count_ = 0;  // of all layers
+  size_t input_count_ = 0;  // inputs of all layers so far
 };
 
 }  // namespace trainyard

@@ -1,5 +1,5 @@
-// src/models/preset.h: named models. A preset is nothing but a layer list, sized from the dataset,
-// which users can print and change; presets stand in src/models/presets/, one file per family.
+// src/models/preset.h: named models. A preset is a layer list, sized from the dataset, that users
+// can print and change. src/models/presets/ has one file per family.
 #pragma once
 
 #include <string_view>
@@ -11,19 +11,20 @@
 namespace trainyard {
 
 struct PresetKind {
-  std::string_view name;  // "lenet5": the key in a spec file
+  std::string_view name;  // "lenet5": key in a spec file
   std::vector<AttributeRule> parameters = {};
-  /// `parameters` are checked. Refuses a dataset that the model does not fit.
+  /// Returns the layers. `parameters` have been checked. Refuses a dataset that the model does not
+  /// fit.
   Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
                                            const ModelInterface& interface) = nullptr;
-  bool reconstructs = false;  // learns its own input
+  bool reconstructs = false;  // the model learns to reconstruct its input
 };
 
-/// All presets, in the order of the families; and one by its name, or null.
+/// All presets, in the order of the families, and the preset of a given name, or null.
 const std::vector<PresetKind>& preset_kinds();
 const PresetKind* find_preset_kind(std::string_view name);
 
-// The families.
+// The presets of each family.
 std::vector<PresetKind> classic_presets();
 std::vector<PresetKind> vgg_presets();
 std::vector<PresetKind> resnet_presets();
@@ -31,15 +32,15 @@ std::vector<PresetKind> transformer_presets();
 std::vector<PresetKind> text_presets();
 std::vector<PresetKind> autoencoder_presets();
 
-/// The parameter that asks for embeddings of categorical columns.
+/// The parameter that requests embeddings of categorical columns.
 inline constexpr std::string_view kEmbeddingParameter = "embedding";
 
-/// Layers of a preset, spelt shortly. Without `inputs` a layer reads the one before it.
+/// Constructs a layer of a preset. Without `inputs`, the layer reads the one before it.
 LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes = {},
                        std::vector<std::string> inputs = {});
-/// SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
+/// Returns SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
 Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min);
-/// The parameter `activation`, and the op that one of its values names: "relu" -> "Relu".
+/// The parameter `activation`, and the op for one of its values: "relu" -> "Relu".
 AttributeRule activation_rule();
 std::string_view activation_op(std::string_view field);
 

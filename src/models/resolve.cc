@@ -1,5 +1,5 @@
-// Names, attributes and wiring of a layer list, checked for all layers at once. Linear in the
-// number of layers.
+// Checks names, attributes and inputs of a layer list, of all layers together. The time is linear
+// in the number of layers.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPartLengthMax = 63;
 constexpr size_t kNameLengthMax = 255;
-// Tensors of the training program itself.
+// Names that the training program uses for its own tensors.
 constexpr std::array<std::string_view, 5> kReservedNames = {"input", "target", "loss", "step",
                                                             "learning_rate"};
 
@@ -24,7 +24,8 @@ bool is_part(std::string_view part) {
   });
 }
 
-// Parts joined by "/", as blocks make them: "layer1/0/conv1". The first begins with a letter.
+// A name consists of parts joined by "/", as names from blocks do: "layer1/0/conv1". The first part
+// begins with a letter.
 bool is_layer_name(std::string_view name) {
   if (name.size() > kNameLengthMax || name.empty() || name[0] < 'a' || name[0] > 'z') return false;
   for (size_t begin = 0; begin <= name.size();) {
@@ -35,13 +36,14 @@ bool is_layer_name(std::string_view name) {
   return true;
 }
 
-// Whether some name stands in this group: "layer1/0/conv1" in "layer1" and "layer1/0".
+// Whether `group` is the prefix of another name: "layer1/0/conv1" is in the groups "layer1" and
+// "layer1/0".
 bool is_group(const std::string& group, const std::set<std::string>& names) {
   const auto behind = names.lower_bound(group + "/");
   return behind != names.end() && behind->starts_with(group + "/");
 }
 
-// Names and wiring of all layers; problems are gathered.
+// Resolves the names and inputs of all layers, and collects the problems.
 class Resolver {
  public:
   explicit Resolver(std::string preset) : preset_(std::move(preset)) {}
@@ -75,7 +77,7 @@ class Resolver {
     layer.name = name;
     layer.where = layer.path + " " + quoted_value_single(name) +
                   (spec.block.empty() ? "" : " of block '" + spec.block + "'");
-    // A layer of a block that is used a hundred times has one problem and not a hundred.
+    // Report a problem in a block's layer once, not for each use of the block.
     if (!told_.contains(layer.path)) {
       const size_t before = violations_.count();
       check_layer(spec, layer);
@@ -106,7 +108,7 @@ class Resolver {
     if (preset_.empty()) told_.insert(layer.path);
   }
 
-  // Layer names in messages stand in single quotes; anything strange in them is escaped.
+  // Quotes a layer's name for a message; a malformed name is escaped.
   static std::string quoted_value_single(const std::string& name) {
     return is_layer_name(name) ? "'" + name + "'" : quoted_value(name);
   }
@@ -135,7 +137,8 @@ class Resolver {
     for (const LayerKind& kind : layer_kinds()) known.emplace_back(kind.op);
     std::string description = quoted_value(op) + " is not known";
     if (violations_.count() >= Violations::kMax) {
-      // It is counted only: a search for what was meant would be in vain.
+      // Only the count of further violations matters, so the slow search for a similar name is
+      // skipped.
     } else if (const auto nearest = nearest_name(op, known)) {
       description += ", did you mean '" + *nearest + "'?";
     } else {
@@ -177,7 +180,8 @@ class Resolver {
       return "'" + input + "' comes later, expected an earlier layer or 'input'";
     }
     std::string text = quoted_value(input) + " is not a layer";
-    if (violations_.count() >= Violations::kMax) return text;  // it is counted only
+    if (violations_.count() >= Violations::kMax)
+      return text;  // further violations are only counted
     std::vector<std::string> known(names_.begin(), names_.end());
     known.emplace_back("input");
     if (const auto nearest = nearest_name(input, known)) {
@@ -187,7 +191,7 @@ class Resolver {
   }
 
   void check_all_used() {
-    // With wrong wiring every layer behind the mistake would look unused.
+    // After an error in the inputs, later layers would wrongly appear unused.
     if (!violations_.empty()) return;
     for (size_t i = 0; i + 1 < resolved_.size(); ++i) {
       const ResolvedLayer& layer = resolved_[i];
@@ -198,12 +202,12 @@ class Resolver {
     }
   }
 
-  std::string preset_;  // empty: the layers are the user's own
+  std::string preset_;  // empty if the user wrote the layers
   Violations violations_;
   std::set<std::string> names_;
-  std::set<std::string> later_;  // every name that the user gives anywhere
+  std::set<std::string> later_;  // every name that the user gives to any layer
   std::set<std::string> used_;
-  std::set<std::string> told_;  // paths of layers with a problem
+  std::set<std::string> told_;  // paths of layers with a reported problem
   std::vector<ResolvedLayer> resolved_;
 };
 

@@ -1,4 +1,5 @@
-// src/models/spec_json.h: structs of settings as JSON, by their visit_fields() (src/base/fields.h).
+// src/models/spec_json.h: writes structs of settings as JSON, using their visit_fields()
+// (src/base/fields.h).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,7 +24,7 @@ inline nlohmann::json value_to_json(const Attributes& attributes) {
   return json;
 }
 
-/// A name alone where that says all: so it was written before losses had attributes.
+/// A loss without attributes is written as its name alone, as in older files.
 inline nlohmann::json value_to_json(const LossSpec& loss) {
   if (loss.attributes.items().empty()) return loss.op;
   return fields_to_json(loss);
@@ -33,7 +34,7 @@ template <typename T>
 nlohmann::json value_to_json(const T& value) {
   if constexpr (HasFields<T>) {
     return fields_to_json(value);
-  } else if constexpr (requires { name_of(value); }) {  // an enum
+  } else if constexpr (requires { name_of(value); }) {  // for an enum
     return name_of(value);
   } else if constexpr (std::same_as<T, char>) {
     return std::string(1, value);
@@ -53,7 +54,7 @@ inline bool is_empty(const nlohmann::json& json) {
   return json.is_string() ? json.get_ref<const std::string&>().empty() : json.empty();
 }
 
-/// An object. What is optional and not given is left out.
+/// Writes an object with all fields but optional ones that are not set.
 template <typename Spec>
 nlohmann::json fields_to_json(const Spec& spec) {
   nlohmann::json object = nlohmann::json::object();

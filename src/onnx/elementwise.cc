@@ -1,4 +1,4 @@
-// Functions of one element and of two, sums along axes, and constants.
+// Writes functions of one and two operands, reductions and constants.
 #include <numbers>
 
 #include "kernels/math/activations.h"
@@ -8,11 +8,11 @@
 namespace trainyard::onnx {
 namespace {
 
-// x Phi(x) by erf, or the approximation by tanh; one node of the name came with opset 20.
+// GELU is x Phi(x), by Erf or by the tanh approximation. ONNX has a Gelu node only since opset 20.
 void write_gelu(NodeWriter& w) {
   const std::string x = w.input(0);
   const auto number = [&](double value) { return w.onnx().constant(static_cast<float>(value)); };
-  const auto finish = [&](const std::string& s) {  // 0.5 x (1 + s)
+  const auto finish = [&](const std::string& s) {  // writes 0.5 x (1 + s)
     const std::string gate = w.put_between("gate", "Add", {s, number(1)});
     w.put("Mul", {w.put_between("half", "Mul", {x, number(0.5)}), gate});
   };

@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What Protobuf's readers take.
+// The largest message that Protobuf's readers accept.
 constexpr int64_t kFileBytesMax = std::numeric_limits<int32_t>::max();
 
-// Shapes are static here and open there. A size that holds the batch is one that differs between
-// two graphs of one model that differ in nothing but the batch.
+// Shapes are static in this program, but the batch is open in the ONNX file. To find the sizes that
+// depend on the batch, the model is built for two batch sizes, and the two graphs are compared.
 constexpr int64_t kOneBatch = 2;
 constexpr int64_t kOtherBatch = 3;
 
@@ -36,7 +36,8 @@ Result<Model> build_inference(const ModelInfo& info, int64_t batch) {
   return model;
 }
 
-/// The attribute `shape` with kBatch where it holds the batch; empty where there is none.
+/// The attribute `shape` with kBatch in place of the batch; empty if the node has no such
+/// attribute.
 Result<std::vector<int64_t>> any_batch(const Node& node, const Node& other) {
   const auto depends = [&] {
     return unsupported("layer " + node.name + " behaves differently for another batch size");
@@ -54,7 +55,7 @@ Result<std::vector<int64_t>> any_batch(const Node& node, const Node& other) {
   return shape;
 }
 
-/// The names of all values, by tensor.
+/// The names of the ONNX values, by tensor.
 std::vector<std::string> value_names(const Model& model, const std::string& input) {
   std::vector<std::string> names;
   for (const TensorInfo& t : model.graph.tensors()) {
@@ -80,7 +81,7 @@ Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFil
   return {};
 }
 
-/// The columns are inputs by their own names, which nothing else in the file may have.
+/// Each column is an input with its own name, which no other value of the file may have.
 Status check_columns(const GraphWriter& onnx, const DatasetSchema& schema) {
   for (const ColumnSchema& c : schema.columns) {
     if (!onnx.has_value(c.name)) continue;
@@ -130,7 +131,7 @@ ProtobufMessage model_message(ProtobufMessage graph,
                 kMetadata = 14;
   constexpr int kOpsetDomain = 1, kOpsetVersion = 2;
   constexpr int kKey = 1, kValue = 2;
-  ProtobufMessage opset;  // of the default domain
+  ProtobufMessage opset;  // of the default domain, hence without a name
   opset.add_int(kOpsetVersion, kOpset);
   ProtobufMessage model;
   model.add_int(kFileVersion, kIrVersion);

@@ -1,5 +1,5 @@
-// Arithmetic on constants. Sizes may hold the batch (Extent); what would have to know it is
-// refused.
+// Arithmetic on constants. A size may depend on the batch (Extent). Operations whose result cannot
+// be expressed without knowing the batch size are refused.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,7 +9,8 @@
 namespace trainyard::onnx {
 namespace {
 
-/// Extents computed with each other; nothing where the batch would have to be known.
+/// The result of `op` on two extents; nothing if it depends on the batch size in a way that an
+/// Extent cannot express.
 std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
   if (a.batch || b.batch) {
     if (op == "Mul" && !(a.batch && b.batch)) return Extent{a.count * b.count, true};
@@ -21,7 +22,7 @@ std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
     if ((op == "Add" || op == "Sub") && b == Extent{0, false}) return a;
     if (op == "Add" && a == Extent{0, false}) return b;
     if ((op == "Max" || op == "Min") && a == b) return a;
-    // There is at least one sample.
+    // A batch has at least one sample, so count * batch is at least 1.
     if (op == "Max" && (a.batch ? b : a).count <= 1) return a.batch ? a : b;
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// Constants whose elements move and keep their values.
+// Operations on constants that move elements and do not change their values.
 #include <algorithm>
 #include <numeric>
 
@@ -154,7 +154,8 @@ Result<bool> fold_concat(NodeImport& n) {
   return true;
 }
 
-// A parameter that is repeated is still one: a layer repeats it.
+// A repeated parameter must stay one parameter, so an Expand layer repeats it and nothing is
+// folded.
 Result<bool> fold_expand(NodeImport& n, const Constant& c, const std::vector<int64_t>& dims) {
   ASSIGN_OR_RETURN(const std::vector<Extent> wanted, n.extents(1, "the shape"));
   if (c.uniform() && !c.trainable && (has_batch(wanted) || c.stored() == 1)) {
@@ -215,10 +216,10 @@ Result<bool> fold_unsqueeze(NodeImport& n, const Constant& c) {
   return true;
 }
 
-// Movement of a constant of an open shape, such as the initial state of an LSTM. One number stands
-// for all of it, so that only its dimensions change.
+// Moves a constant whose shape includes the batch, such as the initial state of an LSTM. A single
+// number represents all elements, so only the dimensions change.
 Result<bool> fold_open_splat(NodeImport& n, const Constant& c) {
-  constexpr int64_t kStandIn = int64_t{1} << 30;  // for the batch
+  constexpr int64_t kStandIn = int64_t{1} << 30;  // in place of the batch size
   if (n.op() == "Transpose") {
     std::vector<int64_t> perm(c.dims.size());
     std::iota(perm.rbegin(), perm.rend(), 0);
@@ -272,7 +273,7 @@ Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Exte
   }
   if (!open) return target;
   Extent left{all.count / known.count, all.batch && !known.batch};
-  // A fixed batch that is written as a number is part of `known`.
+  // If the file fixes the batch, `known` may include it as a plain number.
   const auto batch = n.importer().fixed_batch();
   if (all.batch && !known.batch && batch && all.count % known.count != 0 &&
       all.count * *batch % known.count == 0) {

@@ -1,4 +1,4 @@
-// Convolutions, pools, normalization of channels, and the dense layer.
+// Writes convolutions, pools, channel normalizations, and the dense layer.
 #include "src/base/check.h"
 #include "src/onnx/op_table.h"
 #include "src/ops/window.h"
@@ -8,10 +8,11 @@ namespace {
 
 void write_gemm(NodeWriter& w) { w.put("Gemm", w.inputs(), {{"transB", int64_t{1}}}); }
 
-// Attributes are ONNX's already.
+// The op has the same attributes as ONNX's.
 void write_conv(NodeWriter& w) { w.put(w.op(), w.inputs(), w.attributes()); }
 
-// `ceil_mode` is written out as padding: runtimes differ about windows that reach beyond it.
+// `ceil_mode` is replaced by explicit padding, because runtimes disagree on windows that reach
+// beyond the padding.
 void write_pool(NodeWriter& w) {
   TRAINYARD_CHECK(w.attributes().get_int("relu", 0) == 0, "a graph is written before its passes");
   const kernels::Window window = pool_window(w.attributes(), w.shape(0));
@@ -31,7 +32,7 @@ void write_batch_normalization(NodeWriter& w) {
   w.put("BatchNormalization", w.inputs(), {{"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
 }
 
-/// A constant of floats, [values].
+/// A constant F32 list with one element for each of `values`.
 std::string floats(NodeWriter& w, const std::string& what, const std::vector<double>& values) {
   const std::string wide = w.between(what + "_double");
   w.onnx().add_doubles(wide, Shape{static_cast<int64_t>(values.size())}, values);
@@ -43,8 +44,9 @@ void write_instance_normalization(NodeWriter& w) {
         {{"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
 }
 
-// Groups as channels: [N, G, values], normalized, then each channel's scale and b. One node of the
-// name and this meaning came with opset 21.
+// Groups are reshaped to channels, [N, G, values], and normalized by InstanceNormalization; then
+// each channel is scaled and shifted. ONNX's GroupNormalization has this meaning only since opset
+// 21.
 void write_group_normalization(NodeWriter& w) {
   const Shape& x = w.shape(0);
   const int64_t groups = w.attributes().get_int("num_groups", 1);
@@ -84,7 +86,7 @@ void write_pad(NodeWriter& w) {
 
 void write_resize(NodeWriter& w) {
   const Attributes& a = w.attributes();
-  std::vector<std::string> operands = {w.input(0), ""};  // no region of interest
+  std::vector<std::string> operands = {w.input(0), ""};  // "": no region of interest
   if (a.find("sizes") != nullptr) {
     operands.insert(operands.end(), {"", w.onnx().constant(a.get_ints("sizes", {}))});
   } else {
@@ -102,7 +104,7 @@ void write_resize(NodeWriter& w) {
   w.put("Resize", operands, attributes);
 }
 
-// Pixels as positions: [N, C, H, W] -> [N, C, H W] -> [N, H W, C].
+// Turns pixels into positions: [N, C, H, W] -> [N, C, H W] -> [N, H W, C].
 void write_image_to_sequence(NodeWriter& w) {
   const Shape& x = w.shape(0);
   const std::string rows = w.put_between(

@@ -1,4 +1,4 @@
-// Values that are known before a model runs: constants and sizes.
+// Imports operations whose result is known before a model runs: constants and sizes.
 #include <cmath>
 
 #include "src/onnx/constant_elements.h"

@@ -1,5 +1,5 @@
-// Functions of single elements, arithmetic with broadcasting, and what does nothing to a model that
-// only computes.
+// Imports elementwise functions, arithmetic with broadcasting, and operations that have no effect
+// in inference.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace {
 
 using A = AttributeSpec;
 
-// --- functions of one number: attributes go over as they are ---
+// --- functions of one number: the layer has the same attributes ---
 
 Status import_unary(NodeImport& n) {
   Attributes attributes;
@@ -35,15 +35,16 @@ Status import_clip(NodeImport& n) {
     if (n.has_input(i)) {
       ASSIGN_OR_RETURN(bound, n.number(i, name));
     }
-    if (bound && std::fabs(*bound) < 1e30) attributes.set(name, *bound);  // beyond: no bound
+    if (bound && std::fabs(*bound) < 1e30)
+      attributes.set(name, *bound);  // larger bounds have no effect
   }
   ASSIGN_OR_RETURN(const View x, n.view(0));
   if (attributes.items().empty()) return n.give(x);
   return n.give(n.importer().unary("Clip", std::move(attributes), x));
 }
 
-// PyTorch's exporters write x * 0.5 * (1 + erf(x / sqrt(2))) for GELU before opset 20. The nodes
-// around Erf are looked for; their order differs between versions.
+// Before opset 20, PyTorch's exporters write GELU as x * 0.5 * (1 + erf(x / sqrt(2))). This finds
+// the nodes around Erf, whose order depends on the exporter's version.
 Status import_erf(NodeImport& n) {
   Importer& importer = n.importer();
   const auto refuse = [&] { return n.refuse("is supported as part of GELU only"); };
@@ -75,7 +76,7 @@ Status import_erf(NodeImport& n) {
   if (plus == nullptr || plus->op != "Add" || !is_number(*plus, 1)) return refuse();
   const NodeProto* last = importer.only_reader(plus->outputs[0]);
   if (last == nullptr || last->op != "Mul") return refuse();
-  // x (1 + erf) then 0.5, 0.5 (1 + erf) then x, or (x 0.5) (1 + erf).
+  // Three forms: (x * (1 + erf)) * 0.5, (0.5 * (1 + erf)) * x, or (x * 0.5) * (1 + erf).
   std::vector<const NodeProto*> done = {plus, last};
   if (reads(*last, x) || is_number(*last, 0.5)) {
     const NodeProto* next = importer.only_reader(last->outputs[0]);
@@ -100,7 +101,7 @@ Status import_erf(NodeImport& n) {
 
 // --- arithmetic ---
 
-/// The operand that x * 1, 1 * x or x / 1 is; null if it is not.
+/// The operand x if the node is x * 1, 1 * x or x / 1; else null.
 const View* unchanged(NodeImport& n) {
   const auto is_one = [&](size_t i, size_t other) {
     const Constant* c = n.find_constant(i);
@@ -121,7 +122,7 @@ Status import_binary(NodeImport& n) {
   return n.give(n.importer().binary(n.op(), n.input(0), n.input(1)));
 }
 
-// Sum, Mean, Min and Max of any number of inputs.
+// Imports Sum, Mean, Min and Max of any number of inputs.
 Status import_variadic(NodeImport& n) {
   if (!n.has_input(0)) return n.refuse("needs inputs");
   const bool is_sum = n.op() == "Sum" || n.op() == "Mean";
@@ -138,7 +139,8 @@ Status import_variadic(NodeImport& n) {
   return n.give(std::move(result));
 }
 
-// One slope for all or for each channel is a layer of its own; others are written out.
+// A slope for all elements or one per channel becomes a p_relu layer; other slopes become min, max,
+// mul and add.
 Status import_prelu(NodeImport& n) {
   ASSIGN_OR_RETURN(const Constant* slope, n.floats(1, "the slope"));
   ASSIGN_OR_RETURN(const View x, n.view(0));
@@ -148,7 +150,8 @@ Status import_prelu(NodeImport& n) {
   const bool shared = slope->elements() == 1;
   const bool batch_first = rank >= 2 && x.dims[0] == std::vector<int>{0};
   const int64_t channels = batch_first ? x.extent(x.dims[1]).count : 0;
-  const int64_t axis = rank - std::ssize(dims);  // that the slope's first dimension stands at
+  // The axis of x at which the slope's first dimension is.
+  const int64_t axis = rank - std::ssize(dims);
   const bool by_channel = batch_first && axis <= 1 && slope->elements() == channels &&
                           dims[static_cast<size_t>(1 - axis)] == channels;
   if ((shared || by_channel) && !importer.is_shared(*slope)) {
@@ -167,12 +170,12 @@ Status import_prelu(NodeImport& n) {
   return n.give(importer.binary("Add", above, scaled));
 }
 
-// --- the same value ---
+// --- operations that keep the value ---
 
 Status import_identity(NodeImport& n) { return n.give(n.input(0)); }
 
-// A file that names its parameters is there to be trained: what it leaves out in training is left
-// out here too.
+// A file that names its parameters is meant to be trained, so its Dropout nodes become layers. In
+// other files they have no effect.
 Status import_dropout(NodeImport& n) {
   if (n.wants_output(1)) return n.refuse("its mask is read");
   if (n.importer().names_parameters()) {
@@ -200,7 +203,7 @@ Status import_cast(NodeImport& n) {
   return n.refuse((tokens ? "of tokens to " : "of numbers to ") + name_of(to));
 }
 
-// To the type of another value, which only matters where it is not known which that is.
+// Casts to the type of another value, of which only "integer or float" matters here.
 Status import_cast_like(NodeImport& n) {
   if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
   const Constant* like = n.find_constant(1);
@@ -218,7 +221,8 @@ Status import_cast_like(NodeImport& n) {
   return n.give(std::move(cast));
 }
 
-// A choice by a constant: x * mask + (0 where mask, else y).
+// Imports a Where with a constant condition as the sum of two masked operands: x where the
+// condition is true and 0 elsewhere, plus y where it is false and 0 elsewhere.
 Status import_where(NodeImport& n) {
   const Constant* test = n.find_constant(0);
   if (!n.has_input(1) || !n.has_input(2)) return n.refuse("needs three inputs");
@@ -239,7 +243,7 @@ Status import_where(NodeImport& n) {
       ASSIGN_OR_RETURN(View y, importer.binary("Mul", n.input(i), mask));
       return Value(std::move(y));
     }
-    // Chosen, not multiplied: 0 times infinity is no number.
+    // A constant is selected and not multiplied, since 0 times infinity is NaN.
     if (!c->is_float || c->stored() != 1) return n.refuse("between the input and many constants");
     std::vector<float> chosen;
     for (const float s : share) chosen.push_back(s != 0 ? c->floats->front() : 0);
@@ -250,8 +254,8 @@ Status import_where(NodeImport& n) {
   return n.give(importer.binary("Add", x, y));
 }
 
-// PyTorch's attention gives 0 where all keys are masked, where its softmax is NaN:
-// Where(IsNaN(x), 0, x). Without such rows that is x.
+// PyTorch's attention gives 0 for a row whose keys are all masked, where softmax gives NaN:
+// Where(IsNaN(x), 0, x). The import assumes that there are no such rows, so that the result is x.
 Status import_is_nan(NodeImport& n) {
   Importer& importer = n.importer();
   const NodeProto* where = importer.only_reader(n.node().outputs[0]);
@@ -268,7 +272,7 @@ Status import_is_nan(NodeImport& n) {
   return n.refuse("is supported as part of attention only");
 }
 
-/// Functions of one number, each a layer of the same name.
+/// Adds the functions of one number, each of which becomes the layer of the same name.
 void add_unary_imports(std::vector<ImportRow>& rows) {
   for (const auto& [op, becomes, since] : {std::tuple("Relu", "relu", 1),
                                            {"Sigmoid", "sigmoid", 1},
@@ -305,7 +309,7 @@ void add_unary_imports(std::vector<ImportRow>& rows) {
   }
 }
 
-/// Functions of two or more values.
+/// Adds the functions of two or more values.
 void add_arithmetic_imports(std::vector<ImportRow>& rows) {
   for (const auto& [op, becomes] :
        {std::pair("Add", "add"), {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}, {"Pow", "pow"}}) {
@@ -328,8 +332,8 @@ void add_arithmetic_imports(std::vector<ImportRow>& rows) {
 
 }  // namespace
 
-// PyTorch's exporter writes softplus as Where(b x > threshold, x, Softplus(b x) / b). Beyond a
-// threshold of 15 both are one number in float32, and so are their gradients.
+// PyTorch's exporter writes softplus as Where(b x > threshold, x, Softplus(b x) / b). From a
+// threshold of 15 on, both branches and their gradients are equal in float32.
 Status import_greater(NodeImport& n) {
   constexpr double kThresholdMin = 15;
   Importer& importer = n.importer();

@@ -1,5 +1,5 @@
-// Convolutions, pools and resizing: images [N, C, H, W], and rows [N, C, L], which
-// are images of one row.
+// Imports convolutions, pools and resizing of images [N, C, H, W] and rows [N, C, L], which are
+// treated as images of one row.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -53,7 +53,8 @@ View view_of(NodeImport& n, const std::string& layer, bool is_row) {
   return y;
 }
 
-/// A list with one number for each spatial dimension as one for H and W.
+/// An attribute with one number per spatial dimension, as two numbers for H and W. For a row, the
+/// number for H is `neutral`.
 Result<Ints> pair_of(NodeImport& n, const char* name, const Image& image, int64_t neutral) {
   Ints given = n.get_ints(name, Ints(image.is_row ? 1 : 2, neutral));
   if (image.is_row) given.insert(given.begin(), neutral);
@@ -61,7 +62,8 @@ Result<Ints> pair_of(NodeImport& n, const char* name, const Image& image, int64_
   return n.refuse(std::string(name) + " has another number of entries than there are dimensions");
 }
 
-/// Sliding windows: kernel_shape, strides, dilations and pads of four, auto_pad worked out.
+/// The attributes of a sliding window: kernel_shape, strides, dilations, and four pads, with
+/// auto_pad resolved.
 struct Window {
   Ints kernel, strides, dilations, pads;
 };
@@ -152,9 +154,9 @@ Status import_conv(NodeImport& n) {
 
 // --- pools ---
 
-// With count_include_pad, what lies behind the padding does not count, and no window begins there.
-// A layer has one meaning of its border: here it is cells of 0, and the window's end is that of the
-// image with them.
+// Imports an average pool with ceil_mode and count_include_pad. Cells behind the padding do not
+// count in ONNX, and no window begins there. The layer does not support both attributes together,
+// so a Pad layer adds the padding, and the pool treats its result as the image.
 Result<std::string> padded_pool(NodeImport& n, const Image& image, const Window& w) {
   Importer& importer = n.importer();
   std::string layer = image.layer;
@@ -171,7 +173,7 @@ Result<std::string> padded_pool(NodeImport& n, const Image& image, const Window&
   Ints axes, starts, ends;
   for (size_t i = 0; i < 2; ++i) {
     const int64_t size = importer.sizes_of(layer)[i + 1];
-    const int64_t last = (size - 1) * w.strides[i];  // where the last window begins
+    const int64_t last = (size - 1) * w.strides[i];  // start of the last window
     if (size == 1 || last < image.sizes[i] + w.pads[i]) continue;
     axes.push_back(static_cast<int64_t>(i) + 2);
     starts.push_back(0);
@@ -192,7 +194,7 @@ Status import_pool(NodeImport& n) {
     return n.give(view_of(n, layer, image.is_row));
   }
   Attributes a = attributes_of(window);
-  a.set("strides", window.strides);  // the layer's default is the window
+  a.set("strides", window.strides);  // always given, since the layer's default is the window
   for (const char* name : {"ceil_mode", "count_include_pad"}) {
     if (n.get_int(name, 0) != 0) a.set(name, int64_t{1});
   }
@@ -230,7 +232,7 @@ Status import_global_pool(NodeImport& n) {
 
 // --- sizes ---
 
-/// The sizes that Resize gives H and W, by number or by scale.
+/// The attribute that determines H and W of a Resize: sizes, or scales.
 Result<Attributes> resized(NodeImport& n, const Image& image, const std::optional<Ints>& sizes,
                            const std::vector<double>& scales) {
   if (sizes) return Attributes{{"sizes", *sizes}};
@@ -238,7 +240,7 @@ Result<Attributes> resized(NodeImport& n, const Image& image, const std::optiona
     const double size = static_cast<double>(image.sizes[i]) * scales[i];
     return size == std::floor(size);
   });
-  // align_corners goes by the size, which ONNX does not round there.
+  // With align_corners the size matters, which ONNX does not round in this case.
   const bool rounds =
       !is_whole && n.get_text("coordinate_transformation_mode", "") == "align_corners";
   if (scales[0] == scales[1] && !rounds) return Attributes{{"scales", scales[0]}};
@@ -258,7 +260,8 @@ Status import_resize(NodeImport& n) {
   ASSIGN_OR_RETURN(const View x, n.view(0));
   const std::vector<Extent> dims = x.extents();
   ASSIGN_OR_RETURN(const Image image, image_of(n));
-  // Which input has what moved: opset 10 has scales alone, later ones roi, scales, sizes.
+  // The arguments moved between inputs: opset 10 has only scales, later ones have roi, scales,
+  // sizes.
   const size_t scales_at = is_upsample ? 1 : 2;
   std::vector<double> scales;
   std::optional<std::vector<Extent>> sizes;
@@ -301,7 +304,8 @@ Status import_resize(NodeImport& n) {
   a.set("mode", mode);
   std::string where =
       is_upsample ? "asymmetric" : n.get_text("coordinate_transformation_mode", "half_pixel");
-  if (where == "pytorch_half_pixel") where = "half_pixel";  // but for images of one row or column
+  if (where == "pytorch_half_pixel")
+    where = "half_pixel";  // the two modes differ only for images of one row or column
   a.set("coordinate_transformation_mode", where);
   if (mode == "nearest") {
     a.set("nearest_mode",
@@ -320,7 +324,7 @@ Status import_resize(NodeImport& n) {
   return n.give(view_of(n, layer, image.is_row));
 }
 
-// --- between channels and pixels: views alone ---
+// --- between channels and pixels: changes only the view ---
 
 Status import_depth_to_space(NodeImport& n) {
   const bool to_depth = n.op() == "SpaceToDepth";

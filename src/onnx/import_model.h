@@ -1,7 +1,7 @@
-// src/onnx/import_model.h: an ONNX file as a layer list and weights by the names of its parameters.
+// src/onnx/import_model.h: converts an ONNX file to a layer list, and weights by parameter name.
 //
-// The layer list is what a user could have written; nothing of ONNX is left in it. Preprocessing
-// that this program has put into a file (interface.h) is left out: a job has its own.
+// The layer list could have been written by a user, and does not refer to ONNX. Preprocessing that
+// this program itself wrote into a file (interface.h) is left out, because a job has its own.
 #pragma once
 
 #include <filesystem>
@@ -17,9 +17,10 @@
 namespace trainyard::onnx {
 
 struct ImportOptions {
-  std::map<std::string, int64_t> sizes = {};  // of dimensions that are open in the file, by name
-  std::string output = {};                    // of the file's outputs; empty: the first
-  /// False: the file computes one sample; none of its dimensions is the batch.
+  /// Sizes of dimensions that are open in the file, by dimension name.
+  std::map<std::string, int64_t> sizes = {};
+  std::string output = {};  // which of the file's outputs; empty: the first
+  /// False: the file computes a single sample, and none of its dimensions is the batch.
   bool batched = true;
 };
 
@@ -29,7 +30,7 @@ struct ImportedWeight {
   std::vector<float> values;
 };
 
-/// An entry of recipe.parameter_groups.
+/// An entry of recipe.parameter_groups, which freezes or trains the parameters that match.
 struct FreezeRule {
   std::string match;
   bool freeze = true;
@@ -37,32 +38,37 @@ struct FreezeRule {
 
 struct ImportedModel {
   std::vector<LayerSpec> layers;
-  std::vector<ImportedWeight> weights;  // of all parameters and states of the layers
+  std::vector<ImportedWeight> weights;  // all parameters and states of the layers
 
-  std::string input;         // its name in the file
+  std::string input;         // the input's name in the file
   Shape input_shape;         // of one sample
-  int64_t input_batch = -1;  // the dimension of the file that is the batch; -1: none. Here it is 0
-  int64_t vocabulary = 0;    // > 0: the input is tokens below it
+  int64_t input_batch = -1;  // index of the batch dimension in the file, -1: none; in the layers
+                             // the batch is always dimension 0
+  int64_t vocabulary = 0;    // > 0: the input is tokens below this number
   std::string output;
   Shape output_shape;  // of one sample
   int64_t output_batch = -1;
 
   int64_t opset = 0;
-  int64_t nodes = 0;         // that the output depends on
-  int64_t folded_nodes = 0;  // of them: computed here, once
+  int64_t nodes = 0;         // nodes on which the output depends
+  int64_t folded_nodes = 0;  // those of `nodes` that are computed during the import
   int64_t parameter_count = 0;
-  /// Freeze the parameters of the layers whose values are fixed in the file. Only for files that
-  /// name their parameters (trained_parameters.h).
+  /// Rules that freeze the layers' parameters whose values are fixed in the file. Only for files
+  /// that name their parameters (trained_parameters.h).
   std::vector<FreezeRule> freezes;
-  std::vector<std::string> notes;  // what a user should know, a sentence each
+  std::vector<std::string> notes;  // messages for the user, one sentence each
 };
 
-/// Refusals: ONNX_INVALID, a broken file; ONNX_UNSUPPORTED, one that no layer list can say, which
-/// names all operations that are not known, or the first node that is used in a way that is not.
+/// Errors: ONNX_INVALID for a broken file; ONNX_UNSUPPORTED for a file that no layer list can
+/// express. The latter names all unknown operations, or the first node that is used in an
+/// unsupported way.
 Result<ImportedModel> import_model(const OnnxFile& file, const ImportOptions& options);
 Result<ImportedModel> import_model(const std::filesystem::path& file, const ImportOptions& options);
 
-/// The layers as a job file has them: "layers:\n  - gemm: {units: 10}\n    name: fc1\n".
+/// The layers in the format of a job file: "layers:
+///   - gemm: {units: 10}
+///     name: fc1
+/// ".
 std::string layers_to_yaml(const std::vector<LayerSpec>& layers);
 
 inline constexpr const char* kWeightsFile = "model.safetensors";

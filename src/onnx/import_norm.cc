@@ -1,6 +1,6 @@
-// Normalizations over channels. PyTorch's exporter writes group normalization as an instance
-// normalization of reshaped groups, by ones and zeros, and a product and a sum behind it: here it
-// is one layer again.
+// Imports channel normalizations. PyTorch's exporter writes group normalization as an instance
+// normalization of reshaped groups with scale 1 and bias 0, followed by a product and a sum. This
+// is imported as one layer.
 #include <algorithm>
 
 #include "src/onnx/import_table.h"
@@ -10,7 +10,7 @@ namespace {
 
 using A = AttributeSpec;
 
-/// Vectors with one number for each channel.
+/// Checks that `count` inputs from `first` on have one number for each channel.
 Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channels) {
   for (size_t i = first; i < first + count; ++i) {
     ASSIGN_OR_RETURN(const Constant* c, n.floats(i, "scale, bias, mean or variance"));
@@ -19,7 +19,8 @@ Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channe
   return {};
 }
 
-/// [N, C] as it is; more dimensions as an image, those behind the third as one.
+/// Arranges the input with the batch and the channels in front. With `as_image`, 3 or more
+/// dimensions become an image, in which all dimensions behind the third are joined.
 Result<Importer::Canonical> channels_first(NodeImport& n, bool as_image) {
   ASSIGN_OR_RETURN(View x, n.view(0));
   if (x.rank() < 2 || x.dims[0] != std::vector<int>{0}) {
@@ -34,7 +35,7 @@ Result<Importer::Canonical> channels_first(NodeImport& n, bool as_image) {
   return n.importer().canonical(x, /*keep_ones=*/true);
 }
 
-/// The result of a layer that keeps the shape, seen as the input was.
+/// Defines the output of a layer that keeps the shape, with the dimensions of the node's input.
 Status give_alike(NodeImport& n, const Importer::Canonical& c, const std::string& layer) {
   View y = c.view;
   y.layer = layer;
@@ -75,8 +76,8 @@ bool is_fixed(const Constant& c, float value) {
   return !c.trainable && c.uniform() && c.floats->front() == value;
 }
 
-/// The node behind the one that makes groups images again, if it is the only one there; null if
-/// not.
+/// The node behind the Reshape that restores the shape after the normalization of groups; null if
+/// there is none or several.
 const NodeProto* behind_reshape(const Importer& importer, const NodeProto& norm) {
   const NodeProto* reshape = importer.only_reader(norm.outputs[0]);
   if (reshape == nullptr || reshape->op != "Reshape" || reshape->inputs[0] != norm.outputs[0]) {
@@ -85,7 +86,7 @@ const NodeProto* behind_reshape(const Importer& importer, const NodeProto& norm)
   return importer.only_reader(reshape->outputs[0]);
 }
 
-/// The initializer that a value is, or is moved from.
+/// The initializer that a value is, or is derived from by nodes that move elements.
 std::string source_of(const Importer& importer, std::string value) {
   for (const NodeProto* node = importer.producer_of(value); node != nullptr;) {
     if (node->inputs.empty()) return "";
@@ -95,8 +96,9 @@ std::string source_of(const Importer& importer, std::string value) {
   return value;
 }
 
-// [N, C, ...] as [N, G, rest], normalized by ones and zeros, back again: groups of the layer below.
-// Which scale and shift follow is seen when they are reached (absorb_affine).
+// Recognizes a group normalization: [N, C, ...] reshaped to [N, G, rest], normalized with scale 1
+// and bias 0, and reshaped back. Scale and shift per channel are taken over when the nodes behind
+// are imported (absorb_affine).
 Result<bool> import_reshaped_groups(NodeImport& n) {
   ASSIGN_OR_RETURN(const Constant* scale, n.floats(1, "scale"));
   ASSIGN_OR_RETURN(const Constant* shift, n.floats(2, "bias"));
@@ -112,7 +114,7 @@ Result<bool> import_reshaped_groups(NodeImport& n) {
   const int64_t groups = x.extent(x.dims[1]).count;
   const int64_t channels = n.importer().sizes_of(x.layer)[0];
   if (channels % groups != 0) return false;
-  Constant weight;  // by its name alone
+  Constant weight;  // only its name is used
   for (const std::string& input : next->inputs) {
     const std::string source = source_of(n.importer(), input);
     const Value* value = n.importer().find(source);
@@ -144,7 +146,7 @@ Status import_group_norm(NodeImport& n) {
   const int64_t channels = n.importer().sizes_of(c.layer)[0];
   const int64_t groups = is_instance ? channels : n.get_int("num_groups", 0);
   if (groups < 1 || channels % groups != 0) return n.refuse("num_groups " + std::to_string(groups));
-  // Opset 18 had one number for each group.
+  // In opset 18 scale and bias have one number per group.
   const int64_t count = !is_instance && n.opset() < 21 ? groups : channels;
   if (Status s = channel_vectors(n, 1, 2, count); !s.ok()) return s;
   Attributes a{{"epsilon", n.get_float("epsilon", 1e-5)}};
@@ -163,7 +165,8 @@ Status import_group_norm(NodeImport& n) {
 
 }  // namespace
 
-// The product by a number for each channel, then the sum, that follow import_reshaped_groups().
+// Makes the product and the sum that follow import_reshaped_groups() the scale and the bias of its
+// layer. Both must have one number per channel.
 Result<bool> absorb_affine(NodeImport& n) {
   Importer& importer = n.importer();
   const std::string* layer = importer.expected_affine(n.node());
@@ -176,7 +179,8 @@ Result<bool> absorb_affine(NodeImport& n) {
     return false;
   }
   const int64_t channels = importer.sizes_of(*layer)[0];
-  const int64_t before = std::ssize(c->dims) - x->rank() + 1;  // of the channels in the constant
+  // Index of the channels among the constant's dimensions.
+  const int64_t before = std::ssize(c->dims) - x->rank() + 1;
   if (x->rank() < 2 || x->dims[0] != std::vector<int>{0} || before < 0 ||
       before >= std::ssize(c->dims) || x->extent(x->dims[1]) != Extent{channels, false}) {
     return false;

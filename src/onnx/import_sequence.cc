@@ -1,4 +1,4 @@
-// Products, embeddings, normalization and softmax of positions, recurrent layers.
+// Imports products, embeddings, normalization and softmax over positions, and recurrent layers.
 #include <algorithm>
 #include <cmath>
 
@@ -12,14 +12,14 @@ using Ints = std::vector<int64_t>;
 
 // --- products ---
 
-/// A vector of `units` numbers, whatever dimensions of 1 stand before it.
+/// Whether the value is a constant vector of `units` numbers; dimensions of 1 in front are allowed.
 bool is_bias(const Value& value, int64_t units) {
   const auto* c = std::get_if<Constant>(&value);
   return c != nullptr && c->is_float && !c->is_splat && !c->dims.empty() && !has_batch(c->dims) &&
          c->dims.back().count == units && c->elements() == units;
 }
 
-// A bias that is added right behind the product is the layer's own.
+// A bias that is added directly to the product becomes the bias of the layer.
 Status import_mat_mul(NodeImport& n) {
   if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
   Importer& importer = n.importer();
@@ -68,7 +68,7 @@ Status import_gemm(NodeImport& n) {
   if (has_bias && weight != nullptr) {
     const Constant* c = n.find_constant(2);
     const int64_t units = weight->dims[turns ? 0 : 1].count;
-    // A parameter that is multiplied stays as it is, and layers multiply it.
+    // A trained parameter is not multiplied by beta here; layers do that.
     const bool is_own = c != nullptr && (beta == 1 || !c->origins) && !importer.is_shared(*c);
     if (is_own && is_bias(*c, units)) bias = scaled(*c, beta);
   }
@@ -102,7 +102,7 @@ Status import_gemm(NodeImport& n) {
   return n.give(importer.binary("Add", y, c));
 }
 
-// --- tables and picking ---
+// --- embeddings and selection of elements ---
 
 Status import_gather(NodeImport& n) {
   if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
@@ -141,7 +141,7 @@ Status import_gather(NodeImport& n) {
 
 // --- softmax and normalization ---
 
-// Before opset 13 everything from the axis on was one dimension.
+// Before opset 13, all dimensions from the axis on were normalized together.
 Status import_softmax(NodeImport& n) {
   const bool to_end = n.opset() < 13;
   ASSIGN_OR_RETURN(const View x, n.view(0));
@@ -211,8 +211,8 @@ struct Recurrent {
   const Constant *w = nullptr, *r = nullptr, *b = nullptr;
 };
 
-/// Rows of one direction's gates in the layer's order. ONNX has i o f c and z r h; the layer i f c
-/// o and r z h.
+/// The rows of one direction's gates, reordered from ONNX's order (i o f c and z r h) to the
+/// layer's (i f c o and r z h).
 Numbers gates_of(const Recurrent& p, const Constant& all, int64_t offset, int64_t width) {
   static constexpr int64_t kLstm[] = {0, 2, 3, 1}, kGru[] = {1, 0, 2};
   const int64_t gate = p.hidden * width;

@@ -1,5 +1,5 @@
-// What moves elements. Most of it is a view (import_value.h) and becomes a layer only where a later
-// operation needs the elements in that order.
+// Imports operations that move elements. Most of them only change a view (import_value.h). A layer
+// is created only if a later operation needs the elements in that order.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -12,7 +12,7 @@ namespace {
 using A = AttributeSpec;
 using Ints = std::vector<int64_t>;
 
-// --- views alone ---
+// --- operations that only change the view ---
 
 Status import_transpose(NodeImport& n) {
   ASSIGN_OR_RETURN(const View x, n.view(0));
@@ -35,7 +35,9 @@ Status import_reshape(NodeImport& n) {
 Status import_flatten(NodeImport& n) {
   ASSIGN_OR_RETURN(const View x, n.view(0));
   int64_t axis = n.get_int("axis", 1);
-  if (axis < 0) axis += x.rank();  // and not of one more, where it may stand
+  if (axis < 0)
+    axis += x.rank();  // a negative axis counts from the rank, although axis may also be equal to
+                       // the rank
   ASSIGN_OR_RETURN(axis, n.axis(axis, x.rank() + 1));
   View y = x;
   y.dims.assign(2, {});
@@ -72,9 +74,9 @@ Status import_unsqueeze(NodeImport& n) {
   return n.give(x);
 }
 
-// --- along one dimension ---
+// --- slices, splits and concatenation ---
 
-/// The view of a layer that has the axes of a canonical operand, some of them with other sizes.
+/// The view of a layer whose axes are those of a canonical operand with other sizes.
 View resized(const Importer::Canonical& c, const std::string& layer, const Ints& sizes) {
   View y;
   y.layer = layer;
@@ -96,7 +98,7 @@ struct Cut {
   int64_t start = 0, end = 0, step = 1;
 };
 
-/// Slices along dimensions of a view, all at once.
+/// Slices several dimensions of a view with one layer.
 Result<View> slice(NodeImport& n, const View& x, const std::map<int64_t, Cut>& cuts) {
   ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
   Ints starts, ends, axes, steps;
@@ -144,7 +146,7 @@ Status import_slice(NodeImport& n) {
                                                (!size.batch && ends[i].count >= size.count)));
     if (start == 0 && step == 1 &&
         (to_end || ends[i].count >= std::numeric_limits<int32_t>::max())) {
-      continue;  // all of it
+      continue;  // the slice is the whole dimension
     }
     if (size.batch || ends[i].batch) return n.refuse("cuts the batch");
     if (step < 1) return n.refuse("steps of " + std::to_string(step) + ", expected 1 or more");
@@ -169,7 +171,7 @@ Status import_split(NodeImport& n) {
   if (whole.batch) return n.refuse("cuts the batch");
   const auto count = std::ssize(n.node().outputs);
   if (!parts) {
-    const int64_t size = (whole.count + count - 1) / count;  // the last one may be smaller
+    const int64_t size = (whole.count + count - 1) / count;  // the last part may be smaller
     parts.emplace(static_cast<size_t>(count), size);
     parts->back() = whole.count - size * (count - 1);
   }
@@ -205,7 +207,8 @@ Status import_concat(NodeImport& n) {
     if (x.extent(x.dims[at]).batch) return n.refuse("joins samples");
     parts.push_back(std::move(x));
   }
-  // Where the batch stands in one part it stands in all; parameters are the same for every sample.
+  // If a dimension is the batch in one part, it becomes the batch in the parts that do not depend
+  // on the input, such as parameters, which are the same for every sample.
   for (View& x : parts) {
     for (size_t k = 0; k < x.dims.size(); ++k) {
       const bool batch = std::ranges::any_of(
@@ -234,7 +237,7 @@ Status import_concat(NodeImport& n) {
   return n.give(resized(*first, layer, n.importer().sizes_of(layer)));
 }
 
-// --- more elements ---
+// --- padding and expansion ---
 
 Status import_pad(NodeImport& n) {
   ASSIGN_OR_RETURN(const auto pads, n.ints_of("pads", 1));
@@ -289,7 +292,7 @@ Status import_expand(NodeImport& n) {
     if (wanted[i] == Extent{1, true}) {
       if (n.importer().has_batch(x.layer))
         return n.refuse("repeats what a sample has for all others");
-      x.dims[i] = {0};  // the same for every sample: broadcast where it is used
+      x.dims[i] = {0};  // broadcast where it is used, since it is the same for every sample
       continue;
     }
     if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
@@ -352,7 +355,7 @@ Status import_reduce(NodeImport& n) {
     return n.give(y);
   }
   Attributes a{{"axes", at}};
-  // A sample keeps at least one axis.
+  // At least one axis of the sample must remain.
   if (!keeps && at.size() < n.importer().sizes_of(c.layer).size()) a.set("keepdims", int64_t{0});
   ASSIGN_OR_RETURN(y.layer, n.importer().add_layer(op, std::move(a), {c.layer}));
   return n.give(y);

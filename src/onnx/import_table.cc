@@ -8,7 +8,8 @@
 
 namespace trainyard::onnx {
 
-constexpr int64_t kListMax = 1 << 16;  // of equal numbers that stand for indices or sizes
+// Longest list of equal numbers that is expanded to indices or sizes.
+constexpr int64_t kListMax = 1 << 16;
 
 // --- attributes ---
 

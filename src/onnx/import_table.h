@@ -1,7 +1,7 @@
-// src/onnx/import_table.h: what each ONNX operation becomes in a layer list. One row for each, most
-// of them a layer of the same name; docs/onnx.md has this table, and a test holds the two together.
+// src/onnx/import_table.h: maps each ONNX operation to layers. There is one row per operation; most
+// become a layer of the same name. docs/onnx.md contains this table, and a test compares the two.
 //
-// Where opsets differ in meaning, the row's function looks at node.opset(); where an argument moved
+// If the meaning depends on the opset, the row's function checks node.opset(). If an argument moved
 // from an attribute to an input, NodeImport::ints_of reads either.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trainyard::onnx {
 
-/// What the function of a row works with: a node whose attributes are those of the row.
+/// A node, whose attributes its row has accepted, as passed to the row's function.
 class NodeImport {
  public:
   NodeImport(Importer& importer, const NodeProto& node) : importer_(importer), node_(node) {}
@@ -23,7 +23,7 @@ class NodeImport {
   const NodeProto& node() const { return node_; }
   std::string_view op() const { return node_.op; }
   int64_t opset() const { return importer_.opset(); }
-  /// ONNX_UNSUPPORTED about this node.
+  /// Returns ONNX_UNSUPPORTED about this node.
   Error refuse(const std::string& what) const { return unsupported_node(node_, what); }
 
   bool has(std::string_view attribute) const { return node_.find(attribute) != nullptr; }
@@ -34,20 +34,20 @@ class NodeImport {
 
   size_t input_count() const { return node_.inputs.size(); }
   bool has_input(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
-  const Value& input(size_t i) const;  // a fault if it is left out
+  const Value& input(size_t i) const;  // a fault if the input is left out
   std::vector<Extent> dims(size_t i) const { return dims_of(input(i)); }
-  const Constant* find_constant(size_t i) const;  // null: left out, or no constant
-  /// A constant of floats or whole numbers; `what` names it in the refusal.
+  const Constant* find_constant(size_t i) const;  // null if the input is left out or not constant
+  /// A constant input, of floats or whole numbers. `what` names it in the error.
   Result<const Constant*> floats(size_t i, const char* what) const;
   Result<std::vector<Extent>> extents(size_t i, const char* what) const;
   Result<std::vector<int64_t>> ints(size_t i, const char* what) const;
-  /// One number, of either type.
+  /// One constant number of either type.
   Result<double> number(size_t i, const char* what) const;
-  /// The attribute or the input; nothing where there is neither.
+  /// The values of an attribute or else of input i; nothing if neither is given.
   Result<std::optional<std::vector<int64_t>>> ints_of(std::string_view attribute, size_t i) const;
-  /// The layer that computes an input; constants become one.
+  /// The input as a view of a layer; a constant becomes a layer.
   Result<View> view(size_t i);
-  /// An axis counted from the front; refused where a value of `rank` has none such.
+  /// The axis counted from the front. Refuses an axis that a value of `rank` does not have.
   Result<int64_t> axis(int64_t given, int64_t rank) const;
   Result<std::vector<int64_t>> axes(const std::vector<int64_t>& given, int64_t rank) const;
 
@@ -69,25 +69,26 @@ struct AttributeSpec {
 
 struct ImportRow {
   std::string_view op;
-  int64_t since = 1;         // the first opset that has it; 1 also for those older than kOpsetMin
-  std::string_view becomes;  // the layers, or what it is here, for the table of the documentation
-  std::string_view limits = {};  // what of it is refused
+  int64_t since = 1;         // the first opset with this operation; 1 if that is below kOpsetMin
+  std::string_view becomes;  // the layers, or the effect, for the table in the documentation
+  std::string_view limits = {};  // the uses that are refused
   std::vector<AttributeSpec> attributes = {};
-  /// Null: its inputs must be constants.
+  /// Null: all inputs must be constant.
   Status (*import)(NodeImport& n) = nullptr;
-  /// Where all inputs are constants. Gives the outputs, or returns false: then `import` does.
+  /// Called if all inputs are constant. Defines the outputs, or returns false to have `import`
+  /// called.
   Result<bool> (*fold)(NodeImport& n) = nullptr;
 };
 
 const std::vector<ImportRow>& import_rows();
 const ImportRow* find_import_row(std::string_view op);
-/// Refuses attributes that the row does not have, and those of another type.
+/// Refuses attributes that the row does not list, or that have another type.
 Status check_node_attributes(const NodeProto& node, const ImportRow& row);
 
 /// The table of docs/onnx.md.
 std::string import_table_markdown();
 
-// The families.
+// The rows of each family of operations.
 std::vector<ImportRow> constant_imports();
 std::vector<ImportRow> elementwise_imports();
 std::vector<ImportRow> image_imports();
@@ -95,29 +96,31 @@ std::vector<ImportRow> norm_imports();
 std::vector<ImportRow> shape_imports();
 std::vector<ImportRow> sequence_imports();
 
-// Folding of what moves elements, for the rows that also have layers (import_constant.cc).
+// Functions that fold constants, shared by operations that also become layers (import_constant.cc).
 Result<bool> fold_movement(NodeImport& n);
 Result<bool> fold_arithmetic(NodeImport& n);
 Result<bool> fold_unary(NodeImport& n);
 Result<bool> fold_not(NodeImport& n);
 Result<bool> fold_reduce_ints(NodeImport& n);
 Result<bool> fold_cast(NodeImport& n);
-/// The constant as numbers of an element type, as the node, of which it is an input, wants it.
+/// Converts an input of `n` to the element type `to`.
 Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to);
 Result<bool> fold_where(NodeImport& n);
 
-/// Of what the model computes: as part of a softplus.
+/// Imports a Greater that depends on the model's input, which must be part of a softplus.
 Status import_greater(NodeImport& n);
 
-/// True if a layer before this Mul or Add has taken it over: its output is given.
+/// If the layer before this Mul or Add can take over its constant, does so, defines the output and
+/// returns true.
 Result<bool> absorb_affine(NodeImport& n);
 
-/// Element `index` along an axis, which goes; and several, of an ascending range.
+/// Element `index` along an axis, which is removed; or several elements, whose indices must be an
+/// ascending range.
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);
 Result<View> take_range(NodeImport& n, const View& x, int64_t axis,
                         const std::vector<int64_t>& indices);
 
-/// The target of a Reshape with 0 and -1 worked out.
+/// The target shape of a Reshape, with 0 and -1 resolved.
 Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Extent>& from,
                                            const std::vector<Extent>& shape);
 

@@ -1,11 +1,11 @@
-// src/onnx/import_value.h: what a value of an ONNX graph is while it is imported: a constant, or a
-// view of what a layer computes.
+// src/onnx/import_value.h: values of an ONNX graph during the import. A value is a constant, or a
+// view of the output of a layer.
 //
-// In a layer list axis 0 is the batch and stays there; in ONNX it may stand anywhere, be open, or
-// be merged with another dimension ("heads times batch"). A view bridges the two: it says which
-// parts of the layer's axes, in which order, are the dimensions of the ONNX value. Transpose,
-// Reshape, Squeeze and their relatives change the view alone; a layer that moves elements is made
-// when an operation needs them in another order (importer.h, arrange).
+// In a layer list, axis 0 is always the batch. In ONNX, the batch may be at any position, have an
+// open size, or be merged with another dimension ("heads times batch"). A view bridges this
+// difference: it maps the dimensions of the ONNX value to parts of the layer's axes. Transpose,
+// Reshape, Squeeze and similar operations only change the view. A layer that moves elements is
+// created when an operation needs them in another order (importer.h, arrange).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace trainyard::onnx {
 
-/// A size, or a number computed from sizes: `count`, times the batch if `batch`.
+/// A size, or a number computed from sizes: `count`, multiplied by the batch size if `batch`.
 struct Extent {
   int64_t count = 1;
   bool batch = false;
@@ -29,61 +29,66 @@ bool has_batch(const std::vector<Extent>& extents);
 std::vector<int64_t> counts_of(const std::vector<Extent>& extents);
 std::vector<Extent> extents_of(const std::vector<int64_t>& counts);
 
-/// Numbers of the file's trained parameters are counted through: this is each one's own. Only files
-/// that name their parameters have them (trained_parameters.h).
+/// Identifies one number of the file's trained parameters, which are numbered consecutively. Only
+/// used in files that name their parameters (trained_parameters.h).
 using Origin = uint32_t;
-constexpr Origin kFixed = ~Origin{0};  // of a number that is not part of a trained parameter
+// The origin of a number that belongs to no trained parameter.
+constexpr Origin kFixed = ~Origin{0};
 
-/// Numbers that do not depend on the input: floats, or whole numbers (and truth).
+/// Numbers that do not depend on the input: floats, or integers (including booleans).
 struct Constant {
   std::vector<Extent> dims;
   bool is_float = true;
-  bool is_splat = false;  // one number stands for all: the only way to fill dims with a batch
+  // One stored number for all elements; required if `dims` includes the batch.
+  bool is_splat = false;
   std::shared_ptr<const std::vector<float>> floats;
   std::shared_ptr<const std::vector<Extent>> ints;
-  bool trainable = false;   // comes from an initializer that a model learns
-  std::string initializer;  // whose values these are as they are, or turned if `transposed`
+  bool trainable = false;   // comes from an initializer that is trained
+  std::string initializer;  // the initializer that has exactly these values, or their transpose if
+                            // `transposed`
   bool transposed = false;
-  /// Of each stored float. Null: all are fixed, or the file does not name its parameters.
+  /// The origin of each stored float. Null: all are fixed, or the file does not name its
+  /// parameters.
   std::shared_ptr<const std::vector<Origin>> origins;
 
-  /// Elements, of static dims.
+  /// The number of elements; `dims` must not include the batch.
   int64_t elements() const;
   int64_t stored() const { return is_float ? std::ssize(*floats) : std::ssize(*ints); }
-  /// True if it has no elements: nothing that a layer computes is like it.
+  /// True if the constant has no elements, which no output of a layer can have.
   bool empty() const;
-  /// True if all elements are one number.
+  /// True if all elements are equal.
   bool uniform() const;
 };
-/// A matrix of static sizes with rows and columns exchanged.
+/// The transpose of a matrix of static sizes.
 Constant turned(const Constant& matrix);
 
-/// What a layer's weight is made of.
+/// The values of a layer's weight.
 struct Numbers {
   std::vector<float> values;
-  std::vector<Origin> origins;  // of each; empty: as Constant::origins
+  // The origin of each value; empty: all are fixed (as in Constant::origins).
+  std::vector<Origin> origins;
 };
-/// All elements of a constant of floats and static sizes.
+/// All elements of a constant of floats; `dims` must not include the batch.
 Numbers numbers_of(const Constant& c);
-/// `count` elements: number i is element from(i).
+/// `count` elements of `c`, of which number i is element from(i).
 Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from);
 Constant float_constant(std::vector<int64_t> dims, std::vector<float> values);
 Constant int_constant(std::vector<int64_t> dims, std::vector<Extent> values);
 
-/// Axis 0 of every layer, the batch, is atom 0. The other atoms are factors of the layer's other
-/// axes, in their order; none is 1.
+/// A view of a layer's output. The layer's axes are factored into atoms. Atom 0 is axis 0, the
+/// batch. The other atoms are the factors of the other axes, in their order; no factor is 1.
 struct View {
   std::string layer;                   // "input", "conv1", "lstm1.1"
-  std::vector<int64_t> atoms = {0};    // sizes; that of atom 0 is open
-  std::vector<std::vector<int>> dims;  // atoms of each ONNX dimension; none: its size is 1
+  std::vector<int64_t> atoms = {0};    // sizes of the atoms; that of atom 0 is not used
+  std::vector<std::vector<int>> dims;  // the atoms of each ONNX dimension; none: the size is 1
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
   Extent extent(const std::vector<int>& dim) const;
   std::vector<Extent> extents() const;
-  /// Adds a dimension behind the others, and the atom that it is unless its size is 1.
+  /// Appends a dimension, and an atom for it unless its size is 1.
   void push_dim(int64_t size);
   void push_batch() { dims.push_back({0}); }
-  /// Makes two atoms of one: `first` times the rest.
+  /// Splits an atom into two: `first`, and the rest.
   void split(int atom, int64_t first);
 };
 

@@ -1,4 +1,4 @@
-// An imported model as files: the layer list as a user writes it, and its weights.
+// Writes an imported model as files: the layer list in the format users write, and the weights.
 #include <charconv>
 
 #include "src/base/check.h"
@@ -9,8 +9,8 @@
 namespace trainyard::onnx {
 namespace {
 
-/// The shortest text that reads back as the same float: attributes of ONNX are floats. With a
-/// point where there is an exponent, or readers of YAML 1.1 take it for a word.
+/// The shortest text that reads back as the same float (attributes in ONNX are floats). A number
+/// with an exponent gets a point, because readers of YAML 1.1 would read it as text otherwise.
 std::string text_of(double value) {
   char buffer[32];
   const auto [end, error] =
@@ -44,7 +44,8 @@ std::string text_of(const Attribute& value, const AttributeRule& rule) {
   }
   if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
   if (const auto* d = std::get_if<double>(&value)) return text_of(*d);
-  if (const auto* s = std::get_if<std::string>(&value)) return *s;  // a choice, or a layer's name
+  if (const auto* s = std::get_if<std::string>(&value))
+    return *s;  // a choice or the name of a layer
   if (const auto* l = std::get_if<std::vector<int64_t>>(&value)) return list_of(*l);
   return list_of(std::get<std::vector<double>>(value));
 }
@@ -58,7 +59,7 @@ std::string layers_to_yaml(const std::vector<LayerSpec>& layers) {
     const LayerKind* kind = find_layer_kind(layer.op);
     TRAINYARD_CHECK(kind != nullptr, "no layer is named " + layer.op);
     std::string attributes;
-    // In the order of the rules, which is that of the documentation.
+    // The order of the rules is that of the documentation.
     for (const AttributeRule& rule : kind->attributes) {
       const Attribute* value = layer.attributes.find(rule.name);
       if (value == nullptr) continue;

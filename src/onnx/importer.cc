@@ -1,6 +1,5 @@
-// The graph: which of its values matter, what goes in and comes out, and the list of layers that is
-// left at the end. What becomes of single nodes is in import_table.h, what becomes of views in
-// importer_layers.cc.
+// Imports a graph: selects the values that matter, the input and the output, and assembles the
+// layer list. import_table.h imports single nodes; importer_layers.cc turns views into layers.
 #include "src/onnx/importer.h"
 
 #include <algorithm>
@@ -14,7 +13,9 @@
 namespace trainyard::onnx {
 namespace {
 
-constexpr int64_t kImportBatch = 2;  // any: what holds the batch is known by itself
+// kImportBatch and kCheckBatch are arbitrary, but different. Imported layers must not depend on the
+// batch size.
+constexpr int64_t kImportBatch = 2;
 constexpr int64_t kCheckBatch = 3;
 constexpr size_t kNotesMax = 64;
 
@@ -37,7 +38,7 @@ const NodeProto* find_producer(const GraphProto& graph, std::string_view value) 
 
 // --- files that this program has written (interface.h) ---
 
-/// The value that the model computes, before the nodes that turn it into what users are given.
+/// The value that the model itself computes, before the nodes that convert it to the file's output.
 std::string own_output(const GraphProto& graph, const std::string& output) {
   const auto input_of = [&](std::string_view value, bool last) -> std::string {
     const NodeProto* node = find_producer(graph, value);
@@ -169,7 +170,8 @@ Status Importer::choose_nodes() {
     nodes_.push_back(&node);
     for (const std::string& input : node.inputs) readers_[input].push_back(&node);
   }
-  // Constants may stand behind the nodes that a pattern begins with (import_erf).
+  // Constants come first, because a pattern may need one that is defined behind the pattern's first
+  // node (import_erf).
   std::stable_partition(nodes_.begin(), nodes_.end(),
                         [](const NodeProto* n) { return n->op == "Constant"; });
   model_.nodes = std::ssize(nodes_);
@@ -178,7 +180,7 @@ Status Importer::choose_nodes() {
 }
 
 Status Importer::check_ops() const {
-  std::map<std::string, std::string> unknown;  // nodes, by op
+  std::map<std::string, std::string> unknown;  // names of nodes, by operation
   for (const NodeProto* node : nodes_) {
     const bool is_standard = node->domain.empty() || node->domain == "ai.onnx";
     const ImportRow* row = is_standard ? find_import_row(node->op) : nullptr;
@@ -204,7 +206,7 @@ Status Importer::define_initializers() {
   for (const TensorProto& tensor : file_.graph().initializers) {
     if (!readers_.contains(tensor.name) && tensor.name != output_value_) continue;
     ASSIGN_OR_RETURN(Constant constant, decode(tensor));
-    // Single numbers are settings (an epsilon, a scale) far more often than parameters.
+    // A single number is more likely a setting (an epsilon, a scale) than a parameter.
     constant.trainable =
         constant.is_float && constant.stored() > 1 &&
         std::ranges::all_of(*constant.floats, [](float x) { return std::isfinite(x); });
@@ -241,7 +243,7 @@ Result<ValueProto> Importer::choose_input() const {
   }
   if (source_ != nullptr && inputs.size() == 2 && input.dims.size() == 2 &&
       inputs[1]->dims.size() == 2) {
-    input.dims[1].size += inputs[1]->dims[1].size;  // of a table: numbers, then codes
+    input.dims[1].size += inputs[1]->dims[1].size;  // a table has two inputs: numbers, then codes
   }
   if (input.dims.size() > 7) {
     return unsupported_file("input " + quoted_value(input.name) + " has " +
@@ -362,8 +364,8 @@ Status Importer::import_nodes() {
   return {};
 }
 
-// A parameter is trained itself, not what is computed from it: only what moves its numbers is done
-// here, the rest by layers.
+// Values computed from a trained parameter must not replace it, or the parameter would not be
+// trained. Therefore only moving its numbers is folded; layers do the rest.
 bool Importer::may_fold(const NodeProto& node) const {
   const auto fold = find_import_row(node.op)->fold;
   if (fold == fold_movement || fold == fold_cast) return true;
@@ -393,7 +395,8 @@ Status Importer::finish_output() {
     ASSIGN_OR_RETURN(last.layer,
                      add_layer("Reshape", {{"shape", sizes_of(last.layer)}}, {last.layer}));
   }
-  // What nothing reads in the end: arrangements, the other outputs of an LSTM.
+  // Drop layers that the output does not depend on, such as unused rearrangements and outputs of an
+  // LSTM.
   std::set<std::string> needed = {last.layer};
   std::vector<LayerSpec> kept;
   for (auto it = layers_.rbegin(); it != layers_.rend(); ++it) {
@@ -435,7 +438,7 @@ Status Importer::take_weights(const Network& network) {
   return {};
 }
 
-// The list is built again as a job would: from the names alone, and for another batch.
+// Builds the list again as a job would do it, from the names alone and with another batch size.
 Result<ImportedModel> Importer::result() {
   ASSIGN_OR_RETURN(const std::vector<ResolvedLayer> resolved, resolve_layers(layers_, ""));
   const BuildOptions options{.batch_size = kCheckBatch, .training = false};

@@ -1,4 +1,4 @@
-// src/onnx/importer_axes.h: how the axes of two views become those of one layer.
+// src/onnx/importer_axes.h: combines the axes of two views into those of one layer.
 #pragma once
 
 #include <cstdint>
@@ -9,34 +9,37 @@
 
 namespace trainyard::onnx {
 
-/// Refusal of something that has no layer.
+/// The error for something that no layer can express.
 Error misfit(const std::string& what);
 int64_t product_of(const View& view, const std::vector<int>& atoms);
 bool holds_batch(const std::vector<int>& dim);
-/// A constant's dimensions as if a layer computed it.
+/// The view that a constant would have as the output of a layer.
 View shape_view(const Constant& c);
-/// Splits atoms until dimension `i` of both is made of the same ones, or one of them has size 1.
+/// Splits atoms until both views have the same atoms in dimension `i`, or one of them has size 1.
 Status align(View& a, View& b, size_t i);
 
-/// An atom of the result of two operands: theirs, or -1 where one has size 1.
+/// An atom of the result of two operands: the atoms of both operands, or -1 for an operand of size
+/// 1.
 struct JointAtom {
   int a = -1, b = -1;
   int64_t size = 1;
 };
 
 struct Joint {
-  std::vector<JointAtom> atoms;              // in the order of the layer's axes, without the batch
-  std::vector<std::vector<JointAtom>> dims;  // of the result; a = b = 0 stands for the batch
+  std::vector<JointAtom> atoms;  // in the order of the layer's axes; excludes the batch
+  // Atoms of the result's dimensions; a = b = 0 stands for the batch.
+  std::vector<std::vector<JointAtom>> dims;
 };
 
 Joint join(const View& a, const View& b, size_t dims);
-/// The dimensions of the result of a joint.
+/// Appends the dimensions of `joint` to `result`.
 void push_dims(const Joint& joint, View& result);
 
 struct Importer::Axes {
   std::vector<std::vector<JointAtom>> groups;
 
-  /// Neighbors that both operands have side by side in one axis, or both lack, share an axis.
+  /// Groups atoms into axes. Adjacent atoms share an axis if, in each operand, they are adjacent in
+  /// one axis or both missing.
   static Axes of(const std::vector<JointAtom>& atoms, const std::vector<int>* axis_a,
                  const std::vector<int>* axis_b) {
     const auto together = [](int p, int q, const std::vector<int>* axis) {

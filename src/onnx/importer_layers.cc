@@ -1,4 +1,4 @@
-// Layers from views: the axes that an operation needs.
+// Creates layers from views, with the axes that an operation needs.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -8,9 +8,10 @@
 namespace trainyard::onnx {
 namespace {
 
-constexpr float kConstantMax = 1e30f;  // of a Constant layer (src/models/layers/arithmetic.cc)
+// The limit of a Constant layer (src/models/layers/arithmetic.cc).
+constexpr float kConstantMax = 1e30f;
 
-/// `values`, whose dimensions are `sizes`, with these in another order.
+/// `values` with permuted axes. `sizes` are the dimensions before the permutation.
 template <typename T>
 std::vector<T> permuted(const std::vector<T>& values, const std::vector<int64_t>& sizes,
                         const std::vector<int>& order) {
@@ -49,11 +50,11 @@ std::string Importer::free_name(const std::string& wanted, std::string_view op) 
     return !other.name.starts_with(name + "/") && !name.starts_with(other.name + "/");
   });
   if (!is_path) std::ranges::replace(name, '/', '_');
-  size_t part = 0;  // the longest
+  size_t part = 0;  // length of the longest part
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('/', begin), name.size());
     part = std::max(part, end - begin);
-    if (end == begin) part = kRankMax * kRankMax;  // empty: no name
+    if (end == begin) part = kRankMax * kRankMax;  // an empty part: make the name invalid
     begin = end + 1;
   }
   if (name.empty() || name[0] < 'a' || name[0] > 'z' || part > 56 || name.size() > 200) name = stem;
@@ -122,7 +123,8 @@ bool Importer::is_no_bias(const Constant& c) const {
          c.uniform() && c.floats->front() == 0;
 }
 
-// A trained constant that is moved has lost its name, but not what it consists of.
+// Identifies a trained constant. If it was moved, it has no name, but its origins still identify
+// it.
 std::string Importer::identity_of(const Constant& c) const {
   if (!c.initializer.empty() || !c.origins) return c.initializer;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -156,7 +158,7 @@ std::vector<int> Importer::axis_of_atoms(const View& view) const {
 Result<std::string> Importer::arrange(const View& view,
                                       const std::vector<std::vector<int>>& groups) {
   std::vector<int64_t> target;
-  std::vector<std::vector<int>> runs;  // of atoms that stay together, in their new order
+  std::vector<std::vector<int>> runs;  // runs of atoms that stay together, in their new order
   for (const std::vector<int>& group : groups) {
     target.push_back(product_of(view, group));
     for (size_t i = 0; i < group.size(); ++i) {
@@ -210,7 +212,7 @@ Result<Importer::Canonical> Importer::canonical(const View& view, bool keep_ones
   for (const std::vector<int>& dim : view.dims) {
     const size_t before = groups.size();
     auto& atoms = next.dims.emplace_back();
-    bool is_open = false;  // the last group may take more
+    bool is_open = false;  // the last group may take more atoms
     for (const int atom : dim) {
       if (atom == 0) {
         atoms.push_back(0);
@@ -319,7 +321,8 @@ Result<View> Importer::to_view(const Constant& constant) {
                   {}));
     return view;
   }
-  // A fixed tensor of equal infinities keeps its shape here.
+  // arrange_operand stores a fixed tensor of equal numbers beyond 1e30 as one element; it is
+  // refused below.
   ASSIGN_OR_RETURN(view.layer, arrange_operand(constant, view, axes, true));
   const std::vector<int64_t> sizes(view.atoms.begin() + 1, view.atoms.end());
   if (!sizes.empty() && sizes_of(view.layer) != sizes) {

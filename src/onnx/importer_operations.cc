@@ -1,4 +1,4 @@
-// The operations that several rows of the import table are made of.
+// The operations that several rows of the import table use.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -155,7 +155,7 @@ Result<View> Importer::mat_mul(const Value& a, const Value& b) {
     const auto* constant = std::get_if<Constant>(&value);
     return constant != nullptr ? to_view(*constant) : Result<View>(std::get<View>(value));
   };
-  // (a b)^T = b^T a^T: where the batch is among the columns of b, they become rows.
+  // (a b)^T = b^T a^T: if the batch is among the columns of b, this makes them rows.
   const auto* right = std::get_if<View>(&b);
   if (right != nullptr && holds_batch(right->dims.back())) {
     if (const auto* matrix = std::get_if<Constant>(&a);
@@ -216,9 +216,9 @@ Result<View> Importer::reshape(View x, const std::vector<Extent>& dims) {
   std::vector<int> x_order;
   for (const auto& dim : x.dims) x_order.insert(x_order.end(), dim.begin(), dim.end());
   View y = x;
-  std::vector<int> order = x_order;  // of y, whose atoms are split
+  std::vector<int> order = x_order;  // atoms in y's order; y's atoms are split below
   y.dims.clear();
-  size_t next = 0;  // in `order`
+  size_t next = 0;  // index in `order`
   bool fits = true;
   for (size_t i = 0; i < dims.size() && fits; ++i) {
     auto& atoms = y.dims.emplace_back();
@@ -229,7 +229,7 @@ Result<View> Importer::reshape(View x, const std::vector<Extent>& dims) {
         break;
       }
       const int atom = order[next];
-      // A file with a fixed batch says it as a number.
+      // A file with a fixed batch gives the batch as a number.
       if (atom == 0 && !left.batch && fixed_batch_ && left.count % *fixed_batch_ == 0) {
         left = {left.count / *fixed_batch_, true};
       }
@@ -251,13 +251,13 @@ Result<View> Importer::reshape(View x, const std::vector<Extent>& dims) {
       }
       if (fits) atoms.push_back(atom), ++next;
     }
-    // With a fixed batch of 1, "1" may be the batch.
+    // With a fixed batch of 1, a size of 1 may be the batch.
     if (fits && atoms.empty() && next < order.size() && order[next] == 0 && fixed_batch_ == 1) {
       atoms.push_back(order[next++]);
     }
   }
   if (fits && next == order.size()) return y;
-  // Sizes that do not divide each other: all of a sample in one axis, split again.
+  // Some sizes do not divide each other: join all axes of a sample, and split the result again.
   std::vector<Extent> wanted = dims;
   if (!wanted.empty() && !wanted[0].batch && fixed_batch_ == wanted[0].count) {
     wanted[0] = {1, true};

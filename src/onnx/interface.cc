@@ -13,20 +13,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The model's input. No layer can be called so, and what is computed on the way has a colon.
+// The model's input. No layer can have this name; intermediate values have a colon in theirs.
 constexpr const char* kInput = "input";
 
 constexpr const char* kLoadRemedy =
     "; without raw rows the file is written, and trainyard.load in Python reads rows for it";
 
-// Of the metadata `rows`. Who reads it refuses a version that it does not know.
+// Version of the metadata `rows`. Readers refuse versions that they do not know.
 constexpr int kRowsVersion = 1;
 
 std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std::string& name) {
   return onnx.add_node("Cast", {x}, name, {{"to", data_type_of(dtype)}});
 }
 
-/// (x scale - mean) / std, in double. `shape` is that of mean and std.
+/// (x scale - mean) / std, in double. `shape` is the shape of mean and std.
 std::string standardize(GraphWriter& onnx, const std::string& x, double scale, const Shape& shape,
                         const std::vector<double>& mean, const std::vector<double>& std) {
   const std::string name = x + ":";
@@ -51,13 +51,13 @@ InputNames write_image(GraphWriter& onnx, const DatasetSchema& schema, const Pre
   return {"image", cast(onnx, value, DType::kF32, kInput)};
 }
 
-/// A table's columns as values of the graph; empty where there are none of the kind.
+/// A table's columns as values of the graph; a name is empty if there are no columns of its kind.
 struct TableValues {
   std::string numeric;      // F32 [N, columns], NaN where missing
   std::string categorical;  // one-hot F32 [N, categories], or codes I64 [N, columns]
 };
 
-/// The model's input.
+/// Combines the columns into the model's input, and returns its name.
 std::string write_features(GraphWriter& onnx, const Preprocessing& p, const TableValues& table) {
   std::vector<std::string> parts;
   if (!table.numeric.empty()) {
@@ -104,7 +104,7 @@ InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Pre
   return {std::move(source), write_features(onnx, p, table)};
 }
 
-/// One-hot F32 [N, categories] of codes I64 [N, 1].
+/// Writes the one-hot encoding F32 [N, categories] of codes I64 [N, 1].
 std::string write_one_hot(GraphWriter& onnx, const std::string& codes, size_t categories) {
   std::vector<int64_t> all(categories);
   std::iota(all.begin(), all.end(), int64_t{1});
@@ -133,8 +133,8 @@ Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
   return json;
 }
 
-/// How rows of text become the inputs, as far as `columns` and `text` do not say it: what a program
-/// needs that reads what `predict` reads.
+/// Describes how rows of text become the inputs, in addition to `columns` and `text`, for programs
+/// that read the same rows as `predict`.
 Json rows_metadata(const DatasetSchema& schema) {
   return {{"version", kRowsVersion},
           {"source_columns", schema.source_columns},
@@ -206,7 +206,8 @@ Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& sche
 
 namespace {
 
-/// Scores of classes, or the one score of two classes: the other one's is 0.
+/// Writes logits and probabilities. If there is only the score of the second of two classes, the
+/// score of the first is 0.
 void write_classes(GraphWriter& onnx, int64_t outputs, const std::string& output) {
   std::string scores = output;
   if (outputs == 1) {
@@ -221,7 +222,7 @@ void write_classes(GraphWriter& onnx, int64_t outputs, const std::string& output
                   "softmax of logits: the probability of each of 'classes'");
 }
 
-/// value * std + mean, over `scale`: standardize() taken back. The result is in F32.
+/// Writes (value * std + mean) / scale, the inverse of standardize(). The result is F32.
 void write_restored(GraphWriter& onnx, const std::string& output, const std::string& name,
                     const Shape& shape, const std::vector<double>& mean,
                     const std::vector<double>& std, double scale) {
@@ -237,8 +238,7 @@ void write_restored(GraphWriter& onnx, const std::string& output, const std::str
   cast(onnx, value, DType::kF32, name);
 }
 
-/// The input as the model gives it back, in the input's units. Codes of categories stay as they
-/// are.
+/// Writes the reconstruction in the units of the input. Codes of categories are not converted.
 void write_reconstruction(GraphWriter& onnx, const Objective& objective,
                           const DatasetSchema& schema, const Preprocessing& p, std::string output) {
   const std::string name = "reconstruction";

@@ -1,5 +1,5 @@
-// src/onnx/interface.h: the inputs and outputs of an ONNX file: a model with its preprocessing, so
-// that users pass pixels and raw numbers and get their own classes and units.
+// src/onnx/interface.h: the inputs and outputs of an ONNX file. The file includes the
+// preprocessing, so that users pass pixels and raw numbers and get their own classes and units.
 //
 //   images       image [N, C, H, W], U8 or F32 as the dataset's pixels are
 //   tables       numeric F32 [N, columns], NaN where a value is missing; categorical F32 [N,
@@ -13,7 +13,8 @@
 //   a number     prediction [N, 1], in the target's unit
 //   next token   logits [N, T, V]
 //
-// Preprocessing and the way back to a number's unit are in double, as in training and predict.
+// Preprocessing and the conversion back to a number's unit are computed in double, as in training
+// and predict.
 #pragma once
 
 #include <map>
@@ -26,25 +27,26 @@
 
 namespace trainyard::onnx {
 
-/// True for the names above: no other value of the graph may be called so.
+/// True for the names above, which no other value of the graph may have.
 bool is_interface_name(std::string_view name);
 
 struct InputNames {
   std::string source;  // an input of the file
-  std::string value;   // what the model's input tensor becomes
+  std::string value;   // the name of the model's input tensor in the file
 };
-/// Adds the inputs and the nodes of the preprocessing.
+/// Adds the inputs and the preprocessing nodes.
 InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p);
-/// The same with raw rows. ONNX_UNSUPPORTED for what ONNX cannot read: dates, texts that become
-/// tokens; and for images, which are raw anyway.
+/// The same with raw rows. ONNX_UNSUPPORTED for inputs that ONNX cannot read (dates, and texts that
+/// become tokens), and for images, which are always raw.
 Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& schema,
                                     const Preprocessing& p);
 
-/// Adds the outputs, computed from what the model's output tensor has become.
+/// Adds the outputs, computed from `output`, the value of the model's output tensor.
 void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetSchema& schema,
                    const Preprocessing& p, const std::string& output);
 
-/// The file's metadata_props: text, or JSON where there is more to say. Keys as in docs/onnx.md.
+/// The file's metadata_props: plain text, or JSON for structured values. docs/onnx.md lists the
+/// keys.
 std::map<std::string, std::string> interface_metadata(const Objective& objective,
                                                       const DatasetSchema& schema,
                                                       const Preprocessing& p, bool raw_rows);

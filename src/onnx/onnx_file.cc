@@ -56,7 +56,7 @@ Status append(Result<T> value, std::vector<T>& list) {
   return {};
 }
 
-// Field numbers of onnx.proto stand beside what they are.
+// The field numbers in the functions below are those of onnx.proto.
 
 Result<std::pair<std::string, std::string>> read_entry(const WireField& field) {
   std::pair<std::string, std::string> entry;
@@ -185,7 +185,7 @@ Result<DimensionProto> read_dimension(const WireField& field) {
   return d;
 }
 
-// TypeProto.Tensor, inside a TypeProto inside a ValueInfoProto.
+// Reads a TypeProto.Tensor, which is nested in the TypeProto of a ValueInfoProto.
 Status read_tensor_type(const WireField& field, ValueProto& v) {
   return for_each_field(field, [&](const WireField& f) -> Status {
     if (f.number == 1) return store(int_of(f), v.element_type);
@@ -237,7 +237,7 @@ Status read_graph(const WireField& field, GraphProto& g) {
 float from_float16(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   const uint32_t exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
-  if (exponent == 0) {  // zero and subnormal numbers: mantissa * 2^-24
+  if (exponent == 0) {  // zero and subnormal numbers are mantissa * 2^-24
     const float value = static_cast<float>(mantissa) * 0x1p-24f;
     return sign != 0 ? -value : value;
   }
@@ -303,7 +303,8 @@ Result<int64_t> number_in(const TensorProto& t, const char* key) {
   return value;
 }
 
-/// The file that a location names: inside `folder`, also after its links have been followed.
+/// The file that an external location names. It must be inside `folder`, also after links have been
+/// resolved.
 Result<fs::path> path_inside(const fs::path& folder, const std::string& location,
                              const std::string& tensor) {
   const auto refuse = [&](const std::string& why) {
@@ -460,7 +461,7 @@ Result<TensorValues> OnnxFile::decode_tensor(const TensorProto& t) const {
     }
     return values;
   }
-  // Half-precision numbers stand in int32_data, as their bits.
+  // Half-precision numbers are stored as bits in int32_data.
   const bool as_bits = type == ElementType::kFloat16 || type == ElementType::kBfloat16;
   const size_t found = type == ElementType::kFloat    ? t.floats.size()
                        : type == ElementType::kDouble ? t.doubles.size()

@@ -1,8 +1,8 @@
-// src/onnx/onnx_file.h: an ONNX file as data: its nodes, initializers, inputs and outputs, each
-// checked by itself. What they mean is import_model.h's business.
+// src/onnx/onnx_file.h: reads an ONNX file: nodes, initializers, inputs and outputs, each checked
+// separately. import_model.h interprets them.
 //
-// Limits: kNodesMax nodes, kRankMax dimensions. Numbers of tensors stay where they are, in the
-// mapped file, until decode_tensor() is asked for them.
+// Limits: kNodesMax nodes, kRankMax dimensions. Tensor data stays in the mapped file until
+// decode_tensor() is called.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace trainyard::onnx {
 inline constexpr size_t kNodesMax = 100'000;
 inline constexpr size_t kRankMax = 8;
 
-/// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where.
+/// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where and how.
 Error invalid_file(const std::string& what);
 
-/// TensorProto.DataType.
+/// The values of TensorProto.DataType.
 enum class ElementType : uint8_t {
   kUndefined = 0,
   kFloat = 1,
@@ -45,9 +45,9 @@ enum class ElementType : uint8_t {
 };
 std::string name_of(int64_t element_type);  // "float16"; "element type 99"
 bool is_float_type(int64_t element_type);
-bool is_int_type(int64_t element_type);  // and bool
+bool is_int_type(int64_t element_type);  // includes bool
 
-/// TensorProto. The values are in one of the fields, or in a file beside this one.
+/// A TensorProto. Its values are in one of the fields, or in another file.
 struct TensorProto {
   std::string name;
   std::vector<int64_t> dims;
@@ -58,10 +58,10 @@ struct TensorProto {
   std::vector<int64_t> ints;  // int32_data, int64_data or uint64_data
   bool is_external = false;
   std::map<std::string, std::string> external;  // location, offset, length
-  size_t at = 0;                                // where the file has it
+  size_t at = 0;                                // byte offset in the file
 };
 
-/// A tensor's values: all that are no floating-point numbers are whole ones.
+/// The values of a tensor: `floats` if it has a floating-point type, else `ints`.
 struct TensorValues {
   std::vector<int64_t> dims;
   bool is_float = true;
@@ -78,7 +78,7 @@ struct AttributeProto {
   std::shared_ptr<const TensorProto> tensor;
   std::vector<float> floats;
   std::vector<int64_t> ints;
-  bool is_graph = false;  // a graph inside the node: what If and Loop have
+  bool is_graph = false;  // has a graph as its value, as in If and Loop
 };
 
 struct NodeProto {
@@ -87,11 +87,11 @@ struct NodeProto {
   std::vector<AttributeProto> attributes;
 
   const AttributeProto* find(std::string_view attribute) const;
-  /// "Conv 'conv1'", or by the first output where the node has no name.
+  /// "Conv 'conv1'"; a node without a name is described by its first output.
   std::string describe() const;
 };
 
-/// A dimension that is open has a name, or neither.
+/// A dimension: its size, or, if it is open, its name or neither.
 struct DimensionProto {
   int64_t size = -1;
   std::string name;
@@ -112,18 +112,19 @@ struct GraphProto {
 
 class OnnxFile {
  public:
-  /// NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID saying what is wrong and where.
+  /// NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID with the problem and its place.
   static Result<OnnxFile> open(const std::filesystem::path& path);
-  /// Borrows `bytes`. External data is looked for in `folder`.
+  /// Keeps a reference to `bytes`. Files with external data must be in `folder`.
   static Result<OnnxFile> parse(std::span<const std::byte> bytes,
                                 const std::filesystem::path& folder = {});
 
   const GraphProto& graph() const { return graph_; }
-  int64_t opset() const { return opset_; }  // of the default domain
+  int64_t opset() const { return opset_; }  // the opset of the default domain
   const std::string& producer() const { return producer_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Checks a tensor's type, shape and values against each other, then takes memory for it.
+  /// Checks that a tensor's type, shape and data are consistent, before it allocates memory for the
+  /// values.
   Result<TensorValues> decode_tensor(const TensorProto& tensor) const;
 
  private:

@@ -41,7 +41,7 @@ const OpRow* find_op_row(std::string_view op) {
 }
 
 Status check_ops(const Graph& graph) {
-  std::map<std::string_view, std::string> layers;  // by op
+  std::map<std::string_view, std::string> layers;  // names of layers, by op
   for (const Node& node : graph.nodes()) {
     if (find_op_row(node.op->type()) != nullptr) continue;
     std::string& names = layers[node.op->type()];

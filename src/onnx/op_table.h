@@ -1,7 +1,7 @@
-// src/onnx/op_table.h: how each op of a model is written as ONNX nodes.
+// src/onnx/op_table.h: maps each op of a model to ONNX nodes.
 //
-// One row for each op that a layer or preset can put into a graph for inference; most are one node
-// of the same name. docs/onnx.md has this table, and a test holds the two together.
+// There is one row per op that can occur in an inference graph; most are one node of the same name.
+// docs/onnx.md contains this table, and a test compares the two.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@
 
 namespace trainyard::onnx {
 
-/// What the row of an op works with: the node that it writes and the graph that it writes to.
+/// Passed to the function of a row: the node to write, and the graph to write it to.
 class NodeWriter {
  public:
-  /// `names`: of the values, by tensor. `any_batch`: the attribute `shape` of a Reshape or Expand,
-  /// with kBatch where it holds the batch. `source`: an input of the file, whose axis 0 is the
-  /// batch.
+  /// `names`: the names of the values, by tensor. `any_batch`: the attribute `shape` of a Reshape
+  /// or Expand, with kBatch in place of the batch. `source`: an input of the file, whose axis 0 is
+  /// the batch.
   NodeWriter(GraphWriter& onnx, const Graph& graph, const Node& node,
              const std::vector<std::string>& names, std::vector<int64_t> any_batch,
              std::string source)
@@ -33,22 +33,23 @@ class NodeWriter {
   std::string_view op() const { return node_.op->type(); }
   const Attributes& attributes() const { return node_.attributes; }
   const std::vector<int64_t>& any_batch() const { return any_batch_; }
-  /// The name of a value I64 [1]: how many samples there are.
+  /// The name of a value I64 [1] with the number of samples.
   std::string batch() { return onnx_.batch_of(source_); }
 
   bool has_input(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNoTensor; }
-  /// Names of operands; "" where one is left out.
+  /// Names of operands; "" for an operand that is left out.
   std::string input(size_t i) const { return has_input(i) ? name(node_.inputs[i]) : ""; }
   std::vector<std::string> inputs() const;
   std::string output(size_t i = 0) const { return name(node_.outputs.at(i)); }
   std::vector<std::string> outputs() const;
-  /// The batch in it is not that of the file: only other axes may be looked at.
+  /// Axis 0 must not be used if it is the batch, since the batch size of the file is unknown.
   const Shape& shape(size_t i) const { return graph_.tensor(node_.inputs.at(i)).type.shape; }
-  /// A name for a value in between.
+  /// A name for an intermediate value.
   std::string between(std::string_view what) const { return node_.name + ":" + std::string(what); }
 
   GraphWriter& onnx() { return onnx_; }
-  /// A node that computes the op's output; and one that computes between(what), returned.
+  /// Add a node that computes the op's output, or one that computes between(what), which is
+  /// returned.
   void put(std::string_view op, std::vector<std::string> inputs, const Attributes& a = {}) {
     onnx_.add_node(op, std::move(inputs), output(), a);
   }
@@ -69,10 +70,11 @@ class NodeWriter {
 };
 
 struct OpRow {
-  std::string_view op;                      // of this engine
-  std::vector<std::string_view> onnx = {};  // the ONNX operators it may become; empty: its own name
-  void (*write)(NodeWriter& w) = nullptr;   // null: one node with the same operands
-  /// For a node of its own: attributes that are numbers, with the op's defaults.
+  std::string_view op;  // the op's type in this program
+  // The ONNX operators that it becomes; empty: the operator of the same name.
+  std::vector<std::string_view> onnx = {};
+  void (*write)(NodeWriter& w) = nullptr;  // null: one node with the same operands
+  /// If `write` is null: numeric attributes of the node, with the op's defaults.
   std::vector<std::pair<std::string_view, double>> numbers = {};
 };
 
@@ -81,13 +83,13 @@ const std::vector<OpRow>& op_rows();
 const OpRow* find_op_row(std::string_view op);
 /// Refuses a graph with ops that have no ONNX form, and names all of them.
 Status check_ops(const Graph& graph);
-/// By the row of the node's op, which there must be.
+/// Writes a node as its op's row says. The op must have a row.
 void write_node(NodeWriter& w);
 
 /// The table of docs/onnx.md.
 std::string op_table_markdown();
 
-// The families.
+// The rows of each family of ops.
 std::vector<OpRow> elementwise_rows();
 std::vector<OpRow> image_rows();
 std::vector<OpRow> shape_rows();

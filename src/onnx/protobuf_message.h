@@ -1,9 +1,9 @@
-// src/onnx/protobuf_message.h: one message in the Protocol Buffers wire format, as much of it as
-// ONNX needs. The engine builds without Protobuf, and writing is a page of code.
+// src/onnx/protobuf_message.h: writes one message in the Protocol Buffers wire format, as far as
+// ONNX needs it. The engine builds without Protobuf, and a writer is short.
 //
-// Fields stand in the order in which they are added; callers add them by rising number, as
-// Protobuf's own writers do. Large byte strings are borrowed: the weights of a model are written
-// from where they are.
+// Fields are written in the order in which they are added, which should be ascending, as in
+// Protobuf's own writers. Large byte strings are not copied: the weights of a model are written
+// from their original memory.
 //
 // Source: "Encoding", the Protocol Buffers documentation.
 #pragma once
@@ -23,12 +23,14 @@ class ProtobufMessage {
   void add_int(int field, int64_t value);
   void add_float(int field, float value);
   void add_text(int field, std::string_view value);
-  /// Borrows `value`, which must outlive the message and every message that it becomes part of.
+  /// Keeps a reference to `value`, which must outlive the message and every message that includes
+  /// it.
   void add_borrowed(int field, std::span<const std::byte> value);
   void add_message(int field, ProtobufMessage message);
 
   int64_t size_bytes() const;
-  /// What to write, one after another. Valid as long as the message is neither changed nor moved.
+  /// The parts of the message, to be written one after another. Valid until the message is changed
+  /// or moved.
   std::vector<std::span<const std::byte>> parts() const;
 
  private:
@@ -40,7 +42,7 @@ class ProtobufMessage {
   void add_varint(uint64_t value);
   std::string& tail();
 
-  std::vector<Piece> pieces_;  // each is its own bytes, then those that it borrows
+  std::vector<Piece> pieces_;  // each consists of own bytes, followed by borrowed bytes
 };
 
 }  // namespace trainyard::onnx

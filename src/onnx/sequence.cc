@@ -1,4 +1,5 @@
-// Sequences and rows of tokens: attention, normalization, recurrence, embeddings, softmax.
+// Writes ops on sequences and rows of tokens: attention, normalization, recurrence, embeddings,
+// softmax.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -21,7 +22,7 @@ void write_layer_normalization(NodeWriter& w) {
          {"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
 }
 
-// y = x / sqrt(mean(x^2) + epsilon) * scale; one node of the name came with opset 23.
+// y = x / sqrt(mean(x^2) + epsilon) * scale. ONNX has an RMSNormalization node only since opset 23.
 void write_rms_normalization(NodeWriter& w) {
   std::vector<int64_t> axes;
   for (int64_t i = normalization_axis(w.attributes(), w.shape(0)); i < w.shape(0).rank(); ++i) {
@@ -35,12 +36,12 @@ void write_rms_normalization(NodeWriter& w) {
   w.put("Mul", {w.put_between("normal", "Div", {w.input(0), rms}), w.input(1)});
 }
 
-// softmax(scale q k^T + mask) v, head by head; one node of the name came with opset 23.
+// softmax(scale q k^T + mask) v for each head. ONNX has an Attention node only since opset 23.
 void write_attention(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   const int64_t heads = w.attributes().get_int("q_num_heads", 1);
   const bool is_packed = !w.has_input(1);
-  const int64_t width = w.shape(0)[2] / (is_packed ? 3 : 1);  // of all heads
+  const int64_t width = w.shape(0)[2] / (is_packed ? 3 : 1);  // of all heads together
   const int64_t head = width / heads;
   Names qkv = {w.input(0), w.input(1), w.input(2)};
   if (is_packed) {
@@ -65,7 +66,7 @@ void write_attention(NodeWriter& w) {
       w.put_between("scaled", "Mul", {query, onnx.constant(static_cast<float>(scale))});
   std::string scores = w.put_between("scores", "MatMul", {scaled, key});
   if (w.attributes().get_int("is_causal", 0) != 0) {
-    // Minus infinity above the diagonal, 0 elsewhere.
+    // The mask is minus infinity above the diagonal, 0 elsewhere.
     const std::string hidden = w.put_between(
         "hidden", "Expand",
         {onnx.constant(-std::numeric_limits<float>::infinity()), onnx.constant({queries, keys})});
@@ -81,7 +82,8 @@ void write_attention(NodeWriter& w) {
   w.put("Reshape", {back, onnx.constant({kBatch, queries, width})});
 }
 
-/// Rows of `x`, cut into gates and put together in ONNX's order: with the position of each of ours.
+/// Splits the rows of an input into gates, and concatenates these in ONNX's order: `order` has, for
+/// each of ONNX's gates, its index in the op's order.
 std::string reorder_gates(NodeWriter& w, size_t input, const std::vector<size_t>& order,
                           int64_t hidden) {
   const std::string what = "operand" + std::to_string(input);
@@ -97,9 +99,9 @@ std::string reorder_gates(NodeWriter& w, size_t input, const std::vector<size_t>
   return w.put_between(what + "_gates", "Concat", std::move(reordered), {{"axis", int64_t{0}}});
 }
 
-// ONNX: time first, a dimension for the directions, gates i, o, f, c and z, r, h where ours are
-// i, f, g, o and r, z, n. Batch first (layout 1) is not what runtimes have. Gates of weights are
-// moved when a runtime loads the file, so that initializers stay what training calls them.
+// ONNX has time as the first axis, an axis for directions, and the gate order i, o, f, c or z, r,
+// h, where the op has i, f, g, o or r, z, n. (Runtimes do not support batch first, layout 1.) Nodes
+// in the file reorder the weights, so that initializers stay the same as in training.
 void write_recurrent(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   const bool is_lstm = w.op() == "LSTM";
@@ -132,7 +134,8 @@ void write_recurrent(NodeWriter& w) {
   onnx.add_node("Squeeze", {w.between("last"), first}, w.output(1));
 }
 
-/// Sum or mean of the vectors [N, T, D] whose token is not `padding`; zeros if there is none.
+/// Writes the sum or mean of the vectors [N, T, D] whose token is not `padding`; zeros if there are
+/// none.
 void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::string& tokens,
                       int64_t padding, bool is_mean) {
   GraphWriter& onnx = w.onnx();
@@ -141,17 +144,17 @@ void write_masked_sum(NodeWriter& w, const std::string& vectors, const std::stri
   const std::string counts = w.put_between("counts", "Not", {equal});
   const std::string mask =
       w.put_between("mask", "Cast", {counts}, {{"to", data_type_of(DType::kF32)}});
-  const std::string row = w.put_between("row", "Unsqueeze", {mask, second});  // [N, 1, T]
+  const std::string row = w.put_between("row", "Unsqueeze", {mask, second});  // shape [N, 1, T]
   const std::string product = w.put_between("product", "MatMul", {row, vectors});
   if (!is_mean) return w.put("Squeeze", {product, second});
   const std::string sum = w.put_between("sum", "Squeeze", {product, second});
-  const std::string count = w.put_between("count", "ReduceSum", {mask, second});  // [N, 1]
+  const std::string count = w.put_between("count", "ReduceSum", {mask, second});  // shape [N, 1]
   const std::string at_least_one = w.put_between("divisor", "Max", {count, onnx.constant(1.0f)});
   w.put("Div", {sum, at_least_one});
 }
 
-/// The vector of the last token that is not padding, zeros if there is none: the position with the
-/// largest number t + 1, where padding has the number 0.
+/// Writes the vector of the last token that is not padding; zeros if there is none. Position t has
+/// the number t + 1, or 0 if it is padding, so the largest number belongs to the last token.
 void write_last_token(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));

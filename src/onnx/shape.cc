@@ -1,4 +1,4 @@
-// What moves elements and changes none.
+// Writes ops that move elements without changing them.
 #include "src/onnx/op_table.h"
 #include "src/ops/axes.h"
 #include "src/ops/concat.h"
@@ -12,7 +12,8 @@ void write_reshape(NodeWriter& w) {
   w.put("Reshape", {w.input(0), w.onnx().constant(w.any_batch())});
 }
 
-// ONNX takes the batch's size from a value where the shape holds it: there is no -1.
+// If the shape includes the batch, the batch size is read from a value at run time, since Expand
+// has no -1.
 void write_expand(NodeWriter& w) {
   std::vector<int64_t> dims = w.any_batch();
   if (dims.empty() || dims[0] != kBatch) {
@@ -55,7 +56,8 @@ void write_slice(NodeWriter& w) {
          onnx.constant(w.attributes().get_ints("steps", steps))});
 }
 
-// Only integers are made by layers: storages belong to passes, and export has none.
+// Layers only cast to integers. Casts between storages come from passes, which are not run for
+// export.
 void write_cast(NodeWriter& w) { w.put("Cast", {w.input(0)}, {{"to", data_type_of(DType::kI32)}}); }
 
 void write_transpose(NodeWriter& w) {

@@ -69,16 +69,16 @@ Result<bool> TrainedParameters::take(const std::string& weight,
 
 namespace {
 
-/// A parameter's name in parts, from one of its ends: "enc_0.bias" is "enc_", "0.", "bias" from the
-/// front, and ".bias", "_0", "enc" from the back.
+/// A parameter's name, split into parts from one of its ends: "enc_0.bias" gives "enc_", "0.",
+/// "bias" from the front, and ".bias", "_0", "enc" from the back.
 struct PartedName {
   std::vector<std::string> parts;
   bool frozen = false;
 };
 using Rules = std::vector<FreezeRule>;
 
-/// The shortest lists for names that begin with the same parts, where a list's rules count in turn
-/// and each is for all names that begin so.
+/// Computes the shortest list of rules that freezes exactly the given names. Rules apply in order,
+/// and each matches all names with the same first parts.
 class RuleFolder {
  public:
   explicit RuleFolder(bool from_back) : from_back_(from_back) {}
@@ -92,7 +92,8 @@ class RuleFolder {
   }
 
  private:
-  /// What is to be said of names, by what the rules before say of them.
+  /// The rules for a set of names: if earlier rules train them (`trained`), or freeze them
+  /// (`frozen`).
   struct Lists {
     Rules trained, frozen;
   };
@@ -121,7 +122,7 @@ class RuleFolder {
   Lists fold(std::span<const PartedName> names, size_t depth) const {
     const PartedName& first = names.front();
     const std::string pattern = pattern_of(first, depth);
-    if (depth == first.parts.size()) {  // names differ: it is the only one
+    if (depth == first.parts.size()) {  // names are distinct, so only one can end here
       return first.frozen ? Lists{{{pattern, true}}, {}} : Lists{{}, {{pattern, false}}};
     }
     Lists lists;
@@ -131,7 +132,8 @@ class RuleFolder {
       std::ranges::move(part.trained, std::back_inserter(lists.trained));
       std::ranges::move(part.frozen, std::back_inserter(lists.frozen));
     }
-    // One rule for all of them, and what it leaves to say: where that is shorter, or a whole layer.
+    // Use one rule for all names, followed by rules for the exceptions, if that is shorter. For a
+    // whole layer (".*") equal length is enough.
     const size_t saved = pattern.ends_with(".*") ? 0 : 1;
     const auto with = [&](bool freeze, const Rules& others) {
       Rules all = {{pattern, freeze}};

@@ -1,10 +1,9 @@
-// src/onnx/trained_parameters.h: which initializers of a file a model learns, where the file says
-// so.
+// src/onnx/trained_parameters.h: which initializers of a file are trained, if the file says so.
 //
-// An ONNX file does not tell a parameter from any other constant. One whose metadata has
-// kTrainedParametersKey, a JSON list of initializers, does: these are trained and nothing else is.
-// Each of their numbers is counted, so that the layers can be held to it: every number is in one
-// weight, once, and no weight is partly fixed.
+// An ONNX file does not distinguish parameters from other constants, unless its metadata has
+// kTrainedParametersKey, a JSON list of initializers. Then these are trained, and no others. Each
+// of their numbers gets an Origin, which is used to check that the layers train exactly these:
+// every number must be in one weight, once, and no weight may be partly fixed.
 #pragma once
 
 #include <map>
@@ -23,30 +22,32 @@ inline constexpr const char* kTrainedParametersKey = "trainyard.trained_paramete
 
 class TrainedParameters {
  public:
-  /// Nothing if the metadata lacks the key. ONNX_INVALID if it is not a list of names.
+  /// Nothing if the metadata does not have the key. ONNX_INVALID if the value is not a list of
+  /// names.
   static Result<std::optional<TrainedParameters>> read(
       const std::map<std::string, std::string>& metadata);
 
   bool contains(const std::string& initializer) const { return names_.contains(initializer); }
-  /// Counts the numbers of one of them. ONNX_UNSUPPORTED if there are more than an Origin can tell.
+  /// Assigns origins to the numbers of a trained initializer. ONNX_UNSUPPORTED if there are more
+  /// than an Origin can represent.
   Result<std::vector<Origin>> count(const std::string& initializer, int64_t numbers);
-  /// The initializer that a number is part of.
+  /// The initializer to which a number belongs.
   const std::string& name_of(Origin origin) const;
 
-  /// Takes the numbers of a layer's weight. True if it is trained, false if it is fixed;
-  /// ONNX_UNSUPPORTED, naming the parameter, if it is partly fixed, or has a number that a weight
-  /// before it, or itself, also has.
+  /// Registers the numbers of a layer's weight. Returns true if the weight is trained, false if it
+  /// is fixed. ONNX_UNSUPPORTED, naming the parameter, if the weight is partly fixed, or has a
+  /// number that is already in a weight, including this one.
   Result<bool> take(const std::string& weight, const std::vector<Origin>& origins);
 
  private:
   std::set<std::string> names_;
-  std::map<Origin, std::string> begins_;  // the first number of each
-  std::vector<bool> taken_;               // of each number
+  std::map<Origin, std::string> begins_;  // initializers, by the origin of their first number
+  std::vector<bool> taken_;               // by origin: whether the number is in a weight
 };
 
-/// A short list that freezes some parameters of layers and trains the others, by names and patterns
-/// of which the later counts: of what names begin with, or of what they end with. Empty if there
-/// are none to freeze.
+/// A short list of rules that freezes the parameters in `frozen` and trains those in `trained`.
+/// Each rule has a name, or a pattern for the beginning or the end of names; later rules override
+/// earlier ones. Empty if `frozen` is empty.
 std::vector<FreezeRule> freeze_rules(const std::vector<std::string>& trained,
                                      const std::vector<std::string>& frozen);
 

@@ -1,6 +1,7 @@
-// src/ops/accumulate_gradient.h: adds a micro-batch's share to a gradient, in place.
-// Inputs      sum, updated; g, as sum; micro_step I64 [1], from 0: the first one assigns.
-// Attributes  share; default 1.
+// src/ops/accumulate_gradient.h: adds the gradient of a micro-batch to a sum, in place.
+// Inputs      sum, updated; g, as sum; micro_step I64 [1]: the micro-batch, from 0; number 0
+//             assigns.
+// Attributes  share, the factor of g; default 1.
 // Kernels     accumulate_gradient (kernels/gradient.h)
 #pragma once
 

@@ -10,14 +10,14 @@
 namespace trainyard {
 namespace {
 
-/// The tensor that the gradient reads besides dy.
+/// The tensor that the gradient reads in addition to dy.
 enum class Saved : uint8_t { kX, kY };
 
 struct ActivationRow {
   std::string_view type, grad_type;
   Saved saved = Saved::kX;
-  int64_t flops = 1;       // per element, for the forecast
-  int64_t grad_flops = 1;  // likewise
+  int64_t flops = 1;       // per element, for the forecast of costs
+  int64_t grad_flops = 1;  // per element, for the forecast of costs
   std::vector<std::string_view> attributes = {};
 };
 
@@ -72,7 +72,8 @@ void check_attributes(OpChecks& check, const InferContext& c, const ActivationRo
   }
 }
 
-/// y = f(x), or dx = df(saved, dy): what a row's two ops share.
+/// Base class of an activation, y = f(x), and of its gradient, dx = df(saved, dy), which share a
+/// row of the table.
 class RowOp : public Op {
  public:
   RowOp(const ActivationRow& row, int64_t flops) : row_(row), flops_(flops) {}
@@ -135,7 +136,7 @@ class Activation final : public RowOp {
 
 std::span<const Op* const> activation_ops() {
   static const std::vector<const Op*> ops = [] {
-    static std::deque<ActivationGrad> grads;  // addresses stay
+    static std::deque<ActivationGrad> grads;  // a deque never moves its elements
     static std::deque<Activation> forwards;
     std::vector<const Op*> all;
     for (const ActivationRow& row : activation_rows()) {

@@ -1,4 +1,4 @@
-// src/ops/activation.h: functions of one number, which differ in their formula alone.
+// src/ops/activation.h: elementwise functions, which differ only in their formula.
 //
 //   Relu, Sigmoid, Tanh, Gelu (approximate: "none", the default, or "tanh"), LeakyRelu (alpha),
 //   ThresholdedRelu (alpha), Elu (alpha), Selu (alpha, gamma), Celu (alpha), Softplus, Softsign,
@@ -9,8 +9,8 @@
 // Attributes  as named above, with ONNX's defaults (kernels/math/activations.h).
 // Saves       x or y, as the op's row says.
 // Gradients   x, assigned.
-// Refuses     attributes that are not finite; Celu: an alpha of 0; Clip: min above max; Gelu:
-//             another value of approximate.
+// Refuses     attributes that are not finite; for Celu an alpha of 0; for Clip min above max; for
+//             Gelu an unknown value of approximate.
 // Kernels     activation_forward, activation_backward (kernels/activation.h)
 #pragma once
 
@@ -20,19 +20,19 @@
 
 namespace trainyard {
 
-/// "Elu", ... and "EluGrad": (saved, dy) -> dx.
+/// All ops of this file: "Elu", ..., and their gradients "EluGrad", ...: (saved, dy) -> dx.
 std::span<const Op* const> activation_ops();
-/// True for "Elu", ..., not for their gradients.
+/// True for "Elu" and the others, false for their gradients.
 bool is_activation(const Op& op);
 
-// Passes look for these by address.
+// Passes recognize these ops by their address.
 const Op* relu_op();
 const Op* relu_grad_op();
 const Op* gelu_op();
 const Op* gelu_grad_op();
 
-/// What has one number for each of its inputs' takes hidden units as it takes rows: all inputs are
-/// kOwn, or all are kUnits, and so are the outputs.
+/// The spread of an elementwise op: all inputs must be kOwn, or all kUnits; the outputs are as the
+/// inputs.
 std::optional<std::vector<Spread>> spread_elementwise(const std::vector<Spread>& inputs,
                                                       size_t outputs);
 

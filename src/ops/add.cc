@@ -30,7 +30,7 @@ class Add final : public Op {
 
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t outputs) const override {
-    // The gradients of a table by the head and by a lookup (gather.h).
+    // The gradients of a table that both the head and a lookup read (gather.h).
     if (inputs == std::vector{Spread::kClasses, Spread::kClasses}) {
       return std::vector{Spread::kClasses};
     }

@@ -1,9 +1,9 @@
-// src/ops/add.h: c = a + b, broadcast as numpy does.
-// Inputs     a, b, of shapes that broadcast.    Output  c, of the shape of both.
+// src/ops/add.h: c = a + b, broadcast as in numpy.
+// Inputs     a, b, of shapes that broadcast.    Output  c, of the broadcast shape.
 // Saves      nothing.
-// Gradients  both inputs, each is the gradient of c itself, summed over what was repeated (SumTo).
+// Gradients  both inputs: the gradient of c, summed over the axes that were broadcast (SumTo).
 // Refuses    shapes that do not broadcast, types that differ.
-// Spread     what both are of: own, or both of a rank's classes.
+// Spread     both inputs kOwn, or both kClasses; the output is as the inputs.
 // Kernels    add (kernels/elementwise.h), arithmetic of Add (kernels/arithmetic.h)
 #pragma once
 

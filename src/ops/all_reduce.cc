@@ -26,7 +26,7 @@ Result<std::vector<TensorType>> infer_bucket(const InferContext& c, int64_t firs
   return types;
 }
 
-/// Output i may have the memory of input `first` + i.
+/// Output i may share the memory of input `first` + i.
 std::vector<std::pair<int64_t, int64_t>> in_place(int64_t first) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t i = 0; i < kBucketTensorsMax; ++i) pairs.emplace_back(i, first + i);
@@ -52,7 +52,7 @@ class AllReduceDone final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     return infer_bucket(c, 1);
   }
-  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it only waits
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     static const auto pairs = in_place(1);
     return pairs;

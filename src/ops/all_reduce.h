@@ -1,12 +1,12 @@
-// src/ops/all_reduce.h: the mean of a bucket of gradients over the ranks that train a job together,
-// in two nodes, so that what stands between them runs while the devices exchange.
+// src/ops/all_reduce.h: averages a bucket of gradients over the ranks that train a job together.
+// There are two nodes, so that the nodes between them run during the exchange.
 //
-// AllReduceStart  Inputs g_0 .. g_n-1, F32 or F64. Outputs r_0 .. r_n-1, as the inputs; nobody but
+// AllReduceStart  Inputs g_0 .. g_n-1, F32 or F64. Outputs r_0 .. r_n-1, as the inputs; only
 //                 AllReduceDone may read them.
-// AllReduceDone   Inputs after, optional: read by nobody, it holds the node back until it is there;
-//                 r_0 .. r_n-1. Outputs y_0 .. y_n-1 = (1/N) sum over the N ranks of g_i, the same
-//                 bits on every rank.
-// Attributes      bucket: the two of a bucket have the same number, no other bucket has it.
+// AllReduceDone   Inputs after, optional, which is not read but must be computed before this node
+//                 runs; r_0 .. r_n-1. Outputs y_0 .. y_n-1 = (1/N) sum over the N ranks of g_i, the
+//                 same bits on every rank.
+// Attributes      bucket: a number that only the two nodes of this bucket have.
 // Kernels         the backend's communicator (src/runtime/communicator.h)
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace trainyard {
 
-/// Tensors of one bucket, at most.
+/// The most tensors that one bucket may have.
 inline constexpr int64_t kBucketTensorsMax = 128;
 
 const Op* all_reduce_start_op();  // "AllReduceStart"

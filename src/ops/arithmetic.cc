@@ -27,7 +27,7 @@ const Shape& input_shape(const GradientContext& c, int64_t i) {
   return c.graph().tensor(c.input(i)).type.shape;
 }
 
-/// (a, b, dy) -> da, db, in the shape of dy.
+/// (a, b, dy) -> da, db; both have the shape of dy.
 class ArithmeticGrad final : public Op {
  public:
   ArithmeticGrad(std::string_view type, int64_t flops) : type_(type), flops_(flops) {}
@@ -62,7 +62,8 @@ class Arithmetic : public Op {
   Cost cost(const Graph& graph, const Node& node) const override {
     return arithmetic_cost(*this, graph, node, graph.tensor(node.outputs[0]).type.shape, flops_);
   }
-  // An operand of as many bytes as the result is not broadcast.
+  // The plan shares memory only between tensors of the same size, so never between the output and
+  // an operand that is broadcast.
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 0}, {0, 1}};
   }

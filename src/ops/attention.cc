@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-/// query is input `first`, key and value follow it.
+/// Checks query, which is input `first`, and the inputs behind it: key, value and step.
 void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   check.float_type(first).rank(first, 3).not_empty(first);
   for (int64_t i = first + 1; i < first + 3; ++i) {
@@ -51,7 +51,7 @@ Shape log_sum_exp_shape(const InferContext& c, int64_t first) {
   return {q[0], c.attributes().get_int("q_num_heads", 1), q[1]};
 }
 
-/// Multiply-adds of one product over all pairs of positions: half of them where causal.
+/// FLOPs of one product over all pairs of positions; with is_causal half of the pairs count.
 int64_t pair_flops(const Graph& graph, const Node& node, const Shape& y, TensorId key) {
   const int64_t keys = key == kNoTensor ? y[1] : graph.tensor(key).type.shape[1];
   const int64_t flops = 2 * y.elements() * keys;
@@ -113,7 +113,7 @@ class AttentionGrad final : public Op {
     check.same_dtype(2, 3).same_shape(2, 0);
     if (!check.ok()) return check.error();
     const bool packed = !c.has_input(4);
-    // What a packed node lacks is left out; its type is never looked at.
+    // A packed node has no outputs for key and value, so their types do not matter.
     return std::vector{c.input(3), c.input(packed ? 3 : 4), c.input(packed ? 3 : 5)};
   }
 

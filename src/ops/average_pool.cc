@@ -7,7 +7,8 @@ namespace {
 
 void check_attributes(OpChecks& check, const InferContext& c) {
   check.int_in("ceil_mode", 0, 0, 1).int_in("count_include_pad", 0, 0, 1);
-  // What a window behind the padding divides by, PyTorch and versions of ONNX do not agree on.
+  // If padding counts, PyTorch and versions of ONNX disagree on the divisor of a window that
+  // ceil_mode adds.
   const Attributes& a = c.attributes();
   check.require(a.get_int("ceil_mode", 0) == 0 || a.get_int("count_include_pad", 0) == 0,
                 "UNSUPPORTED", "ceil_mode",

@@ -1,7 +1,7 @@
-// src/ops/axes.h: axes and broadcasting, for every op that has them.
+// src/ops/axes.h: helpers for ops with axes or broadcasting.
 //
-// Axes are ONNX's: 0..rank-1, or negative and counted from the end. Shapes broadcast as numpy's do:
-// aligned at the last axis, where sizes are equal or one of them is 1 or missing.
+// Axes are numbered as in ONNX: 0..rank-1, or negative and counted from the end. Shapes broadcast
+// as in numpy: aligned at the last axis, where sizes are equal or one of them is 1 or missing.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,23 @@
 
 namespace trainyard {
 
-constexpr int64_t kRankMax = 8;  // as kernels::kRankMax
+constexpr int64_t kRankMax = 8;  // the same as kernels::kRankMax
 
-/// The axis as 0..rank-1; refused where it is out of range.
+/// Returns the axis as 0..rank-1; refuses an axis out of range.
 int64_t checked_axis(OpChecks& check, std::string_view attribute, int64_t axis, int64_t rank);
 
-/// Axes as ascending numbers in 0..rank-1; refused where one is out of range or given twice.
+/// Returns the axes sorted, as numbers in 0..rank-1; refuses axes out of range and duplicates.
 std::vector<int64_t> checked_axes(OpChecks& check, std::string_view attribute,
                                   const std::vector<int64_t>& axes, int64_t rank);
 
-/// The shape that both broadcast to, or nothing.
+/// The shape that `a` and `b` broadcast to, or nothing if they do not broadcast.
 std::optional<Shape> broadcast_shapes(const Shape& a, const Shape& b);
 
 /// Refuses inputs i and j that do not broadcast. The result is meaningless after a refusal.
 Shape checked_broadcast(OpChecks& check, const InferContext& c, int64_t i, int64_t j);
 
-/// A gradient of `shape`'s broadcast form as one of `shape`: appends "<node>/<suffix>", a SumTo,
-/// unless they are alike already.
+/// Reduces a gradient of broadcast shape to `shape`, the shape before broadcasting: appends a SumTo
+/// node "<node>/<suffix>" unless the shapes are equal.
 TensorId sum_to(GradientContext& c, std::string_view suffix, TensorId gradient, const Shape& shape);
 
 }  // namespace trainyard

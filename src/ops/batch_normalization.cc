@@ -23,7 +23,7 @@ void check_vectors(OpChecks& check, const InferContext& c, int64_t first, int64_
 void check_number(OpChecks& check, const InferContext& c, std::string_view name, double fallback,
                   bool zero_allowed) {
   const double value = c.attributes().get_float(name, fallback);
-  const bool accepted = value <= 1 && (zero_allowed ? value >= 0 : value > 0);  // refuses NaN
+  const bool accepted = value <= 1 && (zero_allowed ? value >= 0 : value > 0);  // also refuses NaN
   check.require(accepted, "ATTRIBUTE_OUT_OF_RANGE", name,
                 std::to_string(value) + " is out of range, expected " +
                     (zero_allowed ? "0..1" : "above 0, at most 1"));

@@ -1,13 +1,13 @@
 // src/ops/batch_normalization.h: ONNX BatchNormalization; [N, C, H, W] or [N, C].
 // Inputs     x; scale [C]; b [C]; running_mean [C] and running_var [C], state that a training run
 //            updates in place.
-// Outputs    y, as x; saved_mean [C] and saved_inv_std [C] of the batch, written by training alone
+// Outputs    y, as x; saved_mean [C] and saved_inv_std [C] of the batch, which only training writes
 //            (leave them out otherwise).
-// Attributes training_mode 0 or 1: normalize by the batch or by the running values; epsilon 1e-5;
-//            momentum 0.9, the share of the running value that is kept (PyTorch's is 1 minus it).
-//            The running variance takes the unbiased batch variance, as PyTorch does.
+// Attributes training_mode: 1 normalizes by the batch, 0 by the running values; epsilon 1e-5;
+// momentum 0.9, the weight of the old running value (PyTorch's momentum is 1 minus this). The
+// running variance averages the unbiased variance of the batch, as in PyTorch.
 // Saves      x, scale, saved_mean, saved_inv_std.
-// Gradients  x, scale, b, assigned; in training_mode 1 alone.
+// Gradients  x, scale, b, assigned; in training_mode 1 only.
 // Refuses    other ranks; vectors that are not [C]; in training fewer than 2 values per channel;
 //            epsilon not in (0, 1]; momentum not in [0, 1].
 // Kernels    batch_norm_training, _inference, _backward (kernels/batch_norm.h)

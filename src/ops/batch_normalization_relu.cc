@@ -87,7 +87,8 @@ class BatchNormalizationReluGrad final : public Op {
   }
 
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
-    // The sum may be written before y is read.
+    // dx or g may hold the sum dy + skip, which is written before y is read, so neither may share
+    // y's memory.
     if (skip_) return {{0, 4}, {0, 7}, {3, 4}, {3, 7}};
     return {{0, 4}, {0, 6}, {3, 4}, {3, 6}};
   }

@@ -18,9 +18,9 @@ class Cast final : public Op {
   }
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
-    return inputs;  // whatever the numbers are of, they are of that
+    return inputs;  // a cast keeps the spread
   }
-  // bf16 holds no index beyond 256.
+  // bf16 represents integers exactly only up to 256, so indices must not be rounded to it.
   PrecisionRule precision_rule() const override { return {.f32_inputs = {0}}; }
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };

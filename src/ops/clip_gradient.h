@@ -1,6 +1,6 @@
-// src/ops/clip_gradient.h: a gradient times a number, then cut to [-bound, bound].
-// Inputs      g; scale [1], optional, of its type: GradientNorm's.       Output  y, as g
-// Attributes  bound; 0, the default, cuts nothing.
+// src/ops/clip_gradient.h: multiplies a gradient by a number, then clamps it to [-bound, bound].
+// Inputs      g; scale [1] of GradientNorm, optional, of g's type.       Output  y, as g
+// Attributes  bound; 0, the default, clamps nothing.
 // Refuses     a negative bound.
 // Kernels     clip_gradient (kernels/gradient.h)
 #pragma once

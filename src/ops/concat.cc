@@ -20,7 +20,8 @@ std::vector<int64_t> split_sizes(const Attributes& attributes, int64_t whole) {
 
 namespace {
 
-// All sizes are at least 1 and add up to that of input 0 along the axis; the outputs' types.
+// Returns the types of the parts. All sizes must be at least 1 and add up to the size of input 0
+// along the axis.
 Result<std::vector<TensorType>> infer_parts(OpChecks& check, const InferContext& c) {
   if (!check.ok()) return check.error();
   const TensorType& x = c.input(0);
@@ -53,7 +54,7 @@ Result<std::vector<TensorType>> infer_parts(OpChecks& check, const InferContext&
   return types;
 }
 
-// The axis of the gradients is the one of the node that they belong to, with its sizes spelt out.
+// The attributes of the gradient node: the axis of the forward node, and explicit sizes.
 Attributes part_attributes(int64_t axis, std::vector<int64_t> sizes) {
   return {{"axis", axis}, {"split", std::move(sizes)}};
 }

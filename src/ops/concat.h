@@ -1,11 +1,12 @@
-// src/ops/concat.h: tensors side by side along one axis, and back.
+// src/ops/concat.h: joins tensors along one axis, and splits them.
 //
-// Concat. Inputs  x0, x1, ..., alike but for their size along the axis.    Output  y.
-// Split.  Input   x.    Outputs  y0, y1, ... as the sizes say.
-// Attributes  axis (Concat: required; Split: 0). Split: split, the sizes, or num_outputs, that many
-//             equal ones (the last is smaller if they do not divide), as in ONNX.
+// Concat. Inputs  x0, x1, ..., of the same shape except along the axis.    Output  y.
+// Split.  Input   x.    Outputs  y0, y1, ... of the given sizes.
+// Attributes  axis (Concat: required; Split: 0). Split also has split, the sizes, or num_outputs,
+//             the number of equal parts (the last is smaller if the size is not divisible), as in
+//             ONNX.
 // Saves       nothing.
-// Gradients   all inputs, assigned. An output of Split that nobody reads counts as zeros.
+// Gradients   all inputs, assigned. An output of Split that nothing reads has a gradient of zeros.
 // Refuses     ranks and sizes that differ elsewhere; sizes that do not add up.
 // Kernels     copy (kernels/movement.h)
 #pragma once
@@ -19,9 +20,10 @@ const Op* concat_grad_op();  // "ConcatGrad": dy -> dx0, dx1, ...; attributes ax
 const Op* split_op();        // "Split"
 const Op* split_grad_op();   // "SplitGrad": (dy0, dy1, ...) -> dx; attributes axis, split
 
-constexpr int64_t kPartsMax = 1024;  // inputs of a Concat, outputs of a Split
+constexpr int64_t kPartsMax = 1024;  // most inputs of a Concat, and most outputs of a Split
 
-/// Sizes of the outputs of a Split or ConcatGrad along their axis, or of the inputs of a SplitGrad.
+/// Sizes along the axis: of the outputs of a Split or ConcatGrad, or the inputs of a SplitGrad.
+/// `whole` is the size before the split.
 std::vector<int64_t> split_sizes(const Attributes& attributes, int64_t whole);
 
 }  // namespace trainyard

@@ -6,7 +6,7 @@
 namespace trainyard {
 namespace {
 
-// What forward and gradient refuse alike; x is input 0, w input 1.
+// The checks common to the forward and the gradient op. x is input 0, w input 1.
 void check_conv(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 4).not_empty(0).same_dtype(1, 0).rank(1, 4).not_empty(1);
   check.int_in("group", 1, 1, 65536);
@@ -33,7 +33,7 @@ Shape output_shape(const InferContext& c) {
   return window_output(window_of(c.attributes(), w[2], w[3]), c.input(0).shape, w[0]);
 }
 
-// Multiply-adds of one direction; `y` or `dy` has K*P*Q elements per image.
+// FLOPs of one convolution with an output of shape `y`.
 int64_t conv_flops(const Shape& w, const Shape& y) { return 2 * y.elements() * w[1] * w[2] * w[3]; }
 
 class Conv : public Op {
@@ -136,7 +136,7 @@ class ReluConvGrad final : public ConvGrad {
     cost.flops += graph.tensor(node.inputs[2]).type.shape.elements();
     return cost;
   }
-  /// dpre is there before dx is made: y and dy are needed no more.
+  /// dpre is complete before dx is written, so dx may overwrite y or dy.
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
     return {{0, 3}, {0, 2}, {3, 2}, {3, 3}};
   }

@@ -1,21 +1,20 @@
 // src/ops/conv.h: two-dimensional convolution, ONNX Conv.
 // Inputs     x [N, C, H, W]; w [K, C/G, R, S]; b [K], optional.    Output  y [N, K, P, Q]
-// Attributes kernel_shape (must equal w's [R, S]), strides [1, 1], pads [0, 0, 0, 0] as
-//            [top, left, bottom, right], dilations [1, 1], group 1 (G).
+// Attributes kernel_shape (must equal w's [R, S]), strides [1, 1], pads [0, 0, 0, 0] as [top, left,
+//            bottom, right], dilations [1, 1], group 1 (G).
 // Saves      x and w.
-// Gradients  x, w, b, assigned; those not wanted are left out.
-// Refuses    other ranks, channels that differ, a group that does not divide them, kernel_shape
-// that
-//            differs from w, a window larger than the padded image.
+// Gradients  x, w, b, assigned; unneeded outputs are left out.
+// Refuses    other ranks, channels that differ, a group that does not divide them, a kernel_shape
+//            that differs from w's, a window larger than the padded image.
 // Kernels    conv_forward, conv_backward_data, conv_backward_weights (kernels/conv.h)
 //
-// With ReLU behind it; no layer becomes these ops, but src/passes/fuse_convolutions.cc puts them
-// into a graph. src/ops/parts.h says what they are made of.
+// The ops below are fused with ReLU. No layer creates them: src/passes/fuse_convolutions.cc inserts
+// them into graphs, and src/ops/parts.h lists their parts.
 //
 // ConvRelu: y = relu(Conv(x, w, b)), b required
 //
 // ReluConvGrad: the gradients of ConvRelu
-// Inputs     x; w; dy; y.    Outputs  as ConvGrad; then dpre, as y: the gradient in front of ReLU.
+// Inputs     x; w; dy; y.    Outputs  as ConvGrad; then dpre, as y: the gradient before ReLU.
 #pragma once
 
 #include "src/graph/op.h"

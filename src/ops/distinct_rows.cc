@@ -39,7 +39,8 @@ class DistinctRows final : public Op {
     if (!check.ok()) return check.error();
     return std::vector{TensorType{rows, DType::kI32}, c.input(0)};
   }
-  // What is counted is the same on all ranks, and each looks for its own indices.
+  // The indices in `counted` are the same on all ranks; each rank finds the positions of its own
+  // indices.
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t outputs) const override {
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -1,9 +1,9 @@
-// src/ops/embedding_bag.h: a row of tokens as the sum or mean of its tokens' vectors.
+// src/ops/embedding_bag.h: for each row of tokens, the sum or mean of the vectors of its tokens.
 // Inputs      table [V, D]; tokens I32 [N, T] in [0, V), no gradient.       Output  y [N, D]
-// Attributes  mode: mean (default) or sum; padding_idx: the token that is left out, -1 none. A row
-//             of nothing else gives zeros.
+// Attributes  mode: mean (default) or sum; padding_idx: the token that does not count, -1: none. A
+//             row that consists of padding_idx gives zeros.
 // Gradients   table, assigned.
-// Refuses     other ranks and types, empty tensors, a padding_idx that is no token.
+// Refuses     other ranks and types, empty tensors, a padding_idx outside [-1, V).
 // Kernels     embedding_bag, embedding_bag_backward (kernels/embedding_bag.h)
 #pragma once
 

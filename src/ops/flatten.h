@@ -1,5 +1,5 @@
-// src/ops/flatten.h: a tensor as a matrix, [d0 * .. , d_axis * ..], elements in logical order: an
-// image becomes c, h, w whatever its layout, so that weights mean the same everywhere.
+// src/ops/flatten.h: reshapes a tensor to a matrix [d0 * .. , d_axis * ..]. Elements are in logical
+// order: c, h, w for an image of any layout, so that weights do not depend on the layout.
 // Inputs      x, any rank.    Output  y, rank 2.
 // Attributes  axis: default 1, in -rank..rank.
 // Gradients   x, assigned.

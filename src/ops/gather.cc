@@ -41,11 +41,12 @@ class Gather : public Op {
                         {c.input(1), c.grad_output(0)}, {true})[0]);
   }
 
-  Cost cost(const Graph& graph, const Node& node) const override {  // not all of the table
+  // Counts only the rows that are read, not the whole table.
+  Cost cost(const Graph& graph, const Node& node) const override {
     return {0, 2 * graph.tensor(node.outputs[0]).type.bytes() +
                    graph.tensor(node.inputs[1]).type.bytes()};
   }
-  // Rows that were taken of a table are read as the table is.
+  // A table that is itself the result of a lookup (TakeRows) stays in F32, as a parameter does.
   PrecisionRule precision_rule() const override { return {.f32_inputs = {0}}; }
 
  protected:

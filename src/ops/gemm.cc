@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-// What forward and gradient refuse alike; x is input 0, w input 1.
+// The checks common to the forward and the gradient op. x is input 0, w input 1.
 void check_gemm(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 2).not_empty(0).same_dtype(1, 0).rank(1, 2).not_empty(1);
   check.int_in("transB", 0, 1, 1);
@@ -20,12 +20,12 @@ void check_gemm(OpChecks& check, const InferContext& c) {
                     " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
 }
 
-/// True of x of all rows, and weights, bias or dy of this rank's classes, or of its units.
+/// Whether x has all ranks' rows and the other inputs (weights, bias, dy) are all of spread `part`.
 bool are_of(Spread part, const std::vector<Spread>& inputs) {
   const auto is_of = [part](Spread p) { return p == part; };
   return inputs[0] == Spread::kGathered && std::all_of(inputs.begin() + 1, inputs.end(), is_of);
 }
-/// True of units of all rows, and the weights that read these.
+/// Whether x has this rank's units of all rows, and w the weights that multiply these units.
 bool read_units(const std::vector<Spread>& inputs) {
   return inputs[0] == Spread::kUnits && inputs[1] == Spread::kUnits;
 }
@@ -74,7 +74,7 @@ class Gemm : public Op {
     if (are_of(Spread::kUnits, inputs)) return std::vector(outputs, Spread::kUnits);
     const bool is_plain = type() == "Gemm";
     if (is_plain && are_of(Spread::kClasses, inputs)) return std::vector{Spread::kClasses};
-    // A bias would be added by every rank.
+    // Not with a bias, since every rank would add it.
     if (is_plain && read_units(inputs) && inputs.size() == 2) return std::vector{Spread::kSummand};
     return Op::spread(inputs, outputs);
   }
@@ -143,7 +143,8 @@ class GemmGrad : public Op {
     for (const Spread part : {kClasses, kUnits}) {
       if (is_plain && are_of(part, inputs)) return std::vector{kSummand, part, part};
     }
-    // Of what is put between product and activation, kOwn is left out.
+    // Input 3 is the pre-activation or mask of a fused activation. A mask that is left out counts
+    // as kOwn.
     const bool is_between = inputs.size() == 3 || inputs[3] == kUnits || inputs[3] == kOwn;
     if (read_units(inputs) && inputs[2] == kGathered && is_between) {
       return std::vector{kUnits, kUnits, kGathered};

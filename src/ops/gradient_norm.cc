@@ -9,8 +9,8 @@
 namespace trainyard {
 namespace {
 
-/// OpChecks names inputs, of which there may be any number here: the first stands for all. `others`
-/// stand behind the gradients.
+/// Checks the inputs. OpChecks cannot do this, because it needs a name for each input, and the
+/// number of gradients is not limited. `others` is the number of inputs behind the gradients.
 Status check_gradients(const InferContext& c, std::initializer_list<std::string_view> attributes,
                        int64_t others) {
   for (const auto& [name, value] : c.attributes().items()) {
@@ -30,7 +30,7 @@ Status check_gradients(const InferContext& c, std::initializer_list<std::string_
   return {};
 }
 
-/// All bytes, and a product and a sum for each element.
+/// The cost of a sum of squares: all bytes of the inputs, and one product and one sum per element.
 Cost cost_of_squares(const Op& op, const Graph& graph, const Node& node) {
   Cost cost = op.Op::cost(graph, node);
   for (const TensorId id : node.inputs) cost.flops += 2 * graph.tensor(id).type.shape.elements();

@@ -1,20 +1,21 @@
-// src/ops/gradient_norm.h: the global norm of all gradients, and what clipping multiplies them by.
+// src/ops/gradient_norm.h: the global norm of all gradients, and the factor that clips them.
 //
-// GradientNorm     Inputs gradients, any number of any shapes, one type; behind them the loss scale
-//                  [1] that they were multiplied by, where `scaled` says so.
-//                  Outputs norm [1]; scale [1], optional: min(1, max_norm / (norm + 1e-6)).
-//                  With a loss scale the norm is that of the gradients over it, and scale divides
-//                  too.
+// GradientNorm     Inputs gradients, any number, of any shapes and one type; with `scaled` then the
+//                  loss scale [1] that is included in them.
+//                  Outputs norm [1]; scale [1], optional: min(1, max_norm / (norm + 1e-6)). With a
+//                  loss scale, norm is that of the gradients divided by it, and scale includes this
+//                  division.
 //                  Attributes max_norm; 0, the default, clips nothing. scaled, default 0. ranks,
-//                  default 1: on a host squares are summed shard by shard (kernels/shard.h), as so
-//                  many ranks do by the next two.
-// GradientSquares  Inputs this rank's shards of gradients, or gradients that all ranks have alike;
-//                  any number, one type, kOwn or parts. Output the sum of their squares, F64
-//                  [1], kOwn. Attributes counts: elements of each shard, which may be fewer than
-//                  its tensor has; firsts: where it begins, by default at 0.
-// NormOfSquares    Inputs the mean of GradientSquares over all ranks, F64 [1]; the loss scale [1]
-//                  where `scaled` says so. Outputs norm and scale of GradientNorm, F32. Attributes
-//                  ranks; max_norm; scaled.
+//                  default 1: on a host the squares are summed shard by shard (kernels/shard.h), in
+//                  the same order as so many ranks sum them with the two ops below.
+// GradientSquares  Inputs this rank's shards of gradients, or whole gradients that all ranks have;
+//                  any number, one type, kOwn or parts. Output the sum of their squares, F64 [1],
+//                  kOwn. Attributes counts: the number of elements that count in each input, which
+//                  may be fewer than it has; firsts: the first element that counts in each, default
+//                  0.
+// NormOfSquares    Inputs the mean of GradientSquares over all ranks, F64 [1]; with `scaled` the
+//                  loss scale [1]. Outputs norm and scale as GradientNorm, F32. Attributes ranks;
+//                  max_norm; scaled.
 // Refuses          no gradient; types that differ.
 // Kernels          gradient_norm, gradient_squares, norm_of_squares (kernels/gradient.h)
 #pragma once

@@ -5,7 +5,8 @@
 namespace trainyard {
 namespace {
 
-/// Both ops: one has `num_groups`, the other as many as channels.
+/// GroupNormalization, which has `num_groups` groups, or InstanceNormalization, which has one group
+/// per channel.
 class GroupNormalization final : public Op {
  public:
   GroupNormalization(std::string_view type, bool per_channel)

@@ -1,5 +1,5 @@
-// src/ops/group_normalization.h: each group of channels of each sample normalized by itself, ONNX
-// GroupNormalization (opset 21) and InstanceNormalization, which has a group for every channel.
+// src/ops/group_normalization.h: normalizes each group of channels of each sample separately: ONNX
+// GroupNormalization (opset 21), and InstanceNormalization, which has one group per channel.
 // Inputs     x [N, C, ...], scale [C], b [C].
 // Outputs    y as x; mean and inv_std [N, G], for backward (may be left out together).
 // Attributes epsilon 1e-5; num_groups (GroupNormalization, required).

@@ -31,7 +31,8 @@ class HeadLoss final : public Op {
     const Shape& x = graph.tensor(node.inputs[0]).type.shape;
     const int64_t classes = graph.tensor(node.inputs[1]).type.shape[0];
     const int64_t products = 1 + (node.outputs[1] != kNoTensor) + (node.outputs[2] != kNoTensor);
-    cost.flops = x[0] * classes * (2 * products * x[1] + 17);  // 17: the loss and its gradient
+    cost.flops = x[0] * classes *
+                 (2 * products * x[1] + 17);  // 17 FLOPs per score: the loss and its gradient
     if (node.inputs.size() > 4 && node.inputs[4] != kNoTensor) cost.flops += x[0] * classes;
     if (node.outputs[3] != kNoTensor) cost.flops += x[0] * classes;
     return cost;

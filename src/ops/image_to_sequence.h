@@ -1,6 +1,6 @@
-// src/ops/image_to_sequence.h: the pixels of an image as the positions of a sequence, row by row.
-// Not in ONNX, which has it as Reshape and Transpose; here it follows the image's layout, and from
-// channels-last it moves nothing.
+// src/ops/image_to_sequence.h: turns the pixels of an image into the positions of a sequence, row
+// by row. ONNX has no such op, only Reshape and Transpose; this one knows the image's layout and
+// needs no transposition if it is channels-last.
 // Inputs     x [N, C, H, W].    Output  y [N, H * W, C]
 // Gradients  x, assigned.
 // Refuses    other ranks.
@@ -11,7 +11,8 @@
 
 namespace trainyard {
 
-const Op* image_to_sequence_op();       // "ImageToSequence"
-const Op* image_to_sequence_grad_op();  // "ImageToSequenceGrad": dy -> dx; attribute shape: of x
+const Op* image_to_sequence_op();  // "ImageToSequence"
+const Op*
+image_to_sequence_grad_op();  // "ImageToSequenceGrad": dy -> dx; attribute shape: that of x
 
 }  // namespace trainyard

@@ -20,7 +20,7 @@ Shape statistics_shape(const Shape& x, int64_t axis) {
   return Shape(std::move(dims));
 }
 
-// What forward and gradient refuse alike: x is input 0, scale input 1.
+// The checks common to all forward and gradient ops. x is input 0, scale input 1.
 void check_common(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank_at_least(0, 1).not_empty(0).same_dtype(1, 0);
   if (!check.ok()) return;
@@ -104,7 +104,8 @@ class RmsNormalization final : public Op {
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1}}; }
 };
 
-// What all gradients refuse alike: dy is input 2, inv_std_dev or inv_rms 3, mean 4.
+// The checks common to all gradient ops. dy is input 2, inv_std_dev or inv_rms input 3, mean input
+// 4.
 void check_gradient(OpChecks& check, const InferContext& c) {
   check_common(check, c);
   check.same_dtype(2, 0).same_shape(2, 0);
@@ -117,7 +118,7 @@ void check_gradient(OpChecks& check, const InferContext& c) {
 
 int64_t gradient_flops(NormalizationForm form) { return form == NormalizationForm::kRms ? 12 : 14; }
 
-/// LayerNormalizationGrad and RMSNormalizationGrad.
+/// Implements both LayerNormalizationGrad and RMSNormalizationGrad.
 class NormalizationGrad final : public Op {
  public:
   NormalizationGrad(std::string_view type, NormalizationForm form) : type_(type), form_(form) {}
@@ -150,7 +151,7 @@ class NormalizationGrad final : public Op {
   NormalizationForm form_;
 };
 
-// What both ops of a sum refuse alike, before anything else.
+// Checks the attribute `form` of SkipNormalization and SkipNormalizationGrad.
 void check_form(OpChecks& check, const InferContext& c) {
   const std::string form = c.attributes().get_string("form", "layer");
   check.require(form == "layer" || form == "rms", "ATTRIBUTE_OUT_OF_RANGE", "form",
@@ -196,7 +197,8 @@ class SkipNormalization final : public Op {
                             (is_rms(node.attributes) ? 6 : 9) + (is_given(node, kStep) ? 2 : 0));
   }
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
-    // What a dropout keeps of skip lies in sum before x is added to it (parts.h).
+    // With dropout, `sum` holds Dropout(skip) until x is added (parts.h), so it may not share x's
+    // memory.
     if (is_given(node, kStep)) return {{0, 0}, {0, kSkip}, {kSum, kSkip}};
     return {{0, 0}, {0, kSkip}, {kSum, 0}, {kSum, kSkip}};
   }

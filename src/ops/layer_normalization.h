@@ -1,31 +1,30 @@
-// src/ops/layer_normalization.h: ONNX LayerNormalization and RMSNormalization: each sample is
-// normalized over its dimensions from `axis` on.
+// src/ops/layer_normalization.h: ONNX LayerNormalization and RMSNormalization, which normalize each
+// sample over its dimensions from `axis` on.
 // Inputs     x, rank >= 1; scale, of shape x.shape[axis:]; LayerNormalization: b, as scale,
-// optional. Outputs    y, as x; LayerNormalization: mean and inv_std_dev, RMSNormalization:
-// inv_rms, of shape
-//            x.shape[:axis] with ones behind it, written for backward (may be left out).
+//            optional.
+// Outputs    y, as x; LayerNormalization: mean and inv_std_dev, RMSNormalization: inv_rms, of shape
+//            x.shape[:axis] followed by ones, written for backward (may be left out).
 // Attributes axis, default -1; epsilon, default 1e-5, in (0, 1].
 // Saves      x, scale and the outputs behind y.
-// Gradients  x, scale, b, assigned: one node, what nobody needs is left out.
+// Gradients  x, scale, b, assigned by one node; unneeded outputs are left out.
 // Refuses    empty inputs; axis out of range; scale or b of another shape.
 // Kernels    layer_norm_forward, layer_norm_backward (kernels/layer_norm.h)
 //
-// With the addition of a residual sum before it, and maybe a dropout in front of that; no layer
-// becomes these ops, but src/passes/fuse_sums.cc puts them into a graph. src/ops/parts.h says what
-// they are made of.
+// The ops below are fused with the residual sum before the normalization, and optionally with the
+// dropout before that sum. No layer creates them: src/passes/fuse_sums.cc inserts them into graphs,
+// and src/ops/parts.h lists their parts.
 //
-// SkipNormalization: of sum = x + skip, or with a step of sum = x + Dropout(skip)
-// Inputs     x, scale, b, skip, step. b as LayerNormalization, none in the form rms; skip as x;
-// step
-//            I64 [1], if there is a dropout.
-// Outputs    y; mean, which the form rms leaves out; inv_std_dev or inv_rms; sum, as x.
-// Attributes form, layer (default) or rms: which normalization; axis and epsilon; with a step those
-//            of Dropout, too.
+// SkipNormalization: normalizes sum = x + skip or, if there is a step, sum = x + Dropout(skip)
+// Inputs     x, scale, b, skip, step. b as LayerNormalization, left out in the form rms; skip as x;
+//            step I64 [1], only with dropout.
+// Outputs    y; mean, left out in the form rms; inv_std_dev or inv_rms; sum, as x.
+// Attributes form: layer (default) or rms, the kind of normalization; axis and epsilon; with a step
+//            also those of Dropout.
 //
-// SkipNormalizationGrad: dx = the gradient without the sum + skip; with a step dz = DropoutGrad(dx)
-// Inputs     x (the sum), scale, dy, inv_std_dev or inv_rms, mean (none in the form rms), skip,
-// step.
-//            skip, as x, is what reaches the sum on its other way; with a step it may be left out.
+// SkipNormalizationGrad: dx = skip + normalization's gradient; with a step, dz = DropoutGrad(dx)
+// Inputs     x (the sum), scale, dy, inv_std_dev or inv_rms, mean (left out in the form rms), skip,
+//            step. skip, as x, is the gradient of the sum from its other readers; with a step it
+//            may be left out.
 // Outputs    dx, dscale, db, dz.
 #pragma once
 
@@ -35,7 +34,8 @@
 
 namespace trainyard {
 
-/// What is divided by: the deviations' root mean square, or that of the values as they are.
+/// The divisor: kLayer divides by the standard deviation, kRms by the root mean square of the
+/// values.
 enum class NormalizationForm : uint8_t { kLayer, kRms };
 
 const Op* layer_normalization_op();  // "LayerNormalization"
@@ -47,7 +47,7 @@ const Op* rms_normalization_grad_op();
 const Op* skip_normalization_op();       // "SkipNormalization"
 const Op* skip_normalization_grad_op();  // "SkipNormalizationGrad"
 
-/// Of the ops of a sum: their attribute `form`.
+/// The value of the attribute `form` of SkipNormalization and SkipNormalizationGrad.
 NormalizationForm normalization_form(const Attributes& attributes);
 
 /// The first normalized dimension, counted from the front.

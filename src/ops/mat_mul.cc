@@ -11,11 +11,12 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// Matrices, whatever the rank.
+// The dimensions of an operand as matrices: a vector is a row on the left and a column on the
+// right.
 Dims left_dims(const Shape& a) { return a.rank() == 1 ? Dims{1, a[0]} : a.dims(); }
 Dims right_dims(const Shape& b) { return b.rank() == 1 ? Dims{b[0], 1} : b.dims(); }
 
-/// The batch that both are broadcast to, or nothing.
+/// The batch dimensions to which both are broadcast, or nothing if they do not broadcast.
 std::optional<Dims> batch_dims(const Dims& a, const Dims& b) {
   Dims batch(std::max(a.size(), b.size()) - 2, 1);
   for (const Dims* dims : {&a, &b}) {
@@ -29,7 +30,7 @@ std::optional<Dims> batch_dims(const Dims& a, const Dims& b) {
   return batch;
 }
 
-/// Which of the matrices of `dims` the matrix `p` of the batch reads.
+/// The index of the matrix in an operand of dimensions `dims` that product `p` of the batch reads.
 int64_t matrix_of(const Dims& dims, const Dims& batch, int64_t p) {
   const size_t offset = batch.size() + 2 - dims.size();
   int64_t index = 0, step = 1;
@@ -70,7 +71,8 @@ Shape result_shape(const Shape& sa, const Shape& sb) {
   Dims dims = *batch_dims(a, b);
   if (sa.rank() > 1) dims.push_back(a[a.size() - 2]);
   if (sb.rank() > 1) dims.push_back(b.back());
-  if (dims.empty()) dims.push_back(1);  // a dot product: one number is [1] here
+  if (dims.empty())
+    dims.push_back(1);  // a dot product of vectors: a single number has shape [1] here
   return Shape(std::move(dims));
 }
 

@@ -1,6 +1,7 @@
-// src/ops/moving_average_update.h: the exponential moving average of a parameter, in place.
-// Inputs      average, updated; p, as average; step I64 [1], from 0: at step 0 it becomes p.
-// Attributes  decay, the share that is kept; default 0.
+// src/ops/moving_average_update.h: updates the exponential moving average of a parameter in place.
+// Inputs      average, updated; p, as average; step I64 [1], from 0: at step 0 the average becomes
+//             p.
+// Attributes  decay, the weight of the old average; default 0.
 // Kernels     moving_average (kernels/optimizer.h)
 #pragma once
 

@@ -13,19 +13,19 @@ using Names = std::vector<std::string_view>;
 
 struct UpdateRow {
   std::string_view type;
-  Names inputs;                // behind p, g and learning_rate; before rows
-  int64_t required = 0;        // of these
-  Names attributes;            // besides weight_decay and rate_factor
-  std::vector<int64_t> state;  // which inputs are updated besides p
-  /// Refusals besides those of g, learning_rate, a step, and state that has p's type and shape.
+  Names inputs;                // the inputs behind p, g and learning_rate, and before rows
+  int64_t required = 0;        // how many of `inputs` are required
+  Names attributes;            // in addition to weight_decay and rate_factor
+  std::vector<int64_t> state;  // indices of the updated inputs, in addition to p
+  /// Additional checks of this op. All ops check g, learning_rate, step, and state that is like p.
   void (*check)(OpChecks&, const InferContext&) = nullptr;
-  int64_t flops = 0;  // per element, for the forecast; 0: `flops_of` knows
+  int64_t flops = 0;  // per element, for the forecast of costs; 0: flops_of computes it
   int64_t (*flops_of)(const Shape& p, const Attributes&) = nullptr;
-  bool knows_shards = true;     // and rows
-  bool state_is_like_p = true;  // in type and shape
+  bool knows_shards = true;     // accepts shards and the input rows
+  bool state_is_like_p = true;  // state has p's type and shape
 };
 
-/// Attribute `momentum` and the input that it needs come together.
+/// Attribute `momentum` and its state, input `input`, must be given together.
 void check_momentum(OpChecks& check, const InferContext& c, int64_t input, const char* text) {
   check.require((c.attributes().get_float("momentum", 0) != 0) == c.has_input(input),
                 "ATTRIBUTE_OUT_OF_RANGE", "momentum", text);
@@ -159,7 +159,7 @@ class OptimizerUpdate final : public Op {
 
 std::span<const Op* const> optimizer_update_ops() {
   static const std::vector<const Op*> ops = [] {
-    static std::deque<OptimizerUpdate> updates;  // addresses stay
+    static std::deque<OptimizerUpdate> updates;  // a deque never moves its elements
     std::vector<const Op*> all;
     for (const UpdateRow& row : update_rows()) all.push_back(&updates.emplace_back(row));
     return all;

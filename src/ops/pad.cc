@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kPadMax = 65536;  // far above any use; keeps sizes free of overflow
+constexpr int64_t kPadMax = 65536;  // far above any practical size; prevents overflow of the sizes
 
 std::vector<int64_t> pad_axes(const Attributes& attributes, int64_t rank) {
   std::vector<int64_t> all(static_cast<size_t>(rank));
@@ -16,7 +16,7 @@ std::vector<int64_t> pad_axes(const Attributes& attributes, int64_t rank) {
   return attributes.get_ints("axes", std::move(all));
 }
 
-/// The shape of y; meaningless after a refusal.
+/// The shape of y. The result is meaningless after a refusal.
 Shape checked_pad(OpChecks& check, const InferContext& c, const Shape& x) {
   const Attributes& a = c.attributes();
   check.require(a.find("pads") != nullptr, "ATTRIBUTE_MISSING", "pads",

@@ -1,11 +1,11 @@
-// src/ops/pad.h: elements before and behind those that there are, ONNX Pad.
+// src/ops/pad.h: adds elements around a tensor, ONNX Pad.
 // Inputs     x, of any rank.    Output  y
-// Attributes pads (required): how many before each of the axes, then how many behind each; axes
-//            (default all); mode "constant" (default), "reflect" (the border itself is not
-//            repeated) or "edge"; value 0, of mode constant.
-// Saves      nothing; the gradient node carries the input's shape.
+// Attributes pads (required): the number of elements before each of the axes, then the number
+//            behind each; axes (default all); mode "constant" (default), "reflect" (the border
+//            itself is not repeated) or "edge"; value 0, for mode constant.
+// Saves      nothing; the gradient node has the attribute shape, that of x.
 // Gradients  x, assigned.
-// Refuses    negative pads (Slice cuts), a reflection as long as its axis, a value beside another
+// Refuses    negative pads (use Slice), a reflection as long as its axis, a value with another
 //            mode.
 // Kernels    resample (kernels/resample.h)
 #pragma once
@@ -17,7 +17,7 @@ namespace trainyard {
 const Op* pad_op();       // "Pad"
 const Op* pad_grad_op();  // "PadGrad": (dy) -> dx, attribute shape
 
-/// Pads of each axis of `x`, in its order. Reads what infer has accepted.
+/// Pads of each axis of `x`. The attributes must have passed infer.
 struct AxisPads {
   int64_t before = 0, behind = 0;
 };

@@ -82,7 +82,7 @@ std::vector<Node> skip_normalization(const Node& n) {
   std::vector<Node> parts;
   if (step == kNoTensor) {
     parts.push_back(part(n, *add_op(), {x, skip}, {sum}));
-  } else {  // what is kept of skip lies in sum first
+  } else {  // `sum` first holds Dropout(skip), then x is added to it
     parts.push_back(part(n, *dropout_op(), {skip, step}, {sum}, n.attributes));
     parts.push_back(part(n, *add_op(), {x, sum}, {sum}));
   }
@@ -109,7 +109,7 @@ std::vector<Node> skip_normalization_gradient(const Node& n) {
   return parts;
 }
 
-/// The sum lies where g is wanted, or dx.
+/// The sum dy + skip is stored in g if that is wanted, else in dx.
 std::vector<Node> skip_batch_normalization_gradient(const Node& n) {
   const TensorId sum = n.outputs[3] != kNoTensor ? n.outputs[3] : n.outputs[0];
   Ids inputs(n.inputs.begin(), n.inputs.end() - 1);

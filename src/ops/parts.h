@@ -1,6 +1,6 @@
-// src/ops/parts.h: what a fused op is made of, for backends that have no kernel of its own for it
-// because they gain nothing by one. So a graph is fused alike for every device, and a plan is made
-// without knowing which it will be.
+// src/ops/parts.h: the simpler ops of which a fused op consists. A backend runs these if it has no
+// kernel for the fused op, because such a kernel would not be faster. Graphs can therefore be fused
+// in the same way for every device, and a plan does not depend on the device.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace trainyard {
 
-/// Nodes that run one after another on the tensors of `node`, inputs and outputs, and give the
-/// same. Some work in place on an output. Empty where the op is not made of others.
+/// Nodes that together compute the same as `node`, run one after another on its inputs and outputs.
+/// Some work in place on an output. Empty if the op does not consist of others.
 std::vector<Node> parts_of(const Node& node);
 bool has_parts(std::string_view op_type);
 

@@ -10,7 +10,7 @@ namespace {
 
 struct LossRow {
   std::string_view type, grad_type;
-  int64_t flops = 1;  // of an element, for the forecast
+  int64_t flops = 1;  // per element, for the forecast of costs
   std::vector<std::string_view> attributes = {};
   bool takes_classes = false;
 };
@@ -27,7 +27,7 @@ const std::vector<LossRow>& loss_rows() {
 }
 #undef TRAINYARD_TYPES
 
-// What forward and gradient refuse alike.
+// The checks common to the forward and the gradient op.
 void check_inputs(OpChecks& check, const InferContext& c, const LossRow& row) {
   check.float_type(0).not_empty(0);
   if (row.takes_classes && check.ok() && c.input(1).dtype == DType::kI32) {
@@ -106,7 +106,7 @@ class PointwiseLoss final : public Op {
 
 std::span<const Op* const> pointwise_loss_ops() {
   static const std::vector<const Op*> ops = [] {
-    static std::deque<PointwiseLossGrad> grads;  // addresses stay
+    static std::deque<PointwiseLossGrad> grads;  // a deque never moves its elements
     static std::deque<PointwiseLoss> forwards;
     std::vector<const Op*> all;
     for (const LossRow& row : loss_rows()) {

@@ -1,10 +1,10 @@
-// src/ops/pointwise_loss.h: losses of numbers, the mean over all elements.
+// src/ops/pointwise_loss.h: losses of numbers (regression), as the mean over all elements.
 //
 //   MeanSquaredError, MeanAbsoluteError, HuberLoss (delta), BinaryCrossEntropyLoss (pos_weight; of
 //   logits)
 //
-// Inputs      prediction [N, ...]; target, of the same shape and type, or, of
-//             BinaryCrossEntropyLoss, I32 classes 0 and 1, one per element. No gradient.
+// Inputs      prediction [N, ...]; target, of the same shape and type; BinaryCrossEntropyLoss also
+//             takes I32 classes 0 and 1, one per element. The target has no gradient.
 // Output      loss [1].
 // Attributes  as named above, 1 by default (kernels/math/losses.h).
 // Saves       nothing of its own; the gradient reads both inputs.
@@ -19,7 +19,8 @@
 
 namespace trainyard {
 
-/// "HuberLoss", ... and "HuberLossGrad": (prediction, target, dloss) -> dprediction.
+/// All ops of this file: "HuberLoss", ..., and their gradients "HuberLossGrad", ...: (prediction,
+/// target, dloss) -> dprediction.
 std::span<const Op* const> pointwise_loss_ops();
 
 }  // namespace trainyard

@@ -1,8 +1,9 @@
-// src/ops/position_embedding.h: adds a learned vector to each position of a sequence, and can put
-// learned positions in front, such as a class token. Not in ONNX, which has it as Expand, Concat
-// and Add. Inputs     x [N, T, D]; position [P + T, D]; prefix [P, D], optional (then P is 0).
+// src/ops/position_embedding.h: adds a learned vector to each position of a sequence, and can
+// insert learned positions at the front, such as a class token. ONNX has no such op, only Expand,
+// Concat and Add.
+// Inputs     x [N, T, D]; position [P + T, D]; prefix [P, D], optional (without it P is 0).
 // Output     y [N, P + T, D]
-// Gradients  x, position, prefix, assigned: one node, what nobody needs is left out.
+// Gradients  x, position, prefix, assigned by one node; unneeded outputs are left out.
 // Refuses    other ranks; sizes that do not agree.
 // Kernels    add_positions, add_positions_backward (kernels/embedding.h)
 #pragma once

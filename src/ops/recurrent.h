@@ -2,10 +2,10 @@
 // first), one direction and the usual activations.
 // Inputs      x [N, T, F]; w [G H, F]; r [G H, H]; wb, rb [G H], both or neither. G is 4 for LSTM
 //             (gates i, f, g, o) and 3 for GRU (r, z, n): PyTorch's order, which is not ONNX's.
-// Outputs     y [N, T, H]; y_h [N, H], behind the last step; gates [N, T, G H] and state [N, T, H],
-//             saved for the backward pass (kernels/recurrent.h).
+// Outputs     y [N, T, H]; y_h [N, H], the state after the last step; gates [N, T, G H] and state
+//             [N, T, H], saved for the backward pass (kernels/recurrent.h).
 // Attributes  hidden_size H; direction: forward or reverse; linear_before_reset of GRU is 1.
-// Gradients   all float inputs, assigned; through all steps.
+// Gradients   all inputs, assigned; backpropagation passes through all steps.
 // Refuses     other ranks and types, empty tensors, sizes that do not fit together, one bias alone.
 // Kernels     recurrent_forward, recurrent_backward (kernels/recurrent.h)
 #pragma once

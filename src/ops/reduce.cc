@@ -21,7 +21,7 @@ std::vector<int64_t> reduce_axes(const Attributes& attributes, int64_t rank) {
 
 namespace {
 
-// The shape of y; refuses wrong axes.
+// The shape of y. Refuses wrong axes.
 Shape reduced_shape(OpChecks& check, const InferContext& c, const Shape& x) {
   checked_axes(check, "axes", c.attributes().get_ints("axes", {}), x.rank());
   check.int_in("keepdims", 1, 0, 1);
@@ -45,7 +45,7 @@ Cost reduce_cost(const Op& op, const Graph& graph, const Node& node, const Shape
   return cost;
 }
 
-/// dy -> dx: what broadcasting does, times 1 or 1 / count.
+/// dy -> dx: dy broadcast to the shape of x, times 1 (sum) or 1 / count (mean).
 class ReduceSumGrad final : public Op {
  public:
   explicit ReduceSumGrad(std::string_view type) : type_(type) {}
@@ -68,7 +68,7 @@ class ReduceSumGrad final : public Op {
   std::string_view type_;
 };
 
-/// (x, y, dy) -> dx.
+/// (x, y, dy) -> dx, for reductions whose gradient depends on the values.
 class ReduceValueGrad final : public Op {
  public:
   explicit ReduceValueGrad(std::string_view type) : type_(type) {}

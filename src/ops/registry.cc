@@ -1,5 +1,5 @@
-// Every op there is. An explicit list, because static initializers of a static library are dropped
-// by the linker when nothing else in their file is used.
+// The list of all ops. It is explicit, because the linker drops a static library's object files
+// that nothing refers to, together with their static initializers.
 #include <algorithm>
 
 #include "src/base/check.h"
@@ -171,7 +171,7 @@ const std::vector<const Op*>& registry() {
         head_loss_op(),
         constant_of_shape_op(),
     };
-    // Families whose members differ in a row of a table alone.
+    // Families of ops that differ only in a row of a table.
     for (const auto family : {activation_ops(), arithmetic_ops(), reduce_ops(),
                               pointwise_loss_ops(), optimizer_update_ops()}) {
       all.insert(all.end(), family.begin(), family.end());

@@ -1,5 +1,5 @@
-// src/ops/reorder.h: a rank-4 activation in the other physical order; the values do not change.
-// Inputs     x [N, C, H, W].    Output  y, as x; each in its tensor's own layout.
+// src/ops/reorder.h: converts a rank-4 activation between row-major and channels-last order.
+// Inputs     x [N, C, H, W].    Output  y, as x; x and y each have the layout of their tensor.
 // Gradients  none: the layout pass inserts it after differentiation.
 // Kernels    nchw_to_nhwc, nhwc_to_nchw (kernels/layout.h)
 #pragma once

@@ -7,7 +7,8 @@
 namespace trainyard {
 namespace {
 
-/// `wanted` with its -1 replaced, or nothing if it cannot hold `elements`.
+/// Replaces the -1 in `wanted` so that the shape has `elements` elements. If that is impossible,
+/// the result has another number of elements.
 Shape resolve(std::vector<int64_t> wanted, int64_t elements) {
   const auto open = std::find(wanted.begin(), wanted.end(), -1);
   if (open != wanted.end()) {

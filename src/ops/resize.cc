@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kSideMax = 65536;  // far above any use
+constexpr int64_t kSideMax = 65536;  // far above any practical size
 
 void check_choice(OpChecks& check, const InferContext& c, std::string_view name,
                   std::initializer_list<std::string_view> choices) {
@@ -23,7 +23,7 @@ void check_choice(OpChecks& check, const InferContext& c, std::string_view name,
                 "'" + value + "' is not known, expected " + expected);
 }
 
-/// The shape of y; meaningless after a refusal.
+/// The shape of y. The result is meaningless after a refusal.
 Shape checked_resize(OpChecks& check, const InferContext& c, const Shape& x) {
   const Attributes& a = c.attributes();
   check_choice(check, c, "mode", {"nearest", "linear"});
@@ -114,7 +114,7 @@ class ResizeGrad final : public Op {
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 
-/// Where in x the middle of y's row i lies.
+/// The coordinate in x of the middle of y's row i.
 double coordinate(const Attributes& attributes, int64_t x_size, int64_t y_size, int64_t i) {
   const std::string mode = attributes.get_string("coordinate_transformation_mode", "half_pixel");
   const auto at = static_cast<double>(i);

@@ -45,14 +45,14 @@ std::optional<std::vector<Spread>> spread_all(const std::vector<Spread>& inputs,
   return std::vector(inputs.size(), given);
 }
 
-/// Tensors cross in the type that they are computed in.
+/// The exchange never converts tensors to 16 bits.
 PrecisionRule all_as_typed() {
   std::vector<int64_t> all(static_cast<size_t>(kBucketTensorsMax));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
   return {.f32_outputs = all, .f32_inputs = all};
 }
 
-/// Appends the gradient of a row exchange: the other one, with another factor.
+/// Appends the gradient of a row exchange, which is the other exchange with another factor.
 void differentiate_rows(GradientContext& c, const Op& other, std::optional<double> factor) {
   std::vector<int64_t> of;
   std::vector<TensorId> gradients;

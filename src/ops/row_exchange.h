@@ -1,18 +1,19 @@
-// src/ops/row_exchange.h: what joins the rows of the ranks that train a job together, and parts
-// them again: conversions between spreads (src/graph/graph.h). Each is one node: what waits for
-// it stands right behind it.
+// src/ops/row_exchange.h: exchanges that gather rows from all ranks of a job, or distribute them
+// again: conversions between spreads (src/graph/graph.h). Each exchange is one node, because the
+// node that needs its result follows directly.
 //
-// GatherRows      Inputs x_0 .. x_n-1 [n_i, ...] of any type, kOwn or kClasses. Outputs y_i
-//                 [ranks n_i, ...], kGathered: `factor` x_i of all ranks, one behind the other.
-// ScatterRows     Inputs g_0 .. g_n-1 [ranks n_i, ...], F32 or F64, kSummand. Outputs y_i
-//                 [n_i, ...], kOwn: this rank's rows of `factor` sum over the ranks of g_i, summed
-//                 in their order on a host.
-// Attributes      bucket: as src/ops/shards.h has it, but that the gradient of one of these has the
-//                 number behind its own; ranks; factor: by default 1 of GatherRows, and `ranks` of
-//                 ScatterRows; only floats have another than 1.
-// Gradients       each is the other's, assigned. Of what is kOwn, gradients are those of a rank's
-//                 loss, the mean over its own rows; of all else, those of the mean over all rows,
-//                 of which there are `ranks` times more: so the factors differ by `ranks`.
+// GatherRows      Inputs x_0 .. x_n-1 [n_i, ...] of any type, kOwn or kClasses. Outputs y_i [ranks
+//                 n_i, ...], kGathered: `factor` times x_i of all ranks, concatenated.
+// ScatterRows     Inputs g_0 .. g_n-1 [ranks n_i, ...], F32 or F64, kSummand. Outputs y_i [n_i,
+//                 ...], kOwn: this rank's rows of `factor` times the sum of g_i over the ranks,
+//                 which a host adds in the order of the ranks.
+// Attributes      bucket: as in src/ops/shards.h, except that the gradient node has the next
+//                 number; ranks; factor: default 1 for GatherRows, `ranks` for ScatterRows; other
+//                 than 1 only for floats.
+// Gradients       each is the gradient of the other, assigned. The gradient of a kOwn tensor is
+//                 that of the rank's own loss, the mean over its own rows. Other gradients are
+//                 those of the mean over all rows, which are `ranks` times as many. Hence the
+//                 factors differ by `ranks`.
 // Kernels         the backend's communicator (src/runtime/communicator.h)
 #pragma once
 
@@ -25,7 +26,7 @@ namespace trainyard {
 const Op* gather_rows_op();   // "GatherRows"
 const Op* scatter_rows_op();  // "ScatterRows"
 
-/// `factor` of a node of one of the two; 1 of any other type.
+/// `factor` of a GatherRows or ScatterRows node; 1 for any other type.
 double row_factor(std::string_view op_type, const Attributes& attributes);
 
 }  // namespace trainyard

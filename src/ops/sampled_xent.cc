@@ -10,7 +10,7 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kIndexMax = std::numeric_limits<int32_t>::max();
-constexpr int64_t kKept = 3, kMicroStep = 4;  // inputs of SampleClasses
+constexpr int64_t kKept = 3, kMicroStep = 4;  // input indices of SampleClasses
 
 class SampleClasses final : public Op {
  public:
@@ -58,7 +58,8 @@ class SampleClasses final : public Op {
     if (std::ssize(node.inputs) <= kKept || node.inputs[kKept] == kNoTensor) return {};
     return {kKept};
   }
-  // What is drawn and counted is the same on all ranks, and each looks for the labels of its own.
+  // Drawn classes and counted labels are the same on all ranks; each rank finds the positions of
+  // its own labels.
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t outputs) const override {
     using enum Spread;
@@ -69,7 +70,8 @@ class SampleClasses final : public Op {
   }
   Cost cost(const Graph& graph, const Node& node) const override {
     Cost cost = Op::cost(graph, node);
-    cost.flops = 100 * graph.tensor(node.outputs[0]).type.shape.elements();  // draws, logarithms
+    // Random draws and logarithms.
+    cost.flops = 100 * graph.tensor(node.outputs[0]).type.shape.elements();
     return cost;
   }
   PrecisionRule precision_rule() const override { return {.f32_outputs = {2}}; }
@@ -87,13 +89,14 @@ class TakeRows final : public Op {
     dims[0] = c.input(1).shape[0];
     return std::vector{TensorType{Shape(std::move(dims)), c.input(0).dtype}};
   }
-  Cost cost(const Graph& graph, const Node& node) const override {  // not all of the table
+  // Counts only the rows that are read, not the whole table.
+  Cost cost(const Graph& graph, const Node& node) const override {
     return {0, 2 * graph.tensor(node.outputs[0]).type.bytes() +
                    graph.tensor(node.inputs[1]).type.bytes()};
   }
 };
 
-/// What loss and gradient refuse alike; `scores` names input 0.
+/// The checks common to the loss and its gradient. `scores` is the name of input 0 in messages.
 void check_columns(OpChecks& check, const InferContext& c, std::string_view scores) {
   check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);
   check.int_in("samples", 0, 1, kIndexMax);

@@ -1,4 +1,4 @@
-// src/ops/shape_helpers.h: the checks that infer() of many ops makes, with one wording.
+// src/ops/shape_helpers.h: the checks that infer() of many ops makes, with uniform error messages.
 //
 //   OpChecks check(c, {"x", "w", "bias"}, /*required=*/2, {"transB"});
 //   check.rank(0, 2).rank(1, 2).float_type(0).same_dtype(1, 0);
@@ -18,10 +18,11 @@ namespace trainyard {
 
 class OpChecks {
  public:
-  /// Refuses fewer than `required` or more than all named inputs, and attributes with other names.
+  /// Refuses more inputs than are named, a missing one of the first `required` inputs, and
+  /// attributes with other names.
   OpChecks(const InferContext& c, std::initializer_list<std::string_view> input_names,
            int64_t required, std::initializer_list<std::string_view> attribute_names = {});
-  /// For ops whose names come from elsewhere.
+  /// The same for lists of names that are built at run time.
   OpChecks(const InferContext& c, std::vector<std::string_view> input_names, int64_t required,
            const std::vector<std::string_view>& attribute_names);
 
@@ -31,11 +32,11 @@ class OpChecks {
   OpChecks& dtype(int64_t i, DType dtype);
   OpChecks& same_dtype(int64_t i, int64_t j);
   OpChecks& same_shape(int64_t i, int64_t j);
-  OpChecks& shape(int64_t i, const Shape& expected);  // names the input, both shapes
-  OpChecks& not_empty(int64_t i);                     // every dimension at least 1
-  /// Integer attribute in [low, high]. Absent: `fallback` is what is checked.
+  OpChecks& shape(int64_t i, const Shape& expected);  // the message has both shapes
+  OpChecks& not_empty(int64_t i);                     // every dimension is at least 1
+  /// Checks that an integer attribute is in [low, high]; if it is absent, checks `fallback`.
   OpChecks& int_in(std::string_view attribute, int64_t fallback, int64_t low, int64_t high);
-  /// What no helper words: refused unless `condition`. `field` is an attribute or input name.
+  /// Any other check: refuses unless `condition`. `field` is the name of an attribute or input.
   OpChecks& require(bool condition, std::string_view reason, std::string_view field,
                     std::string_view description);
 
@@ -53,7 +54,8 @@ class OpChecks {
   bool ok_ = true;
 };
 
-/// All bytes, and `flops` for each element of the first input.
+/// The cost of an elementwise op: all bytes of inputs and outputs, and `flops` FLOPs per element of
+/// the first input.
 Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops);
 
 }  // namespace trainyard

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
 
-/// Every input is called `input` but for the `first` ones, which are only waited for.
+/// Names every input `input`, except the first `first` ones, which are only waited for.
 OpChecks checks_of(const InferContext& c, std::string_view input, int64_t first,
                    const std::vector<std::string_view>& attributes) {
   std::vector<std::string_view> names(static_cast<size_t>(first), "after");
@@ -21,7 +21,7 @@ OpChecks checks_of(const InferContext& c, std::string_view input, int64_t first,
   return {c, std::move(names), 0, attributes};
 }
 
-/// Inputs from `first` on are there, and floats.
+/// Checks that the inputs from `first` on are present and floats.
 void check_tensors(OpChecks& check, const InferContext& c, std::string_view input, int64_t first,
                    int64_t count_max) {
   const int64_t count = c.input_count() - first;
@@ -82,7 +82,7 @@ class ReduceScatterDone final : public Op {
     }
     return std::vector(outputs, Spread::kElements);
   }
-  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it only waits
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (int64_t i = 0; i < std::ssize(node.outputs); ++i) pairs.emplace_back(i, 1 + i);
@@ -123,10 +123,10 @@ class AllGatherDone final : public AllGather {
     if (!check.ok()) return check.error();
     return std::vector<TensorType>{};
   }
-  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it only waits
 };
 
-/// Back from flat_shapes(); none where the numbers are no shapes.
+/// The inverse of flat_shapes(); empty if the numbers are not valid shapes.
 std::vector<Shape> shapes_from(const std::vector<int64_t>& flat) {
   std::vector<Shape> shapes;
   for (size_t at = 0; at < flat.size();) {
@@ -193,7 +193,7 @@ class GatherShardsDone final : public Op {
     }
     return std::vector(outputs, Spread::kOwn);
   }
-  Cost cost(const Graph&, const Node&) const override { return {}; }  // it waits
+  Cost cost(const Graph&, const Node&) const override { return {}; }  // it only waits
   std::vector<std::pair<int64_t, int64_t>> may_alias(const Node& node) const override {
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (int64_t i = 0; i < std::ssize(node.outputs); ++i) pairs.emplace_back(i, i);
@@ -310,7 +310,7 @@ std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inp
   if (of != Spread::kOwn && !is_part(of)) return std::nullopt;
   for (size_t i = 1; i < inputs.size(); ++i) {
     const bool is_part = std::ranges::find(parts, static_cast<int64_t>(i)) != parts.end();
-    // What is left out looks like kOwn.
+    // An input that is left out counts as kOwn.
     const bool fits = inputs[i] == of || (inputs[i] == Spread::kOwn && i > 1);
     if (!(is_part ? fits : inputs[i] == Spread::kOwn)) return std::nullopt;
   }
@@ -328,17 +328,17 @@ Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flo
     const TensorType& g = graph.tensor(node.inputs[1]).type;
     Cost cost{flops_per_element * g.shape.elements(),
               g.bytes() + graph.tensor(node.inputs[*rows]).type.bytes()};
-    for (const int64_t i : op.mutated_inputs(node)) {  // read and written, no more than these rows
+    for (const int64_t i : op.mutated_inputs(node)) {  // read and written, but only these rows
       const auto at = static_cast<size_t>(i);
       if (at < node.inputs.size() && node.inputs[at] != kNoTensor) cost.bytes += 2 * g.bytes();
     }
     return cost;
   }
   const int64_t ranks = ranks_of(node.attributes);
-  // Of every rank as of the first: all have one plan.
+  // All ranks have the same plan, so the cost is that of a full shard on each.
   const TensorType updated = ranks == 1 ? p : shard_type(p, ranks);
   Cost cost = op.Op::cost(graph, node);
-  cost.bytes -= 2 * (p.bytes() - updated.bytes());  // read and written
+  cost.bytes -= 2 * (p.bytes() - updated.bytes());  // both read and written
   cost.flops = flops_per_element * updated.shape.elements();
   return cost;
 }

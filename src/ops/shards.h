@@ -1,25 +1,25 @@
-// src/ops/shards.h: exchanges over the ranks that train a job together, where each rank has a shard
-// (kernels/shard.h) of a tensor. Two nodes each, as src/ops/all_reduce.h, so that what stands
-// between them runs while the devices exchange. A shard is kElements, what is whole kOwn.
+// src/ops/shards.h: exchanges over the ranks that train a job together, in which each rank has a
+// shard (kernels/shard.h) of a tensor. Each exchange has two nodes, as in src/ops/all_reduce.h, so
+// that the nodes between them run during the exchange. Shards are kElements, whole tensors are
+// kOwn.
 //
-// ReduceScatterStart  Inputs g_0 .. g_n-1, F32 or F64. Outputs s_0 .. s_n-1, [c]: the shard of
-//                     each; nobody but ReduceScatterDone may read them. Attributes bucket; ranks.
+// ReduceScatterStart  Inputs g_0 .. g_n-1, F32 or F64. Outputs s_0 .. s_n-1, [c]: a shard of each;
+//                     only ReduceScatterDone may read them. Attributes bucket; ranks.
 // ReduceScatterDone   Inputs after, optional, as AllReduceDone's; s_0 .. s_n-1; g_0 .. g_n-1, which
-//                     are read until then. Outputs y_0 .. y_n-1, [c]: of (1/N) sum over the N ranks
-//                     of g_i this rank's shard, with the bits of AllReduceDone on a host, and zeros
-//                     behind it where it is shorter than c. Attributes bucket.
-// AllGatherStart      Inputs p_0 .. p_n-1, updated: each rank's shard, on all ranks, becomes that
-//                     of its own rank. Attributes bucket; ranks.
-// AllGatherDone       Inputs p_0 .. p_n-1 of any number of AllGatherStart, updated by then.
-//                     Attributes buckets: theirs.
-// GatherShardsStart   Inputs s_0 .. s_n-1, [c]. Outputs w_0 .. w_n-1: of each the whole tensor, in
-//                     the shard's storage; nobody but GatherShardsDone may read them. Attributes
-//                     bucket; rank, of ranks; shapes: the whole ones, each as its number of
-//                     dimensions and then these.
-// GatherShardsDone    Inputs w_0 .. w_n-1; s_0 .. s_n-1, which are read until then. Outputs the
-//                     whole tensors. Attributes bucket.
-// Attributes          bucket: no two exchanges of a program have the same number, the two nodes of
-//                     one have.
+//                     the exchange reads until then. Outputs y_0 .. y_n-1, [c]: this rank's shard
+//                     of (1/N) sum over the N ranks of g_i, on a host with the same bits as from
+//                     AllReduceDone, padded with zeros to c elements. Attributes bucket.
+// AllGatherStart      Inputs p_0 .. p_n-1, updated: every rank sends its own shard of p_i to all
+//                     others. Attributes bucket; ranks.
+// AllGatherDone       Inputs p_0 .. p_n-1 of any number of AllGatherStart nodes, which are updated
+//                     when this node ends. Attributes buckets: those of the AllGatherStart nodes.
+// GatherShardsStart   Inputs s_0 .. s_n-1, [c]. Outputs w_0 .. w_n-1: the whole tensor of each, in
+//                     the storage of the shard; only GatherShardsDone may read them. Attributes
+//                     bucket; rank, of ranks; shapes: those of the whole tensors, each as its
+//                     number of dimensions followed by the dimensions.
+// GatherShardsDone    Inputs w_0 .. w_n-1; s_0 .. s_n-1, which the exchange reads until then.
+//                     Outputs the whole tensors. Attributes bucket.
+// Attributes          bucket: a number that only the nodes of this exchange have in the program.
 // Kernels             the backend's communicator (src/runtime/communicator.h)
 #pragma once
 
@@ -43,48 +43,54 @@ const Op* all_gather_done_op();       // "AllGatherDone"
 const Op* gather_shards_start_op();   // "GatherShardsStart"
 const Op* gather_shards_done_op();    // "GatherShardsDone"
 
-/// Of a tensor of `type` over that many ranks: [c], and the elements of one rank's shard.
+/// The type [c] of the shards of a tensor of `type` over `ranks` ranks, and the elements of one
+/// rank's shard.
 TensorType shard_type(const TensorType& type, int64_t ranks);
 kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
-/// Of the whole tensor, the elements that `rank` holds of one of which each has a shard along axis
-/// 0.
+/// The elements of the whole tensor in the shard of `rank`, for shards along axis 0.
 kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank);
-/// The same along any axis: so many runs of `count` elements, one in each row where the shards are
-/// columns. The others of a shard are 0.
+/// The elements of the whole tensor in one rank's shard along any axis, as `runs` runs of `count`
+/// elements. Shards along axis 0 have one run; shards that are columns have one run per row. The
+/// rest of a shard is padding with the value 0.
 struct HeldElements {
   int64_t runs = 0, count = 0;
-  int64_t first = 0, step = 0;  // of the whole: where the first begins; from one to the next
-  int64_t shard_step = 0;       // of the shard, which the first begins
-  /// Calls take(from, to, count) for each run that is not empty: elements of the whole tensor, and
-  /// of the shard.
+  int64_t first = 0, step = 0;  // in the whole tensor: start of the first run, and distance between
+                                // the starts of two runs
+  int64_t shard_step = 0;       // in the shard: distance between the starts of two runs
+  /// Calls take(from, to, count) for each run that is not empty. `from` is its start in the whole
+  /// tensor, `to` its start in the shard.
   template <typename F>
   void for_each_run(const F& take) const {
     for (int64_t i = 0; i < runs && count > 0; ++i) take(first + i * step, i * shard_step, count);
   }
 };
 HeldElements held_elements(const TensorInfo& shard, int64_t rank);
-/// The attribute `shapes` of GatherShardsStart.
+/// Encodes shapes as the attribute `shapes` of GatherShardsStart.
 std::vector<int64_t> flat_shapes(const std::vector<Shape>& shapes);
 
-/// An element-wise update of a parameter, its input 0, has two more attributes where it updates a
-/// shard: `rank`, of `ranks`. Its gradient and its state are shards then.
+/// An elementwise update of a parameter (its input 0) that updates only a shard has two more
+/// attributes: `rank`, of `ranks`. Its gradient and its state are then shards.
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kRanks = "ranks";
-/// The elements of its parameter that it updates, or of those rows.
+/// The elements of the parameter that the node updates; if it updates rows, the elements of these
+/// rows.
 kernels::ShardRange updated_range(const Graph& graph, const Node& node);
-/// Its last input, `rows` [R], I32, is optional (updated_rows() in src/graph/op.h): then the
-/// gradient is [R, ...], and of parameter and state only these rows are read and updated; no row
-/// stands there twice, and -1 is none. For its infer(): `inputs` are gradient and state, in this
-/// order, `rows` is the last input.
+/// For infer() of an update: checks that gradient and state fit the parameter. `inputs` are the
+/// indices of the gradient and the state, in this order; `rows` is the index of the last input.
+/// This input, I32 [R], is optional (updated_rows() in src/graph/op.h). With it the gradient is [R,
+/// ...], and only these rows of parameter and state are read and updated; no row may be listed
+/// twice, and -1 stands for no row.
 void check_updated(OpChecks& check, const InferContext& c, std::span<const int64_t> inputs,
                    int64_t rows);
-/// For its spread(): gradient and state have one spread. It is the parameter's, or kElements of one
-/// that the rank has whole; all else is kOwn.
+/// For spread() of an update: gradient and state have the parameter's spread, or kElements if the
+/// rank has the whole parameter; all other inputs are kOwn. `parts` are the indices of gradient and
+/// state.
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
                                                   std::span<const int64_t> parts);
-/// The same of an update that knows no shards of a whole tensor: inputs 0 and 1 have one spread.
+/// The same for an update that cannot work on a shard of a whole tensor: inputs 0 and 1 have the
+/// same spread.
 std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs);
-/// For its cost().
+/// Implements cost() of an update.
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);
 
 }  // namespace trainyard

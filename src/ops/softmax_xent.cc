@@ -8,12 +8,13 @@
 namespace trainyard {
 namespace {
 
-// Input 1 says how much of each class a row is; else which class.
+// Whether input 1 has the share of each class in each row, instead of one label per row.
 bool has_shares(const InferContext& c) {
   return c.has_input(0) && c.has_input(1) && c.input(1).dtype == c.input(0).dtype;
 }
 
-// What forward and gradient refuse alike; `scores` names input 0, labels are input 1.
+// The checks common to the forward and the gradient op. `scores` is the name of input 0 in
+// messages; labels are input 1.
 void check_scores(OpChecks& check, const InferContext& c, std::string_view scores) {
   check.float_type(0).rank(0, 2).not_empty(0);
   const bool shares = has_shares(c);
@@ -65,7 +66,8 @@ class SoftmaxXent final : public Op {
     if (!divergence_) attributes.emplace_back("class_weights");
     OpChecks check(c, {"logits", "labels"}, 2, attributes);
     check_scores(check, c, "logits");
-    // Of one-hot labels it is the cross-entropy.
+    // Refuses one-hot labels without smoothing, for which the divergence is the same as the
+    // cross-entropy.
     check.require(
         !divergence_ || has_shares(c) || c.attributes().get_float("label_smoothing", 0) > 0,
         "ATTRIBUTE_OUT_OF_RANGE", "label_smoothing", "is out of range, expected (0, 1)");

@@ -1,5 +1,5 @@
-// src/ops/split_xent.h: the classification loss of scores whose classes lie in parts, one on each
-// of the ranks that train a job together. Every rank has all rows of its classes.
+// src/ops/split_xent.h: the classification loss of scores whose classes are distributed over the
+// ranks that train a job together. Every rank has the scores of all rows for its classes.
 //
 //   z ── ClassSoftmax ── q ───────────────────────────────────────── SplitSoftmaxCrossEntropyLoss
 //                     └─ statistics ── GatherRows (row_exchange.h) ──┘
@@ -7,16 +7,17 @@
 // ClassSoftmax                      Inputs z [N, C], kClasses; labels [N], I32, kGathered.
 //                                   Outputs statistics [N, 4] and q [N, C], kClasses.
 // SplitSoftmaxCrossEntropyLoss      Inputs q; labels; statistics of all ranks [ranks N, 4],
-//                                   kGathered. Outputs loss [1], of all rows and the same on every
+//                                   kGathered. Outputs loss [1], over all rows, the same on every
 //                                   rank, kOwn; prob [N, C], kClasses.
 // SplitSoftmaxCrossEntropyLossGrad  (prob, labels, dloss [1]) -> dz [N, C]
 //
-// Attributes  classes: K; rank, of ranks: its classes are [rank C, (rank + 1) C), and those below K
-//             count. Columns behind them are 0 in every output. label_smoothing, ignore_index and
-//             class_weights of SoftmaxCrossEntropyLoss, of all K.
-// Gradients   z, assigned. The loss hands ClassSoftmax the gradient of z in place of that of q, and
-//             no other node may read q or prob but to look at them.
-// Refuses     what SoftmaxCrossEntropyLoss refuses; C x ranks below K; a rank that is not one.
+// Attributes  classes: K; rank, of ranks: its classes are those below K in [rank C, (rank + 1) C).
+//             Columns of no class are 0 in every output. label_smoothing, ignore_index and
+//             class_weights as SoftmaxCrossEntropyLoss, for all K classes.
+// Gradients   z, assigned. The loss passes ClassSoftmax the gradient of z instead of q's, so no
+//             other differentiated node may read q or prob.
+// Refuses     the same as SoftmaxCrossEntropyLoss; C x ranks below K; a rank that is not in [0,
+//             ranks).
 // Kernels     class_softmax, split_xent_forward, split_xent_backward (kernels/split_xent.h)
 #pragma once
 
@@ -30,7 +31,7 @@ const Op* class_softmax_op();    // "ClassSoftmax"
 const Op* split_xent_op();       // "SplitSoftmaxCrossEntropyLoss"
 const Op* split_xent_grad_op();  // "SplitSoftmaxCrossEntropyLossGrad"
 
-/// Columns that each of the ranks has of K classes.
+/// The number of columns that each rank has if K classes are distributed over the ranks.
 constexpr int64_t classes_of_rank(int64_t classes, int64_t ranks) {
   return (classes + ranks - 1) / ranks;
 }

@@ -1,6 +1,6 @@
-// src/ops/tf32.h: the attribute of products that lets a backend round F32 operands to TF32, which
-// keeps 11 significant bits and the range of F32; sums stay F32. A pass sets it
-// (src/passes/assign_precision.h). Backends without such instructions compute in F32.
+// src/ops/tf32.h: the attribute that allows a backend to round the F32 operands of products to
+// TF32, which has 11 significant bits and the range of F32; sums stay F32. A pass sets it
+// (src/passes/assign_precision.h). Backends without TF32 instructions compute in F32.
 #pragma once
 
 #include <string_view>

@@ -5,13 +5,13 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kWindowMax = 65536;  // far above any use; keeps P and Q free of overflow
+constexpr int64_t kWindowMax = 65536;  // far above any practical size; prevents overflow of P and Q
 
 std::string text_of(const std::vector<int64_t>& values) { return Shape(values).to_string(); }
 
 bool is_dilated(const kernels::Window& w) { return w.height() != w.R || w.width() != w.S; }
 
-/// True if each of `count` windows along one dimension has a cell inside it.
+/// True if each of `count` windows along one dimension has a cell inside the image.
 bool windows_meet(int64_t count, int64_t stride, int64_t pad, int64_t cells, int64_t dilation,
                   int64_t size) {
   for (int64_t p = 0; p < count; ++p) {
@@ -65,7 +65,8 @@ kernels::Window window_of(const Attributes& attributes, int64_t R, int64_t S) {
 kernels::Window pool_window(const Attributes& attributes, const Shape& x) {
   kernels::Window w = window_of(attributes);
   if (attributes.get_int("ceil_mode", 0) == 0) return w;
-  // How much is missing behind for one more window, if that begins inside.
+  // Returns how much padding must be added at the end for one more window, if that window begins
+  // inside the image or the padding before it; else 0.
   const auto missing = [](int64_t size, int64_t before, int64_t behind, int64_t kernel,
                           int64_t stride) {
     const int64_t room = size + before + behind - kernel;

@@ -9,27 +9,29 @@
 
 namespace trainyard {
 
-/// Refuses lists of the wrong length and values out of range. `kernel_required` is false where the
-/// weights tell the size. Pads of a pool must be smaller than the window (`pads_below_kernel`).
+/// Refuses lists of the wrong length and values out of range. `kernel_required` is false if the
+/// weights determine the window's size. With `pads_below_kernel` (pools), pads must be smaller than
+/// the window.
 void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
                   bool pads_below_kernel);
 
-/// Reads what check_window has accepted. R and S are used where kernel_shape is absent.
+/// The attributes must have passed check_window. R and S are used if kernel_shape is absent.
 kernels::Window window_of(const Attributes& attributes, int64_t R = 0, int64_t S = 0);
 
-/// The window of a pool over `x`. With ceil_mode a last window that begins inside the image or the
-/// padding before it counts too, which is the same as padding more behind.
+/// The window of a pool over `x`. With ceil_mode there is one more window if it begins inside the
+/// image or the padding before it; the result then has more padding at the end.
 kernels::Window pool_window(const Attributes& attributes, const Shape& x);
 
 /// Refuses a window larger than the padded image `x` [N, C, H, W].
 void check_window_fits(OpChecks& check, const kernels::Window& window, const Shape& x);
-/// The same for a pool, and refuses one of which some window has no cell inside the image.
+/// The same for a pool. Also refuses a pool with a window that has no cell inside the image.
 void check_pool_fits(OpChecks& check, const Attributes& attributes, const Shape& x);
 
 /// [N, channels, P, Q].
 Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels);
 
-/// input_shape of a gradient node whose input is not kept: refused unless four dimensions >= 1.
+/// Checks the attribute input_shape of a gradient node that does not read the forward input: four
+/// dimensions of at least 1.
 void check_input_shape(OpChecks& check, const InferContext& c);
 Shape input_shape_of(const Attributes& attributes);
 

@@ -11,8 +11,8 @@
 namespace trainyard {
 namespace {
 
-/// Each tensor once, by when it is computed. Sums over micro-batches exist from the beginning: they
-/// keep the order of their ids.
+/// Returns each gradient once, in the order of their producers. Sums over micro-batches have no
+/// producer: they come first, in the order of their IDs.
 std::vector<TensorId> in_order_of_birth(const Graph& graph,
                                         const std::map<TensorId, TensorId>& gradients) {
   std::set<TensorId> unique;
@@ -70,7 +70,7 @@ std::map<TensorId, TensorId> append_all_reduce(Graph& graph,
   }
   std::map<TensorId, TensorId> mean;
   for (size_t b = 0; b < buckets.size(); ++b) {
-    // An update waits for its bucket when `in_flight` more have begun, or when all have.
+    // A bucket's update waits until `in_flight` later exchanges have begun, or all of them.
     const size_t behind = begun_behind(b, buckets.size(), spec);
     std::vector<TensorId> inputs = {behind == b ? kNoTensor : started[behind].front()};
     inputs.insert(inputs.end(), started[b].begin(), started[b].end());

@@ -1,4 +1,4 @@
-// Refusals of an optimizer and its schedule, each under the field that the user wrote.
+// Validates an optimizer and its schedule; each error names the field that the user wrote.
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/optim/optimizer.h"

@@ -18,7 +18,8 @@ TensorId add_scalar_input(Graph& graph, const std::string& name, DType dtype) {
   return graph.add_tensor({name, {{1}, dtype}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
 }
 
-/// Appends the updates of one job. One member per optimizer; each adds its state and its node.
+/// Appends the updates of one job. There is one member function per optimizer, which adds the state
+/// and the update node.
 class Updates {
  public:
   Updates(Graph& graph, const OptimizerSpec& spec, UpdateInputs inputs, const Updater& updater)
@@ -41,7 +42,8 @@ class Updates {
   }
 
  private:
-  /// Zero at first; of the parameter's type, and of its shape unless another is given.
+  /// Adds a state tensor of the parameter's type that starts at 0, with the parameter's shape if
+  /// none is given.
   TensorId state(const std::string& suffix) {
     const TensorInfo& p = graph_.tensor(p_);
     if (!is_sharded()) return state(suffix, p.type.shape, p.shard_of);
@@ -62,7 +64,7 @@ class Updates {
     info.spread = spread.value_or(p.spread);
     return graph_.add_tensor(std::move(info));
   }
-  /// Whether this rank updates a shard of the parameter, which it has whole.
+  /// Whether this rank updates only a shard of the parameter, although it has the whole parameter.
   bool is_sharded() const {
     return updater_.is_sharded && graph_.tensor(p_).spread == Spread::kOwn;
   }
@@ -160,13 +162,14 @@ ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId learni
   return step;
 }
 
-/// Of a part's elements those that are no padding, or 0 anyway.
+/// The elements of a rank's part whose squares are summed: all but the padding. If the part is a
+/// range of columns, the padding is included, which changes nothing because it is 0.
 kernels::ShardRange part_range(const TensorInfo& p, int64_t rank) {
   return p.shard_axis == 0 ? held_range(p, rank) : kernels::ShardRange{0, p.type.shape.elements()};
 }
 
-/// The mean over all ranks of the sum of the squares of what each one counts: its shards, or those
-/// of gradients that all have alike; and all of its parts.
+/// Appends the exchange of the sums of squares and returns their mean over all ranks. Each rank
+/// sums the squares of its parts, and of its shards of the gradients that all ranks have.
 TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& gradients,
                         const Updater& updater) {
   std::vector<TensorId> inputs;
@@ -193,7 +196,7 @@ TensorId append_squares(Graph& graph, const std::map<TensorId, TensorId>& gradie
             .value();
     return graph.node(node).outputs[0];
   };
-  // The number of no bucket.
+  // A number that no bucket has.
   const Attributes exchange{{"bucket", int64_t{std::numeric_limits<int32_t>::max()}}};
   const TensorId mine = add("", *gradient_squares_op(), std::move(counted), std::move(inputs));
   const TensorId started = add("/start", *all_reduce_start_op(), exchange, {mine});
@@ -231,7 +234,7 @@ UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                       (!updater.is_sharded || can_shard(spec)),
                   "optimizer " + spec.type + " was not checked");
   UpdateInputs inputs{add_scalar_input(graph, "learning_rate", DType::kF32), step, {}};
-  UpdateInputs read;  // by the updates
+  UpdateInputs read;  // the inputs that the updates read
   if (scaling.scale != kNoTensor) {
     inputs.scaled = append_loss_scale(graph, scaling, inputs.learning_rate);
     read = {inputs.scaled.learning_rate, inputs.scaled.step, {}};
@@ -258,7 +261,7 @@ PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
   TensorId scale = kNoTensor;
   const bool scaled = loss_scale != kNoTensor;
   const bool reported = spec.clip_norm > 0 || spec.measure_norm;
-  // Then no rank has all gradients.
+  // Whether no rank has all gradients.
   const bool in_parts = updater.is_sharded || std::ranges::any_of(gradients, [&](const auto& g) {
                           return graph.tensor(g.second).spread != Spread::kOwn;
                         });

@@ -19,24 +19,25 @@ namespace trainyard {
 inline constexpr double kLearningRateMax = 1e6;
 inline constexpr double kScheduleStepsMax = 0x1p40;
 
-/// Names, defaults and formulas as in PyTorch's torch.optim where it has them
-/// (docs/optimizers.md). A row says which types look at a field.
+/// Names, defaults and formulas are those of PyTorch's torch.optim if it has the optimizer
+/// (docs/optimizers.md). field_rows() lists which optimizer types use a field.
 struct OptimizerSpec {
   std::string type = "sgd";
   double learning_rate = 0.01;
   double momentum = 0;
   bool nesterov = false;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double weight_decay = 0;              // sgd, adam, rmsprop: added to the gradient; else decoupled
-  std::string weight_decay_on = "all";  // or "matrices": not biases, normalization, embeddings
-  double alpha = 0.99;                  // rmsprop: share of the squares that is kept
-  bool centered = false;                // rmsprop
-  double beta2_decay = -0.8;            // adafactor
-  double clip_threshold = 1;            // adafactor: largest root mean square of an update
-  double scale_min = 1e-3;              // adafactor: least scale of a parameter
-  int64_t newton_schulz_steps = 5;      // muon
+  double weight_decay = 0;  // sgd, adam, rmsprop: added to the gradient; others: decoupled
+  std::string weight_decay_on =
+      "all";                        // or "matrices": excludes biases, normalization and embeddings
+  double alpha = 0.99;              // rmsprop: weight of the old mean of squares
+  bool centered = false;            // rmsprop: subtract the squared mean gradient
+  double beta2_decay = -0.8;        // adafactor
+  double clip_threshold = 1;        // adafactor: largest root mean square of an update
+  double scale_min = 1e-3;          // adafactor: least root mean square of a parameter
+  int64_t newton_schulz_steps = 5;  // muon
   std::string adjust_rate = "original";  // muon: or "match_rms_adamw"
-  double fallback_learning_rate = 0;     // muon: of what AdamW trains; 0: learning_rate
+  double fallback_learning_rate = 0;     // muon: rate of AdamW's parameters; 0: learning_rate
 };
 inline const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
   using S = OptimizerSpec;
@@ -84,8 +85,8 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit_rows(spec, visit);
 }
 
-/// The spec of a type with its own defaults, which differ (muon's momentum is 0.95). An unknown
-/// type gets those of sgd; check_optimizer() refuses it.
+/// Returns the spec of a type with the defaults of that type, which differ (muon's momentum is
+/// 0.95). An unknown type gets the defaults of sgd; check_optimizer() refuses it.
 OptimizerSpec default_optimizer(std::string_view type);
 
 std::span<const std::string> optimizer_types();
@@ -93,19 +94,18 @@ std::span<const std::string> schedule_types();
 
 struct ScheduleSpec {
   std::string type = "constant";
-  // Steps before any schedule: the rate climbs in equal parts from 0, which is never used, to
-  // the first rate of the schedule: rate * (s + 1) / (warmup_steps + 1). The schedule counts from
-  // there.
+  // Steps before the schedule begins. Warm-up step s, counted from 0, has the rate first * (s + 1)
+  // / (warmup_steps + 1), in which `first` is the first rate of the schedule.
   int64_t warmup_steps = 0;
-  int64_t step_size = 0;  // step: every this many steps ...
-  double gamma = 0.1;     // ... times gamma; multi_step: at each milestone; exponential:
-                          // every step
-  std::vector<int64_t> milestones = {};  // multi_step: ascending
+  int64_t step_size = 0;  // step: the number of steps between two decays
+  double gamma = 0.1;  // factor of one decay: step, multi_step (at each milestone), exponential (at
+                       // every step)
+  std::vector<int64_t> milestones = {};  // multi_step: steps of the decays, ascending
   double min_learning_rate = 0;          // cosine, linear, polynomial: rate of the last step
-  double power = 1;                      // polynomial
-  double pct_start = 0.3;                // one_cycle: share of the steps that climb
-  double div_factor = 25;                // one_cycle: first rate is learning_rate / div_factor ...
-  double final_div_factor = 1e4;         // ... and the last one that over final_div_factor
+  double power = 1;                      // polynomial: the exponent
+  double pct_start = 0.3;                // one_cycle: share of the steps in which the rate rises
+  double div_factor = 25;                // one_cycle: the first rate is learning_rate / div_factor
+  double final_div_factor = 1e4;  // one_cycle: the last rate is the first one / final_div_factor
 };
 inline const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&) {
   using S = ScheduleSpec;
@@ -124,7 +124,7 @@ inline const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&
        above(0, 1),
        kForks | kPlanIgnores,
        {"step", "multi_step", "exponential"}},
-      // Nor may it be larger than the optimizer's learning_rate.
+      // check_optimizer() also refuses a value above the optimizer's learning_rate.
       {"min_learning_rate",
        &S::min_learning_rate,
        from_to(0, kLearningRateMax),
@@ -143,7 +143,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("milestones", spec.milestones);
 }
 
-/// Learning rate of step s (0-based) of steps_total.
+/// The learning rate of `step` (0-based), in a job of `steps_total` steps.
 double learning_rate_at(const ScheduleSpec& schedule, double base, int64_t step,
                         int64_t steps_total);
 
@@ -154,9 +154,9 @@ struct ParameterRule {
   bool frozen = false;
   double rate_factor = 1;
   double weight_decay = 0;
-  bool hidden_matrix = false;  // Muon's; other parameters are AdamW's
-  // I32 [R]: the gradient is of these rows alone, and no other row is updated. Not for Adafactor,
-  // Muon's matrices and shards.
+  bool hidden_matrix = false;  // Muon trains this parameter; AdamW trains all others
+  // I32 [R]: the gradient consists of these rows only, and no other row is updated. Not available
+  // for Adafactor, matrices that Muon trains, and shards.
   TensorId rows = kNoTensor;
 };
 
@@ -164,61 +164,64 @@ struct ParameterRule {
 struct GradientSpec {
   double clip_norm = 0;       // 0: not clipped
   double clip_value = 0;      // 0: not clipped
-  bool measure_norm = false;  // report it though nothing is clipped
+  bool measure_norm = false;  // report the norm even if nothing is clipped
 };
 
-/// What dynamic loss scaling keeps, beside the optimizer's state.
+/// The tensors of dynamic loss scaling. All but `norm` are state, and are saved like the
+/// optimizer's state.
 struct LossScaling {
-  TensorId scale =
-      kNoTensor;  // F32 [1]: what the loss is multiplied by before it is differentiated
-  TensorId good_steps = kNoTensor;  // I64 [1]
-  TensorId updates = kNoTensor;     // I64 [1]
-  TensorId norm = kNoTensor;        // [1]: of the step's gradients; where it is not finite, the
-                                    // step changes nothing but the scale
+  // F32 [1]: factor of the loss before it is differentiated.
+  TensorId scale = kNoTensor;
+  TensorId good_steps = kNoTensor;  // I64 [1]: steps since the last change of the scale
+  TensorId updates = kNoTensor;     // I64 [1]: steps taken so far
+  TensorId norm = kNoTensor;  // [1]: norm of the step's gradients; if it is not finite, the step
+                              // changes only the scale
 };
-/// Adds the scale, which begins at 2^16, to the graph that differentiates.
+/// Adds the scale, initially 2^16, to the graph that is differentiated.
 TensorId add_loss_scale(Graph& graph);
-/// Adds what only the update needs. `scale` is add_loss_scale()'s, or shares its memory.
+/// Adds the tensors that only the update needs. `scale` is that of add_loss_scale(), or a tensor
+/// that shares its memory.
 LossScaling add_loss_scaling(Graph& graph, TensorId scale);
 
-/// Of one step.
+/// What loss scaling computes for one step.
 struct ScaledStep {
-  TensorId learning_rate = kNoTensor;  // F32 [1]: NaN in a step that is not taken
-  TensorId step = kNoTensor;           // I64 [1]: of those that are taken, from 0
-  TensorId scale = kNoTensor;          // F32 [1]: that its gradients have
+  TensorId learning_rate = kNoTensor;  // F32 [1]: NaN if the step is skipped
+  TensorId step = kNoTensor;   // I64 [1]: number of this step, from 0, without the skipped ones
+  TensorId scale = kNoTensor;  // F32 [1]: the loss scale that this step's gradients include
 };
 
 struct UpdateInputs {
   TensorId learning_rate = kNoTensor;  // F32 [1], graph input
-  TensorId step = kNoTensor;           // I64 [1], graph input, 0-based
-  ScaledStep scaled;                   // with loss scaling; its outputs are marked
+  TensorId step = kNoTensor;           // I64 [1], graph input, counted from 0
+  ScaledStep scaled;  // with loss scaling only; learning rate and scale are marked outputs
 };
 
-/// Appends one update node (Phase::kUpdate) per parameter, and its optimizer state
-/// ("<param>.momentum", "<param>.exp_avg", "<param>.exp_avg_sq"). `step` may exist already
-/// (dropout) and is then shared. A parameter without a rule gets the spec's weight decay.
-/// With loss scaling the optimizer counts only the steps that change something. A sharded
-/// `updater` has shards of the gradients; its state is as large.
+/// Appends one update node (Phase::kUpdate) per parameter, and the parameter's optimizer state
+/// ("<param>.momentum", "<param>.exp_avg", "<param>.exp_avg_sq"). If `step` already exists (for
+/// dropout), it is shared. A parameter without a rule gets the spec's weight decay. With loss
+/// scaling the optimizer does not count skipped steps. A sharded `updater` takes shards of the
+/// gradients, and its state has the size of these shards.
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,
                               const std::map<TensorId, TensorId>& gradients, TensorId step,
                               const std::map<TensorId, ParameterRule>& rules = {},
                               const LossScaling& scaling = {}, const Updater& updater = {});
 
 struct PreparedGradients {
-  std::map<TensorId, TensorId> gradients;  // by parameter, as the optimizer reads them
-  /// [1], before clipping and without the loss scale; a marked output if the spec asks for it.
+  std::map<TensorId, TensorId> gradients;  // by parameter; the gradients that the optimizer reads
+  /// [1], before clipping and without the loss scale; a marked output if the spec clips or measures
+  /// the norm.
   TensorId norm = kNoTensor;
 };
-/// Appends the nodes (Phase::kUpdate) that measure and clip, and divide by the loss scale if there
-/// is one. The norm is that of all ranks' gradients, with the same bits on a host whether they are
-/// sharded or not.
+/// Appends the nodes (Phase::kUpdate) that measure and clip the gradients, and divide them by the
+/// loss scale if there is one. The norm is that of all ranks' gradients. On a host its bits do not
+/// depend on whether the gradients are sharded.
 PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
                                   const std::map<TensorId, TensorId>& gradients,
                                   TensorId loss_scale = kNoTensor, const Updater& updater = {});
 
-/// True if the optimizer updates each element of a parameter by itself.
+/// True if the optimizer updates each element of a parameter independently of the others.
 bool updates_elements(const OptimizerSpec& spec);
-/// True if it has state that can be sharded besides: it keeps some.
+/// True if, in addition, the optimizer has state that ranks can shard.
 bool can_shard(const OptimizerSpec& spec);
 
 }  // namespace trainyard

@@ -19,8 +19,8 @@ std::string field_of(size_t index, const char* field) {
   return "recipe.parameter_groups[" + std::to_string(index) + "]." + field;
 }
 
-// Tables that rows are looked up in: an update touches few of them, and none is a matrix that
-// multiplies.
+// Whether the node looks up rows of a table. Such a table does not count as a matrix: it multiplies
+// nothing, and an update changes few of its rows.
 bool looks_up(const Node& node) {
   const std::string_view type = node.op->type();
   return type == "Gather" || type == "SplitGather" || type == "Embedding" || type == "EmbeddingBag";
@@ -37,7 +37,7 @@ std::map<TensorId, std::vector<NodeId>> readers_of(const Graph& graph) {
   return readers;
 }
 
-/// Rank 2 and more, and not only looked up in.
+/// Whether the parameter has rank 2 or more and is not only a lookup table.
 bool is_matrix(const Graph& graph, TensorId id, const std::vector<NodeId>& readers) {
   return graph.tensor(id).type.shape.rank() >= 2 &&
          !std::ranges::all_of(readers, [&](NodeId k) { return looks_up(graph.node(k)); });
@@ -95,7 +95,7 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
     const std::vector<ParameterGroup>& first, const std::stop_token& stop) {
   const auto readers = readers_of(graph);
-  // The last node with a matrix of its own gives the output.
+  // The last node that reads a matrix computes the model's output.
   NodeId last = kNoNode;
   for (const auto& [id, nodes] : readers) {
     if (is_matrix(graph, id, nodes)) last = std::max(last, nodes.back());

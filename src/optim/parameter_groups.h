@@ -1,4 +1,4 @@
-// src/optim/parameter_groups.h: what an optimizer does differently for some parameters, by name.
+// src/optim/parameter_groups.h: settings of the optimizer for parameters selected by name.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@
 
 namespace trainyard {
 
-/// Parameters whose name matches `match` (src/base/glob.h) get what is given. Groups apply in
-/// order: where two match, the later one has the last word on what it gives.
+/// Settings for the parameters whose name matches `match` (src/base/glob.h). Groups apply in order:
+/// if two match, the later one overrides the fields that it sets.
 struct ParameterGroup {
   std::string match = {};
-  std::optional<bool> freeze = {};  // false: what an earlier group froze trains after all
+  std::optional<bool> freeze = {};  // false: trains parameters that an earlier group froze
   std::optional<double> learning_rate_factor = {};
   std::optional<double> weight_decay = {};
 };
@@ -30,19 +30,19 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("weight_decay", weight_decay);
 }
 
-/// Ranges and fields that have no effect, by the name that users write:
+/// Checks ranges, and refuses fields that have no effect. Errors name the field as users write it:
 /// recipe.parameter_groups[0].match.
 Status check_parameter_groups(const std::vector<ParameterGroup>& groups);
 
-/// The rule of every parameter of a forward graph. Refuses a pattern that matches none, with the
-/// names that are near, and groups that freeze everything. `first` are groups that stand before the
-/// user's and may match nothing. CANCELLED/STOPPED once `stop` is requested.
+/// The rule of every parameter of a forward graph. Refuses a pattern that matches no parameter,
+/// suggesting similar names, and groups that freeze everything. The groups in `first` apply before
+/// the user's groups and may match nothing. CANCELLED/STOPPED once `stop` is requested.
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
     const std::vector<ParameterGroup>& first = {}, const std::stop_token& stop = {});
 
-/// For a pattern that matches nothing: "matches no parameter; did you mean 'fc1.weight'?", or the
-/// first of the names there are.
+/// The error text for a pattern that matches nothing: "matches no parameter; did you mean
+/// 'fc1.weight'?", or else the first few of the existing names.
 std::string no_match(const std::string& pattern, const std::vector<std::string>& names,
                      std::string_view what = "parameter");
 

@@ -11,7 +11,8 @@ double cosine(double from, double to, double share) {
   return to + 0.5 * (from - to) * (1 + std::cos(std::numbers::pi * share));
 }
 
-/// Two cosines, as torch.optim.lr_scheduler.OneCycleLR: up to `base`, then down to almost nothing.
+/// Two cosines as in torch.optim.lr_scheduler.OneCycleLR: the rate rises to `base`, then falls to
+/// almost 0.
 double one_cycle(const ScheduleSpec& s, double base, int64_t done, int64_t steps) {
   const double first = base / s.div_factor;
   const double peak = s.pct_start * static_cast<double>(steps) - 1;
@@ -21,7 +22,7 @@ double one_cycle(const ScheduleSpec& s, double base, int64_t done, int64_t steps
   return cosine(base, first / s.final_div_factor, share);
 }
 
-/// Step `done` of `steps`, warm-up not counted.
+/// The rate of step `done` of `steps`; both exclude the warm-up.
 double scheduled_rate(const ScheduleSpec& s, double base, int64_t done, int64_t steps) {
   if (s.type == "step") return base * std::pow(s.gamma, static_cast<double>(done / s.step_size));
   if (s.type == "multi_step") {

@@ -75,7 +75,7 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
     started.push_back(
         add(b, *reduce_scatter_start_op(), "start", {{kRanks, ranks}}, "/scattered", buckets[b]));
   }
-  std::map<TensorId, TensorId> shard;  // by gradient
+  std::map<TensorId, TensorId> shard;  // shards by gradient
   ScatteredGradients result;
   result.buckets.resize(buckets.size());
   std::map<TensorId, size_t> bucket_of;
@@ -126,14 +126,15 @@ void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& b
   std::vector<int64_t> numbers;
   std::vector<TensorId> all;
   for (size_t b = 0; b < buckets.size(); ++b) {
-    numbers.push_back(static_cast<int64_t>(buckets.size() + b));  // behind the reductions
+    // The numbers after those of the reductions.
+    numbers.push_back(static_cast<int64_t>(buckets.size() + b));
     graph
         .add_node("all_gather_" + std::to_string(b) + "/start", *all_gather_start_op(),
                   {{"bucket", numbers.back()}, {kRanks, ranks}}, buckets[b], {}, Phase::kUpdate)
         .value();
     all.insert(all.end(), buckets[b].begin(), buckets[b].end());
   }
-  // The exchanges work in the parameters' own memory, so that none needs an end before the last.
+  // The exchanges work in the parameters' own memory, so one node can wait for all of them.
   graph
       .add_node("all_gather/done", *all_gather_done_op(), {{"buckets", numbers}}, std::move(all),
                 {}, Phase::kUpdate)

@@ -1,4 +1,4 @@
-// The types of optimizers and schedules.
+// The names of the optimizer and schedule types, and the defaults of an optimizer type.
 #include "src/optim/optimizer.h"
 
 namespace trainyard {
@@ -21,7 +21,7 @@ OptimizerSpec default_optimizer(std::string_view type) {
   OptimizerSpec spec;
   spec.type = type;
   if (type == "lion") spec.beta2 = 0.99;
-  if (type == "adafactor") spec.epsilon = 0x1p-23;  // of float32
+  if (type == "adafactor") spec.epsilon = 0x1p-23;  // machine epsilon of float32
   if (type == "muon") {
     spec.momentum = 0.95;
     spec.nesterov = true;

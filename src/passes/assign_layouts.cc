@@ -13,14 +13,16 @@
 namespace trainyard {
 namespace {
 
-/// Parameters and their gradients are row-major always; so is every other rank.
+/// Whether the pass may choose the tensor's layout. Parameters, their gradients, and tensors of
+/// other ranks are always row-major.
 bool has_layout_choice(const TensorInfo& t) {
   return t.type.shape.rank() == 4 && (t.role == Role::kActivation || t.role == Role::kInput);
 }
 
-/// An op that works element by element needs all its rank-4 operands alike: beside a parameter, or
-/// computing a parameter's gradient, it stays row-major. The others have filters beside their
-/// images, which are input 0 and output 0.
+/// Whether the node can run in either layout. The rank-4 operands of an elementwise op must all
+/// have the same layout, so it stays row-major if one of them is a parameter or a parameter's
+/// gradient. Other ops, such as convolutions, also read row-major filters; only their images, input
+/// 0 and output 0, matter.
 bool is_flexible(const Graph& graph, const Node& node) {
   const LayoutRule rule = node.op->layout_rule();
   if (rule == LayoutRule::kRowMajorOnly) return false;
@@ -36,7 +38,7 @@ bool is_flexible(const Graph& graph, const Node& node) {
          std::none_of(node.outputs.begin(), node.outputs.end(), is_fixed);
 }
 
-/// Disjoint sets of nodes, smallest index as the representative.
+/// Disjoint sets of nodes (union-find). The representative is the smallest index.
 class Components {
  public:
   explicit Components(size_t count) : parent_(count) {
@@ -56,7 +58,7 @@ class Components {
   std::vector<size_t> parent_;
 };
 
-/// The layout that each node computes in.
+/// The layout in which each node computes.
 std::vector<Layout> layouts_of_nodes(const Graph& graph) {
   const size_t count = graph.nodes().size();
   Components components(count);
@@ -86,8 +88,8 @@ std::vector<Layout> layouts_of_nodes(const Graph& graph) {
   return layouts;
 }
 
-/// If both orders are the same bytes, a tensor from outside simply gets the layout that its readers
-/// want, if they agree.
+/// Sets the layout of tensors that both layouts store with the same bytes: if all readers want
+/// channels-last, the tensor needs no Reorder.
 void adopt_layout_of_readers(Graph& graph, const std::vector<Layout>& layouts) {
   std::vector<bool> wants_row_major(graph.tensors().size());
   std::vector<bool> wants_channels_last(graph.tensors().size());
@@ -109,7 +111,7 @@ void adopt_layout_of_readers(Graph& graph, const std::vector<Layout>& layouts) {
 
 void insert_reorders(Graph& graph, const std::vector<Layout>& layouts) {
   NodeInsertions insertions(graph);
-  std::map<TensorId, TensorId> reordered;  // a tensor has one other layout
+  std::map<TensorId, TensorId> reordered;  // by tensor: its copy in the other layout
   for (size_t k = 0; k < layouts.size(); ++k) {
     for (size_t i = 0; i < insertions.node(k).inputs.size(); ++i) {
       const TensorId id = insertions.node(k).inputs[i];

@@ -1,9 +1,10 @@
 // src/passes/assign_layouts.h: gives each rank-4 activation a physical order.
 //
-// Nodes that take either order and hand tensors to each other form a component; one that holds an
-// op which gains from channels-last (LayoutRule::kChannelsLastToo) becomes channels-last as a
-// whole. Graph inputs and what row-major-only ops read or write stay row-major; a Reorder node is
-// inserted where the two meet, unless both orders are the same bytes (one channel, or one pixel).
+// Nodes that accept either order and pass tensors to each other form a component. If one op of a
+// component gains from channels-last (LayoutRule::kChannelsLastToo), the whole component becomes
+// channels-last. Graph inputs, and tensors that row-major-only ops read or write, stay row-major. A
+// Reorder node is inserted between the two orders, unless both have the same bytes (one channel, or
+// one pixel).
 #pragma once
 
 #include "src/graph/graph.h"

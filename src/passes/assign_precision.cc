@@ -20,7 +20,7 @@ bool may_be_narrowed(const TensorInfo& t) {
   return t.role == Role::kActivation && t.type.dtype == DType::kF32;
 }
 
-/// Whether what an op makes may be far larger than what it is made of. F16 ends at 65504.
+/// Whether an op's results may be far larger than its operands. The largest F16 number is 65504.
 bool grows(const Op& op) {
   const std::string_view type = op.type();
   return type == "Exp" || type == "Pow" || type == "Reciprocal" || type == "ReduceSum" ||
@@ -34,7 +34,7 @@ bool adds_bias(const Node& node) {
   return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor;
 }
 
-/// Which tensors stay F32, by id.
+/// By tensor ID: whether it stays F32.
 std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   std::vector<bool> kept(graph.tensors().size());
   const auto keep = [&](const std::vector<TensorId>& ids, int64_t i) {
@@ -48,12 +48,14 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
     for (const int64_t i : rule.f32_outputs) keep(node.outputs, i);
     for (const int64_t i : rule.f32_inputs) keep(node.inputs, i);
     if (storage == Storage::kF16 && grows(*node.op)) keep(node.outputs, 0);
-    if (adds_bias(node)) keep(node.inputs, kBias);  // rows that were taken of one, added in F32
+    // A bias that is computed, for example by a lookup, is added in F32.
+    if (adds_bias(node)) keep(node.inputs, kBias);
     if (node.phase != Phase::kUpdate) continue;
     for (size_t i = 0; i < node.outputs.size(); ++i) keep(node.outputs, static_cast<int64_t>(i));
   }
-  // What is only moved has one storage all the way: another would be a copy more, and rounding in
-  // between would undo what is kept. First to where it is computed, then on to where it goes.
+  // An op that only moves elements has input and output in one storage: two storages would cost a
+  // copy, and rounding between two F32 tensors would lose precision. First propagate from outputs
+  // to inputs, then from inputs to outputs.
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
     if (!node->op->precision_rule().moves || !kept[static_cast<size_t>(node->outputs[0])]) continue;
     keep(node->inputs, 0);
@@ -65,7 +67,8 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   return kept;
 }
 
-/// By id, the parameters that backward multiplies by: their copies live from the forward pass on.
+/// By tensor ID: whether it is a parameter that a product of the backward pass reads. The 16-bit
+/// copy of such a parameter lives from the forward pass on.
 std::vector<bool> factors_of_backward(const Graph& graph) {
   std::vector<bool> found(graph.tensors().size());
   for (const Node& node : graph.nodes()) {
@@ -81,16 +84,16 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
   return found;
 }
 
-/// The bias that a library adds to a product in the type of its result.
+/// Whether a library adds the node's bias in the 16-bit type of its result.
 bool adds_bias_in_half(const Graph& graph, const Node& node) {
   return adds_bias(node) && graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
          graph.tensor(node.outputs[0]).is_half();
 }
 
-/// Lets every product read its factors in 16 bits, and on a GPU its bias. Copies of parameters that
-/// live until backward, and of biases, are grouped at the start, for one launch
-/// (Backend::prepare_group): when backward begins they all exist anyway. Every other copy is placed
-/// before its first reader.
+/// Makes every product read its factors in 16 bits, and on a GPU its bias. The copies of biases,
+/// and of parameters that backward reads again, are placed together at the start, so that one
+/// launch creates them (Backend::prepare_group); all of them exist when backward begins anyway.
+/// Every other copy is placed before its first reader.
 void insert_casts(Graph& graph, Storage storage, Processor processor) {
   const std::vector<bool> lasting = factors_of_backward(graph);
   NodeInsertions insertions(graph);

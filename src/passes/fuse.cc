@@ -38,7 +38,8 @@ class Fusion : public NodeEdits {
       const Node& add = node(relu);
       residual = add.inputs[0] == node(k).outputs[0] ? add.inputs[1] : add.inputs[0];
       const std::optional<size_t> behind = only_reader(add.outputs[0]);
-      const TensorType& sum = tensor(add.outputs[0]).type;  // neither side broadcasts
+      // Both operands must have this type, so that nothing is broadcast.
+      const TensorType& sum = tensor(add.outputs[0]).type;
       const bool alike = tensor(residual).type == sum && tensor(node(k).outputs[0]).type == sum;
       if (!behind || !is_activation(residual) || !alike) return;
       relu = *behind;
@@ -50,23 +51,23 @@ class Fusion : public NodeEdits {
     fused.outputs[0] = node(relu).outputs[0];
     if (*next != relu) absorb(*next);
     absorb(k);
-    replace(relu, std::move(fused));  // where all of its inputs exist
+    replace(relu, std::move(fused));  // at the place of the ReLU, where all inputs exist
   }
 
-  /// ReluGrad(y, dy) -> g, and a BatchNormalizationGrad that reads g.
+  /// Fuses ReluGrad(y, dy) -> g with a BatchNormalizationGrad that reads g.
   void fuse_backward(size_t k) {
     const Node mask = node(k);
     const TensorId g = mask.outputs[0];
     if (is_marked(g) || !is_activation(g)) return;
     const auto& readers = this->readers(g);
-    // Forward order: the last one is the normalization that the sum was made in, not the
-    // shortcut's. Any would do.
+    // If several normalizations read g, the last one is that which was fused with the sum, not the
+    // one in the shortcut. Either would be correct.
     const auto norm = std::find_if(readers.rbegin(), readers.rend(), [&](size_t r) {
       return node(r).op == batch_normalization_grad_op() && node(r).inputs[4] == g;
     });
     if (norm == readers.rend()) return;
-    // All other inputs are of the forward pass: it can run where the mask was applied, before
-    // everybody else who reads g.
+    // All other inputs come from the forward pass, so the fused node can run in place of the
+    // ReluGrad, before all other readers of g.
     Node fused = node(*norm);
     fused.op = batch_normalization_relu_grad_op();
     fused.inputs[4] = mask.inputs[1];
@@ -78,7 +79,7 @@ class Fusion : public NodeEdits {
     replace(k, std::move(fused));
   }
 
-  /// The b of the normalization that computed y, if y depends only on its x.
+  /// The input b of the normalization that computed y; kNoTensor if y also depends on a residual.
   TensorId bias_behind(TensorId y, const Node& grad) const {
     if (tensor(y).producer == kNoNode) return kNoTensor;
     const Node& forward = node(producer(y));

@@ -1,10 +1,11 @@
-// src/passes/fuse.h: several nodes become one that sweeps over memory once.
+// src/passes/fuse.h: fuses several nodes into one that sweeps over memory once.
 //
 //   BatchNormalization, Relu                 -> BatchNormalizationRelu
 //   BatchNormalization, Add, Relu            -> BatchNormalizationRelu with a residual
 //   ReluGrad, BatchNormalizationGrad         -> BatchNormalizationReluGrad
 //
-// Only where nobody else reads what lies between. Softmax and its loss are one op from the start.
+// Nodes are only fused if nothing else reads the tensors between them. Softmax and its loss are a
+// single op from the start.
 #pragma once
 
 #include "src/graph/graph.h"

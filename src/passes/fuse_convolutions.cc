@@ -22,7 +22,7 @@ class Convolutions : public NodeEdits {
   }
 
  private:
-  /// Without a bias there is no sweep to share.
+  /// A convolution without a bias is not fused, since there would be no sweep over y to share.
   void fuse_forward(size_t k) {
     if (node(k).inputs.size() < 3 || node(k).inputs[2] == kNoTensor) return;
     const std::optional<size_t> relu = only_reader(node(k).outputs[0]);

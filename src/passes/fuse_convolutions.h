@@ -1,9 +1,9 @@
-// src/passes/fuse_convolutions.h: a convolution with a bias and the ReLU behind it become one node.
+// src/passes/fuse_convolutions.h: fuses a convolution with a bias and the ReLU behind it.
 //
 //   Conv, Relu          -> ConvRelu
 //   ReluGrad, ConvGrad  -> ReluConvGrad, whose last output is the gradient between the two
 //
-// Runs behind recompute, which cuts a graph between the nodes that this one joins.
+// Runs after recompute, which cuts graphs between the nodes that this pass fuses.
 #pragma once
 
 #include "src/graph/graph.h"

@@ -24,8 +24,8 @@ class Heads : public NodeEdits {
   }
 
  private:
-  /// The Gemm whose product `id` is, through reshapes, each read only by the next. These and it are
-  /// added to `absorbed`.
+  /// The Gemm that computes `id`, directly or through reshapes, if each result is read only by the
+  /// next node. Adds the Gemm and the reshapes to `absorbed`.
   std::optional<size_t> gemm_before(TensorId id, std::vector<size_t>& absorbed) const {
     while (tensor(id).producer != kNoNode && only_reader(id)) {
       const size_t k = producer(id);
@@ -36,8 +36,8 @@ class Heads : public NodeEdits {
     }
     return std::nullopt;
   }
-  /// The only reader of `id`, a GemmGrad that reads it as the gradient of the product, through
-  /// reshapes.
+  /// The GemmGrad that reads `id` as the gradient of the product, directly or through reshapes, if
+  /// each result has no other reader. Adds the reshapes to `absorbed`.
   std::optional<size_t> gemm_grad_behind(TensorId id, std::vector<size_t>& absorbed) const {
     for (std::optional<size_t> k = only_reader(id); k; k = only_reader(id)) {
       if (node(*k).op == gemm_grad_op() && node(*k).inputs[2] == id) return k;
@@ -72,7 +72,7 @@ class Heads : public NodeEdits {
     fused.outputs = {loss.outputs[0], behind.outputs[0], behind.outputs[1], behind.outputs[2]};
     fused.phase = behind.phase;
     for (const size_t i : absorbed) absorb(i);
-    replace(*gemm_grad, std::move(fused));  // where all of its inputs exist
+    replace(*gemm_grad, std::move(fused));  // at a place where all inputs exist
   }
 };
 

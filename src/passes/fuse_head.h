@@ -1,14 +1,15 @@
-// src/passes/fuse_head.h: a head, the loss of its scores and their gradients become one node
-// (src/ops/head_loss.h), so that a plan need not hold the scores of a whole batch.
+// src/passes/fuse_head.h: fuses a model's last layer, the loss of its scores and the gradients of
+// both into one node (src/ops/head_loss.h), so that the scores of a whole batch never exist.
 //
 //   Gemm, SoftmaxCrossEntropyLoss, SoftmaxCrossEntropyLossGrad, GemmGrad
 //     -> GemmSoftmaxCrossEntropyLoss
 //
-// With or without a bias, smoothing, weights of classes and an ignored class; the weights may be an
-// embedding's. Reshapes between them, to positions and back, fall away. Only where nobody else
-// reads scores, probabilities or loss within the step: a classifier's scores are read back for its
-// accuracy, a language model's are not. Targets that are shares of classes, and
-// KullbackLeiblerDivergence, stay as they are. For a GPU's graphs alone: a CPU keeps its bits.
+// The layer may have a bias, and may share its weights with an embedding. The loss may have
+// smoothing, class weights and an ignored class. Reshapes between the nodes, to positions and back,
+// are removed. Nodes are only fused if nothing else in the step reads scores, probabilities or
+// loss: the scores of a classifier are read for its accuracy, those of a language model are not. A
+// loss with shares of classes as targets, and KullbackLeiblerDivergence, are not fused. The pass is
+// for GPUs only, so that results on a CPU keep their bits.
 #pragma once
 
 #include "src/graph/graph.h"

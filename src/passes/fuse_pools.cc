@@ -31,19 +31,20 @@ class Pools : public NodeEdits {
   static TensorId winner_of(const Node& pool) {
     return pool.outputs.size() > 1 ? pool.outputs[1] : kNoTensor;
   }
-  /// Whether its gradient, if there is one, reads winners, and these can say that there is none.
+  /// Whether the pool can include ReLU: if it has a gradient, this must read winners, and a winner
+  /// must have a value for "none".
   bool takes_relu(const Node& pool) const {
     if (winner_of(pool) != kNoTensor) return has_byte_cells(with_relu(pool).attributes);
     return std::ranges::none_of(readers(pool.inputs[0]), [&](size_t reader) {
       return node(reader).op == max_pool_grad_op();
     });
   }
-  /// The only reader of `id`, if it is of that op.
+  /// The only reader of `id`, if its op is `op`.
   std::optional<size_t> only(TensorId id, const Op* op) const {
     const std::optional<size_t> reader = only_reader(id);
     return reader && node(*reader).op == op ? reader : std::nullopt;
   }
-  /// Of the pool; none where it is not trained.
+  /// The pool's gradient node; none if the pool is not trained.
   std::optional<size_t> gradient_of(const Node& pool) const {
     const TensorId winner = winner_of(pool);
     return winner == kNoTensor ? std::nullopt : only(winner, max_pool_grad_op());
@@ -85,7 +86,8 @@ class Pools : public NodeEdits {
     if (node(relu).op != relu_op() || node(relu).phase != pool.phase) return;
     const std::optional<size_t> grad = gradient_of(pool);
     if (is_trained(pool) != grad.has_value()) return;
-    // Besides the pool nobody reads y but ReLU's gradient, which reads nothing but the pool's.
+    // Apart from the pool, only ReLU's gradient may read y, and the pool's gradient must have no
+    // other reader than ReLU's.
     std::optional<size_t> relu_grad;
     for (const size_t reader : readers(y)) {
       if (reader == k) continue;

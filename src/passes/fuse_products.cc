@@ -36,7 +36,7 @@ class Products : public NodeEdits {
     return n.op == reshape_op() || n.op == reshape_grad_op();
   }
 
-  /// The tensor that `id` is a reshape of.
+  /// The tensor of which `id` is a reshape, through any number of reshapes.
   TensorId shaped_from(TensorId id) const {
     while (tensor(id).producer != kNoNode && node(producer(id)).op != nullptr &&
            is_reshape(node(producer(id)))) {
@@ -44,8 +44,8 @@ class Products : public NodeEdits {
     }
     return id;
   }
-  /// `id`, or what its only reader reshapes it to, with the type of `like`. Such a reader is added
-  /// to `absorbed`.
+  /// Returns `id` if it has the type of `like`, or else the result of its only reader, if that is a
+  /// reshape to this type. `reader` is set to that reshape.
   std::optional<TensorId> shaped_as(TensorId id, TensorId like,
                                     std::optional<size_t>* reader) const {
     if (tensor(id).type == tensor(like).type) return id;
@@ -56,7 +56,7 @@ class Products : public NodeEdits {
     *reader = *next;
     return shaped;
   }
-  /// Whether anybody but node k reads `id` or a reshape of it.
+  /// Whether any node but k reads `id` or a reshape of it.
   bool is_read_beside(TensorId id, size_t k) const {
     if (is_marked(id)) return true;
     for (const size_t reader : readers(id)) {
@@ -92,7 +92,8 @@ class Products : public NodeEdits {
     std::optional<size_t> reshape;
     const std::optional<TensorId> dpre = shaped_as(node(k).outputs[0], dx, &reshape);
     if (!dpre || tensor(pre).type != tensor(dx).type) return;
-    // What is computed again in the backward pass may come between the two.
+    // If `pre` is recomputed in the backward pass, it may not exist yet at the place of the
+    // product.
     if (tensor(pre).producer != kNoNode && producer(pre) > gemm) return;
     Node fused = node(gemm);
     fused.op = gelu_gemm_grad_op();
@@ -157,13 +158,14 @@ class ReluProducts : public NodeEdits {
     replace(gemm, std::move(fused));
   }
 
-  std::set<TensorId> fused_;  // what GemmRelu gives
+  std::set<TensorId> fused_;  // the outputs of GemmRelu nodes
 };
 
-/// Gives every GemmRelu whose gradient is part of a product the mask that it reads.
+/// For every GemmRelu with a ReluGemmGrad, adds a mask as an output of the former and an input of
+/// the latter.
 void add_masks(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
-  std::map<TensorId, Node*> gradients;  // by x
+  std::map<TensorId, Node*> gradients;  // ReluGemmGrad nodes, by their input x
   for (Node& node : nodes) {
     if (node.op == relu_gemm_grad_op()) gradients[node.inputs[0]] = &node;
   }
@@ -171,7 +173,7 @@ void add_masks(Graph& graph) {
   for (Node& node : nodes) {
     if (node.op != gemm_relu_op() || !gradients.contains(node.outputs[0])) continue;
     const std::string& y = graph.tensor(node.outputs[0]).name;
-    // Added at the end for its mask alone, and left out by rewrite().
+    // This node only creates the tensor of the mask; rewrite() drops the node.
     const NodeId added = graph
                              .add_node(node.name + "/mask", *node.op, node.attributes, node.inputs,
                                        {y + "/mask/y", y + "/mask"}, node.phase)

@@ -1,16 +1,17 @@
-// src/passes/fuse_products.h: operations that a library can compute within a product become one
-// node with it.
+// src/passes/fuse_products.h: fuses products with operations that a library can compute within
+// them.
 //
-//   Gemm, Gelu          -> GemmGelu; the product alone is an output where backward reads it
+//   Gemm, Gelu          -> GemmGelu; the product alone is an output if backward reads it
 //   GemmGrad, GeluGrad  -> GeluGemmGrad
 //
-// Gelu in its tanh form, which is cuBLASLt's. Reshapes between them, to positions and back, fall
-// away. Runs behind recompute, which cuts a graph between the nodes that this one joins.
+// Gelu must have the tanh form, which is that of cuBLASLt. Reshapes between the nodes, to positions
+// and back, are removed. Runs after recompute, which cuts graphs between the nodes that this pass
+// fuses.
 //
-// For a GPU alone, because the mask is a tensor that no other backend needs:
+// For GPUs only, because the mask is a tensor that no other backend needs:
 //
-//   Gemm, Relu           -> GemmRelu; a mask is an output where the gradient below reads it
-//   GemmGrad, ReluGrad   -> ReluGemmGrad, where x of the product is what ReLU gave
+//   Gemm, Relu           -> GemmRelu; a mask is an output if the gradient below reads it
+//   GemmGrad, ReluGrad   -> ReluGemmGrad, if x of the product is the output of that ReLU
 #pragma once
 
 #include "src/graph/graph.h"
@@ -18,7 +19,7 @@
 namespace trainyard {
 
 void fuse_products(Graph& graph);
-/// Runs behind fuse_head, whose head may be behind a ReLU, too.
+/// Must run after fuse_head, because the head's product may read a ReLU, too.
 void fuse_relu_products(Graph& graph);
 
 }  // namespace trainyard

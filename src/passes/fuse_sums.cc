@@ -36,14 +36,15 @@ class Sums : public NodeEdits {
   }
 
  private:
-  /// Neither side broadcasts, and both are computed: what is read from outside stays where it is.
+  /// Whether the node is a sum of two computed tensors of the same shape.
   bool is_plain_sum(const Node& n) const {
     if (n.op != add_op()) return false;
     const TensorType& sum = tensor(n.outputs[0]).type;
     return std::ranges::all_of(
         n.inputs, [&](TensorId id) { return is_activation(id) && tensor(id).type == sum; });
   }
-  /// No image, whose layout a sum follows and a normalization of positions does not.
+  /// Excludes images: their layout can be changed for a sum, but not for a normalization of
+  /// positions.
   bool is_sum_of_positions(const Node& n) const {
     return is_plain_sum(n) && tensor(n.outputs[0]).type.shape.rank() != 4;
   }
@@ -60,7 +61,8 @@ class Sums : public NodeEdits {
     if (!is_activation(sum)) return;
     const size_t add = producer(sum);
     if (!is_sum_of_positions(node(add)) || node(add).phase != node(k).phase) return;
-    // Parameters stand beside x: with those and the terms all is there where the sum was made.
+    // If the other inputs are parameters, all inputs of the fused node exist at the place of the
+    // sum.
     const std::vector<TensorId>&in = node(k).inputs, &out = node(k).outputs;
     for (size_t i = 1; i < in.size(); ++i) {
       if (in[i] != kNoTensor && tensor(in[i]).producer != kNoNode) return;
@@ -75,7 +77,8 @@ class Sums : public NodeEdits {
     replace(add, std::move(fused));
   }
 
-  /// Node k, a normalization's gradient, as one of a sum: without a skip or a dropout yet.
+  /// Node k, the gradient of a normalization, as a SkipNormalizationGrad that has no skip and no
+  /// dropout yet.
   Node gradient_of_sum(size_t k, NormalizationForm form) const {
     const std::vector<TensorId>&in = node(k).inputs, &out = node(k).outputs;
     Node fused = node(k);
@@ -92,7 +95,8 @@ class Sums : public NodeEdits {
     const std::optional<size_t> add = only_reader(dx);
     if (!add || node(*add).op == nullptr || !is_sum_of_positions(node(*add))) return;
     if (node(*add).phase != node(k).phase) return;
-    // It runs where the sum was made: nobody may read the parameters' gradients before.
+    // The fused node is at the place of the sum, so nothing may read the parameters' gradients
+    // before.
     for (size_t o = 1; o < node(k).outputs.size(); ++o) {
       const TensorId id = node(k).outputs[o];
       if (id == kNoTensor) continue;
@@ -108,7 +112,8 @@ class Sums : public NodeEdits {
     replace(*add, std::move(fused));
   }
 
-  /// The gradients of both readers of what node k normalized, added in front of it.
+  /// Fuses node k with the sum before it, which adds the gradients of the two readers of the
+  /// normalization's output.
   void fuse_image_gradient(size_t k) {
     const TensorId dy = node(k).inputs[4];
     if (!is_activation(dy) || only_reader(dy) != k) return;
@@ -124,7 +129,7 @@ class Sums : public NodeEdits {
     replace(k, std::move(fused));
   }
 
-  /// The step becomes the last input.
+  /// Adds the attributes of the dropout, and the step as the last input.
   static void append_dropout(Node& fused, const Node& dropout) {
     fused.inputs.push_back(dropout.inputs[1]);
     for (const std::string_view name : kDropoutAttributes) {
@@ -133,7 +138,7 @@ class Sums : public NodeEdits {
     }
   }
 
-  /// Node k, of a sum; either of the terms may be dropped.
+  /// Fuses SkipNormalization k with a dropout of either term of its sum.
   void fuse_dropout(size_t k) {
     for (const bool first : {false, true}) {
       Node fused = node(k);
@@ -150,7 +155,7 @@ class Sums : public NodeEdits {
     }
   }
 
-  /// Node `norm`, if it is a normalization's gradient, as one of a sum.
+  /// Node `norm` as a SkipNormalizationGrad, if it is the gradient of a normalization.
   std::optional<Node> as_gradient_of_sum(size_t norm) const {
     using enum NormalizationForm;
     if (node(norm).op == skip_normalization_grad_op()) return node(norm);
@@ -159,21 +164,22 @@ class Sums : public NodeEdits {
     return std::nullopt;
   }
 
-  /// Of the sum's gradient, made by a normalization's. An image's would count in another order.
+  /// Fuses DropoutGrad k with the normalization's gradient that computes its input. Images are
+  /// excluded, because dropout counts elements in physical order.
   void fuse_dropout_gradient(size_t k) {
     const TensorId dx = node(k).inputs[0], dz = node(k).outputs[0];
     if (!is_activation(dx) || !is_activation(dz) || tensor(dx).type.shape.rank() == 4) return;
     const size_t norm = producer(dx);
     std::optional<Node> fused = as_gradient_of_sum(norm);
     if (!fused || fused->outputs[0] != dx || fused->phase != node(k).phase) return;
-    if (fused->outputs[kDz] != kNoTensor) return;  // of another dropout
+    if (fused->outputs[kDz] != kNoTensor) return;  // it already includes another dropout
     append_dropout(*fused, node(k));
     fused->outputs[kDz] = dz;
     absorb(k);
     replace(norm, *std::move(fused));
   }
 
-  // Of SkipNormalization, and of its gradient.
+  // Input and output indices of SkipNormalization and SkipNormalizationGrad.
   static constexpr size_t kSkip = 3, kGradSkip = 5, kDz = 3;
 };
 

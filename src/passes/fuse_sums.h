@@ -1,18 +1,19 @@
-// src/passes/fuse_sums.h: a residual sum and the normalization beside it become one node, with a
-// dropout in front of the sum.
+// src/passes/fuse_sums.h: fuses a residual sum with the normalization of it, and with a dropout in
+// front of the sum.
 //
 //   Add, LayerNormalization      -> SkipNormalization, whose last output is the sum
-//   LayerNormalizationGrad, Add  -> SkipNormalizationGrad, which adds what reaches the sum on its
-//                                   other way
+//   LayerNormalizationGrad, Add  -> SkipNormalizationGrad, which adds the gradient of the sum from
+//                                   its other readers
 //
-//   Add, BatchNormalizationReluGrad -> SkipBatchNormalizationReluGrad, which adds what reaches the
-//                                      normalization's result on its two ways
+//   Add, BatchNormalizationReluGrad -> SkipBatchNormalizationReluGrad, which adds the gradients
+//                                      from the two readers of the normalization's output
 //
 //   Dropout, SkipNormalization      -> SkipNormalization with a step
 //   LayerNormalizationGrad or SkipNormalizationGrad, DropoutGrad
 //                                   -> SkipNormalizationGrad with a step
 //
-// RMSNormalization as LayerNormalization. Runs behind recompute, which cuts a graph at the sums.
+// RMSNormalization is treated like LayerNormalization. Runs after recompute, which cuts graphs at
+// the sums.
 #pragma once
 
 #include "src/graph/graph.h"

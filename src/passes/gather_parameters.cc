@@ -16,8 +16,8 @@
 namespace trainyard {
 namespace {
 
-// Numbers of exchanges (src/ops/shards.h) that no bucket of gradients comes to; those of a split
-// head (src/parallel/split_head.cc) are larger.
+// The first number of this pass's exchanges (src/ops/shards.h), larger than that of any bucket of
+// gradients. Exchanges of a split head (src/parallel/split_head.cc) have larger numbers.
 constexpr int64_t kFirstGather = int64_t{1} << 29;
 
 class ParameterGathering {
@@ -48,16 +48,17 @@ class ParameterGathering {
 
  private:
   enum Pass : uint8_t { kForwardPass, kBackwardPass };
-  /// By what nodes read, which is a parameter or its copy in 16 bits: the first and the last one.
+  /// The first and the last node that read a parameter or its 16-bit copy.
   struct Use {
     size_t first = 0, last = 0;
   };
   struct Group {
     Pass pass = kForwardPass;
-    size_t first = 0, newest = 0;  // of the first readers of its parameters
-    std::vector<TensorId> read;    // in the order of their first readers
+    // Lowest and highest of the first readers of the group's parameters.
+    size_t first = 0, newest = 0;
+    std::vector<TensorId> read;  // parameters or copies, in the order of their first readers
     int64_t bytes = 0;
-    std::vector<TensorId> shards, started;  // once it is started
+    std::vector<TensorId> shards, started;  // set when the exchange is started
   };
   Group& group(int64_t g) { return groups_[static_cast<size_t>(g)]; }
   bool is_gathered(TensorId id) const {
@@ -69,7 +70,7 @@ class ParameterGathering {
   }
 
   void find_uses() {
-    bool is_behind = false;  // the forward pass
+    bool is_behind = false;  // whether node k comes after the forward pass
     for (size_t k = 0; k < nodes_.size(); ++k) {
       const Node& node = nodes_[k];
       is_behind = is_behind || node.phase == Phase::kBackward;
@@ -93,8 +94,9 @@ class ParameterGathering {
 
   void fill_groups() {
     for (const TensorId id : in_order_[kForwardPass]) add_to_group(kForwardPass, id);
-    // What the last group has in memory anyway, and what lasts as long, is not gathered again where
-    // it is what the backward pass begins with.
+    // The backward pass may begin with parameters that are still in memory: those of the last
+    // group, and those that the forward pass reads while that group is in use. They are not
+    // gathered again.
     const std::vector<TensorId> last =
         groups_.empty() ? std::vector<TensorId>() : groups_.back().read;
     const auto lasts = [&](TensorId id) {
@@ -108,8 +110,8 @@ class ParameterGathering {
     for (auto id = first; id != backward.end(); ++id) add_to_group(kBackwardPass, *id);
   }
 
-  /// What a node reads first stands in one group, so that a group is in use no more when the next
-  /// one begins to be.
+  /// All parameters that a node is the first to read are in one group, so that a group is no longer
+  /// needed when the next one is.
   void add_to_group(Pass pass, TensorId id) {
     const size_t reader = uses_[pass].at(id).first;
     const auto count = groups_.empty() ? 0 : std::ssize(groups_.back().read);
@@ -126,7 +128,8 @@ class ParameterGathering {
     g.bytes += graph_.tensor(id).stored_bytes();
   }
 
-  /// Added at the end, where everything exists, and moved by run().
+  /// Adds a node at the end of the graph, where all inputs exist; run() moves it in front of node
+  /// `before`.
   std::vector<TensorId> add(size_t before, std::string name, const Op& op, Attributes attributes,
                             std::vector<TensorId> inputs, std::vector<std::string> names) {
     before_[before].push_back(graph_
@@ -137,7 +140,8 @@ class ParameterGathering {
     return graph_.node(before_[before].back()).outputs;
   }
 
-  /// "fc1.weight/gathered", of the backward pass "/gathered_again".
+  /// The name of a gathered tensor: "fc1.weight/gathered", or "fc1.weight/gathered_again" in the
+  /// backward pass.
   std::string name_of(const Group& g, TensorId read, const char* what) const {
     const TensorInfo& t = graph_.tensor(read);
     return graph_.tensor(gathers_.shards.at(parameter_of(read))).name + "/" + what +
@@ -168,7 +172,7 @@ class ParameterGathering {
     store_alike(g, g.started);
   }
 
-  /// The shard of what is read, in its storage.
+  /// The shard of the parameter `read`, in the same storage.
   TensorId shard_of(const Group& g, TensorId read, size_t before) {
     const TensorId shard = gathers_.shards.at(parameter_of(read));
     const Storage storage = graph_.tensor(read).storage;
@@ -214,12 +218,12 @@ class ParameterGathering {
   Graph& graph_;
   const ParameterGathers& gathers_;
   std::vector<Node> nodes_;
-  std::vector<std::vector<NodeId>> before_;    // by node, what is inserted
-  std::map<TensorId, TensorId> parameter_of_;  // by copy in 16 bits
-  std::set<size_t> replaced_casts_;            // nodes that made these
+  std::vector<std::vector<NodeId>> before_;    // by node: the nodes inserted before it
+  std::map<TensorId, TensorId> parameter_of_;  // by 16-bit copy
+  std::set<size_t> replaced_casts_;            // nodes that created the 16-bit copies
   std::array<std::map<TensorId, Use>, 2> uses_;
-  std::array<std::vector<TensorId>, 2> in_order_;  // of first use
-  std::vector<TensorId> kept_;                     // from the forward pass on
+  std::array<std::vector<TensorId>, 2> in_order_;  // in the order of first use
+  std::vector<TensorId> kept_;  // parameters that stay in memory from the forward pass on
   std::vector<Group> groups_;
   std::array<std::map<TensorId, TensorId>, 2> gathered_;
 };

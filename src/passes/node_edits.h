@@ -1,6 +1,6 @@
-// src/passes/node_edits.h: the nodes of a graph while a pass merges some or inserts others. Both
-// classes change the graph once, at the end: to insert or remove a node by itself costs a look at
-// all of them.
+// src/passes/node_edits.h: edits of the nodes of a graph, for passes that merge or insert nodes.
+// Both classes change the graph once, at the end, because each change takes time proportional to
+// the graph.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace trainyard {
 
-/// Who reads what; a node that another has absorbed has no op any more.
+/// Readers of tensors, and replacements of nodes. A node that was absorbed into another has no op.
 class NodeEdits {
  public:
   explicit NodeEdits(Graph& graph) : graph_(graph), readers_(graph.tensors().size()) {
@@ -36,16 +36,18 @@ class NodeEdits {
   bool is_marked(TensorId id) const {
     return std::ranges::find(graph_.outputs(), id) != graph_.outputs().end();
   }
-  /// As the graph was at the beginning, in its order; a node that reads twice is listed twice.
+  /// The readers in the original graph, in its order. A node that reads `id` twice is listed twice.
   const std::vector<size_t>& readers(TensorId id) const {
     return readers_[static_cast<size_t>(id)];
   }
-  /// The only reader of `id`, or none. Values that backward reads must stay.
+  /// The only reader of `id`; none if there are several or `id` is a marked output, which must
+  /// stay.
   std::optional<size_t> only_reader(TensorId id) const {
     if (readers(id).size() != 1 || is_marked(id)) return std::nullopt;
     return readers(id)[0];
   }
-  /// Gradients and parameters are row-major always; a sweep has one layout.
+  /// Whether `id` is a computed activation. Gradients of parameters and parameters are excluded:
+  /// they are always row-major, and the operands of a fused op must share a layout.
   bool is_activation(TensorId id) const {
     return tensor(id).role == Role::kActivation && tensor(id).producer != kNoNode;
   }
@@ -71,14 +73,15 @@ class NodeEdits {
  private:
   Graph& graph_;
   const Node absorbed_{};
-  std::deque<Node> edited_;         // a graph is large, and a pass changes little of it
-  std::vector<const Node*> nodes_;  // the graph's, an edited one or absorbed_
+  // Copies of edited nodes only, since a pass edits few nodes of a large graph.
+  std::deque<Node> edited_;
+  std::vector<const Node*> nodes_;  // nodes of the graph, of edited_, or absorbed_
   std::vector<std::vector<size_t>> readers_;
   bool changed_ = false;
 };
 
-/// Nodes with one input and one output, of the same name, between those that a graph had at the
-/// beginning, whose positions stay valid.
+/// Inserts nodes with one input and one output, which has the node's name. Positions of nodes are
+/// those in the original graph.
 class NodeInsertions {
  public:
   explicit NodeInsertions(Graph& graph)
@@ -87,16 +90,16 @@ class NodeInsertions {
   size_t count() const { return nodes_.size(); }
   const Node& node(size_t k) const { return nodes_[k]; }
 
-  /// In front of node k, behind what was inserted there before. Returns its output.
+  /// Inserts a node in front of node k, behind those inserted there earlier. Returns its output.
   TensorId insert_before(size_t k, const std::string& name, const Op& op, TensorId input,
                          Phase phase) {
     return insert(before_[k], name, op, input, phase);
   }
-  /// In front of all nodes, behind what was inserted there before.
+  /// Inserts a node in front of all nodes, behind those inserted there earlier. Returns its output.
   TensorId insert_first(const std::string& name, const Op& op, TensorId input, Phase phase) {
     return insert(first_, name, op, input, phase);
   }
-  /// Lets node k read another tensor of the same type.
+  /// Makes node k read another tensor of the same type.
   void replace_input(size_t k, size_t i, TensorId id) {
     TRAINYARD_CHECK(graph_.tensor(nodes_[k].inputs.at(i)).type == graph_.tensor(id).type,
                     nodes_[k].name + ": a replaced input keeps its type");
@@ -119,7 +122,7 @@ class NodeInsertions {
   }
 
  private:
-  /// Added at the end, where its input exists, and moved by apply().
+  /// Adds a node at the end of the graph, where its input exists; apply() moves it.
   TensorId insert(std::vector<NodeId>& place, const std::string& name, const Op& op, TensorId input,
                   Phase phase) {
     place.push_back(graph_.add_node(name, op, {}, {input}, {name}, phase).value());
@@ -130,7 +133,7 @@ class NodeInsertions {
   Graph& graph_;
   std::vector<Node> nodes_;
   std::vector<NodeId> first_;
-  std::vector<std::vector<NodeId>> before_;  // by node
+  std::vector<std::vector<NodeId>> before_;  // by node: the nodes inserted before it
   bool changed_ = false;
 };
 

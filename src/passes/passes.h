@@ -1,6 +1,6 @@
-// src/passes/passes.h: transformations of a graph between its construction and its plan. Each pass
-// keeps the meaning of every marked output, parameter and state; README.md says what each does and
-// how to inspect it.
+// src/passes/passes.h: transforms a graph between its construction and its plan. Each pass
+// preserves the values of marked outputs, parameters and state. README.md describes the passes and
+// how to inspect them.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,31 @@ namespace trainyard {
 /// Which activations are computed again in the backward pass instead of being kept.
 enum class Recompute : uint8_t {
   kNone,
-  kBlocks,  // all between the narrow places of the network
-  kFull     // as kBlocks, with about the square root of as many places
+  kBlocks,  // all activations between the narrow places of the network
+  kFull     // the same, with about the square root of the number of places
 };
-/// "none", "blocks", "full".
+/// The value for "none", "blocks" or "full"; nothing for another name.
 std::optional<Recompute> find_recompute(std::string_view name);
 std::string_view name_of(Recompute recompute);
 
 /// How activations, their gradients and the weights of products are stored and multiplied. Sums,
-/// losses, statistics, parameters, their gradients and the optimizer are F32 in both.
+/// losses, statistics, parameters, their gradients and the optimizer are always F32.
 enum class Precision : uint8_t { kFp32, kBf16, kTf32, kFp16 };
-/// "fp32", "bf16".
+/// The value for "fp32", "bf16", "tf32" or "fp16"; nothing for another name.
 std::optional<Precision> find_precision(std::string_view name);
 std::string_view name_of(Precision precision);
 
 struct PassOptions {
-  bool fold = true;       // constants are computed once
-  bool dead_code = true;  // unused values are not computed
-  bool fuse = true;       // several nodes in one sweep over memory
-  bool layouts = true;    // rank-4 activations channels-last where the ops take it
+  bool fold = true;       // replace computed constants by ConstantOfShape
+  bool dead_code = true;  // do not compute unused values
+  bool fuse = true;       // fuse nodes, for fewer sweeps over memory
+  bool layouts = true;    // store rank-4 activations channels-last if the ops accept it
 };
-/// All of them, without those that TRAINYARD_WITHOUT_PASSES names ("fuse,dead_code"): for finding
-/// out whether a pass is to blame. An unknown name is a fault.
+/// All passes except those named in TRAINYARD_WITHOUT_PASSES ("fuse,dead_code"), to find out
+/// whether a pass causes a fault. An unknown name is a fault.
 PassOptions default_passes();
 
-/// Runs the passes in their order; `graph.verify()` after each in debug builds.
+/// Runs the passes in order, with `graph.verify()` after each in debug builds.
 void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Precision precision,
                 Processor processor = Processor::kCpu);
 

@@ -1,8 +1,8 @@
-// src/passes/processor.h: what a program will run on.
+// src/passes/processor.h: the kind of device that a program will run on.
 //
-// A graph and its plan are the same for both, but for what only a GPU computes without storing it
-// (head_loss.h): such a plan needs less memory, and the other kind cannot run in it. A GPU's has
-// copies of biases and masks of ReLU besides, a few KiB.
+// Graph and plan are the same for both kinds, with two exceptions. A GPU computes the loss of a
+// head without storing the scores (head_loss.h); the plan has no memory for them, so a CPU cannot
+// run it. A GPU's plan also has 16-bit copies of biases, and masks of ReLU, a few KiB in all.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 namespace trainyard {
 namespace {
 
-// A node with so many FLOPs for each element that it gives is a product: between two of them a cut
-// makes sense. Elementwise chains stay with the product before them.
+// A node with at least this many FLOPs per output element counts as a product. The graph is only
+// cut between products; elementwise chains stay with the product before them.
 constexpr int64_t kProductFlops = 16;
 
 class Recomputation {
@@ -31,7 +31,8 @@ class Recomputation {
 
   void run() {
     if (ends_.size() < 2) return;
-    // The last segment is where backward begins: its activations are in use then.
+    // The last segment is not recomputed: backward begins there, while its activations are still
+    // needed.
     for (size_t s = 0; s + 1 < ends_.size(); ++s) plan_segment(s);
     if (clones_.empty()) return;
     std::vector<Node> nodes;
@@ -80,13 +81,14 @@ class Recomputation {
     for (const TensorId id : graph_.outputs()) is_marked_[static_cast<size_t>(id)] = true;
   }
 
-  /// ends_[s] is the last node of segment s. Only one tensor goes from each to the next.
+  /// Sets ends_[s] to the last node of segment s. Only one computed tensor crosses from each
+  /// segment to the next.
   void find_segments(Recompute recompute) {
-    int64_t open = 0;  // computed tensors that a later forward node reads
+    int64_t open = 0;  // number of computed tensors that a later forward node reads
     std::vector<int64_t> closing(static_cast<size_t>(forward_count_) + 1);
     std::vector<NodeId> ends;
-    NodeId narrow = kNoNode;   // the newest narrow place since a product
-    bool has_product = false;  // in the segment so far
+    NodeId narrow = kNoNode;   // the last node behind which the graph can be cut
+    bool has_product = false;  // whether the current segment has a product
     for (NodeId k = 0; k < forward_count_; ++k) {
       if (is_product(k)) {
         if (has_product && narrow != kNoNode) {
@@ -116,8 +118,8 @@ class Recomputation {
     ends_ = std::move(ends);
   }
 
-  /// What a segment leaves behind. What later segments read is kept, and what is marked lives on
-  /// anyway.
+  /// The tensors of a segment that stay in memory: those that later segments read, marked outputs,
+  /// and those added with insert().
   class Kept {
    public:
     Kept(const Recomputation& r, NodeId end) : r_(r), end_(end) {}
@@ -129,11 +131,11 @@ class Recomputation {
 
    private:
     const Recomputation& r_;
-    const NodeId end_;  // of the segment
+    const NodeId end_;  // the node behind the segment
     std::set<TensorId> beside_;
   };
 
-  /// Chooses what of segment `s` is computed again, and where.
+  /// Chooses the nodes of segment `s` that are repeated, and where.
   void plan_segment(size_t s) {
     const NodeId begin = s == 0 ? 0 : ends_[s - 1] + 1;
     const NodeId end = ends_[s] + 1;
@@ -165,8 +167,9 @@ class Recomputation {
     for (const NodeId k : repeated) clone(k, first_reader, kept);
   }
 
-  /// A node that computes a kept tensor is not repeated for outputs that are no larger: the
-  /// statistics of a normalization, the sums of attention.
+  /// A node that computes a kept tensor is not repeated for its other outputs if they are no
+  /// larger. These are kept, too: for example the statistics of a normalization or the sums of
+  /// attention.
   void keep_beside(NodeId begin, NodeId end, Kept& kept) const {
     const auto elements = [&](TensorId id) { return graph_.tensor(id).type.shape.elements(); };
     for (NodeId k = begin; k < end; ++k) {
@@ -180,13 +183,14 @@ class Recomputation {
     }
   }
 
-  /// True if a node of [begin, end) computes it and can do so again. The statistics that a batch
-  /// normalization saves are small and kept.
+  /// True if a node of [begin, end) computes `id` and can be repeated. For a batch normalization,
+  /// only the main output can be recomputed; its saved statistics are small and kept.
   bool can_repeat(TensorId id, NodeId begin, NodeId end) const {
     const NodeId producer = graph_.tensor(id).producer;
     if (producer < begin || producer >= end) return false;
     const Node& n = node(producer);
-    if (n.op->starts_other_work()) return false;  // the other ranks would have to repeat it too
+    if (n.op->starts_other_work())
+      return false;  // the other ranks would have to repeat the exchange, too
     if (is_batch_norm(n))
       return id == n.outputs[0] && n.attributes.get_int("training_mode", 0) == 1;
     return std::ranges::none_of(n.op->mutated_inputs(n), [&](int64_t i) {
@@ -198,7 +202,8 @@ class Recomputation {
     return n.op == batch_normalization_op() || n.op == batch_normalization_relu_op();
   }
 
-  /// Readers of a kept tensor continue to read it: they may come before the clone.
+  /// Adds a copy of node k that runs before node `before`. Readers of a kept tensor still read the
+  /// original, since they may run before the copy.
   void clone(NodeId k, NodeId before, const Kept& kept) {
     Node copy = node(k);
     if (is_batch_norm(copy)) {
@@ -217,7 +222,7 @@ class Recomputation {
     for (const TensorId id : copy.outputs) {
       names.push_back(id == kNoTensor ? "" : graph_.tensor(id).name + "/again");
     }
-    // Added at the end, where everything exists, and moved by run().
+    // Added at the end of the graph, where all inputs exist; run() moves it.
     const NodeId added = graph_
                              .add_node(copy.name + "/again", *copy.op, copy.attributes, copy.inputs,
                                        std::move(names), Phase::kBackward)
@@ -232,12 +237,12 @@ class Recomputation {
   Graph& graph_;
   const NodeId original_count_ = static_cast<NodeId>(graph_.nodes().size());
   NodeId forward_count_ = 0;
-  std::vector<NodeId> last_use_;             // by tensor, its last reader of the forward pass
-  std::vector<NodeId> first_reader_behind_;  // by tensor, its first reader behind it
-  std::vector<bool> is_marked_;              // by tensor
+  std::vector<NodeId> last_use_;             // by tensor: its last reader in the forward pass
+  std::vector<NodeId> first_reader_behind_;  // by tensor: its first reader after the forward pass
+  std::vector<bool> is_marked_;              // by tensor: whether it is a marked output
   std::vector<NodeId> ends_;
-  std::map<NodeId, std::vector<Node>> clones_;  // by the node that they stand before
-  std::map<TensorId, TensorId> again_;          // a tensor and its clone
+  std::map<NodeId, std::vector<Node>> clones_;  // copies, by the node in front of which they run
+  std::map<TensorId, TensorId> again_;          // the copy of each tensor that is recomputed
 };
 
 }  // namespace

@@ -1,11 +1,12 @@
 // src/passes/recompute.h: recomputes activations in the backward pass instead of keeping them.
 //
 // The forward pass is cut at narrow places: between two nodes where only one computed tensor
-// crosses, such as the output of a residual block. Between two cuts, what the backward pass reads
-// is computed again, from the tensor at the cut, right before its first reader there; the original
-// dies in the forward pass. Clones are named "<node>/again" and compute the same bits: dropout is
-// keyed by step and name of its stream, and batch normalization is replayed from the statistics
-// that it saved, so that its running ones are updated once.
+// crosses, such as the output of a residual block. The activations between two cuts that the
+// backward pass reads are computed again, from the tensor at the cut, right before their first
+// reader there; the originals are released during the forward pass. Repeated nodes are named
+// "<node>/again" and compute the same bits: dropout is keyed by the step and the name of its
+// stream, and batch normalization uses the saved statistics, so that its running statistics are
+// updated only once.
 #pragma once
 
 #include "src/passes/passes.h"

@@ -1,16 +1,16 @@
-// src/passes/simplify.h: less to compute, with the same result.
+// src/passes/simplify.h: removes computations without changing results.
 #pragma once
 
 #include "src/graph/graph.h"
 
 namespace trainyard {
 
-/// A node of which every element is known to be one number becomes a ConstantOfShape: sums and
-/// activations of constants, constants in another shape.
+/// Replaces each node whose output elements are all the same known number by a ConstantOfShape:
+/// sums, activations and reshapes of constants.
 void fold_constants(Graph& graph);
 
-/// Drops nodes that lead to no marked output and update nothing. A graph that marks and updates
-/// nothing is left unchanged: all of it may be inspected.
+/// Drops nodes that do not lead to a marked output and update nothing. A graph without marked
+/// outputs and updates is left unchanged, so that all of it can be inspected.
 void remove_dead_code(Graph& graph);
 
 }  // namespace trainyard

@@ -10,8 +10,8 @@
 namespace trainyard {
 namespace {
 
-/// Parameters, state and optimizer state one after another, as an earlier program of the job placed
-/// them; new ones go behind.
+/// Places parameters, state, optimizer state and accumulators one after another. Tensors of an
+/// earlier program of the job keep their place, and new ones follow behind.
 void place_persistent(Program& program, const PersistentLayout* earlier) {
   int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
   MemoryBreakdown& memory = program.memory;
@@ -36,14 +36,15 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
     }
   }
   program.persistent_bytes = end;
-  // What an earlier program keeps and this one does not know is optimizer state.
+  // Tensors of an earlier program that this one does not have are optimizer state.
   memory.optimizer_bytes =
       end - memory.parameter_bytes - memory.state_bytes - memory.gradient_bytes;
 }
 
-/// Splits the transient segment by purpose as of the step where most is live.
+/// Splits the transient segment by purpose, as of the step at which most memory is live.
 void account_transient(Program& program, const std::vector<Buffer>& buffers) {
-  std::vector<MemoryBreakdown> changes(program.order.size() + 2);  // from the step before
+  // By step: the difference from the previous step.
+  std::vector<MemoryBreakdown> changes(program.order.size() + 2);
   for (const Buffer& b : buffers) {
     const Role role = program.graph.tensor(b.tensors.front()).role;
     int64_t MemoryBreakdown::*const purpose = role == Role::kInput ? &MemoryBreakdown::input_bytes
@@ -65,7 +66,7 @@ void account_transient(Program& program, const std::vector<Buffer>& buffers) {
     }
   }
   program.memory.input_bytes = at_peak.input_bytes;
-  program.memory.gradient_bytes += at_peak.gradient_bytes;  // beside the accumulators
+  program.memory.gradient_bytes += at_peak.gradient_bytes;  // in addition to the accumulators
   program.memory.activation_bytes =
       program.transient_bytes - at_peak.input_bytes - at_peak.gradient_bytes;
 }

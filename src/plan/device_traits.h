@@ -1,4 +1,4 @@
-// src/plan/device_traits.h: what of a device its programs depend on (Backend::traits()).
+// src/plan/device_traits.h: the properties of a device on which plans depend (Backend::traits()).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace trainyard {
 
 struct DeviceTraits {
-  int64_t alignment = kHostAlignment;     // of every tensor and workspace, in bytes
-  Processor processor = Processor::kCpu;  // a GPU's have heads in chunks, copies of biases, masks
+  int64_t alignment = kHostAlignment;     // in bytes, for every tensor and workspace
+  Processor processor = Processor::kCpu;  // a GPU's programs differ (processor.h)
 };
 
 }  // namespace trainyard

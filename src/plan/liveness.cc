@@ -33,7 +33,7 @@ std::vector<Lifetime> lifetimes(const Graph& graph, const std::vector<NodeId>& o
   return lives;
 }
 
-/// Gives every tensor that is not persistent its buffer, step by step.
+/// Assigns a buffer to every tensor that is not persistent, step by step.
 class BufferFinder {
  public:
   BufferFinder(const Graph& graph, const std::vector<NodeId>& order, int64_t alignment)
@@ -78,8 +78,8 @@ class BufferFinder {
     b.last = std::max(b.last, lives_[static_cast<size_t>(id)].last);
   }
 
-  /// The memory of an input with the same numbers as the output; or of a computed input that
-  /// nothing reads after this step under any name, so that nothing outside expects it.
+  /// The buffer of an input that the output may use: any input of which the output is a view, or a
+  /// computed input whose buffer nothing reads after this step.
   size_t buffer_to_share(const Node& node, int64_t output, int64_t step) const {
     const TensorInfo& out = graph_.tensor(node.outputs[static_cast<size_t>(output)]);
     for (const auto& [o, i] : node.op->may_alias(node)) {
@@ -104,8 +104,8 @@ class BufferFinder {
   const Graph& graph_;
   const std::vector<Lifetime> lives_;
   const int64_t alignment_;
-  std::vector<size_t> buffer_of_;  // by tensor
-  std::vector<size_t> taken_;      // by outputs of this step
+  std::vector<size_t> buffer_of_;  // by tensor: its buffer
+  std::vector<size_t> taken_;      // buffers that outputs of this step have joined
   std::vector<Buffer> buffers_;
 };
 

@@ -1,4 +1,4 @@
-// src/plan/liveness.h: which tensors share a buffer, and when each buffer is in use.
+// src/plan/liveness.h: computes which tensors share a buffer, and when each buffer is in use.
 #pragma once
 
 #include <vector>
@@ -7,23 +7,23 @@
 
 namespace trainyard {
 
-/// Memory that one tensor after another uses, in place, or several names of one: steps [first,
-/// last], both included.
+/// Memory that several tensors use: one after another, if ops work in place, or as views of the
+/// same elements. In use during steps [first, last], both included.
 struct Buffer {
-  std::vector<TensorId> tensors;  // in order of their definition
-  int64_t size_bytes = 0;         // padded
+  std::vector<TensorId> tensors;  // in the order of their definition
+  int64_t size_bytes = 0;         // padded to the alignment
   int64_t first = 0;
   int64_t last = 0;
 };
 
-/// Buffers of all tensors that are not persistent, in order of their first tensor. Inputs and
-/// marked outputs are in use to the end; inputs from the beginning. Sizes are padded to
-/// `alignment`.
+/// The buffers of all tensors that are not persistent, in the order of their first tensor. Inputs
+/// are in use during the whole run, marked outputs from their definition to the end. Sizes are
+/// padded to `alignment`.
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
                                  int64_t alignment);
 
-/// The node's output has the numbers of its input in their order: where both are laid out and
-/// stored alike it is a second name of the same memory, and nothing is copied.
+/// Whether the node's output has the elements of its input in the same order. If layout and storage
+/// are equal, both tensors share memory and nothing is copied.
 bool is_view(const Node& node);
 
 constexpr bool is_persistent(Role role) {

@@ -7,7 +7,7 @@
 namespace trainyard {
 namespace {
 
-/// Bytes of memory that nodes read and write.
+/// The memory that nodes read and write.
 class Touched {
  public:
   Touched(const Program& program, const Node& node) {
@@ -25,7 +25,7 @@ class Touched {
     all_.insert(all_.end(), other.all_.begin(), other.all_.end());
     written_.insert(written_.end(), other.written_.begin(), other.written_.end());
   }
-  /// Neither writes what the other reads or writes.
+  /// Whether neither side writes memory that the other reads or writes.
   bool is_apart_from(const Touched& other) const {
     return !overlap(written_, other.all_) && !overlap(all_, other.written_);
   }

@@ -8,8 +8,8 @@
 
 namespace trainyard {
 
-/// How many nodes from `first` on, of the program's order, may run at once: updates of one kind, or
-/// casts, that do not meet in memory. At least 1.
+/// The number of nodes, from step `first` of the program on, that may run as one kernel: updates of
+/// one kind, or casts, whose memory does not overlap. At least 1.
 size_t joinable_nodes(const Program& program, size_t first);
 
 }  // namespace trainyard

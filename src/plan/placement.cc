@@ -8,11 +8,11 @@ namespace trainyard {
 namespace {
 
 struct Range {
-  int64_t begin, end;  // bytes, end not included
+  int64_t begin, end;  // bytes; `end` is not included
 };
 
-/// Bytes in use, as few ranges as possible: what touches is one. Buffers of a network lie on top of
-/// each other, so a few ranges stand for thousands of buffers.
+/// The bytes in use, as the smallest number of ranges: ranges that touch are merged. The buffers of
+/// a network are stacked without gaps, so a few ranges represent thousands of buffers.
 class Ranges {
  public:
   void add(Range r) {
@@ -34,7 +34,7 @@ class Ranges {
   std::vector<Range> ranges_;
 };
 
-/// Sorted lists of ranges that become one: pairs are merged until one is left.
+/// Merges sorted lists of ranges into one, pair by pair.
 class RangeMerger {
  public:
   void clear() {
@@ -78,13 +78,12 @@ class RangeMerger {
     merged_ends_.push_back(merged_.size());
   }
 
-  std::vector<Range> ranges_, merged_;      // list after list
-  std::vector<size_t> ends_, merged_ends_;  // of the lists
+  std::vector<Range> ranges_, merged_;      // all lists, one after another
+  std::vector<size_t> ends_, merged_ends_;  // end of each list
 };
 
-/// Which bytes are in use at which step: a segment tree over the steps. A buffer is entered in
-/// O(log steps) of its nodes, and the bytes that are in use during some steps are those of
-/// O(log steps) nodes.
+/// The bytes in use at each step: a segment tree over the steps. A buffer is added to O(log steps)
+/// nodes, and O(log steps) nodes give the bytes in use during a range of steps.
 class Timeline {
  public:
   explicit Timeline(int64_t steps) {
@@ -94,7 +93,7 @@ class Timeline {
 
   void add(const Buffer& buffer, Range bytes) { add(1, 0, leaves_ - 1, buffer, bytes); }
 
-  /// Ranges in use at any of the buffer's steps, by offset.
+  /// Ranges in use at any of the buffer's steps, sorted by offset.
   const std::vector<Range>& find_used(const Buffer& buffer) {
     found_.clear();
     find(1, 0, leaves_ - 1, buffer);
@@ -103,8 +102,9 @@ class Timeline {
 
  private:
   struct Node {
-    Ranges any;  // in use at one of the node's steps at least, but for what a node above has in all
-    Ranges all;  // in use at all of them
+    Ranges any;  // in use at one or more of the node's steps, without ranges that are in `all` of a
+                 // node above
+    Ranges all;  // in use at all of the node's steps
   };
 
   static bool is_apart(const Buffer& buffer, int64_t first, int64_t last) {
@@ -132,11 +132,11 @@ class Timeline {
   }
 
   int64_t leaves_ = 1;
-  std::vector<Node> nodes_;  // 1 is the root; below k are 2k and 2k + 1
+  std::vector<Node> nodes_;  // 1 is the root; node k has the children 2k and 2k + 1
   RangeMerger found_;
 };
 
-/// The smallest gap between `used` that fits, or the first byte behind all.
+/// The start of the smallest gap in `used` that fits, or the first byte behind all ranges.
 int64_t find_offset(const std::vector<Range>& used, int64_t size_bytes) {
   int64_t best_offset = -1;
   int64_t best_gap = std::numeric_limits<int64_t>::max();
@@ -167,7 +167,8 @@ PlacedBuffers place_buffers(const std::vector<Buffer>& buffers, const std::stop_
   for (const size_t b : by_size) {
     const Buffer& buffer = buffers[b];
     if (stop.stop_requested()) break;
-    if (buffer.size_bytes == 0) break;  // it and those behind it overlap with nothing anywhere
+    if (buffer.size_bytes == 0)
+      break;  // buffers are sorted by size, so the remaining ones are empty, too
     const int64_t offset = find_offset(timeline.find_used(buffer), buffer.size_bytes);
     placed.offsets[b] = offset;
     placed.size_bytes = std::max(placed.size_bytes, offset + buffer.size_bytes);

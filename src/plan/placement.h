@@ -1,4 +1,4 @@
-// src/plan/placement.h: offsets for buffers with known lifetimes.
+// src/plan/placement.h: assigns offsets to buffers with known lifetimes.
 #pragma once
 
 #include <stop_token>
@@ -9,14 +9,14 @@
 namespace trainyard {
 
 struct PlacedBuffers {
-  std::vector<int64_t> offsets;  // by buffer
-  int64_t size_bytes = 0;        // highest end
+  std::vector<int64_t> offsets;  // by index of the buffer
+  int64_t size_bytes = 0;        // highest end of a buffer
 };
 
-/// Largest buffer first, each into the smallest gap that fits between those placed before it and
-/// in use at the same time. Source: Pisarchyk, Lee, "Efficient Memory Management for Deep Neural
-/// Net Inference" (2020), greedy by size. Near linear where few gaps remain, as in networks; once
-/// `stop` is requested, buffers that have no place yet stay at 0.
+/// Places the largest buffer first. Each goes into the smallest gap that fits between those placed
+/// earlier that are in use at the same time. Source: Pisarchyk, Lee, "Efficient Memory Management
+/// for Deep Neural Net Inference" (2020), greedy by size. The time is nearly linear if few gaps
+/// remain, as in networks. Once `stop` is requested, the remaining buffers keep the offset 0.
 PlacedBuffers place_buffers(const std::vector<Buffer>& buffers, const std::stop_token& stop = {});
 
 }  // namespace trainyard

@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// For each update node, the nodes that must run before it.
+/// The nodes that must run before each update node; empty for other nodes.
 std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.tensors().size());
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
@@ -34,15 +34,15 @@ std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
       if (id == kNoTensor) continue;
       for (const NodeId reader : readers[static_cast<size_t>(id)]) {
-        if (reader < k) mine.insert(reader);  // those behind it update what it wrote
+        if (reader < k) mine.insert(reader);  // later readers update the result of this node
       }
     }
   }
   return before;
 }
 
-/// Bytes that an update keeps alive as long as it waits: of computed tensors that it reads. Padded
-/// as on the host, so that every device runs the nodes in one order.
+/// Bytes that an update keeps alive while it waits: those of the computed tensors that it reads.
+/// They are padded as on the host, so that the order is the same on every device.
 int64_t held_bytes(const Graph& graph, const Node& update) {
   int64_t bytes = 0;
   for (const TensorId id : update.inputs) {
@@ -70,7 +70,7 @@ class Scheduler {
       if (graph_.node(k).phase != Phase::kUpdate) {
         place(k);
       } else if (waiting_[static_cast<size_t>(k)] == 0 && !known_.contains(k)) {
-        offer(k);  // reads no computed tensor; no node releases it
+        offer(k);  // reads no computed tensor, so no other node releases it
       }
       place_ready();
     }
@@ -90,8 +90,8 @@ class Scheduler {
     }
   }
 
-  /// An update that nothing blocks. One that keeps much alive, or whose result others read, runs
-  /// next; the others wait until they are worth a launch.
+  /// Called when an update can run. If it keeps much memory alive, has outputs or starts other
+  /// work, it runs next. Other updates wait until there are enough of them for a launch.
   void offer(NodeId k) {
     known_.insert(k);
     const Node& node = graph_.node(k);
@@ -113,7 +113,7 @@ class Scheduler {
   }
 
   void place_ready() {
-    while (!ready_.empty()) {  // a queue: an update may release another update
+    while (!ready_.empty()) {  // a queue, because an update may release other updates
       const NodeId k = ready_.front();
       ready_.pop_front();
       place(k);
@@ -121,9 +121,9 @@ class Scheduler {
   }
 
   const Graph& graph_;
-  std::vector<size_t> waiting_;  // by node: how many must run before it
+  std::vector<size_t> waiting_;  // by node: how many nodes must still run before it
   std::vector<std::vector<NodeId>> releases_;
-  std::set<NodeId> known_;  // updates that were offered
+  std::set<NodeId> known_;  // updates that have been passed to offer()
   std::deque<NodeId> ready_;
   std::vector<NodeId> held_;
   int64_t held_bytes_ = 0;

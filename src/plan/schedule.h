@@ -1,4 +1,4 @@
-// src/plan/schedule.h: the order in which the nodes of a graph run.
+// src/plan/schedule.h: determines the order in which the nodes of a graph run.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace trainyard {
 
-/// An update of at most so many bytes of gradient waits for others, until all that wait keep
-/// kHeldMax alive. A launch costs a GPU 1 to 2 us beyond its work; Adam on 64 Ki parameters, 28 B
-/// each, works 0.4 us on an H200.
+/// An update of at most kHeldEachMax bytes of gradients waits for others, until all waiting updates
+/// keep up to kHeldMax bytes alive. A launch costs a GPU 1 to 2 us in addition to its work; for
+/// Adam on 64 Ki parameters (28 bytes each), the work takes 0.4 us on an H200.
 constexpr int64_t kHeldEachMax = int64_t{256} << 10;
 constexpr int64_t kHeldMax = int64_t{4} << 20;
 
-/// The graph's own order, except for the updates of parameters. A large one runs as soon as its
-/// gradient is available and nothing needs the old value anymore: the gradient's memory is free for
-/// the rest of backward, and both are still in cache. Small ones wait for each other and then run
-/// one after another, kind by kind, so that a backend can run them in one launch
-/// (Backend::prepare_group): at most kHeldMax bytes of gradients live longer for it.
+/// Returns the graph's own order, except for updates of parameters. A large update runs as soon as
+/// its gradient is available and no node needs the old value: the memory of the gradient is then
+/// free for the rest of backward, and both are still in cache. Small updates wait for each other
+/// and then run one after another, sorted by kind, so that a backend can run them in one launch
+/// (Backend::prepare_group). At most kHeldMax bytes of gradients live longer because of this.
 std::vector<NodeId> schedule(const Graph& graph);
 
 }  // namespace trainyard

@@ -1,5 +1,5 @@
-// Checks a program by walking it with a map of who owns which bytes, and not by the lifetimes that
-// compile() reckoned with: a mistake there cannot hide here.
+// Checks a program by executing it on a map of the owners of all bytes. It does not use the
+// lifetimes computed by compile(), so it detects errors in them.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// Owner of every byte range of one segment. Ranges do not overlap.
+/// The owner of every byte range of a segment. Ranges do not overlap.
 class Owners {
  public:
   void take(const Placement& place, TensorId id) {
@@ -58,7 +58,8 @@ void check_bounds(const Program& program) {
 
 void check_order(const Program& program) {
   std::vector<bool> ran(program.graph.nodes().size());
-  std::vector<NodeId> updated(program.graph.tensors().size(), kNoNode);  // by which node last
+  // By tensor: the last node that updated it.
+  std::vector<NodeId> updated(program.graph.tensors().size(), kNoNode);
   for (const NodeId k : program.order) {
     const Node& node = program.graph.node(k);
     TRAINYARD_CHECK(!ran.at(static_cast<size_t>(k)), node.name + " runs twice");
@@ -70,7 +71,8 @@ void check_order(const Program& program) {
       const NodeId producer = program.graph.tensor(id).producer;
       TRAINYARD_CHECK(producer == kNoNode || ran[static_cast<size_t>(producer)],
                       node.name + " runs before the producer of " + program.graph.tensor(id).name);
-      // Updates of one tensor run in the graph's order, and nothing else reads it behind the first.
+      // Updates of a tensor run in the graph's order, and nothing else reads it after the first
+      // update.
       const NodeId last = updated[static_cast<size_t>(id)];
       const bool updates_again = std::ranges::count(updates, static_cast<int64_t>(i)) > 0;
       TRAINYARD_CHECK(last == kNoNode || (updates_again && last < k),
@@ -97,7 +99,8 @@ void check_memory(const Program& program) {
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     if (graph.tensor(id).producer == kNoNode) owners(id).take(place(id), id);
   }
-  std::vector<TensorId> first_name(graph.tensors().size());  // of what a view is of
+  // By tensor: the tensor of which it is a view, or itself.
+  std::vector<TensorId> first_name(graph.tensors().size());
   std::iota(first_name.begin(), first_name.end(), 0);
   const auto owns = [&](TensorId id) {
     return owners(id).owns(place(id), first_name[static_cast<size_t>(id)]);
@@ -113,7 +116,7 @@ void check_memory(const Program& program) {
       }
     };
     check_inputs("before it is read", [](int64_t) { return false; });
-    std::vector<int64_t> shared;  // inputs whose memory an output takes over, as the op allows
+    std::vector<int64_t> shared;  // inputs whose memory an output uses, if the op allows it
     for (const auto& [o, i] : node.op->may_alias(node)) {
       if (i >= static_cast<int64_t>(node.inputs.size())) continue;
       const TensorId in = node.inputs[static_cast<size_t>(i)];

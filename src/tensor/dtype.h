@@ -8,8 +8,8 @@
 
 namespace trainyard {
 
-/// The names follow safetensors. F64 serves the gradient checks; labels are I32; images are stored
-/// U8.
+/// The names are those of safetensors. F64 is for gradient checks, I32 for labels, U8 for stored
+/// images.
 enum class DType : uint8_t { kF32, kF64, kI32, kI64, kU8 };
 
 constexpr size_t size_of(DType t) {

@@ -11,11 +11,11 @@
 
 namespace trainyard {
 
-/// Dimensions in logical order (images are N, C, H, W whatever the layout). Rank 0 is a scalar.
+/// Dimensions in logical order: images are [N, C, H, W] in every layout. Rank 0 is a scalar.
 class Shape {
  public:
   static constexpr int64_t kElementsMax = int64_t{1}
-                                          << 40;  // a bound that no product below can overflow
+                                          << 40;  // small enough that no product below overflows
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
@@ -26,8 +26,8 @@ class Shape {
   const std::vector<int64_t>& dims() const { return dims_; }
   bool operator==(const Shape&) const = default;
 
-  /// Product of the dimensions. A fault if one is negative or the product passes kElementsMax:
-  /// callers on an input path ask `fits()` first.
+  /// Product of the dimensions. Faults if a dimension is negative or the product exceeds
+  /// kElementsMax: check shapes from user input with fits() first.
   int64_t elements() const {
     TRAINYARD_CHECK(fits(), "shape " + to_string() + " is out of range");
     int64_t n = 1;
@@ -58,7 +58,7 @@ class Shape {
 };
 
 /// Physical order of a rank-4 activation. kChannelsLast stores [N, C, H, W] as N, H, W, C. Tensors
-/// of other ranks, parameters and everything at a program's border are row-major.
+/// of other ranks, parameters, and the inputs and outputs of a program are row-major.
 enum class Layout : uint8_t { kRowMajor, kChannelsLast };
 
 /// True where both layouts store the same bytes in the same order.
@@ -66,9 +66,9 @@ inline bool layouts_share_bytes(const Shape& s) {
   return s.rank() != 4 || s[1] <= 1 || s[2] * s[3] <= 1;
 }
 
-/// How many bits hold an element of an F32 tensor. kBf16 keeps the upper half of each: the same
-/// range, 8 significant bits. kF16 is IEEE half precision: 11 significant bits, up to 65,504. Only
-/// what a program computes may be stored so; parameters, state and what enters a program are as
+/// The storage of an F32 tensor's elements. kBf16 keeps the upper 16 bits: the same range with 8
+/// significant bits. kF16 is IEEE half precision: 11 significant bits, up to 65,504. Only tensors
+/// that a program computes may have 16 bits; parameters, state and program inputs are stored as
 /// typed.
 enum class Storage : uint8_t { kAsTyped, kBf16, kF16 };
 

@@ -1,7 +1,7 @@
-// Arithmetic between layers, with broadcasting, and operands that are not outputs of layers:
-// trained parameters and constants. With these, users can express operations without a layer.
+// Arithmetic between layers, with broadcasting, and trained parameters and constants as operands.
+// With these, users can express operations that have no layer.
 //
-// Every output of a layer has the batch as axis 0; parameters and constants have size 1 there.
+// Axis 0 of every layer's output is the batch; in parameters and constants it has size 1.
 #include <algorithm>
 
 #include "src/models/layer.h"
@@ -12,8 +12,8 @@ namespace {
 
 using Outputs = Result<std::vector<TensorId>>;
 
-// Shapes broadcast from the last axis on. With fewer axes than the result, the batch of an operand
-// would stand beside an axis of the other's samples.
+// Refuses two inputs with a batch but different ranks. Shapes are aligned at the last axis, so the
+// batch of the smaller input would be combined with another axis of the larger one.
 Outputs build_broadcast(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   const int64_t rank = std::max(b.shape(inputs[0]).rank(), b.shape(inputs[1]).rank());
@@ -34,7 +34,7 @@ LayerKind broadcast_layer(std::string_view op, std::string_view field) {
   return {.op = op, .field = field, .inputs = 2, .inputs_max = 2, .build = build_broadcast};
 }
 
-// One value per channel, or one for all.
+// The slope is one value per channel, or a single value for all.
 Outputs build_prelu(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
   const Shape& x = b.shape(inputs[0]);
   std::vector<int64_t> dims = {1};
@@ -57,7 +57,7 @@ void complete_prelu(Attributes& a) {
   a.set("init", a.get_float("init", 0.25));
 }
 
-// A shape without the batch, with 1 in its place.
+// The shape of a parameter or constant: the user's shape with a batch axis of size 1 in front.
 Result<std::vector<int64_t>> unit_batch(const ResolvedLayer& layer) {
   std::vector<int64_t> dims = layer.attributes.get_ints("shape", {});
   dims.insert(dims.begin(), 1);
@@ -112,7 +112,7 @@ Outputs build_constant(LayerBuilder& b, const ResolvedLayer& layer, std::span<co
   return {{y}};
 }
 
-// Without axes: all of the sample's.
+// Reduces over all axes of the sample if the user names none.
 Outputs build_reduce(LayerBuilder& b, const ResolvedLayer& layer,
                      std::span<const TensorId> inputs) {
   Attributes attributes = layer.attributes;

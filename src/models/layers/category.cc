@@ -1,4 +1,4 @@
-// Categorical columns of a table as learned vectors.
+// The layer that maps a categorical column of a table to learned vectors.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@ namespace {
 
 using Outputs = Result<std::vector<TensorId>>;
 
-// fastai's: so that the row of missing and unknown categories, which training may never meet,
-// stays next to zero. It cuts its normal distribution off at two deviations, which this does not.
+// fastai's value. It is small so that the row for missing and unknown categories, which may never
+// be trained, stays close to 0. fastai also truncates the distribution at two standard deviations.
 constexpr double kInitialStd = 0.01;
 
 Error column_error(const LayerBuilder& b, const ResolvedLayer& layer, const std::string& column) {
@@ -22,7 +22,7 @@ Error column_error(const LayerBuilder& b, const ResolvedLayer& layer, const std:
   return e;
 }
 
-// The column's codes [N, 1] become indices [N] of the table's rows.
+// Converts the codes of the column, [N, 1], to indices [N] of the table's rows.
 Outputs build_category_embedding(LayerBuilder& b, const ResolvedLayer& layer,
                                  std::span<const TensorId> inputs) {
   const std::vector<CategoricalColumn>& columns = b.interface().categories;
@@ -34,7 +34,8 @@ Outputs build_category_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   const auto column = std::ranges::find(columns, name, &CategoricalColumn::name);
   if (column == columns.end()) return column_error(b, layer, name);
 
-  const int64_t codes = b.interface().input[0] - std::ssize(columns);  // behind the numbers
+  // Codes come after the numeric columns.
+  const int64_t codes = b.interface().input[0] - std::ssize(columns);
   const int64_t at = codes + (column - columns.begin());
   const auto list = [](int64_t v) { return std::vector<int64_t>{v}; };
   ASSIGN_OR_RETURN(

@@ -9,7 +9,7 @@ using Outputs = Result<std::vector<TensorId>>;
 
 void complete_gemm(Attributes& a) { a.set("bias", a.get_int("bias", 1)); }
 
-// A last layer without units is sized from the dataset's target.
+// If the last layer has no units, their number follows from the dataset's target.
 Outputs build_gemm(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
   TensorId x = inputs[0];
   if (b.shape(x).rank() > 2) {

@@ -1,4 +1,4 @@
-// Layers that work on each element by itself: activations, dropout.
+// Elementwise layers: activations, dropout.
 #include "src/base/philox.h"
 #include "src/models/layer.h"
 
@@ -23,7 +23,7 @@ Outputs build_dropout(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// Far beyond every sensible constant, and far from overflowing.
+// Far above any sensible constant, and far from overflow.
 constexpr double kConstantMax = 1e30;
 
 AttributeRule constant_rule(std::string_view name) {

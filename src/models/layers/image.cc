@@ -8,7 +8,8 @@ namespace {
 
 using Outputs = Result<std::vector<TensorId>>;
 
-// kernel_shape and strides get two entries, pads four; a pool's strides default to its window.
+// Expands kernel_shape and strides to two entries, and pads to four. The strides of a pool default
+// to its window.
 void complete_window(Attributes& a, bool pool) {
   const std::vector<int64_t> kernel = spell_out(a, "kernel_shape", 2, {});
   a.set("kernel_shape", kernel);
@@ -34,7 +35,7 @@ void complete_average_pool(Attributes& a) {
   a.set("count_include_pad", a.get_int("count_include_pad", 0));
 }
 
-// The layer's settings that the op takes too; those at their defaults are left out.
+// Copies the settings that the op shares with the layer, unless they are at their defaults.
 void copy_group_and_dilations(const ResolvedLayer& layer, Attributes& attributes) {
   if (const int64_t group = layer.attributes.get_int("group", 1); group > 1) {
     attributes.set("group", group);
@@ -112,7 +113,7 @@ Outputs build_pool(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   return {{y}};
 }
 
-// The largest of each channel's pixels.
+// The maximum over the pixels of each channel.
 Outputs build_global_max_pool(LayerBuilder& b, const ResolvedLayer& layer,
                               std::span<const TensorId> inputs) {
   if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
@@ -122,7 +123,8 @@ Outputs build_global_max_pool(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// Training keeps where the maximum was, instead of x, if that has a number of one byte.
+// In training, the op saves the cell of each maximum instead of x, if one byte can number the
+// cells.
 Outputs build_max_pool(LayerBuilder& b, const ResolvedLayer& layer,
                        std::span<const TensorId> inputs) {
   if (!b.options().training || !has_byte_cells(layer.attributes)) {

@@ -10,7 +10,7 @@ namespace {
 
 using Outputs = Result<std::vector<TensorId>>;
 
-/// Tables are normal with the deviation `initializer_std`.
+/// Embedding tables start normally distributed with the standard deviation `initializer_std`.
 Initializer table_initializer(const ResolvedLayer& layer, double fallback) {
   return {Initializer::Kind::kNormal, 0, layer.attributes.get_float("initializer_std", fallback)};
 }
@@ -31,7 +31,7 @@ Status need_sequence(const LayerBuilder& b, const ResolvedLayer& layer, TensorId
       layer, "needs a sequence [N, T, D], but its input is " + b.shape(x).to_string());
 }
 
-/// `axis`, counted from the front.
+/// Returns `axis` counted from the front; refuses axis 0, the batch.
 Result<int64_t> axis_behind_batch(const ResolvedLayer& layer, const Shape& x) {
   const int64_t given = layer.attributes.get_int("axis", -1);
   const int64_t axis = given < 0 ? given + x.rank() : given;
@@ -99,7 +99,7 @@ Result<LayerBuilder::Weights> linear_weights(LayerBuilder& b, const ResolvedLaye
   return w;
 }
 
-// Positions are rows of one product.
+// All positions are rows of one matrix product.
 Outputs build_linear(LayerBuilder& b, const ResolvedLayer& layer,
                      std::span<const TensorId> inputs) {
   TensorId x = inputs[0];
@@ -145,7 +145,7 @@ Outputs build_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-constexpr double kPositionStd = 0.02;  // of the transformers' papers; PyTorch has no such layer
+constexpr double kPositionStd = 0.02;  // usual in papers on transformers; PyTorch has no such layer
 
 void complete_position_embedding(Attributes& a) {
   a.set("class_token", a.get_int("class_token", 0));
@@ -175,7 +175,8 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
 
 void complete_attention(Attributes& a) { a.set("is_causal", a.get_int("is_causal", 0)); }
 
-// Outside training there is no dropout. With dropout, the step follows query, key and value.
+// Adds the dropout attributes, which have an effect only in training. With dropout, the step is an
+// input behind query, key and value.
 void add_dropout(LayerBuilder& b, const ResolvedLayer& layer, Attributes& attributes,
                  std::vector<TensorId>& operands) {
   attributes.set("dropout", 0.0);
@@ -217,7 +218,7 @@ void complete_rms_norm(Attributes& a) {
   a.set("epsilon", a.get_float("epsilon", 1e-5));
 }
 
-// Both normalizations; the batch is not normalized over.
+// Builds LayerNormalization or RMSNormalization. The batch axis is not normalized over.
 Outputs build_normalization(LayerBuilder& b, const ResolvedLayer& layer,
                             std::span<const TensorId> inputs) {
   const Shape x = b.shape(inputs[0]);
@@ -242,11 +243,11 @@ Outputs build_normalization(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// --- products and softmax by themselves ---
+// --- softmax ---
 
 void complete_softmax(Attributes& a) { a.set("axis", a.get_int("axis", -1)); }
 
-// Samples do not mix: the batch is not what softmax runs over.
+// Refuses softmax over the batch axis, which would mix samples.
 Outputs build_softmax(LayerBuilder& b, const ResolvedLayer& layer,
                       std::span<const TensorId> inputs) {
   ASSIGN_OR_RETURN(const int64_t axis, axis_behind_batch(layer, b.shape(inputs[0])));
@@ -255,7 +256,7 @@ Outputs build_softmax(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// --- between images, sequences and vectors ---
+// --- conversions between images, sequences and vectors ---
 
 void complete_sequence_pool(Attributes& a) { a.set("mode", a.get_string("mode", "mean")); }
 

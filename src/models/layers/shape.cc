@@ -1,7 +1,8 @@
-// Layers that move elements and change none.
+// Layers that move elements without changing them.
 //
-// Axes are ONNX's and count the batch as 0, so a sample's own begin at 1; negative ones count from
-// the end. Axis 0 is refused: samples of a batch stay apart. Shapes leave the batch out.
+// Axes are numbered as in ONNX: axis 0 is the batch, the axes of a sample begin at 1, and negative
+// axes count from the end. Axis 0 is refused, since samples must not mix. Shapes that users write
+// do not include the batch.
 #include <algorithm>
 #include <numeric>
 
@@ -21,7 +22,7 @@ void complete_reshape(Attributes& a) { a.set("shape", spell_out(a, "shape", 1, {
 Outputs build_reshape(LayerBuilder& b, const ResolvedLayer& layer,
                       std::span<const TensorId> inputs) {
   const std::vector<int64_t> wanted = layer.attributes.get_ints("shape", {});
-  const int64_t batch = b.shape(inputs[0])[0];  // 1 of what is computed from parameters alone
+  const int64_t batch = b.shape(inputs[0])[0];  // 1 for a tensor computed from parameters alone
   const int64_t elements = b.shape(inputs[0]).elements() / batch;
   int64_t known = 1;
   int64_t open = 0;
@@ -31,7 +32,7 @@ Outputs build_reshape(LayerBuilder& b, const ResolvedLayer& layer,
           layer, "shape: " + Shape(wanted).to_string() +
                      " is not possible, expected sizes of at least 1 and at most one -1");
     }
-    if (d > 0) known = known > elements ? known : known * d;  // past `elements` it cannot fit
+    if (d > 0) known = known > elements ? known : known * d;  // capped, so that it cannot overflow
   }
   std::vector<int64_t> dims = {batch};
   dims.insert(dims.end(), wanted.begin(), wanted.end());
@@ -54,7 +55,7 @@ void complete_axis(Attributes& a) { a.set("axis", a.get_int("axis", 1)); }
 
 void complete_axes(Attributes& a) { a.set("axes", spell_out(a, "axes", 1, {})); }
 
-// One number pads images at all four sides. Without axes the last ones are meant.
+// A single number pads all four sides of images. Without `axes`, pads are for the last axes.
 Outputs build_pad(LayerBuilder& b, const ResolvedLayer& layer, std::span<const TensorId> inputs) {
   const TensorId x = inputs[0];
   const int64_t rank = b.shape(x).rank();
@@ -82,7 +83,7 @@ Outputs build_pad(LayerBuilder& b, const ResolvedLayer& layer, std::span<const T
   return {{y}};
 }
 
-// A layer that is one node of its op on axes of the sample.
+// Adds one node of the layer's op that works on axes of the sample.
 Outputs build_on_axes(LayerBuilder& b, const ResolvedLayer& layer, TensorId x,
                       std::vector<int64_t> axes, Attributes attributes) {
   if (Status s = b.need_sample_axes(layer, "axes", axes, x); !s.ok()) return std::move(s).error();
@@ -92,8 +93,8 @@ Outputs build_on_axes(LayerBuilder& b, const ResolvedLayer& layer, TensorId x,
   return {{y}};
 }
 
-// Where one input has the batch and another is a parameter or constant, the latter is repeated for
-// every sample: that is what a class token in front of a sequence is.
+// If one input of a Concat has the batch and another is a parameter or constant, the latter is
+// repeated for every sample, as for a class token in front of a sequence.
 Result<TensorId> with_batch(LayerBuilder& b, const ResolvedLayer& layer, TensorId x,
                             const std::string& suffix) {
   const int64_t batch = b.options().batch_size;
@@ -182,7 +183,7 @@ Outputs add_reshape(LayerBuilder& b, const ResolvedLayer& layer, TensorId x,
   return {{y}};
 }
 
-// Squeeze and Unsqueeze are a Reshape whose shape follows from axes.
+// Squeeze and Unsqueeze become a Reshape whose shape follows from the axes.
 Outputs build_squeeze(LayerBuilder& b, const ResolvedLayer& layer,
                       std::span<const TensorId> inputs) {
   const Shape& x = b.shape(inputs[0]);
@@ -212,7 +213,7 @@ Outputs build_squeeze(LayerBuilder& b, const ResolvedLayer& layer,
   return add_reshape(b, layer, inputs[0], std::move(dims));
 }
 
-// Axes count the result's, as in ONNX.
+// Axes are those of the result, as in ONNX.
 Outputs build_unsqueeze(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   const Shape& x = b.shape(inputs[0]);
@@ -235,7 +236,7 @@ Outputs build_unsqueeze(LayerBuilder& b, const ResolvedLayer& layer,
   return add_reshape(b, layer, inputs[0], std::move(dims));
 }
 
-// `shape` is that of a sample; the batch stays as it is.
+// `shape` is that of a sample; the batch size stays the same.
 Outputs build_expand(LayerBuilder& b, const ResolvedLayer& layer,
                      std::span<const TensorId> inputs) {
   std::vector<int64_t> dims = layer.attributes.get_ints("shape", {});
@@ -254,7 +255,7 @@ Outputs build_expand(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-constexpr double kPositionMax = 1e12;  // beyond every size: "to the end"
+constexpr double kPositionMax = 1e12;  // larger than any size, for "to the end"
 
 AttributeRule axis_rule() { return integer_rule("axis", false, -8, 7); }
 AttributeRule axes_rule(bool required) { return dims_rule("axes", required, -8, 7); }
@@ -267,7 +268,7 @@ std::vector<LayerKind> shape_layers() {
   AttributeRule split = dims_rule("split", false, 1, kUnitsMax);
   split.count_max = kPartsMax;
   AttributeRule pads = dims_rule("pads", true, 0, 65536);
-  pads.count_max = 14;  // of a sample's seven axes
+  pads.count_max = 14;  // two for each of a sample's seven axes
   return {
       {.op = "Flatten",
        .field = "flatten",

@@ -1,4 +1,4 @@
-// Layers on sequences [N, T, F] and on rows of tokens [N, T].
+// Layers on sequences [N, T, F], and on rows of tokens [N, T].
 #include <cmath>
 
 #include "src/models/layer.h"
@@ -14,8 +14,8 @@ void complete_recurrent(Attributes& a) {
   a.set("bias", a.get_int("bias", 1));
 }
 
-// PyTorch's parameters: uniform in +-1/sqrt(hidden_size), all of them. The layer's outputs are the
-// sequence and the state after its last step.
+// All parameters are initialized as in PyTorch, uniform in +-1/sqrt(hidden_size). The layer's
+// outputs are the sequence and the state after the last step.
 Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   const TensorId x = inputs[0];
@@ -52,8 +52,8 @@ Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
 
 void complete_embedding_bag(Attributes& a) { a.set("mode", a.get_string("mode", "mean")); }
 
-// PyTorch's table: normal with deviation 1. Padding is left out of the sum, so its row is never
-// read.
+// The table is initialized as in PyTorch, normal with standard deviation 1. Padding does not count
+// in the sum, so its row is never read.
 Outputs build_embedding_bag(LayerBuilder& b, const ResolvedLayer& layer,
                             std::span<const TensorId> inputs) {
   const ModelInterface& interface = b.interface();

@@ -1,4 +1,4 @@
-// Models that squeeze their input through a short code and learn to give it back: Hinton,
+// Autoencoders, which compress their input to a short code and learn to reconstruct it: Hinton,
 // Salakhutdinov, "Reducing the Dimensionality of Data with Neural Networks" (2006).
 #include "src/models/preset.h"
 
@@ -8,10 +8,10 @@ namespace {
 
 using Layers = Result<std::vector<LayerSpec>>;
 
-constexpr int64_t kSide = 3;    // of the kernels
-constexpr int64_t kStride = 2;  // each stage halves the image
+constexpr int64_t kSide = 3;    // height and width of the kernels
+constexpr int64_t kStride = 2;  // each stage halves height and width
 
-// A stack of layers in which each affine one but the last has an activation behind it.
+// A stack of layers with an activation behind each affine layer but the code and the last one.
 class Stack {
  public:
   explicit Stack(std::string activation) : activation_(std::move(activation)) {}
@@ -37,13 +37,14 @@ void add_dense(const std::vector<int64_t>& hidden, int64_t latent, Stack& stack)
   for (const int64_t units : hidden) dense(units);
   stack.add("code", "Gemm", {{"units", latent}});
   for (auto units = hidden.rbegin(); units != hidden.rend(); ++units) dense(*units);
-  stack.add("fc" + std::to_string(++number), "Gemm");  // sized from the input
+  stack.add("fc" + std::to_string(++number), "Gemm");  // its size follows from the input
 }
 
 void add_convolutional(const std::vector<int64_t>& channels, int64_t latent, const Shape& image,
                        Stack& stack) {
   const std::vector<int64_t> kernel(2, kSide), strides(2, kStride), pads(4, kSide / 2);
-  std::vector<Shape> sizes = {image};  // of what each stage reads, and of what the last one gives
+  // Input size of each stage, then the output size of the last one.
+  std::vector<Shape> sizes = {image};
   for (const int64_t c : channels) {
     const Shape& x = sizes.back();
     stack.add(
@@ -60,7 +61,8 @@ void add_convolutional(const std::vector<int64_t>& channels, int64_t latent, con
       {{"shape", std::vector<int64_t>{sizes.back().dims().begin(), sizes.back().dims().end()}}});
   for (size_t i = channels.size(); i > 0; --i) {
     const Shape& y = sizes[i - 1];
-    // Without it a stage gives an odd number of rows; one that read an even number lacks one.
+    // Without output_padding, a stage outputs an odd number of rows or columns, so a stage whose
+    // counterpart read an even number needs one more.
     const std::vector<int64_t> extra = {1 - y[1] % kStride, 1 - y[2] % kStride};
     stack.add("deconv" + std::to_string(channels.size() - i + 1), "ConvTranspose",
               {{"out_channels", y[0]},
@@ -88,7 +90,7 @@ Layers expand_autoencoder(const Attributes& parameters, const ModelInterface& in
         std::string("has no effect here; remove it or choose type: ") + (conv ? "dense" : "conv"));
   }
   Stack stack(parameters.get_string("activation", "relu"));
-  // Noise in the input alone: what is learned is the input without it (Vincent et al. 2008).
+  // Only the input has noise, so the model learns to remove it (Vincent et al. 2008).
   if (const double dropout = parameters.get_float("dropout", 0); dropout > 0) {
     stack.add("noise", "Dropout", {{"ratio", dropout}});
   }

@@ -1,4 +1,4 @@
-// mlp and lenet5.
+// The presets mlp and lenet5.
 #include <algorithm>
 #include <set>
 
@@ -11,17 +11,17 @@ namespace {
 
 using Layers = Result<std::vector<LayerSpec>>;
 
-constexpr int64_t kLeNetSideMin = 8;     // two poolings leave 2x2
-constexpr int64_t kLeNetSidePlain = 16;  // from here the unpadded 5x5 convolutions fit
+constexpr int64_t kLeNetSideMin = 8;     // two poolings reduce it to 2x2
+constexpr int64_t kLeNetSidePlain = 16;  // from this size on, the unpadded 5x5 convolutions fit
 
 LayerSpec layer(std::string name, std::string_view op, Attributes attributes = {}) {
   return {std::move(name), std::string(op), {}, std::move(attributes)};
 }
 
-// "embedding_sepal_width" for the column "Sepal width"; a number behind it where another column's
-// is the same.
+// The layer name of a column: "embedding_sepal_width" for "Sepal width". If another column has the
+// same name already, a number is appended.
 std::string embedding_name(const std::string& column, std::set<std::string>& taken) {
-  constexpr size_t kColumnBytesMax = 40;  // a layer's name has 63 at most
+  constexpr size_t kColumnBytesMax = 40;  // a layer's name has at most 63 characters
   std::string name = "embedding_";
   for (const char c : column.substr(0, kColumnBytesMax)) {
     const bool digit = c >= '0' && c <= '9';
@@ -34,7 +34,7 @@ std::string embedding_name(const std::string& column, std::set<std::string>& tak
   return free;
 }
 
-// The numeric columns, and behind them a vector for each categorical one.
+// Appends layers that concatenate the numeric columns with a vector for each categorical column.
 Status embed_categories(const Attribute& embedding, const ModelInterface& interface,
                         std::vector<LayerSpec>& layers) {
   const auto* all = std::get_if<int64_t>(&embedding);
@@ -75,7 +75,7 @@ Layers expand_mlp(const Attributes& parameters, const ModelInterface& interface)
   const double dropout = parameters.get_float("dropout", 0);
   int number = 0;
   std::vector<LayerSpec> layers;
-  // Without codes in the input the objective has been refused (find_objective).
+  // If there are no codes in the input, find_objective reports the error.
   if (const Attribute* embedding = parameters.find(kEmbeddingParameter);
       embedding != nullptr && interface.category_codes) {
     if (Status s = embed_categories(*embedding, interface, layers); !s.ok()) {
@@ -94,8 +94,8 @@ Layers expand_mlp(const Attributes& parameters, const ModelInterface& interface)
   return layers;
 }
 
-// The activation stands behind the pooling: for a monotone function the two commute, value and
-// gradient, and behind the pooling there is a quarter of the work.
+// The activation comes after the pooling. A monotone function commutes with max pooling, in value
+// and gradient, and there is only a quarter of the elements after it.
 Layers expand_lenet5(const Attributes&, const ModelInterface& interface) {
   if (Status s = need_images(interface, "lenet5", kLeNetSideMin); !s.ok()) {
     return std::move(s).error();

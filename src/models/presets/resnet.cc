@@ -1,6 +1,6 @@
-// ResNet (He et al. 2015) with 18, 34 and 50 layers that have weights. Layers are named as
-// torchvision names its parameters, with "/" for ".", and start as torchvision's do. The strides
-// of ResNet-50 stand in the 3x3 convolutions, as in torchvision.
+// ResNet (He et al. 2015) with 18, 34, 50, 101 or 152 layers that have weights. Layers have the
+// names of torchvision's parameters, with "/" for ".", and the same initialization. The strides of
+// bottleneck blocks are in the 3x3 convolutions, as in torchvision.
 #include <algorithm>
 #include <array>
 
@@ -12,13 +12,13 @@ namespace {
 
 using Layers = Result<std::vector<LayerSpec>>;
 
-// A stem that halves twice wastes small images: up to this side they get CIFAR's.
+// Images up to this side get the stem for CIFAR, because ImageNet's halves the size twice.
 constexpr int64_t kCifarSideMax = 64;
 
 struct ResNet {
   const char* name;
-  std::array<int, 4> blocks;  // per stage
-  int64_t expansion;          // channels out of a block per channel inside: 4 in a bottleneck
+  std::array<int, 4> blocks;  // number of blocks in each stage
+  int64_t expansion;          // channels out of a block per channel inside: 4 for a bottleneck
 };
 constexpr ResNet kResNet18 = {"resnet18", {2, 2, 2, 2}, 1};
 constexpr ResNet kResNet34 = {"resnet34", {3, 4, 6, 3}, 1};
@@ -34,7 +34,8 @@ class ResNetBuilder {
            std::vector<std::string> inputs = {}) {
     layers_.push_back(preset_layer(std::move(name), op, std::move(attributes), std::move(inputs)));
   }
-  /// Convolution without bias, "same" size but for the stride, and its batch normalization.
+  /// Adds a convolution without bias, padded so that only the stride reduces the size, and its
+  /// batch normalization.
   void add_conv(std::string conv, std::string norm, int64_t channels, int64_t kernel,
                 int64_t stride, std::vector<std::string> inputs = {}) {
     add(std::move(conv), "Conv",
@@ -47,7 +48,8 @@ class ResNetBuilder {
         std::move(inputs));
     add(std::move(norm), "BatchNormalization");
   }
-  /// The branch of a block, then the sum with its shortcut. Reads and returns a layer's name.
+  /// Adds the branch of a block, then the sum of branch and shortcut. `x` is the name of the input
+  /// layer; returns the name of the output layer.
   std::string add_block(const std::string& name, const std::string& x, int64_t width,
                         int64_t stride, int64_t expansion, bool project) {
     std::string shortcut = x, branch = name + "/bn2";
@@ -86,7 +88,7 @@ bool has_cifar_stem(const Attributes& parameters, const ModelInterface& interfac
 Layers expand_resnet(const ResNet& net, const Attributes& parameters,
                      const ModelInterface& interface) {
   const bool cifar = has_cifar_stem(parameters, interface);
-  const int64_t side_min = cifar ? 8 : 32;  // the network's stride
+  const int64_t side_min = cifar ? 8 : 32;  // the total stride of the network
   if (Status s = need_images(interface, net.name, side_min); !s.ok()) return std::move(s).error();
   const int64_t width = parameters.get_int("width", 64);
 

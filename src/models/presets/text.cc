@@ -20,7 +20,7 @@ Status need_rows_of_text(std::string_view preset, const ModelInterface& interfac
 
 // --- recurrent ---
 
-// Outputs of a layer of both directions: a list of names to read.
+// The layers of one recurrent layer. If it runs in both directions, their outputs are concatenated.
 std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::string& op,
                                        int64_t hidden, bool both_ways, const std::string& input) {
   const Attributes forward = {{"hidden_size", hidden}};
@@ -32,9 +32,9 @@ std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::strin
       preset_layer(name, "Concat", {{"axis", int64_t{2}}}, {name + "_forward", name + "_reverse"})};
 }
 
-// What stands behind the last token of the row, or the mean over its tokens; padding, which fills
-// rows up at their end, is left out of both. What reads from the end has read a row behind its
-// first token.
+// The layers that reduce a sequence to one vector: the state after the last token, or the mean over
+// the tokens. Neither includes padding, which is at the end of rows. The reverse direction has read
+// a whole row after its last step, which is the row's first token.
 std::vector<LayerSpec> pooled(bool last, bool both_ways, const std::string& top) {
   if (!last) return {preset_layer("pool", "SequencePool", {}, {top, "input"})};
   const Attributes mode = {{"mode", std::string("last")}};
@@ -59,7 +59,8 @@ Layers expand_lstm_classifier(const Attributes& parameters, const ModelInterface
   const int64_t depth = parameters.get_int("layers", 1);
   for (int64_t i = 1; i <= depth; ++i) {
     const std::string name = "rnn" + std::to_string(i);
-    // Of the last layer's directions nothing reads the sequences side by side.
+    // With pooling `last`, the two directions of the last layer are pooled separately, not
+    // concatenated.
     const bool joined = both_ways && !(last && i == depth);
     auto step = recurrent_layer(name, op, hidden, both_ways, top);
     if (both_ways && !joined) step.pop_back();
@@ -79,7 +80,7 @@ Layers expand_lstm_classifier(const Attributes& parameters, const ModelInterface
 
 // --- convolutional: Kim, "Convolutional Neural Networks for Sentence Classification" (2014) ---
 
-constexpr int64_t kPooledMax = 1024;  // positions that a pool's window covers
+constexpr int64_t kPooledMax = 1024;  // the most positions that a pooling window covers
 
 Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& interface) {
   if (Status s = need_rows_of_text("text_cnn", interface); !s.ok()) return std::move(s).error();
@@ -105,7 +106,8 @@ Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& inter
         "conv" + n, "Conv",
         {{"out_channels", filters}, {"kernel_shape", std::vector<int64_t>{width, size}}},
         {"rows"}));
-    // The maximum over all positions; behind it there is less for the activation to do.
+    // The maximum over all positions. The activation comes after it, where there are fewer
+    // elements.
     layers.push_back(preset_layer("pool" + n, "MaxPool",
                                   {{"kernel_shape", std::vector<int64_t>{length - width + 1, 1}}}));
     layers.push_back(preset_layer("relu" + n, "Relu"));
@@ -124,7 +126,7 @@ Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& inter
 // --- bag of tokens ---
 
 // The fast text classifier of Joulin et al., "Bag of Tricks for Efficient Text Classification"
-// (2016), over words alone: their mean, and a linear layer.
+// (2016), without n-grams: the mean of the word vectors, and a linear layer.
 Layers expand_embedding_bag_classifier(const Attributes& parameters,
                                        const ModelInterface& interface) {
   if (Status s = need_rows_of_text("embedding_bag_classifier", interface); !s.ok()) {

@@ -1,6 +1,6 @@
-// gpt2, vit_tiny, vit_small, vit_base and transformer_classifier: one kind of block, in which a
-// normalization stands in front of attention and of the two dense layers, and both are added to
-// what goes by.
+// The presets gpt2, vit_tiny, vit_small, vit_base and transformer_classifier. All consist of
+// pre-norm transformer blocks: attention and two dense layers, each with a normalization before it
+// and a residual sum behind it.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,13 +20,14 @@ struct BlockOptions {
   bool causal = false;
   bool gelu_tanh = false;
   double epsilon = 1e-5;
-  double dropout = 0;                  // of attention, and of what both branches add
-  double projection_std = kWeightStd;  // of the layers that end the branches
+  double dropout = 0;  // dropout ratio in attention, and behind both branches
+  // Standard deviation of the weights of each branch's last layer.
+  double projection_std = kWeightStd;
 };
 
 class TransformerLayers {
  public:
-  /// Appends a layer that reads the one before it, or what `inputs` names.
+  /// Appends a layer that reads the one before it, or the layers in `inputs`.
   void add(std::string name, std::string op, Attributes attributes = {},
            std::vector<std::string> inputs = {}) {
     layers_.push_back({std::move(name), std::move(op), std::move(inputs), std::move(attributes)});
@@ -40,13 +41,13 @@ class TransformerLayers {
     add(name, "Linear",
         {{"units", units}, {"initializer", std::string("normal")}, {"initializer_std", std}});
   }
-  /// The last layer, sized from the dataset.
+  /// Appends the last layer, whose size follows from the dataset.
   void add_head() {
     add("head", "Linear",
         {{"initializer", std::string("normal")}, {"initializer_std", kWeightStd}});
   }
 
-  /// Layers "<prefix>_ln_1" to "<prefix>_add_2".
+  /// Appends the layers "<prefix>_ln_1" to "<prefix>_add_2" of one block.
   void add_block(const std::string& prefix, const BlockOptions& o) {
     const std::string input = layers_.back().name;
     const Attributes norm{{"epsilon", o.epsilon}};
@@ -94,8 +95,8 @@ struct GptSize {
   std::string_view name;
   int64_t layers, heads, width;
 };
-// small to xl are the four of Radford et al. (2019); mini has 10.6 million parameters at 65
-// characters and 256 positions.
+// small to xl are the four sizes of Radford et al. (2019). mini has 10.6 million parameters with a
+// vocabulary of 65 characters and 256 positions.
 constexpr std::array<GptSize, 6> kGptSizes = {{{"nano", 3, 3, 48},
                                                {"mini", 6, 6, 384},
                                                {"small", 12, 12, 768},
@@ -117,7 +118,8 @@ Layers expand_gpt2(const Attributes& parameters, const ModelInterface& interface
   block.causal = true;
   block.gelu_tanh = true;
   block.dropout = parameters.get_float("dropout", 0);
-  // Each block adds two branches to the sum; this keeps the sum's deviation at 1 block's.
+  // Each block adds two branches to the residual sum. This factor keeps the sum's deviation
+  // independent of the depth.
   block.projection_std = kWeightStd / std::sqrt(2.0 * static_cast<double>(depth));
   if (Status s = check_heads("gpt2", block.width, block.heads); !s.ok()) {
     return std::move(s).error();
@@ -167,7 +169,7 @@ Layers expand_vit(const Attributes& parameters, const ModelInterface& interface,
              {{"class_token", int64_t{class_token ? 1 : 0}}, {"initializer_std", kWeightStd}});
   layers.add_dropout("pos_drop", block.dropout);
   for (int64_t i = 0; i < 12; ++i) layers.add_block("h" + std::to_string(i), block);
-  // Of a class token alone, normalizing before or behind the choice is the same.
+  // With a class token, normalizing after the selection is equivalent to normalizing before it.
   layers.add("pool", "SequencePool", {{"mode", std::string(class_token ? "first" : "mean")}});
   layers.add("norm", "LayerNormalization", {{"epsilon", block.epsilon}});
   layers.add_head();

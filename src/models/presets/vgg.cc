@@ -1,5 +1,5 @@
-// VGG (Simonyan and Zisserman 2014) with 11, 13, 16 and 19 layers that have weights. Layers are
-// named as torchvision names its parameters, with "/" for ".", and start as torchvision's do.
+// VGG (Simonyan and Zisserman 2014) with 11, 13, 16 and 19 layers that have weights. Layers have
+// the names of torchvision's parameters, with "/" for ".", and the same initialization.
 #include <algorithm>
 #include <array>
 
@@ -11,20 +11,20 @@ namespace {
 
 using Layers = Result<std::vector<LayerSpec>>;
 
-constexpr int64_t kReduction = 32;  // five poolings
-constexpr int64_t kHeadSide = 7;    // what the fully connected layers see of a 224x224 image
+constexpr int64_t kReduction = 32;  // five poolings, each of which halves the side
+constexpr int64_t kHeadSide = 7;    // side of the map that the head gets from a 224x224 image
 constexpr double kLinearStd = 0.01;
 
 struct Vgg {
   const char* name;
-  std::array<int, 5> convolutions;  // per stage; a stage ends in a max pooling
+  std::array<int, 5> convolutions;  // convolutions in each stage; a max pooling follows each stage
 };
 constexpr Vgg kVgg11 = {"vgg11", {1, 1, 2, 2, 2}};
 constexpr Vgg kVgg13 = {"vgg13", {2, 2, 2, 2, 2}};
 constexpr Vgg kVgg16 = {"vgg16", {2, 2, 3, 3, 3}};
 constexpr Vgg kVgg19 = {"vgg19", {2, 2, 4, 4, 4}};
 
-// Adds layers with torchvision's running numbers: "features/0", "features/1".
+// Adds layers numbered as in torchvision: "features/0", "features/1".
 class Numbered {
  public:
   Numbered(std::string stem, std::vector<LayerSpec>& layers)
@@ -40,7 +40,7 @@ class Numbered {
   std::vector<LayerSpec>& layers_;
 };
 
-// Averages `side` rows or columns to kHeadSide of them; fewer stay as they are.
+// The window that averages `side` rows or columns to kHeadSide; a smaller side is left unchanged.
 struct HeadWindow {
   int64_t kernel = 1, stride = 1;
 };
@@ -50,8 +50,8 @@ HeadWindow head_window(int64_t side) {
   return {side - (kHeadSide - 1) * stride, stride};
 }
 
-// torchvision pools every image to 7x7 before two layers of 4096 units. A smaller map holds no more
-// than itself, so it goes in as it is, and 512 units do.
+// torchvision pools images of any size to 7x7, followed by two layers of 4096 units. Pooling a
+// smaller map to 7x7 would add no information, so it is used without pooling, with 512 units.
 void add_head(const Attributes& parameters, const Shape& image, int64_t width,
               std::vector<LayerSpec>& layers) {
   const int64_t H = image[1] / kReduction, W = image[2] / kReduction;
