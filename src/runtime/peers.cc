@@ -76,6 +76,7 @@ void Peers::check_header(int64_t process) {
 bool Peers::continue_all() {
   bool done = true;
   int64_t awaited = -1;
+  first_unfinished_ = -1;
   polled_.assign(1, {wake_.get(), POLLIN, 0});
   for (int64_t p = 0; p < count(); ++p) {
     const Line& line = lines_[static_cast<size_t>(p)];
@@ -85,6 +86,7 @@ bool Peers::continue_all() {
     if (progress == PeerLink::Progress::kFailed) lose(p);
     if (progress == PeerLink::Progress::kDone) continue;
     done = false;
+    if (first_unfinished_ < 0) first_unfinished_ = p;
     if (awaited < 0 && line.link->receives()) awaited = p;
     polled_.push_back({line.link->fd(), line.link->events(), 0});
   }
@@ -94,7 +96,8 @@ bool Peers::continue_all() {
 
 void Peers::wait(Steady::time_point since) {
   if (Steady::now() - since >= options_.quiet) {
-    const int64_t process = std::max<int64_t>(0, awaited_);
+    // While this process only sends, it waits for a process that does not read.
+    const int64_t process = awaited_ >= 0 ? awaited_.load() : first_unfinished_;
     close_all();
     throw RankLost(name_of(process) + " has sent and taken nothing for " +
                        std::to_string(options_.quiet.count() / 1000) + " s",

@@ -142,6 +142,7 @@ class Peers {
   std::vector<Line> lines_;
   std::atomic<bool> aborted_ = false;
   std::atomic<int64_t> awaited_ = -1;
+  int64_t first_unfinished_ = -1;  // the first process whose transfer is not complete
   std::optional<RankLost> lost_;
   // Kept, so that an exchange allocates nothing if a similar one came before it.
   std::vector<std::span<const std::byte>> out_;

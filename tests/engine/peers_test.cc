@@ -396,6 +396,20 @@ TEST(Peers, OneThatIsSilentIsNamed) {
   });
 }
 
+TEST(Peers, OneThatDoesNotReadIsNamedByAProcessThatOnlySends) {
+  const auto peers = meet(2, {.quiet = milliseconds(1000)});
+  const std::vector<std::byte> data(size_t{64} << 20);  // more than sockets buffer
+  std::latch named(1);
+  on_each(2, [&](int64_t p) {
+    if (p == 1) return named.wait();
+    const std::string text = thrown<RankLost>([&] {
+      peers[0]->exchange({{}, {std::as_bytes(std::span(data))}}, {{}, {}});
+    });
+    EXPECT_EQ(text, "rank 1 (127.0.0.1) has sent and taken nothing for 1 s");
+    named.count_down();
+  });
+}
+
 /// A bad network between each two processes, of which the one with the larger index connects.
 class StormyPeers {
  public:
