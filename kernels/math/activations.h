@@ -1,9 +1,10 @@
-// kernels/math/activations.h: functions of one number. f is the function; df takes what the op
-// saves (the output y where that is enough, else x) and dy. Members are ONNX's attributes with its
-// defaults; a function with members is an object.
+// kernels/math/activations.h: functions of one number. f is the function. df is its gradient,
+// computed from dy and from the value that the op saves: the output y where that is sufficient,
+// else x. Members are ONNX's attributes with its defaults; a function with members is called
+// through an object.
 //
-// A new one is a struct here with a line in the list at the end, a row in src/ops/activation.cc and
-// one in src/models/layers/elementwise.cc.
+// To add a function, add a struct here, an entry in the list at the end, a row in
+// src/ops/activation.cc and a row in src/models/layers/elementwise.cc.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,7 @@
 
 namespace trainyard::math {
 
-// max(x, 0). Written so that NaN goes through in both directions: a job must see its NaN.
+// max(x, 0). The comparison propagates NaN in both directions, so that a job notices its NaNs.
 struct Relu {  // saves y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
@@ -68,7 +69,8 @@ struct GeluErf {  // saves x
   }
 };
 
-// The same paper's approximation, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+// The approximation from the same paper as GeluErf: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715
+// x^3))).
 struct GeluTanh {  // saves x
   template <typename T>
   TRAINYARD_HD static T inner(T x) {
@@ -126,8 +128,8 @@ struct Elu {  // saves x
   }
 };
 
-// gamma Elu(x). Constants: Klambauer et al., "Self-Normalizing Neural Networks" (2017), as ONNX
-// rounds them.
+// gamma Elu(x). Constants: Klambauer et al., "Self-Normalizing Neural Networks" (2017), rounded as
+// in ONNX.
 struct Selu {  // saves x
   double alpha = 1.67326319217681884765625;
   double gamma = 1.05070102214813232421875;
@@ -141,7 +143,7 @@ struct Selu {  // saves x
   }
 };
 
-// Elu whose slope is 1 on both sides of 0: x if x > 0, else alpha (e^(x / alpha) - 1).
+// An Elu whose slope is continuous at 0: x if x > 0, else alpha (e^(x / alpha) - 1).
 struct Celu {  // saves x
   double alpha = 1;
   template <typename T>
@@ -245,7 +247,7 @@ struct Mish {  // saves x
   }
 };
 
-struct Neg {  // saves y, and reads nothing of it
+struct Neg {  // saves y, which df does not read
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return -x;
@@ -311,7 +313,7 @@ struct Reciprocal {  // saves y
   }
 };
 
-// max(min, min(max, x)). At the bounds the gradient goes through, as torch.clamp's does.
+// max(min, min(max, x)). At the bounds the gradient is passed through, as in torch.clamp.
 struct Clip {  // saves x
   double min = -3.4028234663852886e38;
   double max = 3.4028234663852886e38;
@@ -327,9 +329,10 @@ struct Clip {  // saves x
 
 }  // namespace trainyard::math
 
-/// X(F) for the functions that are ops of the same name, and for all: Gelu is one op with two
-/// forms. Backends instantiate their loops from these lists.
-// It does not settle on this list.
+/// TRAINYARD_FOR_EACH_UNARY_OP(X) expands X(F) for each function that is an op of the same name,
+/// TRAINYARD_FOR_EACH_ACTIVATION(X) for all functions: the op Gelu has two forms. Backends
+/// instantiate their loops from these lists.
+// clang-format would reformat this list differently at each run.
 // clang-format off
 #define TRAINYARD_FOR_EACH_UNARY_OP(X) \
   X(Relu) X(Sigmoid) X(Tanh) X(LeakyRelu) X(ThresholdedRelu) X(Elu) X(Selu) X(Celu) \
