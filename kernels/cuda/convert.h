@@ -1,8 +1,8 @@
-// kernels/cuda/convert.h: y = x, element by element, between formats or within one.
+// kernels/cuda/convert.h: y = x, element by element, with conversion between storage formats.
 //
 /// Shapes    `count` elements.
-/// Writes    all of y, assigned; rounded to the nearest where y has fewer bits.
-/// Aliasing  none, but y may be x where both are stored alike.
+/// Writes    all of y, assigned; rounded to the nearest if y has fewer bits.
+/// Aliasing  none, except that y may be x if both have the same format.
 #pragma once
 
 #include <cstdint>
