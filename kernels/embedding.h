@@ -34,11 +34,10 @@
 namespace trainyard::kernels {
 
 struct GatherDims {
-  int64_t count;  // indices
-  int64_t rows;   // V
-  int64_t width;  // D
-  int64_t first =
-      -1;  // if the table is a part: its first row in the whole table; -1: the table is whole
+  int64_t count;       // indices
+  int64_t rows;        // V
+  int64_t width;       // D
+  int64_t first = -1;  // if the table is a part: its first row in the whole; -1: not a part
 
   /// The row of this table that an index names; -1 if the row is in another part.
   TRAINYARD_HD int64_t row(int32_t index) const {

@@ -3,8 +3,7 @@
 //
 //   norm   = sqrt(sum over all tensors of g^2)
 //            With several ranks, `squares` is the sum over one rank's shards (kernels/shard.h), and
-//            norm = sqrt(ranks * mean), where mean is the sum of all `squares`, in rank order, /
-//            ranks.
+//            norm = sqrt(ranks * mean), mean = (sum of all `squares` in rank order) / ranks.
 //   scale  = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_
 //            With a loss scale L the gradients are L times too large: norm is that of g / L, and
 //            scale also divides by L.

@@ -304,8 +304,7 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
   const Workspace ws(blocks, workspace_of<float>("batch_norm_backward", run));
   const int64_t C = blocks.C, step = blocks.block_rows * C;
   if (o.relu && o.y == nullptr) {
-    for (int64_t c = 0; c < C; ++c)
-      ws.k3[c] = o.inv_std[c] * o.scale[c];  // the same bits as in training
+    for (int64_t c = 0; c < C; ++c) ws.k3[c] = o.inv_std[c] * o.scale[c];  // as in training
   }
   const auto at = [&](auto* p, int64_t i) { return p == nullptr ? nullptr : p + i * step; };
   const auto block = [&](int64_t i) -> NormalizedGradRows {

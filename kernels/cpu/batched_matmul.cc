@@ -134,8 +134,7 @@ MatMulBackward::MatMulBackward(const MatMulBatch& d, bool wants_da, bool wants_d
   if (wants_db) impl_->right = std::make_unique<ProductSums>(right_sums(d, team));
 }
 MatMulBackward::~MatMulBackward() = default;
-int64_t MatMulBackward::workspace_bytes()
-    const {  // the two run one after the other and share memory
+int64_t MatMulBackward::workspace_bytes() const {  // both run in turn, in the same memory
   return std::max(impl_->left ? impl_->left->workspace_bytes() : 0,
                   impl_->right ? impl_->right->workspace_bytes() : 0);
 }

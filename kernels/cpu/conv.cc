@@ -20,10 +20,8 @@ constexpr auto kF32 = dnnl::memory::data_type::f32;
 // Not `auto`, which may choose the Winograd algorithm, whose rounding differs.
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-constexpr int64_t kWeightsPerThread =
-    int64_t{32} * 1024;  // minimum number of weights per thread in a reorder
-constexpr int64_t kFilterStep =
-    64;  // upper bound of the filters per block in oneDNN's weight formats
+constexpr int64_t kWeightsPerThread = int64_t{32} * 1024;  // minimum for a reorder
+constexpr int64_t kFilterStep = 64;  // most filters per block in oneDNN's weight formats
 
 // The descriptors that all three directions of one cut share, and the forward primitive from which
 // the backward ones are derived. `w` may be Tag::any.
@@ -39,8 +37,7 @@ struct ConvSetup {
     y = Desc({out.N, out.C, out.H, out.W}, kF32, tag);
     if (o.bias) b = Desc({d.K}, kF32, Tag::x);
     strides = {d.window.stride_h, d.window.stride_w};
-    dilates = {d.window.dilation_h - 1,
-               d.window.dilation_w - 1};  // oneDNN counts a dense kernel as dilation 0
+    dilates = {d.window.dilation_h - 1, d.window.dilation_w - 1};  // in oneDNN, 0 is dense
     pads_begin = {d.window.pad_top, d.window.pad_left};
     pads_end = {d.window.pad_bottom, d.window.pad_right};
     const auto kind = dnnl::prop_kind::forward_training;

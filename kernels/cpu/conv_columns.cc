@@ -8,12 +8,9 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int64_t kColumnElements =
-    int64_t{128} * 1024;  // elements in one chunk: a quarter of a 2 MiB cache
-constexpr int64_t kChunkPixels =
-    128;  // minimum pixels per chunk, since each chunk reads all weights
-constexpr int64_t kSharedColumnElements =
-    int64_t{1024} * 1024;  // elements in a chunk shared by all threads
+constexpr int64_t kColumnElements = int64_t{128} * 1024;  // per chunk: 1/4 of a 2 MiB cache
+constexpr int64_t kChunkPixels = 128;  // minimum per chunk, since each reads all weights
+constexpr int64_t kSharedColumnElements = int64_t{1024} * 1024;  // per chunk shared by all threads
 constexpr int64_t kLanes = 16;
 
 int64_t patch_size(const ConvDims& d) { return d.window.R * d.window.S * d.x.C; }
@@ -134,8 +131,7 @@ bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, i
 }
 
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options) {
-  if (options.channels_last && is_wrong_in_onednn(d))
-    return true;  // dilations have no effect in 1x1
+  if (options.channels_last && is_wrong_in_onednn(d)) return true;  // 1x1: ignores dilations
   return chosen(d, options, wide_window(d) || (is_deep(d) && d.y().pixels() <= 64));
 }
 
@@ -230,8 +226,7 @@ void ColumnsBackwardWeights::run(const float* x, const float* dy, float* dw, flo
                                  void* workspace) {
   const ImageDims y = d_.y();
   const int64_t patch = patch_size(d_), taps = d_.window.R * d_.window.S, rows = d_.x.N * y.H;
-  const bool in_place =
-      taps == 1 || d_.x.C == 1;  // then [K, R, S, C] and [K, C, R, S] are the same order
+  const bool in_place = taps == 1 || d_.x.C == 1;  // [K, R, S, C] equals [K, C, R, S]
   float* columns = floats_at(workspace, columns_offset_);
   float* inner_dw = in_place ? dw : floats_at(workspace, dw_offset_);
   for (int64_t first = 0; first < rows; first += chunk_rows_) {

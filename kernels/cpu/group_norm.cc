@@ -15,9 +15,8 @@ namespace {
 constexpr int64_t kBlockElements = 16384;
 
 struct Sample {
-  int64_t parts,
-      part_stride;  // the number of separate channels, or 1 if all channels are interleaved
-  int64_t rows, C;  // per part
+  int64_t parts, part_stride;  // one part per channel (row-major), or one for all channels
+  int64_t rows, C;             // per part
   Sample(const GroupNormDims& d, const ImageStrides& s) {
     const bool channels_last = s.is_channels_last(d.x);
     parts = channels_last ? 1 : d.x.C;

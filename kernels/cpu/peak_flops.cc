@@ -54,8 +54,7 @@ __attribute__((target("avx2,fma"))) float burn_avx2() {
 
 double measure_peak_gflops(int threads, int vector_bits) {
   const bool wide = vector_bits >= 512 && __builtin_cpu_supports("avx512f");
-  if (!wide && !__builtin_cpu_supports("fma"))
-    return 0;  // unknown; shares of the peak are then printed as 0
+  if (!wide && !__builtin_cpu_supports("fma")) return 0;  // unknown: shares of it are printed as 0
   const double flops_per_thread =
       2.0 * static_cast<double>(kRounds) * (wide ? 16.0 : 8.0) * kChains;
   double best = 0;

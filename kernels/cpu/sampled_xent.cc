@@ -74,8 +74,7 @@ void sampled_xent_forward(const SampledXentParams& p, const SampledXentOperands<
         std::fill_n(prob, p.columns, 0.0f);
         continue;
       }
-      const float label =
-          z[at] - o.log_expected[at];  // read before prob is written, which may be z
+      const float label = z[at] - o.log_expected[at];  // read first, since prob may be z
       for (int64_t j = 0; j < p.samples; ++j) prob[j] = z[j] - o.log_expected[j];
       float sum = 0;
       float max = row_loops().softmax(p.samples, prob, prob, &sum);

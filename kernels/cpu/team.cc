@@ -14,7 +14,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int kPauses = 64;  // spinning for about 3 us, the usual time between two steps
+constexpr int kPauses = 64;  // spin iterations, about 3 us: the usual time between two steps
 constexpr auto kYield = std::chrono::microseconds(60);  // yield the core for this time, then sleep
 
 inline void pause() {
@@ -83,8 +83,7 @@ void Team::dispatch(int parts, Function function, const void* context) {
     slot.function = function;
     slot.context = context;
     slot.flush_mode = mode;
-    slot.posted.fetch_add(
-        1, std::memory_order_seq_cst);  // sequentially consistent like `done` in serve()
+    slot.posted.fetch_add(1, std::memory_order_seq_cst);  // as for `done` in serve()
     slot.posted.notify_one();
   }
   std::exception_ptr error;
@@ -93,8 +92,7 @@ void Team::dispatch(int parts, Function function, const void* context) {
   } catch (...) {
     error = std::current_exception();
   }
-  for (int i = 1; i < parts;
-       ++i) {  // waits for all, even after an error, because they use `context`
+  for (int i = 1; i < parts; ++i) {  // wait for all, even after an error: they use `context`
     Slot& slot = *slots_[static_cast<size_t>(i - 1)];
     const uint32_t posted = slot.posted.load(std::memory_order_relaxed);
     for (uint32_t done; (done = slot.done.load(std::memory_order_acquire)) != posted;) {

@@ -21,11 +21,9 @@ namespace {
 
 constexpr int kTile = 64;   // queries, and keys, in a tile
 constexpr int kChunk = 32;  // columns of the operands of scores that are in shared memory at a time
-constexpr int kSide =
-    16;  // a block is a square of 16 x 16 threads, with 4 x 4 elements of a tile each
+constexpr int kSide = 16;   // a block is 16 x 16 threads, with 4 x 4 elements of a tile each
 static_assert(kSide * kSide == kBlockThreads && 4 * kSide == kTile);
-constexpr int kScoreRow =
-    kTile + 4;  // floats between rows of scores, padded so that rows start in different banks
+constexpr int kScoreRow = kTile + 4;  // floats per row of scores, padded against bank conflicts
 constexpr int64_t kWideMin = 257;
 constexpr int64_t kWideMax = 4096;
 
@@ -99,9 +97,8 @@ TRAINYARD_DEVICE Four part_of_row(const Sizes& s, const Rows& x, int64_t t, int6
   return f;
 }
 
-/// Index of a row's group of four elements in a tile of kChunk columns. Groups are permuted
-/// depending on the row (XOR swizzle), so that adjacent threads, whose rows are four apart, read
-/// different banks.
+/// Index of a row's group of four elements in a tile of kChunk columns, with an XOR swizzle by row:
+/// adjacent threads, whose rows are four apart, read different banks.
 TRAINYARD_DEVICE int turned(int row, int four) {
   return row * kChunk + (four ^ (row / 4 % (kChunk / 4))) * 4;
 }
@@ -235,8 +232,7 @@ void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED Shared shared;
   const int64_t tiles = (s.Tq + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles;
-  const int64_t first =
-      (tiles - 1 - blockIdx.x % tiles) * kTile;  // blocks with the longest causal rows start first
+  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;  // longest causal rows first
   const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
   Result<kChunks, kColumns> result;
   float max[4], sum[4];  // the sum over this thread's columns

@@ -15,7 +15,7 @@
 #include "kernels/image.h"
 #include "kernels/operands.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 void bias_relu(const ImageDims& d, bool channels_last, const float* bias, Out y, Run run);
 

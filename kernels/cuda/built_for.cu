@@ -9,8 +9,7 @@ namespace {
 TRAINYARD_KERNEL void probe() {}
 
 #ifdef __CUDA_ARCH_LIST__
-constexpr int kArchitectures[] = {
-    __CUDA_ARCH_LIST__};  // 800, 900, ...: the architectures of this compilation
+constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // as compiled for: 800, 900, ...
 #else
 constexpr int kArchitectures[] = {0};  // the emulator
 #endif

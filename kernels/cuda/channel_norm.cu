@@ -23,9 +23,8 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-/// Offsets of the values of a result of a reduction. A result is a channel over all images, or a
-/// channel of one image (then there are N * C results), or in channels-last a group of `width`
-/// adjacent channels.
+/// Offsets of a result's values. A result is a channel of all images or of one image (then there
+/// are N * C results), or in channels-last a group of `width` adjacent channels.
 struct Channels {
   Divisor per_image, pixels;
   int64_t image = 0, channel = 0, pixel = 0;  // strides
@@ -80,8 +79,7 @@ struct MomentsOf {
   TRAINYARD_DEVICE Acc zero() const { return {}; }
   TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
                             int64_t step) const {
-    // Sums are relative to the first value of a short piece, so that their rounding error grows
-    // only with the size of the piece, not with the mean.
+    // Sums are relative to a short piece's first value, so that large means cost no precision.
     constexpr int64_t kPiece = 64;
     const In from = x + channels.first(result);
     for (int64_t j = begin; j < end;) {
@@ -128,8 +126,7 @@ struct Norm {
   }
 };
 
-/// The gradient dy, masked if max(0, .) follows. `y` is the output of max(0, .), or nullptr to
-/// recompute it from x.
+/// dy, masked where max(0, .) was 0. `y` is its output, or nullptr to recompute it from x.
 struct Masked {
   bool relu;
   In dy, y;
@@ -453,8 +450,7 @@ struct GroupPlans {
         parameters(plan_reduction(d.x.C, d.x.N, Adjacent::kResults)) {}
 };
 
-/// The workspace of both directions: one entry per channel and image, then two values per group,
-/// then the workspace of reductions.
+/// Workspace: an entry per channel and image, two values per group, then that of reductions.
 struct GroupWorkspace {
   int64_t groups_at, partial_at;
   GroupWorkspace(const GroupNormDims& d, int64_t result_bytes)

@@ -53,8 +53,7 @@ struct MomentsOfEight {
   TRAINYARD_DEVICE Acc zero() const { return {}; }
   TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
                             int64_t step) const {
-    // Sums are relative to the first value of a short piece, so that their rounding error grows
-    // only with the size of the piece, not with the mean.
+    // Sums are relative to a short piece's first value, so that large means cost no precision.
     constexpr int kPiece = 64, kUnroll = in_flight(kStored, 1);
     static_assert(kPiece % kUnroll == 0);
     Packs p = packs_of(groups, result, begin, end, step);

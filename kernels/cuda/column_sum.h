@@ -12,7 +12,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 int64_t column_sum_workspace_bytes(int64_t rows, int64_t columns);
 void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace,

@@ -10,7 +10,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 void convert(int64_t count, In x, Out y, CUstream_st* stream);
 

@@ -3,8 +3,7 @@
 // cores if operands have 16 bits, else with ordinary arithmetic.
 //
 //   correlate        y and dx: pixels by channels of the result, summed over channels and pixels of
-//                    the filters. dx is dy convolved with the filters rotated by 180 degrees. A
-//                    warp computes 16 pixels.
+//                    the filters; for dx these are rotated by 180 degrees. A warp has 16 pixels.
 //   filter_gradient  dw: filters by their elements, summed over the pixels of all images. A warp
 //                    computes 8 elements; a block sums the pieces of a slice, and then the slices
 //                    are added. db is treated as one more element, whose image is all ones.
@@ -72,8 +71,7 @@ TRAINYARD_DEVICE ElementOf<kTo> load_as(const void* data, int64_t i) {
   }
 }
 
-/// Copies elements to shared memory: for each i below count, load(i, to) returns the element and
-/// sets `to` to its index there. Several loads are in flight at once.
+/// Copies `count` elements to shared memory: load(i, to) sets the index `to`, returns element i.
 template <typename T, typename Load>
 TRAINYARD_DEVICE void stage(int32_t count, T* shared, const Load& load) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kStaged * kBlockThreads) {
@@ -105,14 +103,12 @@ Strides strides_of(const ImageDims& d, bool channels_last) {
 struct Slide {
   int32_t C = 0, H = 0, W = 0, S = 0, taps = 0;
   int32_t places = 0, Q = 0;
-  int32_t pad_top = 0,
-          pad_left = 0;  // negative: that many rows or columns of the image are skipped
+  int32_t pad_top = 0, pad_left = 0;  // negative: that many rows or columns are skipped
   Strides at{};
   bool channels_last = false;
-  int32_t tile = 0, tiles = 0;  // tile: places per block; tiles: blocks per image
-  int32_t rows = 0, width = 0;  // of a patch, in pixels
-  int32_t channels = 0,
-          pitch = 0;  // channels of a patch; elements between adjacent pixels of the patch
+  int32_t tile = 0, tiles = 0;      // tile: places per block; tiles: blocks per image
+  int32_t rows = 0, width = 0;      // of a patch, in pixels
+  int32_t channels = 0, pitch = 0;  // of a patch; pitch: elements between adjacent pixels
   Divisor of_Q, of_S, of_taps, of_rows, of_width, of_channels;
 
   Slide(const ImageDims& x, bool last, const Window& w, int64_t top, int64_t left, int64_t P,
@@ -191,15 +187,12 @@ TRAINYARD_DEVICE void stage_patch(const Slide& s, const void* image, int32_t n, 
 
 struct Correlation {
   Slide slide;
-  int32_t images = 0, K = 0;           // K: channels of the result
-  int32_t filter_k = 0, filter_c = 0;  // strides between filters and between channels
-  bool turned = false;                 // whether filters are rotated by 180 degrees
-  int32_t eights = 0,
-          groups = 0;  // groups of eight result channels per block; blocks along the channels
-  int32_t pairs = 0,
-          filter_pitch =
-              0;       // pairs of channels times taps; elements of one filter in shared memory
-  Divisor of_pairs{};  // divides by the number of channel pairs
+  int32_t images = 0, K = 0;            // K: channels of the result
+  int32_t filter_k = 0, filter_c = 0;   // strides between filters and between channels
+  bool turned = false;                  // whether filters are rotated by 180 degrees
+  int32_t eights = 0, groups = 0;       // 8-channel groups per block; blocks for all channels
+  int32_t pairs = 0, filter_pitch = 0;  // channel pairs times taps; elements of a staged filter
+  Divisor of_pairs{};                   // divides by the number of channel pairs
   Strides result{};
 
   int64_t blocks() const { return int64_t{images} * slide.tiles * groups; }
@@ -282,8 +275,7 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
         uint32_t a[4], b[kEights][2];
         TRAINYARD_UNROLL
         for (int h = 0; h < 2; ++h) {
-          // Substitutes zeros beyond the last pair without a branch, since the whole warp
-          // multiplies together.
+          // Zeros beyond the last pair, without a branch: the warp multiplies together.
           const bool is_there = step + t + 4 * h < d.pairs;
           const int32_t p = is_there ? step + t + 4 * h : 0, at = offsets[p];
           const auto word_at = [&](const T* from) {
@@ -319,8 +311,7 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
   }
 }
 
-/// Sets the number of channels that are staged at once, and returns the bytes of shared memory
-/// needed.
+/// Sets the number of channels to stage at once; returns the bytes of shared memory needed.
 int64_t stage_channels(Correlation& d, int32_t channels, int64_t bytes) {
   d.slide.set_channels(channels, spread_elements(channels, bytes));
   d.pairs = channels / 2 * d.slide.taps;
@@ -396,8 +387,7 @@ struct FilterGradient {
   int32_t K = 0, elements = 0;       // elements per filter; db is one more column after them
   int32_t sixteens = 0, groups = 0;  // groups of 16 filters per block; blocks along the filters
   int32_t element_groups = 0;        // blocks along the elements
-  int32_t kept = 0,
-          dy_pitch = 0;  // filters whose dy is staged; elements of shared memory between them
+  int32_t kept = 0, dy_pitch = 0;    // filters whose dy is staged; elements between them
   int32_t pieces = 0, in_slice = 0, slices = 0;
   Strides dy{};
   Divisor of_kept{}, of_tile{}, of_columns{};
@@ -443,8 +433,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
     const int32_t c = s.of_taps.quotient32(element);
     return s.offset(element - c * s.taps) + c - channel;
   };
-  // The columns of this thread: those of operand b of tensor cores, or for F32 those of its
-  // results.
+  // This thread's columns: those of the tensor cores' operand b, or for F32 of its results.
   constexpr bool kIsF32 = kOperands == Stored::kF32;
   const int32_t column = own + (kIsF32 ? 2 * t : g);
   const int32_t at0 = offset_of(column), at1 = kIsF32 ? offset_of(column + 1) : 0;

@@ -16,7 +16,7 @@
 #include "kernels/conv.h"
 #include "kernels/operands.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 /// Whether these kernels support the convolution: one group, stride 1, no dilation, images and
 /// results of at most 32 x 32 pixels, filters of 2 to 121 pixels, at most 11 high and wide, with C

@@ -236,8 +236,7 @@ void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
     gridDim = {static_cast<unsigned>(blocks), 1, 1};
     for (int64_t b = 0; b < blocks; ++b) {
       blockIdx = {static_cast<unsigned>(b), 0, 0};
-      std::memset(shared, 0xFF,
-                  static_cast<size_t>(shared_bytes));  // NaN, since shared memory is uninitialized
+      std::memset(shared, 0xFF, static_cast<size_t>(shared_bytes));  // NaN: uninitialized
       block.run(threads, body);
     }
   };

@@ -44,8 +44,7 @@ TRAINYARD_DEVICE void xent_row(int64_t row, bool is_written, int64_t classes, co
     for (int k = 0; k < kStep; ++k) {
       const float shifted = v.v[k] - max;
       const float w = t.share == 0 ? 0.0f : t.weight(i + k);
-      if (w != 0)
-        smooth += w * (shifted - log_sum);  // also avoids 0 * infinity where log p is infinite
+      if (w != 0) smooth += w * (shifted - log_sum);  // avoids 0 * infinity
       v.v[k] = math::exp(shifted) / sum;
     }
     if (is_written) store<kStep>(p_row, i, v);
@@ -178,8 +177,7 @@ TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t 
         if (i + k >= classes) continue;
         const float shifted = v.v[k] - max;
         const float w = t.share == 0 ? 0.0f : t.weight(i + k);
-        if (w != 0)
-          smooth += w * (shifted - log_sum);  // also avoids 0 * infinity where log p is infinite
+        if (w != 0) smooth += w * (shifted - log_sum);  // avoids 0 * infinity
         const float target = (i + k == label ? c : 0.0f) + t.share * w;
         const float d = of_all * (math::exp(shifted) * by_sum) - target;
         v.v[k] = has_gradient ? by_weight * d : 0.0f;
@@ -217,7 +215,7 @@ TRAINYARD_KERNEL void share_rows(int64_t rows, int64_t classes, ClassTarget t, b
         const float shifted = v.v[k] - max, w = t.weight(i + k);
         const float c = w * (t.kept * given.v[k] + t.share);
         weight += w * given.v[k];
-        if (c != 0) {  // also avoids 0 * infinity where log p is infinite
+        if (c != 0) {  // avoids 0 * infinity
           loss -= c * (shifted - log_sum - (divergence ? math::log(c) : 0.0f));
         }
         v.v[k] = math::exp(shifted) / sum;

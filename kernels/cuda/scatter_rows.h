@@ -19,7 +19,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 struct ScatterDims {
   int64_t count;  // < 2^31

@@ -49,8 +49,7 @@ struct Walk {
   int64_t count = 1;  // number of steps
   int rank = 0;
   bool fours = false;
-  bool single[kOperands] =
-      {};  // with fours: one element of this operand serves all four (stride 0)
+  bool single[kOperands] = {};  // with fours: one element of the operand serves all four
   Divisor size[kRankMax];
   int64_t stride[kRankMax][kOperands] = {};
 

@@ -56,7 +56,8 @@ TRAINYARD_HD inline AdamConstants<T> adam_constants(double learning_rate, double
           static_cast<T>(decoupled ? 1 - learning_rate * weight_decay : 1)};
 }
 
-// m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;  p -= step_size m / (sqrt(v) ir + eps).
+// m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
+// p -= step_size m / (sqrt(v) inverse_root + epsilon).
 template <typename T>
 TRAINYARD_HD inline void adam(const AdamConstants<T>& c, T g, T& p, T& m, T& v) {
   p *= c.kept_share;
@@ -146,8 +147,7 @@ TRAINYARD_HD inline T adafactor_update(T g, T variance, T epsilon_squared) {
 // of X towards 1. Source, also of the coefficients: Jordan et al., "Muon: An optimizer for hidden
 // layers in neural networks" (2024).
 inline constexpr double kMuonA = 3.4445, kMuonB = -4.7750, kMuonC = 2.0315;
-inline constexpr double kMuonEpsilon =
-    1e-7;  // lower bound of the norm that a gradient is divided by
+inline constexpr double kMuonEpsilon = 1e-7;  // lower bound of a gradient's norm as divisor
 
 /// The learning rate of an orthogonal update of a matrix [rows, columns]: "original" keeps the
 /// scale of the layer's output for every shape, "match_rms_adamw" gives the update the size of

@@ -50,8 +50,7 @@ void column_sums(int64_t rows, int64_t stride, int64_t columns, const float* x, 
 }
 
 void transpose(int64_t rows, int64_t columns, const float* x, float* y) {
-  constexpr int64_t kTile =
-      16;  // rows whose cache lines stay cached during a pass over the columns
+  constexpr int64_t kTile = 16;  // rows whose lines stay cached during a pass over columns
   for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
     const int64_t r1 = r0 + kTile < rows ? r0 + kTile : rows;
     for (int64_t c = 0; c < columns; ++c) {

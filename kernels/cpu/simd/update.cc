@@ -160,8 +160,7 @@ void factored_update(int64_t columns, const float* g, const float* column, float
 
 void muon_momentum(float momentum, bool nesterov, int64_t count, const float* g, float* m,
                    float* x) {
-  const float share =
-      nesterov ? momentum : 1.0f;  // weight of m in the direction; the weight of g is 1 - share
+  const float share = nesterov ? momentum : 1.0f;  // weight of m in x; that of g is 1 - share
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float first = m[i] + (1.0f - momentum) * (g[i] - m[i]);
