@@ -32,7 +32,7 @@ namespace trainyard::kernels {
 struct BatchNormDims {
   ImageDims x;  // [N, C, H, W]; a rank-2 tensor has H = W = 1
   double epsilon = 1e-5;
-  double momentum = 0.9;  // share of the running value that is kept, in [0, 1]
+  double momentum = 0.9;  // share of the running value that is kept
   int64_t values_per_channel() const { return x.N * x.H * x.W; }
 };
 

@@ -26,9 +26,9 @@ namespace trainyard::kernels {
 
 struct DistinctRowsParams {
   int64_t count = 1;    // indices of this rank
-  int64_t counted = 1;  // M
-  int64_t size = 1;     // R
-  int64_t table = 1;    // V
+  int64_t counted = 1;  // M: indices of all ranks
+  int64_t size = 1;     // R: length of `rows`
+  int64_t table = 1;    // V: rows of the table
 };
 struct DistinctRowsOperands {
   const int32_t* index;       // [count]

@@ -35,8 +35,8 @@ namespace trainyard::kernels {
 
 struct GatherDims {
   int64_t count;       // indices
-  int64_t rows;        // V
-  int64_t width;       // D
+  int64_t rows;        // V: rows of this table
+  int64_t width;       // D: elements of a row
   int64_t first = -1;  // if the table is a part: its first row in the whole; -1: not a part
 
   /// The row of this table that an index names; -1 if the row is in another part.
@@ -48,7 +48,7 @@ struct GatherDims {
 
 struct PositionDims {
   int64_t N, T, D;
-  int64_t prefix;  // P
+  int64_t prefix;  // P: learned positions in front of x
 };
 
 enum class PoolMode : uint8_t { kMean, kFirst, kLast };

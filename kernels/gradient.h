@@ -37,7 +37,7 @@
 namespace trainyard::kernels {
 
 struct GradientNormParams {
-  std::vector<int64_t> counts;  // by tensor
+  std::vector<int64_t> counts;  // elements of each tensor
   double max_norm = 0;          // 0: no clipping
   bool scaled = false;          // whether gradients are multiplied by a loss scale
   int64_t ranks = 1;            // squares are summed separately for the shards of this many ranks
@@ -45,7 +45,7 @@ struct GradientNormParams {
 
 /// Describes one rank's shards.
 struct GradientSquaresParams {
-  std::vector<int64_t> counts;  // by tensor; 0: the rank has no part of the tensor
+  std::vector<int64_t> counts;  // elements of each tensor; 0: the rank has no part of it
 };
 
 struct NormOfSquaresParams {
@@ -65,7 +65,7 @@ template <typename T>
 struct LossScaleStep {
   float* learning_rate;  // NaN: the step is skipped
   int64_t* step;         // number of this step among those not skipped, from 0
-  T* scale;              // by which this step's gradients are multiplied
+  T* scale;              // loss scale of this step's gradients
 };
 
 /// Decides from a step's norm whether the step is taken, and updates the scale of the next step.
@@ -86,7 +86,7 @@ struct ClipGradientParams {
 
 struct AccumulateGradientParams {
   int64_t count;
-  double share;  // of this micro-batch in the mean
+  double share;  // weight of this micro-batch in the step's mean
 };
 
 template <typename T>

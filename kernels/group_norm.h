@@ -29,7 +29,7 @@ struct GroupNormDims {
   ImageDims x;
   int64_t groups = 1;
   double epsilon = 1e-5;
-  int64_t channels() const { return x.C / groups; }  // of one group
+  int64_t channels() const { return x.C / groups; }  // channels of one group
   int64_t values() const { return channels() * x.pixels(); }
 };
 

@@ -64,8 +64,8 @@ struct HeldRows {
   const void* rows = nullptr;  // aligned to 16 bytes
   const float* table = nullptr;
   const float* fills = nullptr;
-  int64_t elements = 1;         // of one sample
-  int64_t C = 1, H = 1, W = 1;  // of an image: C * H * W elements
+  int64_t elements = 1;         // elements of one sample
+  int64_t C = 1, H = 1, W = 1;  // dimensions of an image, with C * H * W elements
   bool bytes = false;           // rows are images of 8-bit values; else of 32-bit words
   bool moved = false;           // samples are images with an ImageMove; else `fills` may be nullptr
   bool windows = false;         // of a token stream; else samples begin at multiples of `elements`

@@ -174,7 +174,8 @@ template <typename T>
 void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* m, T* workspace);
 }  // namespace reference
 
-/// Results are bit-identical for any team size, except Muon's (oneDNN), for teams of the same size.
+/// Results are bit-identical for any team size, except that Muon's (oneDNN) are so only for teams
+/// of the same size.
 namespace cpu {
 void sgd(const SgdParams& s, const SgdOperands<float>& o, Run run);
 void adam(const AdamParams& s, const AdamOperands<float>& o, Run run);

@@ -30,7 +30,7 @@ struct ReduceParams {
   Reduction how = Reduction::kSum;
   Box<2> kept;
   Box<1> reduced;
-  double factor = 1;  // kSum
+  double factor = 1;  // only used by kSum
 };
 
 template <typename X, typename Y>

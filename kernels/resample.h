@@ -25,7 +25,7 @@
 namespace trainyard::kernels {
 
 struct ResampledAxis {
-  int64_t size = 1;  // of y
+  int64_t size = 1;  // size of the axis in y
   int64_t x_stride = 0, y_stride = 0;
   /// Element i has the entries [begin[i], begin[i + 1]) of `from` and `weight`. Without lists
   /// element i is x's element i.

@@ -40,14 +40,14 @@
 namespace trainyard::kernels {
 
 struct SampleClassesParams {
-  int64_t rows = 1;     // N
-  int64_t counted = 1;  // M
+  int64_t rows = 1;     // N: rows of this rank
+  int64_t counted = 1;  // M: rows of all ranks
   int64_t samples = 1;  // S, at most K / 2
   int64_t ignored = -1;
   uint64_t seed = 0;
   uint32_t stream = 0;
   math::Candidates candidates;
-  int64_t micro_batches = 1;  // in a step
+  int64_t micro_batches = 1;  // number of micro-batches in a step
 
   constexpr int64_t columns() const { return samples + counted * micro_batches; }
   /// While at least half of the draws are still to be found, a draw finds a new class with a
@@ -73,8 +73,8 @@ struct SampleClassesOperands {
 
 struct SampledXentParams {
   int64_t rows = 1;     // N
-  int64_t columns = 1;  // R
-  int64_t samples = 1;  // S
+  int64_t columns = 1;  // R: candidate classes
+  int64_t samples = 1;  // S: sampled classes, the first columns
 };
 template <typename T>
 struct SampledXentOperands {
@@ -93,9 +93,9 @@ struct SampledXentGradOperands {
 };
 
 struct TableRows {
-  int64_t count = 1;  // R
-  int64_t rows = 1;   // K
-  int64_t width = 1;  // D
+  int64_t count = 1;  // R: indices
+  int64_t rows = 1;   // K: rows of the table
+  int64_t width = 1;  // D: elements of a row
 };
 
 template <typename T>

@@ -34,7 +34,7 @@ namespace trainyard::kernels {
 inline constexpr int64_t kClassStatistics = 4;
 
 struct SplitXentParams {
-  SoftmaxXentParams loss;  // of all rows and all K classes; without divergence
+  SoftmaxXentParams loss;  // parameters for all rows and all K classes; without divergence
   int64_t first = 0;       // first class
   int64_t count = 0;       // number of classes; 0 if there are fewer parts with classes than ranks
   int64_t width = 1;       // columns

@@ -74,7 +74,7 @@ class Adafactor {
   template <typename F>
   void for_rows(int64_t block, const F& f) const {
     for (int64_t r = b_.first_row(block); r < b_.end_row(block); ++r) {
-      const int64_t index = b_.matrix(block) * b_.rows + r;  // of the row among all matrices
+      const int64_t index = b_.matrix(block) * b_.rows + r;  // index of the row among all matrices
       f(index, index * b_.columns);
     }
   }

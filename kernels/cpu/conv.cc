@@ -267,7 +267,7 @@ struct ConvBackwardWeights::Impl {
   std::unique_ptr<ColumnsBackwardWeights> columns;  // if set, replaces the members below
   std::vector<Slice> slices;
   WeightReorder reorder_dw;
-  int64_t dw_elements = 0;  // in the internal format, padding included
+  int64_t dw_elements = 0;  // elements in the internal format, padding included
   int64_t K = 0;
   std::vector<int64_t> dw_offsets, db_offsets;
   WorkspaceLayout workspace;

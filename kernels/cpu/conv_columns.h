@@ -30,7 +30,7 @@ struct ColumnSlice {
   Range rows;
   int64_t chunk_rows = 0, tail_rows = 0;  // tail_rows: rows of a shorter last chunk, or 0
   Matmul chunk, tail;
-  int64_t product_offset = 0;  // of the products' workspace
+  int64_t product_offset = 0;  // offset of the products' workspace
   int64_t columns_offset = 0;
 };
 

@@ -25,7 +25,7 @@ int parts_of(const GemmDims& d, int64_t columns, int threads) {
 struct SlicedMatmul {
   std::vector<Range> ranges;
   std::vector<Matmul> products;
-  std::vector<int64_t> offsets;  // of each slice's workspace
+  std::vector<int64_t> offsets;  // offset of each slice's workspace
   WorkspaceLayout workspace;
 
   template <typename F>

@@ -141,8 +141,8 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
   const double M = static_cast<double>(d.values());
   for_samples(d, run.team, [&](int64_t n) {
     const Scratch v(d, run.workspace, n);
-    double* sums = sums_of(d, run.workspace, n);  // of dy
-    double* products = sums + d.x.C;              // of dy * xhat
+    double* sums = sums_of(d, run.workspace, n);  // sums of dy
+    double* products = sums + d.x.C;              // sums of dy * xhat
     const float *xn = o.x + n * s.n, *dyn = o.dy + n * s.n;
     std::fill_n(sums, 2 * d.x.C, 0.0);
     for (int64_t c = 0; c < d.x.C; ++c) v.mean[c] = o.mean[n * d.groups + c / d.channels()];

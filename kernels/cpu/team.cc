@@ -83,7 +83,7 @@ void Team::dispatch(int parts, Function function, const void* context) {
     slot.function = function;
     slot.context = context;
     slot.flush_mode = mode;
-    slot.posted.fetch_add(1, std::memory_order_seq_cst);  // as for `done` in serve()
+    slot.posted.fetch_add(1, std::memory_order_seq_cst);  // same order as for `done` in serve()
     slot.posted.notify_one();
   }
   std::exception_ptr error;

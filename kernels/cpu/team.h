@@ -81,7 +81,7 @@ class Team {
     std::atomic<uint32_t> posted{0};
     Function function = nullptr;
     const void* context = nullptr;
-    uint64_t flush_mode = 0;  // of the caller
+    uint64_t flush_mode = 0;  // flush mode of the caller
     std::exception_ptr error;
     alignas(64) std::atomic<uint32_t> done{0};
     std::jthread thread;

@@ -118,7 +118,7 @@ TRAINYARD_KERNEL void learn_vector(Rate rate, In g, float* column) {
 /// averages.
 struct Updates {
   bool is_vector;
-  Divisor columns, elements;  // of one matrix
+  Divisor columns, elements;  // divide by columns, and by elements of a matrix
   float floor;
   In g;
   const float *row, *column, *mean;

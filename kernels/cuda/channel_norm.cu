@@ -376,7 +376,7 @@ struct KeepMoments {
 
 struct GroupStatistics {
   using Acc = Moments;
-  int64_t channels;  // of one group
+  int64_t channels;  // channels of one group
   float epsilon;
   const Moments* moments;
   float *mean, *inv_std;
@@ -408,7 +408,7 @@ struct AddedTwo {
 
 /// The means over a group of each channel's sums times the channel's scale.
 struct GroupMeans : AddedTwo {
-  int64_t channels;   // of one group
+  int64_t channels;   // channels of one group
   Divisor per_image;  // channels in an image
   const float* scale;
   float share;  // 1 / the number of values in a group

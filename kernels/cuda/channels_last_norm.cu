@@ -32,7 +32,7 @@ TRAINYARD_DEVICE EightFloats load_vector(const float* vector, int32_t group) {
   return f;
 }
 
-/// The packs for terms [begin, end) of a result of a reduction; the terms are the pixels.
+/// The packs that a thread of a reduction reads: channel group `result` of pixels [begin, end).
 TRAINYARD_DEVICE Packs packs_of(int32_t groups, int64_t result, int64_t begin, int64_t end,
                                 int64_t step) {
   const auto group = static_cast<int32_t>(result);

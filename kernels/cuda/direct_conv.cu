@@ -24,7 +24,7 @@ namespace trainyard::kernels::cuda {
 namespace {
 
 constexpr int32_t kWarps = kBlockThreads / kWarp;
-constexpr int32_t kRows = 16, kColumns = 8;   // of a warp's tile
+constexpr int32_t kRows = 16, kColumns = 8;   // size of a warp's tile
 constexpr int32_t kTileMax = kRows * kWarps;  // pixels per block
 constexpr int64_t kSharedMax = 48 << 10;
 constexpr int64_t kBlocksWanted = 128;  // about one per multiprocessor of an H100
@@ -225,7 +225,7 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
   const int32_t last = first + s.tile < s.places ? first + s.tile : s.places;
   const int32_t k0 = group * kEights * kColumns;
   const int32_t place[2] = {first + warp * kRows + g, first + warp * kRows + g + 8};
-  const bool is_idle = first + warp * kRows >= last;  // for the whole warp
+  const bool is_idle = first + warp * kRows >= last;  // the same for a whole warp
   int32_t base[2];
   for (int i = 0; i < 2; ++i) base[i] = place[i] < last ? s.base(place[i], first) : 0;
 
@@ -466,7 +466,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
           dy)[int64_t{n} * d.dy.n + (k0 + k) * d.dy.c + p * d.dy.h + q * d.dy.w];
     });
     __syncthreads();
-    if (own >= d.columns()) continue;  // for the whole warp
+    if (own >= d.columns()) continue;  // the same for a whole warp
     if constexpr (kIsF32) {
       for (int32_t pixel = 0; pixel < count; ++pixel) {
         const int32_t base = bases[pixel / 2].v[pixel % 2];

@@ -34,7 +34,7 @@ struct Resampling {
   Divisor size[kRankMax];
   int64_t x_stride[kRankMax] = {}, y_stride[kRankMax] = {};
   int32_t list_of[kRankMax] = {};      // -1: the axis has no lists
-  int64_t first_begin[kRankMax] = {};  // of each list, in `begin`
+  int64_t first_begin[kRankMax] = {};  // start of each list's part of `begin`
   const int64_t* from = nullptr;       // indices times the axis's stride in x
   const float* weight = nullptr;
   const int32_t* begin = nullptr;

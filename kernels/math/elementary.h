@@ -37,7 +37,7 @@ constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
 
 /// The decomposition x = k ln 2 + r with |r| <= ln 2 / 2.
 struct Reduced {
-  uint32_t k;  // as two's complement
+  uint32_t k;  // in two's complement
   float r;
 };
 TRAINYARD_VECTOR_INLINE Reduced reduce(float x) {

@@ -161,7 +161,7 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
   const Sizes z(d);
   float* keys = scratch;  // transposed tiles
   float* values = keys + z.k_rows * z.width;
-  float* queries = values + z.k_rows * z.width;  // of one tile
+  float* queries = values + z.k_rows * z.width;  // queries of one tile
   float* out = queries + kTile * z.width;
   float* s = out + kTile * z.width;
   float *max = s + kTile * kTile, *sum = max + kTile;
@@ -232,7 +232,7 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward&
   float* values_across = keys_across + all;
   float* dkeys = values_across + all;
   float* dvalues = dkeys + all;
-  float* queries = dvalues + all;  // of one tile, like everything after it
+  float* queries = dvalues + all;  // queries of one tile; all that follow are also for one tile
   float* dout = queries + kTile * z.width;
   float* dqueries = dout + kTile * z.width;
   float* s = dqueries + kTile * z.width;
