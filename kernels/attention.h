@@ -41,8 +41,7 @@ struct AttentionDims {
   double dropout = 0;  // ratio, [0, 1)
   uint64_t seed = 0;
   uint32_t stream = 0;
-  int64_t first_head =
-      0;  // number of heads on other devices before these; offsets dropout's numbers
+  int64_t first_head = 0;  // heads on other devices before these; offsets dropout's numbers
   int64_t dropout_row() const { return (Tk + 3) / 4 * 4; }
 };
 
