@@ -344,7 +344,7 @@ void backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In 
 bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
                           std::initializer_list<In> tensors,
                           std::initializer_list<const float*> vectors) {
-  constexpr int64_t kChannelsMax = int64_t{1} << 20;  // the grid's stride is as many packs of eight
+  constexpr int64_t kChannelsMax = int64_t{1} << 20;  // bounds the grid's stride in packs
   bool aligned = takes_eight(d.x.elements(), tensors);
   for (const float* v : vectors) aligned &= takes_eight(d.x.C, {In{v}});
   return aligned && d.x.C % 8 == 0 && d.x.C <= kChannelsMax && s.c == 1;

@@ -1,9 +1,9 @@
 // Access   one thread per unit of each sequence: adjacent threads process adjacent units, in whole
 //          cache lines of every gate. forward and backward each access 3 G + 4 values of 4 B for
 //          each unit.
-// Time     the data are in the L2 cache, so the time of a step is that of two launches, about 3 us
-//          each: this kernel and the matrix product. LSTM, N = 64, T = 256, H = 512: 0.8 ms of
-//          launches in each direction.
+// Time     the data are in the L2 cache, so the launch, about 3 us, determines the time of a step,
+//          in addition to the launch of its matrix product. LSTM, N = 64, T = 256, H = 512: 0.8 ms
+//          of these launches in each direction.
 #include "kernels/recurrent.h"
 
 #include "kernels/cuda/launch.h"
