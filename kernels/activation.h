@@ -1,7 +1,7 @@
 // kernels/activation.h: elementwise activations, y = F::f(x) and dx = F::df(saved, dy), for every F
-// in kernels/math/activations.h. `saved` is y or x, as F says.
+// in kernels/math/activations.h. `saved` is y or x, depending on F.
 //
-/// Shapes    `count` elements; physical order does not matter.
+/// Shapes    `count` elements in any physical order, the same in all operands.
 /// Writes    all of y (dx), assigned.
 /// Aliasing  y may be x; dx may be dy or saved.
 #pragma once
@@ -35,7 +35,7 @@ void activation_backward(int64_t count, const T* saved, const T* dy, T* dx, Run<
                          const F& f = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 template <typename F>
 void activation_forward(int64_t count, const float* x, float* y, Run run, const F& f = {});

@@ -1,19 +1,19 @@
-// kernels/alignment.h: what kernels may expect of the memory that they are given, and the rounding
-// that keeps it so.
+// kernels/alignment.h: the alignment that kernels may expect of their operands and workspaces, and
+// the rounding function that preserves it.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard {
 
-/// What the address of every tensor, of a workspace and of each piece of one is a multiple of, in
-/// bytes. On the host: a cache line, a 512-bit vector.
+/// Alignment on the host, in bytes, of every tensor, every workspace and every piece of a
+/// workspace: a cache line or a 512-bit vector.
 inline constexpr int64_t kHostAlignment = 64;
-/// On a GPU: what cudaMalloc gives. cuBLASLt refuses a workspace that is less aligned; engines of
-/// cuDNN do not refuse it, and may compute something else.
+/// Alignment on a GPU, in bytes: that of cudaMalloc. cuBLASLt rejects a less aligned workspace;
+/// cuDNN's engines accept one, but their results may then be wrong.
 inline constexpr int64_t kCudaAlignment = 256;
 
-/// The least multiple of `multiple` that is not below `value`.
+/// The smallest multiple of `multiple` that is at least `value`.
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

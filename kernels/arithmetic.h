@@ -3,10 +3,10 @@
 //
 //   y = F::f(a, b)        da = F::da(a, b, dy),  db = F::db(a, b, dy)
 //
-/// Shapes    operands of the box: a, b, y. Gradients have the shape of y and lie as y does; what
-///           broadcasting has repeated is summed by a node of its own (SumTo).
+/// Shapes    the box has the operands a, b, y. Gradients have the shape and the strides of y; a
+///           separate node (SumTo) then sums the gradients of broadcast operands.
 /// Writes    all of y; all of da and of db, where they are not nullptr. Assigned.
-/// Aliasing  y may be an operand that is not broadcast; one of da and db may be dy.
+/// Aliasing  y may be an operand that is not broadcast; either da or db may be dy.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ void arithmetic_grad(const Box<3>& box, const T* a, const T* b, const T* dy, T* 
                      Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 template <typename F>
 void arithmetic(const Box<3>& box, const float* a, const float* b, float* y, Run run);

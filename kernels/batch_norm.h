@@ -1,21 +1,22 @@
-// kernels/batch_norm.h: batch normalization over N, H, W for each channel, M = N*H*W values.
+// kernels/batch_norm.h: batch normalization of each channel over its M = N*H*W values.
 //
 //   mean[c]    = (1/M) sum x,   var[c] = (1/M) sum (x - mean)^2      (biased)
 //   inv_std[c] = 1 / sqrt(var + epsilon)
 //   y          = (x - mean) * inv_std * scale + b
 //   running_mean = momentum * running_mean + (1 - momentum) * mean
 //   running_var  = momentum * running_var  + (1 - momentum) * var * M / (M - 1)    (unbiased)
-// momentum is the share that is kept (ONNX); PyTorch's momentum is 1 minus it. ONNX's reference
-// keeps the biased variance; we follow PyTorch, whose results ours are compared with.
+// `momentum` is the share of the running value that is kept, as in ONNX; PyTorch's momentum is 1
+// minus this. ONNX's reference implementation averages the biased variance; this one follows
+// PyTorch, with which results are compared.
 //
 //   xhat = (x - mean) * inv_std
 //   db = sum dy,   dscale = sum dy * xhat
 //   dx = scale * inv_std * (dy - db/M - xhat * dscale/M)
 //
-// Followed by max(0, .), and by the sum of a residual before it, in the same sweeps:
+// With `relu`, max(0, .) follows in the same pass, and a residual may be added before it:
 //   y = max(0, (x - mean) * inv_std * scale + b + residual)
-// Its gradient first takes g = dy where y > 0, else 0, and goes on with g for dy. What y was is
-// read from y, or, where there was no residual, found again from x: that saves reading y.
+// The gradient then first computes g = dy where y > 0, else 0, and uses g in place of dy. The sign
+// of y is read from y; without a residual it is instead recomputed from x, which saves reading y.
 //
 // Source: Ioffe, Szegedy, "Batch Normalization" (2015), algorithm 1 and section 3.
 #pragma once
@@ -29,13 +30,13 @@
 namespace trainyard::kernels {
 
 struct BatchNormDims {
-  ImageDims x;  // [N, C, H, W]; rank 2 is H = W = 1
+  ImageDims x;  // [N, C, H, W]; a rank-2 tensor has H = W = 1
   double epsilon = 1e-5;
   double momentum = 0.9;  // share of the running value that is kept
   int64_t values_per_channel() const { return x.N * x.H * x.W; }
 };
 
-/// Images lie alike in all operands.
+/// All images have the same strides.
 template <typename T>
 struct BatchNormTrainingOperands {
   InOf<T> x;                  // [N, C, H, W]
@@ -43,7 +44,7 @@ struct BatchNormTrainingOperands {
   const NumberOf<T>* b;       // [C]
   NumberOf<T>* running_mean;  // [C], updated
   NumberOf<T>* running_var;   // [C], updated
-  InOf<T> residual = {};      // [N, C, H, W], optional; with relu alone
+  InOf<T> residual = {};      // [N, C, H, W], optional; only with relu
   bool relu = false;
   OutOf<T> y;            // [N, C, H, W]
   NumberOf<T>* mean;     // [C]
@@ -57,12 +58,12 @@ struct BatchNormInferenceOperands {
   const NumberOf<T>* b;             // [C]
   const NumberOf<T>* running_mean;  // [C]
   const NumberOf<T>* running_var;   // [C]
-  InOf<T> residual = {};            // [N, C, H, W], optional; with relu alone
+  InOf<T> residual = {};            // [N, C, H, W], optional; only with relu
   bool relu = false;
   OutOf<T> y;  // [N, C, H, W]
 };
 
-/// Training's y once more, from the statistics that it saved; `relu` and `residual` as they were.
+/// Recomputes the y of training from the saved statistics, with the same `relu` and `residual`.
 template <typename T>
 struct BatchNormReplayOperands {
   InOf<T> x;                   // [N, C, H, W]
@@ -75,7 +76,7 @@ struct BatchNormReplayOperands {
   OutOf<T> y;  // [N, C, H, W]
 };
 
-/// With relu exactly one of b and y is given, without it neither is.
+/// With relu exactly one of b and y is given, otherwise neither.
 template <typename T>
 struct BatchNormGradOperands {
   InOf<T> x, dy;               // [N, C, H, W]
@@ -88,7 +89,7 @@ struct BatchNormGradOperands {
   OutOf<T> dx = {};                // [N, C, H, W], optional
   NumberOf<T>* dscale = nullptr;   // [C], optional
   NumberOf<T>* db = nullptr;       // [C], optional
-  OutOf<T> g = {};                 // [N, C, H, W], optional; with relu alone
+  OutOf<T> g = {};                 // [N, C, H, W], optional; only with relu
 };
 
 template <typename T>
@@ -143,9 +144,9 @@ void check(const BatchNormDims& d, const BatchNormGradOperands<T>& o) {
       .holds(o.relu || !has_g, "g", "is made with relu alone");
 }
 
-/// Writes    all of each output that is there (assigned); running_* are read and updated.
-/// Aliasing  y may be x in inference and replay; dx may be dy. With relu one of dx and g may be dy,
-///           and one may be y.
+/// Writes    all of each output that is given (assigned); running_* are read and updated.
+/// Aliasing  y may be x in inference and replay; dx may be dy. With relu, either dx or g may be dy,
+///           and either may be y.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
 /// Errors    none of its own: the op has checked M >= 2 for training.
 namespace reference {
@@ -158,14 +159,16 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
 template <typename T>
 void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
                        const BatchNormReplayOperands<T>& o, Run<T> run = {});
-/// With relu the workspace holds as many values as x, if neither dx nor g is wanted.
+/// With relu, and if neither dx nor g is requested, the workspace must have room for as many values
+/// as x.
 template <typename T>
 void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
                          const BatchNormGradOperands<T>& o, Run<T> run = {});
 }  // namespace reference
 
-/// As above; sums go over fixed blocks of rows that are then added in double in their order, so the
-/// thread count changes no bit. With relu the bits are those of the steps one after another.
+/// As the reference, but sums run over fixed blocks of rows, and the block sums are added in double
+/// in their order: results are bit-identical for any team size. Fused relu and residual give the
+/// same bits as separate steps.
 namespace cpu {
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
@@ -174,17 +177,18 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
                           const BatchNormInferenceOperands<float>& o, Run run);
 void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
                        const BatchNormReplayOperands<float>& o, Run run);
-/// `mask_bytes` of each value: 0, or with relu, where neither dx nor g is wanted, those of a float.
+/// `mask_bytes` is the workspace per value of x: sizeof(float) with relu if neither dx nor g is
+/// requested, else 0.
 int64_t batch_norm_backward_workspace_bytes(const BatchNormDims& d, const ImageStrides& s,
                                             int64_t mask_bytes);
 void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
                          const BatchNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// As above. x is read twice: its statistics are joined from short pieces, each by sums about its
-/// first value, which lose nothing to large means. y is a x + c with a = inv_std scale and
-/// c = b - mean a, whose rounding adds 2^-24 |mean a| at most; dx is made of g and x in the same
-/// way (docs/numerics.md).
+/// As the reference, but x is read only twice. Its statistics are combined from short pieces, each
+/// summed relative to the piece's first value, so that large means cost no precision. y is computed
+/// as a x + c with a = inv_std scale and c = b - mean a, whose rounding error adds at most 2^-24
+/// |mean a|; dx is computed from g and x in the same way (docs/numerics.md).
 namespace cuda {
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
@@ -193,8 +197,9 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
                           const BatchNormInferenceOperands<Views>& o, Run run);
 void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
                        const BatchNormReplayOperands<Views>& o, Run run);
-/// `skip` [N, C, H, W], which may be left out and needs relu, is added to dy first, and the sum is
-/// rounded as dx and g are: one of these is wanted then, and either may be dy or skip, but not y.
+/// `skip` [N, C, H, W] is optional and requires relu. It is added to dy first; the sum is rounded
+/// to the format of dx and g. With `skip` at least one of dx and g must be requested, and either
+/// may alias dy or skip, but not y.
 void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
                          const BatchNormGradOperands<Views>& o, Run run, In skip = {});
 }  // namespace cuda

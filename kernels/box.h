@@ -1,10 +1,10 @@
-// kernels/box.h: a box of elements that several operands walk together, each with strides of its
-// own. Broadcasting (a stride of 0), slices, transposes and layouts are all strides, so one walk
-// serves every kernel that only differs in where its elements lie.
+// kernels/box.h: a box of elements that several operands traverse together, each with its own
+// strides. Broadcasting (a stride of 0), slices, transposes and memory orders are all expressed as
+// strides, so one loop serves every kernel that differs only in the addresses of its elements.
 //
-// Boxes are made when a kernel is prepared (src/runtime/common/boxes.h). Axes stand outermost
-// first; neighbours that every operand walks as one axis are one axis, and axes of size 1 are left
-// out.
+// Boxes are built when a kernel is prepared (src/runtime/common/boxes.h). The outermost axis comes
+// first. Neighbouring axes are merged if every operand can traverse them as one axis; axes of size
+// 1 are dropped.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Box {
   int64_t size[kRankMax] = {};
   Offsets stride[kRankMax] = {};
 
-  /// Appends an axis inside those that are there.
+  /// Appends an axis inside the existing ones.
   void append(int64_t count, const Offsets& strides) {
     if (count == 1) return;
     if (rank > 0) {
@@ -45,7 +45,7 @@ struct Box {
     return n;
   }
 
-  /// Where each operand's element `index` lies, counted with the innermost axis fastest.
+  /// The offset of element `index` in each operand; the innermost axis varies fastest.
   Offsets offsets_of(int64_t index) const {
     Offsets offsets{};
     for (int i = rank - 1; i >= 0; --i) {
@@ -56,7 +56,7 @@ struct Box {
     return offsets;
   }
 
-  /// The innermost axis: its size and strides. A box of one element has runs of one.
+  /// Size and strides of a run, which is the innermost axis. A box of one element has runs of one.
   int64_t run() const { return rank == 0 ? 1 : size[rank - 1]; }
   Offsets run_stride() const {
     if (rank > 0) return stride[rank - 1];
@@ -65,14 +65,14 @@ struct Box {
     return ones;
   }
 
-  /// Calls f(offsets, count) for the pieces of runs that cover elements [begin, end), in order.
+  /// Calls f(offsets, count) for each run, or part of a run, in elements [begin, end), in order.
   template <typename F>
   void for_each_run(int64_t begin, int64_t end, const F& f) const {
     if (begin >= end) return;
     const int last = rank - 1;
     int64_t index[kRankMax] = {};
     int64_t rest = begin;
-    Offsets row{};  // of the run's first element
+    Offsets row{};  // offsets of the current run's first element
     for (int i = last; i >= 0; --i) {
       index[i] = rest % size[i];
       rest /= size[i];

@@ -1,6 +1,5 @@
-// kernels/contract.h: what a kernel asks of its arguments, checked once at entry, in every build. A
-// contract header says it in check(params, operands), and every backend's function begins with
-// that:
+// kernels/contract.h: the check of a kernel's arguments at entry, in every build. A contract header
+// defines check(params, operands), which every backend's function calls first:
 //
 //   Contract("adam").size("count", s.count).given("g", o.g).given("p", o.p);
 #pragma once
@@ -14,7 +13,7 @@
 
 namespace trainyard::kernels {
 
-/// A call that breaks a contract: a fault of the caller, which no user's input causes.
+/// A call that breaks a contract: a programming error of the caller, which no user input can cause.
 struct ContractError : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -23,18 +22,18 @@ class Contract {
  public:
   explicit constexpr Contract(const char* kernel) : kernel_(kernel) {}
 
-  /// A size is 1 or more.
+  /// Requires that a size is at least 1.
   const Contract& size(const char* name, int64_t value) const {
     if (value < 1) fail_size(name, value);
     return *this;
   }
-  /// An operand is there.
+  /// Requires that an operand is not null.
   template <typename Operand>
   const Contract& given(const char* name, const Operand& operand) const {
     if (!operand) fail(name, "is missing");
     return *this;
   }
-  /// There is a workspace, aligned as the backend's memory is.
+  /// Requires a workspace with the backend's alignment.
   template <typename T>
   const Contract& workspace(const reference::Run<T>& run) const {
     return given("workspace", run.workspace);
@@ -52,7 +51,7 @@ class Contract {
     }
     return *this;
   }
-  /// Whatever else a contract says of `name`.
+  /// Requires any other condition; `otherwise` says what is wrong with `name` if it fails.
   const Contract& holds(bool condition, const char* name, const char* otherwise) const {
     if (!condition) fail(name, otherwise);
     return *this;
@@ -68,7 +67,7 @@ class Contract {
   const char* kernel_;
 };
 
-/// Where a kernel's workspace begins: it has one, aligned as the backend's memory is.
+/// The start of a kernel's workspace. Throws ContractError if it is missing or not aligned.
 template <typename T, typename Run>
 T* workspace_of(const char* kernel, const Run& run) {
   Contract(kernel).workspace(run);

@@ -1,13 +1,14 @@
-// kernels/conv_transpose.h: transposed convolution (ONNX ConvTranspose): what a convolution's
-// gradient to its data computes, as a layer of its own.
+// kernels/conv_transpose.h: transposed convolution (ONNX ConvTranspose): a layer whose forward pass
+// is the data gradient of a convolution.
 //
 //   y[n,k,h,w]  = b[k] + sum_{c,r,s} x[n,c,p,q] * w[c,k,r,s]
 //                 over all p, q, r, s with p*sh - pt + r*eh = h and q*sw - pl + s*ew = w
-//   dx, dw      are those of the convolution below, with dy as its image
+//   dx, dw      are the output and the weight gradient of that convolution, with dy as its image
 //   db[k]       = sum_{n,h,w} dy[n,k,h,w]
 //
-// All functions take the ConvDims of the convolution that leads the other way: its image is our
-// output [N, K, H, W], its output our input [N, C, P, Q]; w is its weights [C, K/G, R, S].
+// All functions take the ConvDims of that convolution, which runs in the opposite direction: its
+// image is this layer's output [N, K, H, W], its output is this layer's input [N, C, P, Q], and its
+// weights are w [C, K/G, R, S].
 //
 // Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016), chapter
 // 4.
@@ -19,10 +20,13 @@
 
 namespace trainyard::kernels {
 
-/// Shapes    x, dx [N, C, P, Q], y, dy [N, K, H, W] by strides; w, dw as above; b, db [K] or
-/// nullptr. Writes    all of each output (assigned); reads none. Aliasing  none. Numerics  as
-/// conv.h; db sums in T over n, h, w (cpu: over fixed blocks, added in their order). Errors    none
-/// of its own: the op has checked the shapes.
+/// Shapes    x, dx [N, C, P, Q], y, dy [N, K, H, W] by strides; w, dw [C, K/G, R, S]; b, db [K] or
+///           nullptr.
+/// Writes    all of each output (assigned); no output is read.
+/// Aliasing  none.
+/// Numerics  as conv.h; db sums in T over n, h, w (cpu: over fixed blocks, which are added in
+///           order).
+/// Errors    none: the op has checked the shapes.
 namespace reference {
 template <typename T>
 void conv_transpose_forward(const ConvDims& d, const ImageStrides& xs, const T* x, const T* w,
@@ -35,8 +39,9 @@ void conv_transpose_backward_weights(const ConvDims& d, const ImageStrides& xs, 
                                      const ImageStrides& ys, const T* dy, T* dw, T* db);
 }  // namespace reference
 
-/// As above, made of the prepared convolutions of conv.h. x and y are both channels-last or both
-/// row-major. `bias`: forward adds b. Results are the same bits for teams of the same size.
+/// As the reference, built from the prepared convolutions of conv.h. x and y are both channels-last
+/// or both row-major. With options.bias forward adds b. Results are bit-identical for teams of the
+/// same size.
 namespace cpu {
 class ConvTransposeForward {
  public:
@@ -77,7 +82,7 @@ class ConvTransposeBackwardWeights {
   ConvBackwardWeights conv_;
 };
 
-/// db[k] = sum of dy over everything else.
+/// db[k] = sum of dy over n, h and w.
 int64_t image_bias_workspace_bytes(const ImageDims& dy);
 void image_bias_gradient(const ImageDims& d, bool channels_last, const float* dy, float* db,
                          void* workspace, Team& team);

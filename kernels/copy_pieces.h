@@ -1,10 +1,10 @@
-// kernels/copy_pieces.h: copies of several small pieces of memory in one launch, where a copy of
-// each would cost more than its bytes.
+// kernels/copy_pieces.h: copies several small pieces of memory in one launch, since a launch per
+// piece would take longer than the copying itself.
 //
-/// Shapes    to, from [words] of each piece, words of 32 bits as they are.
+/// Shapes    to, from [words] for each piece; 32-bit words are copied without interpretation.
 /// Writes    all of `to`.
-/// Aliasing  none, within a piece or between two.
-/// Errors    none of its own.
+/// Aliasing  none, neither within a piece nor between pieces.
+/// Errors    none.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace trainyard::kernels {
 
-/// In the device's memory, each at a multiple of 4 bytes.
+/// Addresses in device memory, each a multiple of 4 bytes.
 struct CopyPiece {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t words = 0;
 };
-/// Of one launch.
+/// The largest number of pieces in one launch.
 inline constexpr size_t kCopyPiecesMax = 8;
 
-/// Launches: 1, of at most kCopyPiecesMax pieces. Asynchronous on `stream`; cudaPeekAtLastError()
+/// Launches: 1, for at most kCopyPiecesMax pieces. Asynchronous on `stream`; cudaPeekAtLastError()
 /// reports a failed launch.
 namespace cuda {
 void copy_pieces(std::span<const CopyPiece> pieces, CUstream_st* stream);

@@ -1,19 +1,19 @@
-// kernels/distinct_rows.h: the rows of a table that a batch's indices name, each once, so that only
-// these are read, have a gradient and are updated.
+// kernels/distinct_rows.h: lists the rows of a table that a batch's indices name, each once, so
+// that only these rows are read, have a gradient and are updated.
 //
-//   distinct_rows   rows[j]: what `kept` has, but in the first micro-batch of a step; then the
-//                   indices of `counted` that are not among them, each once, in the order in which
-//                   they first appear; then -1
-//                   position[i]: where index[i] stands in rows
-//                   kept, if it is given, becomes rows
+//   distinct_rows   rows: first the rows of `kept`, unless this is the first micro-batch of a step;
+//                   then the indices in `counted` that are not yet listed, each once, in the order
+//                   of their first appearance; then -1 up to the end
+//                   position[i]: the j with rows[j] == index[i]
+//                   kept, if given, becomes a copy of rows
 //
-/// Shapes    index, position [count]; counted [M], of all ranks, of which index is a part; rows,
-///           kept [R], R at least the different indices of a step's micro-batches; micro_step [1],
-///           which of them it is, from 0.
-/// Writes    all of rows and position, assigned, and of kept.
+/// Shapes    index, position [count]; counted [M], the indices of all ranks, including index; rows,
+///           kept [R], where R is at least the number of different indices in a step's
+///           micro-batches; micro_step [1], the number of the micro-batch in its step, from 0.
+/// Writes    all of rows, position and kept, assigned.
 /// Aliasing  none.
-/// Numerics  the same on all backends.
-/// Errors    none of its own: indices are in [0, V), the dataset reader has checked them.
+/// Numerics  the results are the same on all backends.
+/// Errors    none: the dataset reader has checked that indices are in [0, V).
 #pragma once
 
 #include <algorithm>
@@ -26,19 +26,20 @@ namespace trainyard::kernels {
 
 struct DistinctRowsParams {
   int64_t count = 1;    // indices of this rank
-  int64_t counted = 1;  // M
-  int64_t size = 1;     // R
-  int64_t table = 1;    // V
+  int64_t counted = 1;  // M: indices of all ranks
+  int64_t size = 1;     // R: length of `rows`
+  int64_t table = 1;    // V: rows of the table
 };
 struct DistinctRowsOperands {
   const int32_t* index;       // [count]
   const int32_t* counted;     // [M]
   const int64_t* micro_step;  // [1]; nullptr: a step is one batch
-  int32_t* kept;              // [R]; likewise
+  int32_t* kept;              // [R]; nullptr: a step is one batch
   int32_t* rows;              // [R]
   int32_t* position;          // [count]
 
-  /// Whether what is kept counts. Of memory that the caller can read.
+  /// Whether `kept` lists rows of earlier micro-batches of this step. Reads micro_step, which must
+  /// be in the caller's memory.
   bool goes_on() const { return kept != nullptr && *micro_step > 0; }
 };
 
@@ -59,13 +60,13 @@ template <typename T>
 void distinct_rows(const DistinctRowsParams& p, const DistinctRowsOperands& o, Run<T> run);
 }  // namespace reference
 
-/// One thread, by hashing.
+/// Single-threaded; uses a hash table.
 namespace cpu {
 int64_t distinct_rows_workspace_bytes(const DistinctRowsParams& p);
 void distinct_rows(const DistinctRowsParams& p, const DistinctRowsOperands& o, Run run);
 }  // namespace cpu
 
-/// Keeps 4 bytes for each of the V rows in its workspace. Launches: 7.
+/// The workspace contains 4 bytes for each of the V rows. Launches: 7.
 namespace cuda {
 int64_t distinct_rows_workspace_bytes(const DistinctRowsParams& p);
 void distinct_rows(const DistinctRowsParams& p, const DistinctRowsOperands& o, Run run);

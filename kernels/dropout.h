@@ -1,14 +1,14 @@
-// kernels/dropout.h: y[i] = keeps(i) ? x[i] / (1 - ratio) : 0. Forward takes x and gives y,
-// backward takes dy and gives dx: one function.
+// kernels/dropout.h: y[i] = keeps(i) ? x[i] / (1 - ratio) : 0. The same function serves forward (x
+// to y) and backward (dy to dx).
 //
-// Element i draws philox_u32(seed, stream, *step, 4 first_block + i); i counts in physical order. A
-// block of four numbers serves elements 4b .. 4b+3. Where x has some columns of a matrix alone, i
-// is that of the element in the whole one: of rows of `columns.own` blocks, whose beginnings lie
-// `columns.whole` blocks apart.
+// Element i uses the random number philox_u32(seed, stream, *step, 4 first_block + i), where i
+// counts in physical order. A block of four random numbers serves elements 4b .. 4b+3. If x
+// contains only some columns of a matrix, i is the element's index in the whole matrix: each row of
+// x has `columns.own` blocks, and rows of the matrix start `columns.whole` blocks apart.
 //
 // Source: Srivastava et al., "Dropout" (JMLR 2014), in the form that scales while training.
 //
-/// Shapes    x, y `count` elements; step one number.
+/// Shapes    x, y `count` elements; step [1].
 /// Writes    all of y, assigned.
 /// Aliasing  y may be x.
 #pragma once
@@ -21,10 +21,10 @@
 
 namespace trainyard::kernels {
 
-/// A row of some columns, and of all, in blocks; 0: x is whole.
+/// Blocks in a row of x, and in a row of the whole matrix. Both are 0 if x is the whole matrix.
 struct DropoutColumns {
   int64_t own = 0, whole = 0;
-  /// Of x's block, the whole one's.
+  /// The block of the whole matrix that is block `b` of x.
   TRAINYARD_HD int64_t block(int64_t b) const { return b / own * whole + b % own; }
 };
 
@@ -33,7 +33,7 @@ struct DropoutParams {
   double ratio;  // [0, 1)
   uint64_t seed;
   uint32_t stream;
-  int64_t first_block = 0;  // blocks of the rows or columns before these, on other devices
+  int64_t first_block = 0;  // number of blocks before x, which are on other devices
   DropoutColumns columns = {};
 };
 
@@ -56,7 +56,7 @@ template <typename T>
 void dropout(const DropoutParams& p, const int64_t* step, const T* x, T* y, Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 void dropout(const DropoutParams& p, const int64_t* step, const float* x, float* y, Run run);
 }  // namespace cpu

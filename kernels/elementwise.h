@@ -1,9 +1,9 @@
 // kernels/elementwise.h: copies and constants.
 //
-//   copy  y[i] = x[i], of bytes; nothing is done where y is x
+//   copy  y[i] = x[i], as bytes; does nothing if y is x
 //   fill  y[i] = value
 //
-/// Shapes    `count` elements; physical order does not matter.
+/// Shapes    `count` elements in any physical order, the same in all operands.
 /// Writes    all of y, assigned.
 /// Aliasing  y may be x.
 #pragma once
@@ -27,7 +27,7 @@ void fill(int64_t count, T value, T* y, Run<T> run = {});
 void copy(int64_t bytes, const std::byte* x, std::byte* y);
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 void fill(int64_t count, float value, float* y, Run run);
 void copy(int64_t bytes, const std::byte* x, std::byte* y, Team& team);

@@ -1,27 +1,28 @@
-// kernels/embedding.h: what stands at the two ends of a sequence model: rows of a table by index,
-// learned positions in front of the blocks, and pooling over the positions behind them.
+// kernels/embedding.h: the first and last layers of a sequence model: looking up table rows by
+// index, adding learned positions, and pooling over positions.
 //
-//   to_index        index[i] = x[i], a whole number
+//   to_index        index[i] = x[i], which is a whole number
 //   gather          y[i] = table[index[i]]
 //                   dtable[v] = sum of dy[i] over i with index[i] == v
-//                   of a part of a table: of its rows alone, y[i] = 0 for an index of another part
+//                   if the table is only a part of a larger one, whose other rows are on other
+//                   ranks: y[i] = 0 for indices of those rows, and dtable has only its own rows
 //   add_positions   y[n, t] = (t < P ? prefix[t] : x[n, t - P]) + position[t]
 //                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
 //   sequence_pool   first: y[n] = x[n, 0]
-//                   last: y[n] = x[n, T - 1], or where tokens are given x at the last t with
-//                   token[n, t] != 0 (none: y[n] = 0)
-//                   mean: y[n] = mean over t of x[n, t], of which those with token[n, t] == 0 are
-//                   left out where tokens are given (none left: y[n] = 0)
+//                   last: y[n] = x[n, T - 1], or with tokens x at the last t with
+//                   token[n, t] != 0 (if there is none, y[n] = 0)
+//                   mean: y[n] = mean over t of x[n, t]; with tokens only over t with
+//                   token[n, t] != 0 (if there is none, y[n] = 0)
 //
-/// Shapes    table, dtable [V, D]; index [count] with values in [0, V), of a part of a table in the
-///           whole one; x, dx [N, T, D]; position
-///           [P + T, D]; prefix [P, D], P may be 0; y of add_positions [N, P + T, D], of
-///           sequence_pool [N, D]; token [N, T] or nullptr.
-/// Writes    all of each output that is not null, assigned: rows that no index names get 0.
-/// Aliasing  none, but y may be x in add_positions where P is 0.
+/// Shapes    table, dtable [V, D]; index [count] with values in [0, V), or if the table is a part,
+///           values in the whole table; x, dx [N, T, D]; position [P + T, D]; prefix [P, D], P may
+///           be 0; y of add_positions [N, P + T, D], of sequence_pool [N, D]; token [N, T] or
+///           nullptr.
+/// Writes    all of each output that is not null, assigned: rows named by no index become 0.
+/// Aliasing  none, except that y may be x in add_positions if P is 0.
 /// Numerics  sums run in the order of i, n or t.
-/// Errors    none of its own: the dataset reader has checked the indices, and preprocessing makes
-///           those of to_index.
+/// Errors    none: the dataset reader has checked the indices, and preprocessing ensures that x of
+///           to_index has valid ones.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +35,11 @@ namespace trainyard::kernels {
 
 struct GatherDims {
   int64_t count;       // indices
-  int64_t rows;        // V
-  int64_t width;       // D
-  int64_t first = -1;  // of a part: where its rows begin in the whole table; -1: the table is whole
+  int64_t rows;        // V: rows of this table
+  int64_t width;       // D: elements of a row
+  int64_t first = -1;  // if the table is a part: its first row in the whole; -1: not a part
 
-  /// Where the table has the row of an index, -1 if another part has it.
+  /// The row of this table that an index names; -1 if the row is in another part.
   TRAINYARD_HD int64_t row(int32_t index) const {
     if (first < 0) return index;
     return index >= first && index < first + rows ? index - first : -1;
@@ -47,7 +48,7 @@ struct GatherDims {
 
 struct PositionDims {
   int64_t N, T, D;
-  int64_t prefix;  // P
+  int64_t prefix;  // P: learned positions in front of x
 };
 
 enum class PoolMode : uint8_t { kMean, kFirst, kLast };
@@ -55,7 +56,7 @@ enum class PoolMode : uint8_t { kMean, kFirst, kLast };
 struct SequencePoolDims {
   int64_t N, T, D;
   PoolMode mode;
-  /// Of modes first and last: the position that counts in row n, -1 where there is none.
+  /// For kFirst and kLast: the position that becomes y of row n; -1 if there is none.
   int64_t position(const int32_t* token, int64_t n) const {
     int64_t t = mode == PoolMode::kFirst ? 0 : T - 1;
     if (mode == PoolMode::kFirst || token == nullptr) return t;
@@ -121,7 +122,8 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
                             Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size: sums are cut along D, never along what is summed.
+/// Results are bit-identical for any team size: work is split along D, never along a summed
+/// dimension.
 namespace cpu {
 void to_index(int64_t count, const float* x, int32_t* index, Run run);
 void gather(const GatherDims& d, const float* table, const int32_t* index, float* y, Run run);
@@ -137,10 +139,9 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
                             float* dx, Run run);
 }  // namespace cpu
 
-/// Launches: 1 each, but gather_backward as kernels/cuda/scatter_rows.h says and, of a part of a
-/// table, 1 more, and
-/// add_positions_backward 1 for dx and 1 or 2 for the rest. Asynchronous on `stream`; a launch that
-/// failed is told by cudaPeekAtLastError().
+/// Launches: 1 each, except: gather_backward those of kernels/cuda/scatter_rows.h, and 1 more if
+/// the table is a part; add_positions_backward 1 for dx and 1 or 2 for the rest. Asynchronous on
+/// `stream`; cudaPeekAtLastError() reports a failed launch.
 namespace cuda {
 void to_index(int64_t count, In x, int32_t* index, Run run);
 void gather(const GatherDims& d, In table, const int32_t* index, Out y, Run run);

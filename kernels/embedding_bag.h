@@ -1,15 +1,15 @@
-// kernels/embedding_bag.h: a row of tokens as the sum or mean of its tokens' vectors, without
-// storing them one by one.
+// kernels/embedding_bag.h: turns a row of tokens into the sum or mean of their vectors, without
+// storing the vectors one by one.
 //
 //   y[n] = s[n] * sum over t with token[n, t] != padding of table[token[n, t]]
-//   s[n] = 1, or 1 / (how many tokens that are); of a row without any, y[n] = 0
+//   s[n] = 1, or 1 / (the number of those tokens); for a row without any, y[n] = 0
 //   dtable[v] = sum over (n, t) with token[n, t] == v != padding of s[n] * dy[n]
 //
 /// Shapes    table, dtable [V, D]; token [N, T] with values in [0, V); y, dy [N, D].
-/// Writes    all of y and dtable, assigned: rows that no token names get 0.
+/// Writes    all of y and dtable, assigned: rows named by no token become 0.
 /// Aliasing  none.
-/// Numerics  sums run in the order of n, then t; one rounding of s per token.
-/// Errors    none of its own: the dataset reader has checked the tokens.
+/// Numerics  sums run in the order of n, then t; each token's term is rounded once for s.
+/// Errors    none: the dataset reader has checked the tokens.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, con
                             Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size: rows, or for the gradient columns, are shared out.
+/// Results are bit-identical for any team size: forward splits rows over the team, backward
+/// columns.
 namespace cpu {
 void embedding_bag(const EmbeddingBagDims& d, const float* table, const int32_t* token, float* y,
                    Run run);
@@ -56,7 +57,7 @@ void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, con
                             float* dtable, Run run);
 }  // namespace cpu
 
-/// Launches: 1, and for the gradient 1 and those of kernels/cuda/scatter_rows.h.
+/// Launches: 1; backward 1 and those of kernels/cuda/scatter_rows.h.
 namespace cuda {
 void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y, Run run);
 int64_t embedding_bag_backward_workspace_bytes(const EmbeddingBagDims& d);

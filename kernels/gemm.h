@@ -43,8 +43,8 @@ template <typename T>
 void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db);
 }  // namespace reference
 
-/// Prepared once (oneDNN): the same bits for teams of the same size. `workspace` is 64-byte
-/// aligned. Not thread-safe.
+/// Prepared once (oneDNN); results are bit-identical for teams of the same size. `workspace` is
+/// 64-byte aligned. Not thread-safe.
 namespace cpu {
 class GemmForward {
  public:
@@ -58,7 +58,7 @@ class GemmForward {
   std::unique_ptr<Impl> impl_;
 };
 
-/// dx and dw may be asked for in run() only if they were wanted; db always.
+/// run() may compute dx and dw only if the constructor was asked for them, db always.
 class GemmBackward {
  public:
   GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team);

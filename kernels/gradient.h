@@ -1,23 +1,26 @@
-// kernels/gradient.h: what is done to parameter gradients between backward and the update.
+// kernels/gradient.h: processing of parameter gradients between backward and the optimizer: norm,
+// clipping, loss scaling, accumulation.
 //
 //   norm   = sqrt(sum over all tensors of g^2)
-//            Of several ranks: squares is the sum over one rank's shards (kernels/shard.h), and
-//            norm = sqrt(ranks mean), mean = the sum of squares / ranks over the ranks in order.
+//            With several ranks, `squares` is the sum over one rank's shards (kernels/shard.h), and
+//            norm = sqrt(ranks * mean), mean = (sum of all `squares` in rank order) / ranks.
 //   scale  = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_
 //            With a loss scale L the gradients are L times too large: norm is that of g / L, and
-//            scale divides by L too.
-//   clip   y = g scale, cut to [-bound, bound] (kernels/math/optimizers.h)
-//   loss scale   for the next step, by whether this one's norm is finite; where it is not, the
-//            learning rate becomes NaN and the step is not counted (kernels/math/optimizers.h)
-//   accumulate  sum = share g for the first micro-batch, else sum + share g
+//            scale also divides by L.
+//   clip   y = g scale, clamped to [-bound, bound] (kernels/math/optimizers.h)
+//   loss scale   the scale of the next step depends on whether this step's norm is finite. If it is
+//            not, the learning rate becomes NaN and the step is not counted
+//            (kernels/math/optimizers.h)
+//   accumulate  sum = share g in the first micro-batch, sum + share g in the others
 //
-/// Shapes    norm, scale, micro_step, loss_scale and all of LossScale and LossScaleStep are one
-///           number in device memory.
-/// Writes    what is not const. Updates sum and all of LossScale.
+/// Shapes    norm, scale, micro_step, loss_scale and each member of LossScale and LossScaleStep are
+///           single numbers in device memory.
+/// Writes    all operands that are not const; sum and the members of LossScale are updated.
 /// Aliasing  clip: y may be g.
-/// Numerics  squares are summed in double, over fixed blocks in a fixed order: the same bits for a
-///           team of any size. On a host gradient_norm with `ranks` gives those of gradient_squares
-///           on each rank and norm_of_squares; cuda sums everything at once.
+/// Numerics  squares are summed in double, over fixed blocks in a fixed order: bit-identical for
+///           any team size. On the host, gradient_norm with `ranks` gives the same bits as
+///           gradient_squares on each rank followed by norm_of_squares; cuda sums all squares
+///           together.
 #pragma once
 
 #include <cmath>
@@ -34,38 +37,38 @@
 namespace trainyard::kernels {
 
 struct GradientNormParams {
-  std::vector<int64_t> counts;  // by tensor
-  double max_norm = 0;          // 0: nothing is clipped
-  bool scaled = false;          // by a loss scale
-  int64_t ranks = 1;            // by whose shards squares are summed
+  std::vector<int64_t> counts;  // elements of each tensor
+  double max_norm = 0;          // 0: no clipping
+  bool scaled = false;          // whether gradients are multiplied by a loss scale
+  int64_t ranks = 1;            // squares are summed separately for the shards of this many ranks
 };
 
-/// Of one rank's shards.
+/// Describes one rank's shards.
 struct GradientSquaresParams {
-  std::vector<int64_t> counts;  // by tensor; 0: the rank has nothing of it
+  std::vector<int64_t> counts;  // elements of each tensor; 0: the rank has no part of it
 };
 
 struct NormOfSquaresParams {
-  double max_norm = 0;  // 0: nothing is clipped
+  double max_norm = 0;  // 0: no clipping
   int64_t ranks = 1;
 };
 
-/// Kept from step to step.
+/// State that is kept from step to step.
 template <typename T>
 struct LossScale {
   T* scale;
-  int64_t* good_steps;  // since the scale changed, or a step was not taken
-  int64_t* updates;     // steps that were taken
+  int64_t* good_steps;  // steps since the scale changed or a step was skipped
+  int64_t* updates;     // steps that were not skipped
 };
-/// Of one step.
+/// Values for one step.
 template <typename T>
 struct LossScaleStep {
-  float* learning_rate;  // NaN: the step is not taken
-  int64_t* step;         // of those that are taken, from 0
-  T* scale;              // that its gradients have
+  float* learning_rate;  // NaN: the step is skipped
+  int64_t* step;         // number of this step among those not skipped, from 0
+  T* scale;              // loss scale of this step's gradients
 };
 
-/// What a step's norm says of it, and of the next one's scale.
+/// Decides from a step's norm whether the step is taken, and updates the scale of the next step.
 template <typename T>
 TRAINYARD_HD inline void update_loss_scale(const math::LossScaling& s, T norm, float learning_rate,
                                            const LossScale<T>& kept, const LossScaleStep<T>& step) {
@@ -78,12 +81,12 @@ TRAINYARD_HD inline void update_loss_scale(const math::LossScaling& s, T norm, f
 
 struct ClipGradientParams {
   int64_t count;
-  double bound;  // 0: none
+  double bound;  // 0: no clamping
 };
 
 struct AccumulateGradientParams {
   int64_t count;
-  double share;  // of the mean
+  double share;  // weight of this micro-batch in the step's mean
 };
 
 template <typename T>
@@ -91,7 +94,7 @@ struct GradientNormOperands {
   std::span<const InOf<T>> g;     // [counts[k]] each
   const NumberOf<T>* loss_scale;  // nullptr: 1
   NumberOf<T>* norm;
-  NumberOf<T>* scale;  // or nullptr
+  NumberOf<T>* scale;  // optional
 };
 
 template <typename T>
@@ -105,10 +108,10 @@ struct NormOfSquaresOperands {
   const double* mean;
   const NumberOf<T>* loss_scale;  // nullptr: 1
   NumberOf<T>* norm;
-  NumberOf<T>* scale;  // or nullptr
+  NumberOf<T>* scale;  // optional
 };
 
-/// norm and scale, of the mean over `ranks` of the sums of squares.
+/// Computes norm and scale; `mean` is the mean over `ranks` of their sums of squares.
 template <typename T>
 TRAINYARD_HD inline void set_norm(double mean, int64_t ranks, double max_norm, const T* loss_scale,
                                   T* norm, T* scale) {
@@ -212,7 +215,7 @@ void loss_scale_update(const math::LossScaling& s, const float* norm, const floa
                        LossScale<float> kept, LossScaleStep<float> step, Run run);
 }  // namespace cpu
 
-/// Clipping and accumulating: kernels/cuda/updates.h.
+/// Clipping and accumulating are in kernels/cuda/updates.h.
 namespace cuda {
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s);
 void gradient_norm(const GradientNormParams& s, const GradientNormOperands<Views>& o, Run run);

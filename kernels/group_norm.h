@@ -1,5 +1,5 @@
-// kernels/group_norm.h: normalization of each group of channels of each sample by itself, over the
-// M = C/G * H * W values of the group. As many groups as channels: instance normalization.
+// kernels/group_norm.h: normalization of each group of channels of each sample, over the group's M
+// = C/G * H * W values. With as many groups as channels it is instance normalization.
 //
 //   mean[n,g]    = (1/M) sum x,  inv_std[n,g] = 1 / sqrt((1/M) sum (x - mean)^2 + epsilon)
 //   xhat = (x - mean) * inv_std,   y = xhat * scale[c] + b[c]
@@ -11,10 +11,10 @@
 // Sources: Wu, He, "Group Normalization" (2018); Ulyanov, Vedaldi, Lempitsky, "Instance
 // Normalization" (2016).
 //
-/// Writes    all of each output that is there, assigned.
+/// Writes    all of each output that is given, assigned.
 /// Aliasing  y may be x; dx may be dy.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
-/// Errors    none of its own: the op has checked that G divides C and M >= 2.
+/// Errors    none: the op has checked that G divides C and that M >= 2.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ struct GroupNormDims {
   ImageDims x;
   int64_t groups = 1;
   double epsilon = 1e-5;
-  int64_t channels() const { return x.C / groups; }  // of a group
+  int64_t channels() const { return x.C / groups; }  // channels of one group
   int64_t values() const { return channels() * x.pixels(); }
 };
 
-/// x and y lie alike, and so do their gradients.
+/// x and y have the same strides, and so have their gradients.
 template <typename T>
 struct GroupNormOperands {
   InOf<T> x;                       // [N, C, H, W]
@@ -89,8 +89,8 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
                          const GroupNormGradOperands<T>& o, Run<T> run = {});
 }  // namespace reference
 
-/// Samples are split over the team, and each one's sums are added in double, in order: the thread
-/// count changes no bit.
+/// Samples are split over the team, and the sums of each sample are added in double in order:
+/// results are bit-identical for any team size.
 namespace cpu {
 int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s);
 void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,
@@ -99,7 +99,7 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
                          const GroupNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// As above; statistics as in batch_norm.h.
+/// As the reference, with statistics computed as in batch_norm.h.
 namespace cuda {
 int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s);
 void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,

@@ -1,8 +1,9 @@
-// kernels/half.h: numbers from float to 16 bits and back (math/half.h).
+// kernels/half.h: conversion of numbers from float to 16 bits and back (math/half.h).
 //
 //   widen   y[i] = x[i], exact        narrow   y[i] = x[i] rounded to nearest, ties to even
 //
-/// Shapes    `count` elements; physical order does not matter. Half is math::Bf16 or math::F16.
+/// Shapes    `count` elements in any physical order, the same in x and y. Half is math::Bf16 or
+///           math::F16.
 /// Writes    all of y, assigned.
 /// Aliasing  none.
 #pragma once
@@ -20,7 +21,7 @@ template <typename Half>
 void narrow(int64_t count, const float* x, Half* y);
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 template <typename Half>

@@ -1,7 +1,7 @@
-// kernels/image.h: how a rank-4 activation [N, C, H, W] lies in memory.
+// kernels/image.h: the memory order of a rank-4 activation [N, C, H, W].
 //
-// Kernels take strides and not a layout flag, so that one loop serves row-major (c, then pixels)
-// and channels-last (pixels, then c) alike; fast paths ask channels_last() or row_major().
+// Kernels take strides rather than a layout flag, so that one loop serves both row-major (c, then
+// pixels) and channels-last (pixels, then c) images; fast paths check is_channels_last().
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ struct ImageStrides {
   }
 };
 
-/// A window that slides over H and W: filters and pools. Output size P x Q.
+/// A window that slides over H and W, for convolutions and pooling. The output has size P x Q.
 struct Window {
   int64_t R, S;
   int64_t stride_h = 1, stride_w = 1;
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
-  int64_t dilation_h = 1, dilation_w = 1;  // distance of neighbouring cells
+  int64_t dilation_h = 1, dilation_w = 1;  // distance between neighbouring cells
 
-  /// Rows and columns from the first cell to the last.
+  /// Rows and columns that the window spans, dilation included.
   constexpr int64_t height() const { return (R - 1) * dilation_h + 1; }
   constexpr int64_t width() const { return (S - 1) * dilation_w + 1; }
   constexpr int64_t P(int64_t H) const {
@@ -50,8 +50,9 @@ struct Window {
   }
 };
 
-/// Where the window of output row p meets the image: cells [begin, end) of `count` lie inside, the
-/// first at `start` and `dilation` apart.
+/// The part of a window that is inside the image, along one axis: of `count` cells, the first at
+/// pixel `start` and `dilation` pixels apart, cells [begin, end) are inside an image of `size`
+/// pixels.
 struct WindowRange {
   int64_t begin, end;
 };

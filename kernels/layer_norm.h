@@ -1,4 +1,4 @@
-// kernels/layer_norm.h: normalization of each row of a [rows, width] matrix by itself.
+// kernels/layer_norm.h: normalization of each row of a [rows, width] matrix.
 //
 // Layer:  mean = (1/W) sum x,  inv_std = 1 / sqrt((1/W) sum (x - mean)^2 + epsilon)
 //         xhat = (x - mean) * inv_std,   y = xhat * scale + b
@@ -12,7 +12,7 @@
 // Sources: Ba, Kiros, Hinton, "Layer Normalization" (2016); Zhang, Sennrich, "Root Mean Square
 // Layer Normalization" (2019).
 //
-/// Writes    all of each output that is there, assigned.
+/// Writes    all of each output that is given, assigned.
 /// Aliasing  y may be x; dx may be dy.
 /// Numerics  two passes (mean, then squared deviations), so no cancellation for large means.
 #pragma once
@@ -28,22 +28,22 @@ namespace trainyard::kernels {
 struct LayerNormDims {
   int64_t rows, width;  // both >= 1
   double epsilon = 1e-5;
-  bool rms = false;  // the RMS form: no mean, no b
+  bool rms = false;  // the RMS form, without mean and b
 };
 
 template <typename T>
 struct LayerNormOperands {
   InOf<T> x;                       // [rows, width]
-  InOf<T> scale, b = {};           // [width]; b is optional, and there is none in the RMS form
+  InOf<T> scale, b = {};           // [width]; b is optional, and nullptr in the RMS form
   OutOf<T> y;                      // [rows, width]
-  NumberOf<T>* mean = nullptr;     // [rows], optional; none in the RMS form
+  NumberOf<T>* mean = nullptr;     // [rows], optional; nullptr in the RMS form
   NumberOf<T>* inv_std = nullptr;  // [rows], optional
 };
 
 template <typename T>
 struct LayerNormGradOperands {
   InOf<T> x, scale;                   // [rows, width], [width]
-  const NumberOf<T>* mean = nullptr;  // [rows]; none in the RMS form
+  const NumberOf<T>* mean = nullptr;  // [rows]; nullptr in the RMS form
   const NumberOf<T>* inv_std;         // [rows]
   InOf<T> dy;                         // [rows, width]
   OutOf<T> dx = {};                   // [rows, width], optional
@@ -81,8 +81,8 @@ void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<T>&
                          Run<T> run = {});
 }  // namespace reference
 
-/// Sums over rows go over fixed blocks whose sums are added in their order, so the thread count
-/// changes no bit.
+/// Sums over rows run over fixed blocks, whose sums are added in order: results are bit-identical
+/// for any team size.
 namespace cpu {
 void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<float>& o, Run run);
 int64_t layer_norm_backward_workspace_bytes(const LayerNormDims& d);
@@ -91,22 +91,23 @@ void layer_norm_backward(const LayerNormDims& d, const LayerNormGradOperands<flo
 
 /// Launches: forward 1; backward 1 for dx and 2 for dscale and db.
 namespace cuda {
-/// What is kept of `skip`, where there is a dropout.
+/// An optional dropout of the forward pass's `skip` before it is added.
 struct SkipDropout {
-  DropoutParams params{};         // count: rows * width
-  const int64_t* step = nullptr;  // nullptr: none
+  DropoutParams params{};         // params.count is rows * width
+  const int64_t* step = nullptr;  // nullptr: no dropout
 };
-/// Normalized is sum = x + skip. y and sum may be x or skip.
+/// Forward normalizes sum = x + skip instead of x. y and sum may alias x or skip.
 struct SkipOperands {
-  In skip = {};  // [rows, width]; empty: there is no sum, and nothing else here
+  In skip = {};  // [rows, width]; empty: x is normalized, and the other members are not used
   Out sum = {};  // [rows, width]
   SkipDropout dropout = {};
 };
-/// skip is added to dx, and dz is what a dropout keeps of that. dz may be x, dy or skip.
+/// Backward adds skip to dx; dz is dropout(dx), with the mask of the forward pass. dz may alias x,
+/// dy or skip.
 struct SkipGradOperands {
   In skip = {};  // [rows, width], optional
   SkipDropout dropout = {};
-  Out dz = {};  // [rows, width], with a dropout alone
+  Out dz = {};  // [rows, width], only with a dropout
 };
 void layer_norm_forward(const LayerNormDims& d, const LayerNormOperands<Views>& o, Run run,
                         const SkipOperands& skip = {});

@@ -1,8 +1,8 @@
-// kernels/layout.h: rank-4 tensors in their two physical orders.
+// kernels/layout.h: conversion of rank-4 tensors between their two physical orders.
 //
-//   nchw_to_nhwc  y[n,h,w,c] = x[n,c,h,w]        nhwc_to_nchw  the way back
+//   nchw_to_nhwc  y[n,h,w,c] = x[n,c,h,w]        nhwc_to_nchw  the inverse
 //
-/// Shapes    x, y hold N * C * H * W elements.
+/// Shapes    x, y have N * C * H * W elements.
 /// Writes    all of y, assigned.
 /// Aliasing  none.
 #pragma once

@@ -1,14 +1,13 @@
-// kernels/matmul.h: matrix products, many of one size.
+// kernels/matmul.h: a batch of matrix products of the same size.
 //
 //   c[p] = a[a_of[p]] b[b_of[p]]        da[i] = sum over p with a_of[p] == i  dc[p] b[b_of[p]]^T
 //                                       db[j] = sum over p with b_of[p] == j  a[a_of[p]]^T dc[p]
 //
 /// Shapes    a, da: matrices [M, K] one after the other; b, db [K, N]; c, dc [M, N], one for each
-/// p.
-///           Every matrix of a and of b is read by some p.
+///           p. Every matrix of a and of b is used by at least one p.
 /// Writes    all of each output that is not null, assigned.
 /// Aliasing  none.
-/// Numerics  sums over p run in their order.
+/// Numerics  sums over p run in order.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +29,8 @@ template <typename T>
 void matmul_backward(const MatMulBatch& d, const T* a, const T* b, const T* dc, T* da, T* db);
 }  // namespace reference
 
-/// Prepared once (oneDNN): the same bits for teams of the same size. `workspace` is 64-byte
-/// aligned. Not thread-safe.
+/// Prepared once (oneDNN); results are bit-identical for teams of the same size. `workspace` is
+/// 64-byte aligned. Not thread-safe.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 class MatMulForward {
@@ -46,7 +45,7 @@ class MatMulForward {
   std::unique_ptr<Impl> impl_;
 };
 
-/// da and db may be asked for in run() only if they were wanted.
+/// run() may compute da and db only if the constructor was asked for them.
 class MatMulBackward {
  public:
   MatMulBackward(const MatMulBatch& d, bool wants_da, bool wants_db, Team& team);

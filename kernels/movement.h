@@ -1,12 +1,14 @@
-// kernels/movement.h: elements that change their place and not their value. Concat, Split, Slice,
-// Transpose, Expand and their gradients are copies of boxes.
+// kernels/movement.h: operations that move elements without changing their values. Concat, Split,
+// Slice, Transpose, Expand and their gradients are copies of boxes.
 //
 //   copy   y[box] = x[box]
 //   scale  y[box] = factor * x[box]
 //   zero   y[box] = 0
 //
-/// Shapes    operand 0 of the box is x, operand 1 is y; x may have strides of 0, and zero reads
-/// none. Writes    the elements of y in the box, each once, assigned. Aliasing  none.
+/// Shapes    operand 0 of the box is x, operand 1 is y; x may have strides of 0. zero does not read
+///           x.
+/// Writes    the elements of y in the box, each once, assigned.
+/// Aliasing  none.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +33,7 @@ template <typename T>
 void zero(const Box<2>& box, T* y, Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 void copy(const Box<2>& box, const float* x, float* y, Run run);
 void scale(const Box<2>& box, double factor, const float* x, float* y, Run run);

@@ -1,13 +1,15 @@
-// kernels/operands.h: how kernels are called, the same for all backends:
+// kernels/operands.h: the calling convention of kernels, the same for all backends:
 //
 //   kernel(params, operands, run)
 //
-//   params    what is known when the kernel is prepared: sizes, and what the user chose
-//   operands  addresses. More than a few stand in a struct of the contract, by name and with their
-//             shapes. Such a struct serves all backends: T is float or double on the host, where
-//             operands are pointers, and cuda::Views on a GPU.
-//   run       what a backend adds. The namespace of its type is the backend's, so that
-//             src/runtime/common/ calls kernels by their names alone.
+//   params    the values known when the kernel is prepared: sizes, and the user's options
+//   operands  addresses. If there are more than a few, they are members of a struct in the
+//   contract,
+//             with names and shapes. Such a struct serves all backends: T is float or double on the
+//             host, where operands are pointers, and cuda::Views on a GPU.
+//   run       the backend's own arguments. The namespace of its type is the backend's, so that
+//             argument-dependent lookup finds the kernel when src/runtime/common/ calls it by its
+//             unqualified name.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,8 @@
 namespace trainyard::kernels {
 
 namespace cuda {
-/// Stands for the numbers of a GPU in templates: float, stored in any format where In or Out say
-/// so.
+/// Used in templates in place of float or double: on a GPU, numbers are float, and tensors passed
+/// as In or Out may be stored in any format.
 struct Views {};
 }  // namespace cuda
 
@@ -35,7 +37,7 @@ struct OperandTypes<cuda::Views> {
   using Out = cuda::Out;
   using Number = float;
 };
-/// A tensor that is read, or written, and on a GPU may be stored in 16 bits.
+/// A tensor that is read (InOf) or written (OutOf), and may be stored in 16 bits on a GPU.
 template <typename T>
 using InOf = typename OperandTypes<T>::In;
 template <typename T>
@@ -44,8 +46,9 @@ using OutOf = typename OperandTypes<T>::Out;
 template <typename T>
 using NumberOf = typename OperandTypes<T>::Number;
 
-// `workspace` has as many bytes as the contract's ..._workspace_bytes says, is aligned as
-// kernels/alignment.h says, and holds nothing before and after. nullptr where none is asked for.
+// `workspace` has as many bytes as the contract's ..._workspace_bytes says and the alignment of
+// kernels/alignment.h. Its contents are undefined before and after the call. It may be nullptr if
+// the kernel needs none.
 
 namespace reference {
 /// Computes in T, float or double.
@@ -64,7 +67,7 @@ struct Run {
 };
 }  // namespace cpu
 
-/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// Asynchronous on `stream`; cudaPeekAtLastError() reports a failed launch.
 namespace cuda {
 struct Run {
   Run(CUstream_st* s, void* w = nullptr) : stream(s), workspace(w) {}

@@ -1,10 +1,12 @@
 // kernels/optimizer.h: parameter updates in place; the formulas are in kernels/math/optimizers.h.
 //
-/// Shapes    learning_rate and step are one number, in device memory, because they change every
+/// Shapes    learning_rate and step are single numbers in device memory, because they change every
 ///           step; step counts from 0.
-/// Updates   what is not const. `rate_factor` multiplies the learning rate. Updates nothing where
-///           the learning rate is NaN: a step that loss scaling does not take (math/optimizers.h).
-/// Adafactor with rows 0 is of a vector of `columns`, whose whole variance `column` is.
+/// Updates   operands that are not const. `rate_factor` multiplies the learning rate. Nothing is
+///           updated if the learning rate is NaN, which marks a step that loss scaling skips
+///           (math/optimizers.h).
+/// Adafactor  with rows 0, the parameter is a vector of `columns` elements, and `column` is its
+///            whole variance.
 /// Muon      p, g, m (the momentum) [rows, columns]; the iteration runs in the workspace, in the
 ///           gradient's precision.
 /// Aliasing  none.
@@ -100,7 +102,7 @@ struct AdafactorOperands {
   const float* learning_rate;
   const int64_t* step;
   NumberOf<T>* p;       // [batch, rows, columns]
-  NumberOf<T>* row;     // [batch, rows]; nullptr of a vector
+  NumberOf<T>* row;     // [batch, rows]; nullptr for a vector
   NumberOf<T>* column;  // [batch, columns]
 };
 
@@ -111,7 +113,7 @@ struct MovingAverageOperands {
   NumberOf<T>* average;  // [count]
 };
 
-/// What all updates of a parameter ask for.
+/// The operands that every update of a parameter needs.
 template <typename O>
 Contract check_update(const char* kernel, int64_t count, const O& o) {
   const Contract contract(kernel);
@@ -172,7 +174,8 @@ template <typename T>
 void muon(const MuonParams& s, const T* g, const float* learning_rate, T* p, T* m, T* workspace);
 }  // namespace reference
 
-/// The same bits for a team of any size; Muon's products (oneDNN) for teams of one size.
+/// Results are bit-identical for any team size, except that Muon's (oneDNN) are so only for teams
+/// of the same size.
 namespace cpu {
 void sgd(const SgdParams& s, const SgdOperands<float>& o, Run run);
 void adam(const AdamParams& s, const AdamOperands<float>& o, Run run);
@@ -195,18 +198,19 @@ class Muon {
 };
 }  // namespace cpu
 
-/// What is done element by element: kernels/cuda/updates.h.
+/// The elementwise updates are in kernels/cuda/updates.h.
 namespace cuda {
 int64_t adafactor_workspace_bytes(const AdafactorParams& s);
 void adafactor(const AdafactorParams& s, const AdafactorOperands<Views>& o, Run run);
 
-// What surrounds the products of Muon, which a library computes (src/runtime/cuda/updates.cc).
+// The steps before, between and after the matrix products of Muon, which a library computes
+// (src/runtime/cuda/updates.cc).
 int64_t muon_norm_workspace_bytes();
-/// The momentum is updated; x is the direction, divided by its norm.
+/// Updates the momentum; x becomes the update direction, divided by its norm.
 void muon_begin(const MuonParams& s, In g, const float* learning_rate, float* m, float* x,
                 void* workspace, CUstream_st* stream);
-/// a I + b A + c A^2 in the place of A^2, for A and A^2 [side, side]: an iteration is then
-/// X <- that X.
+/// Replaces square = A^2 by a I + b A + c A^2, where A = gram [side, side]; an iteration then
+/// replaces X by the product of that matrix and X.
 void muon_polynomial(int64_t side, const float* gram, float* square, CUstream_st* stream);
 void muon_end(const MuonParams& s, const float* x, const float* learning_rate, float* p,
               CUstream_st* stream);

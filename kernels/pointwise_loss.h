@@ -1,10 +1,9 @@
-// kernels/pointwise_loss.h: the mean of a loss of single numbers, for every F in
-// kernels/math/losses.h.
+// kernels/pointwise_loss.h: the mean of an elementwise loss, for every F in kernels/math/losses.h.
 //
 //   loss = (1/M) sum_i F::f(y[i], t[i])        dy[i] = (dloss/M) F::df(y[i], t[i])
 //
 /// Shapes    y, t, dy `count` = M elements; loss, dloss [1]. Targets may be classes 0 and 1.
-/// Writes    loss (all of dy), assigned.
+/// Writes    loss, or all of dy; assigned.
 /// Aliasing  dy may be y.
 /// Numerics  the sum runs in double, in order.
 #pragma once
@@ -17,7 +16,7 @@
 
 namespace trainyard::kernels {
 
-/// Target is T, or int32_t: classes 0 and 1.
+/// Target is T, or int32_t for the classes 0 and 1.
 template <typename T, typename Target>
 struct PointwiseLossOperands {
   const NumberOf<T>* y;  // [M]
@@ -59,7 +58,7 @@ void pointwise_loss_grad(const F& f, int64_t count, const PointwiseLossGradOpera
                          Run<T> run = {});
 }  // namespace reference
 
-/// Losses are added in double in fixed blocks, so the thread count changes no bit.
+/// Losses are added in double in fixed blocks: results are bit-identical for any team size.
 namespace cpu {
 int64_t pointwise_loss_workspace_bytes(int64_t count);
 template <typename F, typename Target>
@@ -70,8 +69,8 @@ void pointwise_loss_grad(const F& f, int64_t count,
                          const PointwiseLossGradOperands<float, Target>& o, Run run);
 }  // namespace cpu
 
-/// A thread's losses are summed in F32, the blocks' sums in double, in an order that is always the
-/// same. Launches: loss 2, gradient 1.
+/// A thread's losses are summed in F32, the blocks' sums in double, always in the same order.
+/// Launches: loss 2, gradient 1.
 namespace cuda {
 int64_t pointwise_loss_workspace_bytes(int64_t count);
 template <typename F, typename Target>

@@ -1,10 +1,10 @@
 // kernels/pool.h: max, average and global average pooling.
 //
-//   max      y[n,c,p,q] = max over the window's cells inside the image; NaN wins over every number
+//   max      y[n,c,p,q] = max over the window's cells inside the image; NaN beats every number
 //            dx = dy at the first maximum of each window in the order r, s (NaN counts as maximum,
 //            the last NaN of a window), 0 elsewhere; overlapping windows add up
-//            with ReLU  y = max(0, the same), NaN stays NaN; a window that this sets to 0 has no
-//            winner
+//            with ReLU  y = max(0, that maximum), NaN stays NaN; a window that ReLU sets to 0 has
+//            no winner
 //   average  y[n,c,p,q] = (1/D) sum over the window's cells inside the image, D = R*S if
 //            count_include_pad, else the number of cells inside
 //   global   y[n,c] = (1/(H*W)) sum_{h,w} x[n,c,h,w]
@@ -18,7 +18,7 @@
 
 namespace trainyard::kernels {
 
-/// The winner of a window that ReLU has set to 0, so that its gradient goes nowhere.
+/// The winner of a window that ReLU has set to 0; its gradient is discarded.
 constexpr uint8_t kNoCell = 255;
 
 struct PoolDims {
@@ -27,11 +27,11 @@ struct PoolDims {
   bool count_include_pad = false;  // average only
   bool relu = false;               // max only: ReLU of the maximum
   ImageDims y() const { return {x.N, x.C, window.P(x.H), window.Q(x.W)}; }
-  /// Whether a window's cells, numbered r * S + s, have numbers of one byte.
+  /// Whether the number of a cell in the window, r * S + s, fits one byte.
   bool has_byte_cells() const { return window.R * window.S <= (relu ? kNoCell : 256); }
 };
 
-/// How an image and its pooled one lie, and so their gradients.
+/// Strides of an image and of its pooled image; their gradients have the same strides.
 struct PoolStrides {
   ImageStrides x, y;
 };
@@ -40,7 +40,8 @@ template <typename T>
 struct MaxPoolOperands {
   InOf<T> x;                  // [N, C, H, W]
   OutOf<T> y;                 // [N, C, P, Q]
-  uint8_t* winner = nullptr;  // [N, C, P, Q] as y, optional: the cell that is a window's maximum
+  uint8_t* winner = nullptr;  // [N, C, P, Q], strides of y, optional: the number of the cell with
+                              // the window's maximum
 };
 
 /// Exactly one of x and winner is given.
@@ -71,7 +72,7 @@ void check(const PoolDims& d, const MaxPoolGradOperands<T>& o) {
       .given("dy", o.dy)
       .given("dx", o.dx);
 }
-/// Of an average: what is read and what is written.
+/// For average pools, `read` is the input of the pass and `written` its output.
 template <typename X, typename Y>
 void check_average(const ImageDims& d, const X& read, const Y& written) {
   Contract("an average pool")
@@ -80,12 +81,12 @@ void check_average(const ImageDims& d, const X& read, const Y& written) {
       .given("output", written);
 }
 
-/// Shapes    of averages: x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides; global: y [N, C].
-/// Writes    all of each output (assigned); reads none, so all may start uninitialized.
+/// Shapes    average pool: x, dx [N, C, H, W], y, dy [N, C, P, Q] by strides; global: y [N, C].
+/// Writes    all of each output (assigned). No output is read, so all may be uninitialized.
 /// Aliasing  none.
-/// Numerics  sums run in the order r, s (global: h, w) in T; max is exact. One image is computed by
-///           one thread, so the thread count changes no bit.
-/// Errors    none of its own: the op has checked that each window meets the image.
+/// Numerics  sums run in the order r, s (global: h, w) in T; max is exact. One thread computes an
+///           image, so results are bit-identical for any team size.
+/// Errors    none: the op has checked that each window overlaps the image.
 namespace reference {
 template <typename T>
 void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<T>& o,
@@ -107,7 +108,7 @@ void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, co
                                   Run<T> run = {});
 }  // namespace reference
 
-/// As above. Channels-last is vectorized over C; other strides take a plain loop.
+/// As the reference. Channels-last is vectorized over C; other strides use a scalar loop.
 namespace cpu {
 void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<float>& o,
                       Run run);
@@ -126,7 +127,7 @@ void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, co
 namespace cuda {
 void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<Views>& o,
                       Run run);
-/// Without a winner.
+/// Only needed if `winner` is not given.
 int64_t max_pool_backward_workspace_bytes(const PoolDims& d);
 void max_pool_backward(const PoolDims& d, const PoolStrides& s, const MaxPoolGradOperands<Views>& o,
                        Run run);

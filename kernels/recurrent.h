@@ -1,18 +1,19 @@
 // kernels/recurrent.h: recurrent layers over whole sequences (formulas: kernels/math/recurrent.h).
 //
-//   a[n,t] = w_ih x[n,t] + b_ih,  b[n,t] = w_hh h[n,t'] + b_hh     t' the step before, h = 0 there
-//   lstm   the rows of the weights are the gates i, f, g, o of a + b
-//   gru    r, z of a + b, and n of a and of b
+//   a[n,t] = w_ih x[n,t] + b_ih,  b[n,t] = w_hh h[n,t'] + b_hh     t' is the previous step; h = 0
+//                                                                    before the first step
+//   lstm   the weights' row blocks are the gates i, f, g, o, activated from a + b
+//   gru    r, z are activated from a + b, and n from a and b separately
 //
 // With `reverse` the steps run from the last to the first.
 //
-/// Shapes    G is 4 for lstm and 3 for gru. last: h behind the last step. gates are activated;
-/// saved
-///           is c of lstm, the candidate's recurrent part w_hn h + b_hn of gru. dy and dlast are
-///           zero where they are left out.
-/// Writes    all of each output that is not null, assigned; the gradient goes through all steps.
+/// Shapes    G is 4 for lstm and 3 for gru. last: h after the last step. gates are stored after
+///           activation; saved is c for lstm and the candidate's recurrent part w_hn h + b_hn for
+///           gru. dy and dlast count as zero if they are not given.
+/// Writes    all of each output that is not null, assigned; the gradient is propagated through all
+///           steps.
 /// Aliasing  none.
-/// Numerics  sums over steps and rows in an order that depends on the team's size alone.
+/// Numerics  the order of sums over steps and rows depends only on the team's size.
 #pragma once
 
 #include <cstdint>
@@ -96,9 +97,9 @@ template <typename T>
 void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardOperands<T>& p);
 }  // namespace reference
 
-/// Prepared once. Biases may be given or not. Each thread takes rows of the batch through all
-/// steps, so that nobody waits between two of them. `workspace` is 64-byte aligned. Not
-/// thread-safe.
+/// Prepared once, for calls with and without biases. Each thread computes all steps of its rows of
+/// the batch, so that threads need not synchronize between steps. `workspace` is 64-byte aligned.
+/// Not thread-safe.
 namespace cpu {
 class RecurrentForward {
  public:
@@ -125,17 +126,18 @@ class RecurrentBackward {
 };
 }  // namespace cpu
 
-/// What of a step is no product: one launch. Step t comes behind step `before`, -1 at the first.
-/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// The elementwise part of one step, without the matrix products: one launch. `before` is the step
+/// computed before step t, -1 for the first. Asynchronous on `stream`; cudaPeekAtLastError()
+/// reports a failed launch.
 namespace cuda {
 struct RecurrentForwardStep {
   const float* a;            // [N, T, G H]: w_ih x; may be gates
-  const float* b;            // [N, G H]: w_hh h, of this step; not read at the first
+  const float* b;            // [N, G H]: w_hh h of this step; not read at the first step
   const float *b_ih, *b_hh;  // both or neither
-  Out y, last, gates;        // last is empty but at the last step, or always
+  Out y, last, gates;        // last is empty before the last step, or always
   float* saved;
-  float* h;      // [N, H]: h of the step before becomes this one's
-  Out h_narrow;  // [N, H]: the same for the next product, or empty
+  float* h;      // [N, H]: h of the previous step, replaced by that of this step
+  Out h_narrow;  // [N, H]: the new h in 16 bits for the next product, or empty
 };
 void recurrent_step_forward(const RecurrentDims& d, int64_t t, int64_t before,
                             const RecurrentForwardStep& p, CUstream_st* stream);
@@ -143,12 +145,13 @@ void recurrent_step_forward(const RecurrentDims& d, int64_t t, int64_t before,
 struct RecurrentBackwardStep {
   In gates, y, dy, dlast;  // dy and dlast may be empty
   const float* saved;
-  float *dh, *dc;  // [N, H]: from the step behind, to be added to by w_hh (gru) or assigned (lstm)
-  Out da, db;      // [N, T, G H]: the gradients of a and b; db is empty where they are one (lstm)
+  float *dh, *dc;  // [N, H]: passed from step to step; the caller's product with w_hh is added to
+                   // dh (gru) or assigned (lstm)
+  Out da, db;      // [N, T, G H]: the gradients of a and b; db is empty if they are equal (lstm)
   Out step;        // [N, G H]: db of this step
-  Out h_before;    // [N, T, H]: what w_hh was multiplied with
+  Out h_before;    // [N, T, H]: the h that w_hh was multiplied by
 };
-/// `is_last`: the first one of backward.
+/// `is_last`: t is the sequence's last step, with which backward begins.
 void recurrent_step_backward(const RecurrentDims& d, int64_t t, int64_t before, bool is_last,
                              const RecurrentBackwardStep& p, CUstream_st* stream);
 }  // namespace cuda

@@ -2,15 +2,15 @@
 //
 //   sum   y = factor * sum x      (a mean has factor 1 / count)
 //   l2    y = sqrt(sum x^2)
-//   min, max                      NaN wins
+//   min, max                      NaN beats every number
 //
 //   gradients: l2         dx = dy * x / y, 0 where y is 0
-//              min, max   dx = dy / (how many x equal y) where x equals y, else 0
-//              (that of a sum is a product with a constant, broadcast: kernels/arithmetic.h)
+//              min, max   dx = dy / (the number of x equal to y) where x equals y, else 0
+//              sum        none here: it is dy, broadcast, times a constant (kernels/arithmetic.h)
 //
-/// Shapes    `kept` has one element for each y; its operands are x and y. `reduced` walks the x
-/// that
-///           belong to one y; its operand is x, from the place that `kept` says.
+/// Shapes    `kept` has one element for each y; its operands are x and y. `reduced` has the
+///           elements of x that are reduced to one y; its operand is x, starting at the offset that
+///           `kept` gives.
 /// Writes    all of y (dx), assigned.
 /// Aliasing  none.
 /// Numerics  float sums run over fixed blocks, which are added in a fixed order.
@@ -30,7 +30,7 @@ struct ReduceParams {
   Reduction how = Reduction::kSum;
   Box<2> kept;
   Box<1> reduced;
-  double factor = 1;  // kSum
+  double factor = 1;  // only used by kSum
 };
 
 template <typename X, typename Y>
@@ -55,7 +55,7 @@ void reduce_grad(const ReduceParams& p, const T* x, const T* y, const T* dy, T* 
                  Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 void reduce(const ReduceParams& p, const float* x, float* y, Run run);
 void reduce_grad(const ReduceParams& p, const float* x, const float* y, const float* dy, float* dx,

@@ -1,33 +1,33 @@
 // kernels/sampled_xent.h: softmax and cross-entropy over some of K classes: those of the batch's
-// labels, and S that are drawn (kernels/math/candidates.h), each once.
+// labels, and S sampled ones (kernels/math/candidates.h), each class once.
 //
-//   sample_classes         class[j]: the S first different draws, in the order of the draws, then
-//                          the labels that are not among them, in theirs, then -1. position[n]:
-//                          where the label of row n stands, -1 where it does not count.
-//                          log_expected[j] = log Q[j], Q = 1 - (1 - P)^T of T draws in all; 0 of
-//                          -1. The draws are those of a step, step / micro_batches; behind them
-//                          stand first the labels that `kept` has, but in a step's first
-//                          micro-batch. kept, if it is given, becomes class
-//   sampled_xent_forward   of row n these count: columns below S, and its own label's, each once;
-//                          with a[n,j] = z[n,j] - log_expected[j] over those
-//                            p[n,j] = softmax of a[n], 0 in columns that do not count
+//   sample_classes         class: the first S different draws, in the order of the draws; then the
+//                          labels in `counted` that are not among them, in order; then -1.
+//                          position[n]: the column of row n's label in class, -1 if it is ignored.
+//                          log_expected[j] = log Q[j], Q = 1 - (1 - P)^T with T the number of
+//                          draws; 0 where class is -1. The draws depend on the step, step /
+//                          micro_batches. After a step's first micro-batch, the labels in `kept`
+//                          come directly behind the draws. kept, if given, becomes a copy of class
+//   sampled_xent_forward   the columns of row n are the first S and that of its label, each once;
+//                          with a[n,j] = z[n,j] - log_expected[j] in those columns
+//                            p[n,j] = softmax of a[n], 0 in all other columns
 //                            loss   = -mean over rows with a position of log p[n, position[n]]
 //   sampled_xent_backward  dz[n,j] = dloss (p[n,j] - [j == position[n]]) / rows with a position,
-//                          0 in columns and rows that do not count
-//   take_rows              y[r] = table[index[r]], 0 where that is -1
-//   put_rows               table[index[r]] = y[r]; nothing where that is -1
+//                          0 in other columns, and in rows without a position
+//   take_rows              y[r] = table[index[r]], 0 where index[r] is -1
+//   put_rows               table[index[r]] = y[r]; rows with index -1 are skipped
 //
-/// Shapes    label, position [N]; counted [M], the labels of all ranks' rows, of which label is a
-///           part; class, kept, log_expected [R], R = S + M micro_batches; micro_step [1], which of
-///           them it is; z, p, dz [N, R]; loss, dloss [1]; table [K, D], index [R], no class
-///           twice, y [R, D].
-/// Writes    all of each output but put_rows, assigned, and of kept.
+/// Shapes    label, position [N]; counted [M], the labels of all ranks' rows, including label;
+///           class, kept, log_expected [R], R = S + M micro_batches; micro_step [1], the number of
+///           the micro-batch in its step; z, p, dz [N, R]; loss, dloss [1]; table [K, D], index [R]
+///           without duplicates, y [R, D].
+/// Writes    all of each output, and of kept, assigned; put_rows writes only the indexed rows.
 /// Aliasing  p may be z; dz may be p.
-/// Numerics  what is drawn is the same on all backends. Rows are summed in double, in order.
-/// Errors    none of its own: labels are in [0, K), or the ignored one.
+/// Numerics  the sampled classes are the same on all backends. Rows are summed in double, in order.
+/// Errors    none: labels are in [0, K), or the ignored one.
 ///
-/// Source: Jean et al. (2015) as in candidates.h. A label that is drawn too is no second candidate
-/// of its row ("accidental hits are removed").
+/// Source: Jean et al. (2015), see candidates.h. If a row's label is also drawn, it counts once in
+/// that row ("accidental hits are removed").
 #pragma once
 
 #include <cstdint>
@@ -40,18 +40,19 @@
 namespace trainyard::kernels {
 
 struct SampleClassesParams {
-  int64_t rows = 1;     // N
-  int64_t counted = 1;  // M
+  int64_t rows = 1;     // N: rows of this rank
+  int64_t counted = 1;  // M: rows of all ranks
   int64_t samples = 1;  // S, at most K / 2
   int64_t ignored = -1;
   uint64_t seed = 0;
   uint32_t stream = 0;
   math::Candidates candidates;
-  int64_t micro_batches = 1;  // of a step
+  int64_t micro_batches = 1;  // number of micro-batches in a step
 
   constexpr int64_t columns() const { return samples + counted * micro_batches; }
-  /// A draw finds a new class with a chance of log 2 / log(K + 1) or more while half of them are
-  /// new, so that this many are never needed; the lowest classes left would fill up what lacks.
+  /// While at least half of the draws are still to be found, a draw finds a new class with a
+  /// probability of at least log 2 / log(K + 1), so this limit is practically never reached. Beyond
+  /// it the lowest unused classes fill the missing places.
   constexpr int64_t draws_max() const { return 1000 * (samples + 1); }
 };
 template <typename T>
@@ -63,16 +64,17 @@ struct SampleClassesOperands {
   int32_t* position;                    // [N]
   NumberOf<T>* log_expected;            // [R]
   const int64_t* micro_step = nullptr;  // [1]; nullptr: a step is one batch
-  int32_t* kept = nullptr;              // [R]; likewise
+  int32_t* kept = nullptr;              // [R]; nullptr: a step is one batch
 
-  /// Whether what is kept counts. Of memory that the caller can read.
+  /// Whether `kept` has labels of earlier micro-batches of this step. Reads micro_step, which must
+  /// be in the caller's memory.
   TRAINYARD_HD bool goes_on() const { return kept != nullptr && *micro_step > 0; }
 };
 
 struct SampledXentParams {
   int64_t rows = 1;     // N
-  int64_t columns = 1;  // R
-  int64_t samples = 1;  // S
+  int64_t columns = 1;  // R: candidate classes
+  int64_t samples = 1;  // S: sampled classes, the first columns
 };
 template <typename T>
 struct SampledXentOperands {
@@ -91,9 +93,9 @@ struct SampledXentGradOperands {
 };
 
 struct TableRows {
-  int64_t count = 1;  // R
-  int64_t rows = 1;   // K
-  int64_t width = 1;  // D
+  int64_t count = 1;  // R: indices
+  int64_t rows = 1;   // K: rows of the table
+  int64_t width = 1;  // D: elements of a row
 };
 
 template <typename T>
@@ -165,7 +167,7 @@ template <typename T>
 void put_rows(const TableRows& d, const T* y, const int32_t* index, T* table, Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 int64_t sample_classes_workspace_bytes(const SampleClassesParams& p);
 void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<float>& o, Run run);
@@ -177,8 +179,9 @@ void take_rows(const TableRows& d, const float* table, const int32_t* index, flo
 void put_rows(const TableRows& d, const float* y, const int32_t* index, float* table, Run run);
 }  // namespace cpu
 
-/// sample_classes keeps 4 bytes for each of the K classes in its workspace. A row's loss is summed
-/// in F32, the rows' losses in double. Launches: 2; forward 2, backward 2; 1; 1.
+/// The workspace of sample_classes contains 4 bytes for each of the K classes. A row's loss is
+/// summed in F32, the rows' losses in double. Launches: sample_classes, forward and backward 2
+/// each; take_rows and put_rows 1 each.
 namespace cuda {
 int64_t sample_classes_workspace_bytes(const SampleClassesParams& p);
 void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<Views>& o, Run run);

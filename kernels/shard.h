@@ -1,10 +1,10 @@
-// kernels/shard.h: how a tensor is cut into one shard for each of several ranks.
+// kernels/shard.h: how a tensor is cut into one shard per rank.
 //
-//   shard r of N   elements [r c, min((r + 1) c, E)) of the E in row-major order
+//   shard r of N   elements [r c, min((r + 1) c, E)) of the tensor's E, in row-major order
 //   c              E / N rounded up to a multiple of kShardStep, at most E
 //
-// Memory for a shard is c elements on every rank, so that all ranks have the same layout. The last
-// shards of a tensor may be shorter than that, or empty.
+// Every rank allocates c elements for a shard, so that all ranks use the same memory layout. The
+// last shards of a tensor may have fewer elements, or none.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace trainyard::kernels {
 
-/// 64 bytes of F32: shards begin where vector instructions like it.
+/// 64 bytes of F32, so that shards are aligned for vector instructions.
 inline constexpr int64_t kShardStep = 16;
 
-/// c: elements that each rank has memory for.
+/// c: the elements for which each rank allocates memory.
 constexpr int64_t shard_elements(int64_t elements, int64_t ranks) {
   const int64_t each = (elements + ranks - 1) / ranks;
   return std::min(elements, (each + kShardStep - 1) / kShardStep * kShardStep);
@@ -31,7 +31,7 @@ constexpr ShardRange shard_range(int64_t elements, int64_t rank, int64_t ranks) 
   return {first, std::min(size, elements - first)};
 }
 
-/// True if every rank's shard is whole, so that they lie one behind the other without a gap.
+/// True if every rank's shard has c elements, so that the shards are adjacent without a gap.
 constexpr bool shards_are_even(int64_t elements, int64_t ranks) {
   return shard_elements(elements, ranks) * ranks == elements;
 }

@@ -1,4 +1,4 @@
-// kernels/softmax.h: softmax along the middle one of three dimensions [outer, width, inner].
+// kernels/softmax.h: softmax along the middle dimension of [outer, width, inner].
 //
 //   Softmax:     y = exp(x - m) / sum exp(x - m),   m = max x       dx = y * (dy - sum dy * y)
 //   LogSoftmax:  y = x - m - log sum exp(x - m)                     dx = dy - exp(y) * sum dy
@@ -44,13 +44,13 @@ template <typename T>
 void softmax_backward(const SoftmaxDims& d, const T* y, const T* dy, T* dx, Run<T> run = {});
 }  // namespace reference
 
-/// The same bits for a team of any size.
+/// Results are bit-identical for any team size.
 namespace cpu {
 void softmax_forward(const SoftmaxDims& d, const float* x, float* y, Run run);
 void softmax_backward(const SoftmaxDims& d, const float* y, const float* dy, float* dx, Run run);
 }  // namespace cpu
 
-/// One launch. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// One launch. Asynchronous on `stream`; cudaPeekAtLastError() reports a failed launch.
 namespace cuda {
 void softmax_forward(const SoftmaxDims& d, In x, Out y, Run run);
 void softmax_backward(const SoftmaxDims& d, In y, In dy, Out dx, Run run);

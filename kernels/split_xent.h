@@ -1,22 +1,22 @@
-// kernels/split_xent.h: softmax and cross-entropy (kernels/softmax_xent.h, against labels) of
-// scores whose classes lie in parts, one on each of several ranks. A part holds classes
-// [first, first + count) of all rows, in rows of `width` columns, of which those behind `count`
-// stand for no class.
+// kernels/split_xent.h: softmax and cross-entropy against labels (kernels/softmax_xent.h) of scores
+// whose classes are split into parts, one on each of several ranks. A part has the scores of
+// classes [first, first + count) for all rows, in rows of `width` columns; columns from `count` on
+// are padding.
 //
-//   class_softmax         q[n,k] = exp(z[n,k] - m[n]) / s[n] over the part's classes alone, and of
-//                         each row four numbers: m, s, z of its label (0 where that is elsewhere),
-//                         and u[n] = sum_k w[k] (z[n,k] - m[n]), 0 without smoothing
-//   split_xent_forward    from q and the numbers of all parts, in their order:
+//   class_softmax         q[n,k] = exp(z[n,k] - m[n]) / s[n] over the part's classes only, and for
+//                         each row four numbers: m, s, z of its label (0 if in another part), and
+//                         u[n] = sum_k w[k] (z[n,k] - m[n]), 0 without smoothing
+//   split_xent_forward    from q and the four numbers of all parts, in the order of the parts:
 //                           M = max m,  S = sum s exp(m - M),  log p = z - M - log S
 //                         the loss of all rows, and p[n,k] = q[n,k] s[n] exp(m[n] - M[n]) / S[n]
-//   split_xent_backward   dz of this part from its p, as softmax_xent_backward
+//   split_xent_backward   dz of this part from its p, as in softmax_xent_backward
 //
-/// Shapes    z, q, p, dz [N, width]; label [N] with values in [0, K); statistics [N, 4], and of
-///           all parts [parts, N, 4]; loss, dloss [1].
-/// Writes    everything but inputs, assigned; 0 behind `count`.
+/// Shapes    z, q, p, dz [N, width]; label [N] with values in [0, K); statistics (the four numbers)
+///           [N, 4], of all parts [parts, N, 4]; loss, dloss [1].
+/// Writes    all outputs, assigned; padding columns become 0.
 /// Aliasing  q may be z; p may be q; dz may be p.
-/// Numerics  the numbers of a row are of T; rows are summed in double, in order. A part that has no
-///           class, or scores of -infinity alone, counts for nothing.
+/// Numerics  the four numbers of a row are of type T; rows are summed in double, in order. A part
+///           without classes, or whose scores are all -infinity, contributes nothing.
 #pragma once
 
 #include <algorithm>
@@ -30,23 +30,23 @@
 
 namespace trainyard::kernels {
 
-/// Numbers of a row that each part adds to the exchange.
+/// Numbers per row that each part sends to the other ranks.
 inline constexpr int64_t kClassStatistics = 4;
 
 struct SplitXentParams {
-  SoftmaxXentParams loss;  // of all rows and all K classes; no divergence
-  int64_t first = 0;       // class
-  int64_t count = 0;       // of classes; 0 where there are fewer parts of classes than ranks
+  SoftmaxXentParams loss;  // parameters for all rows and all K classes; without divergence
+  int64_t first = 0;       // first class
+  int64_t count = 0;       // number of classes; 0 if there are fewer parts with classes than ranks
   int64_t width = 1;       // columns
   int64_t parts = 1;
-  int64_t part = 0;  // which one this is
+  int64_t part = 0;  // index of this part
 };
 
-/// The largest score of a part that counts for nothing: the same number in every T.
+/// The maximum of a part that contributes nothing: the same number in every T.
 template <typename T>
 constexpr T kNoScore = T(-0x1p127);
 
-/// Where the classes of part `part` begin, and behind the last one where they end.
+/// The first class of part `part`; for part + 1 also the end of `part`.
 TRAINYARD_HD constexpr int64_t class_part_first(int64_t classes, int64_t width, int64_t part) {
   return part * width < classes ? part * width : classes;
 }
@@ -74,16 +74,16 @@ struct SplitXentGradOperands {
   NumberOf<T>* dz;           // [N, width]
 };
 
-/// A row over all parts.
+/// One row, combined over all parts.
 template <typename T>
 struct RowOfParts {
   T max, sum;
   T label;   // z of the label
   T smooth;  // sum_k w[k] (z[k] - max)
 };
-/// From the row's numbers of part 0, which are `step` before those of part 1. exp(x) is the
-/// backend's. `weight_of(part)`: the sum of w over the part's classes; where nothing is smoothed it
-/// is not asked.
+/// Combines a row's numbers of all parts. `statistics` points to those of part 0; `step` is the
+/// distance in elements from part to part. exp(x) is the backend's function. `weight_of(part)`, the
+/// sum of w over the part's classes, is only called if is_smooth.
 template <typename T, typename Exp, typename WeightOf>
 TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step, int64_t parts,
                                                bool is_smooth, const Exp& exp,
@@ -91,7 +91,7 @@ TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step
   RowOfParts<T> row{kNoScore<T>, T(0), T(0), T(0)};
   for (int64_t q = 0; q < parts; ++q) {
     const T max = statistics[q * step];
-    // A maximum that is no number stays.
+    // A NaN maximum is kept.
     if (max > row.max || max != max) row.max = max;
   }
   for (int64_t q = 0; q < parts; ++q) {
@@ -103,7 +103,7 @@ TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step
   }
   return row;
 }
-/// What turns q of a part into p.
+/// The factor that turns a part's q into p.
 template <typename T, typename Exp>
 TRAINYARD_HD inline T factor_of_part(const T* own, const RowOfParts<T>& row, const Exp& exp) {
   const bool is_empty = own[0] == kNoScore<T>;
@@ -158,7 +158,7 @@ void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<T
                          Run<T> run = {});
 }  // namespace reference
 
-/// The rows' losses are added by one thread in their order, so the thread count changes no bit.
+/// One thread adds the rows' losses in order: results are bit-identical for any team size.
 namespace cpu {
 void class_softmax(const SplitXentParams& p, const ClassSoftmaxOperands<float>& o, Run run);
 int64_t split_xent_workspace_bytes(const SplitXentParams& p);
@@ -166,9 +166,9 @@ void split_xent_forward(const SplitXentParams& p, const SplitXentOperands<float>
 void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// `weights` is p.loss.weights in device memory, in F32; nullptr where that is empty.
-/// `part_weights` [parts] is the sum of each part's weights. A row's loss is summed in F32, the
-/// rows' losses in double, in an order that is always the same. Launches: 1; forward 2, backward 2.
+/// `weights` is p.loss.weights in device memory, in F32; nullptr if those are empty. `part_weights`
+/// [parts] is the sum of each part's weights. A row's loss is summed in F32, the rows' losses in
+/// double, always in the same order. Launches: class_softmax 1, forward 2, backward 2.
 namespace cuda {
 void class_softmax(const SplitXentParams& p, const float* weights,
                    const ClassSoftmaxOperands<Views>& o, Run run);

@@ -16,7 +16,8 @@ const UnaryLoops<F>& loops_of();
 TRAINYARD_FOR_EACH_ACTIVATION(TRAINYARD_LOOPS)
 #undef TRAINYARD_LOOPS
 
-// Elements that are worth a thread: an exponential takes about 5 times a maximum's time.
+// The minimum number of elements per thread: an exponential takes about 5 times as long as a
+// maximum.
 template <typename F>
 constexpr int64_t kGrain = kElementsPerThread / 4;
 template <>

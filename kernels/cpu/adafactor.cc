@@ -1,6 +1,6 @@
-// Adafactor in three walks over the gradient: the squares of rows and columns, the size of the
-// update, the update. Rows are cut into blocks by the shape alone, so that partial sums, and with
-// them the bits, are those of any team.
+// Adafactor makes three passes over the gradient: for the squares of rows and columns, for the size
+// of the update, and for the update. Rows are divided into blocks that depend only on the shape, so
+// that results are bit-identical for any team size.
 #include <algorithm>
 
 #include "kernels/cpu/onednn.h"  // WorkspaceLayout
@@ -12,9 +12,9 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 constexpr int64_t kBlockElements = 16384;
-constexpr int64_t kBlocksMax = 64;  // of one matrix: bounds the memory of the column sums
+constexpr int64_t kBlocksMax = 64;  // per matrix; bounds the memory for column sums
 
-// A vector is one matrix of one row; only its variance is not factored.
+// A vector is treated as one matrix of one row, except that its variance is not factored.
 struct Blocks {
   int64_t matrices, rows, columns;
   int64_t block_rows, per_matrix;
@@ -74,7 +74,7 @@ class Adafactor {
   template <typename F>
   void for_rows(int64_t block, const F& f) const {
     for (int64_t r = b_.first_row(block); r < b_.end_row(block); ++r) {
-      const int64_t index = b_.matrix(block) * b_.rows + r;  // of the row in all matrices
+      const int64_t index = b_.matrix(block) * b_.rows + r;  // index of the row among all matrices
       f(index, index * b_.columns);
     }
   }
@@ -90,7 +90,7 @@ class Adafactor {
     return sum_of_blocks();
   }
 
-  /// Row averages are learnt in place, column sums of each block added up afterwards.
+  /// Updates row averages in place; the column sums of the blocks are added up afterwards.
   void learn(double share) {
     for_blocks([&](int64_t block) {
       double* sums = columns_ + block * b_.columns;
@@ -105,7 +105,7 @@ class Adafactor {
     for (int64_t m = 0; m < b_.matrices; ++m) learn_columns(m, share);
   }
 
-  /// Of a row's elements: the variance is column[c] * factor.
+  /// The factor of a row: the variance of its element c is column[c] * factor.
   float factor(int64_t block, int64_t index) const {
     return row_ == nullptr ? 1.0f : row_[index] * factors_[b_.matrix(block)];
   }

@@ -26,7 +26,7 @@ ArithmeticGradLoop grad_loop_of();
 TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(TRAINYARD_LOOP)
 #undef TRAINYARD_LOOP
 
-// Powers are calls of the C library.
+// The minimum number of elements per thread; powers are calls of the C library, which are slow.
 template <typename F>
 constexpr int64_t kGrain = kElementsPerThread;
 template <>

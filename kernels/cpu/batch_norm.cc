@@ -12,9 +12,9 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// The values of all channels as `rows` rows of C, cut into blocks whose size depends on the shape
-// alone. Channels-last data are such rows as they lie; row-major ones are one channel after another
-// (row_major below).
+// Treats all channels' values as `rows` rows of C, divided into blocks whose size depends only on
+// the shape. Channels-last data have this form in memory; row-major data are processed channel by
+// channel instead (`per_channel`).
 constexpr int64_t kBlockElements = 16384;
 
 struct Blocks {
@@ -26,7 +26,7 @@ struct Blocks {
   int64_t rows_of(int64_t block) const { return std::min(block_rows, rows - block * block_rows); }
 };
 
-// Workspace: two partial sums per block and channel, then four coefficients per channel.
+// Workspace: two partial sums per block and channel, then four vectors of coefficients per channel.
 struct Workspace {
   float *partial_a, *partial_b, *k0, *k1, *k2, *k3;
   Workspace(const Blocks& b, float* memory) {
@@ -52,7 +52,7 @@ double add_up(const Blocks& b, const float* partial, int64_t c) {
   return sum;
 }
 
-// One channel of row-major data as rows of 1: the same blocks serve both layouts.
+// Whether the data are rows of C, as Blocks assumes.
 bool is_rows(const BatchNormDims& d, const ImageStrides& s) { return s.is_channels_last(d.x); }
 
 template <typename F>
@@ -67,7 +67,7 @@ BatchNormDims one_channel(BatchNormDims d) {
   return d;
 }
 
-/// p of channel c: an image, or one of C numbers.
+/// Offsets an operand to channel c: an image, or a vector of C numbers.
 struct OfChannel {
   int64_t c, stride;
   template <typename T>
@@ -85,7 +85,7 @@ int64_t sums_bytes(const BatchNormDims& d) {
   return (2 * b.count + 4) * b.C * static_cast<int64_t>(sizeof(float));
 }
 
-/// `all` are the operands of all rows. max(0, .) and the residual in the same sweep.
+/// `all` are the operands for all rows. Residual and max(0, .) are applied in the same pass.
 void write_rows(const Blocks& blocks, const NormalizedRows& all, bool relu, Team& team) {
   const BatchNormLoops& loops = batch_norm_loops();
   const int64_t step = blocks.block_rows * blocks.C;
@@ -112,7 +112,7 @@ void inference_gain(const BatchNormDims& d, const float* scale, const float* run
   }
 }
 
-// Adds the blocks' partial sums up, and from them the coefficients k0, k1, k2 of dx.
+// Adds up the blocks' partial sums and derives the coefficients k0, k1, k2 of dx from them.
 void gradient_sums(const Blocks& blocks, const Workspace& ws,
                    const BatchNormGradOperands<float>& o) {
   const double M = static_cast<double>(blocks.rows);
@@ -129,7 +129,7 @@ void gradient_sums(const Blocks& blocks, const Workspace& ws,
   }
 }
 
-// Row-major data take the steps one after another.
+// Row-major data apply residual and ReLU in separate passes.
 void add_relu(const BatchNormDims& d, const float* residual, float* y, Team& team) {
   team.parallel_for(
       d.x.C * d.values_per_channel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
@@ -149,7 +149,7 @@ int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides&) 
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
                          const BatchNormTrainingOperands<float>& o, Run run) {
   check(d, o);
-  if (!is_rows(d, s)) {  // row-major: a channel per thread, by the reference loop
+  if (!is_rows(d, s)) {  // row-major: one channel per thread, by the reference loop
     per_channel(d, run.team, [&](int64_t c) {
       const OfChannel of{c, s.c};
       reference::batch_norm_training<float>(one_channel(d), s,
@@ -304,7 +304,7 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
   const Workspace ws(blocks, workspace_of<float>("batch_norm_backward", run));
   const int64_t C = blocks.C, step = blocks.block_rows * C;
   if (o.relu && o.y == nullptr) {
-    for (int64_t c = 0; c < C; ++c) ws.k3[c] = o.inv_std[c] * o.scale[c];  // as training had it
+    for (int64_t c = 0; c < C; ++c) ws.k3[c] = o.inv_std[c] * o.scale[c];  // as in training
   }
   const auto at = [&](auto* p, int64_t i) { return p == nullptr ? nullptr : p + i * step; };
   const auto block = [&](int64_t i) -> NormalizedGradRows {

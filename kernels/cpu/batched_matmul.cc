@@ -7,18 +7,18 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Work that is worth a thread: about 3 us.
+// The minimum work per thread: about 3 us.
 constexpr int64_t kFlopsPerThread = 500'000;
 
-/// One matrix of the result: the sum of some products.
+/// One matrix of the result, as a sum of products.
 struct Sum {
   int64_t result;                                    // offset of the matrix
   std::vector<std::pair<int64_t, int64_t>> factors;  // offsets of left and right
 };
 
-/// Sums of products of one size, results dense, over a team: whole sums per thread, or, where there
-/// are fewer sums than threads, rows of every one. Each part has its own primitive, and a place for
-/// a product that is added to another.
+/// Sums of products of the same size, with dense results, computed by a team. Each thread computes
+/// whole sums or, if there are fewer sums than threads, some rows of every sum. Each part has its
+/// own primitive, and memory for a product that is added to another.
 class ProductSums {
  public:
   ProductSums(const MatmulDims& d, std::vector<Sum> sums, Team& team)
@@ -88,7 +88,7 @@ ProductSums forward_sums(const MatMulBatch& d, Team& team) {
   return {{d.M, d.N, d.K, {d.K, 1}, {d.N, 1}, {d.N, 1}}, std::move(sums), team};
 }
 
-// da = dc b^T
+// da[i] = sum of dc[p] b[b_of[p]]^T over p with a_of[p] == i
 ProductSums left_sums(const MatMulBatch& d, Team& team) {
   std::vector<Sum> sums(static_cast<size_t>(d.a_count));
   for (size_t i = 0; i < sums.size(); ++i) sums[i].result = static_cast<int64_t>(i) * d.M * d.K;
@@ -99,7 +99,7 @@ ProductSums left_sums(const MatMulBatch& d, Team& team) {
   return {{d.M, d.K, d.N, {d.N, 1}, {1, d.N}, {d.K, 1}}, std::move(sums), team};
 }
 
-// db = a^T dc
+// db[j] = sum of a[a_of[p]]^T dc[p] over p with b_of[p] == j
 ProductSums right_sums(const MatMulBatch& d, Team& team) {
   std::vector<Sum> sums(static_cast<size_t>(d.b_count));
   for (size_t i = 0; i < sums.size(); ++i) sums[i].result = static_cast<int64_t>(i) * d.K * d.N;
@@ -134,7 +134,7 @@ MatMulBackward::MatMulBackward(const MatMulBatch& d, bool wants_da, bool wants_d
   if (wants_db) impl_->right = std::make_unique<ProductSums>(right_sums(d, team));
 }
 MatMulBackward::~MatMulBackward() = default;
-int64_t MatMulBackward::workspace_bytes() const {  // one after the other
+int64_t MatMulBackward::workspace_bytes() const {  // both run in turn, in the same memory
   return std::max(impl_->left ? impl_->left->workspace_bytes() : 0,
                   impl_->right ? impl_->right->workspace_bytes() : 0);
 }

@@ -17,15 +17,14 @@ using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 using ForwardDesc = dnnl::convolution_forward::primitive_desc;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
-// Never `auto`, which may choose Winograd: that is different arithmetic.
+// Not `auto`, which may choose the Winograd algorithm, whose rounding differs.
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-constexpr int64_t kWeightsPerThread =
-    int64_t{32} * 1024;              // elements that are worth a thread to reorder
-constexpr int64_t kFilterStep = 64;  // filters per block, at most, in oneDNN's weight formats
+constexpr int64_t kWeightsPerThread = int64_t{32} * 1024;  // minimum for a reorder
+constexpr int64_t kFilterStep = 64;  // most filters per block in oneDNN's weight formats
 
-// What the three directions share for one cut: descriptors, and the forward primitive
-// that backward ones are derived from. `w` may be a format of any.
+// The descriptors that all three directions of one cut share, and the forward primitive from which
+// the backward ones are derived. `w` may be Tag::any.
 struct ConvSetup {
   Desc x, b, y;
   Dims strides, dilates, pads_begin, pads_end;
@@ -38,7 +37,7 @@ struct ConvSetup {
     y = Desc({out.N, out.C, out.H, out.W}, kF32, tag);
     if (o.bias) b = Desc({d.K}, kF32, Tag::x);
     strides = {d.window.stride_h, d.window.stride_w};
-    dilates = {d.window.dilation_h - 1, d.window.dilation_w - 1};  // oneDNN counts from 0
+    dilates = {d.window.dilation_h - 1, d.window.dilation_w - 1};  // in oneDNN, 0 is dense
     pads_begin = {d.window.pad_top, d.window.pad_left};
     pads_end = {d.window.pad_bottom, d.window.pad_right};
     const auto kind = dnnl::prop_kind::forward_training;
@@ -60,12 +59,12 @@ Desc weights_desc(const ConvDims& d, bool plain) {
 Desc plain_weights(const ConvDims& d) { return weights_desc(d, true); }
 Desc any_weights(const ConvDims& d) { return weights_desc(d, false); }
 
-/// Cuts must agree on the weights' inner format: the first one chooses.
+/// All cuts must use the same internal weight format, which the first one chooses.
 void check_same(const Desc& first, const Desc& other) {
   if (!(first == other)) throw std::logic_error("oneDNN chose two weight formats for one layer");
 }
 
-/// Brings weights from one format to another, cut along K when they are many.
+/// Converts weights from one format to another, in parallel slices along K if there are many.
 class WeightReorder {
  public:
   WeightReorder() = default;
@@ -81,7 +80,7 @@ class WeightReorder {
       const Desc sub_from = from.submemory_desc(dims, offsets, /*allow_empty=*/true);
       const Desc sub_to = to.submemory_desc(dims, offsets, /*allow_empty=*/true);
       if (sub_from.get_size() == 0 || sub_to.get_size() == 0) {
-        parts = 1;  // a format whose blocks do not follow K
+        parts = 1;  // this format's blocks do not follow K
         slices_.clear();
       } else {
         slices_.push_back(prepare_reorder(sub_from, sub_to));
@@ -100,21 +99,22 @@ class WeightReorder {
   std::vector<PreparedPrimitive> slices_;
 };
 
-/// A thread's cut: its primitive, where its data begin, its scratchpad.
+/// One thread's cut: its primitive, the offsets of its data, and its scratchpad.
 struct Slice {
   PreparedPrimitive conv;
   int64_t x_offset = 0, y_offset = 0, scratch_offset = 0;
 };
 
-/// Calls prepare(cuts) with bands of rows if there are any and oneDNN takes them, else with images.
+/// Calls prepare(cuts) with bands of rows if there are any and oneDNN supports them, else with
+/// whole images.
 template <typename F>
 void prepare_cuts(const std::vector<ConvCut>& bands, const std::vector<ConvCut>& images,
                   const F& prepare) {
   if (!bands.empty()) {
     try {
       return prepare(bands);
-    } catch (const dnnl::error&) {       // no kernel for one of them
-    } catch (const std::logic_error&) {  // two weight formats
+    } catch (const dnnl::error&) {       // no kernel for some band
+    } catch (const std::logic_error&) {  // two bands with different weight formats
     }
   }
   prepare(images);
@@ -124,7 +124,7 @@ void prepare_cuts(const std::vector<ConvCut>& bands, const std::vector<ConvCut>&
 
 struct ConvForward::Impl {
   Team& team;
-  std::unique_ptr<ColumnsForward> columns;  // instead of all below
+  std::unique_ptr<ColumnsForward> columns;  // if set, replaces the members below
   std::vector<Slice> slices;
   WeightReorder reorder_w;
   int64_t w_offset = 0;
@@ -145,7 +145,7 @@ struct ConvForward::Impl {
     if (reorder_w) w_offset = workspace.add(w);
   }
 
-  /// The weights' inner format.
+  /// Prepares the slices and returns the internal format of the weights.
   Desc prepare(const ConvDims& d, const ConvOptions& options, const std::vector<ConvCut>& cuts) {
     slices.clear();
     workspace = {};
@@ -193,7 +193,7 @@ void ConvForward::run(const float* x, const float* w, const float* b, float* y, 
 
 struct ConvBackwardData::Impl {
   Team& team;
-  std::unique_ptr<ColumnsBackwardData> columns;  // instead of all below
+  std::unique_ptr<ColumnsBackwardData> columns;  // if set, replaces the members below
   std::vector<Slice> slices;
   WeightReorder reorder_w;
   int64_t w_offset = 0;
@@ -214,7 +214,7 @@ struct ConvBackwardData::Impl {
     if (reorder_w) w_offset = workspace.add(w);
   }
 
-  /// The weights' inner format.
+  /// Prepares the slices and returns the internal format of the weights.
   Desc prepare(const ConvDims& d, const ConvOptions& options, const std::vector<ConvCut>& cuts) {
     slices.clear();
     workspace = {};
@@ -261,13 +261,13 @@ void ConvBackwardData::run(const float* dy, const float* w, float* dx, void* wor
   });
 }
 
-// Each slice gives its own dw and db; they are then added in the order of the slices.
+// Each slice computes its own dw and db, which are then added in the order of the slices.
 struct ConvBackwardWeights::Impl {
   Team& team;
-  std::unique_ptr<ColumnsBackwardWeights> columns;  // instead of all below
+  std::unique_ptr<ColumnsBackwardWeights> columns;  // if set, replaces the members below
   std::vector<Slice> slices;
   WeightReorder reorder_dw;
-  int64_t dw_elements = 0;  // in the inner format, padding included
+  int64_t dw_elements = 0;  // elements in the internal format, padding included
   int64_t K = 0;
   std::vector<int64_t> dw_offsets, db_offsets;
   WorkspaceLayout workspace;
@@ -287,7 +287,7 @@ struct ConvBackwardWeights::Impl {
     reorder_dw = WeightReorder(d, dw, plain_weights(d), team);
   }
 
-  /// The inner format of dw.
+  /// Prepares the slices and returns the internal format of dw.
   Desc prepare(const ConvDims& d, const ConvOptions& options, const std::vector<ConvCut>& cuts) {
     slices.clear();
     dw_offsets.clear();
@@ -333,7 +333,7 @@ void ConvBackwardWeights::run(const float* x, const float* dy, float* dw, float*
   if (m.columns) return m.columns->run(x, dy, dw, db, workspace);
   const auto parts = m.slices.size();
   const auto part_dw = [&](size_t i) -> float* {
-    // The first slice writes where the sum is wanted.
+    // The first slice writes directly to the result if no reorder follows.
     return i == 0 && !m.reorder_dw ? dw
                                    : static_cast<float*>(at_offset(workspace, m.dw_offsets[i]));
   };

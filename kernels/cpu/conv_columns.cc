@@ -8,10 +8,9 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int64_t kColumnElements =
-    int64_t{128} * 1024;               // of one chunk: a quarter of a 2 MiB cache
-constexpr int64_t kChunkPixels = 128;  // at least: each chunk reads all weights
-constexpr int64_t kSharedColumnElements = int64_t{1024} * 1024;  // of a chunk that all threads read
+constexpr int64_t kColumnElements = int64_t{128} * 1024;  // per chunk: 1/4 of a 2 MiB cache
+constexpr int64_t kChunkPixels = 128;  // minimum per chunk, since each reads all weights
+constexpr int64_t kSharedColumnElements = int64_t{1024} * 1024;  // per chunk shared by all threads
 constexpr int64_t kLanes = 16;
 
 int64_t patch_size(const ConvDims& d) { return d.window.R * d.window.S * d.x.C; }
@@ -23,8 +22,8 @@ double lanes_used(int64_t channels) {
 
 int64_t bytes_of(int64_t elements) { return elements * static_cast<int64_t>(sizeof(float)); }
 
-/// `make_product(rows)` prepares the matmul over that many output rows. Slices begin at multiples
-/// of `step` rows.
+/// `make_product(rows)` prepares the matrix product for that many output rows. Slices begin at
+/// multiples of `step` rows.
 template <typename F>
 std::vector<ColumnSlice> make_slices(const ConvDims& d, int threads, int64_t step,
                                      WorkspaceLayout& workspace, const F& make_product) {
@@ -61,10 +60,11 @@ float* floats_at(void* workspace, int64_t offset) {
   return static_cast<float*>(at_offset(workspace, offset));
 }
 
-/// Rows of patches are long, though pixels have few channels: text as an image of one channel.
+/// Whether rows of patches are long although pixels have few channels, as in text treated as a
+/// one-channel image.
 bool wide_window(const ConvDims& d) { return d.x.C <= 4 && d.window.S * d.x.C >= 64; }
 
-/// Many values per patch and many filters, as behind the last strides of an image network.
+/// Whether patches and filters are many, as in the last stages of an image network.
 bool is_deep(const ConvDims& d) { return patch_size(d) >= 256 && d.K >= 64; }
 
 bool chosen(const ConvDims& d, const ConvOptions& options, bool by_shape) {
@@ -73,15 +73,15 @@ bool chosen(const ConvDims& d, const ConvOptions& options, bool by_shape) {
   return by_shape || options.algorithm == ConvAlgorithm::kColumns;
 }
 
-/// oneDNN 2.6.3 skips the pixels that strides leave out of a 1x1 convolution by copying the rest,
-/// whole vectors of channels at a time, and where an image has fewer channels its dw is wrong, or
-/// memory is written that is not its own. Seen with AVX2 (8 lanes) below 8 channels.
+/// oneDNN 2.6.3 computes a wrong dw for strided 1x1 convolutions of images with few channels, or
+/// writes outside its memory: it copies the pixels that the stride selects in whole vectors of
+/// channels. Observed with AVX2 (8 lanes) below 8 channels.
 bool is_wrong_in_onednn(const ConvDims& d) {
   return d.group == 1 && d.window.R * d.window.S == 1 &&
          (d.window.stride_h > 1 || d.window.stride_w > 1) && d.x.C < kLanes;
 }
 
-/// Each filter [rows, columns] transposed to [columns, rows].
+/// Transposes each filter from [rows, columns] to [columns, rows].
 void transpose_filters(Team& team, int64_t K, int64_t rows, int64_t columns, const float* from,
                        float* to) {
   const int64_t patch = rows * columns;
@@ -92,7 +92,8 @@ void transpose_filters(Team& team, int64_t K, int64_t rows, int64_t columns, con
   });
 }
 
-/// w [K, C, R, S] as [K, R, S, C], in `memory` unless it is the same.
+/// Returns w [K, C, R, S] reordered as [K, R, S, C] in `memory`, or w itself if both orders are the
+/// same.
 const float* taps_first(const ConvDims& d, Team& team, const float* w, float* memory) {
   const int64_t taps = d.window.R * d.window.S;
   if (taps == 1 || d.x.C == 1) return w;
@@ -102,7 +103,7 @@ const float* taps_first(const ConvDims& d, Team& team, const float* w, float* me
 
 }  // namespace
 
-// GFLOP/s of two threads, direct and by columns (kernel_bench; ResNet-18 at batch 32 on 32 x 32):
+// GFLOP/s of two threads, direct and with columns (kernel_bench; ResNet-18 at batch 32 on 32 x 32):
 //
 //   channels, pixels       forward    dx         dw
 //   64 in 32 x 32, 3x3     154  154   129  171   156   95
@@ -116,10 +117,11 @@ bool columns_suit_forward(const ConvDims& d, const ConvOptions& options) {
   return chosen(d, options, wide_window(d) || (is_deep(d) && d.y().pixels() <= 16));
 }
 
-// Also where oneDNN's direct kernel, which puts input channels into vector lanes, loses what does
-// not fill 16 of them while R*S*C does: LeNet's second convolution (20 to 50 channels, 5x5) takes
-// 1.46 ms instead of 1.94 on one thread. Too few channels make patches that are slow to copy. With
-// more threads than images the direct one cuts these into bands.
+// Columns are also chosen where R*S*C fills 16 vector lanes much better than C, because oneDNN's
+// direct kernel puts input channels into the lanes: LeNet's second convolution (20 to 50 channels,
+// 5x5) takes 1.46 ms instead of 1.94 ms on one thread. With too few channels, patches are slow to
+// copy. With more threads than images the direct kernel is preferred, since it can divide images
+// into bands.
 bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, int threads) {
   const int64_t taps = d.window.R * d.window.S;
   const bool fills_lanes = d.x.C >= 8 && d.K >= 8 && taps > 1 && lanes_used(patch_size(d)) > 0.9 &&
@@ -129,7 +131,7 @@ bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, i
 }
 
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options) {
-  if (options.channels_last && is_wrong_in_onednn(d)) return true;  // dilations mean nothing in 1x1
+  if (options.channels_last && is_wrong_in_onednn(d)) return true;  // 1x1: ignores dilations
   return chosen(d, options, wide_window(d) || (is_deep(d) && d.y().pixels() <= 64));
 }
 
@@ -166,7 +168,7 @@ void ColumnsForward::run(const float* x, const float* w, const float* b, float* 
 ColumnsBackwardData::ColumnsBackwardData(const ConvDims& d, int threads, Team& team)
     : d_(d), team_(team) {
   const int64_t Q = d.y().W, patch = patch_size(d);
-  // Patches of one image overlap in dx, so one thread has it.
+  // Patches of one image overlap in dx, so one thread computes the whole image.
   slices_ = make_slices(d, threads, d.y().H, workspace_, [&](int64_t rows) {
     return Matmul({rows * Q, patch, d.K, {d.K, 1}, {patch, 1}, {patch, 1}});
   });
@@ -224,7 +226,7 @@ void ColumnsBackwardWeights::run(const float* x, const float* dy, float* dw, flo
                                  void* workspace) {
   const ImageDims y = d_.y();
   const int64_t patch = patch_size(d_), taps = d_.window.R * d_.window.S, rows = d_.x.N * y.H;
-  const bool in_place = taps == 1 || d_.x.C == 1;  // [K, R, S, C] is [K, C, R, S]
+  const bool in_place = taps == 1 || d_.x.C == 1;  // [K, R, S, C] equals [K, C, R, S]
   float* columns = floats_at(workspace, columns_offset_);
   float* inner_dw = in_place ? dw : floats_at(workspace, dw_offset_);
   for (int64_t first = 0; first < rows; first += chunk_rows_) {

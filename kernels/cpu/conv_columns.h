@@ -3,10 +3,10 @@
 //   columns [pixels, R*S*C] = patches of x
 //   y [pixels, K]           = columns * w^T
 //   dw [K, R*S*C]           = dy^T * columns
-//   dcolumns                = dy * w, added up to dx where patches overlap
+//   dcolumns                = dy * w, added into dx where patches overlap
 //
-// Channels-last images without groups and dilations alone. Patches are made a chunk of output rows
-// at a time, so that they stay in a cache.
+// Only for channels-last images without groups and dilations. Patches are built for a chunk of
+// output rows at a time, so that they stay in the cache.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,19 @@
 
 namespace trainyard::kernels::cpu {
 
-/// What kDirect and kColumns say, or else shape and threads alone, so that a resumed job decides
-/// alike.
+/// Whether to use columns. `options.algorithm` decides if it is kDirect or kColumns, else only the
+/// shape and the thread count do, so that a resumed job decides the same way.
 bool columns_suit_forward(const ConvDims& d, const ConvOptions& options);
 bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, int threads);
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options);
 
-/// Output rows of one thread, numbered over the batch, and the products over chunks of them.
+/// The output rows of one thread, numbered over the batch, and the products for chunks of these
+/// rows.
 struct ColumnSlice {
   Range rows;
-  int64_t chunk_rows = 0, tail_rows = 0;  // the last chunk may be shorter; 0 if it is not
+  int64_t chunk_rows = 0, tail_rows = 0;  // tail_rows: rows of a shorter last chunk, or 0
   Matmul chunk, tail;
-  int64_t product_offset = 0;  // workspace of the products
+  int64_t product_offset = 0;  // offset of the products' workspace
   int64_t columns_offset = 0;
 };
 
@@ -61,8 +62,8 @@ class ColumnsBackwardData {
   WorkspaceLayout workspace_;
 };
 
-/// All threads fill one chunk of columns, then each multiplies it by its own filters: no thread has
-/// a dw of its own to be added up.
+/// All threads fill one chunk of columns, then each multiplies the chunk by its own filters, so
+/// that no thread has a private dw that would need adding up.
 class ColumnsBackwardWeights {
  public:
   ColumnsBackwardWeights(const ConvDims& d, int threads, Team& team);

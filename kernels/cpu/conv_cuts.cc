@@ -8,13 +8,13 @@ namespace {
 constexpr int64_t kFlopsPerThread = 1'000'000;  // about 6 us
 constexpr int64_t kBandRowsMin = 2;
 
-/// Bands of each image; 1: none.
+/// The number of bands per image; 1 means that images are not divided.
 int64_t bands_of(const ConvDims& d, int threads) {
   return std::max<int64_t>(1, std::min(threads / d.x.N, d.y().H / kBandRowsMin));
 }
 
-/// The cut of rows `x` of image `image` that gives, or takes, rows `y`; false if it is none that a
-/// convolution could be.
+/// Sets `cut` to the convolution from rows `x` to rows `y` of image `image`. Returns false if no
+/// convolution with non-negative padding does that.
 bool make_cut(const ConvDims& d, int64_t image, Range x, Range y, ConvCut& cut) {
   const Window& w = d.window;
   const ImageDims out = d.y();
@@ -31,7 +31,7 @@ bool make_cut(const ConvDims& d, int64_t image, Range x, Range y, ConvCut& cut) 
   return above >= 0 && above < w.height() && below < w.height() && cut.dims.y().H == y.size();
 }
 
-/// `rows_of(y)` are the rows of x, and of y, that a band of rows of y stands for.
+/// `rows_of(y)` returns the rows of x and of y that the cut for a band of rows of y covers.
 template <typename F>
 std::vector<ConvCut> cut_rows(const ConvDims& d, int threads, const F& rows_of) {
   const int64_t bands = bands_of(d, threads);
@@ -77,14 +77,14 @@ std::vector<ConvCut> cut_rows_of_y(const ConvDims& d, int threads) {
 std::vector<ConvCut> cut_rows_of_x(const ConvDims& d, int threads) {
   const Window& w = d.window;
   const int64_t P = d.y().H;
-  // Bands of x begin where windows do, so that no band's padding is negative.
+  // Bands of x begin where windows do, so that no band has a negative padding.
   const auto begin_of = [&](int64_t y) {
     if (y == 0) return int64_t{0};
     return y == P ? d.x.H : std::clamp<int64_t>(y * w.stride_h - w.pad_top, 0, d.x.H);
   };
   return cut_rows(d, threads, [&](Range y) {
     const Range x = {begin_of(y.begin), begin_of(y.end)};
-    // Windows that begin at most so much above the band reach into it.
+    // Windows that begin up to `reach` output rows above the band still extend into it.
     const int64_t reach = (w.height() - 1) / w.stride_h;
     const int64_t last = (x.end - 1 + w.pad_top) / w.stride_h;
     return std::pair(x, Range{std::max<int64_t>(0, y.begin - reach), std::min(P, last + 1)});

@@ -1,5 +1,5 @@
-// kernels/cpu/conv_cuts.h: what each thread convolves: some whole images, or where there are fewer
-// images than threads, a band of an image's rows.
+// kernels/cpu/conv_cuts.h: the division of a convolution among threads: into whole images or, if
+// there are fewer images than threads, into bands of an image's rows.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 namespace trainyard::kernels::cpu {
 
-/// A convolution of its own on a part of the memory of a larger one.
+/// A convolution on a part of a larger convolution's operands.
 struct ConvCut {
   ConvDims dims;
-  int64_t x_offset = 0, y_offset = 0;  // elements
+  int64_t x_offset = 0, y_offset = 0;  // in elements
 };
 
-/// Threads that the work is worth.
+/// The number of threads that the work justifies.
 int threads_of(const ConvDims& d, const Team& team);
 
-/// At most `threads` cuts of whole images: for all directions.
+/// At most `threads` cuts of whole images; usable for all directions.
 std::vector<ConvCut> cut_images(const ConvDims& d, int threads);
 
-/// Bands of rows, channels-last images alone, empty if there are enough images or a band would
-/// see nothing but padding.
-///   rows of y   for the forward direction, and for dw and db, which are then to be added up
-///   rows of x   for dx, each with all rows of y that it takes part in: `dims` pads as far as these
-///               reach beyond the band
+/// Bands of rows, only for channels-last images. Empty if there are enough images or if a band
+/// would cover nothing but padding.
+///   rows of y   for forward, and for dw and db, whose results the caller adds up
+///   rows of x   for dx, each with all rows of y that contribute to it: the padding in `dims`
+///   covers
+///               the part of these rows' windows that is outside the band
 std::vector<ConvCut> cut_rows_of_y(const ConvDims& d, int threads);
 std::vector<ConvCut> cut_rows_of_x(const ConvDims& d, int threads);
 

@@ -8,8 +8,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Channels-last pixels are summed in blocks whose size depends on the shape alone; row-major
-// channels are one block each.
+// Channels-last pixels are summed in blocks whose size depends only on the shape; in row-major
+// images each channel is one block.
 constexpr int64_t kBlockElements = 16384;
 
 int64_t block_pixels(const ImageDims& d) { return std::max<int64_t>(1, kBlockElements / d.C); }

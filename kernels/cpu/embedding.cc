@@ -18,14 +18,14 @@ void clear_row(int64_t count, float* y) {
 
 bool counts(const int32_t* token, int64_t i) { return token == nullptr || token[i] != 0; }
 
-// One over the number of positions of sequence n that count; 0 if none does.
+// 1 / (the number of positions of sequence n that are averaged); 0 if there is none.
 float pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
   int64_t count = 0;
   for (int64_t t = 0; t < d.T; ++t) count += counts(token, n * d.T + t) ? 1 : 0;
   return count == 0 ? 0.0f : 1.0f / static_cast<float>(count);
 }
 
-// Columns of a sum that are worth a thread, in whole cache lines.
+// Columns are split over threads in multiples of this, a whole cache line.
 constexpr int64_t kColumnStep = 16;
 
 template <typename F>
@@ -88,7 +88,7 @@ void add_positions(const PositionDims& d, const float* x, const float* position,
   });
 }
 
-// Positions are independent of each other, so they are what is split.
+// The positions are split over the team, since they are independent of each other.
 void add_positions_backward(const PositionDims& d, const float* dy, float* dx, float* dposition,
                             float* dprefix, Run run) {
   check_positions_grad(d, dy);

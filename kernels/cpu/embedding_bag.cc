@@ -35,7 +35,7 @@ void embedding_bag(const EmbeddingBagDims& d, const float* table, const int32_t*
   });
 }
 
-// Two rows may name one token: each thread takes its own columns of all rows.
+// Several rows may name the same token, so each thread processes its own columns of all rows.
 void embedding_bag_backward(const EmbeddingBagDims& d, const int32_t* token, const float* dy,
                             float* dtable, Run run) {
   check(d, token, dy, dtable);

@@ -1,4 +1,4 @@
-// kernels/cpu/flush_denormals.h: denormal numbers count as 0 while a thread computes.
+// kernels/cpu/flush_denormals.h: treats denormal numbers as 0 while a thread computes.
 //
 // Denormal numbers are those closer to 0 than the smallest normal number, which is 2^-126 for float
 // and 2^-1022 for double. Intel's processors compute about a hundred times slower with them, and
@@ -9,9 +9,9 @@
 // result in the same way. Copying a number keeps its bits; so do minimum and maximum, which copy
 // one of their operands.
 //
-// The processor keeps the setting for each thread, and a new thread inherits it from the thread
-// that starts it. The executor (src/runtime/executor.cc) switches flushing on around kernels alone,
-// so conversions between numbers and text never flush.
+// The processor keeps the setting per thread, and a new thread inherits it from the thread that
+// starts it. The executor (src/runtime/executor.cc) enables flushing only around kernels, so
+// conversions between numbers and text never flush.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ inline constexpr uint64_t kFlushBits = 0x8040;  // MXCSR: results (FTZ) and oper
 inline uint64_t float_control() { return _mm_getcsr(); }
 inline void set_float_control(uint64_t bits) { _mm_setcsr(static_cast<uint32_t>(bits)); }
 #elif defined(__aarch64__)
-inline constexpr uint64_t kFlushBits = uint64_t{1} << 24;  // FPCR.FZ: both
+inline constexpr uint64_t kFlushBits = uint64_t{1} << 24;  // FPCR.FZ: results and operands
 inline uint64_t float_control() {
   uint64_t bits = 0;
   asm volatile("mrs %0, fpcr" : "=r"(bits));
@@ -50,9 +50,9 @@ inline void set_flush_mode(uint64_t mode) {
   if ((control & kFlushBits) != mode) set_float_control((control & ~kFlushBits) | mode);
 }
 
-/// Makes the calling thread flush while the object exists; the destructor restores the mode of
-/// before. The compiler does not know about modes and may move arithmetic across both, so put
-/// arithmetic that must flush into a function that it cannot inline.
+/// Makes the calling thread flush during the object's lifetime; the destructor restores the
+/// previous mode. The compiler does not know about modes and may move arithmetic across constructor
+/// and destructor, so put arithmetic that must flush into a function that it cannot inline.
 class FlushDenormals {
  public:
   FlushDenormals() : before_(flush_mode()) { set_flush_mode(kFlushBits); }

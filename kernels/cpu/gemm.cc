@@ -10,7 +10,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// A slice should be worth about 3 us, and start on a vector boundary.
+// A slice should take at least about 3 us and begin at a vector boundary.
 constexpr int64_t kFlopsPerThread = 500'000;
 constexpr int64_t kColumnStep = 16;
 
@@ -21,11 +21,11 @@ int parts_of(const GemmDims& d, int64_t columns, int threads) {
       std::clamp<int64_t>(std::min(by_flops, by_columns), 1, static_cast<int64_t>(threads)));
 }
 
-// One product cut along `columns` of the result (or rows, for dw): a matmul per slice.
+// One product, divided along `columns` of the result (rows for dw), with one matmul per slice.
 struct SlicedMatmul {
   std::vector<Range> ranges;
   std::vector<Matmul> products;
-  std::vector<int64_t> offsets;  // of each slice's workspace
+  std::vector<int64_t> offsets;  // offset of each slice's workspace
   WorkspaceLayout workspace;
 
   template <typename F>
@@ -44,8 +44,8 @@ struct SlicedMatmul {
 
 }  // namespace
 
-// y = x w^T + b, cut along K: each thread reads its own rows of w, which stay in its cache from the
-// update to the next step.
+// y = x w^T + b, divided along K: each thread reads its own rows of w, which stay in its cache from
+// the update to the next step.
 struct GemmForward::Impl {
   GemmDims d;
   SlicedMatmul product;
@@ -80,7 +80,7 @@ void GemmForward::run(const float* x, const float* w, const float* b, float* y, 
   });
 }
 
-// dx = dy w, cut along F; dw = dy^T x and db, cut along K as w is in forward.
+// dx = dy w, divided along F; dw = dy^T x and db, divided along K like w in forward.
 struct GemmBackward::Impl {
   GemmDims d;
   std::unique_ptr<SlicedMatmul> data, weights;
@@ -110,7 +110,8 @@ GemmBackward::GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team
 GemmBackward::~GemmBackward() = default;
 int64_t GemmBackward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-// One region for all three: a thread that is done with its dx goes on to its dw.
+// dx, dw and db are computed in one parallel region: a thread that has finished its dx continues
+// with its dw.
 void GemmBackward::run(const float* x, const float* w, const float* dy, float* dx, float* dw,
                        float* db, void* workspace) {
   Impl& m = *impl_;

@@ -11,16 +11,17 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Elements whose squares are added before blocks are: the same blocks for every team.
+// Squares are first added within blocks of this many elements, which are the same for every team
+// size.
 constexpr int64_t kBlock = 4096;
 
 int64_t blocks_of(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-/// Bytes for a term for each block.
+/// Bytes of one term per block.
 int64_t bytes_of_terms(int64_t blocks) { return blocks * static_cast<int64_t>(sizeof(double)); }
 
-/// Writes a term for each block of `values`, and returns their number. One region of the team for
-/// a large tensor; small ones are not worth waking a thread.
+/// Writes the sum of squares of each block of `values` to `terms`, and returns the number of
+/// blocks. A large tensor is split over the team; for a small one waking threads would take longer.
 int64_t square_blocks(const float* values, int64_t count, double* terms, Team& team) {
   team.parallel_for(blocks_of(count), kElementsPerThread / kBlock, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
@@ -34,7 +35,7 @@ int64_t square_blocks(const float* values, int64_t count, double* terms, Team& t
 }  // namespace
 
 int64_t gradient_norm_workspace_bytes(const GradientNormParams& s) {
-  int64_t blocks = 0;  // of the first rank's shards, than which no other's are larger
+  int64_t blocks = 0;  // in the first rank's shards, which are the largest
   for (const int64_t count : s.counts) blocks += blocks_of(shard_elements(count, s.ranks));
   return bytes_of_terms(blocks);
 }

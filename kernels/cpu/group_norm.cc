@@ -9,14 +9,14 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// A sample is rows of all C channels (channels-last), or for each channel rows of one (row-major);
-// the loops of batch normalization walk either. Rows are cut into blocks whose sums are added in
-// double, in order.
+// A sample consists of rows of all C channels (channels-last), or of rows of one value for each
+// channel (row-major), so that the loops of batch normalization serve both. Rows are divided into
+// blocks, whose sums are added in double, in order.
 constexpr int64_t kBlockElements = 16384;
 
 struct Sample {
-  int64_t parts, part_stride;  // channels that lie apart, or one part with all of them
-  int64_t rows, C;             // of each part
+  int64_t parts, part_stride;  // one part per channel (row-major), or one for all channels
+  int64_t rows, C;             // per part
   Sample(const GroupNormDims& d, const ImageStrides& s) {
     const bool channels_last = s.is_channels_last(d.x);
     parts = channels_last ? 1 : d.x.C;
@@ -24,12 +24,12 @@ struct Sample {
     part_stride = d.x.pixels();
     rows = d.x.pixels();
   }
-  /// Calls f(first channel, offset of its data in the sample).
+  /// Calls f(first channel, offset in the sample) for each part.
   template <typename F>
   void for_parts(const F& f) const {
     for (int64_t c = 0; c < parts; ++c) f(c, c * part_stride);
   }
-  /// Calls f(offset behind the part's begin, rows) for each block.
+  /// Calls f(offset in the part, rows) for each block.
   template <typename F>
   void for_blocks(const F& f) const {
     const int64_t step = std::max<int64_t>(1, kBlockElements / C);
@@ -37,7 +37,7 @@ struct Sample {
   }
 };
 
-// Float vectors of C of one sample.
+// Six float vectors of C elements for one sample.
 struct Scratch {
   float *mean, *gain, *slope, *shift, *block_a, *block_b;
   Scratch(const GroupNormDims& d, void* workspace, int64_t n) {
@@ -49,7 +49,8 @@ struct Scratch {
   }
 };
 
-// sums[c] += what `loop` gives for each block of each channel: doubles, so that blocks add up well.
+// Adds to sums[c] the results that `loop` writes to `block`, for each block of each channel; sums
+// are double to limit rounding errors.
 template <typename Loop>
 void add_blocks(const Sample& sample, float* block, double* sums, const Loop& loop) {
   sample.for_parts([&](int64_t c, int64_t at) {
@@ -74,7 +75,8 @@ double sum_of_group(const GroupNormDims& d, const double* sums, int64_t g) {
 }
 
 double* sums_of(const GroupNormDims& d, void* workspace, int64_t n) {
-  // Behind the vectors of all samples; 6 * N * C floats keep the alignment of doubles.
+  // These follow the float vectors of all samples; 6 * N * C floats preserve the alignment of
+  // doubles.
   return reinterpret_cast<double*>(static_cast<float*>(workspace) + d.x.N * 6 * d.x.C) +
          n * 2 * d.x.C;
 }
@@ -139,8 +141,8 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
   const double M = static_cast<double>(d.values());
   for_samples(d, run.team, [&](int64_t n) {
     const Scratch v(d, run.workspace, n);
-    double* sums = sums_of(d, run.workspace, n);  // of dy
-    double* products = sums + d.x.C;              // of dy * xhat
+    double* sums = sums_of(d, run.workspace, n);  // sums of dy
+    double* products = sums + d.x.C;              // sums of dy * xhat
     const float *xn = o.x + n * s.n, *dyn = o.dy + n * s.n;
     std::fill_n(sums, 2 * d.x.C, 0.0);
     for (int64_t c = 0; c < d.x.C; ++c) v.mean[c] = o.mean[n * d.groups + c / d.channels()];

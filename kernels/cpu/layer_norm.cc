@@ -6,8 +6,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Rows are cut into blocks whose size depends on the shape alone; dscale and db are the sums of the
-// blocks' sums, in their order.
+// Rows are divided into blocks whose size depends only on the shape; dscale and db are the sums of
+// the blocks' sums, added in order.
 constexpr int64_t kBlockElements = 16384;
 
 struct Blocks {

@@ -10,7 +10,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int64_t kLossBlock = 4096;  // elements whose losses are added before blocks are
+constexpr int64_t kLossBlock = 4096;  // elements in a block, whose losses are added first
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<
   run.team.parallel_for(p.rows, grain_of(16 * p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* z_row = o.z + n * p.classes;
-      // Read before p overwrites them.
+      // Read before the softmax overwrites z, since p may be z.
       const float z_label = z_row[label[n]];
       double others = 0;
       if (target.smooth()) {
@@ -68,7 +68,7 @@ void softmax_xent_backward(const SoftmaxXentParams& p,
         continue;
       }
       const float* p_row = o.prob + n * p.classes;
-      const float p_label = p_row[label[n]];  // dz may be p
+      const float p_label = p_row[label[n]];  // read first, since dz may be p
       const double sum = target.sum(label[n]);
       row_loops().scale(p.classes, static_cast<float>(scale * sum), p_row, dz_row);
       if (target.smooth()) {
@@ -76,7 +76,8 @@ void softmax_xent_backward(const SoftmaxXentParams& p,
           dz_row[k] -= static_cast<float>(scale * target.off(k));
         }
       }
-      // From p - c in one go: where both are near 1, their scaled difference would keep few digits.
+      // Computed from the difference p - c, since the difference of the two scaled values would
+      // lose digits where p and c are near 1.
       const double c = target.on(label[n]) + target.off(label[n]);
       dz_row[label[n]] = static_cast<float>(scale * (sum * static_cast<double>(p_label) - c));
     }
@@ -85,7 +86,7 @@ void softmax_xent_backward(const SoftmaxXentParams& p,
 
 namespace {
 
-// c of a row against a given distribution.
+// The target c[n, k] for a given distribution.
 class ShareTarget {
  public:
   explicit ShareTarget(const SoftmaxXentParams& p, const float* share)
@@ -126,10 +127,10 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<
     for (int64_t n = begin; n < end; ++n) {
       const float* z_row = o.z + n * p.classes;
       const float max = *std::max_element(z_row, z_row + p.classes);
-      double c_sum = 0, below_max = 0, entropy = 0;  // read before p overwrites z
+      double c_sum = 0, below_max = 0, entropy = 0;  // computed before p overwrites z
       for (int64_t k = 0; k < p.classes; ++k) {
         const double c = target.at(n, k);
-        if (c == 0) continue;  // also where z is -infinity
+        if (c == 0) continue;  // also avoids 0 * infinity where z is -infinity
         c_sum += c;
         below_max += c * static_cast<double>(max - z_row[k]);
         if (p.divergence) entropy -= c * std::log(c);
@@ -153,7 +154,7 @@ void softmax_xent_backward(const SoftmaxXentParams& p,
     for (int64_t n = begin; n < end; ++n) {
       double sum = 0;
       for (int64_t k = 0; k < p.classes; ++k) sum += target.at(n, k);
-      for (int64_t i = n * p.classes; i < (n + 1) * p.classes; ++i) {  // dz may be p
+      for (int64_t i = n * p.classes; i < (n + 1) * p.classes; ++i) {  // dz may alias p
         const double c = target.at(n, i - n * p.classes);
         o.dz[i] = static_cast<float>(scale * (sum * static_cast<double>(o.prob[i]) - c));
       }

@@ -6,9 +6,9 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// oneDNN's first choice (brgemm) reads a b that lies row by row where it is. Rows of several kB
-// that no cache holds make that slow; its older kernel copies b into panels first (2048 x 384 times
-// 384 x 1536: 67 GFLOP/s as it lies, 122 in panels; of 1536 x 384: 99 and 110).
+// oneDNN's first choice (brgemm) reads a row-major b in place, which is slow if its rows have
+// several kB and b fits no cache. An older kernel of oneDNN first copies b into panels (2048 x 384
+// times 384 x 1536: 67 GFLOP/s in place, 122 with panels; times 1536 x 384: 99 and 110).
 bool wants_panels(const MatmulDims& d) {
   return d.b.column == 1 && d.b.row >= 512 && d.M >= 128 && d.N >= 256 && d.K >= 128;
 }
@@ -23,11 +23,11 @@ bool has_avx512() {
   return isa >= dnnl::cpu_isa::avx512_mic && isa != dnnl::cpu_isa::avx2_vnni;
 }
 
-// oneDNN 2.6's product for AVX2 takes six rows at a time and sums what is left over, up to three of
-// them, in another order; so it does in the middle of some sizes above 72. Sizes that have no such
-// rows: up to 72 those that leave 0, 4 or 5 of six, and 192 (tests/kernels/matmul_test.cc).
-// Blocks of 192 cost nothing (4096 x 784 times 784 x 512 on one core of an AMD EPYC 7003: 78 ms
-// in blocks, 80 at once).
+// oneDNN 2.6's AVX2 product takes six rows at a time, and sums a remainder of up to three rows in
+// another order; for some sizes above 72 it also does so for rows in the middle. Sizes without such
+// rows are those up to 72 whose remainder modulo 6 is 0, 4 or 5, and 192
+// (tests/kernels/matmul_test.cc). Blocks of 192 rows are not slower (4096 x 784 times 784 x 512 on
+// one core of an AMD EPYC 7003: 78 ms in blocks, 80 ms as one product).
 int64_t block_rows_of(const MatmulDims& d) {
   constexpr int64_t kSmallest = 64, kLargestOfSixes = 72, kLargest = 192;
   if (!d.rows_alike || d.M < kSmallest || d.M == kLargest || has_avx512()) return d.M;
@@ -41,9 +41,9 @@ int64_t block_rows_of(const MatmulDims& d) {
 
 }  // namespace
 
-// Plain formats everywhere: bringing a weight into oneDNN's own format costs as much as it saves
-// when it changes every step (64 x 784 x 512, 2 threads: product 139 us plain, 123 us packed,
-// packing 77 us).
+// All operands have plain formats: converting a weight that changes every step into oneDNN's own
+// format costs as much time as it saves (64 x 784 x 512, 2 threads: product 139 us plain, 123 us
+// packed, packing 77 us).
 Matmul::Matmul(const MatmulDims& d)
     : rows_(d.M), block_rows_(block_rows_of(d)), a_row_(d.a.row), c_row_(d.c.row) {
   using Desc = dnnl::memory::desc;
@@ -73,7 +73,8 @@ Matmul::Matmul(const MatmulDims& d)
 
 void Matmul::run(const float* a, const float* b, const float* bias, float* c, void* workspace) {
   for (int64_t row = 0; row < rows_; row += block_rows_) {
-    // The last block ends with the last row: the rows it shares with the one before get equal bits.
+    // The last block ends with the last row, so it may overlap the block before; both compute the
+    // same bits for the shared rows.
     const int64_t first = std::min(row, rows_ - block_rows_);
     primitive_.run({a + first * a_row_, b, bias, c + first * c_row_, workspace});
   }

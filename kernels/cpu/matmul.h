@@ -1,5 +1,6 @@
-// kernels/cpu/matmul.h: a prepared matrix product on oneDNN, what Gemm and its gradients are made
-// of. One thread; Gemm (gemm.cc) runs one per slice.
+// kernels/cpu/matmul.h: a prepared, single-threaded matrix product based on oneDNN, from which
+// fully connected layers and their gradients are built. gemm.cc runs one product per slice and
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace trainyard::kernels::cpu {
 
-/// A matrix inside row-major memory: element (i, j) lies at i * row + j * column. A transposed one
-/// has row 1.
+/// The strides of a matrix: element (i, j) is at offset i * row + j * column. A transposed
+/// row-major matrix has row = 1.
 struct MatrixStrides {
   int64_t row, column;
 };
@@ -19,8 +20,8 @@ struct MatmulDims {
   int64_t M, N, K;
   MatrixStrides a, b, c;
   bool bias = false;
-  bool accumulate = false;  // c is added to, not assigned
-  /// Equal rows of a give equal rows of c, to the bit, if M is at least 64. Not with accumulate.
+  bool accumulate = false;  // c is added to instead of assigned
+  /// Whether equal rows of a must give bit-identical rows of c; requires M >= 64 and no accumulate.
   bool rows_alike = false;
 };
 
@@ -34,7 +35,7 @@ class Matmul {
   void run(const float* a, const float* b, const float* bias, float* c, void* workspace);
 
  private:
-  PreparedPrimitive primitive_;  // of block_rows_ rows
+  PreparedPrimitive primitive_;  // computes block_rows_ rows
   int64_t rows_ = 0, block_rows_ = 0, a_row_ = 0, c_row_ = 0;
   WorkspaceLayout workspace_;
 };

@@ -9,7 +9,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// The axis along which x lies contiguously while y's runs jump through it, or -1.
+// The axis along which x is contiguous although y is contiguous along the innermost axis, or -1.
 int transposed_axis(const Box<2>& box) {
   if (box.rank < 2 || box.run_stride()[0] <= 1 || box.run_stride()[1] != 1) return -1;
   for (int i = 0; i < box.rank - 1; ++i) {
@@ -18,7 +18,8 @@ int transposed_axis(const Box<2>& box) {
   return -1;
 }
 
-// `axis` and the innermost one are a matrix to transpose; the others say where each one lies.
+// Copies with `axis` and the innermost axis as a matrix to transpose; the other axes enumerate the
+// matrices.
 void copy_transposed(const Box<2>& box, int axis, const float* x, float* y, Team& team) {
   const int64_t rows = box.run();
   const int64_t columns = box.size[axis];
@@ -28,7 +29,7 @@ void copy_transposed(const Box<2>& box, int axis, const float* x, float* y, Team
   for (int i = 0; i < box.rank - 1; ++i) {
     if (i != axis) matrices.append(box.size[i], box.stride[i]);
   }
-  // Strips of columns are the items, so that one large matrix is split too.
+  // Work is divided into strips of columns, so that one large matrix is split too.
   constexpr int64_t kStrip = 64;
   const int64_t strips = (columns + kStrip - 1) / kStrip;
   team.parallel_for(matrices.elements() * strips, grain_of(rows * std::min(columns, kStrip)),

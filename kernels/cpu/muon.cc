@@ -1,5 +1,6 @@
-// Muon: the Newton-Schulz iteration through the products of a fully connected layer (gemm.h). The
-// Gram matrix A is symmetric, so that A A = A A^T and A X = (X^T A)^T need no transposed copy.
+// Muon: the Newton-Schulz iteration, computed with the products of a fully connected layer
+// (gemm.h). The Gram matrix A is symmetric, so that A A = A A^T and A X = (X^T A)^T need no
+// transposed copy.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -13,7 +14,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // elements whose squares are added before blocks are
+constexpr int64_t kBlock = 4096;  // elements in a block, whose squares are added first
 
 int64_t blocks_of(int64_t count) { return (count + kBlock - 1) / kBlock; }
 

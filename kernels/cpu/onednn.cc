@@ -11,7 +11,7 @@ PreparedPrimitive::PreparedPrimitive(const dnnl::primitive& primitive,
                                      std::initializer_list<Arg> args)
     : primitive_(primitive), stream_(onednn_engine()) {
   for (const Arg& arg : args) {
-    // nullptr is DNNL_MEMORY_NONE: run() binds the data.
+    // nullptr means DNNL_MEMORY_NONE; run() sets the data pointer.
     memories_.emplace_back(arg.desc, onednn_engine(), nullptr);
     bound_.push_back(nullptr);
     if (arg.desc.get_size() > 0) args_.push_back({arg.index, memories_.back().get()});
@@ -38,7 +38,7 @@ PreparedPrimitive prepare_reorder(const dnnl::memory::desc& from, const dnnl::me
   const SingleThreadScope scope;
   const dnnl::reorder::primitive_desc desc(onednn_engine(), from, onednn_engine(), to,
                                            user_scratchpad());
-  // Reorders of f32 to f32 need no scratchpad; one that did would fail loudly when it runs.
+  // Reorders from f32 to f32 need no scratchpad; if one did, running it would throw an error.
   return PreparedPrimitive(dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 

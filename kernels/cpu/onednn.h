@@ -1,9 +1,10 @@
-// kernels/cpu/onednn.h: oneDNN primitives prepared once and run without looking anything up.
+// kernels/cpu/onednn.h: oneDNN primitives that are prepared once, so that running them needs no
+// lookup.
 //
-// Every primitive is single-threaded; a kernel runs one per thread of its Team, each on its slice.
-// A prepared primitive owns its memory descriptors; run() only swaps data pointers in, and swaps
-// none while they stay the same, which is always the case in a bound program. Scratchpads come from
-// the caller's workspace (scratchpad_mode::user).
+// Every primitive is single-threaded; a kernel runs one primitive per thread of its Team, each on
+// its slice. A prepared primitive owns its memory descriptors. run() only sets the data pointers
+// that have changed since the last call; in a bound program none change. Scratchpads are in the
+// caller's workspace (scratchpad_mode::user).
 #pragma once
 
 #include <omp.h>
@@ -20,8 +21,8 @@ namespace trainyard::kernels::cpu {
 
 const dnnl::engine& onednn_engine();
 
-/// oneDNN asks OpenMP for its team when a primitive is made and again when it runs: it shall be 1.
-/// Restores the caller's setting.
+/// Sets OpenMP's thread count to 1, since oneDNN reads it when a primitive is created and again
+/// when it runs. The destructor restores the caller's setting.
 class SingleThreadScope {
  public:
   SingleThreadScope() : saved_(omp_get_max_threads()) {
@@ -37,7 +38,7 @@ class SingleThreadScope {
   int saved_;
 };
 
-/// Cuts one workspace into aligned pieces.
+/// Divides one workspace into aligned pieces.
 class WorkspaceLayout {
  public:
   int64_t add(int64_t bytes) {
@@ -67,8 +68,8 @@ class PreparedPrimitive {
   PreparedPrimitive(const dnnl::primitive& primitive, std::initializer_list<Arg> args);
 
   explicit operator bool() const { return static_cast<bool>(primitive_.get(true)); }
-  /// Pointers in the order of the constructor's args. Arguments of size 0 take nullptr. Safe beside
-  /// other primitives on other threads.
+  /// Runs the primitive. `data` has the pointers in the order of the constructor's args; arguments
+  /// of size 0 take nullptr. Other primitives may run at the same time on other threads.
   void run(std::initializer_list<const void*> data);
 
  private:
@@ -79,10 +80,11 @@ class PreparedPrimitive {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-/// Copies between two memory formats of one logical tensor; empty if the formats are equal.
+/// A primitive that copies a tensor from one memory format to another; empty if the formats are
+/// equal.
 PreparedPrimitive prepare_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
-/// Scratchpads in the caller's workspace.
+/// The attribute that places a primitive's scratchpad in the caller's workspace.
 dnnl::primitive_attr user_scratchpad();
 
 }  // namespace trainyard::kernels::cpu

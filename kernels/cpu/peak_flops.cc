@@ -12,10 +12,10 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 constexpr int64_t kRounds = 1 << 20;
-constexpr int kChains = 12;  // independent, more than latency x ports
+constexpr int kChains = 12;  // independent accumulators, more than latency x ports
 
-// One block of assembly per round keeps the accumulators in registers: a compiler that spills them
-// would measure its stack.
+// One assembly block per round keeps the accumulators in registers; a compiler might spill them,
+// and the stack would be measured.
 __attribute__((target("avx512f"))) float burn_avx512() {
   const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.001f);
   __m512 c0 = a, c1 = a, c2 = a, c3 = a, c4 = a, c5 = a, c6 = a, c7 = a, c8 = a, c9 = a, c10 = a,
@@ -54,7 +54,7 @@ __attribute__((target("avx2,fma"))) float burn_avx2() {
 
 double measure_peak_gflops(int threads, int vector_bits) {
   const bool wide = vector_bits >= 512 && __builtin_cpu_supports("avx512f");
-  if (!wide && !__builtin_cpu_supports("fma")) return 0;  // unknown; shares then print as 0
+  if (!wide && !__builtin_cpu_supports("fma")) return 0;  // unknown: shares of it are printed as 0
   const double flops_per_thread =
       2.0 * static_cast<double>(kRounds) * (wide ? 16.0 : 8.0) * kChains;
   double best = 0;
@@ -68,7 +68,7 @@ double measure_peak_gflops(int threads, int vector_bits) {
           (void)keep;
         });
       }
-    }  // joined
+    }  // the threads are joined
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     best = std::max(best, threads * flops_per_thread / seconds.count() / 1e9);
   }

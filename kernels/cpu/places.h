@@ -1,5 +1,5 @@
-// kernels/cpu/places.h: numbers of keys in the order in which they were first added, by a hash
-// table with open addresses, at most half full.
+// kernels/cpu/places.h: numbers keys in the order in which they were first added, using a hash
+// table with open addressing that is at most half full.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace trainyard::kernels::cpu {
 
 class Places {
  public:
-  /// `memory`: bytes_for() so many keys.
+  /// `memory` has bytes_for(keys) bytes.
   Places(int64_t keys, void* memory)
       : mask_(capacity_for(keys) - 1),
         keys_(static_cast<int32_t*>(memory)),
@@ -21,7 +21,7 @@ class Places {
     return 2 * capacity_for(keys) * static_cast<int64_t>(sizeof(int32_t));
   }
   int64_t count() const { return count_; }
-  /// True if it was not there. Not negative.
+  /// Adds a key, which must not be negative. Returns true if the key is new.
   bool add(int32_t k) {
     const int64_t at = slot(k);
     if (keys_[at] == k) return false;
@@ -36,7 +36,8 @@ class Places {
     return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * keys)));
   }
   int64_t slot(int32_t k) const {
-    // Knuth's multiplicative hash; neighbours, of which Zipf's law has many, part.
+    // Knuth's multiplicative hash, which separates adjacent keys; these are frequent under Zipf's
+    // law.
     auto at = static_cast<int64_t>((static_cast<uint64_t>(k) * 0x9E3779B97F4A7C15u) >> 20) & mask_;
     while (keys_[at] != k && keys_[at] >= 0) at = (at + 1) & mask_;
     return at;

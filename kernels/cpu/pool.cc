@@ -6,8 +6,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Any strides: hands the reference loop one image at a time. Channels-last is what the plan gives;
-// this path serves row-major graphs and need not be fast.
+// Handles any strides by passing one image at a time to the reference loop. Plans normally use
+// channels-last; this path serves row-major graphs and need not be fast.
 template <typename F>
 void per_image(const ImageDims& x, Team& team, const F& f) {
   team.parallel_for(x.N, grain_of(x.C * x.pixels()), [&](int64_t begin, int64_t end) {

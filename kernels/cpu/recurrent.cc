@@ -13,12 +13,14 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Rows of the batch that are worth a thread: below, the recurrent product is too small to share.
+// The minimum number of batch rows per thread; with fewer, the recurrent product is too small to
+// split.
 constexpr int64_t kRowsPerThread = 2;
 
-// Packed weights up to this size stay in a core's second cache from step to step. Then the product
-// with x is made in the step, and its result never goes to memory (lstm, 32 rows of 128 steps, 2
-// threads: 6.0 ms, ahead 7.0 with 128 units; 22.4 and 22.1 with 256).
+// Packed weights up to this size stay in a core's L2 cache from step to step. The product with x is
+// then computed within the step, so that its result is never written to memory. Otherwise it is
+// computed before all steps (lstm, 32 rows of 128 steps, 2 threads: 6.0 ms within and 7.0 ms before
+// the steps with 128 units; 22.4 ms and 22.1 ms with 256 units).
 constexpr int64_t kNearBytes = 1280 << 10;
 
 constexpr int64_t kFloat = sizeof(float);
@@ -39,7 +41,7 @@ const CellLoops& loops_of(const RecurrentDims& d) {
   return d.cell == RecurrentCell::kLstm ? recurrent_loops().lstm : recurrent_loops().gru;
 }
 
-/// Step s of the run, and the step before it or -1.
+/// Position t of a step of the run, and the position of the previous step or -1.
 struct Step {
   int64_t t, before;
 };
@@ -64,7 +66,7 @@ void for_units(const RecurrentDims& d, Team& team, const F& f) {
 struct RecurrentForward::Impl {
   RecurrentDims d;
   CellSizes sizes;
-  std::unique_ptr<GemmForward> input;  // ahead of the steps, if the steps do not make it
+  std::unique_ptr<GemmForward> input;  // computes w_ih x before the steps, unless the steps do so
   std::vector<Range> parts;
   int64_t packed_offset = 0, inputs_offset = 0, sums_offset = 0, c_offset = 0;
   WorkspaceLayout workspace;
@@ -85,7 +87,7 @@ struct RecurrentForward::Impl {
 
   void run_part(const Range& rows, const RecurrentForwardOperands<float>& p, void* memory) {
     const int64_t H = d.H;
-    const int64_t first = rows.begin * d.T;  // row of [N T, ...]
+    const int64_t first = rows.begin * d.T;  // first row in [N T, ...]
     float* inputs = floats(memory, inputs_offset) + rows.begin * (sizes.F + H);
     float* sums = floats(memory, sums_offset) + rows.begin * 4 * padded_units(d);
     float* c = floats(memory, c_offset) + rows.begin * H;
@@ -129,11 +131,12 @@ void RecurrentForward::run(const RecurrentForwardOperands<float>& p, void* works
              [&](int i) { m.run_part(m.parts[static_cast<size_t>(i)], p, workspace); });
 }
 
-// The steps leave da and db, the gradients of the two products' results, for all weights at once.
+// The steps store da and db, the gradients of the results of the two products; the gradients of all
+// weights are computed from them after the last step.
 struct RecurrentBackward::Impl {
   RecurrentDims d;
   GemmBackward input;
-  std::unique_ptr<GemmBackward> recurrent;  // unless there is but one row: dw_hh is then 0
+  std::unique_ptr<GemmBackward> recurrent;  // null if there is only one row: dw_hh is then 0
   std::vector<Range> parts;
   int64_t zero_offset = 0, packed_offset = 0, da_offset = 0, db_offset = 0;
   int64_t dh_offset = 0, dc_offset = 0, rows_offset = 0, sums_offset = 0;
@@ -150,7 +153,7 @@ struct RecurrentBackward::Impl {
     zero_offset = workspace.add(d.H * kFloat);
     packed_offset = workspace.add(GH * width * kFloat);
     da_offset = workspace.add(all * GH * kFloat);
-    // The two products of lstm have one gradient.
+    // In lstm both products have the same gradient.
     db_offset = lstm() ? da_offset : workspace.add(all * GH * kFloat);
     dh_offset = workspace.add(d.N * width * kFloat);
     dc_offset = workspace.add(d.N * width * kFloat);
@@ -164,7 +167,7 @@ struct RecurrentBackward::Impl {
   }
 
   bool lstm() const { return d.cell == RecurrentCell::kLstm; }
-  /// Of da and db over the rows of a part.
+  /// Sums of da and db over the rows of a part.
   float* da_sum(size_t part, void* memory) const {
     return floats(memory, sums_offset) + static_cast<int64_t>(part) * 2 * d.gates() * d.H;
   }
@@ -219,8 +222,9 @@ struct RecurrentBackward::Impl {
     }
   }
 
-  /// dw_hh from the rows of db and the h that each was multiplied with: y, one row on. The first
-  /// step saw h = 0, so its row is cleared and the product runs over all rows but one.
+  /// Computes dw_hh from the rows of db and the h that each was multiplied by, which is the
+  /// previous step's row of y. The first step has h = 0, so its row of db is cleared, and the
+  /// product runs over all rows but one.
   void recurrent_weights(const float* y, float* dw_hh, void* memory) {
     float* db = floats(memory, db_offset);
     const int64_t GH = d.gates() * d.H;

@@ -17,7 +17,7 @@ float finish(const ReduceParams& p, double value) {
   return static_cast<float>(p.how == Reduction::kL2 ? std::sqrt(value) : value);
 }
 
-// The values of one y, which lie in runs side by side.
+// Reduces the values of one y, in contiguous runs.
 double reduce_runs(const ReduceParams& p, const float* x) {
   const ReduceLoops& loops = reduce_loops();
   const int64_t count = p.reduced.elements();
@@ -46,7 +46,7 @@ double reduce_runs(const ReduceParams& p, const float* x) {
   return value;
 }
 
-// The values of one y, wherever they lie.
+// Reduces the values of one y, with any strides.
 double reduce_scattered(const ReduceParams& p, const float* x) {
   const int64_t count = p.reduced.elements();
   const int64_t stride = p.reduced.run_stride()[0];
@@ -73,10 +73,10 @@ double reduce_scattered(const ReduceParams& p, const float* x) {
   return value;
 }
 
-constexpr int64_t kColumnsMax = 256;   // of y, kept in registers and the first cache
-constexpr int64_t kRowsPerBlock = 64;  // rows that are added before their sum is
+constexpr int64_t kColumnsMax = 256;  // of y in one chunk, which stay in registers and the L1 cache
+constexpr int64_t kRowsPerBlock = 64;  // rows that are summed before the sum is added to the total
 
-// `columns` neighbours of y, whose values lie in rows side by side.
+// Reduces to `columns` adjacent elements of y, whose values are in contiguous rows.
 void reduce_rows(const ReduceParams& p, int64_t columns, const float* x, float* y) {
   const ReduceLoops& loops = reduce_loops();
   const int64_t rows = p.reduced.elements();
@@ -116,7 +116,8 @@ void reduce(const ReduceParams& p, const float* x, float* y, Run run) {
   const Box<2>::Offsets kept_stride = p.kept.run_stride();
   const bool in_runs = p.reduced.run_stride()[0] == 1;
   if (!in_runs && p.kept.rank > 0 && kept_stride[0] == 1 && kept_stride[1] == 1) {
-    // Chunks of columns, narrower where there are few of them: no sum depends on the chunk.
+    // Work is divided into chunks of columns, narrower if there are few columns; no sum depends on
+    // the chunk size.
     const int64_t width = p.kept.run();
     const int64_t lines = outputs / width;
     int64_t chunk = kColumnsMax;
@@ -145,7 +146,7 @@ void reduce(const ReduceParams& p, const float* x, float* y, Run run) {
 
 namespace {
 
-// The gradients of the values of one y.
+// Computes the gradients of the values that were reduced to one y.
 void reduce_grad_of(const ReduceParams& p, const float* x, float y, float dy, float* dx) {
   const ReduceLoops& loops = reduce_loops();
   const int64_t each = p.reduced.elements();

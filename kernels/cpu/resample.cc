@@ -4,7 +4,8 @@
 
 namespace trainyard::kernels::cpu {
 
-// Bound by memory, and rare: the reference's rows, split over the team.
+// Resampling is bound by memory and rare, so the reference loop is used, with rows split over the
+// team.
 void resample(const ResampleParams& p, const float* x, float* y, Run run) {
   check(p, x, y);
   run.team.parallel_for(

@@ -48,7 +48,7 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<fl
   for (int64_t n = 0; n < p.rows; ++n) {
     o.position[n] = o.label[n] == p.ignored ? -1 : places.of(o.label[n]);
   }
-  run.team.parallel_for(p.columns(), 256, [&](int64_t begin, int64_t end) {  // 100 ns each
+  run.team.parallel_for(p.columns(), 256, [&](int64_t begin, int64_t end) {  // about 100 ns each
     for (int64_t j = begin; j < end; ++j) {
       const int32_t k = o.classes[j];
       o.log_expected[j] = k < 0 ? 0 : static_cast<float>(p.candidates.log_expected(k, draws));
@@ -74,12 +74,12 @@ void sampled_xent_forward(const SampledXentParams& p, const SampledXentOperands<
         std::fill_n(prob, p.columns, 0.0f);
         continue;
       }
-      const float label = z[at] - o.log_expected[at];  // before prob, which may be z, is written
+      const float label = z[at] - o.log_expected[at];  // read first, since prob may be z
       for (int64_t j = 0; j < p.samples; ++j) prob[j] = z[j] - o.log_expected[j];
       float sum = 0;
       float max = row_loops().softmax(p.samples, prob, prob, &sum);
       std::fill(prob + p.samples, prob + p.columns, 0.0f);
-      if (at >= p.samples) {  // one more candidate, beside those that were drawn
+      if (at >= p.samples) {  // the label is a candidate in addition to the drawn classes
         const float largest = label > max || label != label ? label : max;
         const float drawn = sum * std::exp(max - largest), own = std::exp(label - largest);
         row_loops().scale(p.samples, drawn / (drawn + own), prob, prob);
@@ -108,10 +108,11 @@ void sampled_xent_backward(const SampledXentParams& p, const SampledXentGradOper
         std::fill_n(dz, p.columns, 0.0f);
         continue;
       }
-      const float p_label = prob[at];  // dz may be prob
+      const float p_label = prob[at];  // read first, since dz may be prob
       row_loops().scale(p.samples, static_cast<float>(scale), prob, dz);
       std::fill(dz + p.samples, dz + p.columns, 0.0f);
-      // p - 1 in one go: near 1 their scaled difference would keep few digits.
+      // Computed from the difference p - 1, since the difference of the two scaled values would
+      // lose digits where p is near 1.
       dz[at] = static_cast<float>(scale * (static_cast<double>(p_label) - 1));
     }
   });

@@ -1,5 +1,5 @@
-// kernels/cpu/soft_target.h: what smoothing and weights make of a row's label
-// (kernels/softmax_xent.h), for the losses of whole rows and of parts of them.
+// kernels/cpu/soft_target.h: the target distribution that smoothing and weights make of a row's
+// label (kernels/softmax_xent.h), for losses of whole rows and of parts of rows.
 #pragma once
 
 #include <cmath>
@@ -9,14 +9,15 @@
 
 namespace trainyard::kernels::cpu {
 
-/// Loss terms of rows are stored and added by one thread in their order, whatever the team.
+/// Adds the rows' loss terms, which are stored first, in order on one thread, so that the result
+/// does not depend on the team.
 inline double add_up(int64_t count, const double* terms) {
   double total = 0;
   for (int64_t i = 0; i < count; ++i) total += terms[i];
   return total;
 }
 
-/// The target c of a row is `on(label)` at its label and `off(k)` everywhere.
+/// The target c of a row is off(k) for every class k, plus on(label) at the label.
 class SoftTarget {
  public:
   explicit SoftTarget(const SoftmaxXentParams& p)
@@ -41,7 +42,7 @@ class SoftTarget {
   double sum(int32_t label) const { return on(label) + off_sum_; }
   double entropy() const { return entropy_; }
 
-  // W of the batch.
+  // W, the sum of the weights of the batch's rows that are not ignored.
   double total_weight(const int32_t* label) const {
     double total = 0;
     for (int64_t n = 0; n < p_.rows; ++n) total += counts(label[n]) ? weight(label[n]) : 0;

@@ -6,7 +6,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Spans with gaps run the reference loop, a part of `outer` per thread.
+// Divides `outer` among threads; if inner > 1, each uses the reference loop.
 template <typename F>
 void by_outer(const SoftmaxDims& d, Team& team, const F& f) {
   const int64_t step = d.width * d.inner;

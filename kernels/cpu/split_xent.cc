@@ -42,7 +42,7 @@ void class_softmax(const SplitXentParams& p, const ClassSoftmaxOperands<float>& 
       const float* z = o.z + n * p.width;
       float* q = o.q + n * p.width;
       float* s = o.statistics + n * kClassStatistics;
-      // Read before q overwrites them.
+      // Read before the softmax overwrites z, since q may be z.
       const int64_t at = o.label[n] - p.first;
       s[2] = at >= 0 && at < p.count ? z[at] : 0.0f;
       double weighted = 0, weight = 0;
@@ -114,7 +114,7 @@ void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<f
       const float* prob = o.prob + n * p.width;
       const int64_t at = label - p.first;
       const bool is_mine = at >= 0 && at < p.count;
-      const float p_label = is_mine ? prob[at] : 0.0f;  // dz may be prob
+      const float p_label = is_mine ? prob[at] : 0.0f;  // read first, since dz may be prob
       const double sum = target.sum(label);
       row_loops().scale(p.count, static_cast<float>(scale * sum), prob, dz);
       std::fill(dz + p.count, dz + p.width, 0.0f);
@@ -122,7 +122,8 @@ void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<f
         dz[k] -= static_cast<float>(scale * target.off(p.first + k));
       }
       if (!is_mine) continue;
-      // From p - c in one go: where both are near 1, their scaled difference would keep few digits.
+      // Computed from the difference p - c, since the difference of the two scaled values would
+      // lose digits where p and c are near 1.
       const double c = target.on(label) + target.off(label);
       dz[at] = static_cast<float>(scale * (sum * static_cast<double>(p_label) - c));
     }

@@ -14,8 +14,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-constexpr int kPauses = 64;  // about 3 us: the usual gap between two steps
-constexpr auto kYield = std::chrono::microseconds(60);  // then offer the core, then sleep
+constexpr int kPauses = 64;  // spin iterations, about 3 us: the usual time between two steps
+constexpr auto kYield = std::chrono::microseconds(60);  // yield the core for this time, then sleep
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -23,7 +23,7 @@ inline void pause() {
 #endif
 }
 
-// Returns when `value` is no longer `old`.
+// Returns once `value` differs from `old`: spins, then yields, then sleeps.
 void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   for (int i = 0; i < kPauses; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
@@ -35,7 +35,7 @@ void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
       if (value.load(std::memory_order_acquire) != old) return;
       pause();
     }
-    sched_yield();  // the thread we wait for may be waiting for this core
+    sched_yield();  // the awaited thread may be waiting for this core
   } while (std::chrono::steady_clock::now() < deadline);
   value.wait(old, std::memory_order_acquire);
 }
@@ -51,7 +51,7 @@ Team::Team(int threads) {
 }
 
 Team::~Team() {
-  for (const auto& slot : slots_) {  // a job without a function ends the thread
+  for (const auto& slot : slots_) {  // a slot without a function ends its thread
     slot->function = nullptr;
     slot->posted.fetch_add(1, std::memory_order_seq_cst);
     slot->posted.notify_one();
@@ -59,7 +59,7 @@ Team::~Team() {
 }
 
 void Team::serve(Slot& slot, int index) {
-  omp_set_num_threads(1);  // for oneDNN, on this thread
+  omp_set_num_threads(1);  // for oneDNN on this thread
   for (uint32_t seen = 0;; ++seen) {
     wait_for_change(slot.posted, seen);
     if (slot.function == nullptr) return;
@@ -69,8 +69,8 @@ void Team::serve(Slot& slot, int index) {
     } catch (...) {
       slot.error = std::current_exception();
     }
-    // Sequentially consistent: notify_one() first looks whether somebody waits, and may skip the
-    // wake-up if that look came before the store is seen by one who is about to sleep.
+    // Sequentially consistent: notify_one() skips the wake-up if it sees no waiter. With a weaker
+    // order it could check before this store is visible to a thread that is about to sleep.
     slot.done.store(seen + 1, std::memory_order_seq_cst);
     slot.done.notify_one();
   }
@@ -83,7 +83,7 @@ void Team::dispatch(int parts, Function function, const void* context) {
     slot.function = function;
     slot.context = context;
     slot.flush_mode = mode;
-    slot.posted.fetch_add(1, std::memory_order_seq_cst);  // as `done` in serve()
+    slot.posted.fetch_add(1, std::memory_order_seq_cst);  // same order as for `done` in serve()
     slot.posted.notify_one();
   }
   std::exception_ptr error;
@@ -92,7 +92,7 @@ void Team::dispatch(int parts, Function function, const void* context) {
   } catch (...) {
     error = std::current_exception();
   }
-  for (int i = 1; i < parts; ++i) {  // all of them, also after an error: they use the context
+  for (int i = 1; i < parts; ++i) {  // wait for all, even after an error: they use `context`
     Slot& slot = *slots_[static_cast<size_t>(i - 1)];
     const uint32_t posted = slot.posted.load(std::memory_order_relaxed);
     for (uint32_t done; (done = slot.done.load(std::memory_order_acquire)) != posted;) {

@@ -1,13 +1,13 @@
 // kernels/cpu/team.h: the threads that the cpu kernels of one job share.
 //
-// Why not OpenMP: its team either spins (and, when another process wants the cores, a barrier then
-// costs a scheduler slice: 8 ms instead of 1 us, measured on two busy cores) or sleeps (and every
-// region costs 23 us on an idle machine). This team spins for a few microseconds, then offers its
-// core to others while it looks, then sleeps. oneDNN is run inside it, one single-threaded
-// primitive per thread on its slice (onednn.h).
+// OpenMP's team is not used because it either spins or sleeps. When it spins while another process
+// needs the cores, a barrier takes a scheduler slice: 8 ms instead of 1 us, measured on two busy
+// cores. When it sleeps, every parallel region takes 23 us on an idle machine. This team spins for
+// a few microseconds, then polls while yielding its core to others, then sleeps. oneDNN runs inside
+// it, with one single-threaded primitive per thread and slice (onednn.h).
 //
-// Work is split by index alone, so results are a function of the thread count and not of timing.
-// All threads compute in the caller's mode (flush_denormals.h).
+// Work is split only by index, so results depend on the thread count but not on timing. All threads
+// compute in the caller's mode of flushing denormals (flush_denormals.h).
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-/// Part `index` of [0, n) cut into `parts` nearly equal ranges that start at multiples of `step`.
+/// Part `index` of [0, n) when it is divided into `parts` nearly equal ranges that start at
+/// multiples of `step`.
 inline Range part_of(int64_t n, int64_t index, int64_t parts, int64_t step = 1) {
   const int64_t blocks = (n + step - 1) / step;
   return {std::min(n, blocks * index / parts * step),
@@ -35,15 +36,16 @@ inline Range part_of(int64_t n, int64_t index, int64_t parts, int64_t step = 1) 
 
 class Team {
  public:
-  explicit Team(int threads);  // the caller of run() is one of them
+  explicit Team(int threads);  // counts the thread that calls run()
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   int size() const { return static_cast<int>(slots_.size()) + 1; }
 
-  /// Calls f(index) for index 0..parts-1, each on its own thread, 0 on the caller's, and returns
-  /// when all are done. parts <= size(). What f throws is thrown here. One caller at a time.
+  /// Calls f(index) for index 0..parts-1, each on its own thread (index 0 on the caller's), and
+  /// returns when all calls have returned. parts <= size(). Rethrows an exception that f throws.
+  /// Only one caller at a time.
   template <typename F>
   void run(int parts, const F& f) {
     if (parts <= 1) {
@@ -55,8 +57,9 @@ class Team {
         &f);
   }
 
-  /// Calls f(begin, end) on disjoint ranges that cover [0, n). `grain` items are worth a thread.
-  /// The ranges depend on the team's size, so f must compute each item independently of its range.
+  /// Calls f(begin, end) on disjoint ranges that cover [0, n), with at least `grain` items per
+  /// thread. The ranges depend on the team's size, so f must compute each item independently of its
+  /// range.
   template <typename F>
   void parallel_for(int64_t n, int64_t grain, const F& f) {
     if (n <= 0) return;
@@ -71,13 +74,14 @@ class Team {
  private:
   using Function = void (*)(const void* context, int index);
 
-  // The mailbox of one worker. `posted` counts its jobs, `done` those it has finished; job fields
-  // are written before `posted` moves and not touched until `done` has followed.
+  // The mailbox of one thread. `posted` counts its tasks, `done` those it has finished. The caller
+  // writes the other fields before it increments `posted`, and leaves them unchanged until `done`
+  // has caught up.
   struct alignas(64) Slot {
     std::atomic<uint32_t> posted{0};
     Function function = nullptr;
     const void* context = nullptr;
-    uint64_t flush_mode = 0;  // the caller's
+    uint64_t flush_mode = 0;  // flush mode of the caller
     std::exception_ptr error;
     alignas(64) std::atomic<uint32_t> done{0};
     std::jthread thread;
@@ -86,14 +90,14 @@ class Team {
   void dispatch(int parts, Function function, const void* context);
   static void serve(Slot& slot, int index);
 
-  std::vector<std::unique_ptr<Slot>> slots_;  // of threads 1..size-1
+  std::vector<std::unique_ptr<Slot>> slots_;  // for threads 1 to size() - 1
 };
 
-/// Elements below which one more thread does not pay: waking it takes about 1 us while it spins, an
-/// element of a memory-bound loop about 0.1 ns.
+/// The minimum number of elements per thread: waking a spinning thread takes about 1 us, an element
+/// of a memory-bound loop about 0.1 ns.
 constexpr int64_t kElementsPerThread = 16384;
 
-/// Grain of items that have `elements` each.
+/// The grain, in items, for parallel_for over items of `elements` elements each.
 inline int64_t grain_of(int64_t elements) {
   return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(elements, 1));
 }

@@ -1,8 +1,9 @@
-// The formulas are those of the CPU, from kernels/math/activations.h; this file only walks memory.
+// The formulas are those of the CPU, from kernels/math/activations.h; this file only adds the
+// loops.
 //
-// Access   four neighbours for each thread, whole lines for each warp. forward reads x and writes
-// y,
-//          8 B an element (4 in bf16); backward reads two and writes one, 12 B (6).
+// Access   each thread processes four adjacent elements, so that warps access whole cache lines.
+//          forward reads x and writes y, 8 B an element (4 in bf16); backward reads two tensors and
+//          writes one, 12 B (6).
 // Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 112 us forward, 168 us backward, in F32.
 #include "kernels/activation.h"
 
@@ -11,8 +12,8 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-// x and y may be one array: each thread reads its elements before it writes them, and no other
-// touches them. So neither is __restrict__.
+// x and y may be the same array: each thread reads its elements before it writes them, and no other
+// thread accesses them. Hence neither is __restrict__.
 template <typename F>
 TRAINYARD_KERNEL void forward(int64_t count, bool fours, In x, Out y, F f) {
   if (!fours) {

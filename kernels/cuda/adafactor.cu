@@ -1,11 +1,12 @@
-// Adafactor in three walks over the gradient, as on the CPU: the squares of rows and of columns,
-// the size of the update, the update. The parameter is read twice and written once.
+// Adafactor in three passes over the gradient, as on the CPU: for the squares of rows and columns,
+// for the size of the update, and for the update. The parameter is read twice and written once.
 //
-// Access   g four times, p twice, p written: 28 B a parameter. Rows are read by neighbouring
-//          threads; columns by threads side by side along a row, so in whole lines too.
-// Sums     reduction.h; those over the whole tensor in double.
-// Time     bytes / 4.8 TB/s on an H200: 100 M parameters in 0.58 ms. Small tensors wait for six
-//          to ten launches.
+// Access   g is read four times, p twice, and p is written once: 28 B a parameter. Adjacent threads
+//          read adjacent elements of a row, for row sums and column sums, so that whole cache lines
+//          are read.
+// Sums     use reduction.h; sums over the whole tensor are in double.
+// Time     bytes / 4.8 TB/s on an H200: 100 M parameters in 0.58 ms. For small tensors the time is
+//          that of six to ten launches.
 #include "kernels/cuda/reduction.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/optimizer.h"
@@ -22,7 +23,7 @@ struct AddedInDouble {
   TRAINYARD_DEVICE void merge(double& acc, double other) const { acc += other; }
 };
 
-/// What the step is made of, as every thread finds it in device memory.
+/// The parameters of the step, which every thread reads from device memory.
 struct Rate {
   AdafactorParams s;
   const float* learning_rate;
@@ -32,7 +33,7 @@ struct Rate {
                                      s.weight_decay, *step, square_sum, s.count());
   }
   TRAINYARD_DEVICE bool is_skipped() const { return math::is_skipped(*learning_rate); }
-  /// Takes a mean of squares into its running average.
+  /// Updates the running average `average` with a new mean of squares.
   TRAINYARD_DEVICE void learn(float& average, float mean) const {
     if (is_skipped()) return;
     average += static_cast<float>(constants(0).new_share) * (mean - average);
@@ -112,11 +113,12 @@ TRAINYARD_KERNEL void learn_vector(Rate rate, In g, float* column) {
   }
 }
 
-/// The update of an element: g over the root of its variance, which of a matrix is the product of
-/// its row's and its column's, over the mean of the rows.
+/// Computes the update of an element: g divided by the square root of its variance. In a matrix the
+/// variance is the product of its row's and its column's average, divided by the mean of the row
+/// averages.
 struct Updates {
   bool is_vector;
-  Divisor columns, elements;  // of a matrix
+  Divisor columns, elements;  // divide by columns, and by elements of a matrix
   float floor;
   In g;
   const float *row, *column, *mean;
@@ -173,7 +175,8 @@ struct Plans {
   }
 };
 
-/// Two sums, the means of the rows by matrix, and behind them what reductions need.
+/// The workspace begins with two sums and one mean of row averages per matrix; the workspace of the
+/// reductions follows.
 constexpr int64_t kSumsBytes = 16;
 int64_t means_bytes(const AdafactorParams& s) {
   return (s.batch * static_cast<int64_t>(sizeof(float)) + 15) / 16 * 16;

@@ -1,9 +1,9 @@
-// The formulas are those of the CPU, from kernels/math/arithmetic.h; this file only walks memory.
+// The formulas are those of the CPU, from kernels/math/arithmetic.h; this file only adds the loops.
 //
-// Access   neighbouring threads take neighbouring elements of y, eight each where all operands are
-//          dense and of one format, four each where strides allow it. An operand that is broadcast
-//          comes from the caches. Two dense operands: 12 B an
-//          element (6 in bf16); the gradient of a product: three read, two written, 20 B (10).
+// Access   adjacent threads process adjacent elements of y: eight each if all operands are dense
+//          and have one format, four each if the strides allow it. A broadcast operand is read from
+//          the caches. Two dense operands: 12 B an element (6 in bf16); the gradient of a product:
+//          three reads and two writes, 20 B (10).
 // Time     bytes / 4.8 TB/s on an H200: 64 Mi elements in 168 us, their gradients in 280 us.
 #include "kernels/arithmetic.h"
 
@@ -13,7 +13,7 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-// y may be a or b, da or db may be dy: a thread reads its elements before it writes them.
+// y may be a or b, and da or db may be dy: a thread reads its elements before it writes them.
 template <typename F>
 TRAINYARD_KERNEL void combine(Walk<3> walk, In a, In b, Out y) {
   for (int64_t i = thread_index(); i < walk.count; i += thread_count()) {
@@ -77,7 +77,7 @@ TRAINYARD_KERNEL void differentiate(Walk<3> walk, In a, In b, In dy, Out da, Out
   }
 }
 
-/// One run of all three operands.
+/// Whether all three operands are one contiguous run.
 bool is_dense(const Box<3>& box) {
   return box.rank == 1 && box.stride[0] == Box<3>::Offsets{1, 1, 1};
 }

@@ -1,14 +1,14 @@
-// Access   a block for each tile of 64 queries (forward, dq) or 64 keys (dk, dv) of a head;
-//          tiles of scores exist in 17 KiB of shared memory, tiles of operands pass through 16
-//          KiB more. A thread has 4 x 4 scores in registers and 4 rows of its columns of the
-//          result. Operands are read once for each tile that they meet, 256 B at a time, mostly
-//          from the second cache. Causal tiles that nobody sees are left out. Arithmetic in
-//          F32, on the ordinary cores.
-// Time     4 Tq Tk D operations forward and 14 backward count, not bytes; expected at some 40 %
-//          of the 67 TFLOP/s of an H200: N H = 96, T = 1024, D = 64, causal: 0.5 ms forward,
-//          1.8 backward.
+// Access   a block computes a tile of 64 queries (forward, dq) or 64 keys (dk, dv) of a head.
+//          Shared memory contains one tile of scores (17 KiB) and chunks of the operands (16 KiB).
+//          A thread has 4 x 4 scores in registers, and its columns of 4 rows of the result.
+//          Operands are read once for each tile that they are combined with, 256 B at a time,
+//          mostly from the L2 cache. Tiles that causal masking excludes are skipped. Arithmetic is
+//          in F32, without tensor cores.
+// Time     limited by 4 Tq Tk D operations forward and 14 backward, not by memory; expected at
+//          about 40 % of the 67 TFLOP/s of an H200: N H = 96, T = 1024, D = 64, causal: 0.5 ms
+//          forward, 1.8 ms backward.
 //
-// Beyond kWideMin elements a head takes plain loops: a block for each query or key.
+// Heads of kWideMin elements or more use simple loops instead, with one block per query or key.
 #include "kernels/attention.h"
 
 #include <initializer_list>
@@ -19,15 +19,15 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-constexpr int kTile = 64;   // queries, keys
+constexpr int kTile = 64;   // queries, and keys, in a tile
 constexpr int kChunk = 32;  // columns of the operands of scores that are in shared memory at a time
-constexpr int kSide = 16;   // of a block as a square of threads, which have 4 x 4 of a tile each
+constexpr int kSide = 16;   // a block is 16 x 16 threads, with 4 x 4 elements of a tile each
 static_assert(kSide * kSide == kBlockThreads && 4 * kSide == kTile);
-constexpr int kScoreRow = kTile + 4;  // floats from one row of scores to the next: other banks
+constexpr int kScoreRow = kTile + 4;  // floats per row of scores, padded against bank conflicts
 constexpr int64_t kWideMin = 257;
 constexpr int64_t kWideMax = 4096;
 
-/// What dropout draws, by pairs of a query and four neighbouring keys.
+/// The parameters of dropout, which draws numbers for a query and four adjacent keys at a time.
 struct Drawn {
   bool any;
   uint64_t seed;
@@ -37,7 +37,7 @@ struct Drawn {
   const int64_t* step;
 };
 
-/// m[i, j .. j + 3] of a head; j is a multiple of 4.
+/// The dropout factors m[i, j .. j + 3] of a head; j = `key` is a multiple of 4.
 TRAINYARD_DEVICE Four keeps(const Drawn& drawn, int64_t query_of_all, int64_t key) {
   if (!drawn.any) return {{1, 1, 1, 1}};
   const auto block =
@@ -51,7 +51,7 @@ TRAINYARD_DEVICE Four keeps(const Drawn& drawn, int64_t query_of_all, int64_t ke
   return m;
 }
 
-/// Vectors of one head by position.
+/// The vectors of one head, indexed by position.
 struct Rows {
   In base;
   int64_t row, count;
@@ -68,7 +68,7 @@ struct Sizes {
   TRAINYARD_HD Rows queries(In x, int64_t head) const { return {x + q_at(head), q_row, Tq}; }
   TRAINYARD_HD Rows keys(In x, int64_t head) const { return {x + kv_at(head), kv_row, Tk}; }
   TRAINYARD_HD Rows results(In x, int64_t head) const { return {x + y_at(head), H * D, Tq}; }
-  /// Keys that some query before `end` sees.
+  /// The number of keys that any query before `end` may attend to.
   TRAINYARD_HD int64_t keys_seen(int64_t end) const { return causal && end < Tk ? end : Tk; }
   TRAINYARD_HD bool sees(int64_t query, int64_t key) const {
     return key < Tk && query < Tq && (!causal || key <= query);
@@ -80,13 +80,13 @@ struct alignas(16) Shared {
   float operands[2][kTile * kChunk];  // or [kTile, 2 kChunk]
 };
 
-/// Row and column of this thread's 4 x 4 of a tile.
+/// The first row and column of this thread's 4 x 4 elements of a tile.
 TRAINYARD_DEVICE int own_row() { return static_cast<int>(threadIdx.x) / kSide * 4; }
 TRAINYARD_DEVICE int own_column() { return static_cast<int>(threadIdx.x) % kSide * 4; }
 
 TRAINYARD_DEVICE Four four_of(const float* p) { return *reinterpret_cast<const Four*>(p); }
 
-/// Elements column .. column + 3 of position t, zeros where there are none.
+/// Elements column .. column + 3 of position t; 0 outside the operand.
 TRAINYARD_DEVICE Four part_of_row(const Sizes& s, const Rows& x, int64_t t, int64_t column) {
   if (t >= x.count || column >= s.D) return {};
   if (s.fours) return load4(x.base, t * x.row + column);
@@ -97,8 +97,8 @@ TRAINYARD_DEVICE Four part_of_row(const Sizes& s, const Rows& x, int64_t t, int6
   return f;
 }
 
-/// Where the fours of a row lie in a tile of kChunk columns: turned by the row, so that
-/// neighbouring threads, four rows apart, read different banks.
+/// Index of a row's group of four elements in a tile of kChunk columns, with an XOR swizzle by row:
+/// adjacent threads, whose rows are four apart, read different banks.
 TRAINYARD_DEVICE int turned(int row, int four) {
   return row * kChunk + (four ^ (row / 4 % (kChunk / 4))) * 4;
 }
@@ -121,7 +121,7 @@ TRAINYARD_DEVICE void multiply_rows(const Sizes& s, Shared& shared, const Rows& 
     for (int j = 0; j < 4; ++j) dots[i][j] = 0;
   }
   for (int64_t column = 0; column < s.D; column += kChunk) {
-    __syncthreads();  // what was there has been read
+    __syncthreads();  // the previous contents have been read
     load_turned(s, left, first_left, column, shared.operands[0]);
     load_turned(s, right, first_right, column, shared.operands[1]);
     __syncthreads();
@@ -140,32 +140,32 @@ TRAINYARD_DEVICE void multiply_rows(const Sizes& s, Shared& shared, const Rows& 
   }
 }
 
-/// The rows own_row .. own_row + 3 of a result: kChunks times kColumns neighbouring columns of
-/// each.
+/// Rows own_row .. own_row + 3 of a result: in each row, kChunks groups of kColumns adjacent
+/// columns.
 template <int kChunks, int kColumns>
 struct Result {
-  static constexpr int kWidth = kSide * kColumns;  // of a chunk
+  static constexpr int kWidth = kSide * kColumns;  // columns of one chunk
   float v[4][kChunks][kColumns] = {};
 
   TRAINYARD_DEVICE static int column(int chunk) {
     return chunk * kWidth + static_cast<int>(threadIdx.x) % kSide * kColumns;
   }
 
-  /// += scores [kTile, kTile] times the rows of x from `first` on.
+  /// Adds the product of scores [kTile, kTile] and the rows of x from `first` on.
   TRAINYARD_DEVICE void add_product(const Sizes& s, Shared& shared, const Rows& x, int64_t first) {
     float* const tile = shared.operands[0];
     static_assert(kWidth <= 2 * kChunk);
     TRAINYARD_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       if (chunk * kWidth >= s.D) continue;
-      __syncthreads();  // the scores are written, and what was in the tile has been read
+      __syncthreads();  // the scores are written, and the tile's previous contents have been read
       for (int i = static_cast<int>(threadIdx.x); i < kTile * kWidth / 4; i += kBlockThreads) {
         const int row = i / (kWidth / 4), four = i % (kWidth / 4);
         *reinterpret_cast<Four*>(tile + row * kWidth + 4 * four) =
             part_of_row(s, x, first + row, chunk * kWidth + 4 * four);
       }
       __syncthreads();
-      for (int t = 0; t < kTile && first + t < x.count; t += 4) {  // beyond, scores are zero
+      for (int t = 0; t < kTile && first + t < x.count; t += 4) {  // the remaining scores are 0
         Four p[4];
         for (int i = 0; i < 4; ++i) p[i] = four_of(shared.scores + (own_row() + i) * kScoreRow + t);
         for (int k = 0; k < 4; ++k) {
@@ -193,7 +193,7 @@ struct Result {
     }
   }
 
-  /// Row own_row + i to y, which begins there.
+  /// Writes row own_row + i to y, which points to the start of that row.
   TRAINYARD_DEVICE void store_row(const Sizes& s, int i, const Out& y) const {
     TRAINYARD_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -213,7 +213,7 @@ struct Result {
   }
 };
 
-/// Of the threads that share rows.
+/// Reduces over the threads that share rows; all of them get the result.
 template <typename Op>
 TRAINYARD_DEVICE float row_reduce(float value, Op op) {
   for (int distance = kSide / 2; distance > 0; distance /= 2) {
@@ -232,10 +232,10 @@ void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED Shared shared;
   const int64_t tiles = (s.Tq + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles;
-  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;  // the longest causal rows first
+  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;  // longest causal rows first
   const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
   Result<kChunks, kColumns> result;
-  float max[4], sum[4];  // the sum of this thread's columns
+  float max[4], sum[4];  // the sum over this thread's columns
   for (int i = 0; i < 4; ++i) {
     max[i] = Max::kIdentity;
     sum[i] = 0;
@@ -279,7 +279,7 @@ void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   }
 }
 
-// delta [N, H, Tq] = dy . y, a warp for each.
+// delta [N, H, Tq] = dy . y, with one warp per element.
 TRAINYARD_KERNEL void write_delta(Sizes s, In y, In dy, float* delta) {
   using Threads = RowThreads<false>;
   for (int64_t row = Threads::first(); row < s.N * s.Tq * s.H; row += Threads::step()) {
@@ -336,7 +336,7 @@ void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* l
   }
 }
 
-// Rows are keys here, columns queries.
+// In this kernel the rows of a tile are keys, and the columns are queries.
 template <int kChunks, int kColumns>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
@@ -390,10 +390,10 @@ void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse
   }
 }
 
-// Heads that are wider: a block for each row, its result in shared memory, kBlockThreads other rows
-// at a time.
+// Wide heads: a block computes one row of the result in shared memory, from kBlockThreads other
+// rows at a time.
 
-/// dots[t] = left . right[first + t] for t < count, by a warp each.
+/// dots[t] = left . right[first + t] for t < count; one warp per dot product.
 TRAINYARD_DEVICE void multiply_wide(int64_t D, const In& left, const Rows& right, int64_t first,
                                     int count, float* dots) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -407,7 +407,7 @@ TRAINYARD_DEVICE void multiply_wide(int64_t D, const In& left, const Rows& right
   }
 }
 
-/// sums = factor * sums + the rows of x times scores. A thread's own columns.
+/// sums = factor * sums + scores times the rows of x. Each thread updates its own columns.
 TRAINYARD_DEVICE void add_wide(int64_t D, float factor, const float* scores, const Rows& x,
                                int64_t first, int count, float* sums) {
   for (int64_t c = threadIdx.x; c < D; c += kBlockThreads) {
@@ -531,7 +531,7 @@ Drawn drawn_of(const AttentionDims& d, const int64_t* step) {
 
 int64_t tile_count(int64_t positions) { return (positions + kTile - 1) / kTile; }
 
-/// Calls f(chunks, columns) for the narrowest result that holds D.
+/// Calls f(chunks, columns) for the narrowest Result with at least D columns.
 template <typename F>
 void with_result(int64_t D, const F& f) {
   if (D <= kSide * 2) {

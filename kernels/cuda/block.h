@@ -1,5 +1,5 @@
-// kernels/cuda/block.h: sums and extremes over the threads of a warp or a block, in an order that
-// is always the same. All threads must take part; blocks have a multiple of 32 threads.
+// kernels/cuda/block.h: sums and maxima over the threads of a warp or a block, always in the same
+// order. All threads must take part; blocks have a multiple of 32 threads.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -13,13 +13,13 @@ struct Sum {
     return a + b;
   }
 };
-/// NaN wins.
+/// NaN beats every number.
 struct Max {
   static constexpr float kIdentity = -3.402823466e38f;
   TRAINYARD_HD float operator()(float a, float b) const { return a > b || a != a ? a : b; }
 };
 
-/// Every thread of the warp gets it.
+/// Reduces over the warp; every thread of the warp gets the result.
 template <typename T, typename Op>  // T is float or double
 TRAINYARD_DEVICE T warp_reduce(T value, Op op) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
@@ -28,12 +28,12 @@ TRAINYARD_DEVICE T warp_reduce(T value, Op op) {
   return value;
 }
 
-/// Every thread of the block gets it.
+/// Reduces over the block; every thread of the block gets the result.
 template <typename T, typename Op>
 TRAINYARD_DEVICE T block_reduce(T value, Op op) {
   TRAINYARD_SHARED T of_warp[kWarp];
   value = warp_reduce(value, op);
-  __syncthreads();  // the last call's values have been read
+  __syncthreads();  // the previous call's values have been read
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
   __syncthreads();
   T total = of_warp[0];

@@ -1,4 +1,4 @@
-// Launched by nobody: loading it tells whether the driver can run what was compiled.
+// probe() is never launched; loading it shows whether the driver can run the compiled code.
 #include "kernels/cuda/built_for.h"
 
 #include "kernels/cuda/launch.h"
@@ -9,7 +9,7 @@ namespace {
 TRAINYARD_KERNEL void probe() {}
 
 #ifdef __CUDA_ARCH_LIST__
-constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // 800, 900, ...: of this compilation
+constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // as compiled for: 800, 900, ...
 #else
 constexpr int kArchitectures[] = {0};  // the emulator
 #endif

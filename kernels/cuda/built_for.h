@@ -1,4 +1,4 @@
-// kernels/cuda/built_for.h: which GPUs the kernels were compiled for.
+// kernels/cuda/built_for.h: reports which GPUs the kernels were compiled for.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,8 +9,8 @@ namespace trainyard::kernels::cuda {
 
 /// The compute capabilities, lowest first: "8.0, 9.0".
 std::string built_for();
-/// Loads a kernel on the current device: cudaErrorNoKernelImageForDevice where the build has no
-/// code for it. Later drivers say so by other errors too.
+/// Loads a kernel on the current device. Returns cudaErrorNoKernelImageForDevice if the build has
+/// no code for the device; newer drivers may return other errors instead.
 cudaError_t look_for_code();
 
 }  // namespace trainyard::kernels::cuda

@@ -1,13 +1,13 @@
-// Batch, group and instance normalization: all three take statistics of channels and then walk
-// the image once more.
+// Batch, group and instance normalization: all three compute statistics of channels and then make a
+// second pass over the image.
 //
-// Access   statistics: neighbouring threads take neighbouring channels, four each, in
-//          channels-last, neighbouring pixels in row-major; x is read once, whatever its mean,
-//          because moments are joined and not squares. Then x is read again and y written: 12 B an
-//          element (6 in bf16), with a residual 16 B. Backward reads x and dy twice and writes
-//          dx: 20 B (10), with max(0, .) and a residual y twice and g too: 32 B. Images up to a
-//          few dozen MB stay in the second cache between the walks.
-// Sums     reduction.h.
+// Access   statistics: adjacent threads process adjacent channels, four each, in channels-last, and
+//          adjacent pixels in row-major; x is read only once, even if its mean is large, because
+//          moments are combined instead of squares. Then x is read again and y is written: 12 B an
+//          element (6 in bf16), with a residual 16 B. Backward reads x and dy twice and writes dx:
+//          20 B (10); with max(0, .) and a residual it also reads y twice and writes g: 32 B.
+//          Images of up to a few dozen MB stay in the L2 cache between the passes.
+// Sums     use reduction.h.
 // Time     bytes / 4.8 TB/s on an H200: [256, 64, 56, 56] in 128 us forward, 214 us backward, in
 //          F32.
 #include <cmath>
@@ -23,8 +23,8 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-/// Values by result, as a reduction takes them. A result is a channel of all images, or of one
-/// (then there are N * C of them), or as many neighbours as `width` says, in channels-last alone.
+/// Offsets of a result's values. A result is a channel of all images or of one image (then there
+/// are N * C results), or in channels-last a group of `width` adjacent channels.
 struct Channels {
   Divisor per_image, pixels;
   int64_t image = 0, channel = 0, pixel = 0;  // strides
@@ -40,7 +40,7 @@ struct Channels {
   }
 };
 
-/// Channels side by side.
+/// One value each of kWidth adjacent channels.
 template <int kWidth>
 struct Values {
   float v[kWidth];
@@ -67,7 +67,7 @@ TRAINYARD_DEVICE void join(Moments& a, const Moments& b) {
   a.count = count;
 }
 
-/// The moments of every result, handed to f(result, moments).
+/// Computes the moments of every result and passes them to f(result, moments).
 template <int kWidth, typename F>
 struct MomentsOf {
   struct Acc {
@@ -79,7 +79,7 @@ struct MomentsOf {
   TRAINYARD_DEVICE Acc zero() const { return {}; }
   TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
                             int64_t step) const {
-    // About the first value of a short piece: the sums lose no more digits than it has values.
+    // Sums are relative to a short piece's first value, so that large means cost no precision.
     constexpr int64_t kPiece = 64;
     const In from = x + channels.first(result);
     for (int64_t j = begin; j < end;) {
@@ -110,8 +110,8 @@ struct MomentsOf {
   }
 };
 
-/// What values are normalized by. Statistics are those of `group` neighbouring results: 1 in batch
-/// normalization. Scale and shift are those of the channel.
+/// The statistics and parameters of a normalization. `group` adjacent results share statistics, 1
+/// in batch normalization; scale and shift belong to the channel.
 struct Norm {
   const float *mean, *inv_std, *scale, *b;
   Divisor group, channels;
@@ -126,7 +126,7 @@ struct Norm {
   }
 };
 
-/// dy behind max(0, .), where there is one: `y` is its result, or nullptr to find it from x again.
+/// dy, masked where max(0, .) was 0. `y` is its output, or nullptr to recompute it from x.
 struct Masked {
   bool relu;
   In dy, y;
@@ -137,7 +137,7 @@ struct Masked {
   }
 };
 
-/// sum g and sum g xhat of every result, handed to f(result, sums).
+/// Computes sum g and sum g xhat of every result and passes them to f(result, sums).
 template <int kWidth, typename F>
 struct GradientSums {
   struct Acc {
@@ -177,10 +177,10 @@ struct GradientSums {
   }
 };
 
-/// Which result an element belongs to, elements as they lie.
+/// Maps an element, in memory order, to its result.
 struct ResultOf {
-  bool spread;     // neighbours belong to neighbouring results: channels-last
-  bool per_image;  // results are those of an image
+  bool spread;     // adjacent elements belong to adjacent results: channels-last
+  bool per_image;  // each image has its own results
   Divisor pixels, channels, image;
   ResultOf(const ImageDims& d, const ImageStrides& s, bool of_each_image)
       : spread(s.c == 1),
@@ -224,7 +224,7 @@ TRAINYARD_KERNEL void normalize(int64_t count, bool fours, ResultOf result_of, N
 }
 
 /// dx = inv_std (g scale - mean of g scale - xhat (mean of g scale xhat)), by statistic. dx and g
-/// may be left out; either may be what is read.
+/// may be omitted, and either may alias an operand that is read.
 struct DataGradient {
   ResultOf result_of;
   Norm norm;
@@ -267,7 +267,7 @@ TRAINYARD_KERNEL void differentiate(int64_t count, bool fours, DataGradient d) {
   }
 }
 
-/// Four channels at a time, or one.
+/// Returns 4 if channels can be processed in groups of four, else 1.
 int width_of(const ImageDims& d, const ImageStrides& s, std::initializer_list<In> operands) {
   bool four = s.c == 1 && d.C % 4 == 0;
   for (const In& x : operands) four &= takes_four(x);
@@ -276,7 +276,7 @@ int width_of(const ImageDims& d, const ImageStrides& s, std::initializer_list<In
 ReductionPlan plan_channels(const ImageStrides& s, int64_t results, int64_t terms, int width) {
   return plan_reduction(results / width, terms, s.c == 1 ? Adjacent::kResults : Adjacent::kTerms);
 }
-/// `results` of `terms` values each, in either width.
+/// Workspace of a reduction to `results` results of `terms` values each, enough for either width.
 template <template <int, typename> typename Source, typename F>
 int64_t partial_bytes(const ImageDims& d, const ImageStrides& s, int64_t results, int64_t terms) {
   int64_t bytes = reduction_workspace_bytes<Source<1, F>>(plan_channels(s, results, terms, 1));
@@ -287,7 +287,7 @@ int64_t partial_bytes(const ImageDims& d, const ImageStrides& s, int64_t results
   return bytes;
 }
 
-/// How many results there are, of so many values each.
+/// The number of results, and of values of each result.
 struct Results {
   int64_t count, terms;
 };
@@ -306,7 +306,7 @@ void take_moments(const ImageDims& d, const ImageStrides& s, const Results& resu
   }
 }
 
-/// What gradients are summed of.
+/// The operands of the gradient sums.
 struct Slopes {
   Norm norm;
   Masked masked;
@@ -328,7 +328,7 @@ void sum_gradients(const ImageDims& d, const ImageStrides& s, const Results& res
   }
 }
 
-/// What is normalized, and made of that.
+/// The operands of a normalization.
 struct Normalized {
   In x, residual;
   bool relu;
@@ -376,7 +376,7 @@ struct KeepMoments {
 
 struct GroupStatistics {
   using Acc = Moments;
-  int64_t channels;  // of a group
+  int64_t channels;  // channels of one group
   float epsilon;
   const Moments* moments;
   float *mean, *inv_std;
@@ -406,12 +406,12 @@ struct AddedTwo {
   }
 };
 
-/// The means of a group, each channel's sums times its scale.
+/// The means over a group of each channel's sums times the channel's scale.
 struct GroupMeans : AddedTwo {
-  int64_t channels;   // of a group
-  Divisor per_image;  // channels of an image
+  int64_t channels;   // channels of one group
+  Divisor per_image;  // channels in an image
   const float* scale;
-  float share;  // 1 / values of a group
+  float share;  // 1 / the number of values in a group
   const Two* of_channel;
   Two* means;
   TRAINYARD_DEVICE void add(Two& acc, int64_t group, int64_t begin, int64_t end,
@@ -427,7 +427,7 @@ struct GroupMeans : AddedTwo {
   }
 };
 
-/// The sums of a channel over the images.
+/// Adds up a channel's sums over all images.
 struct ParameterGradients : AddedTwo {
   int64_t channels;
   const Two* of_channel;
@@ -450,7 +450,7 @@ struct GroupPlans {
         parameters(plan_reduction(d.x.C, d.x.N, Adjacent::kResults)) {}
 };
 
-/// What both directions keep by channel of an image, by group twice, and behind it reductions'.
+/// Workspace: an entry per channel and image, two values per group, then that of reductions.
 struct GroupWorkspace {
   int64_t groups_at, partial_at;
   GroupWorkspace(const GroupNormDims& d, int64_t result_bytes)

@@ -1,14 +1,15 @@
-// Access   a thread takes eight neighbouring channels of a pixel at once (16 bytes of 16-bit
-//          elements, two times 16 in F32) and the same eight in all its pixels, so that what is the
-//          same for a channel lies in registers. Loads of several pixels are issued before the
-//          first is used: 64 bytes a thread and more are on their way. A GPU needs 16 KB for each
-//          multiprocessor to keep its memory busy (3.35 TB/s x 0.65 us / 132).
-//          Forward: the statistics read x, then x is read again and y written: 6 B an element in
-//          bf16, with a residual 8 B. Backward: the sums read x, dy and, behind a residual, y, and
-//          write g where it is wanted; dx then reads x and g (dy). 10 B; with max(0, .), y and g
-//          14 B, and 16 B with a second gradient that is added to dy; in F32 twice that.
-// Sums     reduction.h; a thread's are made about its first value, anew for each 64 pixels.
-// Checked  registers, spills and load widths: tests/cuda/kernel_budget_test.py.
+// Access   a thread processes eight adjacent channels of a pixel at a time (16 bytes of 16-bit
+//          elements, or two times 16 bytes of F32), and the same eight channels in all its pixels,
+//          so that values per channel stay in registers. Loads of several pixels are issued before
+//          the first is used, so that at least 64 bytes per thread are in flight. A GPU needs 16 KB
+//          per multiprocessor in flight to keep its memory busy (3.35 TB/s x 0.65 us / 132).
+//          Forward: the statistics read x, then x is read again and y is written: 6 B an element in
+//          bf16, with a residual 8 B. Backward: the sums read x, dy and, after a residual, y, and
+//          write g if it is requested; dx then reads x and g (or dy): 10 B; with max(0, .), y and g
+//          14 B; 16 B with a second gradient that is added to dy. In F32 twice as much.
+// Sums     use reduction.h; a thread's sums are relative to its first value, which is renewed every
+//          64 pixels.
+// Checked  registers, spills and load widths, by tests/cuda/kernel_budget_test.py.
 #include "kernels/cuda/channels_last_norm.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ TRAINYARD_DEVICE EightFloats load_vector(const float* vector, int32_t group) {
   return f;
 }
 
-/// Terms [begin, end) of a result, as a reduction hands them out: its pixels.
+/// The packs that a thread of a reduction reads: channel group `result` of pixels [begin, end).
 TRAINYARD_DEVICE Packs packs_of(int32_t groups, int64_t result, int64_t begin, int64_t end,
                                 int64_t step) {
   const auto group = static_cast<int32_t>(result);
@@ -52,7 +53,7 @@ struct MomentsOfEight {
   TRAINYARD_DEVICE Acc zero() const { return {}; }
   TRAINYARD_DEVICE void add(Acc& acc, int64_t result, int64_t begin, int64_t end,
                             int64_t step) const {
-    // About the first value of a short piece: the sums lose no more digits than it has values.
+    // Sums are relative to a short piece's first value, so that large means cost no precision.
     constexpr int kPiece = 64, kUnroll = in_flight(kStored, 1);
     static_assert(kPiece % kUnroll == 0);
     Packs p = packs_of(groups, result, begin, end, step);
@@ -114,7 +115,8 @@ struct MomentsOfEight {
   }
 };
 
-/// How g is found: dy itself, or dy where max(0, .) let y pass; y is read, or made of x again.
+/// How g is derived: kNone: g is dy; else g is dy where y > 0, with y read (kByResult) or
+/// recomputed from x (kByInput).
 enum class Mask : uint8_t { kNone, kByResult, kByInput };
 
 template <Mask kMask>
@@ -122,7 +124,7 @@ TRAINYARD_DEVICE float masked(float y, float slope) {
   return kMask == Mask::kNone ? slope : math::Relu::df(y, slope);
 }
 
-/// What makes y of x, for eight channels; nothing where it is not needed.
+/// The coefficients that compute y from x for eight channels; empty if not kUsed.
 template <bool kUsed>
 struct Folds {
   float a[kUsed ? 8 : 1], c[kUsed ? 8 : 1];
@@ -141,7 +143,7 @@ struct Folds {
   TRAINYARD_DEVICE float operator()(int k, float x) const { return kUsed ? a[k] * x + c[k] : 0.0f; }
 };
 
-/// a + b as a tensor would hold it.
+/// a + b, rounded to the storage format.
 template <Stored kStored>
 TRAINYARD_DEVICE Eight<kStored> stored_sum(const Eight<kStored>& a, const Eight<kStored>& b) {
   Eight<kStored> sum;
@@ -157,8 +159,8 @@ TRAINYARD_DEVICE Eight<kStored> stored_sum(const Eight<kStored>& a, const Eight<
   return sum;
 }
 
-/// sum g and sum g xhat; g is written on the way where it is wanted. It may lie where dy, skip or y
-/// does. kAdds: skip is added to dy.
+/// Computes sum g and sum g xhat, and writes g in the same pass if requested. g may alias dy, skip
+/// or y. With kAdds, skip is added to dy.
 template <Stored kStored, Mask kMask, bool kAdds>
 struct GradientSumsOfEight {
   static constexpr int kResident = 2;
@@ -221,7 +223,7 @@ struct GradientSumsOfEight {
   }
 };
 
-// The grid's step is a whole number of pixels, so a thread keeps its channels.
+// The grid's stride is a whole number of pixels, so that each thread keeps its channels.
 
 template <Stored kStored, bool kAdds, bool kRelu>
 TRAINYARD_KERNEL_OF(kBlockThreads, 4)
@@ -308,7 +310,8 @@ ReductionPlan plan_of(const BatchNormDims& d) {
   return plan_reduction(d.x.C / 8, d.values_per_channel(), Adjacent::kResults);
 }
 
-/// Eight packs a thread at least, and so many blocks that their threads are whole pixels.
+/// A grid with at least eight packs per thread, whose number of threads is a whole number of
+/// pixels.
 Grid whole_pixels(const BatchNormDims& d) {
   const int64_t groups = d.x.C / 8, unit = groups / std::gcd(groups, int64_t{kBlockThreads});
   const int64_t wanted = std::min(
@@ -320,7 +323,7 @@ template <Mask kMask, bool kAdds>
 void backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In skip,
               const BatchSums& sums, Run run) {
   const BatchVectors v{o.mean, o.inv_std, o.scale, o.b};
-  const Out g = kAdds && !o.g ? o.dx : o.g;  // so that nothing is added twice
+  const Out g = kAdds && !o.g ? o.dx : o.g;  // stores dy + skip, so that it is added only once
   with_one_format({o.x}, [&](auto stored) {
     reduce(plan_of(d),
            GradientSumsOfEight<stored.value, kMask, kAdds>{groups_of(d), v, o.x, o.dy, skip, o.y, g,
@@ -341,7 +344,7 @@ void backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In 
 bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
                           std::initializer_list<In> tensors,
                           std::initializer_list<const float*> vectors) {
-  constexpr int64_t kChannelsMax = int64_t{1} << 20;  // a step of the grid is as many eights
+  constexpr int64_t kChannelsMax = int64_t{1} << 20;  // bounds the grid's stride in packs
   bool aligned = takes_eight(d.x.elements(), tensors);
   for (const float* v : vectors) aligned &= takes_eight(d.x.C, {In{v}});
   return aligned && d.x.C % 8 == 0 && d.x.C <= kChannelsMax && s.c == 1;

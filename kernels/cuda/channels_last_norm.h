@@ -1,6 +1,7 @@
-// kernels/cuda/channels_last_norm.h: batch normalization where the channels of a pixel lie side by
-// side and come in eights: what a convolutional network on a GPU is made of. channel_norm.cu has
-// the contract's functions, and every other layout, channel count and mixture of formats.
+// kernels/cuda/channels_last_norm.h: batch normalization for channels-last tensors whose number of
+// channels is a multiple of eight, the usual case in a convolutional network on a GPU.
+// channel_norm.cu has the contract's functions, and handles all other memory orders, channel counts
+// and mixtures of formats.
 #pragma once
 
 #include <cmath>
@@ -13,10 +14,10 @@
 namespace trainyard::kernels::cuda {
 
 struct Moments {
-  float count, mean, squares;  // squares: of the deviations from the mean
+  float count, mean, squares;  // squares: the sum of squared deviations from the mean
 };
 
-/// What becomes of a channel's moments.
+/// Computes and stores a channel's statistics from its moments.
 struct BatchStatistics {
   float epsilon, momentum;
   float *running_mean, *running_var, *mean, *inv_std;
@@ -28,12 +29,12 @@ struct BatchStatistics {
   }
 };
 
-/// Sums of g and of g xhat, or their means.
+/// The sums of g and of g xhat, or their means.
 struct Two {
   float gradients, products;
 };
 
-/// What becomes of a channel's sums: gradients, and for dx their means times scale.
+/// Stores a channel's gradients from its sums, and for dx the means of the sums times scale.
 struct BatchSums {
   const float* scale;
   float share;  // 1 / M
@@ -47,8 +48,8 @@ struct BatchSums {
   }
 };
 
-/// What a channel's values are multiplied by, and what is added then. One formula wherever y is
-/// made, so that backward finds the sign that forward saw.
+/// The factor and the summand that turn a channel's x into y. All kernels use this formula, so that
+/// backward computes the same sign of y as forward.
 struct Fold {
   float a, c;
   TRAINYARD_DEVICE Fold(float mean, float inv_std, float scale, float b)
@@ -56,24 +57,24 @@ struct Fold {
   TRAINYARD_DEVICE float operator()(float x) const { return a * x + c; }
 };
 
-/// Of channels. `b` is needed by what makes y.
+/// Vectors of C elements. `b` is only needed where y is computed.
 struct BatchVectors {
   const float *mean, *inv_std, *scale, *b;
 };
 
-/// Whether the functions below may be used: on tensors that are stored alike.
+/// Whether the functions below support these operands, which requires a common storage format.
 bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
                           std::initializer_list<In> tensors,
                           std::initializer_list<const float*> vectors);
 
-/// Of either function that takes a workspace.
+/// The workspace for either function that needs one.
 int64_t channel_eights_workspace_bytes(const BatchNormDims& d);
 void channel_eights_statistics(const BatchNormDims& d, In x, const BatchStatistics& statistics,
                                Run run);
 /// y may be x.
 void channel_eights_normalize(const BatchNormDims& d, const BatchNormReplayOperands<Views>& o,
                               Run run);
-/// As batch_norm_backward. `sums.means` is memory for C.
+/// Computes batch_norm_backward. `sums.means` points to memory for C elements.
 void channel_eights_backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In skip,
                              const BatchSums& sums, Run run);
 

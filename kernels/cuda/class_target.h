@@ -1,5 +1,6 @@
-// kernels/cuda/class_target.h: what smoothing and weights make of labels (kernels/softmax_xent.h),
-// and sums over a batch's rows in one block, for the losses of whole rows and of parts of them.
+// kernels/cuda/class_target.h: the target distribution that smoothing and weights make of labels
+// (kernels/softmax_xent.h), and sums over a batch's rows in one block; used by losses of whole rows
+// and of parts of rows.
 #pragma once
 
 #include <cmath>
@@ -11,13 +12,13 @@ namespace trainyard::kernels::cuda {
 
 constexpr int kSumThreads = 1024;
 
-/// Every thread of the block gets it.
+/// Sums over the block; every thread of the block gets the result.
 TRAINYARD_DEVICE double block_sum_double(double value) {
   TRAINYARD_SHARED double of_warp[kWarp];
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     value += __shfl_xor_sync(0xFFFFFFFFu, value, distance);
   }
-  __syncthreads();  // the last call's values have been read
+  __syncthreads();  // the previous call's values have been read
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
   __syncthreads();
   double total = 0;
@@ -25,13 +26,13 @@ TRAINYARD_DEVICE double block_sum_double(double value) {
   return total;
 }
 
-/// The distribution c that smoothing and weights make of a label.
+/// Describes the distribution c that smoothing and weights make of a label.
 struct ClassTarget {
   int64_t ignored;
   float kept;            // 1 - s
   float share;           // s / K
-  float weight_sum;      // of all classes
-  float entropy;         // sum c log c where it is taken off, else 0
+  float weight_sum;      // over all classes
+  float entropy;         // sum c log c if it is subtracted from the loss, else 0
   const float* weights;  // or nullptr
 
   TRAINYARD_HD float weight(int64_t k) const { return weights == nullptr ? 1.0f : weights[k]; }
@@ -51,7 +52,7 @@ inline ClassTarget target_of(const SoftmaxXentParams& p, const float* weights) {
           weights};
 }
 
-/// W, in one block.
+/// W, the sum of the weights of all rows that are not ignored; for one block.
 TRAINYARD_DEVICE double total_weight(int64_t rows, const ClassTarget& t, const int32_t* labels) {
   double weight = 0;
   for (int64_t n = threadIdx.x; n < rows; n += blockDim.x) {
@@ -60,7 +61,7 @@ TRAINYARD_DEVICE double total_weight(int64_t rows, const ClassTarget& t, const i
   return block_sum_double(weight);
 }
 
-/// The mean of the rows' losses, in one block.
+/// Writes the weighted mean of the rows' losses; for one block.
 TRAINYARD_DEVICE void write_mean(int64_t rows, const ClassTarget& t, const float* row_loss,
                                  const int32_t* labels, float* loss) {
   double sum = 0;
@@ -69,8 +70,8 @@ TRAINYARD_DEVICE void write_mean(int64_t rows, const ClassTarget& t, const float
   if (threadIdx.x == 0) *loss = weight == 0 ? 0.0f : static_cast<float>(total / weight);
 }
 
-/// W into *weight, and the mean of the rows' losses into *loss: one block. Asynchronous on
-/// `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// weigh_labels writes W to *weight; mean_of_rows writes the mean of the rows' losses to *loss.
+/// Each uses one block. Asynchronous on `stream`; cudaPeekAtLastError() reports a failed launch.
 void weigh_labels(int64_t rows, const ClassTarget& t, const int32_t* labels, double* weight,
                   CUstream_st* stream);
 void mean_of_rows(int64_t rows, const ClassTarget& t, const float* row_loss, const int32_t* labels,

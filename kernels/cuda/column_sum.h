@@ -1,10 +1,10 @@
 // kernels/cuda/column_sum.h: out[j] = sum_i x[i, j], the gradient of a bias.
 //
-/// Shapes    x [rows, columns] row-major, its rows `row` elements apart (0: dense), out [columns].
+/// Shapes    x [rows, columns] row-major, with `row` elements between the starts of rows (0:
+///           dense); out [columns].
 /// Writes    all of out, assigned.
-/// Numerics  parts of the rows are summed by threads of their own and then added in their order:
-/// the
-///           same bits in every run.
+/// Numerics  separate threads sum parts of the rows, and the parts are added in order:
+///           bit-identical in every run.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 int64_t column_sum_workspace_bytes(int64_t rows, int64_t columns);
 void column_sum(int64_t rows, int64_t columns, In x, float* out, void* workspace,

@@ -1,8 +1,8 @@
-// kernels/cuda/convert.h: y = x, element by element, between formats or within one.
+// kernels/cuda/convert.h: y = x, element by element, with conversion between storage formats.
 //
 /// Shapes    `count` elements.
-/// Writes    all of y, assigned; rounded to the nearest where y has fewer bits.
-/// Aliasing  none, but y may be x where both are stored alike.
+/// Writes    all of y, assigned; rounded to the nearest if y has fewer bits.
+/// Aliasing  none, except that y may be x if both have the same format.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 void convert(int64_t count, In x, Out y, CUstream_st* stream);
 

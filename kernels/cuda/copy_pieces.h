@@ -1,5 +1,5 @@
-// kernels/cuda/copy_pieces.h: copies of pieces (kernels/copy_pieces.h) by the threads of any
-// kernel.
+// kernels/cuda/copy_pieces.h: the device function that copies pieces (kernels/copy_pieces.h), for
+// use at the end of any kernel.
 #pragma once
 
 #include "kernels/copy_pieces.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// As a parameter of a kernel.
+/// The pieces in the form of a kernel parameter.
 struct Pieces {
   CopyPiece of[kCopyPiecesMax];
   int count = 0;
@@ -21,7 +21,7 @@ struct Pieces {
   }
 };
 
-/// By all threads of the grid, one piece after another.
+/// Copies one piece after another with all threads of the grid.
 TRAINYARD_DEVICE void copy_words(const Pieces& pieces) {
   for (int p = 0; p < pieces.count; ++p) {
     const CopyPiece& piece = pieces.of[p];

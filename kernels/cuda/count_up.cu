@@ -1,5 +1,5 @@
-// Access   one number each way.
-// Time     that of a launch, 2 us; twice for each bucket of gradients.
+// Access   one number is read, and written twice.
+// Time     that of a launch, 2 us; two launches for each bucket of gradients.
 #include "kernels/cuda/count_up.h"
 
 #include "kernels/cuda/launch.h"

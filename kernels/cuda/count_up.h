@@ -1,4 +1,5 @@
-// kernels/cuda/count_up.h: how far a stream has come, for a host that must not wait for it.
+// kernels/cuda/count_up.h: shows the progress of a stream to a host thread that must not block on
+// it.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace trainyard::kernels::cuda {
 
-/// ++*counter, which is then in *seen too: memory of the host that the device can write (pinned).
-/// One thread. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// Increments *counter and copies it to *seen, which is pinned host memory that the device can
+/// write. One thread. Asynchronous on `stream`; cudaPeekAtLastError() reports a failed launch.
 void count_up(int64_t* counter, int64_t* seen, CUstream_st* stream);
 
 }  // namespace trainyard::kernels::cuda

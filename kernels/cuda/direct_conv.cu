@@ -1,17 +1,17 @@
 // Both kernels are matrix products whose operands are gathered from a patch of the image in shared
-// memory, so that nothing is unfolded. Each warp multiplies tiles of 16 x 8: by tensor cores where
-// operands have 16 bits, else thread by thread.
+// memory, so that no im2col matrix is stored. Each warp multiplies tiles of 16 x 8, with tensor
+// cores if operands have 16 bits, else with ordinary arithmetic.
 //
-//   correlate        y and dx: pixels by channels of the result, over channels and pixels of the
-//                    filters. dx is dy under the turned filters. A warp takes 16 pixels.
-//   filter_gradient  dw: filters by their elements, over the pixels of all images. A warp takes 8
-//                    elements; a block sums the pieces of a slice, and slices are joined behind.
-//                    db is one element more, of an image of ones.
+//   correlate        y and dx: pixels by channels of the result, summed over channels and pixels of
+//                    the filters; for dx these are rotated by 180 degrees. A warp has 16 pixels.
+//   filter_gradient  dw: filters by their elements, summed over the pixels of all images. A warp
+//                    computes 8 elements; a block sums the pieces of a slice, and then the slices
+//                    are added. db is treated as one more element, whose image is all ones.
 //
-// Access   neighbouring threads stage neighbouring elements of images and filters, 8 loads in
-//          flight each. Pixels and filters lie at 4 words mod 8 from each other, so that the
-//          threads of a warp read different banks.
-// Time     latency: two rounds of loads and some hundred instructions, 2 to 5 us (estimated).
+// Access   adjacent threads copy adjacent elements of images and filters to shared memory, with 8
+//          loads in flight each. The strides of pixels and filters are 4 words modulo 8, so that
+//          the threads of a warp read different banks.
+// Time     latency of two rounds of loads and some hundred instructions, 2 to 5 us (estimated).
 #include "kernels/cuda/direct_conv.h"
 
 #include "kernels/cuda/launch.h"
@@ -24,13 +24,13 @@ namespace trainyard::kernels::cuda {
 namespace {
 
 constexpr int32_t kWarps = kBlockThreads / kWarp;
-constexpr int32_t kRows = 16, kColumns = 8;   // of a warp's tile
-constexpr int32_t kTileMax = kRows * kWarps;  // pixels of a block
+constexpr int32_t kRows = 16, kColumns = 8;   // size of a warp's tile
+constexpr int32_t kTileMax = kRows * kWarps;  // pixels per block
 constexpr int64_t kSharedMax = 48 << 10;
-constexpr int64_t kBlocksWanted = 128;  // about one for each multiprocessor of an H100
+constexpr int64_t kBlocksWanted = 128;  // about one per multiprocessor of an H100
 constexpr int64_t kSideMax = 32, kFilterSideMax = 11, kDepthMax = 512;
 constexpr int64_t kFlopsMax = int64_t{1} << 30;
-constexpr int kStaged = 8;  // loads in flight of a thread
+constexpr int kStaged = 8;  // loads in flight per thread
 
 template <Stored kStored>
 struct Element {
@@ -47,7 +47,7 @@ struct Element<Stored::kF16> {
 template <Stored kStored>
 using ElementOf = typename Element<kStored>::T;
 
-/// Neighbours that a tensor core, or a thread, takes at once.
+/// Two adjacent elements, which a tensor core or a thread reads together.
 template <typename T>
 struct alignas(2 * sizeof(T)) Pair {
   T v[2];
@@ -71,7 +71,7 @@ TRAINYARD_DEVICE ElementOf<kTo> load_as(const void* data, int64_t i) {
   }
 }
 
-/// Puts load(i, to), for i below count, at to[...] of shared memory: several loads at once.
+/// Copies `count` elements to shared memory: load(i, to) sets the index `to`, returns element i.
 template <typename T, typename Load>
 TRAINYARD_DEVICE void stage(int32_t count, T* shared, const Load& load) {
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += kStaged * kBlockThreads) {
@@ -98,17 +98,17 @@ Strides strides_of(const ImageDims& d, bool channels_last) {
           static_cast<int32_t>(s.w)};
 }
 
-/// An image under a window that moves by single pixels. A block takes `tile` of its places, and a
-/// patch of the image in which they lie; pads are zeros there.
+/// An image under a window with stride 1. A block computes `tile` of the window's places (output
+/// pixels), from a patch of the image that covers them; the padding is zeros in the patch.
 struct Slide {
   int32_t C = 0, H = 0, W = 0, S = 0, taps = 0;
   int32_t places = 0, Q = 0;
-  int32_t pad_top = 0, pad_left = 0;  // below 0: that many rows or columns are not seen
+  int32_t pad_top = 0, pad_left = 0;  // negative: that many rows or columns are skipped
   Strides at{};
   bool channels_last = false;
-  int32_t tile = 0, tiles = 0;      // places of a block; blocks of an image
-  int32_t rows = 0, width = 0;      // of a patch
-  int32_t channels = 0, pitch = 0;  // of a patch; elements from one pixel to the next
+  int32_t tile = 0, tiles = 0;      // tile: places per block; tiles: blocks per image
+  int32_t rows = 0, width = 0;      // of a patch, in pixels
+  int32_t channels = 0, pitch = 0;  // of a patch; pitch: elements between adjacent pixels
   Divisor of_Q, of_S, of_taps, of_rows, of_width, of_channels;
 
   Slide(const ImageDims& x, bool last, const Window& w, int64_t top, int64_t left, int64_t P,
@@ -142,20 +142,20 @@ struct Slide {
   }
   int64_t patch_elements() const { return int64_t{rows} * width * pitch; }
   TRAINYARD_HD int32_t row_of(int32_t place) const { return of_Q.quotient32(place); }
-  /// Of a pixel under the first place, in the patch that begins there.
+  /// Offset of tap `tap` of the window at the first place of a patch.
   TRAINYARD_HD int32_t offset(int32_t tap) const {
     const int32_t r = of_S.quotient32(tap);
     return (r * width + tap - r * S) * pitch;
   }
-  /// Where the window begins at a place, in the patch of the rows from that of `first` on.
+  /// Offset of the window at `place` in the patch that begins with the row of place `first`.
   TRAINYARD_HD int32_t base(int32_t place, int32_t first) const {
     const int32_t p = row_of(place);
     return ((p - row_of(first)) * width + place - p * Q) * pitch;
   }
 };
 
-/// The patch of the places from `first` on, of the channels from `channel` on. Channels that the
-/// image does not have are zeros.
+/// Copies the patch for the places from `first` on, and the channels from `channel` on, to shared
+/// memory. Channels beyond the image's last are zeros.
 template <Stored kImage, Stored kOperands>
 TRAINYARD_DEVICE void stage_patch(const Slide& s, const void* image, int32_t n, int32_t first,
                                   int32_t channel, ElementOf<kOperands>* patch) {
@@ -183,22 +183,22 @@ TRAINYARD_DEVICE void stage_patch(const Slide& s, const void* image, int32_t n, 
   });
 }
 
-// correlate.
+// The kernel for y and dx: correlate.
 
 struct Correlation {
   Slide slide;
   int32_t images = 0, K = 0;            // K: channels of the result
-  int32_t filter_k = 0, filter_c = 0;   // from one filter, and channel, to the next
-  bool turned = false;                  // filters by 180 degrees
-  int32_t eights = 0, groups = 0;       // of the result's channels: eights of a block; blocks
-  int32_t pairs = 0, filter_pitch = 0;  // of channels and pixels; elements of a staged filter
-  Divisor of_pairs{};                   // channels' pairs
+  int32_t filter_k = 0, filter_c = 0;   // strides between filters and between channels
+  bool turned = false;                  // whether filters are rotated by 180 degrees
+  int32_t eights = 0, groups = 0;       // 8-channel groups per block; blocks for all channels
+  int32_t pairs = 0, filter_pitch = 0;  // channel pairs times taps; elements of a staged filter
+  Divisor of_pairs{};                   // divides by the number of channel pairs
   Strides result{};
 
   int64_t blocks() const { return int64_t{images} * slide.tiles * groups; }
 };
 
-/// At least `words`, and 4 mod 8.
+/// The smallest number that is at least `words` and 4 modulo 8.
 int32_t spread(int32_t words) { return (words + 3) / 8 * 8 + 4; }
 int32_t words_of(int32_t elements, int64_t bytes) {
   return static_cast<int32_t>((elements * bytes + 3) / 4);
@@ -225,7 +225,7 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
   const int32_t last = first + s.tile < s.places ? first + s.tile : s.places;
   const int32_t k0 = group * kEights * kColumns;
   const int32_t place[2] = {first + warp * kRows + g, first + warp * kRows + g + 8};
-  const bool is_idle = first + warp * kRows >= last;  // the whole warp
+  const bool is_idle = first + warp * kRows >= last;  // the same for a whole warp
   int32_t base[2];
   for (int i = 0; i < 2; ++i) base[i] = place[i] < last ? s.base(place[i], first) : 0;
 
@@ -235,11 +235,11 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
   }
   float c[kEights][4] = {};
   for (int32_t channel = 0; channel < s.C; channel += s.channels) {
-    if (channel > 0) __syncthreads();  // the last channels have been read
+    if (channel > 0) __syncthreads();  // the previous channels have been read
     stage_patch<kImage, kOperands>(s, image, n, first, channel, patch);
     stage(kEights * kColumns * s.channels * s.taps, staged, [&](int32_t i, int32_t& to) {
       const int32_t line = s.of_taps.quotient32(i), tap = i - line * s.taps;
-      // In the order of memory: filters one after another, or channels where they are turned.
+      // In memory order: filter by filter, or channel by channel if the filters are rotated.
       int32_t k, ch;
       if (d.turned) {
         ch = line / (kEights * kColumns);
@@ -275,7 +275,7 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
         uint32_t a[4], b[kEights][2];
         TRAINYARD_UNROLL
         for (int h = 0; h < 2; ++h) {
-          // Zeros behind the last pair, without a branch: the warp multiplies together.
+          // Zeros beyond the last pair, without a branch: the warp multiplies together.
           const bool is_there = step + t + 4 * h < d.pairs;
           const int32_t p = is_there ? step + t + 4 * h : 0, at = offsets[p];
           const auto word_at = [&](const T* from) {
@@ -311,7 +311,7 @@ void correlate(Correlation d, const void* image, const void* filters, const floa
   }
 }
 
-/// Bytes of shared memory where so many channels are staged at once.
+/// Sets the number of channels to stage at once; returns the bytes of shared memory needed.
 int64_t stage_channels(Correlation& d, int32_t channels, int64_t bytes) {
   d.slide.set_channels(channels, spread_elements(channels, bytes));
   d.pairs = channels / 2 * d.slide.taps;
@@ -322,8 +322,8 @@ int64_t stage_channels(Correlation& d, int32_t channels, int64_t bytes) {
          d.pairs * static_cast<int64_t>(sizeof(uint16_t));
 }
 
-/// As many of the result's channels in a block as leave enough blocks; fewer where that lets all
-/// channels of the image be staged at once.
+/// Chooses as many result channels per block as still leave enough blocks, or fewer if all channels
+/// of the image can then be staged at once. Returns the bytes of shared memory.
 int64_t plan(Correlation& d, int64_t bytes) {
   d.slide.set_tile(kTileMax);
   const int32_t all = (d.slide.C + 1) / 2 * 2;
@@ -331,7 +331,7 @@ int64_t plan(Correlation& d, int64_t bytes) {
     d.eights = eights;
     d.groups = (d.K + eights * kColumns - 1) / (eights * kColumns);
   };
-  int32_t most = 0;  // eights that leave enough blocks
+  int32_t most = 0;  // the largest number of eights that leaves enough blocks
   for (const int32_t eights : {4, 2, 1}) {
     set_eights(eights);
     const bool is_too_wide = eights > 1 && eights / 2 * kColumns >= d.K;
@@ -349,7 +349,7 @@ int64_t plan(Correlation& d, int64_t bytes) {
   return shared;
 }
 
-/// Calls f(image, operands): constants of how they are stored.
+/// Calls f(image, operands) with the storage formats as compile-time constants.
 template <typename F>
 void with_operands(Format image, Format operands, const F& f) {
   using enum Stored;
@@ -380,14 +380,14 @@ void correlate(Correlation d, const DirectConvOperands& o, CUstream_st* stream) 
   });
 }
 
-// filter_gradient.
+// The kernel for dw and db: filter_gradient.
 
 struct FilterGradient {
-  Slide slide;                       // over x; its patch has the channels of a block's elements
-  int32_t K = 0, elements = 0;       // of a filter; db is behind the last
-  int32_t sixteens = 0, groups = 0;  // of filters: of a block; blocks
-  int32_t element_groups = 0;        // blocks
-  int32_t kept = 0, dy_pitch = 0;    // filters whose dy is staged; elements from one to the next
+  Slide slide;                       // over x; its patch has only the channels that a block needs
+  int32_t K = 0, elements = 0;       // elements per filter; db is one more column after them
+  int32_t sixteens = 0, groups = 0;  // groups of 16 filters per block; blocks along the filters
+  int32_t element_groups = 0;        // blocks along the elements
+  int32_t kept = 0, dy_pitch = 0;    // filters whose dy is staged; elements between them
   int32_t pieces = 0, in_slice = 0, slices = 0;
   Strides dy{};
   Divisor of_kept{}, of_tile{}, of_columns{};
@@ -396,7 +396,7 @@ struct FilterGradient {
   int64_t blocks() const { return int64_t{slices} * groups * element_groups; }
 };
 
-/// Where sums go: `result` counts columns of filters.
+/// The destination of sums: `result` is filter * columns + column.
 struct FilterSums {
   Out dw;
   float* db;  // or nullptr
@@ -409,14 +409,14 @@ struct FilterSums {
     }
   }
 };
-constexpr int32_t kElements = kColumns * kWarps;  // of a block
+constexpr int32_t kElements = kColumns * kWarps;  // per block
 
 template <Stored kImage, Stored kOperands, int kSixteens>
 TRAINYARD_KERNEL_OF(kBlockThreads, 2)
 void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums sums,
                      float* partial) {
   using T = ElementOf<kOperands>;
-  TRAINYARD_DYNAMIC_SHARED(T, staged);  // dy: pixels side by side
+  TRAINYARD_DYNAMIC_SHARED(T, staged);  // dy, with adjacent pixels contiguous
   TRAINYARD_SHARED Pair<uint16_t> bases[kTileMax / 2];
   const Slide& s = d.slide;
   T* const patch = staged + kSixteens * kRows * d.dy_pitch;
@@ -433,7 +433,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
     const int32_t c = s.of_taps.quotient32(element);
     return s.offset(element - c * s.taps) + c - channel;
   };
-  // A thread's columns: as tensor cores have b, or as its results lie.
+  // This thread's columns: those of the tensor cores' operand b, or for F32 of its results.
   constexpr bool kIsF32 = kOperands == Stored::kF32;
   const int32_t column = own + (kIsF32 ? 2 * t : g);
   const int32_t at0 = offset_of(column), at1 = kIsF32 ? offset_of(column + 1) : 0;
@@ -445,7 +445,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
   for (int32_t piece = begin; piece < end; ++piece) {
     const int32_t n = piece / s.tiles, first = (piece - n * s.tiles) * s.tile;
     const int32_t count = first + s.tile < s.places ? s.tile : s.places - first;
-    if (piece > begin) __syncthreads();  // the last piece has been read
+    if (piece > begin) __syncthreads();  // the previous piece has been read
     for (int32_t i = thread; i < s.tile; i += kBlockThreads) {
       bases[i / 2].v[i % 2] = static_cast<uint16_t>(i < count ? s.base(first + i, first) : 0);
     }
@@ -466,7 +466,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
           dy)[int64_t{n} * d.dy.n + (k0 + k) * d.dy.c + p * d.dy.h + q * d.dy.w];
     });
     __syncthreads();
-    if (own >= d.columns()) continue;  // the whole warp
+    if (own >= d.columns()) continue;  // the same for a whole warp
     if constexpr (kIsF32) {
       for (int32_t pixel = 0; pixel < count; ++pixel) {
         const int32_t base = bases[pixel / 2].v[pixel % 2];
@@ -519,7 +519,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
   }
 }
 
-/// The slices' sums, as a source of reduction.h.
+/// Adds the sums of the slices; a source for reduction.h.
 struct SliceSums {
   using Acc = float;
   FilterGradient d;

@@ -1,12 +1,13 @@
-// kernels/cuda/direct_conv.h: convolutions that are too small for a library to fill a GPU with:
-// few and small filters on small images, in one launch each (the gradient of filters: two).
+// kernels/cuda/direct_conv.h: convolutions that are too small for a library to use a whole GPU: few
+// and small filters on small images. One launch each; two for the gradient of filters.
 //
 /// Shapes    images as ConvDims says, all channels-last or all row-major; w and dw row-major.
-/// Operands  both in one format; x, or dy of the gradient of x, may be F32 beside w or dy of 16
-///           bits, and is rounded to them. 16 bits go through tensor cores.
+/// Operands  both operands have one format, except that x (or dy, for the gradient of x) may be F32
+///           if w (or dy) has 16 bits; it is then rounded to the 16-bit format. 16-bit operands use
+///           tensor cores.
 /// Writes    all of the result, assigned.
-/// Numerics  sums in F32, in an order that the dims decide: the same bits in every run. TF32 is
-///           not used. bias and ReLU are applied to the F32 sums, and NaN stays.
+/// Numerics  sums in F32, in an order that depends only on the dims: bit-identical in every run.
+///           TF32 is not used. bias and ReLU are applied to the F32 sums, and NaN is propagated.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@
 #include "kernels/conv.h"
 #include "kernels/operands.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
-/// Whether they take it: one group, windows that move by one pixel and have no dilation, images in
-/// and out of at most 32 x 32 pixels, filters of 2 to 121 pixels, at most 11 high and wide, with
-/// C R S <= 512, and 2^30 FLOPs in all, above which a library fills a GPU.
+/// Whether these kernels support the convolution: one group, stride 1, no dilation, images and
+/// results of at most 32 x 32 pixels, filters of 2 to 121 pixels, at most 11 high and wide, with C
+/// R S <= 512, and at most 2^30 FLOPs, above which a library uses a whole GPU.
 bool takes_direct_conv(const ConvDims& d);
 
 struct DirectConvOperands {
   In x, w;                      // [N, C, H, W], [K, C, R, S]
   const float* bias = nullptr;  // [K], optional
-  bool relu = false;            // max(0, .) behind it
+  bool relu = false;            // max(0, .) is applied to the result
   Out y;                        // [N, K, P, Q]
 };
 void direct_conv_forward(const ConvDims& d, bool channels_last, const DirectConvOperands& o,

@@ -1,8 +1,8 @@
-// Access   one mark of 4 B for each row of the table, all of which are set; then each index, and
-//          what is kept of the step's other micro-batches, is read three times and looks at its
-//          row's mark, a line of memory that is read for 4 B of it.
-// Time     a table of 1M rows: 1 us for the marks; 65536 indices: some 2 us for each of the
-//          kernels behind, of which one is a single block.
+// Access   one mark of 4 B for each row of the table, all of which are initialized. Then each
+//          index, including those kept from the step's other micro-batches, is read three times and
+//          accesses its row's mark, which costs a whole cache line for 4 B.
+// Time     a table of 1 M rows: 1 us for the marks; 65536 indices: about 2 us for each of the
+//          following kernels, one of which is a single block.
 #include "kernels/distinct_rows.h"
 
 #include <limits>
@@ -12,17 +12,17 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-constexpr int kPart = kBlockThreads;  // entries that a block counts
+constexpr int kPart = kBlockThreads;  // entries that a block counts at a time
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
-/// What is kept and then what is counted, as one list of entries.
+/// The kept rows and then the counted indices, as one list of entries.
 struct Entries {
   DistinctRowsParams p;
   DistinctRowsOperands o;
 
   TRAINYARD_HD int64_t size() const { return (o.kept == nullptr ? 0 : p.size) + p.counted; }
   TRAINYARD_HD int64_t parts() const { return (size() + kPart - 1) / kPart; }
-  /// -1: none is there.
+  /// Entry i of the list, -1 if it is empty.
   TRAINYARD_DEVICE int32_t at(int64_t i) const {
     if (o.kept == nullptr) return o.counted[i];
     if (i >= p.size) return o.counted[i - p.size];
@@ -32,15 +32,16 @@ struct Entries {
 
 struct Numbers {
   int32_t* first;   // [V]: the first entry that names the row
-  int32_t* number;  // [entries]: of an entry that is the first of its row
-  int32_t* before;  // [parts]: first entries of a part; and then of all parts before
+  int32_t* number;  // [entries]: position in `rows`, for entries that are the first of their row
+  int32_t* before;  // [parts]: first entries in the part, then replaced by the number in all parts
+                    // before it
 };
 
 TRAINYARD_KERNEL void clear_first(int64_t rows, int32_t* first) {
   for (int64_t v = thread_index(); v < rows; v += thread_count()) first[v] = kNever;
 }
 
-// The least entry is the same whoever comes first.
+// The smallest entry does not depend on the order of threads.
 TRAINYARD_KERNEL void find_first(Entries entries, int32_t* first) {
   for (int64_t i = thread_index(); i < entries.size(); i += thread_count()) {
     const int32_t v = entries.at(i);
@@ -48,14 +49,15 @@ TRAINYARD_KERNEL void find_first(Entries entries, int32_t* first) {
   }
 }
 
-/// Of this thread's entry of a part: whether it is the first of its row.
+/// Whether entry i is the first entry of its row.
 TRAINYARD_DEVICE bool is_first(const Entries& entries, const int32_t* first, int64_t i) {
   if (i >= entries.size()) return false;
   const int32_t v = entries.at(i);
   return v >= 0 && first[v] == static_cast<int32_t>(i);
 }
 
-/// How many threads of the block have a flag, and how many of those before this one.
+/// Returns the number of threads of the block whose flag is set, and in *before_me the number of
+/// those before this thread.
 TRAINYARD_DEVICE int32_t count_flags(bool flag, int32_t* before_me) {
   TRAINYARD_SHARED int32_t sums[kPart];
   const auto me = static_cast<int>(threadIdx.x);
@@ -69,7 +71,7 @@ TRAINYARD_DEVICE int32_t count_flags(bool flag, int32_t* before_me) {
   }
   *before_me = sums[me] - (flag ? 1 : 0);
   const int32_t all = sums[kPart - 1];
-  __syncthreads();  // for the next one's flags
+  __syncthreads();  // for the flags of the next call
   return all;
 }
 
@@ -82,7 +84,8 @@ TRAINYARD_KERNEL void count_first(Entries entries, Numbers to) {
   }
 }
 
-// One block: thread t sums a run of parts, then the runs before its own.
+// Exclusive prefix sum in one block: each thread sums a run of parts, then adds the runs before its
+// own.
 TRAINYARD_KERNEL void sum_parts(int64_t parts, int32_t* before) {
   TRAINYARD_SHARED int32_t runs[kPart];
   const auto me = static_cast<int>(threadIdx.x);
@@ -114,7 +117,7 @@ TRAINYARD_KERNEL void number_first(Entries entries, Numbers to) {
   }
 }
 
-// `rows` is -1 before number_first().
+// Initializes `rows`; runs before number_first().
 TRAINYARD_KERNEL void clear_rows(int64_t size, int32_t* rows) {
   for (int64_t j = thread_index(); j < size; j += thread_count()) rows[j] = -1;
 }
@@ -131,7 +134,7 @@ TRAINYARD_KERNEL void place_indices(Entries entries, Numbers numbers) {
 }  // namespace
 
 int64_t distinct_rows_workspace_bytes(const DistinctRowsParams& p) {
-  const int64_t entries = p.size + p.counted;  // whether or not anything is kept
+  const int64_t entries = p.size + p.counted;  // `kept` may be absent, which needs less
   return (p.table + entries + (entries + kPart - 1) / kPart) *
          static_cast<int64_t>(sizeof(int32_t));
 }

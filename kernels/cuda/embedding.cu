@@ -1,10 +1,10 @@
-// Access   a thread for each element, or four neighbours, of what is written; rows of tables
-//          are read in whole lines. A pool is read by blocks: each takes 32 packs of columns of
-//          one sequence, its warps every eighth position, and their sums are added in their
-//          order. Gradients of positions: parts of the batch by threads of their own, then
-//          their sums.
-// Time     bytes / 4.8 TB/s on an H200: gather of [8192, 768] in 11 us in F32, positions added
-//          to it in 11 us, pooled in 6 us.
+// Access   one thread for each written element, or four adjacent ones; rows of tables are read in
+//          whole cache lines. In pooling, a block processes 32 packs of columns of one sequence,
+//          each of its warps every eighth position, and the warps' sums are added in order. For
+//          gradients of positions, separate threads sum parts of the batch, then the parts are
+//          added.
+// Time     bytes / 4.8 TB/s on an H200: gather of [8192, 768] in 11 us in F32, adding positions to
+//          it in 11 us, pooling it in 6 us.
 #include "kernels/embedding.h"
 
 #include "kernels/alignment.h"
@@ -18,7 +18,7 @@ namespace {
 using One = std::integral_constant<int, 1>;
 using FourOf = std::integral_constant<int, 4>;
 
-/// Calls f(step).
+/// Calls f with the step, 4 or 1, as a compile-time constant.
 template <typename F>
 void with_step(bool fours, const F& f) {
   if (fours) {
@@ -44,7 +44,8 @@ TRAINYARD_KERNEL void gather_rows(GatherDims d, In table, const int32_t* index, 
   }
 }
 
-// Rows of a part of a table; those of other parts come behind all of them.
+// Row indices within this part of a table; indices of other parts become d.rows, which is beyond
+// the last row.
 TRAINYARD_KERNEL void rows_of_part(GatherDims d, const int32_t* index, int32_t* rows) {
   for (int64_t i = thread_index(); i < d.count; i += thread_count()) {
     const int64_t row = d.row(index[i]);
@@ -52,7 +53,7 @@ TRAINYARD_KERNEL void rows_of_part(GatherDims d, const int32_t* index, int32_t* 
   }
 }
 
-// y may be x where there is no prefix: each thread reads before it writes.
+// y may be x if there is no prefix: each thread reads before it writes.
 template <int kStep>
 TRAINYARD_KERNEL void positions_forward(PositionDims d, In x, In position, In prefix, Out y) {
   const int64_t packs = d.D / kStep, length = d.prefix + d.T;
@@ -98,9 +99,9 @@ TRAINYARD_KERNEL void position_sums(int64_t rows, int64_t columns, int64_t prefi
 }
 
 constexpr int kPoolWarps = kBlockThreads / kWarp;
-constexpr int kPoolRows = 32;  // of the gradient, by one block
+constexpr int kPoolRows = 32;  // rows of the gradient per block
 
-/// How many of `tokens` are not `left_out`; for all threads of a block.
+/// The number of `tokens` that are not `left_out`. All threads of the block must call it.
 TRAINYARD_DEVICE float count_tokens(int64_t T, const int32_t* tokens, int64_t left_out) {
   float count = 0;
   for (int64_t t = threadIdx.x; t < T; t += blockDim.x)
@@ -108,12 +109,12 @@ TRAINYARD_DEVICE float count_tokens(int64_t T, const int32_t* tokens, int64_t le
   return block_sum(count);
 }
 
-/// The positions of a sequence that a pool reads, and what it multiplies them with.
+/// The positions of a sequence that are pooled, and the factor of their sum.
 struct PoolRange {
   int64_t begin, end;
   float weight;
 };
-/// For all threads of a block; `tokens` of the sequence, or nullptr.
+/// All threads of the block must call it. `tokens` are those of the sequence, or nullptr.
 TRAINYARD_DEVICE PoolRange pool_range(const SequencePoolDims& d, const int32_t* tokens) {
   if (d.mode == PoolMode::kMean) {
     const float count = tokens == nullptr ? static_cast<float>(d.T) : count_tokens(d.T, tokens, 0);
@@ -130,7 +131,8 @@ TRAINYARD_DEVICE PoolRange pool_range(const SequencePoolDims& d, const int32_t* 
   return at < 0 ? PoolRange{0, 0, 1.0f} : PoolRange{at, at + 1, 1.0f};
 }
 
-/// Adds f(t) up over [begin, end), `f` giving this lane's pack; the sum is the first warp's.
+/// Adds up f(t) over [begin, end), where f returns this lane's pack. Only the first warp gets the
+/// sum.
 template <int kStep, typename F>
 TRAINYARD_DEVICE Pack<kStep> sum_positions(int64_t begin, int64_t end, const F& f) {
   TRAINYARD_SHARED float sums[kPoolWarps][kWarp][kStep];
@@ -212,7 +214,7 @@ TRAINYARD_KERNEL void bag_forward(EmbeddingBagDims d, int64_t groups, In table,
   store<kStep>(y, n * d.D + column, sum);
 }
 
-// A warp for each row of tokens.
+// Computes the scale of each row of tokens, with one warp per row.
 TRAINYARD_KERNEL void bag_scales(EmbeddingBagDims d, const int32_t* token, float* scales) {
   using Threads = RowThreads<false>;
   for (int64_t n = Threads::first(); n < d.N; n += Threads::step()) {
@@ -227,14 +229,14 @@ TRAINYARD_KERNEL void bag_scales(EmbeddingBagDims d, const int32_t* token, float
 ScatterDims scatter_dims(const GatherDims& d) {
   return {d.count, d.rows, d.width, 1, d.first < 0 ? -1 : d.rows};
 }
-/// Of a part's rows, in front of what scatter_rows works with.
+/// Bytes of the row indices of a part, which precede scatter_rows' workspace.
 int64_t part_bytes(const GatherDims& d) {
   return d.first < 0 ? 0 : round_up(d.count * 4, kCudaAlignment);
 }
 ScatterDims scatter_dims(const EmbeddingBagDims& d) {
   return {d.N * d.T, d.V, d.D, d.T, d.padding};
 }
-/// Of the bags' scales, in front of what scatter_rows works with.
+/// Bytes of the bags' scales, which precede scatter_rows' workspace.
 int64_t scale_bytes(const EmbeddingBagDims& d) { return round_up(d.N * 4, kCudaAlignment); }
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int kSharedBytesMax = 48 << 10;  // what a GPU gives without being asked
+constexpr int kSharedBytesMax = 48 << 10;  // what a GPU provides without an opt-in
 
 [[noreturn]] void stop(const char* why) {
   std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, %u threads)\n", why, blockIdx.x,
@@ -34,17 +34,17 @@ constexpr int kSharedBytesMax = 48 << 10;  // what a GPU gives without being ask
   std::abort();
 }
 
-/// A stack on which threads of a block run. It runs one to its end and then takes the next that has
-/// not begun; a thread that waits keeps it.
+/// A stack on which threads of a block run. It runs one thread to its end and then the next thread
+/// that has not begun; a thread that waits occupies its stack.
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   ucontext_t start;
   std::jmp_buf at;
   bool begun = false;
-  int thread = -1;  // that waits on it
+  int thread = -1;  // the thread that waits on this stack
 };
 
-/// What a thread gives to its warp.
+/// The value that a thread passes to its warp.
 using Slot = std::array<std::byte, 32>;
 
 enum class State : uint8_t { kNew, kReady, kAtBlock, kAtWarp, kDone };
@@ -75,7 +75,7 @@ class Block {
     fiber_->thread = me;
     fiber_of_[static_cast<size_t>(me)] = fiber_;
     if (_setjmp(fiber_->at) == 0) _longjmp(scheduler_, 1);
-    // Again: the scheduler has set fiber_ and current_.
+    // Resumed: the scheduler has set fiber_ and current_.
   }
 
   void exchange(void* value, int size, int mask) {
@@ -98,7 +98,8 @@ class Block {
   }
 
  private:
-  /// Puts it where the warp's other threads find it, and goes on when all have done so.
+  /// Stores a value where the warp's other threads can read it, and waits until all of them have
+  /// done so.
   void give(const void* value, int size) {
     const auto me = static_cast<size_t>(current_);
     Slot& slot = slots_[2 * me + parity_[me]];
@@ -129,7 +130,7 @@ class Block {
     for (const int t : order_) {
       State& s = state_[static_cast<size_t>(t)];
       if (s != State::kReady) continue;
-      s = State::kNew;  // running; wait() or the end says what is next
+      s = State::kNew;  // it runs now; wait() or its end sets the next state
       resume(*fiber_of_[static_cast<size_t>(t)], t);
     }
     while (next_ < order_.size()) resume(idle_fiber(), -1);
@@ -166,7 +167,7 @@ class Block {
         (*body_)();
         state_[static_cast<size_t>(current_)] = State::kDone;
       }
-      // A thread that waited has ended here, and none is left to begin.
+      // A thread that had waited has ended on this stack, and no thread is left to begin.
       if (_setjmp(fiber_->at) == 0) _longjmp(scheduler_, 1);
     }
   }
@@ -176,7 +177,8 @@ class Block {
     threadIdx.x = static_cast<unsigned>(t);
   }
 
-  /// Lets those go on that have all met. True if there were any.
+  /// Makes threads ready whose barrier has been reached by all its threads. Returns true if there
+  /// were any.
   bool release() {
     const int waiting = count(State::kAtBlock);
     if (waiting > 0 && waiting + count(State::kDone) == static_cast<int>(state_.size())) {
@@ -201,17 +203,17 @@ class Block {
   std::vector<State> state_;
   std::vector<Fiber*> fiber_of_;
   std::vector<uint8_t> parity_;
-  std::vector<Slot> slots_;  // two of each thread, in turn
+  std::vector<Slot> slots_;  // two per thread, used alternately
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::jmp_buf scheduler_;
   Fiber* fiber_ = nullptr;
   int current_ = -1;
-  size_t next_ = 0;  // of order_: the first that has not begun
+  size_t next_ = 0;  // index in order_ of the first thread that has not begun
   uint64_t runs_ = 0;
 };
 
 Block block;
-std::mutex running;  // a grid
+std::mutex running;  // protects the state of the running grid
 std::atomic<int64_t> launches = 0;
 alignas(16) char shared[kSharedBytesMax];
 
@@ -234,7 +236,7 @@ void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
     gridDim = {static_cast<unsigned>(blocks), 1, 1};
     for (int64_t b = 0; b < blocks; ++b) {
       blockIdx = {static_cast<unsigned>(b), 0, 0};
-      std::memset(shared, 0xFF, static_cast<size_t>(shared_bytes));  // NaN: nothing is there yet
+      std::memset(shared, 0xFF, static_cast<size_t>(shared_bytes));  // NaN: uninitialized
       block.run(threads, body);
     }
   };

@@ -1,10 +1,10 @@
-// kernels/cuda/emulator.h: runs CUDA kernels on the host, for tests: their indices, barriers,
-// shuffles and atomics, one block after another, the threads of a block as fibers. Which thread
-// goes on is drawn anew for each block, so that a missing barrier shows as a wrong or a changing
-// result. It says nothing about speed, and cannot see a race whose outcome is the same in every
-// order.
+// kernels/cuda/emulator.h: runs CUDA kernels on the host, for tests, with their indices, barriers,
+// shuffles and atomics. Blocks run one after another; the threads of a block are fibers. Their
+// order is randomized for each block, so that a missing barrier shows as a wrong or varying result.
+// The emulator says nothing about speed, and cannot detect a race whose outcome is the same in
+// every order.
 //
-// Host threads may launch at a time; their grids run one after another.
+// Several host threads may launch at the same time; their grids run one after another.
 #pragma once
 
 #include <cstdint>
@@ -22,28 +22,27 @@ extern Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
 
-/// Runs a grid, or adds it to what its stream records. Aborts, with a sentence, on a barrier that
-/// some threads of a block never reach.
+/// Runs a grid, or adds it to what its stream records. Aborts with a message if some threads of a
+/// block never reach a barrier.
 void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
             std::function<void()> body);
-/// What a stream is asked to do besides launches goes through here too: at once, or recorded.
-/// Installed by the CUDA runtime that tests bring (tests/cuda/fake_cudart.cc); without one,
-/// everything runs at once.
+/// All work of a stream passes through this function, which runs or records it. The CUDA runtime of
+/// the tests (tests/cuda/fake_cudart.cc) installs it; without one, everything runs immediately.
 using Submit = void (*)(CUstream_st* stream, std::function<void()> work);
 extern Submit submit;
-/// Grids that were run or recorded since the program began.
+/// The number of grids that were run or recorded since the program began.
 int64_t launch_count();
 
 void* dynamic_shared();
 void wait_for_block();
-/// `size` bytes of `value` are given to the warp, those of lane ^ mask come back.
+/// Passes `size` bytes of `value` to the warp, and replaces them by those of lane ^ mask.
 void exchange(void* value, int size, int mask);
-/// The same, but those of all lanes come back, in their order.
+/// Passes `size` bytes of `value` to the warp; `all` receives those of all lanes, in order.
 void gather(const void* value, int size, void* all);
 
 }  // namespace emulator
 
-/// Of threads that never run at the same time.
+/// Needs no synchronization, since emulated threads never run at the same time.
 inline int32_t atomicMin(int32_t* at, int32_t value) {
   const int32_t before = *at;
   *at = value < before ? value : before;

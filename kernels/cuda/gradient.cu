@@ -1,8 +1,9 @@
-// Access   the norm reads every gradient once, 4 B an element (2 in bf16), whole lines for each
-//          warp, four each where a tensor allows it. Blocks take fixed chunks of 16384 elements; a
-//          table of tensors goes with the launch, so that a model's many small ones need one launch
-//          for 100 of them. Clipping and accumulating are elementwise (optimizer.cu).
-// Sums     squares in double, which costs nothing beside the memory on a data centre GPU.
+// Access   the norm reads every gradient once, 4 B an element (2 in bf16), in whole cache lines,
+//          four elements per thread if a tensor allows it. Blocks process fixed chunks of 16384
+//          elements. A table of tensors is passed with the launch, so that one launch serves 100 of
+//          a model's many small tensors. Clipping and accumulating are elementwise (optimizer.cu).
+// Sums     squares are summed in double, which on a data centre GPU takes no longer than the memory
+//          accesses.
 // Time     bytes / 4.8 TB/s on an H200: the norm of 100 M parameters in 83 us.
 #include "kernels/gradient.h"
 
@@ -13,7 +14,7 @@ namespace trainyard::kernels::cuda {
 namespace {
 
 constexpr int64_t kChunk = 16384;
-constexpr int kTensors = 100;  // of a launch, whose parameters are at most 4 KiB
+constexpr int kTensors = 100;  // per launch, whose parameters have at most 4 KiB
 
 struct Tensors {
   int count = 0;
@@ -33,7 +34,7 @@ int64_t chunks_of(std::span<const int64_t> counts) {
 
 TRAINYARD_KERNEL void square_chunks(Tensors t, double* sums) {
   const int64_t chunk = blockIdx.x;
-  int low = 0, high = t.count - 1;  // the last tensor that begins no later
+  int low = 0, high = t.count - 1;  // finds the last tensor that begins at or before the chunk
   while (low < high) {
     const int middle = (low + high + 1) / 2;
     if (t.first_chunk[middle] <= chunk) {
@@ -86,7 +87,7 @@ TRAINYARD_KERNEL void adapt(math::LossScaling s, const float* norm, const float*
   if (threadIdx.x == 0) update_loss_scale(s, *norm, *learning_rate, kept, step);
 }
 
-/// A sum for each chunk of the tensors, one tensor's behind the other's.
+/// Computes the sum of each chunk of the tensors, tensor by tensor.
 void square_tensors(std::span<const int64_t> counts, std::span<const In> g, double* sums,
                     CUstream_st* stream) {
   for (size_t begin = 0; begin < g.size(); begin += kTensors) {
@@ -100,7 +101,7 @@ void square_tensors(std::span<const int64_t> counts, std::span<const In> g, doub
       t.first_chunk[t.count++] = chunks;
       chunks += chunks_of(counts[k]);
     }
-    if (chunks == 0) continue;  // of tensors of which this rank has nothing
+    if (chunks == 0) continue;  // this rank has no part of these tensors
     launch({chunks}, stream, square_chunks, t, sums);
     sums += chunks;
   }

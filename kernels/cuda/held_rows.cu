@@ -1,13 +1,14 @@
-// Access   a thread for four neighbours of x, or one where a sample's elements are no multiple of
-//          four or windows begin anywhere. Neighbouring threads write whole lines; they read
-//          neighbouring bytes or words of a row, forwards or, of a flipped image, backwards, so
-//          whole lines too. Rows of a batch lie anywhere: an MNIST image is 7 lines, of which the
-//          first and the last are read in part. A sample's 64 bytes are read by all threads of its
-//          row, the table of 1 KiB for each channel by all: both stay in the first cache.
-//          Copies beside the batch, small ones, are all threads' at the end.
-// Bytes    written: 4 for each element; read: 1 of bytes, 4 of words, and 64 for each sample.
-// Time     bytes / 4.8 TB/s on an H200: 512 MNIST images in 0.4 us, 512 CIFAR images in 1.6 us,
-//          64 windows of 1024 tokens in 0.2 us; so that of a launch, 2 us, for small batches.
+// Access   one thread for four adjacent elements of x, or for one if a sample's elements are not a
+//          multiple of four, or for windows, which may begin anywhere. Adjacent threads write whole
+//          cache lines. They read adjacent bytes or words of a row, in reverse order if an image is
+//          flipped, so also whole lines. The rows of a batch are scattered: an MNIST image covers 7
+//          lines, of which the first and the last are only partly needed. A sample's 64 bytes are
+//          read by all threads of its row, the table of 1 KiB per channel by all threads; both stay
+//          in the L1 cache. All threads do the small additional copies at the end.
+// Bytes    written: 4 for each element; read: 1 (bytes) or 4 (words) for each element, and 64 for
+//          each sample.
+// Time     bytes / 4.8 TB/s on an H200: 512 MNIST images in 0.4 us, 512 CIFAR images in 1.6 us, 64
+//          windows of 1024 tokens in 0.2 us. For small batches the time is that of a launch, 2 us.
 #include "kernels/held_rows.h"
 
 #include <bit>
@@ -19,7 +20,7 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-/// Neighbours that a thread loads or stores at once.
+/// Adjacent elements that a thread loads or stores together.
 template <typename T, int kStep>
 struct alignas(sizeof(T) * kStep) Neighbours {
   T v[kStep];
@@ -33,7 +34,7 @@ TRAINYARD_DEVICE void store_some(T* y, int64_t i, const Neighbours<T, kStep>& so
   *reinterpret_cast<Neighbours<T, kStep>*>(y + i) = some;
 }
 
-/// By four loads of 16 bytes, where the compiler would make one for each member.
+/// Reads a sample with four loads of 16 bytes; the compiler would generate one load per member.
 TRAINYARD_DEVICE HeldSample load_sample(const HeldSample* sample) {
   struct Parts {
     Neighbours<uint32_t, 4> of[4];
@@ -42,7 +43,8 @@ TRAINYARD_DEVICE HeldSample load_sample(const HeldSample* sample) {
   return std::bit_cast<HeldSample>(*reinterpret_cast<const Parts*>(sample));
 }
 
-/// What all kernels walk: `packs` of kStep elements in each of `count` samples.
+/// The operands of the kernels below, which process `packs` groups of kStep elements in each of
+/// `count` samples.
 struct Samples {
   const HeldSample* samples;
   int64_t count;
@@ -50,7 +52,8 @@ struct Samples {
   uint32_t* target;  // or nullptr
   Pieces copies;
 
-  /// The sample of step i, and the first element of its pack. Who has the first writes the target.
+  /// Returns the sample of step i, and in `element` the first element of its pack. The thread with
+  /// a sample's first pack writes its target.
   template <int kStep>
   TRAINYARD_DEVICE const HeldSample* at(int64_t i, int64_t& element) const {
     const int64_t n = packs.quotient(i);

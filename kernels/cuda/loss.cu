@@ -1,9 +1,9 @@
-// Access   softmax_xent: a warp or a block for each row; forward reads z and writes p, 8 B an
-//          element, backward reads p and writes dz, 8 B. Forward's second walk of a row finds
-//          it in a cache, but beyond some 10 000 classes, where the rows under way exceed both:
-//          12 B. In place, by parts of the rows: read, read again and written, 12 B an element, 6 B
-//          in 16 bits. Pointwise: 8 B an element forward, 12 B backward, neighbouring threads at
-//          neighbouring elements. Sums over rows or blocks are one block's: 4 B for each.
+// Access   softmax_xent: a warp or a block processes a row; forward reads z and writes p, 8 B an
+//          element; backward reads p and writes dz, 8 B. Forward's second pass over a row hits a
+//          cache, except beyond about 10 000 classes, where the rows in progress exceed both
+//          caches: 12 B. In place, for parts of the rows: two reads and a write, 12 B an element, 6
+//          B in 16 bits. Pointwise: 8 B an element forward, 12 B backward, adjacent threads at
+//          adjacent elements. One block computes the sums over rows or blocks: 4 B for each.
 // Time     bytes / 4.8 TB/s on an H200: [8192, 50257] in 1.0 ms forward, 0.7 ms backward.
 #include "kernels/cuda/class_target.h"
 #include "kernels/cuda/row.h"
@@ -19,8 +19,9 @@ namespace {
 
 constexpr int64_t kRowsThatABlockSums = 1024;
 
-/// A row's p and loss, by the threads of `Threads`. prob may be z: a thread has read what the row's
-/// loss needs of z before the row's first reduction. `is_written`: else the threads only take part.
+/// Computes a row's p and loss with the threads of `Threads`. prob may be z: each thread reads the
+/// values of z that the row's loss needs before the row's first reduction. With is_written false,
+/// the threads only take part in the reductions.
 template <typename Threads, int kStep>
 TRAINYARD_DEVICE void xent_row(int64_t row, bool is_written, int64_t classes, const ClassTarget& t,
                                const float* z, const int32_t* labels, float* prob,
@@ -43,7 +44,7 @@ TRAINYARD_DEVICE void xent_row(int64_t row, bool is_written, int64_t classes, co
     for (int k = 0; k < kStep; ++k) {
       const float shifted = v.v[k] - max;
       const float w = t.share == 0 ? 0.0f : t.weight(i + k);
-      if (w != 0) smooth += w * (shifted - log_sum);  // also where log p is infinite
+      if (w != 0) smooth += w * (shifted - log_sum);  // avoids 0 * infinity
       v.v[k] = math::exp(shifted) / sum;
     }
     if (is_written) store<kStep>(p_row, i, v);
@@ -69,13 +70,13 @@ TRAINYARD_KERNEL void mean_by_weight(int64_t rows, ClassTarget t, const float* r
   write_mean(rows, t, row_loss, labels, loss);
 }
 
-// A small batch of few classes: one block does both, and saves a launch.
+// For a small batch with few classes, one block computes rows and mean, which saves a launch.
 constexpr int64_t kRowsOfOneBlock = 256, kClassesOfOneBlock = 32;
 bool takes_one_block(const SoftmaxXentParams& p) {
   return p.rows <= kRowsOfOneBlock && p.classes <= kClassesOfOneBlock;
 }
 
-/// Eight threads side by side share a row.
+/// Eight adjacent threads share a row.
 struct EightThreads {
   static constexpr int kCount = 8;
   static TRAINYARD_DEVICE int lane() { return static_cast<int>(threadIdx.x) % kCount; }
@@ -96,7 +97,8 @@ TRAINYARD_KERNEL void xent_in_one_block(int64_t rows, int64_t classes, ClassTarg
                                         const float* z, const int32_t* labels, float* prob,
                                         float* row_loss, float* loss) {
   const int64_t at_once = blockDim.x / EightThreads::kCount;
-  // A warp goes on together: threads behind the last row take it again and write nothing.
+  // All threads of a warp must take part in reductions, so threads beyond the last row repeat that
+  // row without writing.
   for (int64_t first = 0; first < rows; first += at_once) {
     const int64_t own = first + threadIdx.x / EightThreads::kCount;
     const bool is_there = own < rows;
@@ -113,8 +115,8 @@ TRAINYARD_KERNEL void write_weight(int64_t rows, ClassTarget t, const int32_t* l
   if (threadIdx.x == 0) *weight = total;
 }
 
-// dz may be prob: each thread reads its elements before it writes them. `weight` is W; nullptr:
-// each block sums it, which for a small batch is faster than a launch.
+// dz may be prob: each thread reads its elements before it writes them. `weight` is W. If it is
+// nullptr, each block computes W, which for a small batch is faster than a launch.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t, const float* prob,
                                     const int32_t* labels, const float* dloss, const double* weight,
@@ -141,8 +143,8 @@ TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t
   }
 }
 
-// Logits become their gradients. A row is read past its end, up to a multiple of kStep, and what is
-// there counts for nothing.
+// Replaces logits by their gradients. A row is read beyond its end, up to a multiple of kStep; the
+// additional elements are ignored.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t pitch,
                                          ClassTarget t, Out z, const int32_t* labels,
@@ -175,7 +177,7 @@ TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t 
         if (i + k >= classes) continue;
         const float shifted = v.v[k] - max;
         const float w = t.share == 0 ? 0.0f : t.weight(i + k);
-        if (w != 0) smooth += w * (shifted - log_sum);  // also where log p is infinite
+        if (w != 0) smooth += w * (shifted - log_sum);  // avoids 0 * infinity
         const float target = (i + k == label ? c : 0.0f) + t.share * w;
         const float d = of_all * (math::exp(shifted) * by_sum) - target;
         v.v[k] = has_gradient ? by_weight * d : 0.0f;
@@ -189,7 +191,7 @@ TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t 
   }
 }
 
-// Of given distributions. prob may be z, as above.
+// Computes rows with given distributions as targets. prob may be z, as in xent_row.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void share_rows(int64_t rows, int64_t classes, ClassTarget t, bool divergence,
                                  const float* z, const float* shares, float* prob, float* row_loss,
@@ -213,7 +215,7 @@ TRAINYARD_KERNEL void share_rows(int64_t rows, int64_t classes, ClassTarget t, b
         const float shifted = v.v[k] - max, w = t.weight(i + k);
         const float c = w * (t.kept * given.v[k] + t.share);
         weight += w * given.v[k];
-        if (c != 0) {  // also where log p is infinite
+        if (c != 0) {  // avoids 0 * infinity
           loss -= c * (shifted - log_sum - (divergence ? math::log(c) : 0.0f));
         }
         v.v[k] = math::exp(shifted) / sum;
@@ -264,7 +266,7 @@ TRAINYARD_KERNEL void sum_weights(int64_t rows, const float* row_weight, double*
   if (threadIdx.x == 0) *weight = total;
 }
 
-// dz may be prob, as above.
+// dz may be prob: each thread reads its elements before it writes them.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void share_gradient(int64_t rows, int64_t classes, ClassTarget t,
                                      const float* prob, const float* shares, const float* dloss,
@@ -292,7 +294,7 @@ TRAINYARD_KERNEL void share_gradient(int64_t rows, int64_t classes, ClassTarget 
   }
 }
 
-/// Whether rows of all of them may be read four at a time.
+/// Whether the rows of all these matrices may be read four elements at a time.
 bool fours_of(int64_t classes, std::initializer_list<const float*> rows) {
   return classes % 4 == 0 &&
          std::ranges::all_of(rows, [](const float* x) { return takes_four({x}); });
@@ -407,7 +409,8 @@ void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, const S
       .given("dloss", o.dloss);
   auto* const weight = workspace_of<double>("softmax_xent_rows", run);
   auto* const row_loss = reinterpret_cast<float*>(weight + 1) + o.first;
-  // A row has as many threads whatever part it is in, so that its sums have one order.
+  // The number of threads per row does not depend on the part, so that sums always have the same
+  // order.
   with_rows(p.rows, p.classes, /*fours=*/true, [&](auto block, auto step, const Grid& all) {
     const Grid grid{std::min(all.blocks, o.count)};
     launch(grid, run.stream, xent_rows_in_place<block.value, step.value>, o.count, p.classes, o.row,
@@ -425,7 +428,8 @@ void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, con
 
 namespace {
 
-/// Enough to fill a GPU; each thread adds up every so many elements.
+/// The number of blocks: enough to fill a GPU; threads process further elements in a grid-stride
+/// loop.
 int64_t loss_blocks(int64_t count) {
   return std::min<int64_t>((count + kBlockThreads - 1) / kBlockThreads, 1024);
 }

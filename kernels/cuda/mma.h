@@ -1,13 +1,14 @@
-// kernels/cuda/mma.h: products of small matrices by the tensor cores of a warp, and the same in
-// plain loops on the emulator.
+// kernels/cuda/mma.h: products of small matrices with the tensor cores of a warp, emulated by loops
+// on the emulator.
 #pragma once
 
 #include "kernels/cuda/launch.h"
 
 namespace trainyard::kernels::cuda {
 
-/// c [16, 8] += a [16, 16] b [16, 8] of 16-bit operands, summed in F32, by all threads of a warp.
-/// What thread `lane` holds, with g = lane / 4 and t = lane % 4 (PTX ISA, mma.m16n8k16):
+/// c [16, 8] += a [16, 16] b [16, 8] with 16-bit operands, summed in F32. All threads of a warp
+/// must call it. The fragments of thread `lane`, with g = lane / 4 and t = lane % 4 (PTX ISA,
+/// mma.m16n8k16):
 ///
 ///   a   words of a[row][k], a[row][k + 1]:  (g, 2t)  (g + 8, 2t)  (g, 2t + 8)  (g + 8, 2t + 8)
 ///   b   words of b[k][g], b[k + 1][g]:      k = 2t   k = 2t + 8

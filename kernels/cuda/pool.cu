@@ -1,15 +1,17 @@
-// Access   in channels-last, where channels come in eights of one format, a thread for eight
-//          neighbouring channels of a pixel (16 bytes of 16-bit elements); else a thread for each
-//          element that is written, neighbours along its innermost axis. A window's cells come from
-//          the caches after the first that reads them. Backward gathers too: each element of dx
-//          looks at the windows that cover it, so nothing is added by two threads. Which cell is a
-//          window's maximum the forward pass leaves in one byte; where nobody kept it, a first
-//          launch finds it again (four bytes where a window has more than 256 cells). Max forward
-//          4 B an element of x and 5 B of y (2 and 3 in bf16), backward 4 B of x and 5 B of y (2
-//          and 3).
-// Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.23 ms
-//          forward and 0.23 ms backward, in F32.
-// Checked  registers, spills and load widths of the eights: tests/cuda/kernel_budget_test.py.
+// Access   in channels-last, if the number of channels is a multiple of eight and all operands have
+//          one format, a thread processes eight adjacent channels of a pixel (16 bytes of 16-bit
+//          elements); else a thread processes one written element, adjacent threads along the
+//          innermost axis. A window's cells are read from memory once and then from the caches.
+//          Backward gathers too: for each element of dx it reads the windows that cover the
+//          element, so that no two threads add to the same element. Forward stores the number of
+//          the cell with each window's maximum in one byte. If that was not kept, backward's first
+//          launch recomputes it (in four bytes if a window has more than 256 cells). Max forward
+//          accesses 4 B an element of x and 5 B of y (2 and 3 in bf16), backward 4 B of x and 5 B
+//          of y (2 and 3).
+// Time     bytes / 4.8 TB/s on an H200: 3 x 3, stride 2, of [256, 64, 112, 112] in 0.23 ms forward
+//          and 0.23 ms backward, in F32.
+// Checked  registers, spills and load widths of the kernels for eight channels, by
+//          tests/cuda/kernel_budget_test.py.
 #include "kernels/pool.h"
 
 #include "kernels/cuda/launch.h"
@@ -21,7 +23,7 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-/// An image's elements, walked as they lie.
+/// Maps the elements of an image, in memory order, to their coordinates.
 struct Pixels {
   int64_t count = 0;
   bool channels_last = false;
@@ -71,8 +73,8 @@ struct Pool {
 
   TRAINYARD_HD int64_t top(int64_t p) const { return p * d.window.stride_h - d.window.pad_top; }
   TRAINYARD_HD int64_t left(int64_t q) const { return q * d.window.stride_w - d.window.pad_left; }
-  /// Calls f(place in x, number of the cell) for the cells inside the image, in order. Returns how
-  /// many there are.
+  /// Calls f(offset in x, number of the cell) for the window's cells inside the image, in order.
+  /// Returns the number of these cells.
   template <typename F>
   TRAINYARD_HD int64_t for_cells(const Pixels::Place& o, const F& f) const {
     const Window& win = d.window;
@@ -91,7 +93,8 @@ struct Pool {
   struct Range {
     int64_t begin, end;
   };
-  /// Windows whose span of `span` cells from begin * stride on meets `at`.
+  /// The range of windows that cover position `at`, where window i covers [i * stride, i * stride +
+  /// span).
   TRAINYARD_HD static Range covering(int64_t at, int64_t span, const Divisor& stride,
                                      int64_t windows) {
     const int64_t first = at - span + 1;
@@ -99,7 +102,7 @@ struct Pool {
     const int64_t last = stride.quotient(at) + 1;
     return {begin, last < windows ? last : windows};
   }
-  /// Calls f(n, c, p, q, number of the cell) for the windows that have this element as a cell.
+  /// Calls f(p, q, number of the cell) for each window that has element e as a cell.
   template <typename F>
   TRAINYARD_HD void for_windows(const Pixels::Place& e, const F& f) const {
     const Window& win = d.window;
@@ -116,7 +119,8 @@ struct Pool {
       }
     }
   }
-  /// The first maximum, but a NaN replaces what was found before it.
+  /// Returns the cell of the first maximum, where a NaN replaces all candidates before it; -1 if
+  /// the window has no cell inside the image.
   TRAINYARD_HD int32_t winner(const Pixels::Place& o, const In& values, float* value) const {
     int32_t best = -1;
     float most = 0;
@@ -135,7 +139,7 @@ struct Pool {
   }
 };
 
-/// y and winner may be left out.
+/// y and winner are optional.
 template <typename Cell>
 TRAINYARD_KERNEL void max_forward(Pool pool, In x, Out y, Cell* winner) {
   for (int64_t i = thread_index(); i < pool.y.count; i += thread_count()) {
@@ -163,9 +167,9 @@ TRAINYARD_KERNEL void max_backward(Pool pool, const Cell* winner, In dy, Out dx)
   }
 }
 
-/// Images in channels-last by packs of eight channels: windows and places in 32 bits.
+/// Pooling of channels-last images in packs of eight channels, with all indices in 32 bits.
 struct EightsPool {
-  int32_t x_count, y_count, groups, R, S;  // counts in packs; groups = C / 8
+  int32_t x_count, y_count, groups, R, S;  // x_count, y_count: in packs; groups = C / 8
   int32_t stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, height, width;
   Divisor of_groups, W, H, Q, P, by_stride_h, by_stride_w, by_dilation_h, by_dilation_w;
   bool relu;
@@ -223,7 +227,7 @@ struct EightsPool {
   }
 };
 
-/// The winning cells of eight channels.
+/// The numbers of the winning cells of eight channels.
 struct alignas(8) EightCells {
   uint32_t word[2];
   TRAINYARD_DEVICE int32_t operator[](int k) const {
@@ -231,8 +235,8 @@ struct alignas(8) EightCells {
   }
 };
 
-/// y and winner may be left out. kSide: rows and columns of the window, 0 where they are not known:
-/// a row of cells is loaded at once.
+/// y and winner are optional. kSide: rows and columns of the window if known at compile time, so
+/// that the loads of a row of cells are issued together; else 0.
 template <Stored kStored, int kSide>
 TRAINYARD_KERNEL_OF(kBlockThreads, 4)
 void max_eights(EightsPool pool, In x, Out y, EightCells* winner) {
@@ -293,7 +297,7 @@ void max_backward_eights(EightsPool pool, const EightCells* winner, In dy, Out d
   for (auto i = static_cast<int32_t>(thread_index()); i < pool.x_count; i += step) {
     const EightsPool::Place e = pool.place(i, pool.H, pool.W);
     const int32_t h = e.h + pool.pad_top, w = e.w + pool.pad_left;
-    // The first and the last window that may cover it.
+    // The first and the last window that may cover the pixel.
     const int32_t up = h - pool.height + 1, left = w - pool.width + 1;
     const int32_t p0 = up <= 0 ? 0 : pool.by_stride_h.quotient32(up + pool.stride_h - 1);
     const int32_t q0 = left <= 0 ? 0 : pool.by_stride_w.quotient32(left + pool.stride_w - 1);
@@ -362,7 +366,7 @@ TRAINYARD_KERNEL void average_backward(Pool pool, In dy, Out dx) {
   }
 }
 
-/// Operand 0 of `kept` is the image, operand 1 [N, C].
+/// Sums over the pixels: operand 0 of `kept` is the image, operand 1 is [N, C].
 ReduceParams pixel_means(const ImageDims& d, const ImageStrides& xs) {
   ReduceParams p;
   p.kept.append(d.N, {xs.n, d.C});

@@ -1,17 +1,17 @@
-// kernels/cuda/reduction.h: many results, each made of many terms, in two stages. The first cuts
-// the terms of a result into slices, so that a few results fill the GPU too; the second joins the
-// slices. Within a block threads join by halves. All of it is in an order that the shapes alone
-// decide.
+// kernels/cuda/reduction.h: reductions to many results, each from many terms, in two stages. The
+// first stage divides the terms of a result into slices, so that even few results fill the GPU; the
+// second combines the slices. Within a block, threads are combined pairwise in a binary tree. The
+// order depends only on the shapes.
 //
-// What is reduced is a source, copied into the kernel:
+// The operation is defined by a source, which is copied into the kernel:
 //
-//   using Acc = ...;                                   // trivial, at most 96 bytes
+//   using Acc = ...;                                   // trivially copyable, at most 96 bytes
 //   Acc zero() const;
 //   void add(Acc& acc, int64_t result, int64_t begin, int64_t end, int64_t step) const;
 //   void merge(Acc& acc, const Acc& other) const;
-//   void finish(int64_t result, const Acc& acc) const; // writes
-//   static constexpr int kResident = ...;              // optional: blocks that are to fit a
-//                                                      // multiprocessor at once
+//   void finish(int64_t result, const Acc& acc) const; // writes the result
+//   static constexpr int kResident = ...;              // optional: number of blocks that must fit
+//                                                      // on a multiprocessor at the same time
 #pragma once
 
 #include <bit>
@@ -21,19 +21,20 @@
 
 namespace trainyard::kernels::cuda {
 
-/// Which neighbours lie side by side in memory, and so belong to neighbouring threads.
+/// Which of terms and results are contiguous in memory, and are therefore mapped to adjacent
+/// threads.
 enum class Adjacent : uint8_t { kTerms, kResults };
 
 struct ReductionPlan {
   int64_t results = 0, terms = 0;
-  int64_t slice = 0, slices = 1;  // terms of a slice; slices of a result
-  int32_t lanes = 1;              // threads of a block side by side along results
-  bool results_first = false;     // neighbouring threads take neighbouring results
+  int64_t slice = 0, slices = 1;  // terms per slice; slices per result
+  int32_t lanes = 1;              // number of results that a block computes at the same time
+  bool results_first = false;     // adjacent threads process adjacent results
 
   int64_t blocks() const { return (results + lanes - 1) / lanes * slices; }
 };
 
-constexpr int64_t kReductionBlocks = 1056;  // eight for each multiprocessor of an H200
+constexpr int64_t kReductionBlocks = 1056;  // eight per multiprocessor of an H100 or H200
 constexpr int64_t kSlicesMax = 512;
 
 inline int64_t power_of_two(int64_t n) {
@@ -50,7 +51,7 @@ inline ReductionPlan plan_reduction(int64_t results, int64_t terms, Adjacent adj
   p.lanes = static_cast<int32_t>(kBlockThreads / along_terms);
   const int64_t groups = p.blocks();
   if (groups == 0 || terms == 0) return p;
-  // No thread shall have less than eight terms.
+  // Every thread has at least eight terms.
   const int64_t wanted = std::min({(kReductionBlocks + groups - 1) / groups,
                                    (terms + 8 * along_terms - 1) / (8 * along_terms), kSlicesMax});
   const int64_t slice = (terms + wanted - 1) / wanted;
@@ -59,7 +60,7 @@ inline ReductionPlan plan_reduction(int64_t results, int64_t terms, Adjacent adj
   return p;
 }
 
-/// Of the partial results; 0 where one stage is enough.
+/// The workspace for partial results; 0 if one stage is sufficient.
 template <typename Source>
 int64_t reduction_workspace_bytes(const ReductionPlan& p) {
   return p.slices == 1 ? 0
@@ -103,11 +104,11 @@ void reduce_slices(ReductionPlan p, Source source, typename Source::Acc* partial
         partial[slice * p.results + result] = own;
       }
     }
-    __syncthreads();  // before the next block's terms take the place of these
+    __syncthreads();  // joined[] must be read before the next iteration overwrites it
   }
 }
 
-/// The slices of another source, as a source.
+/// A source whose terms are the partial results of another source's slices.
 template <typename Source>
 struct Slices {
   using Acc = typename Source::Acc;
@@ -123,7 +124,7 @@ struct Slices {
   TRAINYARD_DEVICE void finish(int64_t result, const Acc& acc) const { source.finish(result, acc); }
 };
 
-/// One launch, or two. `workspace` as reduction_workspace_bytes() says.
+/// One or two launches. `workspace` must have reduction_workspace_bytes().
 template <typename Source>
 void reduce(const ReductionPlan& p, const Source& source, void* workspace, CUstream_st* stream) {
   auto* partial = static_cast<typename Source::Acc*>(workspace);

@@ -1,5 +1,6 @@
-// kernels/cuda/row.h: rows of a [rows, width] matrix, each walked by a warp or by a block, one or
-// four neighbours at a time. A second walk of a row finds it in the first cache.
+// kernels/cuda/row.h: loops over the rows of a [rows, width] matrix, where a warp or a block
+// processes a row, one or four adjacent elements at a time. A second pass over a row hits the L1
+// cache.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +10,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// As many neighbours as a thread takes at once: 1 or 4.
+/// The elements that a thread processes together: 1 or 4.
 template <int kStep>
 struct Pack {
   float v[kStep];
@@ -32,8 +33,8 @@ TRAINYARD_DEVICE void store(const Out& y, int64_t i, const Pack<kStep>& p) {
   }
 }
 
-/// The threads that share a row, and which rows they take: for (int64_t row = t.first(); row <
-/// rows; row += t.step()).
+/// The threads that share a row, and the rows that they process: for (int64_t row = t.first(); row
+/// < rows; row += t.step()).
 template <bool kBlock>
 struct RowThreads {
   static TRAINYARD_DEVICE int count() { return kBlock ? static_cast<int>(blockDim.x) : kWarp; }
@@ -52,16 +53,16 @@ struct RowThreads {
       return warp_reduce(value, op);
     }
   }
-  /// Calls f(i) for the first of each of this thread's packs of a row.
+  /// Calls f(index of the first element) for each of this thread's packs of a row.
   template <int kStep, typename F>
   static TRAINYARD_DEVICE void for_packs(int64_t width, const F& f) {
     for (int64_t i = int64_t{lane()} * kStep; i < width; i += int64_t{count()} * kStep) f(i);
   }
 };
 
-/// Calls f(block, step, grid): integral constants with which RowThreads<block> and Pack<step> are
-/// made. A block walks a row that is long, or where there are too few rows for a warp each to fill
-/// a GPU. `fours`: whether every row begins where load4 may read.
+/// Calls f(block, step, grid), where block and step are integral constants for RowThreads<block>
+/// and Pack<step>. A block processes a row if it is long, or if there are too few rows to fill a
+/// GPU with one warp each. `fours`: whether every row is aligned for load4.
 template <typename F>
 void with_rows(int64_t rows, int64_t width, bool fours, const F& f) {
   const bool block = width > 1024 || (width >= 256 && rows < 1024);
@@ -81,10 +82,10 @@ void with_rows(int64_t rows, int64_t width, bool fours, const F& f) {
   }
 }
 
-/// Parts of rows, for sums over columns: each part by threads of its own, and then their sums in
-/// their order.
+/// Parts of the rows, for sums over columns: separate threads sum each part, and then the parts are
+/// added in order.
 struct RowParts {
-  int64_t count, rows;  // rows of each but the last
+  int64_t count, rows;  // rows per part, except the last
 };
 inline RowParts row_parts(int64_t rows) {
   const int64_t count = std::clamp<int64_t>(rows / 64, 1, 128);

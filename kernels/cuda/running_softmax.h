@@ -1,5 +1,5 @@
-// kernels/cuda/running_softmax.h: the largest of a thread's elements and the sum of exp(x -
-// largest), in one walk over them.
+// kernels/cuda/running_softmax.h: computes the maximum of a thread's elements and the sum of exp(x
+// - maximum), in one pass over the elements.
 #pragma once
 
 #include "kernels/cuda/block.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// NaN goes through: of max by block.h's Max, of sum by addition.
+/// NaN is propagated: by the addition into `sum`, and into the maximum by block.h's Max.
 struct RunningSoftmax {
   float max = Max::kIdentity;
   float sum = 0;
@@ -19,7 +19,7 @@ struct RunningSoftmax {
       sum += math::exp(x - max);
     }
   }
-  /// The sum of exp(x - larger).
+  /// The thread's sum relative to a larger maximum: the sum of exp(x - larger).
   TRAINYARD_DEVICE float sum_below(float larger) const {
     return sum == 0 ? 0 : sum * math::exp(max - larger);
   }

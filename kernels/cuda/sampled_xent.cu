@@ -1,9 +1,11 @@
-// Access   draws: one block, in parts of 256; a part reads and writes one mark of 4 B for each
-//          draw, in memory that is cleared before, 4 B a class. Rows of scores: a warp or a block
-//          each, as split_xent.cu: z is read twice, the second time in a cache while the rows under
-//          way fit it, p written; backward reads p and writes dz. Rows of tables: whole lines.
-// Time     bytes / 4.8 TB/s on an H200: 1M classes cleared in 1 us; 8192 different ones of them are
-//          found in some 60 parts of about 3 us; scores [1024, 9216] in 24 and 16 us.
+// Access   draws: one block processes them in parts of 256. A part reads and writes one mark of 4 B
+//          for each draw; the marks, 4 B a class, are cleared first. Rows of scores: a warp or a
+//          block each, as in split_xent.cu: z is read twice, the second time from a cache if the
+//          rows in progress fit, and p is written; backward reads p and writes dz. Rows of tables:
+//          whole cache lines.
+// Time     bytes / 4.8 TB/s on an H200: 1 M classes are cleared in 1 us; 8192 different classes are
+//          drawn in about 60 parts of about 3 us; scores [1024, 9216] take 24 us forward and 16 us
+//          backward.
 #include "kernels/sampled_xent.h"
 
 #include "kernels/cuda/class_target.h"
@@ -19,15 +21,16 @@ TRAINYARD_KERNEL void clear_marks(int64_t classes, int32_t* marks) {
   for (int64_t i = thread_index(); i < classes; i += thread_count()) marks[i] = 0;
 }
 
-/// What one block shares while it numbers classes in the order in which its threads bring them.
+/// The shared state of one block that numbers classes in the order of its threads.
 struct Numbering {
-  int32_t* classes;  // [R]: by number
-  int32_t* marks;    // [K]: 1 + number; 0: none
+  int32_t* classes;  // [R]: the class with each number
+  int32_t* marks;    // [K]: 1 + the number of each class; 0: none
 };
 
-/// A class, or -1, of each thread of the block. New ones get numbers from `found` on, in the order
-/// of the threads, while these are below `end`. Returns how many were new, whatever `end` is, and
-/// gives the thread's own number where its class is new, else -1.
+/// Numbers the classes k of the block's threads (-1: none). New classes get numbers from `found`
+/// on, in the order of the threads, as long as the numbers are below `end`. Returns the number of
+/// new classes, even beyond `end`, and sets *own to the thread's number if its class is new, else
+/// to -1.
 TRAINYARD_DEVICE int32_t number_part(const Numbering& to, int32_t k, int32_t found, int32_t end,
                                      int32_t* own) {
   TRAINYARD_SHARED int32_t brought[kPart];
@@ -38,7 +41,7 @@ TRAINYARD_DEVICE int32_t number_part(const Numbering& to, int32_t k, int32_t fou
   bool is_new = k >= 0 && to.marks[k] == 0;
   for (int i = 0; is_new && i < me; ++i) is_new = brought[i] != k;
   is_first[me] = is_new ? 1 : 0;
-  __syncthreads();  // and all have looked at the marks
+  __syncthreads();  // is_first is complete, and all threads have read the marks
   int32_t before = 0, all = 0;
   for (int i = 0; i < kPart; ++i) {
     before += i < me ? is_first[i] : 0;
@@ -49,11 +52,11 @@ TRAINYARD_DEVICE int32_t number_part(const Numbering& to, int32_t k, int32_t fou
     to.classes[*own] = k;
     to.marks[k] = *own + 1;
   }
-  __syncthreads();  // for the marks of the next part, and its shared memory
+  __syncthreads();  // before the next part reads the marks and overwrites shared memory
   return all;
 }
 
-// One block.
+// Uses one block.
 TRAINYARD_KERNEL void number_classes(SampleClassesParams p, SampleClassesOperands<Views> o,
                                      int32_t* marks) {
   TRAINYARD_SHARED int64_t draws;
@@ -96,15 +99,15 @@ TRAINYARD_KERNEL void number_classes(SampleClassesParams p, SampleClassesOperand
   }
 }
 
-/// Which columns of a row count.
+/// The columns of a row that take part in the softmax.
 struct Columns {
   int64_t samples;
   int32_t label;
   TRAINYARD_DEVICE bool has(int64_t j) const { return label >= 0 && (j < samples || j == label); }
 };
 
-// p may be z: a thread has read what the row needs of z before the row's first reduction, and each
-// thread reads its elements before it writes them.
+// prob may be z: each thread reads the values of z that the row's loss needs before the row's first
+// reduction, and reads its elements before it writes them.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void sampled_rows(SampledXentParams p, const float* z, const int32_t* position,
                                    const float* log_expected, float* prob, float* row_loss) {
@@ -137,7 +140,7 @@ TRAINYARD_KERNEL void sampled_rows(SampledXentParams p, const float* z, const in
   }
 }
 
-// dz may be prob, as above.
+// dz may be prob: each thread reads its elements before it writes them.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void sampled_gradient(SampledXentParams p, const float* prob,
                                        const int32_t* position, const float* dloss,
@@ -185,7 +188,7 @@ bool are_fours(int64_t width, const float* x, const float* y) {
   return width % 4 == 0 && takes_four({x}) && takes_four({y});
 }
 
-/// Each row with a position counts 1.
+/// A target in which each row with a position has the weight 1.
 ClassTarget target_of_rows() {
   return {.ignored = -1, .kept = 1, .share = 0, .weight_sum = 0, .entropy = 0, .weights = nullptr};
 }

@@ -1,4 +1,4 @@
-// kernels/cuda/scale_in_place.h: sums out of the means that NCCL gives.
+// kernels/cuda/scale_in_place.h: scales an array, for example NCCL's means to sums.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels::cuda {
 
-/// x[i] *= factor. Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// x[i] *= factor. Asynchronous on `stream`; cudaPeekAtLastError() reports a failed launch.
 void scale_in_place(int64_t count, float factor, float* x, CUstream_st* stream);
 
 }  // namespace trainyard::kernels::cuda

@@ -1,17 +1,17 @@
-// kernels/cuda/scatter_rows.h: rows added up by an index, the gradient of a table that was read by
-// it, without atomic additions.
+// kernels/cuda/scatter_rows.h: adds up rows by index, without atomic additions: the gradient of a
+// table lookup.
 //
 //   dtable[v] = sum over i with index[i] == v of weight[i / share] * dy[i / share]
 //
-// The indices are sorted by counting, digit by digit of 8 bits, which keeps the order of equal
-// ones. Then the rows of each index lie together: runs of 32 positions are summed by threads of
-// their own, and what crosses runs is added in their order.
+// The indices are sorted by a radix sort with digits of 8 bits, which is stable. Then the rows of
+// each index are adjacent: separate threads sum runs of 32 positions, and sums of indices that span
+// several runs are added in the order of the runs.
 //
 /// Shapes    index [count] with values in [0, rows) or left_out; dy [count / share, width]; weight
-///           [count / share], or nullptr: all are 1; dtable [rows, width].
-/// Writes    all of dtable, assigned; 0 where no index names a row, and where it is left out.
+///           [count / share], or nullptr if all weights are 1; dtable [rows, width].
+/// Writes    all of dtable, assigned; rows named by no index, and row left_out, become 0.
 /// Aliasing  none.
-/// Launches  3 + 3 for each 8 bits of `rows`, or of `left_out` if that is behind them.
+/// Launches  3, and 3 more for each 8 bits of the largest index: rows - 1, or left_out if larger.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/view.h"
 
-namespace trainyard::kernels::cuda {  // asynchronous; a failed launch: cudaPeekAtLastError()
+namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() reports failures
 
 struct ScatterDims {
   int64_t count;  // < 2^31
   int64_t rows, width;
-  int64_t share = 1;      // so many neighbouring indices have one row of dy
-  int64_t left_out = -1;  // an index that does not take part, at most `rows`; -1: none
+  int64_t share = 1;      // this many adjacent indices share one row of dy
+  int64_t left_out = -1;  // an index that is ignored, at most `rows`; -1: none
 };
 
 int64_t scatter_rows_workspace_bytes(const ScatterDims& d);

@@ -1,7 +1,7 @@
-// kernels/cuda/updates.h: what is done to parameters, gradients and copies of weights element by
-// element, of one tensor or of many in one launch. Each kind is its operands and its
-// hyper-parameters; contracts in kernels/optimizer.h and kernels/gradient.h, formulas in
-// kernels/math/optimizers.h.
+// kernels/cuda/updates.h: elementwise operations on parameters, gradients and copies of weights,
+// for one tensor or for many in one launch. Each kind of update is a struct of its operands and
+// hyper-parameters. The contracts are in kernels/optimizer.h and kernels/gradient.h, the formulas
+// in kernels/math/optimizers.h.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@
 
 namespace trainyard::kernels::cuda {
 
-/// What an update keeps by element; nullptr: it does not.
+/// The optimizer state of an update, one array each; nullptr: not used.
 struct UpdateStates {
   float* of[3] = {};
 };
 
-// A kind U has   s.count          elements
-//                source()         that are read
-//                target()         that are written, and read before where kReadsTarget
-//                states()         F32, updated
-//                is_skipped()     true: the step changes nothing (LossScaleUpdate)
-//                constants()      what is the same for all elements; from device memory
+// A kind U has   s.count          number of elements
+//                source()         the array that is read
+//                target()         the array that is written, and read first if kReadsTarget
+//                states()         F32 arrays that are updated
+//                is_skipped()     true if the step changes nothing (loss_scale_update)
+//                constants()      values common to all elements, read from device memory
 //                step(c, source, target, state, state, state)
 
-/// An optimizer's step of a parameter.
+/// An optimizer's step for a parameter.
 template <typename Params>
 struct ParameterUpdate {
   Params s;
@@ -178,7 +178,7 @@ struct GradientClipping {
   }
 };
 
-/// A tensor in another format: the copies of weights that products read.
+/// Converts a tensor to another format, for the copies of weights that matrix products read.
 struct Conversion {
   struct Params {
     int64_t count;
@@ -206,7 +206,7 @@ inline void check(const Conversion::Params& s, const ConversionOperands& o) {
   Contract("conversion").size("count", s.count).given("x", o.x).given("y", o.y);
 }
 
-// The kind of update that params and operands of a contract are.
+// Converts the params and operands of a contract to the corresponding kind of update.
 
 inline SgdUpdate update_of(const SgdParams& s, const SgdOperands<Views>& o) {
   return {{s, o.g, o.learning_rate, o.p}, o.v};
@@ -236,12 +236,12 @@ inline GradientClipping update_of(const ClipGradientParams& s,
   return {s, o.g, o.scale, o.y};
 }
 
-/// Asynchronous on `stream`; a launch that failed is told by cudaPeekAtLastError().
+/// Asynchronous on `stream`; cudaPeekAtLastError() reports a failed launch.
 template <typename U>
 void update(const U& u, CUstream_st* stream);
 
-/// Updates of one kind in one launch, with the bits of as many single ones. Their operands lie in a
-/// table, which the caller brings into device memory once: aligned to 256 bytes.
+/// Several updates of one kind in one launch, bit-identical to as many single updates. Their
+/// operands are in a table, which the caller copies to device memory once, aligned to 256 bytes.
 struct UpdateTable {
   std::vector<std::byte> bytes;
   int64_t chunks = 0;  // blocks of the launch
@@ -251,7 +251,7 @@ UpdateTable update_table(std::span<const U> updates);
 template <typename U>
 void update_all(const void* table, int64_t chunks, CUstream_st* stream);
 
-// The contracts' functions, of one tensor.
+// The functions of the contracts, for one tensor.
 template <typename Params, typename Operands>
 void check_and_update(const Params& s, const Operands& o, const Run& run) {
   check(s, o);

@@ -1,8 +1,9 @@
-// kernels/cuda/view.h: tensors as CUDA kernels see them: a pointer, and how the elements are
-// stored. One kernel serves all formats, because the question is the same for all threads of a
-// launch. It keeps the compiler from issuing the loads of several elements together, so the kernels
-// that a step of a convolutional network spends its time in are compiled for each format that all
-// their operands share (with_stored), and take eight elements at once (Eight).
+// kernels/cuda/view.h: tensors as CUDA kernels access them: a pointer, and the storage format of
+// the elements. One kernel serves all formats with a run-time check, which has the same result in
+// all threads of a launch. The check keeps the compiler from issuing the loads of several elements
+// together. Therefore the kernels in which a convolutional network spends most of its time are
+// compiled for each format that all operands share (with_stored), and process eight elements at a
+// time (Eight).
 #pragma once
 
 #include <bit>
@@ -21,7 +22,7 @@ TRAINYARD_HD constexpr int64_t element_bytes(Format format) {
   return format == Format::kF32 ? 4 : 2;
 }
 
-/// A tensor that is read. `data` may be nullptr where a contract allows it.
+/// A tensor that is read. `data` may be nullptr if the contract allows it.
 struct In {
   const void* data = nullptr;
   Format format = Format::kF32;
@@ -37,7 +38,7 @@ struct In {
   TRAINYARD_HD explicit operator bool() const { return data != nullptr; }
 };
 
-/// A tensor that is written, and may be read before. Stores round to what it is stored in.
+/// A tensor that is written, and may be read first. Stores round to its storage format.
 struct Out {
   void* data = nullptr;
   Format format = Format::kF32;
@@ -58,9 +59,9 @@ struct Out {
   TRAINYARD_HD explicit operator bool() const { return data != nullptr; }
 };
 
-/// Four neighbours at once: the most that a thread loads in one instruction, so that a warp reads
-/// whole lines. `i` is a multiple of 4 and the tensor begins at a multiple of 16 bytes (8 where an
-/// element has two).
+/// Four adjacent elements, the most that a thread loads in one instruction, so that a warp reads
+/// whole cache lines. `i` must be a multiple of 4, and the tensor must be aligned to 16 bytes (8
+/// bytes if elements have 16 bits).
 struct alignas(16) Four {
   float v[4];
 };
@@ -95,15 +96,16 @@ TRAINYARD_HD inline void store4(const Out& y, int64_t i, const Four& f) {
     store4_as<math::F16>(y.data, i, f);
   }
 }
-/// Whether load4 and store4 may be used on it; nullptr may.
+/// Whether x is aligned for load4 and store4; true for nullptr.
 inline bool takes_four(const In& x) {
   return reinterpret_cast<uintptr_t>(x.data) % (x.format == Format::kF32 ? 16 : 8) == 0;
 }
 
-/// What the compiler knows of how all operands of a kernel are stored: alike, or nothing.
+/// The storage format of all operands of a kernel, as known at compile time; kEach: the formats may
+/// differ.
 enum class Stored : uint8_t { kF32, kBf16, kF16, kEach };
 
-/// How all operands are stored; those that are left out (nullptr) do not count.
+/// The common storage format of all operands, or kEach; null operands are ignored.
 inline Stored stored_of(std::initializer_list<In> operands) {
   bool found = false;
   Format format = Format::kF32;
@@ -115,7 +117,7 @@ inline Stored stored_of(std::initializer_list<In> operands) {
   }
   return static_cast<Stored>(format);
 }
-/// Calls f(constant): with std::integral_constant<Stored, how the operands are stored>.
+/// Calls f with the operands' common format as a std::integral_constant<Stored, ...>.
 template <typename F>
 void with_stored(std::initializer_list<In> operands, const F& f) {
   switch (stored_of(operands)) {
@@ -130,8 +132,9 @@ void with_stored(std::initializer_list<In> operands, const F& f) {
   }
 }
 
-/// Two elements of 16 bits in a word, the first in its lower half. A GPU rounds both by one
-/// instruction, to the bits of narrow(); NaN becomes its one NaN.
+/// Rounds two elements to 16 bits and packs them into a word, the first in the lower half. A GPU
+/// does both with one instruction, with the same bits as narrow(), except that every NaN becomes
+/// its single NaN.
 template <Stored kStored>
 TRAINYARD_HD inline uint32_t narrow_pair(float first, float second) {
   static_assert(kStored == Stored::kBf16 || kStored == Stored::kF16);
@@ -159,9 +162,9 @@ TRAINYARD_HD inline float widen_half(uint32_t word, int half) {
   }
 }
 
-/// Eight neighbours as they are stored: 16 bytes, in F32 two times 16, so that a load keeps few
-/// registers until it is used. `pack` counts in eights; the tensor begins at a multiple of 16
-/// bytes.
+/// Eight adjacent elements in their storage format: 16 bytes, or in F32 two times 16 bytes, so that
+/// a load occupies few registers until its values are used. `pack` counts groups of eight; the
+/// tensor must be aligned to 16 bytes.
 struct alignas(16) FourWords {
   uint32_t w[4];
 };
@@ -201,8 +204,9 @@ TRAINYARD_HD inline void store8(const Out& y, int32_t pack, const float (&v)[8])
               narrow_pair<kStored>(v[4], v[5]), narrow_pair<kStored>(v[6], v[7])}};
   }
 }
-/// Whether load8 and store8 may be used on operands of so many elements: stored alike, aligned, and
-/// so few that packs, and a grid's steps between them, are numbers of 32 bits.
+/// Whether load8 and store8 may be used on these operands of `elements` elements each: they must
+/// have the same format, be aligned, and be small enough that the indices of packs, and a grid's
+/// strides between them, fit 32 bits.
 inline bool takes_eight(int64_t elements, std::initializer_list<In> operands) {
   if (elements % 8 != 0 || elements / 8 >= int64_t{1} << 30) return false;
   for (const In& x : operands) {
@@ -210,7 +214,7 @@ inline bool takes_eight(int64_t elements, std::initializer_list<In> operands) {
   }
   return stored_of(operands) != Stored::kEach;
 }
-/// As with_stored(), where takes_eight() has said that there is one format.
+/// As with_stored(), for operands that have one format according to takes_eight().
 template <typename F>
 void with_one_format(std::initializer_list<In> operands, const F& f) {
   with_stored(operands, [&](auto stored) {

@@ -1,6 +1,6 @@
-// kernels/cuda/walk.h: boxes (kernels/box.h) as the threads of a grid walk them. A thread finds its
-// elements by dividing its index, so divisions are by numbers prepared on the host: a product and a
-// shift, where a division of 64 bits would cost more than the memory that it finds.
+// kernels/cuda/walk.h: traversal of boxes (kernels/box.h) by the threads of a grid. A thread
+// divides its index to find its elements. The divisors are prepared on the host, so that a division
+// is a multiplication and a shift; a 64-bit division would take longer than the memory access.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,10 @@
 
 namespace trainyard::kernels::cuda {
 
-/// A divisor of at least 1. Numbers below 2^31 are multiplied by ceil(2^p / value), p = 31 +
-/// ceil(log2 value): the error of the factor is below 2^(p - 31), so that of the product is
-/// below 1.
+/// A divisor of at least 1. Numbers n below 2^31 are divided by multiplying them by ceil(2^p /
+/// value), p = 31 + ceil(log2 value), and shifting by p. The factor exceeds 2^p / value by less
+/// than 1, so the result exceeds n / value by less than 2^31 / 2^p <= 1 / value, and its integer
+/// part is exact.
 struct Divisor {
   int64_t value = 1;
   uint32_t factor = 0, shift = 0;
@@ -34,20 +35,21 @@ struct Divisor {
     return n / value;
   }
   TRAINYARD_HD int64_t remainder(int64_t n) const { return n - quotient(n) * value; }
-  /// Of n >= 0, for a divisor below 2^31: no division, and no 64 bits but in the product.
+  /// The quotient of n >= 0, for a divisor below 2^31. It needs no division, and 64 bits only for
+  /// the product.
   TRAINYARD_HD int32_t quotient32(int32_t n) const {
     if (value == 1) return n;
     return static_cast<int32_t>(((static_cast<uint64_t>(n) * factor) >> 32) >> shift);
   }
 };
 
-/// A box in steps of one element, or of four neighbours of the innermost axis.
+/// Traverses a box in steps of one element, or of four adjacent elements of the innermost axis.
 template <int kOperands>
 struct Walk {
-  int64_t count = 1;  // steps
+  int64_t count = 1;  // number of steps
   int rank = 0;
   bool fours = false;
-  bool single[kOperands] = {};  // in fours: one element of this operand serves all four
+  bool single[kOperands] = {};  // with fours: one element of the operand serves all four
   Divisor size[kRankMax];
   int64_t stride[kRankMax][kOperands] = {};
 
@@ -58,7 +60,7 @@ struct Walk {
       for (int k = 0; k < kOperands; ++k) stride[i][k] = box.stride[i][static_cast<size_t>(k)];
     }
   }
-  /// In fours, if `aligned` (takes_four of every operand) and the strides allow it.
+  /// Uses steps of four if `aligned` (takes_four for every operand) and if the strides allow it.
   Walk(const Box<kOperands>& box, bool aligned) : Walk(box) {
     if (!aligned || rank == 0 || size[rank - 1].value % 4 != 0) return;
     for (int k = 0; k < kOperands; ++k) {
@@ -77,7 +79,7 @@ struct Walk {
     }
   }
 
-  /// Where the operands lie at a step, counted with the innermost axis fastest.
+  /// The offsets of the operands at a step; the innermost axis varies fastest.
   TRAINYARD_HD void offsets(int64_t step, int64_t (&at)[kOperands]) const {
     for (int k = 0; k < kOperands; ++k) at[k] = 0;
     for (int i = rank - 1; i > 0; --i) {
@@ -90,7 +92,7 @@ struct Walk {
       for (int k = 0; k < kOperands; ++k) at[k] += step * stride[0][k];
     }
   }
-  /// Operand k at a step in fours.
+  /// The four elements of operand k at offset `at`.
   TRAINYARD_HD Four load(int k, const In& x, int64_t at) const {
     if (!single[k]) return load4(x, at);
     const float v = x[at];

@@ -1,9 +1,10 @@
-// kernels/math/activations.h: functions of one number. f is the function; df takes what the op
-// saves (the output y where that is enough, else x) and dy. Members are ONNX's attributes with its
-// defaults; a function with members is an object.
+// kernels/math/activations.h: functions of one number. f is the function. df is its gradient,
+// computed from dy and from the value that the op saves: the output y where that is sufficient,
+// else x. Members are ONNX's attributes with its defaults; a function with members is called
+// through an object.
 //
-// A new one is a struct here with a line in the list at the end, a row in src/ops/activation.cc and
-// one in src/models/layers/elementwise.cc.
+// To add a function, add a struct here, an entry in the list at the end, a row in
+// src/ops/activation.cc and a row in src/models/layers/elementwise.cc.
 #pragma once
 
 #include <cmath>
@@ -14,8 +15,8 @@
 
 namespace trainyard::math {
 
-// max(x, 0). Written so that NaN goes through in both directions: a job must see its NaN.
-struct Relu {  // saves y
+// max(x, 0). The comparison propagates NaN in both directions, so that a job notices its NaNs.
+struct Relu {  // backward reads y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return x < T(0) ? T(0) : x;
@@ -27,7 +28,7 @@ struct Relu {  // saves y
 };
 
 // Logistic sigmoid 1 / (1 + e^-x). exp() only ever sees -|x|, so it cannot overflow.
-struct Sigmoid {  // saves y
+struct Sigmoid {  // backward reads y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     const T e = exp(x < T(0) ? x : -x);  // in (0, 1]
@@ -39,7 +40,7 @@ struct Sigmoid {  // saves y
   }
 };
 
-struct Tanh {  // saves y
+struct Tanh {  // backward reads y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return tanh(x);
@@ -52,7 +53,7 @@ struct Tanh {  // saves y
 
 // x * Phi(x), Phi the normal distribution function. Source: Hendrycks, Gimpel, "Gaussian Error
 // Linear Units" (2016).
-struct GeluErf {  // saves x
+struct GeluErf {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T cdf(T x) {
     return T(0.5) * (T(1) + erf(x * T(0.70710678118654752440)));  // 1 / sqrt(2)
@@ -68,8 +69,9 @@ struct GeluErf {  // saves x
   }
 };
 
-// The same paper's approximation, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-struct GeluTanh {  // saves x
+// The approximation from the same paper as GeluErf: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715
+// x^3))).
+struct GeluTanh {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T inner(T x) {
     return T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);  // sqrt(2 / pi)
@@ -87,7 +89,7 @@ struct GeluTanh {  // saves x
 };
 
 // x if x > 0, else alpha x.
-struct LeakyRelu {  // saves x
+struct LeakyRelu {  // backward reads x
   double alpha = 0.01;
   template <typename T>
   TRAINYARD_HD T f(T x) const {
@@ -100,7 +102,7 @@ struct LeakyRelu {  // saves x
 };
 
 // x if x > alpha, else 0.
-struct ThresholdedRelu {  // saves x
+struct ThresholdedRelu {  // backward reads x
   double alpha = 1;
   template <typename T>
   TRAINYARD_HD T f(T x) const {
@@ -114,7 +116,7 @@ struct ThresholdedRelu {  // saves x
 
 // x if x > 0, else alpha (e^x - 1). Source: Clevert et al., "Fast and Accurate Deep Network
 // Learning by Exponential Linear Units" (2015).
-struct Elu {  // saves x
+struct Elu {  // backward reads x
   double alpha = 1;
   template <typename T>
   TRAINYARD_HD T f(T x) const {
@@ -126,9 +128,9 @@ struct Elu {  // saves x
   }
 };
 
-// gamma Elu(x). Constants: Klambauer et al., "Self-Normalizing Neural Networks" (2017), as ONNX
-// rounds them.
-struct Selu {  // saves x
+// gamma Elu(x). Constants: Klambauer et al., "Self-Normalizing Neural Networks" (2017), rounded as
+// in ONNX.
+struct Selu {  // backward reads x
   double alpha = 1.67326319217681884765625;
   double gamma = 1.05070102214813232421875;
   template <typename T>
@@ -141,8 +143,8 @@ struct Selu {  // saves x
   }
 };
 
-// Elu whose slope is 1 on both sides of 0: x if x > 0, else alpha (e^(x / alpha) - 1).
-struct Celu {  // saves x
+// An Elu whose slope is continuous at 0: x if x > 0, else alpha (e^(x / alpha) - 1).
+struct Celu {  // backward reads x
   double alpha = 1;
   template <typename T>
   TRAINYARD_HD T f(T x) const {
@@ -155,7 +157,7 @@ struct Celu {  // saves x
 };
 
 // log(1 + e^x), as max(x, 0) + log(1 + e^-|x|).
-struct Softplus {  // saves x
+struct Softplus {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return (x < T(0) ? T(0) : x) + log1p(exp(x < T(0) ? x : -x));
@@ -167,7 +169,7 @@ struct Softplus {  // saves x
 };
 
 // x / (1 + |x|).
-struct Softsign {  // saves x
+struct Softsign {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return x / (T(1) + (x < T(0) ? -x : x));
@@ -180,7 +182,7 @@ struct Softsign {  // saves x
 };
 
 // max(0, min(1, alpha x + beta)).
-struct HardSigmoid {  // saves x
+struct HardSigmoid {  // backward reads x
   double alpha = 0.2;
   double beta = 0.5;
   template <typename T>
@@ -197,7 +199,7 @@ struct HardSigmoid {  // saves x
 
 // x HardSigmoid(x) with alpha 1/6 and beta 1/2. Source: Howard et al., "Searching for MobileNetV3"
 // (2019).
-struct HardSwish {  // saves x
+struct HardSwish {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return x * HardSigmoid{1.0 / 6, 0.5}.f(x);
@@ -211,7 +213,7 @@ struct HardSwish {  // saves x
 
 // x Sigmoid(alpha x); with alpha 1 it is SiLU. Source: Ramachandran et al., "Searching for
 // Activation Functions" (2017).
-struct Swish {  // saves x
+struct Swish {  // backward reads x
   double alpha = 1;
   template <typename T>
   TRAINYARD_HD T f(T x) const {
@@ -227,7 +229,7 @@ struct Swish {  // saves x
 // x tanh(Softplus(x)). With e = e^-|x|, tanh(log(1 + e^x)) is a quotient of polynomials in e that
 // neither overflows nor cancels. Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation
 // Function" (2019).
-struct Mish {  // saves x
+struct Mish {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T gate(T x) {
     const T e = exp(x < T(0) ? x : -x);
@@ -245,7 +247,7 @@ struct Mish {  // saves x
   }
 };
 
-struct Neg {  // saves y, and reads nothing of it
+struct Neg {  // backward reads neither x nor y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return -x;
@@ -256,7 +258,7 @@ struct Neg {  // saves y, and reads nothing of it
   }
 };
 
-struct Abs {  // saves x
+struct Abs {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return x < T(0) ? -x : x;
@@ -267,7 +269,7 @@ struct Abs {  // saves x
   }
 };
 
-struct Exp {  // saves y
+struct Exp {  // backward reads y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return exp(x);
@@ -278,7 +280,7 @@ struct Exp {  // saves y
   }
 };
 
-struct Log {  // saves x
+struct Log {  // backward reads x
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return log(x);
@@ -289,7 +291,7 @@ struct Log {  // saves x
   }
 };
 
-struct Sqrt {  // saves y
+struct Sqrt {  // backward reads y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return std::sqrt(x);
@@ -300,7 +302,7 @@ struct Sqrt {  // saves y
   }
 };
 
-struct Reciprocal {  // saves y
+struct Reciprocal {  // backward reads y
   template <typename T>
   TRAINYARD_HD static T f(T x) {
     return T(1) / x;
@@ -311,8 +313,8 @@ struct Reciprocal {  // saves y
   }
 };
 
-// max(min, min(max, x)). At the bounds the gradient goes through, as torch.clamp's does.
-struct Clip {  // saves x
+// max(min, min(max, x)). At the bounds the gradient is passed through, as in torch.clamp.
+struct Clip {  // backward reads x
   double min = -3.4028234663852886e38;
   double max = 3.4028234663852886e38;
   template <typename T>
@@ -327,9 +329,10 @@ struct Clip {  // saves x
 
 }  // namespace trainyard::math
 
-/// X(F) for the functions that are ops of the same name, and for all: Gelu is one op with two
-/// forms. Backends instantiate their loops from these lists.
-// It does not settle on this list.
+/// TRAINYARD_FOR_EACH_UNARY_OP(X) expands X(F) for each function that is an op of the same name,
+/// TRAINYARD_FOR_EACH_ACTIVATION(X) for all functions: the op Gelu has two forms. Backends
+/// instantiate their loops from these lists.
+// clang-format would reformat this list differently at each run.
 // clang-format off
 #define TRAINYARD_FOR_EACH_UNARY_OP(X) \
   X(Relu) X(Sigmoid) X(Tanh) X(LeakyRelu) X(ThresholdedRelu) X(Elu) X(Selu) X(Celu) \

@@ -1,5 +1,5 @@
-// kernels/math/arithmetic.h: functions of two numbers. f is the function; da and db are the
-// gradients of a and b, given dy.
+// kernels/math/arithmetic.h: functions of two numbers. f is the function; da and db compute the
+// gradients of a and b from dy.
 #pragma once
 
 #include <cmath>
@@ -52,7 +52,7 @@ struct Div {
   }
 };
 
-// a^b. The gradient of b is 0 where a is 0, as a^b is then 0 for every positive b.
+// a^b. The gradient of b is 0 where a is 0, because a^b is 0 there for every positive b.
 struct Pow {
   template <typename T>
   TRAINYARD_HD static T f(T a, T b) {
@@ -69,7 +69,8 @@ struct Pow {
   }
 };
 
-// The smaller and the larger one; NaN wins. Equal ones share the gradient.
+// The smaller and the larger of two numbers; NaN beats every number. Equal operands share the
+// gradient.
 struct Min {
   template <typename T>
   TRAINYARD_HD static T f(T a, T b) {
@@ -100,7 +101,7 @@ struct Max {
   }
 };
 
-// Relu with a trained slope b below 0 (He et al., "Delving Deep into Rectifiers", 2015).
+// Relu with a trained slope b for negative a (He et al., "Delving Deep into Rectifiers", 2015).
 struct PRelu {
   template <typename T>
   TRAINYARD_HD static T f(T a, T b) {
@@ -118,7 +119,7 @@ struct PRelu {
 
 }  // namespace trainyard::math
 
-/// X(F) for every function, and for those whose gradients are a kernel. Backends instantiate their
-/// loops from these lists.
+/// X(F) for every function, and for those with a gradient kernel. Backends instantiate their loops
+/// from these lists.
 #define TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(X) X(Mul) X(Div) X(Pow) X(Min) X(Max) X(PRelu)
 #define TRAINYARD_FOR_EACH_ARITHMETIC(X) X(Add) X(Sub) TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(X)

@@ -1,11 +1,11 @@
-// kernels/math/candidates.h: classes that are drawn by number, as candidates of a sampled softmax.
+// kernels/math/candidates.h: random sampling of classes as candidates of a sampled softmax.
 //
-//   log-uniform   P(k) = log((k + 2) / (k + 1)) / log(K + 1): Zipf's law of classes that are
-//                 numbered by falling frequency. k = floor(exp(u log(K + 1))) - 1 has it.
+//   log-uniform   P(k) = log((k + 2) / (k + 1)) / log(K + 1): Zipf's law for classes numbered in
+//                 order of falling frequency. k = floor(exp(u log(K + 1))) - 1, u uniform in [0, 1)
 //   uniform       P(k) = 1 / K, k = floor(u K)
 //
 // Source: Jean, Cho, Memisevic, Bengio, "On Using Very Large Target Vocabulary for Neural Machine
-// Translation" (2015), and the candidate samplers of TensorFlow, whose conventions these are.
+// Translation" (2015). The conventions are those of TensorFlow's candidate samplers.
 #pragma once
 
 #include <cmath>
@@ -16,12 +16,12 @@
 
 namespace trainyard::math {
 
-/// e^y for y in [0, 40], within 2 ulp and with the same bits on every host and device: each step is
-/// exactly rounded, and none is left to a compiler to contract. A library's exp is not, and a class
-/// hangs on its last bit.
+/// e^y for y in [0, 40], within 2 ulp and with the same bits on every host and device: every step
+/// is correctly rounded, and no step can be contracted by a compiler. A library's exp differs in
+/// its last bit between platforms, which could change the sampled class.
 TRAINYARD_HD inline double portable_exp(double y) {
   const double n = std::floor(std::fma(y, 1.4426950408889634074, 0.5));
-  // ln 2 in two parts, of which the first has so few bits that its product with n is exact.
+  // ln 2 is split in two parts; the first has so few bits that its product with n is exact.
   const double r =
       std::fma(-n, 1.90821492927058770002e-10, std::fma(-n, 0.693147180369123816490, y));
   double q = 1.6059043836821613e-10;  // 1 / 13!
@@ -41,13 +41,13 @@ TRAINYARD_HD inline double portable_exp(double y) {
   return std::ldexp(q, static_cast<int>(n));
 }
 
-/// How candidates are drawn from K classes.
+/// The distribution by which candidates are drawn from K classes.
 struct Candidates {
   int64_t classes = 2;
   bool log_uniform = true;
-  double log_range = 0;  // log(K + 1), the same number wherever it is used
+  double log_range = 0;  // log(K + 1), computed once so that all users have the same bits
 
-  /// Draw number t of the stream.
+  /// The class of draw number t in the given stream and step.
   TRAINYARD_HD int64_t draw(uint64_t seed, uint32_t stream, uint64_t step, int64_t t) const {
     const Philox4 block = philox_block(seed, stream, step, static_cast<uint64_t>(t) / 2);
     const int at = t % 2 == 0 ? 0 : 2;
@@ -61,8 +61,8 @@ struct Candidates {
     return log_uniform ? std::log1p(1.0 / (static_cast<double>(k) + 1.0)) / log_range
                        : 1.0 / static_cast<double>(classes);
   }
-  /// log of how often class k is expected among the different ones of so many draws: the logarithm
-  /// of 1 - (1 - P(k))^tries.
+  /// The logarithm of the probability that class k is among the results of `tries` draws: log(1 -
+  /// (1 - P(k))^tries).
   TRAINYARD_HD double log_expected(int64_t k, int64_t tries) const {
     return std::log(-std::expm1(static_cast<double>(tries) * std::log1p(-probability(k))));
   }

@@ -1,4 +1,4 @@
-// kernels/math/dropout.h: which elements dropout keeps.
+// kernels/math/dropout.h: the decision whether dropout keeps an element.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace trainyard::math {
 
-/// Of 2^24 equally likely draws, those below the threshold are dropped.
+/// The threshold on a 24-bit random number: elements whose number is below it are dropped.
 TRAINYARD_HD inline uint32_t dropout_threshold(double ratio) {
   return static_cast<uint32_t>(ratio * 16777216.0);
 }
-/// `random` is the 32-bit Philox number of the element.
+/// Whether the element is kept. `random` is its 32-bit Philox number.
 TRAINYARD_HD inline bool dropout_keeps(uint32_t random, uint32_t threshold) {
   return (random >> 8) >= threshold;
 }

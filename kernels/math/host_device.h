@@ -1,6 +1,7 @@
-// kernels/math/host_device.h: marks a function for both compilers. On the host it is always
-// inlined: loops around it must vectorize, and a copy of it compiled for one instruction set must
-// never be the one that the linker keeps for all (kernels/cpu/simd/simd.h).
+// kernels/math/host_device.h: TRAINYARD_HD marks a function for host and device. On the host the
+// function is always inlined, for two reasons: loops around it must vectorize, and the linker must
+// not choose a copy that was compiled for one instruction set for all callers
+// (kernels/cpu/simd/simd.h).
 #pragma once
 
 #ifdef __CUDACC__

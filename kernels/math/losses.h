@@ -1,8 +1,8 @@
-// kernels/math/losses.h: losses of one number y against a target t. f is the loss, df its
-// derivative by y. Members are attributes of the op of the same name.
+// kernels/math/losses.h: losses of a single number y against a target t. f is the loss, df its
+// derivative with respect to y. Members are attributes of the op of the same name.
 //
-// A new one is a struct here with a line in the list at the end, a row in src/ops/pointwise_loss.cc
-// and one in src/models/loss.cc.
+// To add a loss, add a struct here, an entry in the list at the end, a row in
+// src/ops/pointwise_loss.cc and a row in src/models/loss.cc.
 #pragma once
 
 #include "kernels/math/elementary.h"
@@ -21,7 +21,7 @@ struct MeanSquaredError {
   }
 };
 
-// The derivative is 0 where the two are equal, and NaN goes through.
+// The derivative is 0 where y equals t; NaN is propagated.
 struct MeanAbsoluteError {
   template <typename T>
   TRAINYARD_HD T f(T y, T t) const {
@@ -33,7 +33,8 @@ struct MeanAbsoluteError {
   }
 };
 
-// Square near the target and straight beyond `delta`, scaled so that both meet with one slope.
+// Quadratic near the target and linear beyond `delta`, scaled so that value and slope are
+// continuous.
 // Source: Huber, "Robust Estimation of a Location Parameter" (1964).
 struct HuberLoss {
   double delta = 1;
@@ -49,11 +50,11 @@ struct HuberLoss {
   }
 };
 
-// Cross-entropy of a yes with the probability sigmoid(y) against a target share t in [0, 1]; what
-// there is of yes counts `pos_weight` times:
+// Binary cross-entropy of the probability sigmoid(y) against a target t in [0, 1]; the positive
+// term is weighted by `pos_weight`:
 //   -pos_weight t log sigmoid(y) - (1 - t) log(1 - sigmoid(y))
-// Both logarithms are taken from y by log(1 + e^-|y|): no probability is rounded, nothing
-// overflows.
+// Both logarithms are computed from y by log(1 + e^-|y|), so that no probability is rounded and
+// nothing overflows.
 struct BinaryCrossEntropyLoss {
   double pos_weight = 1;
   template <typename T>
@@ -73,7 +74,7 @@ struct BinaryCrossEntropyLoss {
   }
 };
 
-/// X(F) for every one. Backends instantiate their loops over it, and make their table from it.
+/// X(F) for every loss. Backends instantiate their loops and build their tables from this list.
 #define TRAINYARD_FOR_EACH_POINTWISE_LOSS(X) \
   X(MeanSquaredError) X(MeanAbsoluteError) X(HuberLoss) X(BinaryCrossEntropyLoss)
 

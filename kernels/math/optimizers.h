@@ -1,4 +1,4 @@
-// kernels/math/optimizers.h: one parameter's update, the formulas of PyTorch's torch.optim
+// kernels/math/optimizers.h: the update of one parameter. The formulas follow PyTorch's torch.optim
 // (single-tensor form) where it has them, so that runs can be compared step by step.
 #pragma once
 
@@ -16,7 +16,8 @@ struct SgdConstants {
 };
 
 // g' = g + weight_decay p;  v = momentum v + g';  p -= lr (nesterov ? g' + momentum v : v).
-// A zero v at the first step is PyTorch's "v = g'". Without momentum `v` is not touched.
+// A v of 0 before the first step gives PyTorch's initialization v = g'. Without momentum `v` is
+// null.
 template <typename T>
 TRAINYARD_HD inline void sgd(const SgdConstants<T>& c, T g, T& p, T* v) {
   g += c.weight_decay * p;
@@ -36,8 +37,8 @@ struct AdamConstants {
   T kept_share;                              // AdamW: 1 - lr weight_decay, multiplies the parameter
 };
 
-/// Computed in double whatever T is: 1 - beta^t loses most digits of a float in the first steps.
-/// `step` counts from 0. Source: Kingma, Ba (2015), algorithm 1; Loshchilov, Hutter (2019),
+/// Computed in double for every T, because 1 - beta^t loses most digits of a float in the first
+/// steps. `step` counts from 0. Sources: Kingma, Ba (2015), algorithm 1; Loshchilov, Hutter (2019),
 /// algorithm 2.
 template <typename T>
 TRAINYARD_HD inline AdamConstants<T> adam_constants(double learning_rate, double beta1,
@@ -55,7 +56,8 @@ TRAINYARD_HD inline AdamConstants<T> adam_constants(double learning_rate, double
           static_cast<T>(decoupled ? 1 - learning_rate * weight_decay : 1)};
 }
 
-// m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;  p -= step_size m / (sqrt(v) ir + eps).
+// m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
+// p -= step_size m / (sqrt(v) inverse_root + epsilon).
 template <typename T>
 TRAINYARD_HD inline void adam(const AdamConstants<T>& c, T g, T& p, T& m, T& v) {
   p *= c.kept_share;
@@ -81,7 +83,7 @@ TRAINYARD_HD inline void rmsprop(const RmspropConstants<T>& c, T g, T& p, T& s, 
   T variance = s;
   if (a != nullptr) {
     *a += c.alpha_rest * (g - *a);
-    // Rounding can take the difference below 0, where s is all mean.
+    // Rounding can make the difference negative where s is almost equal to the squared mean.
     variance -= *a * *a;
     variance = variance < T(0) ? T(0) : variance;
   }
@@ -104,19 +106,19 @@ struct LionConstants {
 template <typename T>
 TRAINYARD_HD inline void lion(const LionConstants<T>& c, T g, T& p, T& m) {
   const T direction = c.beta1 * m + c.beta1_rest * g;
-  // sign(0) is 0; a NaN stays one, so that it is seen.
+  // sign(0) is 0; NaN is propagated, so that it is noticed.
   const T sign = direction > T(0) ? T(1) : (direction < T(0) ? T(-1) : direction);
   p = p * c.kept_share - c.learning_rate * sign;
   m = c.beta2 * m + c.beta2_rest * g;
 }
 
-// Adafactor, as PyTorch has it. Source: Shazeer, Stern (2018), algorithms 4 and 5.
+// Adafactor, as in PyTorch. Source: Shazeer, Stern (2018), algorithms 4 and 5.
 struct AdafactorConstants {
-  double new_share;   // t^beta2_decay: what a variance takes of the new squares
+  double new_share;   // t^beta2_decay: weight of the new squares in the variance
   double kept_share;  // 1 - lr weight_decay
   double step;        // alpha: max(scale_min, rms(p)) min(lr, 1 / sqrt(t))
 };
-/// `step` counts from 0; `square_sum` is that of the parameter before the update.
+/// `step` counts from 0; `square_sum` is the sum of the parameter's squares before the update.
 TRAINYARD_HD inline AdafactorConstants adafactor_constants(double learning_rate, double beta2_decay,
                                                            double scale_min, double weight_decay,
                                                            int64_t step, double square_sum,
@@ -124,30 +126,32 @@ TRAINYARD_HD inline AdafactorConstants adafactor_constants(double learning_rate,
   const double t = static_cast<double>(step) + 1;
   const double rate = std::fmin(learning_rate, 1 / std::sqrt(t));
   const double rms = std::sqrt(square_sum / static_cast<double>(count));
-  // A NaN passes: fmax would hide it.
+  // Written so that NaN is propagated; fmax would hide it.
   const double scale = rms < scale_min ? scale_min : rms;
   return {std::pow(t, beta2_decay), 1 - learning_rate * weight_decay, scale * rate};
 }
-/// The step per unit of update: an update whose root mean square is beyond `threshold` is shrunk.
+/// Returns the factor for updates: `step`, reduced if the updates' root mean square exceeds
+/// `threshold`.
 TRAINYARD_HD inline double adafactor_step(double step, double update_square_sum, int64_t count,
                                           double threshold) {
   const double rms = std::sqrt(update_square_sum / static_cast<double>(count)) / threshold;
   return step / (rms < 1 ? 1 : rms);
 }
-/// One element of the update: g over the root of its estimated variance.
+/// One element of the update: g divided by the square root of its estimated variance.
 template <typename T>
 TRAINYARD_HD inline T adafactor_update(T g, T variance, T epsilon_squared) {
   return g / std::sqrt(variance < epsilon_squared ? epsilon_squared : variance);
 }
 
 // Muon. The quintic iteration X <- a X + (b A + c A^2) X with A = X X^T drives the singular values
-// of X towards 1. Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks"
-// (2024), whose coefficients these are.
+// of X towards 1. Source, also of the coefficients: Jordan et al., "Muon: An optimizer for hidden
+// layers in neural networks" (2024).
 inline constexpr double kMuonA = 3.4445, kMuonB = -4.7750, kMuonC = 2.0315;
-inline constexpr double kMuonEpsilon = 1e-7;  // least norm that a gradient is divided by
+inline constexpr double kMuonEpsilon = 1e-7;  // lower bound of a gradient's norm as divisor
 
-/// The rate of an orthogonal step for a matrix [rows, columns]: "original" keeps the output's scale
-/// whatever the shape, "match_rms_adamw" gives the step the size of AdamW's (Liu et al. 2025).
+/// The learning rate of an orthogonal update of a matrix [rows, columns]: "original" keeps the
+/// scale of the layer's output for every shape, "match_rms_adamw" gives the update the size of
+/// AdamW's (Liu et al. 2025).
 TRAINYARD_HD inline double muon_rate(double learning_rate, bool match_adamw, int64_t rows,
                                      int64_t columns) {
   const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
@@ -155,25 +159,25 @@ TRAINYARD_HD inline double muon_rate(double learning_rate, bool match_adamw, int
          (match_adamw ? 0.2 * std::sqrt(std::fmax(r, c)) : std::sqrt(std::fmax(1.0, r / c)));
 }
 
-// The moving average of a parameter; the first one is the parameter itself.
+// The exponential moving average of a parameter; the caller initializes it with the parameter.
 template <typename T>
 TRAINYARD_HD inline T moving_average(T average, T p, T new_share) {
   return average + new_share * (p - average);
 }
 
-/// A step that is not taken has NaN as its learning rate (loss scaling): no update of it changes
-/// its parameter or what it keeps.
+/// Whether a step is skipped by loss scaling, which is marked by a learning rate of NaN: its
+/// updates must change neither parameters nor optimizer state.
 TRAINYARD_HD inline bool is_skipped(float learning_rate) { return learning_rate != learning_rate; }
 
 /// Dynamic loss scaling. Source: Micikevicius et al. (2018), "Mixed Precision Training", section
-/// 3.2; the numbers of torch.amp.GradScaler.
+/// 3.2; the defaults are those of torch.amp.GradScaler.
 struct LossScaling {
   double growth = 2, backoff = 0.5;
-  int64_t interval = 2000;  // steps taken one after another, after which the scale grows
+  int64_t interval = 2000;  // consecutive steps that are taken before the scale grows
 };
 
-/// Whether a step is taken whose gradients have this norm; adapts the scale for the next one. A
-/// scale that would leave T's range stays.
+/// Returns whether a step with this gradient norm is taken, which requires a finite norm, and
+/// adapts the scale for the next step. The scale does not grow beyond T's range.
 template <typename T>
 TRAINYARD_HD inline bool adapt_loss_scale(const LossScaling& s, T norm, T& scale,
                                           int64_t& good_steps) {
@@ -189,15 +193,16 @@ TRAINYARD_HD inline bool adapt_loss_scale(const LossScaling& s, T norm, T& scale
   return true;
 }
 
-// What clipping the global norm multiplies gradients by, as torch.nn.utils.clip_grad_norm_; its
-// epsilon guards against a norm of 0. No bound (0) gives 1; a norm that is NaN gives NaN.
+// The factor for gradients when clipping their global norm, as in torch.nn.utils.clip_grad_norm_;
+// the epsilon avoids a division by 0. max_norm 0 (no bound) gives 1; a NaN norm gives NaN.
 TRAINYARD_HD inline double clip_scale(double norm, double max_norm) {
   if (max_norm == 0) return 1;
   const double scale = max_norm / (norm + 1e-6);
   return scale > 1 ? 1 : scale;
 }
 
-// A gradient times `scale`, then cut to [-bound, bound]. Infinity bounds nothing; a NaN stays one.
+// Multiplies a gradient by `scale` and clamps it to [-bound, bound]. An infinite bound has no
+// effect; NaN is propagated.
 template <typename T>
 TRAINYARD_HD inline T clip_gradient(T g, T scale, T bound) {
   g *= scale;

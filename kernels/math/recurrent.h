@@ -1,4 +1,4 @@
-// kernels/math/recurrent.h: one unit of a recurrent cell at one step.
+// kernels/math/recurrent.h: the computation of one unit of a recurrent cell at one step.
 #pragma once
 
 #include "kernels/math/transcendental.h"
@@ -22,7 +22,8 @@ struct Lstm {
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> activate(T i, T f, T g, T o) {
     return {logistic(i), logistic(f), tanh(g), logistic(o)};
   }
-  /// Gradients before the activations, from those of h and c; dc becomes that of c'.
+  /// Gradients with respect to the gates before activation, from those of h and c. `dc` is replaced
+  /// by the gradient of c'.
   template <typename T>
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> backward(const Gates<T>& a, T c, T c_before, T dh,
                                                          T& dc) {
@@ -34,21 +35,21 @@ struct Lstm {
   }
 };
 
-// Gated recurrent unit (Cho et al. 2014), the reset gate behind the recurrent product:
+// Gated recurrent unit (Cho et al. 2014), with the reset gate applied after the recurrent product:
 //   h = (1 - z) n + z h',  n = tanh(xn + r hn),  r, z logistic
 struct Gru {
   template <typename T>
   struct Gates {
     T r, z, n;
   };
-  /// `hn` is the candidate's recurrent part.
+  /// `hn` is the recurrent part of the candidate, w_hn h' + b_hn.
   template <typename T>
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> activate(T r, T z, T xn, T hn) {
     r = logistic(r);
     return {r, logistic(z), tanh(xn + r * hn)};
   }
-  /// Gradients before the activations; that of hn is n's times r. dh becomes the direct part of
-  /// that of h'.
+  /// Gradients with respect to the gates before activation; the gradient of hn is that of n times
+  /// r. `dh` is replaced by the direct part of the gradient of h'.
   template <typename T>
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> backward(const Gates<T>& a, T hn, T h_before,
                                                          T& dh) {

@@ -1,10 +1,10 @@
-// kernels/math/transcendental.h: exp, tanh and erf whose float forms have no branch and no call, so
-// that a loop around them vectorizes: the C library's cost ten times as much per element. double,
-// and device code, use the library's.
+// kernels/math/transcendental.h: exp, tanh and erf whose float versions have no branch and no call,
+// so that a loop around them vectorizes; the C library's functions take ten times as long per
+// element. In double, and in device code, they are the library's functions.
 //
-// Errors of the float forms, over all floats (tests/kernels/math_transcendental_test.cc): exp 2 and
-// tanh 3 units in the last place, erf 2e-7 absolute. NaN goes through, exp overflows to infinity
-// and falls to 0 below -104.
+// Errors of the float versions, over all floats (tests/kernels/math_transcendental_test.cc): exp 2
+// ulp, tanh 3 ulp, erf 2e-7 absolute. NaN is propagated; exp overflows to infinity and becomes 0
+// below -104.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 
 #include "kernels/math/host_device.h"
 
-// Inlined even without optimization: the copies compiled for an instruction set must not be shared
-// (kernels/cpu/simd/simd.h).
+// Inlined even without optimization: a copy compiled for one instruction set must not be shared
+// with code for another (kernels/cpu/simd/simd.h).
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #define TRAINYARD_INLINE __attribute__((always_inline)) inline
 #else
@@ -34,22 +34,23 @@ TRAINYARD_INLINE float power_of_two(int32_t n) {
   return value;
 }
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2. n is taken from the low bits of x / ln 2 + 1.5 * 2^23.
+/// The decomposition x = n ln 2 + r with |r| <= ln 2 / 2. n is read from the low bits of x / ln 2 +
+/// 1.5 * 2^23.
 struct Reduced {
   int32_t n;
   float r;
 };
 TRAINYARD_INLINE Reduced reduce(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves no fraction
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float shifted = x * 1.44269504088896341f + kRound;
   int32_t bits;
   std::memcpy(&bits, &shifted, sizeof bits);
   const float n = shifted - kRound;
-  // ln 2 in two parts; n times the first is exact.
+  // ln 2 is split in two parts; the product of n and the first is exact.
   return {bits - 0x4B400000, (x - n * 0.693359375f) - n * -2.12194440e-4f};
 }
 
-/// e^r - 1 by its series, |r| <= ln 2 / 2: what is left out is below 1e-8 of r.
+/// e^r - 1 by its Taylor series for |r| <= ln 2 / 2; the truncation error is below 1e-8 of r.
 TRAINYARD_INLINE float expm1_series(float r) {
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
@@ -76,19 +77,19 @@ TRAINYARD_HD TRAINYARD_INLINE float erf(float x) { return ::erff(x); }
 #else
 
 TRAINYARD_HD TRAINYARD_INLINE float exp(float x) {
-  x = x > 89.0f ? 89.0f : x;  // written so that NaN stays
+  x = x > 89.0f ? 89.0f : x;  // written so that NaN is propagated
   x = x < -110.0f ? -110.0f : x;
   const detail::Reduced a = detail::reduce(x);
   const float e = 1.0f + detail::expm1_series(a.r);
-  // In two factors, because 2^n itself may lie outside of what a float can say.
+  // Scale by two factors, because 2^n itself may be outside float's range.
   const int32_t half = a.n >> 1;
   return e * detail::power_of_two(half) * detail::power_of_two(a.n - half);
 }
 
-/// (e^2x - 1) / (e^2x + 1), from e^2x - 1, which keeps its digits near 0.
+/// (e^2x - 1) / (e^2x + 1), computed from e^2x - 1, which is accurate near 0.
 TRAINYARD_HD TRAINYARD_INLINE float tanh(float x) {
   float y = x < 0.0f ? -2.0f * x : 2.0f * x;
-  y = y > 20.0f ? 20.0f : y;  // 1 to the last digit
+  y = y > 20.0f ? 20.0f : y;  // the result is 1 to the last bit
   const detail::Reduced a = detail::reduce(y);
   const float scale = detail::power_of_two(a.n);
   const float m = detail::expm1_series(a.r) * scale + (scale - 1.0f);
@@ -96,13 +97,13 @@ TRAINYARD_HD TRAINYARD_INLINE float tanh(float x) {
   return x < 0.0f ? -t : t;
 }
 
-/// Up to 1 by the series of erf, which keeps its digits near 0. Beyond, 1 - e^-x^2 t P(t) with
-/// t = 1 / (1 + 0.45 x), the form of Hastings, "Approximations for Digital Computers" (1955); the
-/// coefficients are a minimax fit of ours, off by 1e-9 before rounding.
+/// For |x| < 1 the Taylor series of erf, which is accurate near 0. Beyond, 1 - e^-x^2 t P(t) with t
+/// = 1 / (1 + 0.45 x), the form of Hastings, "Approximations for Digital Computers" (1955); the
+/// coefficients were fitted for this project (minimax, error 1e-9 before rounding).
 TRAINYARD_HD TRAINYARD_INLINE float erf(float x) {
   const float a = x < 0.0f ? -x : x;
   const float z = a * a;
-  // 2 / sqrt(pi) * (-1)^k / (k! (2k + 1))
+  // Coefficients 2 / sqrt(pi) * (-1)^k / (k! (2k + 1)).
   float series = -1.63658447e-07f;
   series = series * z + 1.64621144e-06f;
   series = series * z - 1.49256504e-05f;

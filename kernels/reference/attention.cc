@@ -9,7 +9,7 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// One head of one sequence: vectors by position.
+// The vectors of one head of one sequence, indexed by position.
 template <typename T>
 struct Rows {
   T* base;
@@ -21,11 +21,11 @@ int64_t keys_seen(const AttentionDims& d, int64_t i) {
   return d.causal ? std::min(i + 1, d.Tk) : d.Tk;
 }
 
-// m[i, j] of one head: what dropout multiplies a probability with.
+// m[i, j] of one head: the dropout factor of a probability.
 template <typename T>
 struct Mask {
   const AttentionDims& d;
-  int64_t head;  // of all N * H
+  int64_t head;  // index among all N * H heads
   uint64_t step;
   T operator()(int64_t i, int64_t j) const {
     if (d.dropout == 0) return T(1);
@@ -36,7 +36,7 @@ struct Mask {
   }
 };
 
-/// Operands begin at those of the head.
+/// The operands point to the head's first elements.
 template <typename T>
 void forward_head(const AttentionDims& d, const Mask<T>& mask, const AttentionOperands<T>& o) {
   const Rows<const T> q{o.q, d.q_row}, k{o.k, d.kv_row}, v{o.v, d.kv_row};

@@ -17,7 +17,7 @@ void for_each_value(const ImageDims& d, const ImageStrides& s, int64_t c, const 
   }
 }
 
-/// max(0, y + residual) of channel c, where that follows.
+/// Applies y = max(0, y + residual) to channel c if `relu`.
 template <typename T>
 void add_relu(const ImageDims& d, const ImageStrides& s, int64_t c, bool relu, const T* residual,
               T* y) {

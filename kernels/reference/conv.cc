@@ -3,7 +3,8 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// Calls f(p, q, h, w) for each output pixel whose cell (r, s) lies inside the image.
+// Calls f(p, q, h, w) for each output pixel whose window cell (r, s) is inside the image, at pixel
+// (h, w).
 template <typename F>
 void for_each_hit(const ConvDims& d, int64_t r, int64_t s, const F& f) {
   const Window& win = d.window;
@@ -19,12 +20,12 @@ void for_each_hit(const ConvDims& d, int64_t r, int64_t s, const F& f) {
   }
 }
 
-// The first channel that filter k sees.
+// The first channel that filter k reads.
 int64_t first_channel(const ConvDims& d, int64_t k) {
   return k / (d.K / d.group) * d.group_channels();
 }
 
-// `c` is a channel of the image, in the group of filter k.
+// Index of a weight. `c` is a channel of the image, in the group of filter k.
 int64_t weight_index(const ConvDims& d, int64_t k, int64_t c, int64_t r, int64_t s) {
   const int64_t in_group = c - first_channel(d, k);
   return ((k * d.group_channels() + in_group) * d.window.R + r) * d.window.S + s;

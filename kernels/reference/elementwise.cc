@@ -9,7 +9,7 @@ void fill(int64_t count, T value, T* y, Run<T>) {
 }
 
 void copy(int64_t bytes, const std::byte* x, std::byte* y) {
-  if (x == y) return;  // the plan gave both the same memory
+  if (x == y) return;  // the memory plan placed both in the same memory
   for (int64_t i = 0; i < bytes; ++i) y[i] = x[i];
 }
 

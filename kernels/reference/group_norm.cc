@@ -6,7 +6,7 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// Calls f(c, offset) for every value of a group.
+// Calls f(c, offset) for every value of group g of sample n.
 template <typename F>
 void for_group(const GroupNormDims& d, const ImageStrides& s, int64_t n, int64_t g, const F& f) {
   for (int64_t c = g * d.channels(); c < (g + 1) * d.channels(); ++c) {

@@ -3,7 +3,7 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// Both ways are one transposition of an [a, b] matrix per image.
+// Both directions transpose an [a, b] matrix per image.
 template <typename T>
 void transpose(int64_t N, int64_t a, int64_t b, const T* x, T* y) {
   for (int64_t n = 0; n < N; ++n) {

@@ -63,14 +63,14 @@ double square_sum(int64_t count, const T* x) {
   return sum;
 }
 
-// Takes a mean of squares into its running average.
+// Updates the running average `average` with a new mean of squares.
 template <typename T>
 void learn(T& average, double mean, double share) {
   average += static_cast<T>(share) * (static_cast<T>(mean) - average);
 }
 
-// Calls f(i, variance) for every element: of a matrix the estimate is the product of its row's and
-// its column's, over the mean of the rows.
+// Calls f(i, variance) for every element. In a matrix the estimate is the product of its row's and
+// its column's average, divided by the mean of the row averages.
 template <typename T, typename F>
 void for_variances(const AdafactorParams& s, const T* row, const T* column, const F& f) {
   if (s.rows == 0) {
@@ -116,7 +116,7 @@ struct Factor {
   bool transposed;
 };
 
-// c = a b, [M, N] with a sum of K terms.
+// c = a b, where c is [M, N] and each element is a sum of K terms.
 template <typename T>
 void product(int64_t M, int64_t N, int64_t K, Factor<T> a, Factor<T> b, T* c) {
   for (int64_t i = 0; i < M; ++i) {

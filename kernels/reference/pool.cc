@@ -5,9 +5,9 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// One output cell's window, cut to the image.
+// One output pixel's window, clipped to the image.
 struct Cells {
-  int64_t h0, w0;  // of the window's first cell; may be negative
+  int64_t h0, w0;  // position of the window's first cell; may be negative
   int64_t dilation_h, dilation_w;
   WindowRange r, s;
   int64_t h(int64_t r_index) const { return h0 + r_index * dilation_h; }
@@ -49,10 +49,10 @@ void fill_zero(const ImageDims& d, const ImageStrides& s, T* x) {
 }
 
 struct Winner {
-  int64_t at;    // in x
-  int64_t cell;  // its number in the window
+  int64_t at;    // offset in x
+  int64_t cell;  // number of the cell in the window, r * S + s
 };
-// The window's maximum: the first, but a NaN replaces what was found before it.
+// The first maximum of the window; a NaN replaces all candidates before it.
 template <typename T>
 Winner argmax(const PoolDims& d, const Cells& cells, const ImageStrides& xs, int64_t n, int64_t c,
               const T* x) {

@@ -9,7 +9,7 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-/// Calls f(t, t before it or -1) in the order of the steps.
+/// Calls f(t, previous t or -1) in the order of the steps.
 template <typename F>
 void for_steps(const RecurrentDims& d, const F& f) {
   for (int64_t s = 0; s < d.T; ++s) {

@@ -28,8 +28,8 @@ void add_row(const ResampledAxis& axis, T weight, const T* x, T* y) {
   }
 }
 
-// Adds what the entries of axis `a` and those inside it give to one row of y. `index` is y's, by
-// axis. False if a list is empty.
+// Adds the contributions of axis `a`'s entries, and of all axes inside it, to one row of y. `index`
+// is the row's index in y, by axis. Returns false if a list is empty.
 template <typename T>
 bool add_entries(const ResampleParams& p, size_t a, const std::vector<int64_t>& index, T weight,
                  const T* x, T* y) {

@@ -6,7 +6,7 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// Calls f(first, stride) for each span of `width` elements.
+// Calls f(first, stride) for each vector of `width` elements that softmax normalizes.
 template <typename F>
 void for_each_span(const SoftmaxDims& d, const F& f) {
   for (int64_t o = 0; o < d.outer; ++o) {

@@ -10,7 +10,7 @@ double weight_of(const SoftmaxXentParams& p, int64_t k) {
   return p.weights.empty() ? 1 : p.weights[static_cast<size_t>(k)];
 }
 
-// What the targets say: which rows count, and t.
+// Labels and Shares give access to the targets: whether a row counts, and its distribution t.
 struct Labels {
   const SoftmaxXentParams& p;
   const int32_t* label;
@@ -30,13 +30,13 @@ Shares<T> targets_of(const SoftmaxXentParams& p, const T* share) {
   return {p, share};
 }
 
-// c[n,k] of a row that counts.
+// c[n,k] of a row that is not ignored.
 double target_of(const SoftmaxXentParams& p, const auto& t, int64_t n, int64_t k) {
   return weight_of(p, k) *
          ((1 - p.smoothing) * t.at(n, k) + p.smoothing / static_cast<double>(p.classes));
 }
 
-// W
+// W, the sum of the weights of all rows that are not ignored.
 double total_weight(const SoftmaxXentParams& p, const auto& t) {
   double total = 0;
   for (int64_t n = 0; n < p.rows; ++n) {
@@ -59,11 +59,11 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<
     const T max = *std::max_element(z_row, z_row + p.classes);
     T sum = T(0);
     for (int64_t k = 0; k < p.classes; ++k) sum += std::exp(z_row[k] - max);
-    for (int64_t k = 0; k < p.classes; ++k) {  // p may be z
+    for (int64_t k = 0; k < p.classes; ++k) {  // prob may alias z
       const double log_p = static_cast<double>(z_row[k] - max - std::log(sum));
       p_row[k] = std::exp(z_row[k] - max) / sum;
       const double c = t.counts(n) ? target_of(p, t, n, k) : 0;
-      if (c == 0) continue;  // also where log p is infinite
+      if (c == 0) continue;  // also avoids 0 * infinity where log p is infinite
       total -= c * (p.divergence ? log_p - std::log(c) : log_p);
     }
   }

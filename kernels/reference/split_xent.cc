@@ -11,7 +11,7 @@ namespace {
 double weight_of(const SplitXentParams& p, int64_t k) {
   return p.loss.weights.empty() ? 1 : p.loss.weights[static_cast<size_t>(k)];
 }
-/// c[n,k] of a row with that label, k counted over all parts.
+/// c[n,k] of a row with this label; k is the class's index over all parts.
 double target_of(const SplitXentParams& p, int32_t label, int64_t k) {
   const double on = k == label ? 1 - p.loss.smoothing : 0;
   return weight_of(p, k) * (on + p.loss.smoothing / static_cast<double>(p.loss.classes));
@@ -52,7 +52,7 @@ void class_softmax(const SplitXentParams& p, const ClassSoftmaxOperands<T>& o, R
       sum += std::exp(z[k] - max);
       smooth += weight_of(p, p.first + k) * static_cast<double>(z[k] - max);
     }
-    for (int64_t k = 0; k < p.width; ++k) {  // q may be z
+    for (int64_t k = 0; k < p.width; ++k) {  // q may alias z
       q[k] = k < p.count && !is_empty ? std::exp(z[k] - max) / sum : T(0);
     }
     s[0] = is_empty ? kNoScore<T> : max;

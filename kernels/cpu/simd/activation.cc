@@ -6,8 +6,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// `omp simd` promises that iterations are independent. In-place use (y is x) keeps that promise.
-// Members are copied so that the compiler sees that no store changes them.
+// `omp simd` promises that iterations are independent, which also holds in place (y is x). Members
+// are copied so that the compiler knows that no store changes them.
 template <typename F>
 void forward(const F& members, int64_t count, const float* x, float* y) {
   const F f = members;

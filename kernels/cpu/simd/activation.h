@@ -1,4 +1,4 @@
-// kernels/cpu/simd/activation.h: functions of one number over spans; see simd.h.
+// kernels/cpu/simd/activation.h: functions of one number over contiguous arrays; see simd.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Functions of two numbers over runs of boxes.
+// Functions of two numbers over the runs of boxes (kernels/box.h).
 #include "kernels/cpu/simd/arithmetic.h"
 
 #include "kernels/cpu/simd/variant.h"
@@ -6,8 +6,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// Calls body(a stride, b stride) with the strides that occur as constants, so that each has a loop
-// of its own that vectorizes.
+// Calls body(a stride, b stride), where the usual strides are compile-time constants, so that each
+// combination has its own vectorized loop.
 template <typename Body>
 void with_strides(int64_t a_stride, int64_t b_stride, const Body& body) {
   if (a_stride == 1 && b_stride == 1)
@@ -20,7 +20,7 @@ void with_strides(int64_t a_stride, int64_t b_stride, const Body& body) {
        [b_stride](int64_t i) { return i * b_stride; });
 }
 
-// `omp simd` promises that iterations are independent. In-place use keeps that promise.
+// `omp simd` promises that iterations are independent, which also holds in place.
 template <typename F>
 void forward(int64_t count, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
              float* y) {
@@ -34,7 +34,7 @@ template <typename F>
 void backward(int64_t count, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
               const float* dy, float* da, float* db) {
   with_strides(a_stride, b_stride, [&](auto at_a, auto at_b) {
-    if (da != nullptr && db != nullptr) {  // in one loop: one of them may be dy
+    if (da != nullptr && db != nullptr) {  // both in one loop, since da or db may be dy
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
         const float slope = dy[i];

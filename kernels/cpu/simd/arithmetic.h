@@ -1,4 +1,4 @@
-// kernels/cpu/simd/arithmetic.h: functions of two numbers over runs; see simd.h.
+// kernels/cpu/simd/arithmetic.h: functions of two numbers over the runs of boxes; see simd.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace trainyard::kernels::cpu {
 
-// y and the gradients lie side by side; a and b have strides.
+// y and the gradients are contiguous; a and b have strides.
 using ArithmeticLoop = void (*)(int64_t count, const float* a, int64_t a_stride, const float* b,
                                 int64_t b_stride, float* y);
 // da or db may be nullptr

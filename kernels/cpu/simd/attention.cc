@@ -1,6 +1,6 @@
-// The operands of a head are packed first: rows of D values padded to whole vectors, and, where a
-// product runs over D, tiles of 64 keys transposed. All products then run on dense memory without
-// remainders, and a tile's operands stay in the nearest cache.
+// The operands of a head are packed first: rows of D values are padded to whole vectors, and tiles
+// of 64 keys are transposed where a product runs over D. All products then run over dense memory
+// without remainders, and a tile's operands stay in the L1 cache.
 #include "kernels/cpu/simd/attention.h"
 
 #include <cmath>
@@ -14,15 +14,14 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 constexpr int64_t kTile = kAttentionTile;
-constexpr int64_t kRowStep = 4;  // rows are padded to it
-constexpr float kMasked =
-    -1e30f;  // its exp is 0 beside any score that a float can hold with digits
+constexpr int64_t kRowStep = 4;    // number of rows is padded to a multiple of this
+constexpr float kMasked = -1e30f;  // exp(kMasked - max) is 0 for every realistic maximum score
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/// c [M, N] (+)= a [M, K] b [K, N]; N a multiple of a vector; a by strides, so that it may be a
-/// transposed one.
+/// c [M, N] (+)= a [M, K] b [K, N], where N is a multiple of a vector. a has two strides, so that
+/// it may be transposed.
 template <bool kAccumulate>
 void multiply(int64_t M, int64_t N, int64_t K, const float* a, int64_t a_row, int64_t a_step,
               const float* b, int64_t b_row, float* c, int64_t c_row) {
@@ -40,7 +39,7 @@ void pack_rows(int64_t rows, int64_t padded, int64_t D, int64_t width, const flo
   }
 }
 
-/// to [D, 64] = a tile of `rows` rows [rows, D] transposed, padded with 0 up to `columns`.
+/// to [D, 64] = the transpose of a tile [rows, D], padded with 0 up to `columns`.
 void pack_tile(int64_t rows, int64_t columns, int64_t D, const float* from, int64_t from_row,
                float* to) {
   if (rows == kTile) {
@@ -63,7 +62,7 @@ void unpack_rows(int64_t rows, int64_t D, int64_t width, const float* from, floa
 
 /// Sizes in floats, all multiples of 16.
 struct Sizes {
-  int64_t width;  // D, padded to 16
+  int64_t width;  // D, padded to a multiple of 16
   int64_t q_tiles, k_tiles;
   int64_t q_rows, k_rows;  // padded to whole tiles
   explicit Sizes(const HeadDims& d)
@@ -73,19 +72,19 @@ struct Sizes {
         q_rows(q_tiles * kTile),
         k_rows(k_tiles * kTile) {}
   int64_t tile_of_keys() const { return width * kTile; }
-  /// Key tiles that the queries of a tile see.
+  /// The number of key tiles that the queries of a tile may attend to.
   int64_t keys_seen(const HeadDims& d, int64_t q_tile) const {
     return d.causal ? smaller(q_tile + 1, k_tiles) : k_tiles;
   }
 };
 
-/// The tile that begins with key j0: how many keys it has, and how many columns are computed for
-/// them, whole vectors. A short sequence does not pay for 64.
+/// The tile of keys that begins with key j0: the number of its keys, and the number of columns that
+/// are computed for them, a multiple of 16, so that a short sequence does not need all 64.
 struct KeyTile {
   int64_t j0, keys, columns;
   KeyTile(const HeadDims& d, int64_t index)
       : j0(index * kTile), keys(smaller(kTile, d.Tk - j0)), columns(round_up(keys, 16)) {}
-  /// How many of them the query i sees, perhaps none.
+  /// The number of keys in the tile that query i may attend to, possibly 0.
   int64_t seen_by(const HeadDims& d, int64_t i) const {
     if (!d.causal) return keys;
     const int64_t seen = smaller(keys, i + 1 - j0);
@@ -94,17 +93,17 @@ struct KeyTile {
 };
 
 void mask(const HeadDims& d, int64_t i0, int64_t rows, const KeyTile& tile, float* s) {
-  if (tile.seen_by(d, i0) == tile.columns) return;  // every query sees all of the tile
+  if (tile.seen_by(d, i0) == tile.columns) return;  // every query may attend to the whole tile
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = tile.seen_by(d, i0 + r); j < tile.columns; ++j) s[r * kTile + j] = kMasked;
   }
 }
 
-/// m [rows, 64]: what dropout multiplies the probabilities of a tile with.
+/// m [rows, 64]: the dropout factors of a tile's probabilities.
 void draw_mask(const HeadDropout& dropout, int64_t i0, int64_t rows, int64_t j0, float* m) {
   const uint32_t threshold = math::dropout_threshold(dropout.ratio);
   const float scale = static_cast<float>(1 / (1 - dropout.ratio));
-  constexpr int64_t kBlocks = kTile / 4;  // of four numbers, drawn together: one per lane
+  constexpr int64_t kBlocks = kTile / 4;  // blocks of four numbers, drawn together, one per lane
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t first = (dropout.first + (i0 + r) * dropout.row + j0) / 4;
     uint32_t random[4][kBlocks];
@@ -132,8 +131,8 @@ int64_t forward_scratch(const HeadDims& d) {
   return 2 * z.k_rows * z.width + 2 * kTile * z.width + kTile * kTile + 2 * kTile + mask_scratch(d);
 }
 
-/// One tile of scores: the running maximum and sum of each row move on, s becomes exp(s - max), and
-/// what y holds so far is scaled to the new maximum.
+/// Processes one tile of scores: updates the running maximum and sum of each row, replaces s by
+/// exp(s - max), and rescales the partial y to the new maximum.
 void online_softmax(int64_t rows, int64_t columns, int64_t width, float* s, float* max, float* sum,
                     float* y) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -162,7 +161,7 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
   const Sizes z(d);
   float* keys = scratch;  // transposed tiles
   float* values = keys + z.k_rows * z.width;
-  float* queries = values + z.k_rows * z.width;  // of one tile
+  float* queries = values + z.k_rows * z.width;  // queries of one tile
   float* out = queries + kTile * z.width;
   float* s = out + kTile * z.width;
   float *max = s + kTile * kTile, *sum = max + kTile;
@@ -228,12 +227,12 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward&
               float* scratch) {
   const Sizes z(d);
   const int64_t all = z.k_rows * z.width;
-  float* keys = scratch;            // as they are, for dq
+  float* keys = scratch;            // not transposed, for dq
   float* keys_across = keys + all;  // transposed tiles
   float* values_across = keys_across + all;
   float* dkeys = values_across + all;
   float* dvalues = dkeys + all;
-  float* queries = dvalues + all;  // of one tile, as all that follows
+  float* queries = dvalues + all;  // queries of one tile; all that follow are also for one tile
   float* dout = queries + kTile * z.width;
   float* dqueries = dout + kTile * z.width;
   float* s = dqueries + kTile * z.width;
@@ -263,7 +262,7 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward&
         for (int64_t c = 0; c < d.D; ++c) sum += y_row[c] * dy_row[c];
       }
       delta[r] = sum;
-      log_sum[r] = r < queries_here ? o.lse[i0 + r] : -kMasked;  // rows of padding get p = 0
+      log_sum[r] = r < queries_here ? o.lse[i0 + r] : -kMasked;  // padding rows get p = 0
     }
     for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
       const KeyTile t(d, j);

@@ -8,18 +8,18 @@
 
 namespace trainyard::kernels::cpu {
 
-/// One head of one sequence. Rows of q, k and v lie q_row and kv_row apart, those of y and dy
-/// y_row.
+/// One head of one sequence. The stride between rows is q_row (q), kv_row (k and v), or y_row (y
+/// and dy).
 struct HeadDims {
   int64_t Tq, Tk, D;
   int64_t q_row, kv_row, y_row;
   float scale;
   bool causal;
-  bool drops;  // there is dropout
+  bool drops;  // whether there is dropout
 };
 
-/// Dropout of one head's probabilities, where HeadDims says so: pair (i, j) draws number
-/// first + i * row + j.
+/// Dropout of one head's probabilities, only used if HeadDims::drops: pair (i, j) uses random
+/// number first + i * row + j.
 struct HeadDropout {
   double ratio;
   uint64_t seed, step;
@@ -27,8 +27,7 @@ struct HeadDropout {
   int64_t first, row;  // multiples of 4
 };
 
-/// What a head reads and writes (kernels/attention.h): lse, dq, dk and dv may be nullptr where they
-/// are written.
+/// Operands of one head (kernels/attention.h). The outputs lse, dq, dk and dv may be nullptr.
 struct HeadForward {
   const float *q, *k, *v;
   float *y, *lse;
@@ -38,13 +37,13 @@ struct HeadBackward {
   float *dq, *dk, *dv;
 };
 
-constexpr int64_t kAttentionTile = 64;  // queries, and keys, of a tile
+constexpr int64_t kAttentionTile = 64;  // queries, and keys, in one tile
 
 struct AttentionLoops {
-  // Floats of scratch, a multiple of 16.
+  // The number of floats of scratch memory, a multiple of 16.
   int64_t (*forward_scratch)(const HeadDims& d);
   int64_t (*backward_scratch)(const HeadDims& d);
-  // Queries of the tiles [tile_begin, tile_end).
+  // Computes the queries of tiles [tile_begin, tile_end).
   void (*forward)(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin,
                   int64_t tile_end, const HeadForward& o, float* scratch);
   void (*backward)(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,

@@ -1,4 +1,4 @@
-// Batch normalization over rows of C neighbouring channels.
+// Batch normalization over rows of C contiguous channels.
 #include <cstring>
 
 #include "kernels/cpu/simd/simd.h"
@@ -119,7 +119,7 @@ void gradient_relu_rows(const NormalizedGradRows& o, float* dy_sum, float* produ
   }
 }
 
-// The row that begins at element `at`; which tensors there are is known to the compiler.
+// Computes the row that begins at element `at`; the template arguments say which tensors exist.
 template <bool kFromY, bool kDx, bool kG>
 void backward_relu_row(const NormalizedGradRows& o, int64_t at) {
   const int64_t C = o.C;

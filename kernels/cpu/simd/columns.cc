@@ -6,8 +6,8 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 /// Calls f(image_offset, columns_offset, before, count, after) for each row of each patch: `count`
-/// values lie in the image, `before` and `after` outside of it. A patch row inside the image is
-/// S * C neighbouring values.
+/// values are inside the image, `before` and `after` values outside it. A patch row inside the
+/// image is S * C contiguous values.
 template <typename F>
 void for_patch_rows(const ConvDims& d, int64_t first, int64_t rows, const F& f) {
   const Window& win = d.window;
@@ -19,7 +19,7 @@ void for_patch_rows(const ConvDims& d, int64_t first, int64_t rows, const F& f) 
     const int64_t n = g / P, h0 = (g % P) * win.stride_h - win.pad_top;
     for (int64_t q = 0; q < Q; ++q) {
       const int64_t w0 = q * win.stride_w - win.pad_left;
-      // Both in [0, S]: a window may lie in the padding altogether.
+      // Both are in [0, S], since a window may be entirely in the padding.
       const int64_t begin = w0 < 0 ? (-w0 < win.S ? -w0 : win.S) : 0;
       const int64_t fits = W - w0 < win.S ? (W - w0 > begin ? W - w0 : begin) : win.S;
       for (int64_t r = 0; r < win.R; ++r, column += win.S * C) {

@@ -12,10 +12,11 @@
 namespace trainyard::kernels::cpu {
 
 struct ColumnLoops {
-  // columns [rows * Q, R * S * C] of the output rows [first, first + rows); 0 outside the image
+  // columns [rows * Q, R * S * C] = the patches of output rows [first, first + rows); 0 outside the
+  // image
   void (*gather)(const ConvDims& d, const float* x, int64_t first, int64_t rows, float* columns);
-  // dx += columns [rows * Q, R * S * C] of the output rows [first, first + rows), each value where
-  // its patch lies; what lies outside the image is dropped
+  // adds columns [rows * Q, R * S * C] of output rows [first, first + rows) to the pixels of dx
+  // that each patch covers; values outside the image are dropped
   void (*scatter_add)(const ConvDims& d, const float* columns, int64_t first, int64_t rows,
                       float* dx);
 };

@@ -1,4 +1,4 @@
-// Loops over spans and small matrices.
+// Loops over contiguous arrays and small matrices.
 #include "kernels/cpu/simd/elementwise.h"
 
 #include "kernels/cpu/simd/variant.h"
@@ -29,7 +29,7 @@ void fill(int64_t count, float value, float* y) {
 }
 
 void column_sums(int64_t rows, int64_t stride, int64_t columns, const float* x, float* sum) {
-  constexpr int64_t kChunk = 64;  // columns summed in registers while the rows go by
+  constexpr int64_t kChunk = 64;  // columns that are summed in registers over all rows
   for (int64_t begin = 0; begin < columns; begin += kChunk) {
     float acc[kChunk] = {};
     const int64_t width = columns - begin < kChunk ? columns - begin : kChunk;
@@ -50,7 +50,7 @@ void column_sums(int64_t rows, int64_t stride, int64_t columns, const float* x, 
 }
 
 void transpose(int64_t rows, int64_t columns, const float* x, float* y) {
-  constexpr int64_t kTile = 16;  // rows whose cache lines are kept while columns go by
+  constexpr int64_t kTile = 16;  // rows whose lines stay cached during a pass over columns
   for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
     const int64_t r1 = r0 + kTile < rows ? r0 + kTile : rows;
     for (int64_t c = 0; c < columns; ++c) {
@@ -64,7 +64,7 @@ void drop(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, con
           float* y) {
   const uint32_t threshold = math::dropout_threshold(p.ratio);
   const float scale = static_cast<float>(1 / (1 - p.ratio));
-  constexpr int64_t kBatch = 16;  // blocks drawn together: one per lane
+  constexpr int64_t kBatch = 16;  // blocks drawn together, one per lane
   for (int64_t first = begin; first < end; first += kBatch) {
     uint32_t random[4][kBatch];
 #pragma omp simd

@@ -1,4 +1,4 @@
-// kernels/cpu/simd/elementwise.h: loops over spans and small matrices; see simd.h.
+// kernels/cpu/simd/elementwise.h: loops over contiguous arrays and small matrices; see simd.h.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct ElementwiseLoops {
   HalfLoops<math::Bf16> bf16;
   HalfLoops<math::F16> f16;
   void (*fill)(int64_t count, float value, float* y);
-  // sum[c] = sum over rows, in their order, of x[r * stride + c]
+  // sum[c] = sum over rows, in order, of x[r * stride + c]
   void (*column_sums)(int64_t rows, int64_t stride, int64_t columns, const float* x, float* sum);
   // y [columns, rows] = x [rows, columns] transposed
   void (*transpose)(int64_t rows, int64_t columns, const float* x, float* y);
-  // Elements of the Philox blocks [begin, end), of four elements each
+  // Processes the elements of Philox blocks [begin, end), four elements per block.
   void (*dropout)(const DropoutParams& p, uint64_t step, int64_t begin, int64_t end, const float* x,
                   float* y);
 };

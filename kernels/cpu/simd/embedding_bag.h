@@ -1,4 +1,4 @@
-// kernels/cpu/simd/embedding_bag.h: the inner loop of bags of tokens.
+// kernels/cpu/simd/embedding_bag.h: the inner loop of kernels/embedding_bag.h; see simd.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Channels-last pooling: a cell of the window is C neighbouring floats, so every loop runs over C.
+// Channels-last pooling: a cell of the window is C contiguous floats, so every loop runs over C.
 #include <cstring>
 
 #include "kernels/cpu/simd/simd.h"
@@ -9,14 +9,16 @@ namespace {
 
 constexpr int64_t kChunk = 64;  // channels whose running maximum is kept on the stack
 
-// The largest so far, and a NaN once seen (kernels/pool.h).
+// Whether x replaces the maximum found so far: a larger number does, and so does any NaN
+// (kernels/pool.h).
 inline __attribute__((always_inline)) bool beats(float x, float best) {
   return (x > best) | (x != x);
 }
 
-// Calls f(c, lanes) for vectors of 16, 8 and 4 channels and single ones. Channel counts such as 20
-// are short: a compiler's own tail loop would take longer than the vectors. Vec is a GCC vector, of
-// a width that the instruction set has: a wider one would live in memory, not in registers.
+// for_channels() calls f(c, Lanes) for vectors of 16, 8 and 4 channels and then single channels.
+// With few channels, such as 20, the remainder loop of a compiler would take longer than the
+// vectors. Vec is a GCC vector, no wider than the instruction set's registers, since a wider one
+// would be kept in memory.
 template <int kLanes>
 struct Lanes {
   typedef float Vec __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
@@ -39,7 +41,8 @@ struct Lanes {
 #pragma omp simd
     for (int k = 0; k < kLanes; ++k) p[k] = static_cast<uint8_t>(cells[k]);
   }
-  // As math::Relu, which lets NaN through; what it sets to 0 has no winner.
+  // Applies ReLU as math::Relu does, which propagates NaN; a channel set to 0 gets the winner
+  // kNoCell.
   static inline __attribute__((always_inline)) void apply_relu(Vec& best, Mask& which) {
     const Vec zero = {};
     best = best < zero ? zero : best;
@@ -62,7 +65,7 @@ inline __attribute__((always_inline)) void for_channels(int64_t C, const F& f) {
 struct Cells {
   int64_t h0, w0, r_begin, r_end, s_begin, s_end;
 };
-// As window_range() in kernels/image.h.
+// first_inside() and end_inside() compute window_range() of kernels/image.h.
 inline __attribute__((always_inline)) int64_t first_inside(int64_t start, int64_t dilation) {
   return start < 0 ? (dilation - 1 - start) / dilation : 0;
 }
@@ -81,7 +84,7 @@ inline __attribute__((always_inline)) Cells cells_of(const PoolDims& d, int64_t 
           first_inside(w0, win.dilation_w),
           end_inside(w0, win.S, win.dilation_w, d.x.W)};
 }
-// Offset of the cell (r, s) of a window in its image.
+// Offset of the window's cell (r, s) in its image.
 inline __attribute__((always_inline)) int64_t cell_at(const PoolDims& d, const Cells& k, int64_t r,
                                                       int64_t s) {
   return ((k.h0 + r * d.window.dilation_h) * d.x.W + k.w0 + s * d.window.dilation_w) * d.x.C;
@@ -99,7 +102,8 @@ inline __attribute__((always_inline)) Sizes sizes_of(const PoolDims& d) {
   return {P, Q, d.x.H * d.x.W * d.x.C, P * Q * d.x.C};
 }
 
-// Windows that tile the image: every cell belongs to at most one, so dx is assigned, not added to.
+// Whether the windows tile the image: every pixel then belongs to at most one window, so that dx
+// can be assigned instead of accumulated.
 inline __attribute__((always_inline)) bool is_2x2_tiling(const Window& w) {
   return w.R == 2 && w.S == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_top == 0 &&
          w.pad_left == 0 && w.pad_bottom == 0 && w.pad_right == 0 && w.dilation_h == 1 &&
@@ -136,7 +140,7 @@ void max_2x2(const PoolDims& d, const Sizes& z, const float* x, float* y, uint8_
   }
 }
 
-// The maximum of one window in `count` channels from c0 on, and the number of its cell.
+// Finds the maximum of one window, and the number of its cell, for `count` channels from c0 on.
 void find_winners(const PoolDims& d, const Cells& k, int64_t c0, int64_t count, const float* image,
                   float* best, int32_t* which) {
   const float* first = image + cell_at(d, k, k.r_begin, k.s_begin) + c0;
@@ -257,7 +261,7 @@ void max_backward_2x2(const PoolDims& d, const Sizes& z, const uint8_t* winner, 
   }
 }
 
-// One window in `count` channels from c0 on: adds g to the winning cell, `which`.
+// Adds g to the winning cell `which` of one window, for `count` channels from c0 on.
 void add_to_winners(const PoolDims& d, const Cells& k, int64_t c0, int64_t count,
                     const int32_t* which, const float* g, float* dimage) {
   for (int64_t r = k.r_begin; r < k.r_end; ++r) {
@@ -270,7 +274,7 @@ void add_to_winners(const PoolDims& d, const Cells& k, int64_t c0, int64_t count
   }
 }
 
-// Either of x and winner is given.
+// Exactly one of x and winner is given.
 void max_backward(const PoolDims& d, const float* x, const uint8_t* winner, const float* dy,
                   float* dx, int64_t begin, int64_t end) {
   const Sizes z = sizes_of(d);

@@ -1,5 +1,6 @@
-// kernels/cpu/simd/products.h: small matrix products inside other loops, their sums in registers.
-// Everything here is inlined or local to the source that includes it (simd.h tells why).
+// kernels/cpu/simd/products.h: small matrix products for use inside other loops, with sums in
+// registers. All functions are inlined or local to the including source, for the reason given in
+// simd.h.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +8,16 @@
 namespace trainyard::kernels::cpu {
 
 #if defined(__AVX512F__)
-constexpr int64_t kLanes = 16, kBlockVectors = 4, kBlockRows = 6;  // 24 of 32 registers are sums
+constexpr int64_t kLanes = 16, kBlockVectors = 4, kBlockRows = 6;  // sums use 24 of 32 registers
 #elif defined(__AVX2__)
-constexpr int64_t kLanes = 8, kBlockVectors = 2, kBlockRows = 6;  // 12 of 16
+constexpr int64_t kLanes = 8, kBlockVectors = 2, kBlockRows = 6;  // sums use 12 of 16 registers
 #else
 constexpr int64_t kLanes = 4, kBlockVectors = 2, kBlockRows = 4;
 #endif
 typedef float Vector __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 
-/// c: kRows rows of kVectors vectors, += or = sum over k of a[r * a_row + k * a_step] * b[k].
+/// c, of kRows rows of kVectors vectors, is assigned (or increased by) the sum over k of a[r *
+/// a_row + k * a_step] * b[k].
 template <int64_t kRows, int64_t kVectors, bool kAccumulate>
 [[gnu::always_inline]] inline void multiply_block(int64_t K, const float* a, int64_t a_row,
                                                   int64_t a_step, const float* b, int64_t b_row,
@@ -44,7 +46,7 @@ template <int64_t kRows, int64_t kVectors, bool kAccumulate>
   }
 }
 
-/// The same for any number of rows M: blocks of kRows, and what is left.
+/// multiply_block for any number of rows M: blocks of kRows rows, then the remainder.
 template <int64_t kRows, int64_t kVectors, bool kAccumulate>
 static void multiply_rows(int64_t M, int64_t K, const float* a, int64_t a_row, int64_t a_step,
                           const float* b, int64_t b_row, float* c, int64_t c_row) {

@@ -1,4 +1,4 @@
-// Steps of recurrent cells around the formulas in kernels/math/recurrent.h.
+// Steps of recurrent cells, which apply the formulas of kernels/math/recurrent.h to whole rows.
 #include "kernels/cpu/simd/recurrent.h"
 
 #include <cstring>
@@ -19,17 +19,17 @@ void add_row(int64_t count, const float* x, float* y) {
   for (int64_t j = 0; j < count; ++j) y[j] += x[j];
 }
 
-/// Asks for a row of the next sequence while this one's is worked on: too far apart for the
-/// processor to guess.
+/// Prefetches a row of the next sequence during work on the current one; the distance is too large
+/// for the hardware prefetcher.
 template <bool kWrite>
 void fetch(int64_t count, const float* row) {
   constexpr int64_t kLine = 16;
   for (int64_t j = 0; j < count; j += kLine) __builtin_prefetch(row + j, kWrite ? 1 : 0);
 }
 
-// A panel has four columns of kLanes units: what is added up for each before the activation. The
-// products with x go to the first kGates of them, those with h to the last kGates; kInput and
-// kRecurrent say which gate a column belongs to, -1 if none.
+// A panel has four columns of kLanes units, the sums that a unit's activation needs. The products
+// with x are added to the first kGates columns, those with h to the last kGates. kInput and
+// kRecurrent give the gate that a column belongs to, -1 if none.
 constexpr int64_t kColumns = 4;
 constexpr int64_t kWidth = kColumns * kLanes;
 
@@ -55,7 +55,8 @@ struct Lstm {
   }
 };
 
-// The candidate's two parts stay apart: the reset gate is between them.
+// The two parts of the candidate are separate columns, because the reset gate only multiplies the
+// recurrent part.
 struct Gru {
   static constexpr int64_t kGates = 3;
   static constexpr int kInput[kColumns] = {2, 0, 1, -1}, kRecurrent[kColumns] = {-1, 0, 1, 2};
@@ -76,7 +77,7 @@ struct Gru {
   }
 };
 
-/// A panel: the biases of its columns, then [F, kGates] and [H, kGates] vectors.
+/// Size of a panel: the biases of its columns, then [F, kGates] and [H, kGates] vectors.
 template <typename Cell>
 int64_t panel_floats(const CellSizes& d) {
   return kWidth + (d.F + d.H) * Cell::kGates * kLanes;
@@ -87,7 +88,8 @@ int64_t packed_floats(const CellSizes& d) {
   return padded(d.H) / kLanes * panel_floats<Cell>(d);
 }
 
-/// to [K, kGates, kLanes] = the rows of w [kGates H, K] that are these units', transposed.
+/// to [K, kGates, kLanes] = the transpose of the rows of w [kGates H, K] that belong to kLanes
+/// units from `unit` on.
 template <typename Cell>
 void pack_weights(int64_t K, int64_t H, int64_t unit, const int* gates, const float* w, float* to) {
   for (int64_t column = 0; column < Cell::kGates; ++column) {
@@ -121,8 +123,8 @@ void pack(const CellSizes& d, int64_t begin, int64_t end, const CellWeights& w, 
   }
 }
 
-/// c [rows, vectors] += a [rows, K] b [K, vectors], by pieces of b that stay in the nearest cache
-/// while the rows go by.
+/// c [rows, vectors] += a [rows, K] b [K, vectors], in pieces of b that stay in the L1 cache during
+/// a pass over the rows.
 void add_product(int64_t rows, int64_t vectors, int64_t K, const float* a, int64_t a_row,
                  const float* b, float* c, int64_t c_row) {
   constexpr int64_t kPiece = 64;
@@ -132,7 +134,7 @@ void add_product(int64_t rows, int64_t vectors, int64_t K, const float* a, int64
   }
 }
 
-/// sums [rows, kColumns] vectors: what the units of a panel are activated with.
+/// Computes sums [rows, kColumns] vectors, the inputs of the activation for the units of a panel.
 template <typename Cell>
 void sum_panel(const CellSizes& d, const RecurrentStep& s, const float* panel, int64_t unit,
                const CellForward& p, float* sums) {
@@ -262,7 +264,7 @@ void gru_backward(const CellSizes& d, const RecurrentStep& s, const CellBackward
   }
 }
 
-/// Panels of kWidth columns, the last one of what is left.
+/// Packs panels of kWidth columns; the last panel has the remaining columns.
 void pack_back(int64_t K, int64_t H, int64_t begin, int64_t end, const float* w, float* packed) {
   for (int64_t first = 0; first < padded(H); first += kWidth) {
     const int64_t width = smaller(kWidth, padded(H) - first);

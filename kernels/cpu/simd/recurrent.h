@@ -1,55 +1,58 @@
-// kernels/cpu/simd/recurrent.h: one step of a recurrent cell over rows of a batch.
+// kernels/cpu/simd/recurrent.h: one step of a recurrent cell, for several rows of the batch; see
+// simd.h.
 //
-// The weights are packed once per run for the products of all steps: in panels of as many units as
-// a vector has lanes, with all gates of a unit in one panel.
+// The weights are packed once per run for the products of all steps. A panel contains as many units
+// as a vector has lanes, with all gates of these units.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard::kernels::cpu {
 
-/// Packed weights are made for whole units of kUnitStep; those that H does not have are 0.
+/// Packed weights are padded to a multiple of kUnitStep units; the weights of the padding are 0.
 constexpr int64_t kUnitStep = 16;
 
-/// F is 0 where w_ih x was computed ahead of the steps.
+/// F is 0 if w_ih x was computed before the steps.
 struct CellSizes {
   int64_t F, H;
 };
 
-/// Rows of one step inside [N, T, ...]: neighbours lie `steps` rows apart. Such rows tend to fall
-/// on the same lines of a cache, so that what products read again and again is copied side by side.
+/// The rows of one step inside [N, T, ...]: consecutive rows of the batch are `steps` rows apart.
+/// Such rows often map to the same cache sets, so operands that the products read repeatedly are
+/// first copied into contiguous memory.
 struct RecurrentStep {
   int64_t rows, steps;
 };
 
 struct CellWeights {
-  const float *w_ih, *w_hh, *b_ih, *b_hh;  // biases or null; w_ih is not read if F is 0
+  const float *w_ih, *w_hh, *b_ih, *b_hh;  // biases may be null; w_ih is not read if F is 0
 };
 
-/// h_before and c_before are those of the step before, null at the first. If F is 0, gates holds
-/// w_ih x before.
+/// h_before and c_before are those of the previous step, null at the first step. If F is 0, gates
+/// contains w_ih x on entry.
 struct CellForward {
   const float *x, *h_before;
   float *gates, *saved, *y;
   float *inputs, *sums;  // scratch [rows, F + H] and [rows, 4, H padded to kUnitStep]
-  float* c;              // of lstm [rows, H], from step to step; 0 before the first
+  float* c;              // lstm: [rows, H], kept from step to step; 0 before the first
 };
 
-/// Before the first step, h_before and c_before are a row of zeros with before_row 0, else H *
-/// steps. dh, dc [rows, H padded to kUnitStep]: dh gets dy (or null) added first, and keeps what
-/// goes to h_before directly, past the product: nothing in lstm.
+/// At the first step, h_before and c_before are a row of zeros and before_row is 0; else before_row
+/// is H * steps. dh and dc are [rows, H padded to kUnitStep]. backward adds dy, if not null, to dh
+/// first, and leaves in dh the part of the gradient that reaches h_before directly, without the
+/// product: 0 in lstm.
 struct CellBackward {
   const float *gates, *saved, *h_before, *c_before, *dy;
   int64_t before_row;
   float *dh, *dc;
-  float *da, *db;          // in [N, T, G H]; those of lstm are one
-  float* db_rows;          // the same as db, [rows, G H]
-  float *da_sum, *db_sum;  // [G H], accumulated; those of lstm are one
+  float *da, *db;          // in [N, T, G H]; the same memory in lstm
+  float* db_rows;          // a copy of db, [rows, G H]
+  float *da_sum, *db_sum;  // [G H], accumulated; the same memory in lstm
 };
 
 struct CellLoops {
   int64_t (*packed_floats)(const CellSizes& d);
-  // Packs the units [begin, end), multiples of kUnitStep.
+  // Packs units [begin, end), which are multiples of kUnitStep.
   void (*pack)(const CellSizes& d, int64_t begin, int64_t end, const CellWeights& w, float* packed);
   void (*forward)(const CellSizes& d, const RecurrentStep& s, const float* packed,
                   const CellForward& p);
@@ -58,7 +61,8 @@ struct CellLoops {
 
 struct RecurrentLoops {
   CellLoops lstm, gru;
-  // Packs w [K, H] for back_product, the columns [begin, end) as above; H padded to kUnitStep.
+  // Packs columns [begin, end) of w [K, H] for back_product; both are multiples of kUnitStep, and H
+  // is padded to one.
   void (*pack_back)(int64_t K, int64_t H, int64_t begin, int64_t end, const float* w,
                     float* packed);
   // dh [rows, H padded] += d [rows, K] w

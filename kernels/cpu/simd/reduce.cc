@@ -1,4 +1,4 @@
-// Reductions of runs and of rows.
+// Reductions of contiguous runs and of rows.
 #include "kernels/cpu/simd/reduce.h"
 
 #include "kernels/cpu/simd/variant.h"
@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kSumLanes = 32;
 constexpr int64_t kBlock = 4096;
 
-// Lanes are folded in halves: 16 and 16, 8 and 8, ...
+// Combines lanes pairwise: the upper 16 into the lower 16, then 8 into 8, and so on.
 template <typename Fold>
 float fold_lanes(float (&lane)[kSumLanes], const Fold& fold) {
   for (int64_t half = kSumLanes / 2; half >= 1; half /= 2) {

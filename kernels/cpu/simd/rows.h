@@ -1,5 +1,5 @@
-// kernels/cpu/simd/rows.h: loops over rows of a matrix that are normalized, pooled or made into
-// probabilities; see simd.h.
+// kernels/cpu/simd/rows.h: loops over the rows of a matrix, for normalization, pooling and softmax;
+// see simd.h.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 namespace trainyard::kernels::cpu {
 
 struct RowLoops {
-  // As kernels/layer_norm.h, of a span of rows.
+  // Layer normalization of some rows (kernels/layer_norm.h).
   void (*layer_norm_forward)(const LayerNormDims& d, const LayerNormOperands<float>& o);
-  // dscale and db are this span's sums and never null
+  // dscale and db are the sums over these rows, and never null
   void (*layer_norm_backward)(const LayerNormDims& d, const LayerNormGradOperands<float>& o);
   // p = exp(z - max) / sum; returns max and sum. p may be z.
   float (*softmax)(int64_t width, const float* z, float* p, float* sum);
   // y = z - max - log sum exp(z - max). y may be z.
   void (*log_softmax)(int64_t width, const float* z, float* y);
-  // Gradients of both by their results (kernels/softmax.h). dx may be dy.
+  // Gradients of softmax and log_softmax, computed from their results (kernels/softmax.h). dx may
+  // be dy.
   void (*softmax_backward)(int64_t width, const float* y, const float* dy, float* dx);
   void (*log_softmax_backward)(int64_t width, const float* y, const float* dy, float* dx);
   // y += x

@@ -1,12 +1,14 @@
 // kernels/cpu/simd/simd.h: inner loops that are compiled once per instruction set.
 //
-// Each table holds single-threaded loops over contiguous memory. Its source is compiled three times
-// (CMakeLists.txt beside this file), and the table of the best set that this CPU has is used. The
-// callers in kernels/cpu split the work over threads. TRAINYARD_ISA=baseline|avx2|avx512 lowers the
-// choice: the tests run all of them, and hosts that differ can be made to give the same bits.
+// Each table contains single-threaded loops over contiguous memory. Its source is compiled three
+// times (CMakeLists.txt in this folder), and the table for the best instruction set of this CPU is
+// used. The callers in kernels/cpu split the work over threads. TRAINYARD_ISA=baseline|avx2|avx512
+// selects a lower instruction set, so that tests can run all of them, and so that different hosts
+// can produce the same bits.
 //
-// Code in those sources must not call functions that are not inlined, except C's: a copy compiled
-// for AVX-512 could be the one that the linker keeps for everybody.
+// Code in those sources must not call functions that are not inlined, except the C library's: the
+// linker keeps a single copy of such a function, and a copy compiled for AVX-512 would then run on
+// every CPU.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,7 @@ namespace trainyard::kernels::cpu {
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 Isa best_isa();
 
-/// Channels-last pooling of the images [begin, end).
+/// Channels-last pooling of images [begin, end).
 struct PoolLoops {
   void (*max_forward)(const PoolDims& d, const float* x, float* y, uint8_t* winner, int64_t begin,
                       int64_t end);
@@ -34,7 +36,7 @@ struct PoolLoops {
 };
 const PoolLoops& pool_loops();
 
-/// Rows of C neighbouring channels that are normalized; `residual` is added where a loop says so.
+/// Rows of C contiguous channels for normalization; only some loops add `residual`.
 struct NormalizedRows {
   int64_t rows, C;
   const float* x;                     // [rows, C]
@@ -43,8 +45,8 @@ struct NormalizedRows {
   float* y;                           // [rows, C]
 };
 
-/// Their gradient. The output, whose sign masks dy where a loop says so, is y, or where that is
-/// nullptr (x - mean[c]) * gain[c] + bias[c].
+/// Operands of the gradient of NormalizedRows. The loops with ReLU mask dy by the sign of the
+/// output, which is y or, if y is nullptr, (x - mean[c]) * gain[c] + bias[c].
 struct NormalizedGradRows {
   int64_t rows, C;
   const float *x, *dy;                                               // [rows, C]
@@ -55,7 +57,8 @@ struct NormalizedGradRows {
   float *dx = nullptr, *g = nullptr;                                 // [rows, C]
 };
 
-/// Rows [rows, C] of channels-last data, and spans of one channel of row-major data.
+/// Loops over rows [rows, C] of channels-last data, or over contiguous values of one channel (C =
+/// 1).
 struct BatchNormLoops {
   // sum[c] = sum over rows of x
   void (*sum_rows)(int64_t rows, int64_t C, const float* x, float* sum);
@@ -68,11 +71,12 @@ struct BatchNormLoops {
   void (*normalize_rows)(const NormalizedRows& o);
   // dx = scale[c] * dy - (x - mean[c]) * slope[c] - shift[c]
   void (*backward_rows)(const NormalizedGradRows& o);
-  // y = max(0, (x - mean[c]) * scale[c] + shift[c] + residual), which may be left out
+  // y = max(0, (x - mean[c]) * scale[c] + shift[c] + residual); residual may be nullptr
   void (*normalize_relu_rows)(const NormalizedRows& o);
   // normalize_rows with a residual and without max
   void (*normalize_add_rows)(const NormalizedRows& o);
-  // gradient_rows and backward_rows of g = dy where the output was above 0
+  // gradient_rows and backward_rows with g in place of dy: g = dy where the output was above 0,
+  // else 0
   void (*gradient_relu_rows)(const NormalizedGradRows& o, float* dy_sum, float* product_sum);
   // dx and g may be nullptr
   void (*backward_relu_rows)(const NormalizedGradRows& o);

@@ -1,4 +1,4 @@
-// Runs of boxes.
+// Loops over the runs of boxes (kernels/box.h).
 #include "kernels/cpu/simd/strided.h"
 
 #include <cstring>
@@ -20,7 +20,7 @@ void copy(int64_t count, const float* x, int64_t x_stride, float* y, int64_t y_s
   }
 }
 
-// Tiles, so that the cache lines that are written stay near while their neighbours are read.
+// Works in tiles, so that the written cache lines stay cached until adjacent elements are written.
 void transpose(int64_t rows, int64_t columns, const float* x, int64_t x_stride, float* y,
                int64_t y_stride) {
   constexpr int64_t kTile = 16;

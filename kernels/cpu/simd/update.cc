@@ -1,4 +1,4 @@
-// Optimizer updates: the formulas of kernels/math/optimizers.h over spans.
+// Optimizer updates: the formulas of kernels/math/optimizers.h over contiguous arrays.
 #include "kernels/cpu/simd/update.h"
 
 #include "kernels/cpu/simd/variant.h"
@@ -6,7 +6,7 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// The constants are copied so that the compiler sees that no store changes them.
+// The constants are copied so that the compiler knows that no store changes them.
 void sgd(const math::SgdConstants<float>& constants, int64_t count, const float* g, float* p) {
   const math::SgdConstants<float> c = constants;
 #pragma omp simd
@@ -160,7 +160,7 @@ void factored_update(int64_t columns, const float* g, const float* column, float
 
 void muon_momentum(float momentum, bool nesterov, int64_t count, const float* g, float* m,
                    float* x) {
-  const float share = nesterov ? momentum : 1.0f;  // of m in the direction; the rest is g's
+  const float share = nesterov ? momentum : 1.0f;  // weight of m in x; that of g is 1 - share
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float first = m[i] + (1.0f - momentum) * (g[i] - m[i]);

@@ -1,4 +1,4 @@
-// kernels/cpu/simd/update.h: optimizer updates over spans; see simd.h.
+// kernels/cpu/simd/update.h: optimizer updates over contiguous arrays; see simd.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct UpdateLoops {
                        float* v);
   void (*adam)(const math::AdamConstants<float>& c, int64_t count, const float* g, float* p,
                float* m, float* v);
-  // `a` is null unless centered, `b` without momentum.
+  // `a` is null unless centered; `b` is null without momentum.
   void (*rmsprop)(const math::RmspropConstants<float>& c, int64_t count, const float* g, float* p,
                   float* square, float* a, float* b);
   void (*lion)(const math::LionConstants<float>& c, int64_t count, const float* g, float* p,
@@ -27,15 +27,16 @@ struct UpdateLoops {
   void (*combine)(float a, const float* x, float b, int64_t count, float* y);  // y = a x + b y
   double (*square_sum)(int64_t count, const float* x);
 
-  // Adafactor. column[c] += squares of one row; returns their sum.
+  // Adafactor: adds the squares of one row to `column`, and returns their sum.
   double (*row_squares)(int64_t columns, const float* g, double* column);
-  // Sum of the squares of the updates of a row whose elements have the variance column[c] * factor.
+  // Returns the sum of squares of the updates of a row, whose elements have the variances column[c]
+  // * factor.
   double (*update_squares)(int64_t columns, const float* g, const float* column, float factor,
                            float floor);
   // p = kept p - rate update
   void (*factored_update)(int64_t columns, const float* g, const float* column, float factor,
                           float floor, float kept, float rate, float* p);
-  // x = m after m += share (g - m), or Nesterov's g + momentum (m - g)
+  // m += (1 - momentum) (g - m); then x = m, or with Nesterov x = g + momentum (m - g)
   void (*muon_momentum)(float momentum, bool nesterov, int64_t count, const float* g, float* m,
                         float* x);
 };
