@@ -103,7 +103,8 @@ void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<T
   for (int64_t n = 0; n < p.loss.rows; ++n) {
     const int32_t label = o.label[n];
     const bool counts = label != p.loss.ignored && weight > 0;
-    const double sum = (1 - p.loss.smoothing) * weight_of(p, label) +
+    const double of_label = counts ? weight_of(p, label) : 0;  // `ignored` may be no class
+    const double sum = (1 - p.loss.smoothing) * of_label +
                        p.loss.smoothing / static_cast<double>(p.loss.classes) * all;
     for (int64_t k = 0; k < p.width; ++k) {
       const int64_t i = n * p.width + k;
