@@ -1,4 +1,4 @@
-// trainyard retry, fork, checkpoint list: new jobs that begin at a checkpoint of another.
+// trainyard retry, fork, checkpoint list: new jobs that start from a checkpoint of another job.
 #include <charconv>
 #include <memory>
 
@@ -29,7 +29,7 @@ struct ForkOptions {
   bool dry_run = false;
 };
 
-/// Prints the new job's name, and follows it if asked.
+/// Prints the new job's name; with `wait` also waits for its end.
 Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
   const std::string id(client::short_name(job.name()));
   session.show(job, [&] { return id + "\n"; }, {job.name()});

@@ -1,5 +1,5 @@
-// client/lib/rpcs.h: the unary calls of the API, a row each: path, types, when a call is repeated
-// while the server is UNAVAILABLE, and its deadline. Client::call() makes them.
+// client/lib/rpcs.h: the unary calls of the API, one row each: path, types, whether the call is
+// repeated while the server is UNAVAILABLE, and its timeout. Client::call() executes them.
 #pragma once
 
 #include <google/protobuf/empty.pb.h>
@@ -15,8 +15,8 @@ namespace trainyard::client {
 
 enum class Repeat : uint8_t {
   kNever,
-  kSome,           // up to Client::kRepeatsMax times; twice must be as good as once
-  kUntilDeadline,  // what a user wants done although the server restarts
+  kSome,           // up to Client::kRepeatsMax times; the call must be idempotent
+  kUntilDeadline,  // for changes that should succeed although the server restarts
 };
 
 template <typename RequestType, typename ResponseType>
@@ -25,7 +25,8 @@ struct Rpc {
   using Response = ResponseType;
 
   const char* method;  // "JobService/GetJob"
-  // A request with a `request_id` is only repeated if it has one, or only validates.
+  // A request type with a `request_id` is only repeated if the field is set, or if the request only
+  // validates.
   Repeat repeat = Repeat::kSome;
   int64_t timeout_ms = 0;  // 0: Connection::timeout_ms
 };
@@ -36,7 +37,7 @@ using google::protobuf::Empty;
 
 inline constexpr int64_t kMinuteMs = 60'000;
 inline constexpr int64_t kHourMs = 60 * kMinuteMs;
-inline constexpr int64_t kArrayMs = 2 * kMinuteMs;  // ten thousand members are many
+inline constexpr int64_t kArrayMs = 2 * kMinuteMs;  // an array may have ten thousand members
 
 inline constexpr Rpc<v1::SubmitJobRequest, v1::Job> kSubmitJob{"JobService/SubmitJob"};
 inline constexpr Rpc<v1::PlanJobRequest, v1::JobPlan> kPlanJob{"JobService/PlanJob"};
@@ -48,7 +49,7 @@ inline constexpr Rpc<v1::PauseJobRequest, v1::Job> kPauseJob{"JobService/PauseJo
                                                              Repeat::kUntilDeadline};
 inline constexpr Rpc<v1::ResumeJobRequest, v1::Job> kResumeJob{"JobService/ResumeJob",
                                                                Repeat::kUntilDeadline};
-// For these two the server copies a checkpoint, of any size, before it answers.
+// For these two calls the server copies a checkpoint, of any size, before it responds.
 inline constexpr Rpc<v1::RetryJobRequest, v1::Job> kRetryJob{"JobService/RetryJob", Repeat::kSome,
                                                              kHourMs};
 inline constexpr Rpc<v1::ForkJobRequest, v1::Job> kForkJob{"JobService/ForkJob", Repeat::kSome,
@@ -76,8 +77,8 @@ inline constexpr Rpc<v1::DeleteArrayRequest, Empty> kDeleteArray{"JobService/Del
                                                                  Repeat::kNever, kArrayMs};
 
 inline constexpr Rpc<v1::GetUploadRequest, v1::Upload> kGetUpload{"DatasetService/GetUpload"};
-// A repeated call with the same content and options gives the same version. The second row is for
-// paths on the server, which reads their files before it answers.
+// Repeating the call with the same content and options returns the same version. The second row is
+// for paths on the server, which reads these files before it responds.
 inline constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDataset{
     "DatasetService/CreateDataset"};
 inline constexpr Rpc<v1::CreateDatasetRequest, v1::Dataset> kCreateDatasetOfServer{
@@ -88,7 +89,7 @@ inline constexpr Rpc<v1::ListDatasetsRequest, v1::ListDatasetsResponse> kListDat
 inline constexpr Rpc<v1::DeleteDatasetRequest, Empty> kDeleteDataset{"DatasetService/DeleteDataset",
                                                                      Repeat::kNever};
 
-// The server checks the uploaded weights before it answers.
+// The server checks the uploaded weights before it responds.
 inline constexpr Rpc<v1::CreateModelRequest, v1::Model> kCreateModel{"ModelService/CreateModel"};
 inline constexpr Rpc<v1::GetModelRequest, v1::Model> kGetModel{"ModelService/GetModel"};
 inline constexpr Rpc<v1::ListModelsRequest, v1::ListModelsResponse> kListModels{

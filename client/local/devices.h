@@ -1,4 +1,5 @@
-// client/local/devices.h: where a command works, by its options and the spec.
+// client/local/devices.h: chooses the devices on which a command works, from its options and the
+// spec.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace trainyard::cli {
 
-/// "cpu", "gpu" (the first that is visible) or "gpu-N" as the engine's name.
+/// Converts "cpu", "gpu" (the first visible GPU) or "gpu-N" to the engine's name of the device.
 Result<std::string> pick_device(const std::string& wish);
 
 /// The spec's devices by the engine's names, or those of `flag`: one, or several GPUs
@@ -18,7 +19,7 @@ Result<std::string> pick_device(const std::string& wish);
 Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag);
 
-/// `flag`, else the spec's, else all cores.
+/// The number of threads: `flag`, else the spec's, else one for each usable core.
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag);
 
 }  // namespace trainyard::cli
