@@ -10,7 +10,7 @@
 
 namespace trainyard::cli {
 
-/// "3 RUNNING, 5 QUEUED, 2 SUCCEEDED"
+/// The number of members in each state: "3 RUNNING, 5 QUEUED, 2 SUCCEEDED".
 std::string states_text(const v1::JobArray& array);
 /// A table with one line per array.
 std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour);
@@ -24,7 +24,7 @@ int exit_code_of_array(const v1::JobArray& array);
 /// outside arrays.
 std::string array_text(const v1::Job& job);
 
-/// All members, in the order of their numbers.
+/// Reads all members of an array, in the order of their numbers.
 Result<std::vector<v1::Job>> read_members(client::Client& server, const std::string& array);
 /// Shows the array in the session's format, with its members if that is for people.
 Status show_array(Session& session, const std::string& name, int64_t limit);

@@ -72,7 +72,7 @@ std::string health_text(const v1::Device& d) {
   return text;
 }
 
-/// "97 %, 64 C, 310 W of 700 W": the values that the server knows.
+/// The load of a GPU, as far as the server knows it: "97 %, 64 C, 310 W of 700 W".
 std::string load_text(const v1::Device& d) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -86,7 +86,7 @@ std::string load_text(const v1::Device& d) {
   return text;
 }
 
-/// "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)"
+/// The jobs that run on a device: "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)".
 std::string jobs_text(const v1::Device& d) {
   std::string text;
   for (const v1::DeviceUse& use : d.uses()) {
@@ -104,7 +104,7 @@ std::string jobs_text(const v1::Device& d) {
   return text;
 }
 
-/// "4 cores, 1.2 GiB" or "8 x a100": the resources of a cluster's node that one job gets.
+/// The resources of a cluster's node that one job gets: "4 cores, 1.2 GiB" or "up to 8 x a100".
 std::string node_text(const v1::Cluster& cluster) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };

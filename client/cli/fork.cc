@@ -54,7 +54,7 @@ Result<int> run_retry(Session& session, const RetryOptions& options) {
   return show_new(session, *job, options.wait);
 }
 
-/// "digits-1@300": the job, and the step if there is one.
+/// Splits an argument such as "digits-1@300" into the job and the step, if it has one.
 Result<std::pair<std::string, std::optional<int64_t>>> split_step(const std::string& text) {
   const size_t at = text.find('@');
   if (at == std::string::npos) return std::pair{text, std::optional<int64_t>()};

@@ -1,4 +1,5 @@
-// trainyard generate: a language model continues a text, printed while it is generated.
+// trainyard generate: continues a text with a language model, and prints the text as it is
+// generated.
 #include <cmath>
 #include <iostream>
 #include <iterator>

@@ -16,7 +16,7 @@ namespace trainyard::cli {
 /// the source (fc3.weight)".
 std::string initial_weights_text(const v1::InitialWeightsReport& report);
 
-/// "gpu-0, gpu-1"; empty before the first attempt.
+/// The short names of the devices, "gpu-0, gpu-1"; empty before the first attempt.
 std::string devices_text(const std::string& first,
                          const google::protobuf::RepeatedPtrField<std::string>& devices);
 
@@ -36,7 +36,7 @@ std::string render_metrics(const std::vector<std::pair<std::string, double>>& me
                            const std::map<std::string, double>& baselines, bool colour);
 /// The job's owner; "unknown" for jobs created before the server recorded owners.
 std::string owner_text(const v1::Job& job);
-/// "team=vision, try=2"
+/// The labels as text: "team=vision, try=2".
 std::string labels_text(const v1::Job& job);
 /// The progress, "46%"; or "early" for a job that its recipe ended before its last step.
 std::string progress_summary(const v1::Job& job);

@@ -238,8 +238,8 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
-/// "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in 2 along rows; each GPU
-/// sends at least 74 MiB a step".
+/// The exchanges of a step: "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in
+/// 2 along rows; each GPU sends at least 74 MiB a step".
 std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   int64_t sent_bytes = 0;

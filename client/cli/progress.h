@@ -78,7 +78,7 @@ class Progress {
   ProgressState state_;
   ProgressSink sink_;
   int64_t batch_size_ = 0;
-  std::deque<std::pair<double, int64_t>> pace_;  // (time, step) of the last seconds
+  std::deque<std::pair<double, int64_t>> pace_;  // (time, step) in the last kPaceSeconds
   double drawn_at_ = -1e9;
   bool drawn_ = false;
   double line_time_ = -1e9;

@@ -55,7 +55,7 @@ std::string yaml_list(const std::vector<std::string>& texts) {
 }
 
 std::string few_digits(double value) {
-  constexpr double kDigits = 1000;  // four, or all before the point
+  constexpr double kDigits = 1000;  // four digits, or all digits before the decimal point
   if (value == 0 || std::abs(value) >= 1e9) return short_number(value);
   if (std::abs(value) >= kDigits) return std::to_string(std::llround(value));
   const double scale = std::pow(10, 3 - std::floor(std::log10(std::abs(value))));

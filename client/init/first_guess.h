@@ -28,7 +28,8 @@ struct FirstGuess {
   double learning_rate = 0;  // of AdamW
   double weight_decay = 0;
   bool decays_matrices = false;  // only matrices decay, not biases, normalization and embeddings
-  // Before the cosine. 0 if the recipe has epochs: the file must stay valid if a user lowers them.
+  // The number of warm-up steps before the cosine schedule. 0 if the recipe has epochs, because the
+  // file must stay valid if a user lowers them.
   int64_t warmup_steps = 0;
   double ema_decay = 0;  // decay of the moving average of the weights; 0: no average
   double validation_split = 0;

@@ -62,7 +62,7 @@ Result<std::shared_ptr<grpc::Channel>> open_channel(const Connection& connection
   return grpc::CreateCustomChannel(connection.server, grpc::SslCredentials(options), args);
 }
 
-/// Cancels a stream on a stop request, or if nothing has arrived for kStreamSilenceMax.
+/// Cancels a stream on a stop request, or if no message has arrived for kStreamSilenceMax.
 class StreamGuard {
  public:
   StreamGuard(grpc::ClientContext& context, const std::stop_token& stop)

@@ -132,7 +132,8 @@ void Document::assign(const std::vector<PathSegment>& segments, const std::strin
   const auto refuse = [&](std::string description) {
     problems.push_back({at, "FIELD_PATH", path, std::move(description)});
   };
-  // Parsing "v: VALUE" makes VALUE a block scalar, so that plain text needs no quotes, as in a
+  // Parsing "v: VALUE" puts VALUE into YAML's block context, in which plain text needs no quotes,
+  // as in a file.
   // file.
   std::vector<Problem> of_value;
   std::string text = "v: ";

@@ -97,7 +97,7 @@ class TreeBuilder {
     Value value;
     std::string path;
     std::unordered_set<std::string> keys;
-    std::string key;  // of the entry that waits for its value
+    std::string key;  // of the entry whose value comes next
     Position key_at;
     bool has_key = false;
     bool duplicate = false;
