@@ -32,7 +32,7 @@ struct DraftSource {
 };
 
 struct JobDraft {
-  std::string found;   // "a CSV file with 150 rows and 5 columns"
+  std::string found;   // what the data is: "a CSV file with 150 rows and 5 columns"
   std::string format;  // of the dataset: "csv"; empty if the sources imply it ("idx")
   std::vector<DraftSource> sources;
   std::vector<DraftField> fields;   // settings of the format

@@ -17,7 +17,7 @@ from trainyard.v1 import JobState
 # The first metrics of a summary, as in `trainyard watch`.
 _FIRST = ("test/accuracy", "val/accuracy", "test/mae", "val/mae", "test/loss", "val/loss", "train/loss", "train/accuracy")
 _SUMMARY_MAX = 3
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 420, 150, 64, 18  # pixels, of the curve
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 420, 150, 64, 18  # sizes of the curve in pixels
 _COLOUR = "#1f77b4"
 _STYLES = {"train/loss": "stroke-opacity='0.5'", "val/loss": "stroke-dasharray='5 3'"}
 _BAR_CELLS = 24
