@@ -1,4 +1,4 @@
-// trainyard array list, get, cancel, pause, resume, delete: many jobs as one.
+// trainyard array list, get, cancel, pause, resume, delete: commands for arrays of jobs.
 #include <memory>
 
 #include "client/cli/array_view.h"
@@ -24,7 +24,7 @@ constexpr int64_t kShownDefault = 50;
 using Names = std::vector<std::string>;
 using Change = Result<v1::JobArray> (*)(client::Client& server, const std::string& name);
 
-/// The call of this row, whose request is a name.
+/// Calls the RPC kRpc of rpcs.h, whose request is only a name.
 template <const auto& kRpc>
 Result<v1::JobArray> change_by(client::Client& server, const std::string& name) {
   return server.call(kRpc, name);

@@ -1,4 +1,4 @@
-// client/cli/array_view.h: arrays of jobs for people.
+// client/cli/array_view.h: shows arrays of jobs to people.
 #pragma once
 
 #include <functional>
@@ -10,31 +10,33 @@
 
 namespace trainyard::cli {
 
-/// "3 RUNNING, 5 QUEUED, 2 SUCCEEDED"
+/// The number of members in each state: "3 RUNNING, 5 QUEUED, 2 SUCCEEDED".
 std::string states_text(const v1::JobArray& array);
-/// One line for each.
+/// A table with one line per array.
 std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour);
-/// The array, and a table of its members: best first where they have a metric, else by number; at
-/// most `limit`.
+/// The array, and a table of at most `limit` members: the best first if they have a common metric,
+/// else by number.
 std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& members,
                          int64_t limit, bool colour);
-/// 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
+/// Exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
 int exit_code_of_array(const v1::JobArray& array);
-/// "0.01 (recipe.optimizer.learning_rate), ..." of a member; empty for another job.
+/// The values of an array's member, "0.01 (recipe.optimizer.learning_rate), ..."; empty for a job
+/// outside arrays.
 std::string array_text(const v1::Job& job);
 
-/// All members, in the order of their numbers.
+/// Reads all members of an array, in the order of their numbers.
 Result<std::vector<v1::Job>> read_members(client::Client& server, const std::string& array);
-/// Shows the array in the session's format; for people with its members.
+/// Shows the array in the session's format, with its members if that is for people.
 Status show_array(Session& session, const std::string& name, int64_t limit);
-/// Waits until all members have ended. The exit code is the array's.
+/// Waits until all members have ended. Returns the array's exit code.
 Result<int> wait_for_array(Session& session, const std::string& name, double timeout_s);
 
-/// For a command about a job whose name may be an array's: its full name if the server has such an
-/// array and no such job. Any other error of the call stays.
+/// For a command about a job, after the call for `job_name` failed with `error`: returns the full
+/// name of the array with that name if the server has one and no such job. Returns any other
+/// `error` unchanged.
 Result<std::string> find_array_named(client::Client& server, const std::string& job_name,
                                      const Error& error);
-/// That error, or where there is an array of the name, a sentence with the command for arrays.
+/// Returns `error`; or if an array has that name, an error that names the command for arrays.
 Error point_to_array(client::Client& server, const std::string& job_name, Error error,
                      const std::string& command);
 

@@ -13,7 +13,7 @@ namespace {
 
 bool is_shown(double y, bool logarithmic) { return std::isfinite(y) && (!logarithmic || y > 0); }
 
-/// `folds` times each `every`-th power of ten.
+/// The ticks fold * 10^p in [low, high] for each of `folds` and every `every`-th power p.
 std::vector<double> decade_ticks(double low, double high, const std::vector<int>& folds,
                                  int every) {
   std::vector<double> ticks;
@@ -46,7 +46,8 @@ std::vector<double> axis_ticks(double low, double high, int count_max, bool loga
     for (int every = 1; static_cast<int>(ticks.size()) > count_max; ++every) {
       ticks = decade_ticks(low, high, {1}, every);
     }
-    if (ticks.size() >= 3) return ticks;  // less than a decade: as on a plain axis
+    // the range is less than a decade: use ticks as on a linear axis
+    if (ticks.size() >= 3) return ticks;
   }
   const double width = (high - low) / count_max;
   double step = std::pow(10.0, std::floor(std::log10(width)));
@@ -95,7 +96,7 @@ ChartScales scales_of(const Chart& chart) {
       y_low = std::min(y_low, y), y_high = std::max(y_high, y);
     }
   }
-  if (x_low > x_high) x_low = 0, x_high = 1, y_low = 1, y_high = 2;  // nothing to show
+  if (x_low > x_high) x_low = 0, x_high = 1, y_low = 1, y_high = 2;  // no value can be shown
   if (x_low == x_high) x_low -= 1, x_high += 1;
   if (y_low == y_high) {
     const double room = y_low == 0 ? 1 : std::abs(y_low) / 2;
@@ -115,7 +116,8 @@ std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& cu
                                                                  const ChartScales& scales,
                                                                  int columns) {
   std::vector<std::vector<std::pair<double, double>>> pieces;
-  std::vector<std::pair<double, double>> piece, column;  // of the piece: those of one column
+  // `column`: the points of `piece` in the current column
+  std::vector<std::pair<double, double>> piece, column;
   int column_at = -1;
   const auto close_column = [&] {
     if (column.size() > 2) {

@@ -8,7 +8,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr double kWidth = 760, kHeight = 340;  // of one chart with one line of names
+constexpr double kWidth = 760, kHeight = 340;  // of a chart whose legend takes one line
 constexpr double kLeft = 70, kRight = 20, kTop = 64, kBottom = 46;
 constexpr double kLegendLine = 18;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
@@ -22,7 +22,7 @@ constexpr TextStyle kTitle{16, true, 0x000000};
 Colour colour_of(const Curve& curve) {
   const Colour full = kColours[curve.colour % kColours.size()];
   if (!curve.faint) return full;
-  Colour mixed = 0;  // with white
+  Colour mixed = 0;  // the color mixed with white
   for (const int shift : {0, 8, 16}) {
     mixed |= (0xff - (0xff - (full >> shift & 0xff)) * 2 / 5) << shift;
   }
@@ -56,13 +56,13 @@ void draw_curve(const Curve& curve, const ChartScales& scales, double top, Drawi
   }
   if (pieces.empty()) return;
   out.curve(pieces, colour, curve.stroke);
-  for (const std::vector<Point>& piece : pieces) {  // a line of one point is invisible
+  for (const std::vector<Point>& piece : pieces) {  // a line with a single point would be invisible
     if (piece.size() == 1) out.dot(piece[0], 2.5, colour);
   }
 }
 
-/// Of each curve's name in the legend: side by side, in as many lines as needed. An average width
-/// per letter is near enough.
+/// The position of each curve's name in the legend: next to each other, in as many lines as needed.
+/// The width of a name is estimated from the average width of a letter.
 std::vector<Point> legend_places(const Chart& chart) {
   std::vector<Point> places;
   Point at;

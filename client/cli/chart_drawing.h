@@ -1,5 +1,5 @@
 // client/cli/chart_drawing.h: the layout of charts, shared by all file formats. A Drawing renders
-// lines, text and curves in one of them.
+// the lines, texts and curves in one file format.
 #pragma once
 
 #include <string>
@@ -23,27 +23,28 @@ struct TextStyle {
   Colour colour = 0x444444;
 };
 
-/// Which point of a text is at its place.
+/// The point of a text that is placed at the given position.
 enum class Anchor { kStart, kMiddle, kEnd };
 
-/// Units are pixels of a screen, from the top left corner; y of a text is its baseline.
+/// Output of one file format. Units are pixels from the top left corner; a text's y is its
+/// baseline.
 class Drawing {
  public:
   virtual ~Drawing() = default;
   virtual void line(Point from, Point to, Colour colour) = 0;
   virtual void text(Point at, Anchor anchor, const TextStyle& style, std::string_view text) = 0;
-  /// Points joined one by one; each list is a piece by itself.
+  /// Draws polylines, one for each list of points.
   virtual void curve(const std::vector<std::vector<Point>>& pieces, Colour colour,
                      Stroke stroke) = 0;
   virtual void dot(Point centre, double radius, Colour colour) = 0;
 };
 
-/// Of all charts below each other: width in x, height in y.
+/// The size of all charts below each other: width in x, height in y.
 Point charts_size(const std::vector<Chart>& charts);
 void draw_charts(const std::vector<Chart>& charts, Drawing& drawing);
 
 inline constexpr double kCurveWidth = 1.6;
-/// Lengths of a line and of the gap behind it.
+/// The length of a dash and of the gap after it, in pixels.
 constexpr std::pair<double, double> dashes_of(Stroke stroke) {
   return stroke == Stroke::kDashed ? std::pair(7.0, 3.5) : std::pair(1.6, 3.2);
 }

@@ -1,5 +1,5 @@
-// Curves as SVG 1.1: no script, no style sheet, no font of its own, so that browsers, documents and
-// converters show the same.
+// Draws charts as SVG 1.1 without scripts, style sheets or embedded fonts, so that browsers,
+// documents and converters show the same.
 #include <cstdio>
 
 #include "client/cli/chart_drawing.h"

@@ -18,7 +18,7 @@ constexpr int kColumnsPerTick = 10;
 
 Style style_of(const Curve& curve) { return kStyles[curve.colour % kStyles.size()]; }
 
-std::string utf8_of(uint32_t code) {  // U+0800 .. U+FFFF
+std::string utf8_of(uint32_t code) {  // for code points U+0800 .. U+FFFF
   return {static_cast<char>(0xe0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3f)),
           static_cast<char>(0x80 | (code & 0x3f))};
 }
@@ -41,18 +41,20 @@ class Grid {
   int width() const { return columns_ * dots_x_; }
   int height() const { return rows_ * dots_y_; }
 
-  /// (0, 0) is at the bottom left.
+  /// Sets a dot; (0, 0) is at the bottom left.
   void dot(int x, int y, int curve) {
     if (x < 0 || x >= width() || y < 0 || y >= height()) return;
     const int down = height() - 1 - y;
     Glyph& cell = at(x / dots_x_, down / dots_y_);
-    // Dots of U+2800: 1 2 3 7 from the top on the left, 4 5 6 8 on the right.
+    // The bits of the eight dots above U+2800: dots 1 2 3 7 are the left column from the top, 4 5 6
+    // 8 the right one.
     static constexpr uint8_t kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     cell.dots |= kBits[down % dots_y_][x % dots_x_];
     cell.curve = curve;
   }
 
-  /// `length` is what was drawn of the curve before, for its gaps. Lines of letters have none.
+  /// Draws a line of Braille dots or letters. `length` is the length of the curve so far, from
+  /// which the gaps of a dashed line follow; lines of letters have no gaps.
   void line(int x0, int y0, int x1, int y1, int curve, Stroke stroke, int& length) {
     const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
     for (int i = 0; i <= steps; ++i) {
@@ -113,7 +115,7 @@ void draw(Grid& grid, const Chart& chart, const ChartScales& scales) {
   }
 }
 
-std::string braille_mark(Stroke stroke) {  // two cells
+std::string braille_mark(Stroke stroke) {  // the legend's sample of a curve, two cells wide
   switch (stroke) {
     case Stroke::kDashed:
       return utf8_of(0x2812) + utf8_of(0x2802);
@@ -151,7 +153,7 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas) {
   const bool braille = canvas.utf8 && (canvas.colour || chart.curves.size() == 1);
   const int rows = std::max(canvas.rows, 3);
 
-  // The labels of the y axis are in the rows nearest to their values.
+  // Each label of the y axis is in the row nearest to its value.
   std::vector<std::string> labels(static_cast<size_t>(rows));
   size_t label_width = 0;
   for (const double tick : axis_ticks(scales.y.low(), scales.y.high(),
@@ -174,7 +176,7 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas) {
                  std::string(label_width - label.size(), ' ') + label + " " + axis);
     out += grid.row(r, chart, canvas.colour) + "\n";
   }
-  // The x axis: a line with marks, and the labels centered below them.
+  // The x axis is a line with ticks; the labels are centered below the ticks.
   std::string numbers(static_cast<size_t>(columns), ' ');
   std::vector<bool> marks(static_cast<size_t>(columns), false);
   size_t free_from = 0;

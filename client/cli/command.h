@@ -1,5 +1,5 @@
-// client/cli/command.h: what a command is. Each lives in a file of its own and is declared and
-// listed in commands.cc.
+// client/cli/command.h: the description of a command. Each command is implemented in its own file,
+// and declared and listed in commands.cc.
 #pragma once
 
 #include <functional>
@@ -13,30 +13,30 @@ namespace trainyard::cli {
 
 struct Command {
   std::string name;     // "submit", "dataset upload"
-  std::string summary;  // one line of the list of commands
+  std::string summary;  // its line in the list of commands
   std::vector<std::string> examples;
-  std::string details;  // optional: what the options do not say
+  std::string details;  // optional: explanations beyond the options' help
   std::function<void(OptionSet&)> options;
-  std::function<Result<int>(Session&)> run;  // the exit code
-  bool waits = false;                        // --timeout is for the job's end, not for each answer
+  std::function<Result<int>(Session&)> run;  // returns the exit code
+  bool waits = false;  // --timeout limits the wait for the job's end instead of each call
 };
 
 const std::vector<Command>& commands();
-/// Nullptr if there is none.
+/// Returns nullptr if there is no such command.
 const Command* find_command(const std::string& name);
 
-/// Options that every command takes.
+/// Adds the options that every command has.
 void add_global_options(OptionSet& options, GlobalOptions& target);
 
-/// Examples first, then usage and options.
+/// The help of one command: examples first, then usage and options.
 std::string command_help(const Command& command, const OptionSet& options);
 /// All commands, one per line.
 std::string general_help();
 
-/// main() of both programs; `local` is null in trainyard.
+/// The main() of both programs; `local` is null in trainyard, and set in trainyard-local.
 int run_program(int argc, char** argv, const LocalWork* local);
 
-// Commands that dataset.cc and model.cc list among theirs.
+// Commands that dataset.cc and model.cc include in their lists.
 Command dataset_preview_command();
 Command model_evaluate_command();
 Command import_model_command();

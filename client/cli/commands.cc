@@ -13,7 +13,7 @@
 
 namespace trainyard::cli {
 
-// Each is made in a file of its own. commands() lists them as help does.
+// Each command is implemented in its own file. commands() lists them in the order of the help.
 Command init_command();
 Command submit_command();
 Command plan_command();
@@ -79,7 +79,8 @@ std::string option_lines(const OptionSet& options, size_t begin, size_t end) {
   return out;
 }
 
-/// The command words in `arguments`: those that are neither options nor values of global options.
+/// The words of the command in `arguments`, which are neither options nor values of global options,
+/// and their positions.
 struct Words {
   std::vector<std::string> words;
   std::vector<size_t> at;
@@ -116,7 +117,7 @@ std::string group_help(const std::string& group) {
   return out + "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
 }
 
-/// The commands that others call so, or that the word may stand for.
+/// The commands that other tools call by this word, or that the word is likely to mean.
 std::vector<std::string> other_verbs(const std::string& word) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kOtherVerbs = {{
       {"train", "submit"},
@@ -164,10 +165,10 @@ Error unknown_command(const std::vector<std::string>& words) {
   std::vector<std::string> near;
   const std::string singular =
       words[0].ends_with('s') ? words[0].substr(0, words[0].size() - 1) : "";
-  if (is_group(singular)) {  // 'models', 'models export'
+  if (is_group(singular)) {  // for example 'models' or 'models export'
     const std::string meant = words.size() > 1 ? singular + " " + words[1] : "";
     near = {find_command(meant) != nullptr ? meant : singular + " list"};
-  } else if (words.size() > 1 && is_group(words[0])) {  // 'dataset ls'
+  } else if (words.size() > 1 && is_group(words[0])) {  // for example 'dataset ls'
     for (const std::string& verb : other_verbs(words[1])) {
       const std::string meant = words[0] + " " + verb;
       if (find_command(meant) != nullptr) near = {meant};
@@ -293,7 +294,8 @@ std::string command_help(const Command& command, const OptionSet& options) {
   for (const std::string& example : command.examples) out += "  " + example + "\n";
   out += "\nUsage: " + usage_line(command, options) + "\n";
   if (!command.details.empty()) out += "\n" + command.details + "\n";
-  constexpr size_t kGlobalCount = 11;  // add_global_options() comes last
+  // the number of options that add_global_options() adds, after the command's own
+  constexpr size_t kGlobalCount = 11;
   const size_t own = options.rows().size() - kGlobalCount;
   for (size_t begin = 0, end = 0; begin < own; begin = end) {
     const std::string& group = options.rows()[begin].group;
@@ -368,7 +370,9 @@ int run_command_line(const Program& program) {
 }  // namespace
 
 int run_program(int argc, char** argv, const LocalWork* local) {
-  ::signal(SIGPIPE, SIG_IGN);  // `trainyard list | head -1` must not crash: writes fail instead
+  // writing to a closed pipe (`trainyard list | head -1`) then fails with EPIPE instead of ending
+  // the process
+  ::signal(SIGPIPE, SIG_IGN);
   const Program program = {{argv + 1, argv + argc},
                            [](const char* name) -> std::string {
                              const char* value = std::getenv(name);

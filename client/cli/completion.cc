@@ -1,5 +1,6 @@
-// trainyard completion bash|zsh|fish: scripts generated from the list of commands, so that they
-// cannot become outdated. Names come from the server when they are asked for.
+// trainyard completion bash|zsh|fish: prints completion scripts generated from the list of
+// commands, so that they cannot become outdated. The scripts request names from the server at the
+// time of completion.
 #include <map>
 #include <memory>
 
@@ -9,7 +10,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// What the script's function _trainyard_fill takes.
+/// The arguments of the script's function _trainyard_fill for completing this option's value.
 std::string bash_kind(const OptionRow& row) {
   using With = Completion::With;
   const Completion completion = completion_of(row);
@@ -27,7 +28,7 @@ std::string bash_kind(const OptionRow& row) {
   }
 }
 
-/// All names of options, or of those that take a value.
+/// The names of all options, or only of those that take a value.
 std::string bash_options(const std::vector<OptionRow>& rows, bool with_value_only) {
   std::vector<std::string> names;
   for (const OptionRow& row : rows) {
@@ -37,7 +38,7 @@ std::string bash_options(const std::vector<OptionRow>& rows, bool with_value_onl
   return spaced(names);
 }
 
-/// Arms of a case over $option: what completes its value.
+/// The branches of the script's `case $option`, each of which completes one option's value.
 std::string bash_values(const std::vector<OptionRow>& rows, const std::string& indent) {
   std::string out;
   for (const OptionRow& row : rows) {

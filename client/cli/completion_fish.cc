@@ -1,4 +1,4 @@
-// fish's completion: one line for each command, option and kind of argument.
+// fish's completion script: one line for each command, option and kind of argument.
 #include "client/cli/completion_table.h"
 
 namespace trainyard::cli {
@@ -18,7 +18,7 @@ std::string line(const std::string& condition, const std::string& what) {
          "\n";
 }
 
-/// What completes a value; files are completed with -F alone.
+/// The arguments of `complete` for an option's value; only files need -F.
 std::string values(const OptionRow& row) {
   using With = Completion::With;
   const Completion completion = completion_of(row);
@@ -41,7 +41,7 @@ std::string option_line(const std::string& condition, const OptionRow& row) {
   for (const std::string& name : row.names) {
     what += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
-  if (!row.value.empty()) {  // -x: only what is listed, no files
+  if (!row.value.empty()) {  // -x: completes only the listed words, not files
     what += (completion_of(row).with == Completion::With::kFiles ? " -r" : " -x") + values(row);
   }
   return line(condition, what + " -d " + quoted(row.help));

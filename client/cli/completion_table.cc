@@ -8,7 +8,7 @@ namespace trainyard::cli {
 Completion completion_of(const OptionRow& row) {
   using With = Completion::With;
   if (!row.choices.empty()) return {With::kWords, row.choices};
-  // Help calls values of one kind by one name, which is what tells the kind here too.
+  // The name of an option's value in the help determines how the value is completed.
   static const std::map<std::string, Completion> kinds = {
       {"SHELL", {With::kWords, {"bash", "zsh", "fish"}}},
       {"FILE", {With::kFiles, {}}},
@@ -25,10 +25,11 @@ Completion completion_of(const OptionRow& row) {
       {"MODEL", {With::kModels, {}}},
       {"DATASET", {With::kDatasets, {}}},
       {"ARRAY", {With::kArrays, {}}},
-      {"DEVICE", {With::kDevices, {}}},  // as an argument: the server's
+      {"DEVICE", {With::kDevices, {}}},  // as an argument: a device of the server
   };
   const auto kind = kinds.find(row.positional ? row.names[0] : row.value);
-  if (row.value == "DEVICE") return {With::kWords, {"cpu", "gpu-0"}};  // this machine's
+  // as an option's value: a device of this machine
+  if (row.value == "DEVICE") return {With::kWords, {"cpu", "gpu-0"}};
   if (kind == kinds.end()) return {};
   return kind->second;
 }

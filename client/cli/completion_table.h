@@ -1,5 +1,5 @@
-// client/cli/completion_table.h: what completes the options and arguments of each command, for the
-// scripts of all shells.
+// client/cli/completion_table.h: how the options and arguments of each command are completed, for
+// the scripts of all shells.
 #pragma once
 
 #include <string>
@@ -23,30 +23,31 @@ struct Completion {
     kDevices
   };
   With with = With::kNothing;
-  std::vector<std::string> words;  // of kWords
+  std::vector<std::string> words;  // only for kWords
 };
 Completion completion_of(const OptionRow& row);
 
-/// The command that prints these names with -o name; empty if they are not the server's.
+/// The command that prints these names with -o name; empty if they do not come from the server.
 std::string listing_of(Completion::With with);
 
 struct CommandRows {
   std::vector<OptionRow> own;
-  std::vector<OptionRow> global;  // of every command
+  std::vector<OptionRow> global;  // options of every command
 };
 CommandRows rows_of(const Command& command);
 
 struct FirstWord {
   std::string word;  // "submit", "dataset"
   std::string summary;
-  std::vector<std::string> verbs;  // "upload", "list"; empty: the word is a command by itself
+  std::vector<std::string> verbs;  // "upload", "list"; empty if `word` is a complete command
 };
 std::vector<FirstWord> first_words();
 
-/// The words with `separator` between them.
+/// The words, joined with `separator`.
 std::string spaced(const std::vector<std::string>& words, const std::string& separator = " ");
 
-/// `frame` with a text in place of each name; they stand there in this order.
+/// Returns `frame` with each name replaced by its text. The names must occur in `frame` in this
+/// order.
 std::string filled(const std::string& frame,
                    const std::vector<std::pair<std::string, std::string>>& texts);
 

@@ -1,11 +1,11 @@
-// zsh's completion: one call of _arguments for each command, with the help of each option.
+// zsh's completion script: one call of _arguments for each command, with the help of each option.
 #include "client/cli/completion_table.h"
 
 namespace trainyard::cli {
 namespace {
 
-/// In single quotes, as zsh reads them; `special` characters get a backslash, which _arguments and
-/// _describe want.
+/// The text in zsh's single quotes. The `special` characters, which _arguments and _describe
+/// interpret, are escaped with a backslash.
 std::string quoted(const std::string& text, const std::string& special) {
   std::string out;
   for (const char c : text) {
@@ -19,8 +19,8 @@ std::string quoted(const std::string& text, const std::string& special) {
   return out;
 }
 
-/// ":MESSAGE:ACTION" of what completes a value. An action that begins with a space is called with
-/// its own arguments alone.
+/// The part ":MESSAGE:ACTION" of an _arguments spec that completes a value. An action that begins
+/// with a space is called only with its own arguments.
 std::string action(const OptionRow& row) {
   using With = Completion::With;
   const Completion completion = completion_of(row);
@@ -61,7 +61,7 @@ std::string command_specs(const Command& command) {
     if (!last.empty()) out += " \\\n      '" + last + "'";
     last = action(row);
   }
-  if (!last.empty()) out += " \\\n      '*" + last + "'";  // it may be given several times
+  if (!last.empty()) out += " \\\n      '*" + last + "'";  // the last argument may be repeated
   return out + "\n    ;;\n";
 }
 

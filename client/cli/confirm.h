@@ -1,4 +1,4 @@
-// client/cli/confirm.h: asks before something on the server is deleted permanently.
+// client/cli/confirm.h: confirmation before something on the server is permanently deleted.
 #pragma once
 
 #include <string>
@@ -15,13 +15,14 @@ struct ConfirmOptions {
 };
 void add_confirm_options(OptionSet& options, ConfirmOptions& target);
 
-/// Whether there is a person to ask: stdin is a terminal.
+/// Whether stdin is a terminal, so that a person can be asked.
 bool can_ask();
-/// Asks for a yes on the terminal. NOT_CONFIRMED with `refusal` otherwise.
+/// Asks a yes/no question on the terminal. Returns NOT_CONFIRMED with `refusal` unless the answer
+/// is yes.
 Status confirm(Session& session, const std::string& question, const std::string& refusal);
 
-/// --yes, or --confirm with the one name; otherwise a question if stdin is a terminal, else a
-/// refusal. `what_goes` follows the names in the question: ", all versions".
+/// Succeeds with --yes, or with --confirm and the only name; otherwise asks if stdin is a terminal,
+/// and refuses if not. `what_goes` follows the names in the question: ", all versions".
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
                       const std::vector<std::string>& names, const std::string& what_goes = "");
 

@@ -1,4 +1,4 @@
-// trainyard daemon status: the server itself.
+// trainyard daemon status: shows the state of the server.
 #include "client/cli/command.h"
 
 namespace trainyard::cli {

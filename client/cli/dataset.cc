@@ -82,13 +82,14 @@ std::string statistic_text(double value) {
   return text;
 }
 
-/// "0.2 to 5.01, mean 0.7979, std 0.474"
+/// The range and statistics of a column: "0.2 to 5.01, mean 0.7979, std 0.474".
 std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
   return statistic_text(numbers.min()) + " to " + statistic_text(numbers.max()) + ", mean " +
          statistic_text(numbers.mean()) + ", std " + statistic_text(numbers.std());
 }
 
-/// "Ideal 21,551, Premium 13,791, ... 1 more": the most frequent first, where they were counted.
+/// "Ideal 21,551, Premium 13,791, ... 1 more": sorted by count if the counts are known, else in the
+/// given order.
 std::string counted_names(const google::protobuf::RepeatedPtrField<std::string>& names,
                           const google::protobuf::RepeatedField<int64_t>& counts, int64_t count,
                           size_t length_max) {
@@ -135,7 +136,7 @@ Style style_of(v1::Dataset::State state) {
                                         : Style::kBusy;
 }
 
-constexpr size_t kClassesShown = 200, kNamesShown = 60;  // characters, about
+constexpr size_t kClassesShown = 200, kNamesShown = 60;  // approximate number of characters
 
 std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
   const bool colour = terminal.colour();

@@ -1,4 +1,4 @@
-// trainyard delete: finished jobs, with their events and checkpoints. Their models stay.
+// trainyard delete: deletes finished jobs with their events and checkpoints. Their models stay.
 #include <memory>
 
 #include "client/cli/command.h"

@@ -1,4 +1,4 @@
-// trainyard device list, drain, resume: what jobs can run on.
+// trainyard device list, drain, resume: commands for the devices and clusters on which jobs run.
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -26,7 +26,7 @@ struct DrainOptions {
   bool pause = false;
 };
 
-/// "gpu-0" and "devices/gpu-0" mean the same.
+/// Adds "devices/" unless it is there: "gpu-0" and "devices/gpu-0" mean the same.
 std::string full_device_name(const std::string& given) {
   return given.starts_with("devices/") ? given : "devices/" + given;
 }
@@ -78,7 +78,7 @@ std::string health_text(const v1::Device& d) {
   return text;
 }
 
-/// "97 %, 64 C, 310 W of 700 W", as far as it is known.
+/// The load of a GPU, as far as the server knows it: "97 %, 64 C, 310 W of 700 W".
 std::string load_text(const v1::Device& d) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -92,7 +92,7 @@ std::string load_text(const v1::Device& d) {
   return text;
 }
 
-/// "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)"
+/// The jobs that run on a device: "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)".
 std::string jobs_text(const v1::Device& d) {
   std::string text;
   for (const v1::DeviceUse& use : d.uses()) {
@@ -110,7 +110,7 @@ std::string jobs_text(const v1::Device& d) {
   return text;
 }
 
-/// "1.2 GiB, 4 cores", "8 x a100": what a job gets of a node.
+/// The resources of a cluster's node that one job gets: "4 cores, 1.2 GiB" or "up to 8 x a100".
 std::string node_text(const v1::Cluster& cluster) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -123,7 +123,7 @@ std::string node_text(const v1::Cluster& cluster) {
   return text;
 }
 
-/// The kinds of node that forecasts know.
+/// The cluster's node types that have measured rates.
 std::string measured_text(const v1::Cluster& cluster) {
   std::string text;
   for (const v1::ClusterNode& node : cluster.node_types()) {
@@ -149,7 +149,7 @@ std::string cluster_job_text(const v1::ClusterJob& job) {
   return more.empty() ? text : text + " (" + more + ")";
 }
 
-/// The clusters that take jobs; a line for each job there.
+/// A table of the clusters that take jobs, followed by one line for each job there.
 std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal& out) {
   const int width = out.line_width();
   Table table({{"CLUSTER"},
@@ -184,8 +184,8 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
   return text;
 }
 
-/// Jobs, and what a device's health is about, are in the table, or where that is too wide for the
-/// terminal stand below.
+/// A table of the devices. The jobs and the reason of a device's health are columns if the terminal
+/// is wide enough, else lines below the table.
 std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out) {
   const int width = out.line_width();
   const auto table_of = [&](bool sentences) {

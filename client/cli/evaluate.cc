@@ -1,4 +1,4 @@
-// trainyard model evaluate: evaluates a trained model on a dataset on the server.
+// trainyard model evaluate: evaluates a trained model on a dataset, on the server.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -36,7 +36,7 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
   }
   std::string out = metrics.render(colour);
   if (answer.classes_size() > 0) {
-    // Of many classes, only the worst are shown; a few are shown in their own order.
+    // Of many classes only the worst are shown, sorted by F1; few classes keep their order.
     std::vector<const v1::EvaluateResponse::ClassFigures*> classes;
     for (const auto& figures : answer.classes()) classes.push_back(&figures);
     const bool cut = answer.classes_size() > kClassesScored;

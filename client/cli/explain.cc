@@ -1,4 +1,4 @@
-// trainyard explain: what became of a job and why, in sentences.
+// trainyard explain: says in sentences what happened to a job and why.
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -45,7 +45,7 @@ std::string explanation_json(const Explanation& e, const v1::Job& job) {
 }
 
 /// " It is number 3 in the queue, and expected to start in 5 min and to end in 20 min." Empty if
-/// the server does not say.
+/// the server does not know the position.
 std::string queue_text(client::Client& server, const v1::Job& job) {
   v1::ListQueueRequest request;
   request.set_name(job.name());

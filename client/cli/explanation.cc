@@ -15,7 +15,8 @@
 namespace trainyard::cli {
 namespace {
 
-/// What to do about a reason, in sentences that name a command or a field. NAME stands for the job.
+/// What to do about a reason, in sentences that name a command or a field. NAME is replaced by the
+/// job's name.
 struct Remedy {
   std::string_view reason;
   const char* text;
@@ -89,7 +90,8 @@ std::string named(std::string text, std::string_view name) {
 
 std::string step_text(int64_t step) { return "step " + grouped(step); }
 
-/// A line of the log as a sentence; a name at its beginning stays as it is.
+/// A log line as a sentence: its first letter becomes a capital, unless the first word is a
+/// resource name.
 std::string sentence(std::string text) {
   const bool name = text.substr(0, text.find(' ')).find('/') != std::string::npos;
   if (!text.empty() && !name && text[0] >= 'a' && text[0] <= 'z') {
@@ -98,12 +100,12 @@ std::string sentence(std::string text) {
   return text + ".";
 }
 
-/// A sentence, with what the server says of it.
+/// A sentence, followed by the server's message if there is one.
 std::string with_message(std::string text, const std::string& message) {
   return message.empty() ? text + "." : text + ": " + message;
 }
 
-/// "Submitted.", or where it came from: the first message says that of a retry or a fork.
+/// "Submitted.", or for a retry or a fork its origin, which the message of the first event gives.
 std::string submitted_text(const v1::StateChange& change) {
   const bool made = change.message().starts_with("A ");
   return made ? with_message("Submitted", change.message()) : "Submitted.";
@@ -169,7 +171,7 @@ std::string remedy_of_waiting(const v1::Job& job) {
   const char* text = remedy_for(job.reason(), kOfWaiting);
   if (text == nullptr) return "Nothing: it starts by itself.";
   if (job.reason() != "NO_DEVICE") return text;
-  // The message of a job that is larger than every device it may use.
+  // A message that begins with "Needs " means that the job is larger than every device it may use.
   if (job.message().starts_with("Needs ")) {
     return std::string("'trainyard device list' shows how much memory each has. ") +
            kNeedsLessMemory;
@@ -226,7 +228,8 @@ void Explainer::add(const v1::Event& event) {
     }
   }
   if (event.has_state()) add_state(event);
-  // That it was adopted, that its priority was changed. What a worker says is in its log.
+  // Log lines of the server itself belong to the story, such as a changed priority. A worker's log
+  // lines do not.
   if (event.has_log() && event.log().from_server()) tell(event, sentence(event.log().text()));
 }
 

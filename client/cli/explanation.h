@@ -1,4 +1,4 @@
-// client/cli/explanation.h: a job's story in sentences, made from the job and its events.
+// client/cli/explanation.h: the history of a job in sentences, derived from the job and its events.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct Explanation {
     std::string text;
   };
   std::string now;                 // what the job is doing, or how it ended, and why
-  std::vector<Chapter> story;      // its attempts, oldest first
-  std::vector<std::string> kept;   // what there is of it
+  std::vector<Chapter> story;      // submission and attempts, oldest first
+  std::vector<std::string> kept;   // what exists of the job: model, checkpoints
   std::vector<std::string> to_do;  // what its owner may do next
 };
 
-/// Reads a job's events in order, then explains. Texts of the server are taken over as they are:
-/// they are not safe for a terminal yet.
+/// Reads a job's events in order, then explains the job. Texts from the server are copied unchanged
+/// and must be escaped before they go to a terminal.
 class Explainer {
  public:
   void add(const v1::Event& event);
@@ -35,12 +35,12 @@ class Explainer {
 
   std::vector<Explanation::Chapter> story_;
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
-  int64_t step_ = 0;             // the newest one of which a metric came
-  double attempt_began_s_ = 0;   // since 1970
-  int64_t checkpoint_step_ = 0;  // of the newest checkpoint
-  int64_t checkpoints_ = 0;      // of the attempt
-  int64_t failed_saves_ = 0;     // of the attempt
-  std::string failed_save_;      // why, the last time
+  int64_t step_ = 0;             // the newest step that had a metric
+  double attempt_began_s_ = 0;   // seconds since 1970
+  int64_t checkpoint_step_ = 0;  // step of the newest checkpoint
+  int64_t checkpoints_ = 0;      // number of checkpoints in this attempt
+  int64_t failed_saves_ = 0;     // number of checkpoints in this attempt that could not be saved
+  std::string failed_save_;      // the reason of the last failure
 };
 
 }  // namespace trainyard::cli

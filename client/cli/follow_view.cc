@@ -11,8 +11,8 @@
 namespace trainyard::cli {
 namespace {
 
-/// The exit code of a job that has ended; whoever waited without watching is told why it did not
-/// succeed, and what was noticed.
+/// Returns the exit code of a job that has ended. For people it also prints on stderr why the job
+/// did not succeed, and the job's warnings.
 int told_end(Session& session, const v1::Job& job) {
   if (!session.machine()) {
     if (job.state() != v1::SUCCEEDED) {
@@ -48,8 +48,9 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
     if (event.has_state()) state = event.state().state();
     if (lines)
       return session.out().line(
-          to_json(event, false));  // the watch ends if its reader has gone away
-    if (state == v1::SUCCEEDED) {  // with keep_best, the result's metrics are not the newest
+          // returns false, which ends the watch, if the reader has closed stdout
+          to_json(event, false));
+    if (state == v1::SUCCEEDED) {  // with keep_best, the final metrics are not the newest
       if (const Result<v1::Job> job = server->call(client::rpc::kGetJob, name); job.ok())
         view.result(*job);
     }
@@ -71,7 +72,7 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
     return static_cast<int>(client::kExitInterrupted);
   }
   if (!client::is_terminal(state))
-    return static_cast<int>(client::kExitOk);  // the reader of our output has gone away
+    return static_cast<int>(client::kExitOk);  // the reader has closed stdout
   return exit_code_of_job(state);
 }
 
@@ -114,7 +115,8 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   timer.request_stop();
   if (!followed.ok()) return followed.error();
   if (client::is_terminal(state)) {
-    // The end is known: a server that went away since, or a job that was deleted, is no failure.
+    // The final state is known, so it is no failure if the server has stopped or the job was
+    // deleted since.
     const Result<v1::Job> ended = server->call(client::rpc::kGetJob, name);
     return ended.ok() ? told_end(session, *ended) : exit_code_of_job(state);
   }

@@ -1,4 +1,4 @@
-// client/cli/follow_view.h: following a job to its end, for `watch` and `submit --watch`.
+// client/cli/follow_view.h: follows a job to its end, for `watch`, `wait` and `submit`.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace trainyard::cli {
 
-/// Shows the job's events on `terminal` (or as JSON lines on stdout if the format says so) until it
-/// ends. The exit code is the job's; after Ctrl-C it is 130, and a line says that the job
+/// Shows the job's events on `terminal` (or as JSON lines on stdout if the format is for machines)
+/// until it ends. Returns the job's exit code; after Ctrl-C it returns 130 and prints that the job
 /// continues.
 Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t after,
                              Terminal& terminal);
 
-/// Waits without showing anything but, at the end, why the job did not succeed, and its warnings.
-/// `timeout_s` 0: no limit; else 124 when it has passed.
+/// Waits for the job's end, and then prints only its warnings and why it did not succeed. Returns
+/// 124 after `timeout_s` seconds; 0: no limit.
 Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s);
 
 }  // namespace trainyard::cli

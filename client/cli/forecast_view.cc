@@ -22,7 +22,7 @@ std::string percent_text(double share) {
   return text;
 }
 
-/// Against what the loader gives.
+/// The rows per second that the steps need and that the loader supplies: "12k of 30k".
 std::string rows_text(const v1::Forecast& f) {
   if (f.rows_per_second_needed() <= 0) return "";
   std::string text = human_number(f.rows_per_second_needed(), true);
@@ -38,7 +38,7 @@ std::string energy_text(const v1::Forecast& f) {
   return ", about " + human_number(f.energy_joules() / kJoulesPerWattHour) + " Wh";
 }
 
-/// How far forecasts were off, what is missing, and the price.
+/// How accurate past forecasts were, which rates are missing, and the price.
 std::string jobs_line(const v1::DeviceForecasts& f) {
   std::string line;
   if (f.jobs() == 0) {
@@ -71,7 +71,7 @@ void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceFore
   }
 }
 
-/// The kinds of node of clusters that were measured.
+/// A table of the clusters' node types with measured rates.
 std::string render_cluster_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
   if (devices.clusters().empty()) return "";
   std::string text;

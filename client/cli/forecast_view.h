@@ -1,4 +1,4 @@
-// client/cli/forecast_view.h: forecasts for people.
+// client/cli/forecast_view.h: shows forecasts to people.
 #pragma once
 
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace trainyard::cli {
 
-/// Of a step: "850 us", "12.3 ms", "1.2 s"; empty where it is unknown.
+/// The time of a step: "850 us", "12.3 ms", "1.2 s"; empty if unknown.
 std::string step_text(double seconds);
 
-/// A table of devices with the step's time, the time to the end with its range, what limits it and
-/// the cost; below it why one is unknown. Empty without forecasts.
+/// A table of devices with the step time, the time to the end and its range, the limiting factor
+/// and the cost; below it the reasons for unknown forecasts. Empty without forecasts.
 std::string render_forecasts(const v1::RunPlan& plan, bool colour);
 
-/// Of Progress and of DeviceUse: "0.9x as fast as forecast, at 60% of the device's bound, held back
-/// by data"; empty if nothing is known.
+/// The speed of a running job: "0.9x as fast as forecast, at 60% of the device's bound, held back
+/// by data"; empty if nothing is known. The arguments are those of Progress and DeviceUse.
 std::string pace_text(double forecast_share, double bound_share, const std::string& held_back_by);
-/// "12 min (11 min to 14 min) to go, 0.9x as fast as forecast ...": of a running job. Empty if it
-/// is unknown.
+/// The remaining time of a running job: "12 min (11 min to 14 min) to go, 0.9x as fast as forecast
+/// ..."; empty if unknown.
 std::string remaining_text(const v1::Progress& progress);
 
-/// What the forecasts of each device rest on, and how far they were off.
+/// The measured rates from which each device's forecasts are computed, and how accurate past
+/// forecasts were.
 std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// trainyard retry, fork, checkpoint list: new jobs that begin at a checkpoint of another.
+// trainyard retry, fork, checkpoint list: new jobs that start from a checkpoint of another job.
 #include <charconv>
 #include <memory>
 
@@ -37,7 +37,7 @@ struct ForkOptions {
   bool dry_run = false;
 };
 
-/// Prints the new job's name, and follows it if asked.
+/// Prints the new job's name; with `wait` also waits for its end.
 Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
   const std::string id(client::short_name(job.name()));
   session.show(job, [&] { return id + "\n"; }, {job.name()});
@@ -62,7 +62,7 @@ Result<int> run_retry(Session& session, const RetryOptions& options) {
   return show_new(session, *job, options.wait);
 }
 
-/// "digits-1@300": the job, and the step if there is one.
+/// Splits an argument such as "digits-1@300" into the job and the step, if it has one.
 Result<std::pair<std::string, std::optional<int64_t>>> split_step(const std::string& text) {
   const size_t at = text.find('@');
   if (at == std::string::npos) return std::pair{text, std::optional<int64_t>()};

@@ -1,4 +1,5 @@
-// trainyard generate: a language model continues a text, printed while it is generated.
+// trainyard generate: continues a text with a language model, and prints the text as it is
+// generated.
 #include <cmath>
 #include <iostream>
 #include <iterator>
@@ -21,14 +22,15 @@ struct GenerateOptions {
   int64_t seed = 0;
 };
 
-/// Text for a terminal, which must not interpret a model's output: control bytes are escaped,
-/// newlines and tabs stay. An incomplete character waits for the rest of its bytes.
+/// Escapes a model's output for a terminal, which must not interpret it: control bytes are escaped,
+/// newlines and tabs stay. Bytes of an incomplete character are kept until the rest arrives.
 class TerminalText {
  public:
   std::string add(std::string_view bytes) {
     waiting_ += bytes;
     const size_t bad = find_invalid_utf8(waiting_).value_or(waiting_.size());
-    // At most three bytes of a character can be missing; invalid bytes are shown unchanged.
+    // An incomplete UTF-8 character has at most three bytes; a longer remainder is invalid and
+    // shown as it came.
     const size_t ready = waiting_.size() - bad < 4 ? bad : waiting_.size();
     const std::string text = waiting_.substr(0, ready);
     waiting_.erase(0, ready);
@@ -92,7 +94,8 @@ Result<int> run_generate(Session& session, const GenerateOptions& options) {
     }
     return session.out().write(terminal ? shown.add(piece.text()) : piece.text());
   });
-  if (!session.machine() && (done.ok() || count > 0)) {  // of a refusal there is no text to end
+  // nothing was printed if the call was refused
+  if (!session.machine() && (done.ok() || count > 0)) {
     session.out().write((terminal ? shown.rest() : "") + "\n");
   }
   if (!done.ok()) return done.error();

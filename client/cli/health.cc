@@ -1,5 +1,5 @@
-// trainyard health: for container health checks. Exits with 0 if the server is serving, else with
-// 1, whatever the cause.
+// trainyard health: for health checks of containers. The exit code is 0 if the server is serving,
+// and 1 for any failure.
 #include "client/cli/command.h"
 
 namespace trainyard::cli {

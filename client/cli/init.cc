@@ -1,4 +1,4 @@
-// trainyard init: looks at data and writes a job file to begin with.
+// trainyard init: inspects data and writes a draft of a job file for it.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -27,7 +27,7 @@ struct InitOptions {
   bool overwrite = false;
 };
 
-/// "iris.yaml" for iris.csv.gz, "photos.yaml" for photos/.
+/// The default name of the job file: "iris.yaml" for iris.csv.gz, "photos.yaml" for photos/.
 fs::path default_file(const fs::path& data) {
   const fs::path whole = fs::absolute(data).lexically_normal();
   fs::path name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
@@ -41,7 +41,7 @@ fs::path default_file(const fs::path& data) {
   return name.string() + ".yaml";
 }
 
-/// What the server takes for a job's ID.
+/// Whether the server accepts the name as a job's ID.
 bool is_job_name(std::string_view name) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
   return name.size() >= 4 && name.size() <= 63 && letter(name[0]) &&
@@ -70,7 +70,7 @@ nlohmann::ordered_json json_of_draft(const JobDraft& draft, const fs::path& file
   return json;
 }
 
-/// A line for each column that is left out, but for those beyond the first.
+/// One line for each of the first columns that are left out, and one with the number of the others.
 std::vector<std::string> left_out_lines(const JobDraft& draft) {
   constexpr size_t kShownMax = 8;
   std::vector<std::string> lines;
@@ -136,7 +136,7 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
   const std::string text = init::job_yaml(draft, {o.data, file, o.name});
-  // What would not be read again is not worth a file.
+  // Parsing the text first makes sure that the written file can be read again.
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    client::parse_spec_file(text, file.string(), file.parent_path(), {}));
   if (Status s = replace_file(user_files(), file, text); !s.ok()) return std::move(s).error();

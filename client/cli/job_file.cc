@@ -13,14 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Like the spec's own errors: line and column of the field, then what is wrong with the file.
+/// Adds the line and column of model.onnx to the error, like the spec's own errors have.
 Error refused(const client::SpecFile& spec, Error error) {
   error.violations = {{"model.onnx", error.message}};
   error.message = "model.onnx: " + error.message;
   return spec.with_positions(std::move(error));
 }
 
-/// The text that a user could have written, from the output of `model import`.
+/// Converts the output of `model import` through the text that a user could have written.
 Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
   ASSIGN_OR_RETURN(
       const spec::Document document,
@@ -31,7 +31,8 @@ Result<v1::ModelSpec> to_message(const onnx::ImportedModel& model) {
   return message;
 }
 
-/// A last layer whose weights the recipe excludes is a new head, sized from the data.
+/// If the recipe excludes the last layer's weights, that layer is a new head: its units then follow
+/// from the data.
 void free_head(const v1::InitialWeights& weights, v1::ModelSpec& model) {
   if (model.layers().empty()) return;
   const std::vector<std::string> left_out(weights.exclude().begin(), weights.exclude().end());
@@ -41,8 +42,8 @@ void free_head(const v1::InitialWeights& weights, v1::ModelSpec& model) {
   if (last.has_linear()) last.mutable_linear()->clear_units();
 }
 
-/// What the file does not train is frozen, unless the recipe's own groups, which come behind, say
-/// otherwise. With lora all weights are frozen anyway.
+/// Freezes the parameters that the ONNX file does not train. These groups come before the recipe's
+/// own, which can override them. With lora all weights are frozen anyway.
 void freeze(const std::vector<onnx::FreezeRule>& rules, v1::Recipe& recipe) {
   if (rules.empty() || recipe.has_lora()) return;
   const v1::Recipe given = recipe;
@@ -55,7 +56,7 @@ void freeze(const std::vector<onnx::FreezeRule>& rules, v1::Recipe& recipe) {
   recipe.mutable_parameter_groups()->MergeFrom(given.parameter_groups());
 }
 
-/// A folder, or a file whose ending is one of data.
+/// Whether the path is a folder, or a file with a typical ending of data files.
 bool is_data(const fs::path& path) {
   static constexpr std::array<std::string_view, 20> kEndings = {
       ".csv", ".tsv", ".tab",     ".psv",     ".jsonl", ".ndjson",     ".txt",
@@ -73,7 +74,7 @@ Result<client::SpecFile> read_job_spec(const fs::path& path, std::span<const std
                                        std::span<const std::string> grids) {
   auto spec = client::read_spec_file(path, sets, grids);
   if (spec.ok() || !is_data(path)) return spec;
-  // A newcomer's first try.
+  // New users often pass their data instead of a job file.
   return make_error(ErrorCode::kInvalidArgument, "SPEC_IS_DATA",
                     path.string() + " is data, expected a job file; 'trainyard init " +
                         path.string() + "' writes one");

@@ -1,5 +1,5 @@
-// client/cli/job_file.h: a job's spec file as commands read it. An ONNX file (model.onnx) is
-// replaced with its layers and weights, as if by `model import`.
+// client/cli/job_file.h: reads a job's spec file for the commands. An ONNX file (model.onnx) is
+// replaced by its layers and weights, as if by `model import`.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,17 @@
 
 namespace trainyard::cli {
 
-/// client::read_spec_file(), which also tells a data file from a job file.
+/// client::read_spec_file(), with a helpful error if the file is data instead of a job file.
 Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
                                        std::span<const std::string> sets,
                                        std::span<const std::string> grids = {});
 
-/// Imports model.onnx: its layers are the model's, and its weights the initial ones, unless the
-/// recipe names others; those go into a file in `scratch`, which must outlive the spec. Notes about
-/// the import go to stderr.
+/// Imports model.onnx: the model gets its layers, and its weights become the initial weights unless
+/// the recipe names others. The weights are written to a file in `scratch`, which must outlive the
+/// spec. Notes about the import go to stderr.
 Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
 
-/// Both.
+/// read_job_spec(), then import_onnx().
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets, TemporaryFolder& scratch,
                                        std::span<const std::string> grids = {});

@@ -17,7 +17,8 @@ namespace {
 
 using client::short_name;
 
-constexpr double kCheckpointNoteSeconds = 1;  // in a pipe; a tiny model saves many times a second
+// minimum interval of checkpoint lines in a pipe; a tiny model saves many times a second
+constexpr double kCheckpointNoteSeconds = 1;
 
 std::string attempt_text(int attempt) {
   return attempt > 1 ? ", attempt " + std::to_string(attempt) : "";
@@ -81,7 +82,8 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
 
 }  // namespace
 
-// Labels down and predictions across; only the mistakes if there are too many classes for a screen.
+// Rows are labels, columns are predictions. With too many classes for a screen, it is a list of the
+// mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
   constexpr int kClassesShown = 20;
   if (matrix.rows_size() == 0 || matrix.rows_size() > kClassesShown) {
@@ -91,8 +93,7 @@ std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour) {
     }
     return table.render(colour);
   }
-  // Titles are our own text; class names come from outside and are put into cells, which are
-  // escaped.
+  // Titles are not escaped, cells are. Class names come from outside, so they must be cells.
   std::vector<Column> columns = {{"CONFUSION, " + matrix.rows_of()}};
   for (int k = 0; k < matrix.classes_size(); ++k) columns.push_back({"", true});
   Table table(std::move(columns));
@@ -145,12 +146,14 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
 
 std::string precision_text(v1::Recipe::Precision precision) {
   const std::string name = lower(v1::Recipe::Precision_Name(precision));
-  return name.empty() ? "precision " + std::to_string(precision) : name;  // of a newer server
+  // the value is from a newer server
+  return name.empty() ? "precision " + std::to_string(precision) : name;
 }
 
 std::string state_name(v1::JobState state) {
   const std::string& name = v1::JobState_Name(state);
-  return name.empty() ? "STATE_" + std::to_string(state) : name;  // of a newer server
+  // the value is from a newer server
+  return name.empty() ? "STATE_" + std::to_string(state) : name;
 }
 
 Style state_style(v1::JobState state) {
@@ -207,13 +210,15 @@ std::string progress_summary(const v1::Job& job) {
   const v1::Progress& p = job.progress();
   const int64_t total = p.steps_total() > 0 ? p.steps_total() : job.plan().steps_total();
   if (total <= 0 || p.step() <= 0) return "";
-  if (job.state() == v1::SUCCEEDED && p.step() < total) return "early";  // the recipe asked for it
+  // the recipe's early stopping ended it
+  if (job.state() == v1::SUCCEEDED && p.step() < total) return "early";
   return std::to_string(p.step() * 100 / total) + "%";
 }
 
 std::string devices_text(const std::string& first,
                          const google::protobuf::RepeatedPtrField<std::string>& devices) {
-  if (devices.empty()) return std::string(short_name(first));  // an older server's
+  // an older server sends only `device`
+  if (devices.empty()) return std::string(short_name(first));
   std::string text;
   for (const std::string& device : devices) {
     text += (text.empty() ? "" : ", ") + std::string(short_name(device));

@@ -1,4 +1,4 @@
-// client/cli/job_view.h: a job for people: a row, a page, and its events as they happen.
+// client/cli/job_view.h: shows a job to people: as a row, as a page, and live by its events.
 #pragma once
 
 #include <map>
@@ -12,54 +12,55 @@
 
 namespace trainyard::cli {
 
-/// "of digits-1; 12 taken (conv1.weight, conv1.bias, ...); 1 not in the source (fc3.weight)"
+/// How initial weights were used: "of digits-1; 12 taken (conv1.weight, conv1.bias, ...); 1 not in
+/// the source (fc3.weight)".
 std::string initial_weights_text(const v1::InitialWeightsReport& report);
 
-/// "gpu-0, gpu-1"; empty before the first attempt.
+/// The short names of the devices, "gpu-0, gpu-1"; empty before the first attempt.
 std::string devices_text(const std::string& first,
                          const google::protobuf::RepeatedPtrField<std::string>& devices);
 
-/// As spec files have it: "tf32".
+/// The precision as spec files spell it: "tf32".
 std::string precision_text(v1::Recipe::Precision precision);
 std::string state_name(v1::JobState state);
 Style state_style(v1::JobState state);
-/// 0, 1 or 8 for a finished job.
+/// Exit code 0, 1 or 8 for a job that SUCCEEDED, FAILED or was CANCELLED.
 int exit_code_of_job(v1::JobState state);
-/// "val/accuracy 0.983, val/loss 0.0612": the most important metrics, at most three.
-/// Behind each the baseline, where there is one: "val/accuracy 0.983 (baseline 0.61)".
+/// The most important metrics, at most three, each followed by its baseline if there is one:
+/// "val/accuracy 0.983 (baseline 0.61), val/loss 0.0612".
 using Baselines = google::protobuf::RepeatedPtrField<v1::Baseline>;
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
                            const Baselines& baselines = {});
-/// Final metrics, beside the baselines that there are.
+/// A table of the final metrics, with the baselines that exist in a second column.
 std::string render_metrics(const std::vector<std::pair<std::string, double>>& metrics,
                            const std::map<std::string, double>& baselines, bool colour);
-/// Who owns the job: "unknown" for jobs from before there were owners.
+/// The job's owner; "unknown" for jobs created before the server recorded owners.
 std::string owner_text(const v1::Job& job);
-/// "team=vision, try=2"
+/// The labels as text: "team=vision, try=2".
 std::string labels_text(const v1::Job& job);
-/// "46%", or "early" of a job that its recipe stopped before its last step.
+/// The progress, "46%"; or "early" for a job that its recipe ended before its last step.
 std::string progress_summary(const v1::Job& job);
-/// Labels down and predictions across, or the most frequent mistakes.
+/// Labels as rows and predictions as columns, or a list of the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);
-/// What is left of a job's events, if its old ones were removed; else empty.
+/// Says which events still exist if the job's old ones were removed; else empty.
 std::string thinned_text(const v1::Job& job);
-/// Says so on standard error, for a command that shows events.
+/// Prints thinned_text() on standard error, for commands that show events.
 void note_thinned(Session& session, const v1::Job& job);
 /// Everything about one job.
 std::string render_job(const v1::Job& job, const Terminal& terminal);
-/// What is known before the first step: `submit --dry-run`.
+/// What is known before the first step, for `submit --dry-run`.
 std::string render_plan(const v1::Job& job, const Terminal& out);
 
-/// Shows a job's events on a terminal or in a pipe. Feed it by follow_job().
+/// Shows a job's events on a terminal or in a pipe. follow_job() calls it with the events.
 class JobView {
  public:
   JobView(Session& session, Terminal& terminal, const std::string& name);
   void started(const v1::WatchJobResponse::Start& start);
   void event(const v1::Event& event);
-  /// A job that has succeeded, before the event that says so.
+  /// Receives the final state of a job that succeeded, before the event that reports the success.
   void result(const v1::Job& job);
   void reconnecting(const Error& error);
-  /// Ends the display; says how the job ended, or that it continues.
+  /// Ends the display, and prints how the job ended or that it continues.
   void finish();
   v1::JobState state() const { return state_; }
 

@@ -1,4 +1,4 @@
-// trainyard list: jobs, newest first, and what they are waiting for.
+// trainyard list: lists jobs, newest first, and what they are waiting for.
 #include <algorithm>
 #include <memory>
 
@@ -22,7 +22,7 @@ struct ListOptions {
   bool members = false;
   int64_t limit = 50;
 
-  /// Whether what is asked for are jobs of some kind, wherever they belong.
+  /// Whether jobs are filtered. Members of arrays are then listed like other jobs.
   bool filters() const {
     return !states.empty() || !owner.empty() || !array.empty() || !labels.empty();
   }
@@ -49,7 +49,7 @@ Result<v1::JobState> parse_state(const std::string& text) {
                      "succeeded, failed or cancelled");
 }
 
-/// Whether there is more than one owner to tell apart.
+/// Whether the jobs have more than one owner.
 bool owners_differ(const v1::ListJobsResponse& jobs) {
   return std::ranges::any_of(
       jobs.jobs(), [&](const v1::Job& job) { return job.owner() != jobs.jobs(0).owner(); });
@@ -57,7 +57,7 @@ bool owners_differ(const v1::ListJobsResponse& jobs) {
 
 std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& out) {
   const bool owners = wide || owners_differ(jobs);
-  constexpr int kOneMetric = 20;  // "val/accuracy 0.8439…"
+  constexpr int kOneMetric = 20;  // the width of one metric: "val/accuracy 0.8439…"
   std::vector<Column> columns = {{.title = "NAME", .is_name = true},
                                  {"STATE"},
                                  {"DONE", true},
@@ -95,7 +95,7 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& 
   return table.render(out);
 }
 
-/// One line for each array, in place of its members.
+/// Reads the arrays; the list shows one line for each array in place of its members.
 Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit) {
   v1::ListArraysRequest request;
   request.set_parent(server.parent());

@@ -1,5 +1,5 @@
-// trainyard local run, check, export: work on this machine, without a server. The first two are
-// done by trainyard-local (client/local).
+// trainyard local run, check, export: work on this machine without a server. trainyard-local
+// (client/local) implements run and check.
 #include <memory>
 
 #include "client/cli/command.h"

@@ -22,7 +22,7 @@ bool is_program(const fs::path& file) {
   return fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
 }
 
-/// Empty if there is none.
+/// Searches `folder`, then the folders of `search` (PATH). Empty if the program is in none of them.
 fs::path find_local_program(const fs::path& folder, std::string_view search) {
   if (const fs::path beside = folder / kLocalProgram; is_program(beside)) return beside;
   for (size_t at = 0; at <= search.size();) {

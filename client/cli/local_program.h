@@ -1,4 +1,4 @@
-// client/cli/local_program.h: the program trainyard-local, found and called.
+// client/cli/local_program.h: finds and runs the program trainyard-local.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,21 @@
 namespace trainyard::cli {
 
 inline constexpr const char* kLocalProgram = "trainyard-local";
-/// Of its environment: the version of the trainyard that called it.
+/// The environment variable that gives trainyard-local the version of the trainyard that called it.
 inline constexpr const char* kCallerVersion = "TRAINYARD_CALLER_VERSION";
 
-/// This process becomes trainyard-local, with the same arguments: the one in this program's own
-/// folder, else the first in PATH. Returns only to say why it cannot; `instead` is another way to
-/// the same end, or empty.
+/// Replaces this process by trainyard-local with the same arguments: the one in this program's own
+/// folder, else the first in PATH. Returns only on failure, with the reason; `instead` describes an
+/// alternative for the message, or is empty.
 Error become_local_program(const std::vector<std::string>& arguments, std::string_view instead,
                            const client::Environment& env);
 
-/// Two versions may meet by way of PATH. In trainyard-local: refuses to work for another one.
+/// Called in trainyard-local: refuses to work for a trainyard of another version, which PATH may
+/// have combined.
 Status check_caller(const client::Environment& env);
 
-/// Standard input as a file in memory, which can be read from its beginning again. Stops once it
-/// has more than `bytes_max`, which a reader then refuses.
+/// Copies standard input to a file in memory, so that it can be read again from its beginning.
+/// Stops after more than `bytes_max` bytes, which the readers then refuse.
 Status keep_standard_input(int64_t bytes_max);
 
 }  // namespace trainyard::cli

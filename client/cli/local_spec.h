@@ -1,5 +1,5 @@
-// client/cli/local_spec.h: what commands share that work on a spec's files here: `local run`,
-// `plan`, `dataset preview`.
+// client/cli/local_spec.h: shared by the commands that work with a spec's files on this machine:
+// `local run`, `plan`, `dataset preview`.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,17 @@
 
 namespace trainyard::cli {
 
-/// The spec for the engine; errors have line and column. Refuses a dataset without a path:
-/// `command` has no named datasets.
+/// Converts the spec for the engine; errors have line and column. Refuses a named dataset, which
+/// exists only on a server; `command` is for the message.
 Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string& command);
 
-/// The spec's files as a typed dataset in `folder`.
+/// Ingests the spec's files as a typed dataset into `folder`.
 Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
                                       const std::filesystem::path& folder);
 
-/// The file that recipe.initial_weights means here: its path, or, because there are no jobs here,
-/// the weights in the folder of that name, written by `model export` or --out. Empty if it needs
-/// none.
+/// The file of recipe.initial_weights: its path; or for a job's name, since there are no jobs here,
+/// the weights in the folder of that name, written by `model export` or --out. Empty if no file is
+/// needed.
 std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& recipe);
 
 }  // namespace trainyard::cli

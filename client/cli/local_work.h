@@ -1,6 +1,6 @@
-// client/cli/local_work.h: what trainyard-local can do and trainyard cannot, because it takes the
-// engine or Cairo. Both programs have one table of commands, and a command asks its session for
-// these (Session::local): trainyard becomes trainyard-local then.
+// client/cli/local_work.h: the work for which trainyard needs trainyard-local, because only that
+// program contains the engine and Cairo. Both programs have the same commands, which get these
+// functions from Session::local(); in trainyard that call replaces the process by trainyard-local.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,18 @@ struct LocalRunOptions {
 
 struct LocalPlanOptions {
   PlanDump dump = PlanDump::kNone;
-  std::string device;   // empty: the spec's
-  int64_t threads = 0;  // 0: the spec's, then all cores
+  std::string device;   // empty: as in the spec
+  int64_t threads = 0;  // 0: as in the spec, or else all cores
   bool shardings = false;
 };
 
 struct LocalWork {
   Result<int> (*run)(Session& session, const LocalRunOptions& options);
   Result<int> (*check)(Session& session, const std::string& device);
-  /// Plans as the server does, except for the device: this machine's CPU unless a GPU is requested.
+  /// Plans as the server does, but for this machine's CPU unless a GPU is requested.
   Result<v1::JobPlan> (*plan)(const client::SpecFile& spec, const LocalPlanOptions& options);
-  /// What draw_svg() draws as a PNG file's bytes, 1520 pixels wide. Refuses heights above 32767.
+  /// Draws the same as draw_svg() and returns a PNG file's bytes, 1520 pixels wide. Refuses heights
+  /// above 32767 pixels.
   Result<std::string> (*draw_png)(const std::vector<Chart>& charts);
 };
 

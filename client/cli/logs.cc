@@ -1,4 +1,4 @@
-// trainyard logs: the log lines among a job's events.
+// trainyard logs: shows the log lines of a job.
 #include <memory>
 
 #include "client/cli/command.h"
@@ -19,7 +19,7 @@ Style style_of(v1::LogLine::Level level) {
   return level == v1::LogLine::WARN ? Style::kNotice : Style::kPlain;
 }
 
-/// State changes are shown among the lines, so that a log is complete.
+/// Renders a log line or a state change; state changes make the log complete.
 std::string render(const v1::Event& event, bool colour) {
   const std::string time = paint(colour, Style::kDim, local_time(event.time())) + "  ";
   if (event.has_log()) {

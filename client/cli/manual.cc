@@ -1,4 +1,5 @@
-// trainyard man: manual pages generated from the list of commands, as help and completion are.
+// trainyard man: prints manual pages, generated from the list of commands as help and completion
+// are.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -13,7 +14,7 @@ namespace {
 
 using Word = ManualPage::Word;
 
-/// "trainyard-dataset-upload"
+/// The name of a command's page: "trainyard-dataset-upload".
 std::string page_name(const Command& command) {
   std::string name = "trainyard-" + command.name;
   std::ranges::replace(name, ' ', '-');

@@ -1,4 +1,5 @@
-// trainyard metrics export: jobs' metrics for other tools: TensorBoard event files, CSV, JSON.
+// trainyard metrics export: writes jobs' metrics for other tools: as TensorBoard event files, CSV
+// or JSON.
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -33,7 +34,7 @@ struct ExportOptions {
 };
 
 struct JobMetrics {
-  std::string name;  // short
+  std::string name;  // the job's short name
   MetricHistory history;
 };
 
@@ -41,7 +42,7 @@ bool wanted(const ExportOptions& options, const std::string& key) {
   return options.keys.empty() || matches_any(options.keys, key);
 }
 
-/// The shortest text that reads back as the same number; NaN, Infinity, -Infinity.
+/// The shortest text that parses to the same number; or NaN, Infinity, -Infinity.
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -63,7 +64,7 @@ std::string csv_text(const std::vector<JobMetrics>& jobs) {
   return out;
 }
 
-/// Numbers that JSON cannot represent are strings, as in proto JSON.
+/// Numbers that JSON cannot represent become strings, as in proto JSON.
 nlohmann::ordered_json json_number(double value) {
   if (std::isfinite(value)) return value;
   return number_text(value);
@@ -89,7 +90,7 @@ std::string json_text(const std::vector<JobMetrics>& jobs) {
   return nlohmann::ordered_json({{"jobs", std::move(list)}}).dump() + "\n";
 }
 
-/// The whole history as an event file; the returned path is its folder.
+/// Writes the whole history as one event file, and returns its folder.
 Result<fs::path> write_tensorboard(const fs::path& folder, const v1::Job& job,
                                    const JobMetrics& metrics) {
   const fs::path run = folder / metrics.name;
@@ -103,7 +104,7 @@ Result<fs::path> write_tensorboard(const fs::path& folder, const v1::Job& job,
   return run;
 }
 
-/// One job, sample by sample, until it ends.
+/// Writes the metrics of one job as they arrive, until it ends.
 Result<int> follow_into(Session& session, client::Client& server, const std::string& name,
                         const ExportOptions& options) {
   ASSIGN_OR_RETURN(const v1::Job job, server.call(client::rpc::kGetJob, name));
@@ -114,7 +115,8 @@ Result<int> follow_into(Session& session, client::Client& server, const std::str
                                                    "trainyard"));
   session.out().line((fs::path(options.tensorboard) / id).string());
   session.hint("  writing until the job ends; Ctrl-C stops writing, the job continues");
-  std::map<std::string, int64_t> last;  // a resumed job reports some steps again, with equal values
+  // a resumed job reports some steps again with equal values, which are skipped
+  std::map<std::string, int64_t> last;
   Status written;
   const std::stop_token stop = session.interrupted();
   const auto read = client::read_events(server, name, true, stop, [&](const v1::Event& event) {

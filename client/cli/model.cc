@@ -1,4 +1,5 @@
-// trainyard model upload|list|get|export|delete; evaluate and import have files of their own.
+// trainyard model upload|list|get|export|delete. evaluate.cc and model_import.cc contain the other
+// model commands.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -169,7 +170,7 @@ Result<int> export_folder(Session& session, client::Client& server, const std::s
   return static_cast<int>(client::kExitOk);
 }
 
-// The server sends the model's folder, and the engine in this program writes the other format.
+// Downloads the model's folder from the server and converts it to ONNX in this program.
 Result<int> export_onnx(Session& session, client::Client& server, const std::string& name,
                         const std::string& file, const onnx::ExportOptions& options) {
   if (Status s = check_onnx_target(file, options.overwrite); !s.ok()) return std::move(s).error();

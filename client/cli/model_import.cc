@@ -1,4 +1,4 @@
-// trainyard model import: an ONNX file as a layer list and weights.
+// trainyard model import: converts an ONNX file to a layer list and weights.
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ struct ModelImportOptions {
   bool unbatched = false;
 };
 
-// "seq=128"
+// Parses a size such as "seq=128".
 Status read_size(const std::string& text, std::map<std::string, int64_t>& sizes) {
   const size_t equals = text.find('=');
   int64_t size = 0;
@@ -40,7 +40,7 @@ std::string sample_text(const Shape& shape) {
   return "[N, " + text.substr(1);
 }
 
-/// As a recipe has them: [{match: "fc.*", freeze: true}]
+/// The rules as parameter groups of a recipe: [{match: "fc.*", freeze: true}].
 std::string groups_text(const std::vector<onnx::FreezeRule>& rules) {
   std::string text;
   for (const onnx::FreezeRule& rule : rules) {

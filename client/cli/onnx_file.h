@@ -1,4 +1,4 @@
-// client/cli/onnx_file.h: what `model export --format onnx` and `local export` share.
+// client/cli/onnx_file.h: shared by `model export --format onnx` and `local export`.
 #pragma once
 
 #include <filesystem>
@@ -11,17 +11,19 @@
 
 namespace trainyard::cli {
 
-/// Refuses a value of --format that is not one of `formats`: "onnx", "safetensors or onnx".
+/// The error for an unknown value of --format; `formats` lists the known ones: "onnx", "safetensors
+/// or onnx".
 Status unknown_format(const std::string& format, const std::string& formats);
 
-/// onnx::check_target, which cannot know how a file is replaced here.
+/// onnx::check_target(), with errors that mention --overwrite.
 Status check_onnx_target(const std::string& file, bool overwrite);
 
-/// Writes the model of `folder` as the ONNX file `file` and prints its name. Returns the exit code.
+/// Converts the model in `folder` to the ONNX file `file`, and prints the file's name. Returns the
+/// exit code.
 Result<int> write_onnx_file(Session& session, const std::filesystem::path& folder,
                             const std::string& file, const onnx::ExportOptions& options);
 
-/// The flag --raw-rows of both.
+/// Adds the flag --raw-rows, which both commands have.
 void add_raw_rows_option(OptionSet& options, bool& raw_rows);
 
 }  // namespace trainyard::cli

@@ -31,7 +31,7 @@ struct OptionSet::Impl {
 
 namespace {
 
-/// The option whose name is near without the dashes, which all have in common.
+/// The option with the most similar name. Dashes are ignored, since all options have them.
 std::optional<std::string> nearest_option(const std::string& name,
                                           const std::vector<std::string>& known) {
   const auto bare = [](const std::string& option) {
@@ -44,7 +44,7 @@ std::optional<std::string> nearest_option(const std::string& name,
   return known[static_cast<size_t>(std::ranges::find(names, *near) - names.begin())];
 }
 
-/// Refuses a value that is no T, in words that say what is.
+/// A validator that refuses text that does not parse as T; `what` describes the expected values.
 template <typename T>
 auto expect(const std::string& what) {
   return [what](const std::string& value) {
@@ -59,7 +59,7 @@ auto expect(const std::string& what) {
 }  // namespace
 
 OptionSet::OptionSet() : impl_(std::make_unique<Impl>()) {
-  impl_->app.set_help_flag();  // help is ours: examples first
+  impl_->app.set_help_flag();  // disables CLI11's own help; ours shows examples first
 }
 OptionSet::~OptionSet() = default;
 OptionSet::OptionSet(OptionSet&&) noexcept = default;
@@ -89,7 +89,8 @@ void OptionSet::text(const std::string& names, const std::string& value,
 void OptionSet::texts(const std::string& names, const std::string& value,
                       std::vector<std::string>& target, const std::string& help,
                       std::vector<std::string> choices) {
-  impl_->app.add_option(names, target, help)->allow_extra_args(false);  // one value each time
+  // one value per occurrence of the option
+  impl_->app.add_option(names, target, help)->allow_extra_args(false);
   impl_->add_row(names, value, help).choices = std::move(choices);
 }
 
@@ -133,7 +134,7 @@ Status OptionSet::parse(std::vector<std::string> arguments) {
   for (const OptionRow& row : impl_->rows) {
     if (!row.positional) known.insert(known.end(), row.names.begin(), row.names.end());
   }
-  std::reverse(arguments.begin(), arguments.end());  // what CLI11 wants
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects the arguments in reverse order
   try {
     impl_->app.parse(arguments);
   } catch (const CLI::ExtrasError&) {
@@ -142,7 +143,7 @@ Status OptionSet::parse(std::vector<std::string> arguments) {
     if (!first.starts_with('-')) return refuse("unexpected argument " + quoted_value(first));
     const std::string name = first.substr(0, first.find('='));
     std::optional<std::string> near = nearest_option(name, known);
-    if (!near && std::ranges::count(known, "--set") > 0) {  // 'submit SPEC --epochs 5'
+    if (!near && std::ranges::count(known, "--set") > 0) {  // for example 'submit SPEC --epochs 5'
       return refuse("unknown option " + quoted_value(name) +
                     "; --set PATH=VALUE changes a field of the file, for example "
                     "--set recipe.epochs=5 or --set resources.gpus=2");
@@ -150,7 +151,7 @@ Status OptionSet::parse(std::vector<std::string> arguments) {
     return refuse("unknown option " + quoted_value(name) +
                   (near ? ", did you mean '" + *near + "'?" : ""));
   } catch (const CLI::RequiredError& e) {
-    std::string what = e.what();  // "SPEC is required"
+    std::string what = e.what();  // for example "SPEC is required"
     return refuse(what);
   } catch (const CLI::ParseError& e) {
     return refuse(e.what());

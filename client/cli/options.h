@@ -1,5 +1,5 @@
-// client/cli/options.h: the options of one command. CLI11 parses; this facade keeps its headers in
-// one unit and stores the rows that help and completion print.
+// client/cli/options.h: the options of one command. CLI11 parses them; this facade restricts its
+// headers to one translation unit, and stores the rows that help and completion print.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trainyard::cli {
 
-/// What is wrong with the command line: INVALID_ARGUMENT/USAGE.
+/// An error in the command line: INVALID_ARGUMENT/USAGE.
 inline Error usage_error(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
 }
@@ -34,9 +34,10 @@ class OptionSet {
   ~OptionSet();
   OptionSet(OptionSet&&) noexcept;
 
-  /// The heading of the options that follow.
+  /// Sets the help's heading for the options that follow.
   void group(std::string heading);
-  /// `names` is a comma list, "-w,--watch". Targets must outlive parse().
+  /// Adds a switch. `names` is a comma-separated list, "-w,--watch". All targets must outlive
+  /// parse().
   void flag(const std::string& names, bool& target, const std::string& help);
   void text(const std::string& names, const std::string& value, std::string& target,
             const std::string& help, std::vector<std::string> choices = {});
@@ -44,20 +45,21 @@ class OptionSet {
             const std::string& help, std::vector<std::string> choices = {});
   void texts(const std::string& names, const std::string& value, std::vector<std::string>& target,
              const std::string& help, std::vector<std::string> choices = {});
-  /// Takes all arguments up to the next option, as a shell pattern expands to.
+  /// Adds an option that takes all arguments up to the next option, as a shell pattern expands to.
   void paths(const std::string& names, const std::string& value, std::vector<std::string>& target,
              const std::string& help);
   void number(const std::string& names, const std::string& value, double& target,
               const std::string& help);
   void integer(const std::string& names, const std::string& value, int64_t& target,
                const std::string& help);
-  /// In the order of the command line. An optional one comes last.
+  /// Adds a positional argument; they follow the order of the command line. An optional one must be
+  /// the last.
   void positional(const std::string& name, std::string& target, const std::string& help,
                   bool required = true);
   void positionals(const std::string& name, std::vector<std::string>& target,
                    const std::string& help);
 
-  /// Refusal: USAGE, with the nearest option's name.
+  /// Parses the arguments into the targets. Errors are USAGE, with the most similar option's name.
   Status parse(std::vector<std::string> arguments);
   const std::vector<OptionRow>& rows() const;
 

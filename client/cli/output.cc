@@ -22,7 +22,7 @@ bool is_plain_yaml(const std::string& text) {
   static constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
   if (text.find_first_not_of(kPlain) != std::string::npos) return false;
-  // Anything that begins with a letter and is not a word that YAML reads as something else.
+  // Plain is a text that begins with a letter, unless YAML reads it as another type.
   if (!std::isalpha(static_cast<unsigned char>(text[0]))) return false;
   static constexpr std::string_view kWords[] = {"true", "false", "null", "yes", "no",
                                                 "on",   "off",   "y",    "n"};
@@ -46,7 +46,7 @@ void append_yaml_value(const Json& value, int indent, std::string& out) {
   if (value.is_string() && is_plain_yaml(value.get<std::string>())) {
     out += value.get<std::string>();
   } else {
-    // JSON is YAML: quoted text, numbers, {} and []
+    // JSON is also valid YAML: quoted text, numbers, {} and [].
     out += value.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   out += "\n";
@@ -75,9 +75,9 @@ void append_yaml(const Json& value, int indent, bool in_list, std::string& out) 
   }
 }
 
-/// Proto3's JSON has 64-bit numbers as text, since JavaScript cannot hold all of them, and an
-/// enumeration that was not set as a name. Numbers that every reader can hold become numbers, and
-/// what was not set is left out.
+/// Improves Proto3's JSON, which writes 64-bit numbers as text, since JavaScript cannot represent
+/// all of them, and unset enumerations by name. Numbers up to 2^53 become numbers, and unset values
+/// are removed.
 void tidy(Json& json, const pb::Descriptor& type);
 
 void tidy_value(Json& json, const pb::FieldDescriptor& field) {
@@ -107,7 +107,8 @@ bool is_unset(const Json& json, const pb::FieldDescriptor& field) {
 }
 
 void tidy(Json& json, const pb::Descriptor& type) {
-  if (type.full_name().starts_with("google.protobuf.")) return;  // these have forms of their own
+  // well-known types have their own JSON form
+  if (type.full_name().starts_with("google.protobuf.")) return;
   std::vector<std::string> unset;
   for (auto& [key, value] : json.items()) {
     const pb::FieldDescriptor* field = type.FindFieldByName(key);

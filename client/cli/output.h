@@ -1,4 +1,4 @@
-// client/cli/output.h: answers as JSON, YAML, names, and numbers as people read them.
+// client/cli/output.h: formats responses as JSON, YAML and names, and numbers for people.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -14,28 +14,28 @@
 
 namespace trainyard::cli {
 
-/// kCsv is only for predict.
+/// kCsv is supported only by predict.
 enum class Format { kTable, kWide, kJson, kYaml, kName, kJsonl, kCsv };
 
 std::optional<Format> find_format(std::string_view text);
 const std::vector<std::string>& format_names();
 
-/// Proto JSON with the proto's field names; fields without presence are always present, int64 are
-/// strings.
+/// Proto JSON with the proto's field names. Fields without presence are always written; int64
+/// values are strings.
 std::string to_json(const google::protobuf::Message& message, bool pretty);
-/// The same as block YAML.
+/// The content of to_json() as block YAML.
 std::string to_yaml(const google::protobuf::Message& message);
-/// {"error": {code, reason, message, metadata, violations, exit_code}} in one line.
+/// {"error": {code, reason, message, metadata, violations, exit_code}} as one line.
 std::string error_json(const Error& error);
 
-/// "3 s", "12 min", "5 h", "3 d".
+/// A rounded duration: "3 s", "12 min", "5 h", "3 d".
 std::string human_duration(double seconds);
-/// "34s ago" for tables: the time since then; "" for a time that was never set.
+/// The time since then, for tables: "34s ago"; "" for an unset time.
 std::string age_of(const google::protobuf::Timestamp& time);
 double seconds_of(const google::protobuf::Timestamp& time);
-/// Local time, "2026-11-21 09:51:57".
+/// The time in the local time zone, "2026-11-21 09:51:57".
 std::string local_time(const google::protobuf::Timestamp& time);
-/// Four significant digits; "31.2k" from 10,000 on where `short_form`.
+/// The number with four significant digits; with `short_form` "31.2k" from 10,000 on.
 std::string human_number(double value, bool short_form = false);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// client/cli/output_json.h: answers with additional fields, as JSON and YAML.
+// client/cli/output_json.h: responses with additional fields, as JSON and YAML.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -10,9 +10,10 @@
 
 namespace trainyard::cli {
 
-/// The output of to_json(), to extend.
+/// The message as to_json() writes it, for adding fields.
 nlohmann::ordered_json json_of(const google::protobuf::Message& message);
-/// As to_json() and to_yaml() write it: kJson over several lines, kJsonl in one, kYaml as a block.
+/// The text as to_json() and to_yaml() write it: kJson indented, kJsonl as one line, kYaml as a
+/// block.
 std::string text_of(const nlohmann::ordered_json& json, Format format);
 
 }  // namespace trainyard::cli

@@ -1,5 +1,6 @@
-// trainyard plan: what a spec would become, before anything runs: each layer, the memory to the
-// byte, steps, the device and why. Asks the server, or has trainyard-local plan on this machine.
+// trainyard plan: shows how a spec would run before anything runs: each layer, the memory to the
+// byte, the steps, the device and the reason for it. The server plans, or trainyard-local on this
+// machine.
 #include <unistd.h>
 
 #include <charconv>
@@ -34,7 +35,7 @@ struct PlanOptions {
   bool upload = false;
 };
 
-/// Rows of the layer table; 0 for all.
+/// Parses --layers: the maximum number of rows of the layer table; 0 for all.
 Result<int64_t> read_layers(const std::string& text) {
   if (text.empty()) return PlanViewOptions().layers_max;
   if (text == "all") return 0;
@@ -101,7 +102,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   }
   const LocalWork* local = nullptr;
   if (here) {
-    if (from_stdin) ::lseek(STDIN_FILENO, 0, SEEK_SET);  // for trainyard-local
+    // trainyard-local reads standard input again
+    if (from_stdin) ::lseek(STDIN_FILENO, 0, SEEK_SET);
     ASSIGN_OR_RETURN(local, session.local("with --upload, the server plans"));
   }
   TemporaryFolder scratch;

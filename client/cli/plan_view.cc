@@ -16,7 +16,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// By several GPUs or nodes.
+/// Whether several GPUs or nodes share the job.
 bool is_shared(const v1::Resources& resources) {
   return resources.gpus() > 1 || resources.nodes() > 1;
 }
@@ -25,9 +25,9 @@ std::string each_of(const v1::Resources& resources) {
                                                                            : "each GPU";
 }
 
-constexpr int kBlockMax = 64;      // rows of a block whose repetitions are shown once
+constexpr int kBlockMax = 64;      // maximum rows of a block whose repetitions are collapsed
 constexpr int kBarWidthMax = 40;   // columns of the longest bar
-constexpr int kOtherColumns = 52;  // of the layer table, besides the name
+constexpr int kOtherColumns = 52;  // width of the layer table's other columns
 constexpr int kNameWidthMin = 12;
 
 bool same_row(const v1::LayerPlan& a, const v1::LayerPlan& b) {
@@ -37,14 +37,15 @@ bool same_row(const v1::LayerPlan& a, const v1::LayerPlan& b) {
                     b.output_shape().end());
 }
 
-/// A run of rows: shown one by one, or as `repeats` more copies of the block before it.
+/// A range of rows, either shown one by one or collapsed as `repeats` more copies of the block
+/// before it.
 struct Part {
   int begin = 0;
   int end = 0;      // one past the last row
-  int repeats = 0;  // 0: shown
+  int repeats = 0;  // 0: the rows are shown
 };
 
-/// How many times rows [at, at + period) follow themselves.
+/// How many times rows [at, at + period) are repeated directly after themselves.
 int repeats_of(const v1::JobPlan& plan, int at, int period) {
   int repeats = 0;
   for (int row = at + period; row + period <= plan.layers_size(); row += period, ++repeats) {
@@ -64,7 +65,7 @@ std::vector<Part> parts_of(const v1::JobPlan& plan, int64_t rows_max) {
     int best_period = 0, best_repeats = 0;
     for (int period = 1; period <= std::min(kBlockMax, (count - at) / 2); ++period) {
       const int repeats = repeats_of(plan, at, period);
-      // The summary takes one line.
+      // Collapsing pays off only for more than one row, because the summary takes one line.
       if (repeats * period > best_repeats * best_period && repeats * period > 1) {
         best_period = period;
         best_repeats = repeats;
@@ -107,7 +108,7 @@ class LayerTable {
     const std::vector<Part> parts = parts_of(plan_, options_.layers_max);
     int64_t rows = 0;
     for (const Part& p : parts) rows += p.repeats > 0 ? 1 : p.end - p.begin;
-    // Still too many: the beginning and the end are shown.
+    // If there are still too many rows, only the beginning and the end are shown.
     const int64_t limit = options_.layers_max == 0 ? rows : options_.layers_max;
     const int64_t head = rows <= limit ? rows : (limit * 2 + 2) / 3;
     const int64_t tail_from = rows <= limit ? rows : rows - (limit - head);
@@ -158,7 +159,7 @@ class LayerTable {
     add_dim(dots() + std::to_string(end - begin) + " layers", "", begin, end);
   }
   void add_total() {
-    // FLOPs of a step include the updates, which belong to no layer.
+    // The FLOPs of a step include the optimizer's updates, which belong to no layer.
     table_.add({Cell("total", Style::kBold), "", "",
                 Cell(grouped(plan_.run().parameter_count()), Style::kBold),
                 Cell(flops_text(plan_.run().flops_per_step()), Style::kBold)});
@@ -204,7 +205,7 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
   return table.render(options.colour);
 }
 
-/// The precision, and what it costs on the device of the plan.
+/// The precision, and its effects on the device of the plan.
 std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   const auto half = [&](const char* bits) {
     return std::string(bits) + " significant bits, about half the memory of activations" +
@@ -225,7 +226,7 @@ std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   return precision_text(precision) + (cost.empty() ? "" : ": " + cost);
 }
 
-/// The size of a checkpoint, how often one is written, and the work that a kill costs at most.
+/// The size of a checkpoint, how often one is written, and the most work that a kill can lose.
 std::string checkpoints_text(const v1::CheckpointPlan& plan) {
   const std::string size = human_bytes(plan.size_bytes());
   if (plan.lost_steps_max() > 0) {
@@ -237,8 +238,8 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
-/// "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in 2 along rows; each GPU
-/// sends at least 74 MiB a step".
+/// The exchanges of a step: "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in
+/// 2 along rows; each GPU sends at least 74 MiB a step".
 std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   int64_t sent_bytes = 0;
@@ -251,7 +252,8 @@ std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   return text + "; " + each + " sends at least " + human_bytes(sent_bytes) + " a step";
 }
 
-/// What each need not hold: "the optimizer's state: each GPU holds 5 MiB less than all of it; ...".
+/// What each GPU saves by sharding: "the optimizer's state: each GPU holds 5 MiB less than all of
+/// it; ...".
 std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   const auto add = [&](const std::string& what, int64_t saved_bytes, const std::string& than) {
@@ -266,7 +268,8 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   return text;
 }
 
-/// "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, ..."; of many the first.
+/// The first split pairs: "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a step,
+/// ...".
 std::string split_pairs_text(const v1::RunPlan& run) {
   constexpr int kShown = 8;
   std::string text;

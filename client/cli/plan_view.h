@@ -1,4 +1,4 @@
-// client/cli/plan_view.h: a job's plan on a terminal.
+// client/cli/plan_view.h: shows a job's plan on a terminal.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace trainyard::cli {
 
 struct PlanViewOptions {
-  int64_t layers_max = 24;  // rows of the layer table; 0: all
+  int64_t layers_max = 24;  // maximum rows of the layer table; 0: all
   int width = 80;           // columns
   bool utf8 = true;
   bool colour = false;
-  int line_width = 0;  // of sentences; 0: without a bound
+  int line_width = 0;  // at which sentences are wrapped; 0: not at all
 };
 
-/// The layers, with repetitions of a block shown once, then memory, then everything else.
+/// Renders the layers, with repeated blocks collapsed, then the memory, then all other fields.
 std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// trainyard plot: curves of one or several jobs, in the terminal, as SVG or as PNG.
+// trainyard plot: plots the curves of one or several jobs, in the terminal, as SVG or as PNG.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -30,17 +30,19 @@ struct PlotOptions {
   const std::string& picture() const { return svg.empty() ? png : svg; }
 };
 
-/// One chart per metric: "train/loss" and "val/loss" share the one of "loss".
+/// The part of a metric's key that selects its chart: "train/loss" and "val/loss" share the chart
+/// "loss".
 std::string measure_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
-using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // by job
+using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // one per job
 
 bool is_wanted(const std::string& key, const PlotOptions& options) {
   return options.metrics.empty() || matches_any(options.metrics, key) ||
          matches_any(options.metrics, measure_of(key));
 }
 
-/// Metrics to show: those that patterns match, or the loss and the validation metrics.
+/// The charts to show: of metrics that match the patterns, or by default of the loss and the
+/// validation metrics.
 std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOptions& options) {
   std::vector<std::string> measures;
   for (const auto& [name, history] : jobs) {
@@ -56,7 +58,7 @@ std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOption
   return measures;
 }
 
-/// With several jobs, each has one color; the curves of a single job have one each.
+/// With several jobs, each job has one color; with a single job, each curve has its own.
 Curve make_curve(const std::string& job, size_t number, const std::string& key,
                  const std::vector<client::MetricSample>& samples, const PlotOptions& options,
                  bool several) {

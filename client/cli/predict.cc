@@ -31,13 +31,13 @@ struct PredictOptions {
   std::vector<std::string> images;
 };
 
-/// The requests and the rows' names.
+/// The requests to send and the names of their rows.
 struct Rows {
   std::vector<v1::PredictRequest> requests;
-  std::vector<std::string> names;  // of image files; otherwise empty: rows are numbered
+  std::vector<std::string> names;  // of image files; otherwise empty, and rows are numbered
 };
 
-/// A folder's images, or one file.
+/// Replaces each folder by the images in it.
 Result<std::vector<std::string>> image_paths(const std::vector<std::string>& given) {
   std::vector<std::string> paths;
   for (const std::string& path : given) {
@@ -56,7 +56,7 @@ Result<std::vector<std::string>> image_paths(const std::vector<std::string>& giv
                     given[0] + ": there are no JPEG or PNG files (.jpg, .jpeg, .png)");
 }
 
-/// As many files in each request as fit.
+/// Packs as many image files into each request as fit.
 Result<Rows> image_requests(const std::string& model, const std::vector<std::string>& given) {
   Rows rows;
   ASSIGN_OR_RETURN(rows.names, image_paths(given));
@@ -86,8 +86,8 @@ Result<std::string> read_rows(const std::string& path) {
   return client::gunzip_if_packed(std::move(bytes));
 }
 
-/// True if the first row names a column of the model. Needed only if rows must be split: a short
-/// file is sent unchanged.
+/// Whether the first row names a column of the model. Only needed if rows must be split over
+/// several requests; a short file is sent unchanged.
 Result<bool> has_header(client::Client& server, const std::string& model, std::string_view text) {
   ASSIGN_OR_RETURN(const v1::Model info, server.call(client::rpc::kGetModel, model));
   const auto rows = client::csv_fields(text.substr(0, text.find('\n')));
@@ -153,7 +153,7 @@ std::string percent(float share) {
   return text;
 }
 
-// "0.12 0.98 ...": the first numbers of an autoencoder's output for a row.
+// The first numbers of an autoencoder's output for a row: "0.12 0.98 ...".
 std::string reconstruction_text(const v1::Prediction& p, int shown) {
   std::string text;
   for (int k = 0; k < std::min(p.reconstruction_size(), shown); ++k) {
@@ -193,7 +193,8 @@ std::string render_table(const v1::PredictResponse& answer, const std::vector<st
   for (int i = 0; i < answer.predictions_size(); ++i) {
     const v1::Prediction& p = answer.predictions(i);
     int second = -1;
-    const bool is_top = p.top_indices_size() > 0;  // the most probable ones, the first first
+    // the response has only the most probable classes, in descending order
+    const bool is_top = p.top_indices_size() > 0;
     for (int k = 0; k < p.probabilities_size(); ++k) {
       if (k == (is_top ? 0 : p.label_index())) continue;
       if (second < 0 || p.probabilities(k) > p.probabilities(second)) second = k;
@@ -218,7 +219,8 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   if (values == 0) out += ",prediction";
   for (int k = 0; k < values; ++k) out += ",x" + std::to_string(k);
   for (const std::string& name : answer.classes()) out += "," + csv_field("p_" + name);
-  // Of very many classes only that of the prediction; -o json has the next ones.
+  // Of very many classes, only the prediction's probability is written; -o json has the next ones
+  // too.
   const bool is_top = answer.classification() && answer.classes_size() == 0;
   if (is_top) out += ",probability";
   out += "\n";
@@ -249,7 +251,7 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   return out;
 }
 
-/// The answer with the name of each prediction's file, which the server does not send back.
+/// The response with the file name of each prediction, which the server does not return.
 nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
                                   const std::vector<std::string>& names) {
   nlohmann::ordered_json json = json_of(answer);
@@ -261,7 +263,7 @@ nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
   return json;
 }
 
-/// Values that training never saw are no error: they are told beside the answer.
+/// Prints values that training never saw on stderr; they are not an error.
 void note_unseen(Session& session, const v1::PredictResponse& answer,
                  const std::vector<std::string>& names) {
   constexpr int64_t kToldMax = 5;

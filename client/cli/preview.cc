@@ -1,4 +1,4 @@
-// trainyard dataset preview: a PNG of a spec's images beside their augmented versions.
+// trainyard dataset preview: draws a PNG with a spec's images next to their augmented versions.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +39,7 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   ASSIGN_OR_RETURN(const Dataset data, Dataset::open(folder, false));
   const Recipe& recipe = engine.recipe;
   Augmenter augmenter;
-  if (!recipe.augmentation.empty()) {  // as the job would fit it
+  if (!recipe.augmentation.empty()) {  // fit on the same rows as in the job
     const Split split = split_dataset(schema, 0, recipe.validation_split, recipe.seed);
     augmenter = make_augmenter(recipe.augmentation, schema,
                                fit_preprocessing(schema, data.train(), split.train));

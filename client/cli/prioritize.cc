@@ -1,4 +1,4 @@
-// trainyard prioritize: another place in the queue.
+// trainyard prioritize: changes the priority of jobs.
 #include <limits>
 #include <memory>
 

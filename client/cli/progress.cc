@@ -11,14 +11,15 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr double kPaceSeconds = 8;  // the rate is an average over this long
+constexpr double kPaceSeconds = 8;  // seconds over which the rate is averaged
 constexpr int kBarColumns = 24;
 constexpr int kBarColumnsMin = 8;
 
 struct Segment {
-  int priority;  // the highest is dropped first if there is no room
+  int priority;  // if there is no room, the segments with the highest number are dropped first
   std::string text;
-  int columns = 0;  // kept in a bar, so that it does not jump while numbers grow and shrink
+  // minimum width in a bar, so that the bar does not jump while numbers grow and shrink
+  int columns = 0;
   int width() const { return std::max(columns, display_width(text)); }
 };
 
@@ -37,8 +38,8 @@ std::string fraction_text(double value) {
   return text;
 }
 
-/// In the order in which they are shown. One whose value is still unknown is empty and keeps its
-/// place.
+/// The segments in display order. A segment whose value is still unknown is empty but keeps its
+/// position.
 std::vector<Segment> segments_of(const ProgressState& s) {
   const auto digits = [](int64_t value) { return static_cast<int>(std::to_string(value).size()); };
   std::vector<Segment> out;
@@ -194,7 +195,7 @@ void Progress::update(double time_s) {
   const bool long_ago = time_s - line_time_ >= kLineSeconds;
   if (!far && !long_ago) return;
   line_time_ = time_s;
-  // Multiples of 10 %, so that a line a little late does not shift all that follow.
+  // Rounding down to multiples of 10 % keeps one late line from delaying all later ones.
   line_share_ = std::floor(share / kLineShare + 1e-9) * kLineShare;
   sink_.write(clock_time(time_s) + "  " + render_line(state_) + "\n");
 }
@@ -204,7 +205,8 @@ void Progress::note(double time_s, Style style, std::string_view text) {
     sink_.write(clock_time(time_s) + "  " + paint(sink_.colour, style, safe_text(text)) + "\n");
     return;
   }
-  // One write: the lines replace the bar, and the bar appears below them, without flicker.
+  // A single write avoids flicker: the lines replace the bar, and the bar is drawn again below
+  // them.
   std::string out = "\r";
   std::istringstream lines(wrapped(safe_text(text), sink_.width()));
   for (std::string line; std::getline(lines, line);) {

@@ -1,7 +1,8 @@
-// client/cli/progress.h: a run's progress, as a bar that redraws itself or as lines for a pipe.
+// client/cli/progress.h: a run's progress, shown as a bar that is redrawn in place, or as lines in
+// a pipe.
 //
-// The state and its rendering know nothing about jobs, gRPC or clocks, so that `watch`, `submit
-// --watch` and `local run` share them and tests can read them as text.
+// The state and its rendering do not depend on jobs, gRPC or clocks, so `watch`, `submit --watch`
+// and `local run` share them, and tests compare them as text.
 #pragma once
 
 #include <cstdint>
@@ -22,49 +23,50 @@ struct ProgressState {
   int64_t steps_per_epoch = 0;
   double samples_per_second = 0;          // 0: not known yet
   double eta_seconds = -1;                // < 0: not known yet
-  std::map<std::string, double> metrics;  // newest value by key; at the end the result's
+  std::map<std::string, double> metrics;  // newest value by key; at the end those of the result
   bool succeeded = false;
 
   double share() const;
 };
 
-/// One line of at most `width` columns. The least important parts are left out first if the
-/// terminal is narrow.
+/// Renders one line of at most `width` columns. On a narrow terminal the least important parts are
+/// dropped first.
 std::string render_bar(const ProgressState& state, int width, bool utf8, bool colour);
-/// The same facts for a log: "step 120/240  50 %  epoch 5/10  ..."
+/// Renders the same values as a log line: "step 120/240  50 %  epoch 5/10  ..."
 std::string render_line(const ProgressState& state);
 
 struct ProgressSink {
-  bool live = false;  // a terminal: one bar, redrawn in place
+  bool live = false;  // true for a terminal: one bar, redrawn in place
   bool utf8 = false;
   bool colour = false;
-  std::function<int()> width;  // asked at each redraw
+  std::function<int()> width;  // in columns; called at each redraw
   std::function<void(std::string_view)> write;
-  std::function<double()> now;  // seconds, steady; for the pace of redraws
+  std::function<double()> now;  // seconds on a steady clock; limits the rate of redraws
 };
 
 class Progress {
  public:
   static constexpr double kRedrawSeconds = 0.1;  // at most 10 times a second
   static constexpr double kLineSeconds =
-      10;  // plain: a line after each such interval of the run's own time ...
-  static constexpr double kLineShare = 0.1;  // ... or share of the way
+      10;  // not live: prints a line after this many seconds of the run's own time ...
+  // ... or after this share of the steps, whichever comes first
+  static constexpr double kLineShare = 0.1;
 
   Progress(std::string title, ProgressSink sink);
 
   void plan(int64_t steps_total, int64_t steps_per_epoch, int64_t batch_size);
-  /// Where an attempt begins: 0, or the step of the checkpoint that it resumes from.
+  /// Starts an attempt at `step`: 0, or the step of the checkpoint from which it resumes.
   void begin(double time_s, int64_t step);
   void metric(const std::string& key, int64_t step, double value);
-  /// After a batch of metrics: draws, if it is time. `time_s` is the run's own clock (the event's
-  /// time): a replay shows the original rates.
+  /// Called after a batch of metrics; draws if it is time to. `time_s` is on the run's own clock
+  /// (the event's time), so a replay shows the original rates.
   void update(double time_s);
-  /// A line of its own, above the bar. `time` goes before it in a pipe.
+  /// Prints a separate line above the bar; in a pipe, `time_s` precedes it.
   void note(double time_s, Style style, std::string_view text);
-  /// The run has reached its end, perhaps early, and these are its result's metrics: with
-  /// keep_best they are not the newest ones.
+  /// Reports that the run has ended, perhaps early, with the result's metrics: with keep_best these
+  /// are not the newest.
   void succeed(const std::map<std::string, double>& metrics);
-  /// Removes the bar; what follows on the terminal begins at the left.
+  /// Removes the bar, so that further output starts at the left edge of the terminal.
   void finish();
 
   const ProgressState& state() const { return state_; }
@@ -76,14 +78,14 @@ class Progress {
   ProgressState state_;
   ProgressSink sink_;
   int64_t batch_size_ = 0;
-  std::deque<std::pair<double, int64_t>> pace_;  // (time, step) of the last seconds
+  std::deque<std::pair<double, int64_t>> pace_;  // (time, step) in the last kPaceSeconds
   double drawn_at_ = -1e9;
   bool drawn_ = false;
   double line_time_ = -1e9;
   double line_share_ = 0;
 };
 
-/// "09:51:57" of a Unix time, local.
+/// A Unix time as local time of day: "09:51:57".
 std::string clock_time(double time_s);
 
 }  // namespace trainyard::cli

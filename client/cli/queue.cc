@@ -1,5 +1,5 @@
-// trainyard queue: the jobs that wait, when each is expected to start and to end, and what it waits
-// for.
+// trainyard queue: lists the waiting jobs, when each is expected to start and to end, and what it
+// waits for.
 #include <algorithm>
 #include <ctime>
 #include <memory>

@@ -26,15 +26,16 @@ std::string csv_of(std::span<const float> values, size_t width) {
   for (size_t i = 0; i < values.size(); ++i) {
     std::array<char, 32> text;
     const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), values[i]);
-    // Not an empty field: a line of one would be an empty line, which is skipped.
+    // NaN is not written as an empty field, because a line with one empty field would be skipped as
+    // an empty line.
     csv += std::isnan(values[i]) ? std::string_view("NA") : std::string_view(text.data(), end);
     csv += (i + 1) % width == 0 ? '\n' : ',';
   }
   return csv;
 }
 
-/// The field as CSV reads it back, blanks at its ends too. An empty one is quoted, because a line
-/// of one empty field would be skipped.
+/// The text as a CSV field that is parsed back unchanged, including spaces at its ends. An empty
+/// text is quoted, because a line with one empty field would be skipped.
 std::string quoted_field(std::string_view text) {
   const bool blank = text.empty() || text.front() == ' ' || text.front() == '\t' ||
                      text.back() == ' ' || text.back() == '\t';
@@ -57,7 +58,7 @@ Result<RowText> rows_of_json_lines(std::string_view bytes) {
   RowText rows{false, true, {}};
   std::vector<std::string> names;
   std::vector<std::string_view> fields;
-  for (const bool counting : {true, false}) {  // once for the members that there are
+  for (const bool counting : {true, false}) {  // the first pass collects the names of all members
     const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kWhat);
     JsonLinesTable table(*source, kWhat, names);
     for (;;) {

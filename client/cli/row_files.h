@@ -1,5 +1,5 @@
-// client/cli/row_files.h: converts files of rows that a Predict request does not support to ones
-// that it does.
+// client/cli/row_files.h: converts files of rows in formats that a Predict request does not support
+// to supported ones.
 #pragma once
 
 #include <string>
@@ -10,16 +10,18 @@
 namespace trainyard::cli {
 
 struct RowText {
-  bool idx = false;  // else CSV, separated by commas
+  bool idx = false;  // true: IDX; false: CSV with commas
   bool header = false;
   std::string bytes;
 };
 
-/// An NPY file: images of bytes as IDX; all other numbers as CSV, of which each reads back as the
-/// same float of 32 bits, and NaN as missing. `bytes` may be gzip.
+/// Converts an NPY file: images of bytes to IDX, all other numbers to CSV. Each number in the CSV
+/// is parsed back to the same float32, and NaN to a missing value. `bytes` may be compressed by
+/// gzip.
 Result<RowText> rows_of_npy(std::string_view bytes);
 
-/// JSON lines: CSV with the members as columns; members that a line lacks are empty fields.
+/// Converts JSON lines to CSV with the members as columns; members that a line lacks become empty
+/// fields.
 Result<RowText> rows_of_json_lines(std::string_view bytes);
 
 }  // namespace trainyard::cli

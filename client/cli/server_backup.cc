@@ -1,4 +1,4 @@
-// trainyard server backup|restore: all of a server's state in one file, and back.
+// trainyard server backup|restore: saves all of a server's state in one file, and restores it.
 #include <filesystem>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// trainyard server gc: frees what nothing needs any more, after it has shown what that is.
+// trainyard server gc: shows what nothing needs any more, then removes it.
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -26,14 +26,14 @@ struct GcOptions {
   bool yes = false;
 };
 
-/// The server has the bounds.
+/// Parses a duration; the server checks its bounds.
 Result<int64_t> parse_seconds(const std::string& flag, std::string_view text) {
   if (const std::optional<int64_t> seconds = parse_duration(text)) return *seconds;
   return usage_error(flag + ": " + quoted_value(text) +
                      " is not a duration, expected for example 7d, 12h, 30m or 0");
 }
 
-/// "1000", "90d", "1000,90d".
+/// Parses --keep-jobs: "1000", "90d" or "1000,90d".
 Status parse_kept_jobs(const std::string& text, v1::KeptJobs& kept) {
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -124,7 +124,7 @@ Result<int> run_gc(Session& session, const GcOptions& options) {
       return std::move(sure).error();
     }
     request.set_dry_run(false);
-    // What was shown, and nothing else; earlier servers do not know it.
+    // With as_of the server removes exactly what was shown; older servers do not send it.
     if (response.has_as_of()) *request.mutable_as_of() = response.as_of();
     ASSIGN_OR_RETURN(response, server->call(kCollectGarbage, request));
   }

@@ -16,7 +16,8 @@
 namespace trainyard::cli {
 namespace {
 
-std::atomic<int> g_signal_pipe = -1;  // written by the handler; -1 while there is no listener
+// the signal handler writes to this descriptor; -1 without a listener
+std::atomic<int> g_signal_pipe = -1;
 
 extern "C" void on_interrupt(int) {
   const int fd = g_signal_pipe;
@@ -56,7 +57,7 @@ constexpr Advice kAdvice[] = {
 
 }  // namespace
 
-/// Turns SIGINT into a stop request. After the first one the default action is back.
+/// Turns the first SIGINT into a stop request, and then restores SIGINT's default action.
 struct Session::Interrupts {
   std::stop_source source;
   UniqueFd read_end;
@@ -81,7 +82,7 @@ struct Session::Interrupts {
   ~Interrupts() {
     ::signal(SIGINT, SIG_DFL);
     g_signal_pipe = -1;
-    const char byte = 0;  // wakes the listener
+    const char byte = 0;  // its value does not matter; it wakes the listener
     [[maybe_unused]] const ssize_t written = ::write(write_end.get(), &byte, 1);
   }
 };

@@ -1,4 +1,5 @@
-// client/cli/session.h: what every command works with: streams, output format, the server, Ctrl-C.
+// client/cli/session.h: the environment of every command: streams, output format, server
+// connection, Ctrl-C.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -19,28 +20,28 @@
 
 namespace trainyard::cli {
 
-/// Options that every command takes.
+/// The options that every command has.
 struct GlobalOptions {
   client::ConnectionFlags connection;
-  std::string output;  // empty: TRAINYARD_OUTPUT, then table
+  std::string output;  // empty: TRAINYARD_OUTPUT, or else table
   bool no_colour = false;
   bool verbose = false;
   bool help = false;
-  double wait_s = 0;  // --timeout of a command that waits for a job
+  double wait_s = 0;  // --timeout of commands that wait for a job; seconds
 };
 
 struct LocalWork;  // client/cli/local_work.h
 
 /// The program that runs a command: trainyard or trainyard-local.
 struct Program {
-  std::vector<std::string> arguments;  // as it was called, without its name
+  std::vector<std::string> arguments;  // the command line without the program's name
   client::Environment env;
   const LocalWork* local = nullptr;  // null in trainyard
 };
 
 class Session {
  public:
-  /// Refuses an unknown output format. `program` must outlive the session.
+  /// Opens a session; refuses an unknown output format. `program` must outlive the session.
   static Result<std::unique_ptr<Session>> open(const GlobalOptions& options,
                                                const Program& program);
   ~Session();
@@ -48,32 +49,32 @@ class Session {
   Terminal& out() { return out_; }
   Terminal& err() { return err_; }
   Format format() const { return format_; }
-  /// True if the answer goes to a program: then stdout must contain nothing else.
+  /// True if a program reads the output: then stdout must contain nothing else.
   bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
   bool verbose() const { return options_.verbose; }
-  /// As the command line named the server.
+  /// The server as the command line named it.
   const client::ConnectionFlags& connection() const { return options_.connection; }
-  /// How long to wait for a job; 0: no limit.
+  /// How long to wait for a job, in seconds; 0: no limit.
   double wait_s() const { return options_.wait_s; }
 
-  /// Connects at the first call.
+  /// Returns the client, which the first call connects.
   Result<client::Client*> client(
       client::Client::NoServer no_server = client::Client::NoServer::kRefuse);
 
-  /// What takes the engine. In trainyard this call becomes trainyard-local with the same arguments,
-  /// so nothing may be printed before it; it is refused where there is no such program, with
-  /// `instead`, another way to the same end.
+  /// Returns the functions that need the engine. In trainyard, this call replaces the process by
+  /// trainyard-local with the same arguments, so nothing may be printed before it. Fails if that
+  /// program is missing; `instead` suggests an alternative in the message.
   Result<const LocalWork*> local(std::string_view instead = "");
 
-  /// Requested by the first Ctrl-C; the second one ends the program at once.
+  /// Requested by the first Ctrl-C; the second one ends the program immediately.
   std::stop_token interrupted();
 
-  /// Prints an answer in the chosen format: `table` for people, `names` one per line for -o name.
+  /// Prints a response in the chosen format: `table` for people, `names` one per line for -o name.
   void show(const google::protobuf::Message& message, const std::function<std::string()>& table,
             const std::vector<std::string>& names);
-  /// A line on stderr, only if a person reads it.
+  /// Prints a line on stderr, unless the output format is for machines.
   void hint(std::string_view text);
-  /// A progress display on stderr, or on stdout.
+  /// Creates a progress display on `terminal`, which is stderr or stdout.
   Progress progress(const std::string& title, Terminal& terminal) const;
 
  private:
@@ -88,8 +89,8 @@ class Session {
   std::unique_ptr<Interrupts> interrupts_;
 };
 
-/// One line with the reason in brackets, the refused fields if there are several, and what to do
-/// next; with a machine format one JSON object. Returns the exit code.
+/// Prints one line with the reason in brackets, the refused fields if there are several, and a
+/// suggestion what to do; with a machine format one JSON object. Returns the exit code.
 int report_error(const Error& error, Terminal& err, Format format, bool verbose);
 
 }  // namespace trainyard::cli

@@ -46,7 +46,8 @@ Cell why_cell(const v1::ShardingRow& row) {
 
 bool is_refused(const v1::ShardingRow& row) { return row.verdict() == v1::ShardingRow::REFUSED; }
 
-/// "shard head", "shard head, recompute full": as far as that is not what other rows have, too.
+/// The settings of a refused plan, "shard head, recompute full"; settings with their default values
+/// are omitted.
 std::string refused_text(const v1::ShardingRow& row) {
   std::string text = "shard " + shard_text(row);
   if (row.recompute() != v1::Recipe::NONE) text += ", recompute " + recompute_text(row);

@@ -1,4 +1,4 @@
-// client/cli/sharding_view.h: a job's sharding plans side by side.
+// client/cli/sharding_view.h: shows a job's sharding plans as a table.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace trainyard::cli {
 
-/// A row for each sharding plan that was planned, in the plan's order; columns that say nothing of
-/// this job are left out. Below it the refusals in full, what the job as it is planned lacks, and
-/// what the times rest on.
+/// One row per plan that is not refused, in the server's order; columns without information for
+/// this job are omitted. Below the table: the refused plans with their reasons, the source of the
+/// step times, and if the job does not fit, what it lacks.
 std::string render_sharding_plans(const v1::JobPlan& plan, const Terminal& out);
-/// For a terminal of so many columns; 0: without a bound.
+/// Renders the same for a terminal of `width` columns; 0: unlimited.
 std::string render_sharding_plans(const v1::JobPlan& plan, bool colour, int width, bool utf8);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// client/cli/shorten.h: names in a column that is too narrow for them.
+// client/cli/shorten.h: shortens names that are too long for a column.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace trainyard::cli {
 
-/// Safe text (terminal.h) of at most `width` columns. Omits the middle, which names of deep blocks
-/// share.
+/// Escapes the text (safe_text()) and shortens it to at most `width` columns. Omits the middle,
+/// which names in deep blocks have in common.
 std::string shorten(std::string_view text, int width, bool utf8);
 
 }  // namespace trainyard::cli

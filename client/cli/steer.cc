@@ -1,5 +1,5 @@
-// trainyard pause, resume, cancel: a job leaves its device, comes back, or ends. All are durable
-// and safe to repeat.
+// trainyard pause, resume, cancel: take jobs off their devices, return them to the queue, or end
+// them. The changes are durable and safe to repeat.
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,7 +23,7 @@ constexpr client::Rpc<v1::ResumeJobRequest, v1::Job> kResumeJob{"JobService/Resu
 using Names = std::vector<std::string>;
 using Change = Result<v1::Job> (*)(client::Client& server, const std::string& name);
 
-/// The call of this row, whose request is a name.
+/// Calls the RPC kRpc of rpcs.h, whose request is only a name.
 template <const auto& kRpc>
 Result<v1::Job> change_by(client::Client& server, const std::string& name) {
   return server.call(kRpc, name);

@@ -1,4 +1,4 @@
-// trainyard submit: a spec file becomes a SubmitJobRequest; prints the job's name.
+// trainyard submit: submits a job from a spec file, and prints the job's name.
 #include <memory>
 
 #include "client/cli/array_view.h"
@@ -58,7 +58,7 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
 }
 
 Result<int> run_submit(Session& session, const SubmitOptions& options) {
-  // Reads the file before connecting: a typo needs no server.
+  // The file is read before connecting, so that errors in it are reported without a server.
   TemporaryFolder scratch;
   ASSIGN_OR_RETURN(client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, scratch, options.grids));
@@ -88,7 +88,8 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   const bool stays = options.watch || options.wait;
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (options.watch) {
-    // stdout gets only the name (or the job, for a program), so the progress goes to stderr.
+    // stdout gets only the job's name (or the job, for machine formats), so the progress goes to
+    // stderr.
     if (session.machine()) return wait_for_the_end(session, job.name(), session.wait_s());
     return watch_to_the_end(session, job.name(), 0, session.err());
   }

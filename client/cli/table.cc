@@ -13,7 +13,7 @@ constexpr int kHidden = -1;
 constexpr int kNameShortest = 20;
 constexpr int kGap = 2;
 
-/// The beginning of a sentence in at most `width` columns, with dots for the rest.
+/// The beginning of a text in at most `width` columns, with dots for the rest.
 std::string cut_end(const std::string& text, int width, bool utf8) {
   const std::string_view dots = utf8 ? "\u2026" : "...";
   size_t end = text.size();
@@ -22,20 +22,21 @@ std::string cut_end(const std::string& text, int width, bool utf8) {
     do {
       --end;
     } while (end > 0 &&
-             (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);  // whole characters
+             // only at character boundaries
+             (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);
   }
   return text.substr(0, end) + std::string(dots);
 }
 
-/// Columns of a whole line.
+/// The width of a complete line in columns.
 int line_width(const std::vector<int>& widths) {
   int total = -kGap;
   for (const int width : widths) total += width == kHidden ? 0 : width + kGap;
   return total;
 }
 
-/// Takes columns from the widest of those that `shortest` allows it, one by one, until the line
-/// fits.
+/// Repeatedly takes one column of width from the widest table column that is still wider than
+/// `shortest` allows, until the line fits or no column can shrink.
 template <typename Shortest>
 void shrink(std::vector<int>& widths, int width, Shortest shortest) {
   for (int total = line_width(widths); total > width; --total) {
@@ -125,7 +126,7 @@ std::string render_fields(const std::vector<std::pair<std::string, Cell>>& field
   for (const auto& [name, cell] : fields) {
     if (!cell.text.empty()) names = std::max(names, display_width(name));
   }
-  const int begin = names + 1 + kGap;  // of the values
+  const int begin = names + 1 + kGap;  // the column at which values begin
   std::string out;
   for (const auto& [name, cell] : fields) {
     if (cell.text.empty()) continue;
@@ -140,7 +141,7 @@ std::string csv_field(std::string_view text) {
   std::string value;
   const bool formula =
       !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
-  // A plain number may begin with a sign.
+  // A plain number may begin with a sign and needs no apostrophe.
   const bool number = text.find_first_not_of("+-.0123456789eE") == std::string_view::npos;
   if (formula && !number) value = "'";
   value += text;

@@ -1,4 +1,4 @@
-// client/cli/table.h: aligned columns for people.
+// client/cli/table.h: tables with aligned columns for people.
 #pragma once
 
 #include <string>
@@ -12,17 +12,18 @@ struct Cell {
   Cell(std::string t = "", Style s = Style::kPlain)
       : text(std::move(t)), style(s) {}  // NOLINT: implicit
   Cell(const char* t) : text(t) {}       // NOLINT
-  std::string text;                      // from any source: escaped when rendered
+  std::string text;  // may come from any source; escaped by Table::add() and render_fields()
   Style style;
 };
 
 struct Column {
   std::string title;
-  bool right = false;  // numbers
-  // Where the table is wider than its terminal:
-  bool shortens = false;  // sentences: cut at their end, and without any the column is left out
-  int shortest = 12;      // of a sentence
-  bool is_name = false;   // cut in the middle, once no sentence can be cut further
+  bool right = false;  // right-aligned, for numbers
+  // How the column shrinks if the table is wider than the terminal:
+  // text that is cut at its end; the column is left out if all its cells are empty
+  bool shortens = false;
+  int shortest = 12;     // minimum width of a column that shortens
+  bool is_name = false;  // cut in the middle, after columns that shorten have reached their minimum
 };
 
 class Table {
@@ -30,18 +31,20 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> cells);
   bool empty() const { return rows_.empty(); }
-  /// A header line and one line per row, two spaces between columns, no trailing spaces.
+  /// Renders a header line and one line per row, with two spaces between columns and no trailing
+  /// spaces.
   std::string render(bool colour) const;
-  /// The same for `out`: as wide as it has to be in a file or pipe; on a terminal, columns that
-  /// shorten make it as wide as that, if they can.
+  /// Renders for `out`: with full width in a file or pipe, and on a terminal within its width, if
+  /// shrinking the columns allows it.
   std::string render(const Terminal& out) const;
-  /// For a terminal of this many columns; 0: without a bound.
+  /// Renders for a terminal of `width` columns; 0: unlimited.
   std::string render(bool colour, int width, bool utf8 = false) const;
-  /// Columns that render(width) takes at least.
+  /// The number of columns that render() uses at least.
   int least_width() const;
 
  private:
-  /// What fits, as far as it can; kHidden for a column that is left out.
+  /// The widths at which the table fits into `width`, if possible; kHidden for a column that is
+  /// left out.
   std::vector<int> column_widths(int width) const;
   std::vector<int> natural_widths() const;
 
@@ -49,12 +52,13 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-/// "name:  value" lines with aligned values; rows with empty values are left out. Values that are
-/// longer than lines of `width` columns go on below; 0: without a bound.
+/// Lines of "name:  value" with aligned values; rows with empty values are left out. Longer lines
+/// than `width` columns are wrapped; 0: unlimited.
 std::string render_fields(const std::vector<std::pair<std::string, Cell>>& fields, bool colour,
                           int width = 0);
 
-/// Spreadsheets execute cells that begin like this: such fields get a leading apostrophe.
+/// Quotes a CSV field. Text that a spreadsheet would execute as a formula gets a leading
+/// apostrophe.
 std::string csv_field(std::string_view text);
 
 }  // namespace trainyard::cli

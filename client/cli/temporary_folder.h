@@ -5,19 +5,20 @@
 
 namespace trainyard::cli {
 
-/// The destructor removes the folder. A signal that ends the program leaves it, so a command that
-/// needs no such files must not make one.
+/// Creates a temporary folder when it is first used, and removes it in the destructor. A signal
+/// that ends the program leaves the folder behind, so path() must only be called if files are
+/// needed.
 class TemporaryFolder {
  public:
   TemporaryFolder() = default;
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  /// The first call makes the folder.
+  /// Creates the folder in the first call.
   const std::filesystem::path& path();
 
  private:
-  std::filesystem::path path_;  // empty until the folder is made
+  std::filesystem::path path_;  // empty until the folder is created
 };
 
 }  // namespace trainyard::cli

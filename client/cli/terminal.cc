@@ -9,7 +9,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// Decodes the code point at `i`; length 0 if the bytes there are not UTF-8.
+/// A decoded code point; length 0 if the bytes are not valid UTF-8.
 struct CodePoint {
   uint32_t value = 0;
   size_t length = 0;
@@ -30,8 +30,8 @@ CodePoint decode(std::string_view s, size_t i) {
   return {value, length};
 }
 
-/// Invisible characters that change how others are displayed: bidirectional overrides, zero-width,
-/// byte order marks, line separators.
+/// Invisible characters that change how other characters are displayed: bidirectional overrides,
+/// zero-width characters, byte order marks, line separators.
 bool is_invisible(uint32_t c) {
   return (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
          (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
@@ -123,7 +123,7 @@ std::string wrapped(std::string_view text, int width, int indent, int used) {
   if (width - indent < kLeastText) return std::string(text);
   std::string out;
   int column = used;
-  bool begins = true;  // of a line
+  bool begins = true;  // no word in this line yet
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);

@@ -11,9 +11,9 @@ namespace trainyard::cli {
 
 enum class Style { kPlain, kDim, kBold, kGood, kBad, kBusy, kNotice };
 
-/// Color: off if the stream is not a terminal, with NO_COLOR or TRAINYARD_NO_COLOR (not empty),
-/// TERM=dumb or --no-color; on with FORCE_COLOR (not empty, not 0) unless --no-color says
-/// otherwise.
+/// Whether to use color. Off if the stream is not a terminal, if NO_COLOR or TRAINYARD_NO_COLOR is
+/// set and not empty, or with TERM=dumb; FORCE_COLOR (not empty, not 0) overrides these. Always off
+/// with --no-color.
 bool wants_colour(bool is_terminal, bool no_colour_flag, const client::Environment& env);
 
 class Terminal {
@@ -23,13 +23,14 @@ class Terminal {
   bool is_terminal() const { return is_terminal_; }
   bool colour() const { return colour_; }
   bool utf8() const { return utf8_; }
-  /// Current columns; 80 if unknown. Queried each time, to follow a resized window.
+  /// The terminal's current width in columns; 80 if unknown. Queried in each call, to follow
+  /// resizing.
   int width() const;
-  /// Columns of a line that people read; 0, without a bound, in a file or pipe.
+  /// The width at which lines for people are wrapped; in a file or pipe 0, which means unlimited.
   int line_width() const { return is_terminal_ ? width() : 0; }
   std::string styled(Style style, std::string_view text) const;
 
-  /// Writes and flushes at once; false if the reader has gone away.
+  /// Writes and flushes immediately; returns false if the reader has closed the stream.
   bool write(std::string_view text);
   bool line(std::string_view text);
 
@@ -42,14 +43,15 @@ class Terminal {
 
 std::string paint(bool colour, Style style, std::string_view text);
 
-/// Escapes text from elsewhere: control bytes, invalid UTF-8 and characters that reorder the line
-/// become \xNN or \u{NNNN}. Tabs and newlines too: a cell is one line.
+/// Escapes text from outside: control bytes, tabs, newlines, invalid UTF-8 and characters that
+/// reorder the line become \xNN or \u{NNNN}.
 std::string safe_text(std::string_view text);
-/// Safe text in lines of at most `width` columns, broken at blanks. Those behind the first begin
-/// with `indent` blanks; `used` columns of the first are taken. Unchanged where too little is left.
+/// Wraps escaped text at spaces to lines of at most `width` columns. Lines after the first are
+/// indented by `indent` spaces; the first line already has `used` columns. Returns the text
+/// unchanged if fewer than 20 columns would remain.
 std::string wrapped(std::string_view text, int width, int indent = 0, int used = 0);
-/// Columns that UTF-8 text takes, approximately: code points, without combining marks, wide ones
-/// twice.
+/// The approximate width of UTF-8 text in columns: counts code points, combining marks as 0 and
+/// wide ones as 2.
 int display_width(std::string_view text);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// client/cli/time_range.h: times that the server expects, for people.
+// client/cli/time_range.h: shows expected times to people.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace trainyard::cli {
 
-/// "now", "in 12 min", "in 2.0 h (1.5 h to 3.0 h)": from `now_s`, seconds since 1970.
+/// The range relative to `now_s` (seconds since 1970): "now", "in 12 min", "in 2.0 h (1.5 h to 3.0
+/// h)".
 std::string when(const v1::TimeRange& range, int64_t now_s);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// client/cli/transfer_line.h: one line of a terminal that tells how far a transfer is.
+// client/cli/transfer_line.h: a terminal line that shows the progress of a transfer.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace trainyard::cli {
 
-/// Redrawn at most 10 times a second, and removed with the object. Nothing where nobody would see
-/// it.
+/// The line is redrawn at most 10 times a second, and removed by the destructor. Writes nothing
+/// unless `terminal` is a terminal.
 class TransferLine {
  public:
   explicit TransferLine(Terminal& terminal) : terminal_(terminal) {}
@@ -19,9 +19,9 @@ class TransferLine {
   TransferLine& operator=(const TransferLine&) = delete;
 
   bool is_seen() const { return terminal_.is_terminal(); }
-  /// "uploading digits.csv  37% of 12 MiB".
+  /// Shows "uploading digits.csv  37% of 12 MiB".
   void show(const std::string& what, int64_t done_bytes, int64_t total_bytes);
-  /// At once.
+  /// Draws the text without waiting for the next redraw time.
   void write(const std::string& text);
 
  private:

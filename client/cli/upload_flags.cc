@@ -31,7 +31,7 @@ bool is_text_list(const Field& field) {
   return field.is_repeated() && field.cpp_type() == Field::CPPTYPE_STRING;
 }
 
-/// Of an enum, as specs write them.
+/// The values of an enum field as specs write them; empty for other fields.
 Names values_of(const Field& field) {
   return field.enum_type() == nullptr ? Names() : spec::enum_names(*field.enum_type());
 }
@@ -47,7 +47,8 @@ std::string placeholder(const Field& field) {
   }
 }
 
-/// The flag of this name, new if there is none, with what the field says of it.
+/// Finds or adds the flag of a field, and sets its placeholder and help from the field's option
+/// `flag`.
 UploadFlag& add_flag(const Field& field, std::vector<UploadFlag>& flags) {
   const v1::Flag& about = field.options().GetExtension(v1::flag);
   const std::string name = dashed(about.name().empty() ? field.name() : about.name());
@@ -71,7 +72,7 @@ void add_files(const spec::DatasetFormat& format, const google::protobuf::Repeat
   }
 }
 
-/// "--csv", "--jsonl", ...
+/// The flags that name data by a path: "--csv", "--jsonl", ...
 Names path_flags(const std::vector<UploadFlag>& flags) {
   Names names;
   for (const UploadFlag& flag : flags) {
@@ -88,7 +89,7 @@ spec::Value scalar(std::string text, bool quoted) {
   return value;
 }
 
-/// What a spec file would have for this field.
+/// The flag's value as a spec file would contain it.
 spec::Value value_of(const UploadFlag& flag, const Field& field) {
   if (takes_no_value(field)) {
     return scalar(flag.name.starts_with("--no-") ? "false" : "true", /*quoted=*/false);
@@ -100,10 +101,10 @@ spec::Value value_of(const UploadFlag& flag, const Field& field) {
     return list;
   }
   std::string text = flag.text.value_or("");
-  if (field.enum_type() != nullptr) {  // --tokenizer BPE
+  if (field.enum_type() != nullptr) {  // for example --tokenizer BPE
     std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   }
-  if (field.is_repeated()) {  // 1,8,8
+  if (field.is_repeated()) {  // for example 1,8,8
     for (size_t begin = 0; begin <= text.size();) {
       const size_t end = std::min(text.find(',', begin), text.size());
       list.items.push_back(scalar(text.substr(begin, end - begin), /*quoted=*/false));
@@ -115,7 +116,7 @@ spec::Value value_of(const UploadFlag& flag, const Field& field) {
   return scalar(std::move(text), field.cpp_type() == Field::CPPTYPE_STRING);
 }
 
-/// What the options given say, as the tree of a spec file.
+/// Builds the tree of a spec file from the given options.
 class Tree {
  public:
   explicit Tree(const UploadOptions& o) : o_(o) {
@@ -145,7 +146,7 @@ class Tree {
   }
 
  private:
-  /// The format whose path is given, or one of whose files is.
+  /// Chooses the format: the one whose path is given, or else the first one that has a file given.
   Status choose() {
     const UploadFlag* path = nullptr;
     for (const UploadFlag& flag : o_.flags) {
@@ -206,9 +207,9 @@ class Tree {
 
   const UploadOptions& o_;
   const spec::DatasetFormat* format_ = nullptr;
-  bool at_path_ = false;  // and not in files that are named one by one
+  bool at_path_ = false;  // true: the data is at a path; false: in files that are named one by one
   spec::Value root_, options_;
-  std::map<std::string, std::string> flags_;  // by the field: "csv.image", "--image"
+  std::map<std::string, std::string> flags_;  // by field: "csv.image" to "--image"
 };
 
 std::string help_of(const UploadFlag& flag) {

@@ -1,10 +1,11 @@
-// client/cli/upload_flags.h: a dataset as `dataset upload` is told of it, by options instead of a
+// client/cli/upload_flags.h: the options of `dataset upload`, which describe a dataset without a
 // spec file.
 //
-// The options are made of the formats' descriptors: each format at a path gives --<format> PATH,
-// each file that is named by itself --<role> FILE, each field of a format --<field>. Several
-// formats share an option of the same name. What proto/trainyard/v1/spec_options.proto calls Flag
-// adds another name, the value's placeholder and the help.
+// The options are derived from the descriptors of the formats. Each format with a path gives
+// --<format> PATH, each file with a field of its own --<role> FILE, and each field of a format
+// --<field>. Formats share options of the same name. The field option Flag
+// (proto/trainyard/v1/spec_options.proto) can change the name and adds the value's placeholder and
+// the help.
 #pragma once
 
 #include <optional>
@@ -24,18 +25,18 @@ struct UploadFlag {
 
   std::string name;  // "--text-column"
   std::string value, help;
-  const spec::DatasetFormat* path_of = nullptr;  // the format whose path this is
-  const spec::DatasetFormat* file_of = nullptr;  // the format of which this is one file
-  std::string file;                              // the field of DatasetFile for that file
+  const spec::DatasetFormat* path_of = nullptr;  // the format whose path this option gives
+  const spec::DatasetFormat* file_of = nullptr;  // the format one of whose files this option gives
+  std::string file;                              // the field of DatasetFile that names this file
   std::vector<std::pair<const spec::DatasetFormat*, const Field*>> fields;
 
-  // As given.
+  // The values from the command line.
   bool on = false;
   std::optional<std::string> text;
   std::vector<std::string> texts;
 
-  /// Whether it names data, or says how to read it. (`--inputs` does both: with --arrays, it is the
-  /// name of an array.)
+  /// Whether the option names data; otherwise it says how to read data. (`--inputs` does both: with
+  /// --arrays, it gives the name of an array.)
   bool is_data() const { return path_of != nullptr || file_of != nullptr; }
   bool is_given() const { return on || text || !texts.empty(); }
   const Field* field_of(const spec::DatasetFormat& format) const;
@@ -52,7 +53,8 @@ struct UploadOptions {
 std::vector<UploadFlag> upload_flags();
 
 void add_upload_options(OptionSet& options, UploadOptions& o);
-/// The dataset that the options say. Refusals name the options, in the words of spec files.
+/// Builds the dataset that the options describe. Errors have the wording of spec files, but name
+/// options.
 Result<v1::DatasetFile> dataset_of_flags(const UploadOptions& o);
 Error nothing_to_upload();
 

@@ -9,7 +9,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// None if nobody would see it.
+/// Returns no observer if the line would not be visible.
 client::UploadObserver upload_observer(TransferLine& line) {
   if (!line.is_seen()) return {};
   return [&line](const client::UploadProgress& p) {
@@ -17,12 +17,12 @@ client::UploadObserver upload_observer(TransferLine& line) {
   };
 }
 
-/// Nothing if there is none with that ID yet.
+/// Returns nothing if there is no dataset with that ID yet.
 std::optional<v1::Dataset> find_newest(client::Client& server, const std::string& id) {
   if (id.empty()) return std::nullopt;
   Result<v1::Dataset> newest =
       server.call(client::rpc::kGetDataset, server.parent() + "/datasets/" + id);
-  if (!newest.ok()) return std::nullopt;  // for other errors, the upload will report it
+  if (!newest.ok()) return std::nullopt;  // if it was another error, the upload will report it
   return std::move(newest).value();
 }
 
@@ -49,7 +49,7 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
   } else if (before && say_what_is) {
     session.err().line(name + ": the same content as before");
   }
-  // Of a job's data its plan tells.
+  // The dataset's warnings are printed only here; for a job, its plan contains them.
   if (say_what_is) note_warnings(session, dataset.schema());
   return dataset;
 }

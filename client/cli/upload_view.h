@@ -1,4 +1,4 @@
-// client/cli/upload_view.h: messages on stderr while files are uploaded.
+// client/cli/upload_view.h: uploads files and prints messages on stderr.
 #pragma once
 
 #include "client/cli/session.h"
@@ -7,17 +7,19 @@
 
 namespace trainyard::cli {
 
-/// ensure_dataset() with a progress line. The answer is READY. Says so if it is a new version of an
-/// existing dataset, and with `say_what_is` also if it is not, and what the dataset warns of.
+/// Calls ensure_dataset() with a progress line; the returned dataset is READY. Prints if it is a
+/// new version of an existing dataset. With `say_what_is`, also prints if the content is unchanged,
+/// and the dataset's warnings.
 Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile& file,
                                          const std::filesystem::path& folder,
                                          bool say_what_is = false);
-/// What an ingest left out, and the dataset's warnings, on standard error.
+/// Prints the number of rows that the ingest skipped, and the dataset's warnings, on stderr.
 void note_warnings(Session& session, const v1::DatasetSchema& schema);
-/// ensure_weights() with a progress line.
+/// Calls ensure_weights() with a progress line.
 Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::path& path,
                                        const std::string& name);
-/// The spec to send, once the server has the files that it names: its data and its initial weights.
+/// Uploads the data and initial weights that the spec names, and returns the spec to submit, which
+/// refers to them.
 Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& spec);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// trainyard version: this program's version; the server's is in `daemon status`.
+// trainyard version: prints this program's version; `daemon status` prints the server's.
 #include "client/cli/command.h"
 
 namespace trainyard::cli {

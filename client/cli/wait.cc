@@ -1,4 +1,4 @@
-// trainyard wait: waits until a job has ended; the exit code says how.
+// trainyard wait: waits until jobs have ended; the exit code says how they ended.
 #include <memory>
 
 #include "client/cli/array_view.h"

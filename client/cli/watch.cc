@@ -1,5 +1,5 @@
-// trainyard watch: a job's events from the store, then as they happen. Resumes after a broken
-// connection.
+// trainyard watch: shows a job's events, first the stored ones, then new ones as they happen.
+// Continues after a broken connection.
 #include <memory>
 
 #include "client/cli/array_view.h"

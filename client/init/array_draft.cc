@@ -1,4 +1,5 @@
-// Arrays: NPZ, safetensors and NPY files, and sparse rows. They are read whole, as an ingest would.
+// Drafts for NPZ, safetensors and NPY files, and for sparse rows. The files are read completely, as
+// an ingest would.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -31,7 +32,7 @@ constexpr std::array<Pair, 12> kPairs = {{{"inputs", "targets"},
                                           {"features", "labels"},
                                           {"data", "target"}}};
 
-/// What the rows are, once they have been read.
+/// Sets what was found and the facts of a draft from the ingested data.
 void describe(const TypedDataset& data, const std::string& what, JobDraft& draft) {
   const DatasetSchema& schema = data.schema;
   const bool images = schema.kind == DatasetSchema::Kind::kImage;
@@ -49,7 +50,8 @@ std::string kind_of(const DatasetSchema& schema) {
   return schema.target.kind == TargetSchema::Kind::kClass ? "class" : "numeric";
 }
 
-/// Names by which a file of `name` would be the targets that belong to it: "train_x", "train_y".
+/// The names that the matching file of targets (or of inputs) may have: "train_x" matches
+/// "train_y".
 std::vector<std::string> partners_of(const std::string& name, bool of_inputs) {
   std::vector<std::string> found;
   for (const Pair& pair : kPairs) {

@@ -14,7 +14,7 @@ namespace {
 
 using Fate = Decision::Fate;
 
-constexpr size_t kMixedCategoriesMax = 50;  // of a column of numbers and text
+constexpr size_t kMixedCategoriesMax = 50;  // for columns that mix numbers and text
 constexpr int64_t kPixelsMin = 64;
 
 std::string differ_text(const ColumnFacts& c) {
@@ -45,7 +45,8 @@ Decision decide_texts(const ColumnLook& c, int64_t rows) {
   return {Fate::kCategory, ""};
 }
 
-/// "pixel12", "pixel_0_7", "1x1", "12"; "c5" where there is no header.
+/// Whether the name is typical of a pixel's column: "pixel12", "pixel_0_7", "1x1", "12"; or "c5",
+/// as in files without a header.
 bool is_pixel_name(std::string_view name) {
   static constexpr std::array<std::string_view, 8> kNames = {"",      "p",     "px",  "pix",
                                                              "pixel", "image", "img", "c"};
@@ -98,7 +99,8 @@ int64_t pixel_side(const TableLook& table, size_t target) {
   const auto pixels = std::ssize(table.columns) - 1;
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));
   if (pixels < kPixelsMin || side * side != pixels) return 0;
-  bool shades = false;  // more than a few: bytes, not switches
+  // a column has more than a few different values, so the columns are pixels rather than switches
+  bool shades = false;
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const ColumnLook& c = table.columns[i];
     if (i == target) continue;

@@ -1,5 +1,5 @@
-// client/init/column_fate.h: what becomes of a column: read as it is, as something else, or left
-// out.
+// client/init/column_fate.h: decides how a column is used: read by default, read as another kind,
+// or left out.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,19 @@ namespace trainyard::init {
 struct Decision {
   enum class Fate : uint8_t { kNumber, kCategory, kMixed, kDate, kText, kLeftOut };
   Fate fate = Fate::kNumber;
-  std::string why = {};  // left out; of text: what it would be left out for
+  // why it is left out; for text, why a column of categories would be left out
+  std::string why = {};
 };
 
-/// By the cells alone: what an ingest would refuse, and traps of text. Traps of numbers show later.
+/// Decides by the cells alone, which shows what an ingest would refuse and traps of text. Traps of
+/// numbers are found later, in the ingested data.
 Decision decide(const ColumnLook& column, int64_t rows);
 
 /// Why a column with this trap is left out.
 std::string trap_text(ColumnTrap trap, const ColumnFacts& column);
 
-/// The side of the square images whose pixels the columns are; 0 if they are not.
+/// The side of the square images whose pixels are the columns; 0 if the columns are not such
+/// pixels.
 int64_t pixel_side(const TableLook& table, size_t target);
 
 }  // namespace trainyard::init

@@ -14,16 +14,18 @@
 namespace trainyard::init {
 namespace {
 
-constexpr size_t kCodesMax = 20;  // different texts that may be names of ranges
+// a column with at most this many different texts may hold names of ranges, such as "18-25"
+constexpr size_t kCodesMax = 20;
 
 bool is_nearly_all(int64_t part, int64_t all) {
   return all > 0 && static_cast<double>(part) >= 0.9 * static_cast<double>(all);
 }
 
-// Different numbers that are kept in case the column turns out to hold text.
+// The number of different numbers that are kept in case the column turns out to hold text.
 constexpr size_t kNumbersKeptMax = 64;
 
-// The likeliest first, without marks: "Sale Price", "sale_price" and "SalePrice" are one name.
+// Names of targets, the most likely first, without marks: "Sale Price", "sale_price" and
+// "SalePrice" are the same name.
 constexpr std::array<std::string_view, 34> kTargetNames = {
     "target",      "label",    "labels",           "outcome",   "survived", "species", "diagnosis",
     "churn",       "churned",  "default",          "fraud",     "isfraud",  "price",   "saleprice",
@@ -39,7 +41,8 @@ size_t target_rank(std::string_view name) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// "31.12.2026", "12/31/26": numbers and one kind of mark between them.
+/// Whether the text looks like a date in another order, "31.12.2026" or "12/31/26": numbers
+/// separated by one kind of mark.
 bool is_other_date(std::string_view text) {
   size_t marks = 0, digits = 0;
   for (const char c : text.substr(0, text.find(' '))) {
@@ -54,7 +57,8 @@ bool is_other_date(std::string_view text) {
   return marks == 2 && digits >= 4 && digits <= 8 && is_digit(text.front());
 }
 
-/// "3,14", and nothing else. "3,141" may be three thousand.
+/// Whether the text is a number with a decimal comma, "3,14". "3,141" is not, since it may mean
+/// three thousand.
 bool has_decimal_comma(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   const size_t comma = text.find(',');
@@ -64,8 +68,9 @@ bool has_decimal_comma(std::string_view text) {
   return fraction.size() != 3 && digits(text.substr(0, comma)) && digits(fraction);
 }
 
-/// "$1,200", "12 %", "1'000.50", "5.2 kg": digits, separators, a sign of a currency before them or
-/// a short unit behind them. "A12" is a name.
+/// Whether the text looks like a number with units or separators: "$1,200", "12 %", "1'000.50",
+/// "5.2 kg". That is digits and separators, with a currency sign before or a short unit after them.
+/// "A12" is a name.
 bool is_other_number(std::string_view text) {
   const size_t first = text.find_first_of("0123456789");
   const size_t last = text.find_last_of("0123456789");
@@ -100,7 +105,7 @@ void note_cell(const CellReader& cells, std::string_view text, ColumnLook& colum
   if (column.texts.size() < kept_max) column.texts.emplace(text);
 }
 
-/// Whether a column can be what is asked for: neither the same in all rows nor another in each.
+/// Whether a column can be a target: its values are neither all equal nor all different.
 bool is_fit_for_target(const ColumnLook& column, int64_t rows) {
   if (column.values.size() < 2 || is_identifier_name(column.name)) return false;
   if (column.numeric()) return true;
@@ -171,7 +176,7 @@ std::optional<size_t> choose_target(const TableLook& table) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const ColumnLook& column = table.columns[i];
     if (!is_fit_for_target(column, table.rows)) continue;
-    // Of two with equal rank, which are two without such a name, the last.
+    // Of two columns with equal rank, such as two without a typical name, the last one is chosen.
     if (!best || target_rank(column.name) <= target_rank(table.columns[*best].name)) best = i;
   }
   return best;

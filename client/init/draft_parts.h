@@ -1,4 +1,4 @@
-// client/init/draft_parts.h: the drafts of each kind of data, and what they share.
+// client/init/draft_parts.h: the drafts for each kind of data, and helpers that they share.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,25 @@ Result<JobDraft> draft_npy(const std::filesystem::path& path);
 Result<JobDraft> draft_idx(const std::filesystem::path& path);
 Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
 
-/// A text as YAML reads it back: plain where that is safe, else in quotes.
+/// The text as a YAML scalar: plain if that is safe, else quoted.
 std::string yaml_text(std::string_view text);
-/// The beginning of a long name, between two characters.
+/// The beginning of a long name, cut between two characters.
 std::string shortened(std::string_view text);
-/// "[a, b]"
+/// A YAML list: "[a, b]".
 std::string yaml_list(const std::vector<std::string>& texts);
-/// 5.735, 512.3, 18823
+/// The number with about four significant digits: 5.735, 512.3, 18823.
 std::string few_digits(double value);
-/// A text from the data in a sentence: 'Müller'. Whoever shows it makes it safe.
+/// A text from the data in quotes, for a sentence: 'Müller'. The caller must escape it before
+/// showing it.
 std::string in_quotes(std::string_view text);
-/// "1 row", "2 rows"
+/// A number with its noun: "1 row", "2 rows".
 std::string count_of(int64_t count, const std::string& noun);
 
-/// The target's part of a draft, and notes on it, by the data's schema and statistics. `noun` is
-/// what a row is called.
+/// Sets the target's part of a draft and adds notes about it, from the data's schema and
+/// statistics. `noun` is the name of a row, such as "image".
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
                      const std::string& noun, JobDraft& draft);
-/// Draft fields of rows of text: how they become tokens.
+/// Adds the fields that say how rows of text become tokens.
 void add_token_fields(double words_mean, JobDraft& draft);
 
 }  // namespace trainyard::init

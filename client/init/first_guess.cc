@@ -12,20 +12,22 @@ int64_t power_of_two_below(int64_t value) {
   return power;
 }
 
-/// The share that is held out: of few rows more, so that some ten of them tell how good a model is.
+/// The share of the rows that is held out. It is larger for few rows, so that about ten of them
+/// measure the model.
 double split_of(int64_t rows, double usual) {
   constexpr double kHeldOutMin = 10, kShareMax = 0.3;
   const double share = kHeldOutMin / static_cast<double>(std::max<int64_t>(1, rows));
   return std::max(usual, std::min(std::round(share * 100) / 100, kShareMax));
 }
 
-/// Rows that are left to train on, as a job splits them.
+/// The number of rows left for training, computed as a job splits them.
 int64_t training_rows(const DataFacts& facts, const FirstGuess& guess) {
   const double held_out = static_cast<double>(facts.rows) * guess.validation_split;
   return std::max<int64_t>(1, facts.rows - std::llround(held_out));
 }
 
-/// Some hundred batches an epoch where there are rows for them, and never more rows than there are.
+/// Sets a batch size with which an epoch has some hundred batches, if there are enough rows, and
+/// that never exceeds the number of rows.
 void set_batch(const DataFacts& facts, int64_t least, int64_t most, FirstGuess& guess) {
   const int64_t rows = training_rows(facts, guess);
   guess.batch_size = std::min(std::clamp(power_of_two_below(rows / 100 + 1), least, most),
@@ -40,16 +42,16 @@ struct Bounds {
   int64_t least, most;
 };
 
-/// As many as make so many steps.
+/// Sets the number of epochs that makes about `steps` steps, within `bounds`.
 void set_epochs(const DataFacts& facts, int64_t steps, Bounds bounds, FirstGuess& guess) {
   const auto epochs =
       std::llround(static_cast<double>(steps) / static_cast<double>(whole_batches(facts, guess)));
   guess.epochs = std::clamp<int64_t>(epochs, bounds.least, bounds.most);
 }
 
-/// As measured against scikit-learn on held-out splits of 19 data sets.
+/// The values were measured against scikit-learn on held-out splits of 19 data sets.
 void guess_table(const DataFacts& facts, FirstGuess& guess) {
-  // Few rows: a small network and a high rate, with more against learning them by heart.
+  // With few rows: a small network and a high rate, with more dropout against overfitting.
   const bool small = facts.rows < 2000;
   guess.model =
       small ? "mlp: {hidden: [128], dropout: 0.2}" : "mlp: {hidden: [256, 256], dropout: 0.1}";
@@ -94,8 +96,8 @@ void guess_images(const DataFacts& facts, FirstGuess& guess) {
   }
 }
 
-/// As measured against TF-IDF with logistic regression. The decay holds for the embeddings: most
-/// words occur a few times.
+/// The values were measured against TF-IDF with logistic regression. The weight decay applies to
+/// the embeddings too, since most words occur only a few times.
 void guess_text_rows(const DataFacts& facts, FirstGuess& guess) {
   guess.model = "embedding_bag_classifier: {embedding_dim: 64, dropout: 0.3}";
   guess.model_words = "a bag of words: the mean of their learned vectors";
@@ -108,7 +110,7 @@ void guess_text_rows(const DataFacts& facts, FirstGuess& guess) {
 }
 
 void guess_text(const DataFacts& facts, FirstGuess& guess) {
-  // Of a short text, fewer and shorter windows.
+  // A short text gets fewer and shorter windows.
   guess.validation_split = 0.05;
   guess.context_length =
       std::clamp(power_of_two_below(facts.rows / 500 + 1), int64_t{8}, int64_t{64});
@@ -125,7 +127,8 @@ void guess_text(const DataFacts& facts, FirstGuess& guess) {
   guess.patience = 5;
 }
 
-/// Every row in every epoch where more than a few per cent of them would be left out.
+/// Whether an epoch may leave out its last incomplete batch: only if that is at most a few percent
+/// of the rows.
 bool drops_last(const DataFacts& facts, const FirstGuess& guess) {
   constexpr double kLeftOutMax = 0.03;
   const int64_t length = std::max<int64_t>(1, guess.context_length);
@@ -137,7 +140,8 @@ bool drops_last(const DataFacts& facts, const FirstGuess& guess) {
 }  // namespace
 
 int64_t guess_image_side(int64_t side) {
-  constexpr int64_t kSideMax = 64;  // larger ones take a CPU hours; the file says how to change it
+  // larger images take hours on a CPU; the file says how to change the size
+  constexpr int64_t kSideMax = 64;
   return side >= kSideMax ? kSideMax : side >= 32 ? 32 : std::max<int64_t>(8, side);
 }
 

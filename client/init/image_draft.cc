@@ -1,4 +1,4 @@
-// Images: a folder or an archive of files, CIFAR's and MNIST's own formats.
+// Drafts for images: a folder or an archive of image files, and the formats of CIFAR and MNIST.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -20,7 +20,7 @@ std::string side_text(int64_t height, int64_t width) {
   return std::to_string(height) + " x " + std::to_string(width);
 }
 
-/// What most images have: their shorter side's median.
+/// The median length of the images' shorter sides.
 int64_t usual_side(const std::vector<const ListedImage*>& images) {
   std::vector<int64_t> sides;
   for (const ListedImage* image : images) {
@@ -30,7 +30,7 @@ int64_t usual_side(const std::vector<const ListedImage*>& images) {
   return sides[sides.size() / 2];
 }
 
-/// The size that the images are brought to, where they differ or are large.
+/// Sets the size to which the images are resized, if their sizes differ or are large.
 void set_size(const std::vector<const ListedImage*>& images, JobDraft& draft) {
   std::set<std::pair<int64_t, int64_t>> sizes;
   bool colour = false;
@@ -65,7 +65,7 @@ int64_t count_classes(const ImageListing& listing) {
   return std::ssize(labels);
 }
 
-/// By the CSV among the files that says what each image is, if there is one.
+/// The images as listed by a CSV file among them that labels each image, if there is one.
 std::optional<ImageListing> list_by_labels(const fs::path& path, std::string& labels) {
   std::error_code ec;
   if (!fs::is_directory(path, ec)) return std::nullopt;

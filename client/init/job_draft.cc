@@ -45,7 +45,7 @@ Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions
   }
   Result<JobDraft> draft = draft_sniffed(data, sniffed, options);
   if (draft.ok() || draft.error().reason != "DATASET_INVALID") return draft;
-  // The readers call the file by its role.
+  // The readers call the file by its role "data"; the message should have its path.
   Error error = draft.error();
   const std::string role = "data:";
   if (error.message.starts_with(role)) {

@@ -1,5 +1,5 @@
-// client/init/job_draft.h: a job file before it is written: what was found in the data, what is
-// left out and why, and what to begin with.
+// client/init/job_draft.h: the content of a job file before it is written: what was found in the
+// data, what is left out and why, and the recipe to start with.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +15,15 @@ namespace trainyard::init {
 struct ColumnNote {
   enum class Use : uint8_t { kTarget, kLearnedFrom, kLeftOut } use = Use::kLearnedFrom;
   std::string name;
-  std::string says;  // "number, 4.3 to 7.9"; why it is left out
+  std::string says;  // "number, 4.3 to 7.9"; or why it is left out
 };
 
 /// A field of the dataset, as a spec writes it.
 struct DraftField {
   std::string name;
-  std::string value;                   // YAML; empty: a list, of `items`
-  std::string says = {};               // the comment beside it
-  std::vector<ColumnNote> items = {};  // names of columns, with a comment each
+  std::string value;                   // YAML; empty: the field is the list `items`
+  std::string says = {};               // the comment behind the field
+  std::vector<ColumnNote> items = {};  // column names, each with a comment
 };
 
 struct DraftSource {
@@ -32,27 +32,28 @@ struct DraftSource {
 };
 
 struct JobDraft {
-  std::string found;   // "a CSV file with 150 rows and 5 columns"
-  std::string format;  // of the dataset: "csv"; empty: the sources alone say it ("idx")
+  std::string found;   // what the data is: "a CSV file with 150 rows and 5 columns"
+  std::string format;  // of the dataset: "csv"; empty if the sources imply it ("idx")
   std::vector<DraftSource> sources;
-  std::vector<DraftField> fields;   // of the format
-  std::vector<ColumnNote> columns;  // of a table, in the file's order
-  std::string target;               // a column's name; empty where there are no columns
+  std::vector<DraftField> fields;   // settings of the format
+  std::vector<ColumnNote> columns;  // columns of a table, in the file's order
+  std::string target;               // a column's name; empty if the data has no columns
   std::string target_says;          // "3 classes: setosa (50), versicolor (50), virginica (50)"
-  std::string target_why;           // why this column, where nobody named it
-  std::vector<std::string> notes;   // what else a person should know
+  std::string target_why;           // why this column was chosen; empty if the user named it
+  std::vector<std::string> notes;   // further remarks for the user
   DataFacts facts;
   FirstGuess guess;
 };
 
 struct DraftOptions {
-  std::string target;             // a column; empty: chosen
-  std::filesystem::path scratch;  // an empty folder that lives as long as the call
+  std::string target;             // the target's column; empty: chosen automatically
+  std::filesystem::path scratch;  // an empty folder that must exist during the call
   int64_t head_bytes = kHeadBytesMax;
 };
 
-/// Looks at a file or a folder. Of a large table only the beginning is read (kHeadBytesMax).
-/// Refusals name what the data is and how to bring it into a form that is read.
+/// Inspects a file or a folder. Of a large table only the beginning is read
+/// (DraftOptions::head_bytes). Errors name the kind of data and say how to convert it to a
+/// supported form.
 Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions& options);
 
 }  // namespace trainyard::init

@@ -11,12 +11,12 @@ namespace {
 namespace fs = std::filesystem;
 using Use = ColumnNote::Use;
 
-constexpr size_t kWidth = 110;  // a comment that ends beyond stands above its line
+constexpr size_t kWidth = 110;  // maximum width of a line; a longer comment is put above its line
 constexpr size_t kCommentColumn = 36;
 constexpr size_t kColumnsListed = 40;
 constexpr size_t kReasonsMax = 200;
 
-/// Safe in a comment: one line, and no character that a spec may not have.
+/// Makes a text safe for a comment: one line, without characters that a spec may not contain.
 std::string comment_text(std::string_view text) {
   std::string out;
   if (!is_utf8(text)) return quoted_value(text);
@@ -31,7 +31,7 @@ std::string comment_text(std::string_view text) {
 class Writer {
  public:
   void blank() { text_ += "\n"; }
-  /// Broken at a blank where it would be too long.
+  /// Writes a comment, wrapped at spaces to kWidth columns.
   void comment(size_t indent, std::string_view words) {
     const std::string begin = std::string(indent, ' ') + "#";
     const std::string text = comment_text(words);
@@ -46,7 +46,7 @@ class Writer {
       rest.remove_prefix(std::min(rest.size(), end + 1));
     } while (!rest.empty());
   }
-  /// With its comment behind it, or above it where that would be too far out.
+  /// Writes a field with its comment behind it, or above it if the line would be too long.
   void line(size_t indent, const std::string& field, std::string_view words = "") {
     const std::string whole = std::string(indent, ' ') + field;
     if (words.empty()) {
@@ -68,13 +68,13 @@ class Writer {
   std::string text_;
 };
 
-/// As a person would write it into a file in that folder.
+/// The path as a person would write it into `file`.
 std::string path_in(const fs::path& path, const fs::path& file) {
   const fs::path folder = fs::absolute(file).parent_path().lexically_normal();
   const fs::path whole = fs::absolute(path).lexically_normal();
   const fs::path relative = whole.lexically_relative(folder);
   const bool below = !relative.empty() && *relative.begin() != "..";
-  // An absolute path elsewhere stays what it is; a relative one stays relative.
+  // An absolute path outside the file's folder stays absolute; a relative one stays relative.
   return path.is_absolute() && !below ? whole.string() : relative.string();
 }
 
@@ -133,7 +133,7 @@ void write_dataset(const JobDraft& draft, const JobYamlOptions& o, Writer& out) 
       continue;
     }
     out.line(4, field.name + ":", field.says);
-    // A spec has at most 1 MiB, and thousands of columns have one reason.
+    // A spec may have at most 1 MiB, so with thousands of columns only the first get their reasons.
     const size_t told = field.items.size() <= kReasonsMax ? field.items.size() : kReasonsMax / 2;
     for (size_t i = 0; i < field.items.size(); ++i) {
       out.line(6, "- " + yaml_text(field.items[i].name), i < told ? field.items[i].says : "");

@@ -1,4 +1,4 @@
-// client/init/job_yaml.h: a draft as the job file that a person goes on with.
+// client/init/job_yaml.h: writes a draft as a job file for the user to edit.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,9 @@ namespace trainyard::init {
 
 struct JobYamlOptions {
   std::filesystem::path data;  // as the user named it
-  std::filesystem::path file;  // that will hold the text: paths in it are relative to its folder
-  std::string name;            // of the job; empty: chosen by the server
+  // the file that will contain the text; paths in the text are relative to its folder
+  std::filesystem::path file;
+  std::string name;  // of the job; empty: the server chooses one
 };
 
 std::string job_yaml(const JobDraft& draft, const JobYamlOptions& options);

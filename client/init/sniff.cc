@@ -28,10 +28,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStartBytes = size_t{1} << 20;  // that tell what a file is
+constexpr size_t kStartBytes = size_t{1} << 20;  // read to recognize the kind of a file
 constexpr size_t kRecordsLookedAt = 200;
-constexpr size_t kNamesMax = 1'000'000;  // of a folder or an archive
-constexpr double kAgreeingMin = 0.9;     // of the records have as many fields as most
+constexpr size_t kNamesMax = 1'000'000;  // maximum number of names in a folder or an archive
+// minimum share of the records that have the most frequent number of fields
+constexpr double kAgreeingMin = 0.9;
 
 // --- files that are no dataset -----------------------------------------------------------------
 
@@ -51,7 +52,7 @@ bool starts_with_tag(std::string_view text) {
   return start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<?xml");
 }
 
-/// The file's records as one delimiter separates them.
+/// The shape of the file's records if `delimiter` separates their fields.
 TableShape shape_by(char delimiter, std::string_view text) {
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   CsvReader reader(*source, delimiter, "data");
@@ -63,7 +64,7 @@ TableShape shape_by(char delimiter, std::string_view text) {
     const Result<bool> more = reader.next(fields);
     if (more.ok() && !*more) break;
     ++shape.records;
-    if (!more.ok()) break;  // a quote that only another delimiter makes sense of
+    if (!more.ok()) break;  // a quote that is malformed with this delimiter
     ++sizes[fields.size()];
   }
   const auto most = std::ranges::max_element(sizes, {}, [](const auto& s) { return s.second; });
@@ -73,8 +74,8 @@ TableShape shape_by(char delimiter, std::string_view text) {
   return shape;
 }
 
-/// Whether the first record holds names: text above a number tells it for certain. Else a number
-/// or a text that is there twice speaks against it.
+/// Whether the first record holds column names. It certainly does if a text is above a number.
+/// Otherwise a number or a repeated text in it means that it does not.
 bool has_header(const TableShape& shape, std::string_view text) {
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   CsvReader reader(*source, shape.delimiter, "data");
@@ -88,10 +89,11 @@ bool has_header(const TableShape& shape, std::string_view text) {
   std::set<std::string> seen;
   std::vector<Cell::Kind> first;
   bool names = true;
-  if (!text.ends_with('\n') && fields.size() > 1) fields.pop_back();  // may be cut
+  // the text may end within the last field
+  if (!text.ends_with('\n') && fields.size() > 1) fields.pop_back();
   for (const std::string_view field : fields) {
     first.push_back(cells.read(field).kind);
-    // pandas writes its index without a name.
+    // pandas writes its index column without a name.
     const bool index = field.empty() && first.size() == 1 && fields.size() > 1;
     names &= index || (first.back() == Cell::Kind::kText && seen.emplace(field).second);
   }
@@ -102,7 +104,7 @@ bool has_header(const TableShape& shape, std::string_view text) {
   return names;
 }
 
-/// Columns of numbers that blanks separate, as many as it takes.
+/// Whether the lines are columns of numbers, separated by any number of spaces.
 bool is_aligned_by_blanks(std::string_view text) {
   std::optional<size_t> words;
   size_t lines = 0;
@@ -116,7 +118,7 @@ bool is_aligned_by_blanks(std::string_view text) {
   return lines >= 3;
 }
 
-/// "1 3:0.5 17:1"
+/// Whether the line is a sparse row such as "1 3:0.5 17:1".
 bool is_libsvm(std::string_view line) {
   size_t pairs = 0;
   bool first = true;
@@ -235,7 +237,7 @@ struct Names {
   std::vector<std::string> all;
   int64_t images = 0, texts = 0, arrays = 0;
   std::vector<std::string> tables;
-  std::string other_images;  // the first image of a format that is not read
+  std::string other_images;  // the first image in an unsupported format
   std::map<std::string, int64_t> endings;
 };
 
@@ -266,7 +268,7 @@ Result<Names> read_names(const fs::path& path) {
   return names;
 }
 
-/// Whether the .txt files are in a folder for each class.
+/// Whether the .txt files are in one folder per class.
 bool in_class_folders(const Names& names) {
   std::vector<ListedFile> files;
   for (const std::string& name : names.all) {
@@ -379,7 +381,7 @@ Result<Sniffed> sniff(const fs::path& path) {
   ASSIGN_OR_RETURN(const bool archive, holds_files(path, name));
   if (archive) {
     const Result<Sniffed> found = sniff_names(path, /*folder=*/false);
-    // xz and zstd may compress a single file.
+    // Files compressed by xz or zstd may be a single file instead of an archive.
     if (found.ok() || found.error().reason == "DATA_UNSUPPORTED" || start.starts_with("PK")) {
       return found;
     }

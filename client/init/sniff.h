@@ -1,4 +1,4 @@
-// client/init/sniff.h: what kind of data a path holds, by its first bytes and its names.
+// client/init/sniff.h: recognizes the kind of data at a path, by its first bytes and its names.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 namespace trainyard::init {
 
 enum class DataKind : uint8_t {
-  kTable,      // CSV, whatever separates its fields
-  kJsonLines,  // an object on each line
+  kTable,      // CSV with any delimiter
+  kJsonLines,  // one JSON object per line
   kLibsvm,
-  kText,       // one text, or a folder or an archive of .txt files that are one
-  kTextFiles,  // .txt files in a folder for each class
+  kText,       // one text: a file, or a folder or archive of .txt files that are concatenated
+  kTextFiles,  // .txt files with one folder per class
   kImages,
   kCifar,
   kArrays,  // NPZ or safetensors
@@ -25,20 +25,20 @@ enum class DataKind : uint8_t {
 
 struct Sniffed {
   DataKind kind = DataKind::kTable;
-  char delimiter = ',';  // of a table
+  char delimiter = ',';  // only for tables
   bool header = true;
 };
 
-/// INVALID_ARGUMENT/DATA_UNSUPPORTED for what no format of a dataset holds, with the way to convert
-/// it; NOT_FOUND/FILE_NOT_FOUND.
+/// Recognizes the data at `path`. INVALID_ARGUMENT/DATA_UNSUPPORTED if no dataset format can hold
+/// it, with a way to convert it; NOT_FOUND/FILE_NOT_FOUND.
 Result<Sniffed> sniff(const std::filesystem::path& path);
 
-/// How the fields of a text's records are separated, and whether the first one names the columns.
-/// `text` ends where a record does.
+/// How the fields of a text's records are separated, and whether the first record names the
+/// columns. `text` must end at the end of a record.
 struct TableShape {
   char delimiter = ',';
-  size_t fields = 1;    // that most records have
-  double agreeing = 0;  // the share of those
+  size_t fields = 1;    // the most frequent number of fields in a record
+  double agreeing = 0;  // the share of records with that many fields
   size_t records = 0;
   bool header = true;
 };

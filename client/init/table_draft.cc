@@ -1,6 +1,6 @@
-// Tables: which column is the target, which ones are left out, and what the others are. Two looks:
-// column_look.h decides what can be read at all, then the ingest's own reader and its search for
-// traps see the rest, so that what is written here is what an ingest accepts.
+// Drafts for tables: which column is the target, which columns are left out, and how the others are
+// used. There are two passes. column_look.h decides what can be read at all; then the ingest's own
+// reader and its search for traps examine the rest, so that an ingest accepts the draft.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using Use = ColumnNote::Use;
 using Fate = Decision::Fate;
 
-constexpr size_t kOthersOfTextMax = 3;  // which long text outweighs
+constexpr size_t kOthersOfTextMax = 3;  // with more other columns, even long text is left out
 
 std::string list_columns(const TableLook& table) {
   constexpr size_t kShownMax = 30;
@@ -75,7 +75,7 @@ class TableDraft {
     }
   }
 
-  /// Reads the rows as an ingest would, and leaves out what turns out to be a trap.
+  /// Reads the rows as an ingest would, and leaves out columns that prove to be traps.
   Status read(const Head& head) {
     side_ = pixel_side(table_, target_);
     if (side_ > 0) options_.image = {1, side_, side_};
@@ -127,8 +127,8 @@ class TableDraft {
     return names;
   }
 
-  /// Text alone is read, or columns alone: the longer the text and the fewer the others, the more
-  /// it is the text that counts.
+  /// Whether to learn from text alone instead of from the other columns: if there are no others, or
+  /// if the text is long and the others are few.
   bool learns_from_text() const {
     size_t others = 0;
     double words = 0;
@@ -167,10 +167,11 @@ class TableDraft {
   int64_t count_features() const {
     return std::ranges::count_if(decisions_,
                                  [](const Decision& d) { return d.fate != Fate::kLeftOut; }) -
-           1;  // the target
+           1;  // minus the target
   }
 
-  /// Traps that only show in the numbers themselves. What would leave nothing is told and stays.
+  /// Leaves out columns whose traps only show in the numbers themselves. The last remaining column
+  /// stays, with a note.
   Status leave_out_traps() {
     int64_t features = count_features();
     const auto leave_out = [&](const std::string& name, const std::string& why) {
@@ -220,7 +221,7 @@ class TableDraft {
     return text;
   }
 
-  /// By name, what the columns that are learned from hold; and how many inputs they are.
+  /// Describes by name what the columns that are learned from contain, and counts their inputs.
   void describe_columns() {
     std::map<std::string, std::string> says;
     size_t number = 0;
@@ -247,7 +248,7 @@ class TableDraft {
       if (i == target_) {
         draft_.columns.push_back({Use::kTarget, name, draft_.target_says});
       } else if (side_ > 0) {
-        continue;  // pixels: hundreds that are alike
+        continue;  // hundreds of pixel columns are not listed
       } else if (!options_.text.empty() && decisions_[i].fate != Fate::kText) {
         draft_.columns.push_back({Use::kLeftOut, name, "a model of text reads text alone"});
       } else if (decisions_[i].fate == Fate::kLeftOut) {
@@ -330,16 +331,16 @@ class TableDraft {
 
   CsvOptions options_;
   TableLook table_;
-  std::unordered_map<std::string, size_t> index_;  // of the columns, by name
+  std::unordered_map<std::string, size_t> index_;  // index of each column by name
   size_t target_;
   std::vector<Decision> decisions_;  // by column
-  int64_t side_ = 0;                 // of images in the columns
+  int64_t side_ = 0;                 // side of the images whose pixels are the columns; 0: none
   TypedDataset data_;
   DatasetStatistics statistics_;
   JobDraft draft_;
 };
 
-/// "pandas.read_csv('t.csv', sep=';')"
+/// A Python expression that reads the table: "pandas.read_csv('t.csv', sep=';')".
 std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const std::string& more) {
   if (csv.json_lines) return "pandas.read_json('" + path.string() + "', lines=True)";
   const std::string sep = csv.delimiter == '\t' ? "\\t" : std::string(1, csv.delimiter);
@@ -347,8 +348,8 @@ std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const st
          (csv.delimiter == ',' ? "" : ", sep='" + sep + "'") + more + ")";
 }
 
-/// Numbers in a form that is not read, which one command changes: a decimal comma anywhere, and
-/// "$1,200" in the very column that is to be predicted.
+/// Refuses numbers in a form that an ingest does not read but one command converts: a decimal comma
+/// in any column, and "$1,200" in the target's column.
 Status check_numbers(const TableLook& table, const fs::path& path, const CsvOptions& csv,
                      const std::string& wish) {
   const std::string plain = path.stem().string() + "-plain.csv', index=False)\"";
@@ -370,7 +371,7 @@ Status check_numbers(const TableLook& table, const fs::path& path, const CsvOpti
   return {};
 }
 
-/// JSON lines of one member that is text: a text to go on with.
+/// The draft for JSON lines with a single text member: a text for a language model to continue.
 JobDraft draft_text_member(const fs::path& path, const ColumnLook& column, const TableLook& table) {
   JobDraft draft;
   draft.format = "text";

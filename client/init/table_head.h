@@ -1,4 +1,4 @@
-// client/init/table_head.h: the beginning of a large table, which stands for the rest.
+// client/init/table_head.h: the beginning of a large table, which represents the whole table.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,22 @@
 
 namespace trainyard::init {
 
-/// So much of a table is read, decompressed.
+/// The number of decompressed bytes that are read from a table.
 inline constexpr int64_t kHeadBytesMax = int64_t{32} << 20;
 
 struct Head {
   std::filesystem::path path;
   bool whole = true;
-  int64_t bytes = 0;  // of all, of which `path` holds the first ones; 0: not known
+  int64_t bytes = 0;  // size of the whole file, of which `path` has the beginning; 0: unknown
 };
 
-/// The file itself, or a copy in `scratch` of its first records, `bytes` and the rest of a block.
-/// `quotes`: as of RecordBlocks.
+/// Returns the file itself if it is small, or else a copy in `scratch` of its first records:
+/// `bytes` rounded up to whole blocks. `quotes` is passed to RecordBlocks.
 Result<Head> take_head(const std::filesystem::path& path, bool quotes, int64_t bytes,
                        const std::filesystem::path& scratch);
 
-/// Of the whole file, by the share of it that was read; `rows` are those of the head.
+/// The estimated number of rows of the whole file, from the share of its bytes in the head, which
+/// has `rows` rows.
 int64_t estimate_rows(const Head& head, int64_t rows);
 
 }  // namespace trainyard::init

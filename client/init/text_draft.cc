@@ -1,4 +1,5 @@
-// Text: one that a language model goes on with, or files of text in a folder for each class.
+// Drafts for text: one text for a language model to continue, or text files with one folder per
+// class.
 #include <algorithm>
 #include <array>
 #include <set>
@@ -17,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLookedAt = size_t{1} << 20;  // of a text, for its characters
-constexpr size_t kCharactersMax = 500;         // more of them: pieces instead
+constexpr size_t kLookedAt = size_t{1} << 20;  // bytes of a text in which characters are counted
+constexpr size_t kCharactersMax = 500;         // with more different characters, tokens are pieces
 constexpr int64_t kTextMin = 1000;
 
 struct Text {
@@ -52,7 +53,8 @@ Result<Text> read_start(const fs::path& path) {
 
 size_t count_characters(std::string_view text) {
   std::set<char32_t> seen;
-  if (const auto bad = find_invalid_utf8(text)) text = text.substr(0, *bad);  // cut
+  // the text may end within a character
+  if (const auto bad = find_invalid_utf8(text)) text = text.substr(0, *bad);
   while (!text.empty()) seen.insert(take_code_point(text));
   return seen.size();
 }

@@ -34,7 +34,8 @@ std::string rfc3339(std::time_t time) {
   return text;
 }
 
-/// The archive while it is written, under a name of its own that ends with it.
+/// Writes the archive under a temporary name; the destructor removes it unless publish() has
+/// renamed it.
 class BackupWriter {
  public:
   explicit BackupWriter(std::string file) : target_(std::move(file)), now_(std::time(nullptr)) {}
@@ -82,7 +83,7 @@ class BackupWriter {
   int64_t done_bytes() const { return done_bytes_; }
   const std::optional<v1::BackupResponse::Summary>& summary() const { return summary_; }
 
-  /// Gives the archive its name.
+  /// Renames the archive to its final name.
   Status publish() {
     if (part_.empty()) return {};
     if (::fsync(file_.get()) != 0) return file_error("cannot sync", part_, errno);
@@ -175,7 +176,7 @@ class BackupWriter {
 
   const std::string target_;
   const std::time_t now_;
-  fs::path part_;  // empty: nothing to remove
+  fs::path part_;  // the temporary file; empty: nothing to remove
   UniqueFd file_;
   ArchiveOut archive_;
   BackupManifest manifest_;
@@ -196,7 +197,8 @@ Result<v1::BackupResponse::Summary> write_backup(Client& client, const std::stri
   bool open = false;
   BackupProgress progress;
   const Status status = client.backup(stop, [&](const v1::BackupResponse& message) -> Status {
-    if (!open) {  // only now, so that a wrong server or token leaves no file behind
+    // opened with the first message, so that a wrong server or token leaves no file behind
+    if (!open) {
       if (Status s = writer.open(); !s.ok()) return s;
       open = true;
     }

@@ -1,7 +1,7 @@
-// client/lib/backup_manifest.h: the last entry of a backup's archive, which makes it one.
+// client/lib/backup_manifest.h: the manifest, which is the last entry of a backup's archive.
 //
-// A backup is a tar archive of a state folder's files, and at its end manifest.json: what is in it,
-// with each file's size and SHA-256. An archive without it was cut.
+// A backup is a tar archive of a state folder's files, followed by manifest.json, which lists the
+// files with size and SHA-256. An archive without a manifest was truncated.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,18 @@ struct BackupManifest {
   int format_version = kBackupFormatVersion;
   std::string server_version;
   std::string created;  // RFC 3339, UTC
-  int64_t commit = 0;   // number of the store's newest commit
+  int64_t commit = 0;   // the number of the store's newest commit
   std::vector<BackupFile> files;
 };
 
 std::string to_json(const BackupManifest& manifest);
-/// DATA_LOSS/BACKUP_DAMAGED; FAILED_PRECONDITION/BACKUP_NEWER for a format of a later version.
+/// Errors: DATA_LOSS/BACKUP_DAMAGED; FAILED_PRECONDITION/BACKUP_NEWER if a later version wrote the
+/// format.
 Result<BackupManifest> parse_backup_manifest(std::string_view text);
 
-/// Whether a backup may hold a file of this path: relative, of plain names, in one of the folders
-/// of a state folder or one of its files. Nothing else is ever written by a backup or a restore.
+/// Whether a backup may contain a file with this path: it is relative, has plain names, and is in
+/// one of the folders of a state folder or is one of its files. Backup and restore never write
+/// other paths.
 bool is_backup_path(std::string_view path);
 
 Error backup_damaged(const std::string& what);

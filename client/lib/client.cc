@@ -31,20 +31,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRepeatPause{100};  // then twice as long each time
+// before the first repetition of a call; doubles each time
+constexpr milliseconds kRepeatPause{100};
 constexpr milliseconds kRepeatPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};
 constexpr milliseconds kHealthTimeout{5'000};
-constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeats of the server
+constexpr milliseconds kStreamSilenceMax{45'000};  // three heartbeat intervals of the server
 constexpr int64_t kCaFileBytesMax = 1 << 20;
-constexpr int kMessageBytesMax = 64 << 20;  // answers: predictions of many classes
+constexpr int kMessageBytesMax = 64 << 20;  // of responses; predictions of many classes are large
 
 Result<std::shared_ptr<grpc::Channel>> open_channel(const Connection& connection) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY,
-              0);  // http_proxy is for the web, not for a training server
+              0);  // ignore http_proxy, which is meant for web traffic
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Despite its name, this limits one attempt to connect. A busy machine needs time.
+  // Despite its name, this also is the time limit of one connection attempt, and a busy machine
+  // needs time.
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   args.SetMaxReceiveMessageSize(kMessageBytesMax);
@@ -60,7 +62,7 @@ Result<std::shared_ptr<grpc::Channel>> open_channel(const Connection& connection
   return grpc::CreateCustomChannel(connection.server, grpc::SslCredentials(options), args);
 }
 
-/// Cancels a stream on a stop request, or if nothing has arrived for kStreamSilenceMax.
+/// Cancels a stream on a stop request, or if no message has arrived for kStreamSilenceMax.
 class StreamGuard {
  public:
   StreamGuard(grpc::ClientContext& context, const std::stop_token& stop)
@@ -101,10 +103,11 @@ class StreamGuard {
   Clock::time_point last_ TRAINYARD_GUARDED_BY(mu_) = Clock::now();
   bool silent_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::stop_callback<Cancel> on_stop_;
-  std::jthread watcher_;  // last: stops and joins before the others are destroyed
+  std::jthread watcher_;  // last member: stops and joins before the others are destroyed
 };
 
-/// Reports after kSlowCall that a call is still running, and later when it has ended.
+/// Calls `observer(true)` when a call has taken kSlowCall, and then `observer(false)` when the call
+/// has ended.
 class SlowCallNotice {
  public:
   explicit SlowCallNotice(const std::function<void(bool)>& observer) {
@@ -113,7 +116,8 @@ class SlowCallNotice {
       wait_for_stop(over, kSlowCall);
       if (over.stop_requested()) return;
       observer(true);
-      wait_for_stop(over, std::chrono::hours(24));  // longer than any call
+      // longer than any call; the destructor stops the wait
+      wait_for_stop(over, std::chrono::hours(24));
       observer(false);
     });
   }
@@ -138,8 +142,7 @@ struct Client::Impl {
     if (!authorization.empty()) context.AddMetadata("authorization", authorization);
   }
 
-  /// `open(context)` starts a stream from the server, which is read to its end or to the handler's
-  /// error.
+  /// Reads a stream that `open(context)` starts, to its end or to an error of `on_message`.
   template <typename Message, typename Open>
   Status read_stream(const std::stop_token& stop,
                      const std::function<Status(const Message&)>& on_message,
@@ -173,7 +176,7 @@ void Client::on_slow_call(std::function<void(bool)> observer) {
 const Connection& Client::connection() const { return impl_->connection; }
 
 Result<std::unique_ptr<Client>> Client::connect(const Connection& connection, NoServer no_server) {
-  // gRPC's own log lines would mix with ours; GRPC_VERBOSITY brings them back.
+  // gRPC's own log lines would mix with ours; the user can enable them with GRPC_VERBOSITY.
   ::setenv("GRPC_VERBOSITY", "NONE", 0);
   const auto deadline = Clock::now() + milliseconds(connection.timeout_ms);
   Status probe = probe_server(connection);
@@ -242,7 +245,8 @@ Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token sto
       break;
     }
   }
-  while (left && reader->Read(&message)) continue;  // Finish() needs a drained stream
+  // Finish() requires that all messages have been read
+  while (left && reader->Read(&message)) continue;
   const grpc::Status status = reader->Finish();
   if (status.ok() || left || stop.stop_requested()) return {};
   if (guard.silent()) {
@@ -253,8 +257,8 @@ Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token sto
 }
 
 namespace {
-/// Sends bytes, so that those of a file go from its pages to the socket. (A message would hold a
-/// copy, of which the library makes another.)
+/// Serializes chunks by hand, so that a file's bytes go from its mapped pages to the socket. A
+/// Protobuf message would copy them, and gRPC would copy them again.
 class GrpcUploadStream final : public UploadStream {
  public:
   GrpcUploadStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& authorization,
@@ -273,7 +277,7 @@ class GrpcUploadStream final : public UploadStream {
   bool write_chunk(int64_t offset, std::string_view data, uint32_t crc,
                    std::shared_ptr<const void> owner) override {
     using Owner = std::shared_ptr<const void>;
-    v1::UploadFileRequest::Chunk rest;  // all but the data
+    v1::UploadFileRequest::Chunk rest;  // all fields except the data
     rest.set_offset(offset);
     rest.set_crc32c(crc);
     std::string tail = rest.SerializeAsString();
@@ -285,7 +289,7 @@ class GrpcUploadStream final : public UploadStream {
     const grpc::Slice slices[] = {
         grpc::Slice(head),
         owner ? grpc::Slice(
-                    const_cast<char*>(data.data()), data.size(),  // it is only read
+                    const_cast<char*>(data.data()), data.size(),  // gRPC only reads the bytes
                     [](void* o) { delete static_cast<Owner*>(o); }, new Owner(std::move(owner)))
               : grpc::Slice(data.data(), data.size()),
         grpc::Slice(tail)};
@@ -300,7 +304,7 @@ class GrpcUploadStream final : public UploadStream {
   void cancel() override { context_.TryCancel(); }
 
  private:
-  /// What stands before a field of `size` bytes.
+  /// The tag and length that precede a length-delimited field of `size` bytes.
   static std::string head_of(int field, size_t size) {
     std::string head;
     google::protobuf::io::StringOutputStream stream(&head);
@@ -358,7 +362,8 @@ Status Client::generate(const v1::GenerateRequest& request, std::stop_token stop
 }
 
 Result<bool> Client::check_health() {
-  // HealthCheckRequest{} is zero bytes; HealthCheckResponse{SERVING} is field 1, a varint, value 1.
+  // An empty HealthCheckRequest has zero bytes; HealthCheckResponse{SERVING} is field 1, a varint,
+  // with value 1.
   grpc::GenericStub stub(impl_->channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kHealthTimeout);

@@ -1,8 +1,8 @@
 // client/lib/client.h: the Trainyard API as plain calls.
 //
-// Unary calls are rows of rpcs.h, which say how long a call may take and whether it is repeated
-// while the server is UNAVAILABLE: with growing pauses, and never beyond the deadline. Thread-safe.
-// gRPC stays out of this header, so that few units pay for it.
+// Unary calls are defined by rows of rpcs.h, with their deadline and whether they are repeated
+// while the server is UNAVAILABLE (with growing pauses, and never beyond the deadline).
+// Thread-safe. This header does not include gRPC, whose headers are slow to compile.
 #pragma once
 
 #include <cstdint>
@@ -27,28 +27,30 @@ class Client {
  public:
   static constexpr int kRepeatsMax = 4;
 
-  /// What connect() does where no server listens on the Unix socket.
+  /// What connect() does if no server listens on the Unix socket.
   enum class NoServer {
     kRefuse,
-    kWait,  // it may be restarting: for as long as a call may take
+    kWait,  // the server may be restarting: wait up to the timeout of a call
   };
-  /// Reads the credentials and, for a Unix socket, checks that a server listens. No network traffic
-  /// for TCP: the first call connects.
+  /// Reads the credentials and, for a Unix socket, checks that a server listens. For TCP it causes
+  /// no network traffic: the first call connects.
   static Result<std::unique_ptr<Client>> connect(const Connection& connection,
                                                  NoServer no_server = NoServer::kRefuse);
   ~Client();
 
-  /// `observer(true)` when a unary call has taken a second, `observer(false)` when it is over.
-  /// Called from a thread of its own. Set it before the first call.
+  /// Registers an observer: `observer(true)` is called when a unary call has taken a second, and
+  /// `observer(false)` when that call is over, from a separate thread. Must be set before the first
+  /// call.
   void on_slow_call(std::function<void(bool)> observer);
 
   const Connection& connection() const;
   static std::string parent() { return std::string(kParent); }
 
-  /// Makes a unary call of client/lib/rpcs.h. A method that answers with nothing gives a Status.
+  /// Makes a unary call of client/lib/rpcs.h. Returns the response, or only a Status if the
+  /// response is empty.
   template <typename Request, typename Response>
   auto call(const Rpc<Request, Response>& rpc, const Request& request);
-  /// The same with a request that has a name alone.
+  /// Makes a call whose request consists of a name.
   template <typename Request, typename Response>
   auto call(const Rpc<Request, Response>& rpc, const std::string& name) {
     Request request;
@@ -56,23 +58,25 @@ class Client {
     return call(rpc, request);
   }
 
-  /// One WatchJob stream, to its end. `on_message` may change its message, and returns false to
-  /// leave. A stop, a handler that returns false and the end of the job are OK. UNAVAILABLE also
-  /// when the server falls silent for longer than its heartbeats allow. follow.h reconnects.
+  /// Reads one WatchJob stream to its end. `on_message` may modify its message, and returns false
+  /// to end the stream. A stop request, false from `on_message` and the end of the job are OK. Also
+  /// returns UNAVAILABLE if the server is silent for longer than three heartbeat intervals.
+  /// follow_job() in follow.h reconnects.
   Status watch_job(const v1::WatchJobRequest& request, std::stop_token stop,
                    const std::function<bool(v1::WatchJobResponse&)>& on_message);
 
   std::unique_ptr<UploadStream> open_upload();
   Status download_model(const std::string& name, std::stop_token stop,
                         const std::function<Status(const v1::DownloadModelResponse&)>& on_message);
-  /// `on_text` gets each piece as it is generated. A stop is OK. No deadline.
+  /// Calls `on_text` with each piece of text as it is generated. A stop request is OK. Has no
+  /// deadline.
   Status generate(const v1::GenerateRequest& request, std::stop_token stop,
                   const std::function<bool(const v1::GenerateResponse&)>& on_text);
-  /// One Backup stream, to its end; `on_message` ends it by an error. client/lib/backup.h writes
-  /// it.
+  /// Reads one Backup stream to its end, or to an error of `on_message`. client/lib/backup.h writes
+  /// the archive.
   Status backup(std::stop_token stop,
                 const std::function<Status(const v1::BackupResponse&)>& on_message);
-  /// grpc.health.v1: true for SERVING. Sends no token.
+  /// Calls grpc.health.v1; true if the status is SERVING. Sends no token.
   Result<bool> check_health();
 
  private:
@@ -103,18 +107,18 @@ auto Client::call(const Rpc<Request, Response>& rpc, const Request& request) {
   }
 }
 
-/// One UploadFile call (client/lib/upload.h drives it). Not thread-safe.
+/// One UploadFile call, used by client/lib/upload.h. Not thread-safe.
 class UploadStream {
  public:
   virtual ~UploadStream() = default;
-  /// False if the stream is broken: close() then returns the reason.
+  /// Returns false if the stream is broken; close() then returns the reason.
   virtual bool write(const v1::UploadFileRequest& message) = 0;
-  /// The same for a chunk. With an `owner`, which keeps `data` in memory, it is not copied.
+  /// Writes a chunk. With an `owner`, which keeps `data` in memory, the data is not copied.
   virtual bool write_chunk(int64_t offset, std::string_view data, uint32_t crc,
                            std::shared_ptr<const void> owner) = 0;
-  /// Ends the stream and waits for the answer.
+  /// Ends the stream and waits for the response.
   virtual Result<v1::Upload> close() = 0;
-  /// Breaks it from another thread.
+  /// Cancels the call; may be called from another thread.
   virtual void cancel() = 0;
 };
 

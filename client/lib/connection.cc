@@ -53,7 +53,7 @@ Status read_context(const spec::Document& document, const spec::Value& fields,
     if (entry.key == "server") {
       connection.server = value.text;
     } else if (entry.key == "ca_file") {
-      connection.ca_file = folder / value.text;  // an absolute path stays as it is
+      connection.ca_file = folder / value.text;  // operator/ keeps an absolute path unchanged
     } else if (entry.key == "token_file") {
       connection.token_file = folder / value.text;
     } else if (entry.key == "plaintext" && (value.text == "true" || value.text == "false")) {
@@ -179,7 +179,8 @@ Result<Connection> resolve_connection(const ConnectionFlags& flags, const Enviro
   if (connection.server.empty()) {
     const std::vector<fs::path> sockets = default_sockets(env);
     fs::path chosen = sockets.back();
-    // Where this user's daemon would listen, for the message if none listens anywhere.
+    // The default, for the error message if no socket exists, is where this user's daemon would
+    // listen.
     if (sockets.size() > 1) chosen = sockets[sockets.size() - 2];
     for (auto socket = sockets.rbegin(); socket != sockets.rend(); ++socket) {
       if (socket_exists(*socket)) chosen = *socket;
@@ -232,7 +233,7 @@ Status probe_server(const Connection& connection) {
       return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
                         "no server is running: there is no socket " + path);
     case EAGAIN:
-      return {};  // its queue of connections is full: it runs
+      return {};  // the server's queue of connections is full, so it is running
     default:
       return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
                         "no server is running: nothing listens on " + path);

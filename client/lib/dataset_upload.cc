@@ -64,7 +64,7 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   *request.mutable_spec() = spec::dataset_spec(file);
   const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
   if (std::ranges::any_of(paths, [](const auto& path) { return !path.empty(); })) {
-    // Files may travel for minutes: not to a server that refuses the name or an option.
+    // Uploads may take minutes, so first check that the server accepts the name and the options.
     request.set_validate_only(true);
     if (const Result<v1::Dataset> checked = client.call(kCreateDataset, request); !checked.ok()) {
       return checked.error();

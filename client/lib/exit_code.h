@@ -1,4 +1,4 @@
-// client/lib/exit_code.h: exit codes by kind of failure (docs/cli.md).
+// client/lib/exit_code.h: the exit code for each kind of failure (docs/cli.md).
 #pragma once
 
 #include "src/base/result.h"
@@ -7,8 +7,8 @@ namespace trainyard::client {
 
 enum ExitCode : int {
   kExitOk = 0,
-  kExitFailed = 1,  // the job failed, or an error without a better code
-  kExitUsage = 2,   // usage, or an argument that the server refused
+  kExitFailed = 1,  // the job failed, or an error without its own code
+  kExitUsage = 2,   // wrong usage, or the server refused an argument
   kExitNotAllowed = 3,
   kExitNotFound = 4,
   kExitConflict = 5,
@@ -20,7 +20,7 @@ enum ExitCode : int {
 };
 
 ExitCode exit_code_of(const Error& error);
-/// "NOT_FOUND", as gRPC writes it.
+/// The name as gRPC writes it: "NOT_FOUND".
 const char* code_name(ErrorCode code);
 
 }  // namespace trainyard::client

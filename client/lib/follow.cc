@@ -21,14 +21,14 @@ bool is_terminal(v1::JobState state) {
 Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
                   const FollowHandler& handler) {
   int64_t seen = after;
-  int64_t oldest = 0;  // from here on the server promises all events
+  int64_t oldest = 0;  // from this number on, the server promises all events
   bool ended = false;  // a terminal state arrived, or the handler returned false
   Status gap;
   milliseconds pause{100};
-  bool answered = false;  // a server that never answered is reported at once
+  bool answered = false;  // an error before the first response is returned immediately
   Clock::time_point last_answer = Clock::now();
-  const auto take = [&](v1::Event& event) {  // false: it was the last
-    // Of a job whose old events were thinned, some before oldest_seq are missing.
+  const auto take = [&](v1::Event& event) {  // returns false after the last event
+    // In a job whose old events were thinned, events before oldest_seq may be missing.
     if (event.seq() != seen + 1 && (event.seq() <= seen || event.seq() > oldest)) {
       gap = make_error(
           ErrorCode::kDataLoss, "EVENT_GAP",
@@ -60,16 +60,16 @@ Status follow_job(Client& client, const std::string& name, int64_t after, std::s
       if (message.has_start()) {
         oldest = message.start().oldest_seq();
         if (handler.started) handler.started(message.start());
-        // A finished job whose events have all arrived sends nothing more.
+        // The stream of a finished job sends nothing after the last event.
         ended = is_terminal(message.start().job().state()) && message.start().newest_seq() <= seen;
         return !ended;
       }
-      // A heartbeat has none.
+      // A heartbeat has no events.
       return std::ranges::all_of(*message.mutable_events(), take);
     });
     if (!gap.ok()) return gap;
     if (ended || stop.stop_requested()) return {};
-    if (status.ok()) {  // the server ended the stream before the job: treated as a broken one
+    if (status.ok()) {  // the stream ended before the job: handled like a broken connection
       status = make_error(ErrorCode::kUnavailable, "STREAM_ENDED", "the event stream ended early");
     }
     if (status.error().code != ErrorCode::kUnavailable || !answered ||

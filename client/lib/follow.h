@@ -1,4 +1,4 @@
-// client/lib/follow.h: a job's events to the end, across broken connections.
+// client/lib/follow.h: follows a job's events to its end, across broken connections.
 #pragma once
 
 #include <functional>
@@ -9,18 +9,19 @@
 namespace trainyard::client {
 
 struct FollowHandler {
-  /// The job as it was when a stream began (again after each reconnect).
+  /// Called with the job as of the start of a stream, again after each reconnect.
   std::function<void(const v1::WatchJobResponse::Start&)> started;
-  /// Each event once, in order. False stops following.
+  /// Called with each event once, in order. Returns false to stop following.
   std::function<bool(const v1::Event&)> event;
-  /// The connection broke; retried after a pause, for up to kReconnectSecondsMax.
+  /// Called when the connection breaks, before a pause and a new attempt; attempts continue for up
+  /// to kReconnectSecondsMax.
   std::function<void(const Error&)> reconnecting;
 };
 inline constexpr int kReconnectSecondsMax = 120;
 
 /// Follows the events after `after` until a terminal state, a handler that returns false, or
-/// `stop`; all three are OK. After UNAVAILABLE it resumes from the last seq seen. A gap behind
-/// start.oldest_seq is DATA_LOSS/EVENT_GAP: the stream promises that this cannot happen.
+/// `stop`; all three are OK. After UNAVAILABLE it resumes from the last seq seen. A gap after
+/// start.oldest_seq, which the protocol excludes, is DATA_LOSS/EVENT_GAP.
 Status follow_job(Client& client, const std::string& name, int64_t after, std::stop_token stop,
                   const FollowHandler& handler);
 

@@ -48,7 +48,7 @@ Result<v1::Job> read_events(Client& client, const std::string& name, bool follow
                             std::stop_token stop,
                             const std::function<bool(const v1::Event&)>& on_event) {
   v1::Job job;
-  int64_t until = -1;  // without `follow`: the newest event when we began
+  int64_t until = -1;  // without `follow`: the newest event when the stream began
   FollowHandler handler;
   handler.started = [&](const v1::WatchJobResponse::Start& start) {
     if (until >= 0) return;

@@ -1,4 +1,4 @@
-// client/lib/metric_history.h: a job's metrics, gathered from its events.
+// client/lib/metric_history.h: collects a job's metrics from its events.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace trainyard::client {
 struct MetricSample {
   int64_t step = 0;
   double value = 0;   // may be NaN or infinite
-  double time_s = 0;  // since 1970, of the event that brought it
+  double time_s = 0;  // seconds since 1970, of the event with this value
 };
 
-/// Calls visit(key, sample) for each value of the event, in its order; other kinds have none.
+/// Calls visit(key, sample) for each metric value of the event, in order.
 void visit_samples(const v1::Event& event,
                    const std::function<void(const std::string& key, const MetricSample&)>& visit);
 
-/// Samples by key, in rising order of their steps, each step once. A job that was resumed from a
-/// checkpoint reports some steps again: the last report counts.
+/// Samples by key, ordered by step, each step once. A job that resumed from a checkpoint reports
+/// some steps again: the last report replaces earlier ones.
 class MetricHistory {
  public:
   void add(const v1::Event& event);
@@ -34,9 +34,9 @@ class MetricHistory {
   std::map<std::string, std::vector<MetricSample>> series_;
 };
 
-/// Calls `on_event` with the events that a job has so far, without waiting for more; with `follow`,
+/// Calls `on_event` with the events that a job has so far, without waiting for more; with `follow`
 /// also with later ones until the job ends. Returns the job as it was when the stream began.
-/// `on_event` returns false to stop. A stop is OK, as in follow_job.
+/// `on_event` returns false to stop, which is OK, as is a stop request.
 Result<v1::Job> read_events(Client& client, const std::string& name, bool follow,
                             std::stop_token stop,
                             const std::function<bool(const v1::Event&)>& on_event);

@@ -19,7 +19,7 @@ bool is_file_name(const std::string& name) {
          name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
-/// The file that is being written.
+/// The file that is currently written, under a temporary name.
 class Part {
  public:
   Part(const fs::path& folder, ExportedFile file)
@@ -98,7 +98,8 @@ Result<std::vector<ExportedFile>> export_model(Client& client, const std::string
           std::error_code error;
           fs::create_directories(
               folder,
-              error);  // only now, so that an unknown model leaves no folder behind
+              // created with the first message, so that an unknown model leaves no folder behind
+              error);
           if (error) {
             return make_error(ErrorCode::kInternal, "STORAGE_ERROR",
                               folder.string() + ": cannot be created: " + error.message());

@@ -1,4 +1,4 @@
-// client/lib/model_export.h: a trained model from the server into a folder.
+// client/lib/model_export.h: downloads a trained model from the server into a folder.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ struct ExportedFile {
   std::string sha256;
 };
 
-/// Writes each file under a temporary name, checks size and SHA-256, then renames. Names that the
-/// server sends are never taken as paths. On an error, files that were complete stay and the part
-/// is removed.
+/// Downloads each file under a temporary name, checks size and SHA-256, then renames it. File names
+/// from the server may not contain paths. On an error, complete files stay and the partial file is
+/// removed.
 Result<std::vector<ExportedFile>> export_model(Client& client, const std::string& name,
                                                const std::filesystem::path& folder,
                                                std::stop_token stop);

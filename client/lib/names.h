@@ -1,4 +1,4 @@
-// client/lib/names.h: resource names, from what people type to full names and back.
+// client/lib/names.h: converts resource names between what people type and full names.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace trainyard::client {
 
-/// A dataset's name may end in a version, `digits@2`, which is kept. `digits-1` and
-/// `projects/default/jobs/digits-1` both become the latter. `collection` is "jobs", "arrays",
-/// "datasets" or "models", where a job's name stands for what it trained. Refuses an empty id,
-/// slashes in the wrong place and names of another collection.
+/// Converts a name to a full name: `digits-1` and `projects/default/jobs/digits-1` both become the
+/// latter. `collection` is "jobs", "arrays", "datasets" or "models"; a job's name also names the
+/// model that it trained. The version of a dataset, `digits@2`, is kept. Refuses an empty ID,
+/// misplaced slashes, and names of another collection.
 Result<std::string> full_name(std::string_view collection, std::string_view text);
 
-/// The parent of all jobs, datasets and models, because a server has one project.
+/// The parent of all resources, because a server has one project.
 inline constexpr std::string_view kParent = "projects/default";
 
-/// The last segment, which tables show and people type.
+/// The last segment of a name, which tables show and people type.
 std::string_view short_name(std::string_view name);
 
-/// A random UUID (version 4), for request_id.
+/// Returns a random UUID (version 4), for request_id.
 std::string make_uuid();
 
 }  // namespace trainyard::client

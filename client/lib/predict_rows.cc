@@ -13,7 +13,8 @@ Error invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", std::move(message));
 }
 
-/// Offset after the row that begins at `begin` and its newline. Newlines in quotes do not count.
+/// The offset after the newline of the row that begins at `begin`. Newlines in quotes do not end a
+/// row.
 size_t end_of_row(std::string_view text, size_t begin) {
   bool quoted = false;
   for (size_t i = begin; i < text.size(); ++i) {
@@ -44,7 +45,7 @@ Result<std::string> gunzip_if_packed(std::string bytes) {
     code = inflate(&stream, Z_NO_FLUSH);
     out.append(buffer, 0, buffer.size() - stream.avail_out);
     if (code == Z_BUF_ERROR) break;
-    if (code == Z_STREAM_END && stream.avail_in > 0) {  // gzip members may follow one another
+    if (code == Z_STREAM_END && stream.avail_in > 0) {  // gzip members may be concatenated
       code = inflateReset(&stream);
     }
   }

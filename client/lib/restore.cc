@@ -27,7 +27,7 @@ using ArchiveIn = Handle<archive, archive_read_free>;
 constexpr int64_t kManifestBytesMax = int64_t{512} << 20;
 constexpr size_t kPieceBytes = 1 << 20;
 
-/// A folder that is removed with all in it, unless it was kept.
+/// A folder that the destructor removes with its content, unless keep() was called.
 class NewFolder {
  public:
   explicit NewFolder(fs::path path) : path_(std::move(path)) {}
@@ -61,7 +61,7 @@ class ArchiveReader {
     return backup_damaged("it is not a backup: " + text_of_error());
   }
 
-  /// All entries, then what the manifest says of them.
+  /// Reads all entries, then compares them with the manifest.
   Result<BackupManifest> read_all() {
     std::string manifest_text;
     for (;;) {
@@ -113,7 +113,7 @@ class ArchiveReader {
     return {};
   }
 
-  /// The next piece of the entry's data; empty at its end.
+  /// Reads the next part of the entry's data; empty at its end.
   Result<std::string_view> read_piece() {
     if (stop_.stop_requested()) {
       return make_error(ErrorCode::kCancelled, "INTERRUPTED",
@@ -168,7 +168,7 @@ class ArchiveReader {
     return {};
   }
 
-  /// The folders on the way to a file, as private as the daemon's.
+  /// Creates the parent folders of a file, as private as the daemon's.
   Status make_folders(const std::string& path) const {
     for (size_t slash = path.find('/'); slash != std::string::npos;
          slash = path.find('/', slash + 1)) {
@@ -221,15 +221,16 @@ Status check_target(const fs::path& state_dir) {
   if (!fs::exists(status)) return {};
   if (!fs::is_directory(status)) return not_empty(state_dir, "is not a folder");
   for (fs::directory_iterator it(state_dir, ec), end; !ec && it != end; it.increment(ec)) {
-    if (it->path().filename() == "lost+found") continue;  // of a file system's root
+    // present in the root of an ext file system
+    if (it->path().filename() == "lost+found") continue;
     return not_empty(state_dir, "is not empty");
   }
   if (ec) return file_error("cannot list", state_dir, ec.value());
   return {};
 }
 
-/// Whether a folder that exists cannot be replaced by another one of its name: a link, a mount
-/// point, or in a folder of somebody else, as /var/lib is.
+/// Whether an existing folder cannot be replaced by renaming another one over it: it is a link, a
+/// mount point, or in a folder where this user may not write, such as /var/lib.
 bool keeps_its_place(const fs::path& folder) {
   std::error_code ec;
   if (!fs::exists(folder, ec)) return false;
@@ -248,8 +249,9 @@ Status sync_file_system(const fs::path& folder) {
   return {};
 }
 
-/// Into a folder that cannot be replaced. trainyard.db.state goes first: with it and without a
-/// store, a daemon that starts too early refuses to.
+/// Moves the files into a folder that cannot be replaced. trainyard.db.state comes first and the
+/// store last: a daemon that is started in between refuses to run, because it finds the former
+/// without the latter.
 Status move_into(const fs::path& from, const fs::path& to) {
   std::vector<fs::path> names;
   std::error_code ec;
@@ -291,7 +293,7 @@ Result<BackupManifest> restore_backup(const std::string& archive, const fs::path
     if (Status s = move_into(folder.path(), target); !s.ok()) return s.error();
     return manifest;
   }
-  if (::rename(folder.path().c_str(), target.c_str()) != 0) {  // over an empty folder, too
+  if (::rename(folder.path().c_str(), target.c_str()) != 0) {  // also replaces an empty folder
     if (errno == ENOTEMPTY || errno == EEXIST) return not_empty(target, "is not empty any more");
     return file_error("cannot rename to", target, errno);
   }

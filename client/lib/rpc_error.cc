@@ -15,9 +15,9 @@ ErrorCode to_code(grpc::StatusCode code) {
     case grpc::StatusCode::UNKNOWN:
     case grpc::StatusCode::UNIMPLEMENTED:
     case grpc::StatusCode::DO_NOT_USE:
-      return ErrorCode::kInternal;  // the canonical codes that Error leaves out
+      return ErrorCode::kInternal;  // canonical codes that ErrorCode does not have
     default:
-      return static_cast<ErrorCode>(code);  // the same numbers (src/base/result.h)
+      return static_cast<ErrorCode>(code);  // ErrorCode has the same numbers (src/base/result.h)
   }
 }
 

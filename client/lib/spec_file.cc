@@ -54,7 +54,7 @@ void SpecFile::set_name(const std::string& name) {
 }
 
 Error with_names_of_people(Error error, const std::string& name) {
-  // A sentence about a field begins with it.
+  // The message begins with the field's name.
   const auto rename = [&](std::string& text) {
     if (text.starts_with("spec.")) text.erase(0, 5);
     for (const std::string_view id : {"job_id", "array_id"}) {
@@ -73,7 +73,8 @@ Error with_names_of_people(Error error, const std::string& name) {
 Error SpecFile::with_positions(Error error) const {
   error = with_names_of_people(std::move(error));
   if (error.violations.size() == 1) {
-    // The server's sentence stays: it may say more than its field, such as the name of a layer.
+    // The server's message is kept, because it may say more than the field, such as the name of a
+    // layer.
     const std::string& field = error.violations.front().field;
     const spec::Position at = document.locate(field);
     const std::string named = document.describe(at, field);

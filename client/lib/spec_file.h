@@ -1,4 +1,5 @@
-// client/lib/spec_file.h: a job spec file: from the path that a user types to a checked JobFile.
+// client/lib/spec_file.h: reads a job spec file from the path that a user types into a checked
+// JobFile.
 #pragma once
 
 #include <filesystem>
@@ -14,48 +15,48 @@
 
 namespace trainyard::client {
 
-/// The server's refusal with the field that people know: `name` where it has a request's job_id or
-/// array_id, and no `spec.`.
+/// Replaces field names of requests in a server's error by those that users know: removes `spec.`,
+/// and turns job_id and array_id into `name`.
 Error with_names_of_people(Error error, const std::string& name = "name");
 
 struct SpecFile {
   spec::Document document;
   v1::JobFile file;
   std::filesystem::path folder;  // paths in the file are relative to it
-  // Of model.onnx, once it is imported: the file that recipe.initial_weights.path stands for.
+  // Once model.onnx is imported: the file to which recipe.initial_weights.path refers.
   std::filesystem::path imported_weights = {};
 
   v1::JobSpec job_spec() const { return spec::job_spec(file); }
-  /// True if the file provides data: the client then uploads before it submits.
+  /// Whether the file names data, which the client must upload before it submits.
   bool has_data() const { return spec::brings_data(file.dataset()); }
   bool has_weights() const { return spec::has_weights_file(file.recipe()); }
-  /// The path of the weights' file, for a job that has_weights().
+  /// The path of the weights' file; requires has_weights().
   std::filesystem::path weights_path() const;
-  /// Refuses an array, for a command that is for one job.
+  /// Refuses an array, for commands that take a single job.
   Status check_single(std::string_view command) const;
-  /// What --name says, in place of the file's name.
+  /// Replaces the file's name by the value of --name.
   void set_name(const std::string& name);
-  /// The server's refusal, with this file's line and column, or the option, before each field that
-  /// it names.
+  /// Adds this file's line and column, or the option, to each field that the server's error names.
   Error with_positions(Error error) const;
 };
 
-/// A YAML or JSON file; "-" is standard input.
+/// Reads a YAML or JSON file; "-" is standard input.
 Result<spec::Document> read_document_file(const std::filesystem::path& path);
 
-/// Reads, applies `sets` in order, then `grids` (values of fields of an array), maps and checks
-/// what only the client can check (the dataset's paths; missing parts). The server checks
+/// Reads the file, applies `sets` in order, then `grids` (values of fields of an array), and checks
+/// what only the client can check: the dataset's paths and missing parts. The server checks
 /// everything else. Errors list all problems, up to 16.
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
                                 std::span<const std::string> sets,
                                 std::span<const std::string> grids = {});
-/// The same for a text; `folder` is where relative paths begin.
+/// Does the same for a text; relative paths are relative to `folder`.
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
                                  const std::filesystem::path& folder,
                                  std::span<const std::string> sets,
                                  std::span<const std::string> grids = {});
 
-/// A file that only describes a dataset (DatasetFile), or a job file, whose dataset is taken.
+/// Reads a file that only describes a dataset (DatasetFile), or a job file, from which it takes the
+/// dataset. The second value is the file's folder.
 Result<std::pair<v1::DatasetFile, std::filesystem::path>> read_dataset_file(
     const std::filesystem::path& path, std::span<const std::string> sets);
 

@@ -1,9 +1,9 @@
-// client/lib/tensorboard.h: TensorBoard's event files.
+// client/lib/tensorboard.h: writes TensorBoard's event files.
 //
-// A file is records, each the length of its data (u64, little-endian), the masked CRC-32C of that
-// length, the data, and the masked CRC-32C of the data; the data is an Event message
-// (proto/tensorboard/event.proto). Readers ignore an incomplete record at the end, so a file can be
-// read while it grows.
+// A file is a sequence of records. Each has the length of its data (u64, little-endian), the masked
+// CRC-32C of that length, the data, and the masked CRC-32C of the data. The data is an Event
+// message (proto/tensorboard/event.proto). Readers ignore an incomplete record at the end, so a
+// file can be read while it grows.
 //
 // Source: TensorFlow, "TFRecord" and event.proto.
 #pragma once
@@ -19,19 +19,19 @@
 
 namespace trainyard::client {
 
-/// One record of `data`.
+/// The record for `data`.
 std::string tensorboard_record(std::string_view data);
 
-/// A file of scalars being written: each sample is in the file when add() returns from a flush.
+/// A growing file of scalars. Samples from add() are in the file once flush() has returned.
 class TensorBoardFile {
  public:
-  /// Creates `folder`, and in it the file "events.out.tfevents.<time>.<name>", truncated if it
-  /// exists: exporting a run again replaces the earlier output. Errors: STORAGE_ERROR.
+  /// Creates `folder`, and in it the file "events.out.tfevents.<time>.<name>", which is truncated
+  /// if it exists: another export of the same run replaces the earlier one. Error: STORAGE_ERROR.
   static Result<TensorBoardFile> create(const std::filesystem::path& folder, double time_s,
                                         const std::string& name);
 
   void add(const std::string& key, const MetricSample& sample);
-  /// Passes what was added to the system. STORAGE_ERROR if any write failed.
+  /// Writes the added samples to the file. STORAGE_ERROR if any write failed.
   Status flush();
   const std::filesystem::path& path() const { return path_; }
 

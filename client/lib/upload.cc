@@ -20,23 +20,23 @@ constexpr Rpc<v1::GetUploadRequest, v1::Upload> kGetUpload{"DatasetService/GetUp
 
 using std::chrono::milliseconds;
 
-/// Errors after which sending the same bytes again may succeed: the connection broke, a chunk was
-/// damaged on the way, the server committed less than we thought, or an earlier stream of ours is
-/// not closed yet.
+/// Whether sending the same bytes again may succeed after this error: the connection broke, a chunk
+/// was damaged in transit, the server has committed fewer bytes than expected, or an earlier stream
+/// of this client is not closed yet.
 bool may_resume(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.reason == "CHUNK_CHECKSUM" ||
          error.reason == "UPLOAD_OFFSET_MISMATCH" || error.reason == "UPLOAD_BUSY" ||
          error.reason == "UPLOAD_PAUSED";
 }
 
-/// What is uploaded: existing bytes, or bytes generated on demand.
+/// The bytes to upload: existing ones, or bytes generated on demand.
 class Content {
  public:
   virtual ~Content() = default;
   virtual int64_t size() const = 0;
-  /// The `count` bytes from `offset` on, valid until the next call.
+  /// Returns `count` bytes from `offset` on, valid until the next call.
   virtual Result<std::string_view> read(int64_t offset, int64_t count) = 0;
-  /// What keeps all that read() has given valid; null if nothing does.
+  /// An owner that keeps all memory returned by read() valid; null if there is none.
   virtual std::shared_ptr<const void> owner() const { return nullptr; }
 };
 
@@ -84,12 +84,12 @@ Result<std::string> digest_of(Content& content) {
   return digest.finish();
 }
 
-/// What a file is uploaded as.
+/// The name under which a file is uploaded.
 class UploadName {
  public:
-  /// Its digest.
+  /// The digest is the name.
   explicit UploadName(std::string sha256) : name_(sha256), sha256_(std::move(sha256)) {}
-  /// Digits that stand for the digest, which is taken while the content is sent.
+  /// `name` is a placeholder for the digest, which a thread computes while the content is sent.
   UploadName(std::string name, const MappedContent& content)
       : name_(std::move(name)), size_(content.size()) {
     digest_.emplace(
@@ -101,11 +101,11 @@ class UploadName {
   }
 
   const std::string& name() const { return name_; }
-  /// The first `bytes` are on their way.
+  /// Reports that the first `bytes` bytes were sent, which the digest may then include.
   void sent(int64_t bytes) {
     if (digest_) digest_->follow_to(bytes);
   }
-  /// Waits for it.
+  /// Returns the digest; waits until it is computed.
   Result<std::string> sha256() {
     if (sha256_.empty()) {
       ASSIGN_OR_RETURN(sha256_, digest_->finish(size_));
@@ -121,7 +121,8 @@ class UploadName {
   std::optional<FollowingDigest> digest_;
 };
 
-/// Digits by which an upload of the same file is found again: of its size, its time and its ends.
+/// A placeholder digest by which a repeated upload of the same file is recognized. It is derived
+/// from the file's size, modification time, first and last bytes.
 std::string made_up_name(const MappedContent& content, const std::filesystem::path& path) {
   constexpr int64_t kEndBytes = int64_t{64} << 10;
   std::error_code unknown;
@@ -135,7 +136,7 @@ std::string made_up_name(const MappedContent& content, const std::filesystem::pa
   return digest.finish();
 }
 
-/// One stream from `offset` to the end.
+/// Sends one stream from `offset` to the end of the content.
 Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name, int64_t offset,
                              UploadProgress progress, const UploadObserver& observer,
                              std::stop_token stop) {
@@ -174,10 +175,10 @@ Result<v1::Upload> send_from(Client& client, Content& content, UploadName& name,
     if (*sha256 != name.name()) finish.set_sha256(*sha256);
     open = stream->write(message);
   }
-  return stream->close();  // returns the reason if the stream was broken
+  return stream->close();  // if the stream is broken, this returns the reason
 }
 
-/// Asks how many of the `size` bytes of this content the server has.
+/// Queries how many of the content's `size` bytes the server has.
 Result<v1::Upload> get_upload(Client& client, const std::string& digits, int64_t size) {
   v1::GetUploadRequest request;
   request.set_name(client.parent() + "/uploads/" + digits);
@@ -185,7 +186,7 @@ Result<v1::Upload> get_upload(Client& client, const std::string& digits, int64_t
   return client.call(kGetUpload, request);
 }
 
-/// Sends the part of the content that the server does not have, and returns its SHA-256.
+/// Sends the bytes that the server does not have yet, and returns the content's SHA-256.
 Result<std::string> upload_as(UploadName& name, Client& client, Content& content,
                               const std::filesystem::path& path, const UploadObserver& observer,
                               std::stop_token stop) {
@@ -228,7 +229,7 @@ Result<std::string> upload_as(UploadName& name, Client& client, Content& content
   }
 }
 
-/// The same for content whose digest is taken first.
+/// Computes the digest first, then sends the content under it.
 Result<std::string> upload(Client& client, Content& content, const std::filesystem::path& path,
                            const UploadObserver& observer, std::stop_token stop) {
   ASSIGN_OR_RETURN(std::string sha256, digest_of(content));
@@ -259,7 +260,8 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
     if (have.size_is_new()) {
       Result<std::string> sha256 = upload_as(name, client, content, path, observer, stop);
       if (sha256.ok() || sha256.error().reason != "CONTENT_HASH_MISMATCH") return sha256;
-      // What an earlier attempt left there was of a file that only looked the same.
+      // The server had bytes of another file with the same placeholder; upload under the digest
+      // instead.
     }
   }
   return upload(client, content, path, observer, stop);

@@ -1,4 +1,5 @@
-// client/lib/upload.h: uploads one file by its content, resuming where an earlier attempt stopped.
+// client/lib/upload.h: uploads a file, named by its digest, and resumes where an earlier attempt
+// stopped.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +14,26 @@ namespace trainyard::client {
 
 struct UploadProgress {
   std::string filename;
-  int64_t sent_bytes = 0;  // committed before, plus sent now
+  int64_t sent_bytes = 0;  // committed by earlier streams, plus sent by this one
   int64_t total_bytes = 0;
 };
 using UploadObserver = std::function<void(const UploadProgress&)>;
 
-/// Digests the file, asks what the server has, and sends the rest in chunks with CRC-32C. A stream
-/// that breaks is resumed at the committed size, up to kUploadTriesMax times without any progress.
-/// A file whose content the server has is not sent at all. Returns the SHA-256.
+/// Computes the file's digest, queries which part the server has, and sends the rest in chunks with
+/// CRC-32C. A broken stream is resumed at the committed size, up to kUploadTriesMax times without
+/// progress. If the server already has the content, nothing is sent. Returns the SHA-256.
 ///
-/// A large file of a size that the server has no file of is new to it: that is sent at once, under
-/// a name made up of what the file looks like, and digested meanwhile.
+/// If the server has no file of a large file's size, the content must be new. Then the file is sent
+/// immediately under a placeholder name, while its digest is computed.
 inline constexpr int kUploadTriesMax = 5;
 inline constexpr int64_t kUploadChunkBytes = 1 << 20;
-inline constexpr int64_t kUploadAtOnceBytes = 4 << 20;  // a smaller file is digested in no time
+// smaller files are digested quickly, and before they are sent
+inline constexpr int64_t kUploadAtOnceBytes = 4 << 20;
 Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
                                 const UploadObserver& observer, std::stop_token stop);
 
-/// The same for a folder, as the tar of src/base/tar_folder.h: the same files, the same digest.
+/// Does the same for a folder, sent as the tar of src/base/tar_folder.h: equal files give an equal
+/// digest.
 Result<std::string> upload_folder(Client& client, const std::filesystem::path& path,
                                   const UploadObserver& observer, std::stop_token stop);
 

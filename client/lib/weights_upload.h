@@ -1,5 +1,5 @@
-// client/lib/weights_upload.h: a model of weights only on the server, created from a local
-// safetensors file if it does not exist yet.
+// client/lib/weights_upload.h: ensures that a model of weights only exists on the server, and
+// creates it from a local safetensors file if not.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace trainyard::client {
 
-/// Uploads the file and creates the model; content that the server has is not sent again. Without a
-/// name the server derives one from the content. Errors: those of upload_file();
+/// Uploads the file and creates the model. Content that the server already has is not sent again.
+/// Without a name, the server derives one from the content. Errors: those of upload_file();
 /// MODEL_FILE_INVALID; MODEL_EXISTS.
 Result<v1::Model> ensure_weights(Client& client, const std::filesystem::path& path,
                                  const std::string& name, const UploadObserver& observer,

@@ -1,4 +1,4 @@
-// Curves as PNG, by Cairo: as drawn by draw_svg(), with two pixels for each of the screen's, so
+// Draws charts as PNG with Cairo. They look like those of draw_svg(), with twice the resolution, so
 // that they stay sharp in documents.
 #include <cairo.h>
 
@@ -15,7 +15,7 @@ namespace trainyard::cli {
 namespace {
 
 constexpr double kScale = 2;
-constexpr int kHeightMax = 32767;  // Cairo's
+constexpr int kHeightMax = 32767;  // Cairo's limit
 
 class PngDrawing final : public Drawing {
  public:

@@ -1,4 +1,5 @@
-// client/local/devices.h: where a command works, by its options and the spec.
+// client/local/devices.h: chooses the devices on which a command works, from its options and the
+// spec.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,15 @@
 
 namespace trainyard::cli {
 
-/// "cpu", "gpu" (the first that is visible) or "gpu-N" as the engine's name.
+/// Converts "cpu", "gpu" (the first visible GPU) or "gpu-N" to the engine's name of the device.
 Result<std::string> pick_device(const std::string& wish);
 
-/// The spec's devices by the engine's names, or those of `flag`: one, or several GPUs
-/// ("gpu-0,gpu-1"). `auto` is the CPU: nothing here compares devices.
+/// The engine's names of the spec's devices, or of those in `flag`: one device, or several GPUs
+/// ("gpu-0,gpu-1"). `auto` means the CPU, because nothing here compares devices.
 Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag);
 
-/// `flag`, else the spec's, else all cores.
+/// The number of threads: `flag`, else the spec's, else one for each usable core.
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,4 @@
-// `trainyard local check`: checks that a device computes correctly by training small networks on
+// `trainyard local check`: checks that a device computes correctly, by training small networks on
 // it.
 #include <cstdio>
 #include <memory>
@@ -56,7 +56,8 @@ void show(Session& session, const DeviceCheck& check) {
 Result<int> run_local_check(Session& session, const std::string& wish) {
   ASSIGN_OR_RETURN(const std::string device, pick_device(wish));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(device, usable_cores()));
-  // A GPU is compared with the CPU, and the CPU with plain loops.
+  // A GPU is compared with the CPU backend, and the CPU with the reference backend, which uses
+  // plain loops.
   const bool is_cpu = backend->name() == "cpu";
   const std::unique_ptr<Backend> judge =
       is_cpu ? make_reference_backend() : make_cpu_backend(usable_cores());

@@ -1,4 +1,4 @@
-// `trainyard plan` on this machine: as the server plans, with the kernels' workspace measured here.
+// `trainyard plan` on this machine: plans as the server does, and measures the kernels' workspace.
 #include <unistd.h>
 
 #include <memory>
@@ -24,7 +24,7 @@ int64_t machine_bytes() {
   return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
 }
 
-/// The job on the devices that were picked, whatever its resources say.
+/// The job on the chosen devices, which replace those of its resources.
 JobToPlan job_on(const std::vector<std::string>& devices, v1::JobSpec spec, EngineSpec engine) {
   v1::Resources& resources = *spec.mutable_resources();
   resources.set_device(devices.front() == kCpuDevice ? v1::Resources::CPU : v1::Resources::GPU);
@@ -34,7 +34,7 @@ JobToPlan job_on(const std::vector<std::string>& devices, v1::JobSpec spec, Engi
   return to_plan(spec, std::move(engine));
 }
 
-/// A GPU's memory is not known here.
+/// The machine with the chosen devices. The memory of GPUs is unknown here.
 Machine machine_of(const std::vector<std::string>& names) {
   Machine machine;
   for (const std::string& name : names) {
@@ -71,7 +71,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   wanted.with_layers = true;
   wanted.dump = options.dump;
   wanted.all_shardings = options.shardings;
-  wanted.as_written = true;  // 'local run' trains it so
+  wanted.as_written = true;  // 'local run' trains the recipe as written
   std::optional<WeightsFile> weights;
   std::optional<StartingTensors> starting;
   if (spec.has_weights()) {

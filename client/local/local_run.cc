@@ -1,6 +1,6 @@
-// `trainyard local run`: a spec trained in this process, with no daemon: the shortest way to debug
-// the engine. Reads the data, builds, trains and writes as the worker does, by the same engine
-// calls.
+// `trainyard local run`: trains a spec in this process, without a daemon, which is the shortest way
+// to debug the engine. It reads the data, builds, trains and writes with the same engine calls as
+// the worker.
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -48,10 +48,10 @@ class ProgressReporter final : public Reporter {
         grouped(plan.parameter_count) + " parameters, " + grouped(plan.train_rows) + " rows";
     if (plan.first_step > 0) text += ", resumed from step " + std::to_string(plan.first_step);
     progress_.note(now_s(), Style::kDim, text);
-    if (plan.first_step > 0) return;  // told when it began
+    if (plan.first_step > 0) return;  // the attempt from step 0 has shown the warnings
     for (const std::string& warning : plan.warnings) warn(warning);
   }
-  void progressed() override {}  // steps are shown with their metrics
+  void progressed() override {}  // progress is shown when metrics arrive
   void metrics(std::span<const MetricPoint> points) override {
     const double time_s = now_s();
     for (const MetricPoint& point : points) {
@@ -60,7 +60,7 @@ class ProgressReporter final : public Reporter {
     }
     progress_.update(time_s);
     if (curves_ == nullptr) return;
-    if (const Status s = curves_->flush(); !s.ok()) {  // training continues without it
+    if (const Status s = curves_->flush(); !s.ok()) {  // training continues without the file
       progress_.note(time_s, Style::kNotice, s.error().message);
       curves_ = nullptr;
     }

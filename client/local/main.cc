@@ -1,5 +1,5 @@
-// trainyard-local: the command line with the engine and Cairo. trainyard becomes this program when
-// a command needs them; people call trainyard.
+// trainyard-local: the command line with the engine and Cairo. trainyard replaces itself by this
+// program when a command needs them; users call trainyard.
 #include "client/cli/command.h"
 #include "client/local/work.h"
 

@@ -13,7 +13,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int kBesideNames = 48;  // of the table of nodes, besides node and op
+constexpr int kBesideNames = 48;  // width of the other columns, without the node's name and op
 constexpr int kCallsColumn = 7;
 
 std::string fixed(double value, int digits) {
@@ -22,12 +22,12 @@ std::string fixed(double value, int digits) {
   return text;
 }
 std::string percent_of(double share) { return fixed(share * 100, 1) + "%"; }
-/// Empty if there is nothing to show: a copy has no FLOPs.
+/// A rate as text; empty if the amount or the time is 0: a copy has no FLOPs.
 std::string rate(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? human_number(amount / seconds, true) : "";
 }
 
-/// "13.5 GFLOP/s".
+/// A number with its unit: "13.5 GFLOP/s".
 std::string with_unit(double value, const std::string& unit) {
   std::string text = human_number(value, true);
   const bool scaled = std::isalpha(static_cast<unsigned char>(text.back())) != 0;
@@ -39,11 +39,11 @@ const char* direction(Phase phase) {
   return phase == Phase::kForward ? "fwd" : phase == Phase::kBackward ? "bwd" : "upd";
 }
 
-/// Nodes taken together: one, those of an op, or all.
+/// The sums over a set of nodes: a single node, those of one op, or all.
 struct Sum {
   int64_t nodes = 0, calls = 0;
   double seconds = 0, flops = 0, bytes = 0;
-  double least_s = 0;  // by the device's peak
+  double least_s = 0;  // the least time at the device's peak rates
 
   void add(const NodeProfile& node, const DevicePeak& peak) {
     const auto runs = static_cast<double>(node.calls);
@@ -100,7 +100,7 @@ class ProfileView {
         options_.colour);
   }
 
-  /// Time, share, rates: the last columns of both tables.
+  /// Appends the last columns of both tables: time, share and rates.
   std::vector<Column> with_rates(std::vector<Column> columns) const {
     for (const char* title : {in_ms_ ? "MS" : "US", "SHARE", "FLOP/S", "B/S", "PEAK"}) {
       columns.push_back({title, true});

@@ -1,4 +1,4 @@
-// client/local/profile_view.h: where a step's time goes, on a terminal.
+// client/local/profile_view.h: shows on a terminal how a step's time is divided among its nodes.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct ProfileViewOptions {
   bool colour = false;
 };
 
-/// The step as a whole, then by op, then the slowest nodes.
+/// Renders the step as a whole, then its time by op, then the slowest nodes.
 std::string render_profile(const StepProfile& profile, int64_t batch_size,
                            const ProfileViewOptions& options);
 

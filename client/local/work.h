@@ -1,4 +1,5 @@
-// client/local/work.h: what trainyard-local does for the commands of client/cli, as LocalWork says.
+// client/local/work.h: the functions of LocalWork, which trainyard-local provides to the commands
+// of client/cli.
 #pragma once
 
 #include <string>

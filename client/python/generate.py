@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Generates the message classes trainyard/v1/*_pb2.py (and their types, *.pyi) from proto/.
 
-    python generate.py [FOLDER]     # FOLDER: where the package `trainyard` is, default src
+    python generate.py [FOLDER]     # FOLDER contains the package `trainyard`; default src
 
 `pip install` runs this itself (setup.py). Needs grpcio-tools, and no network.
 """
@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# worker_service is between the daemon and its own workers.
+# worker_service is left out: only the daemon and its workers use it.
 PROTOS = ("job_spec", "model_spec", "layer_spec", "job_service", "dataset_service", "model_service",
           "system_service", "spec_file", "spec_options")
 
 
 def proto_folder() -> Path:
-    """proto/ of the source archive or the checkout."""
+    """Returns the folder proto/ of the source archive or of the checkout."""
     for folder in (HERE / "proto", HERE.parents[1] / "proto"):
         if (folder / "trainyard/v1/job_service.proto").is_file():
             return folder

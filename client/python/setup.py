@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot express: building the package generates the messages from proto/."""
+"""The part of the build that pyproject.toml cannot express: generating the messages from proto/."""
 
 import importlib.metadata
 import shutil
@@ -18,12 +18,12 @@ from generate import PROTOS, generate, proto_folder  # noqa: E402
 class BuildWithMessages(build_py):
     def run(self) -> None:
         super().run()
-        # An editable installation is used in place.
+        # An editable installation uses the sources in place.
         generate(HERE / "src" if self.editable_mode else Path(self.build_lib))
 
 
 class SourceWithProtos(sdist):
-    """Includes proto/, which is outside of this folder in a checkout."""
+    """Includes proto/, which in a checkout is outside of this folder."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
@@ -35,13 +35,13 @@ class SourceWithProtos(sdist):
 
 
 def dependencies() -> list[str]:
-    """Generated messages run with the protobuf of their protoc and later ones: what grpcio-tools asks for itself."""
+    """Generated messages need the protobuf of their protoc or a later one: the requirement of grpcio-tools itself."""
     generator = importlib.metadata.requires("grpcio-tools") or []
     runtime = [r for r in generator if r.startswith(("protobuf", "grpcio"))]
     return [*runtime, "google-crc32c>=1.5", "googleapis-common-protos>=1.60", "pyyaml>=6.0"]
 
 
-# setuptools builds beside the sources, which here may be a read-only checkout, and should stay as they are in any case.
+# setuptools builds next to the sources by default. These may be in a read-only checkout, and should not change.
 scratch = tempfile.TemporaryDirectory(prefix="trainyard-build-")
 setup(options={"build": {"build_base": scratch.name}, "egg_info": {"egg_base": scratch.name}},
       cmdclass={"build_py": BuildWithMessages, "sdist": SourceWithProtos},

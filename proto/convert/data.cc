@@ -39,13 +39,14 @@ bool holds(const Roles& roles, v1::DatasetSource::Role role) {
   return std::ranges::find(roles, role) != roles.end();
 }
 
-/// The field of the format that a spec has, or null.
+/// The field of the format that the spec sets, or null.
 const google::protobuf::FieldDescriptor* format_field(const v1::DatasetSpec& spec) {
   return spec.GetReflection()->GetOneofFieldDescriptor(
       spec, v1::DatasetSpec::descriptor()->FindOneofByName("format"));
 }
 
-/// Those that the spec's sources are of: the first with one of their roles, else the last.
+/// The source alternative of the format that the spec uses: the first one with a role that the spec
+/// has, else the last.
 const Sources& sources_of(const v1::DatasetSpec& spec) {
   const auto& sets = format_field(spec)->options().GetExtension(v1::dataset_format).sources();
   for (const Sources& set : sets) {
@@ -56,7 +57,7 @@ const Sources& sources_of(const v1::DatasetSpec& spec) {
   return *sets.rbegin();
 }
 
-/// "DATA or TEST"
+/// The names of the roles, such as "DATA or TEST".
 std::string role_names(const Sources& set) {
   std::vector<std::string> names;
   for (const int role : set.train()) names.push_back(v1::DatasetSource::Role_Name(role));
@@ -110,7 +111,8 @@ std::string tokenizer_name(v1::Tokenizer tokenizer, std::string_view fallback,
   return name;
 }
 
-/// `sized`: the tokenizers that take it. Of a format and its options.
+/// Reads vocabulary_size from a format into its options. `sized` lists the tokenizers that have a
+/// size, for messages.
 template <typename Format, typename Options>
 void read_vocabulary_size(const Format& format, const std::string& field, const std::string& sized,
                           Options& out, Violations& violations) {
@@ -123,7 +125,8 @@ void read_vocabulary_size(const Format& format, const std::string& field, const 
   out.vocabulary_size = format.vocabulary_size();
 }
 
-/// How rows of text become tokens: of CsvFormat, JsonlFormat and TextFilesFormat.
+/// Reads the settings that turn rows of text into tokens, which CsvFormat, JsonlFormat and
+/// TextFilesFormat have.
 template <typename Format, typename Options>
 void read_row_text(const Format& format, const std::string& field, Options& out,
                    Violations& violations) {
@@ -157,7 +160,7 @@ std::string target_kind_name(v1::CsvFormat::TargetKind kind, const std::string& 
   }
 }
 
-/// What CSV and JSON lines have in common.
+/// Reads the fields that CsvFormat and JsonlFormat have in common.
 template <typename Format>
 void read_table(const Format& table, const std::string& field, CsvOptions& out,
                 Violations& violations) {
@@ -296,7 +299,7 @@ void read_text_files(const v1::TextFilesFormat& files, TextFilesOptions& out,
   check_seed(files.has_seed(), out.test_share, "text_files", violations);
 }
 
-/// How each format's options are read. A format that is not here has none.
+/// The functions that read each format's options. Formats that are not listed have no options.
 struct OptionsReader {
   std::string_view format;
   void (*read)(const v1::DatasetSpec& spec, IngestRequest& request, Violations& violations);
@@ -343,7 +346,8 @@ void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
   out.set_tokenizer(to_proto(text.tokenizer));
   out.set_vocabulary_size(text.vocabulary_size());
   out.set_max_length(text.max_length);
-  // What stands for a byte tells nothing of the text: SentencePiece has those first.
+  // The first 256 pieces of SentencePiece stand for bytes and are not informative, so they are
+  // skipped.
   const size_t first = is_subword(text.tokenizer) ? 256 : 0;
   for (size_t i = first; i < text.pieces.size() && out.pieces_size() < kPiecesShown; ++i) {
     out.add_pieces(text.pieces[i]);

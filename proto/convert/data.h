@@ -1,4 +1,4 @@
-// proto/convert/data.h: datasets on the wire as the engine's types, and back.
+// proto/convert/data.h: converts datasets between messages and the engine's types.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,12 @@
 
 namespace trainyard {
 
-/// `paths` stand in the order of spec.sources(). Refuses a missing format or target, an unknown
-/// role and roles that do not belong to the format.
+/// Converts a spec to an ingest request. `paths` are in the order of spec.sources(). Refuses a
+/// missing format or target, an unknown role, and roles that do not belong to the format.
 Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
                                         std::span<const std::filesystem::path> paths);
 
-/// The engine's name of a source's role, "train_images".
+/// The engine's name of a source's role: "train_images".
 std::string to_role(v1::DatasetSource::Role role);
 
 v1::DatasetSchema to_proto(const DatasetSchema& schema);

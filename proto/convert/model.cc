@@ -1,4 +1,4 @@
-// A model on the wire as layers, blocks, presets and a loss.
+// Converts the message of a model to layers, blocks, presets and a loss.
 #include <google/protobuf/reflection.h>
 #include <google/protobuf/struct.pb.h>
 
@@ -15,9 +15,10 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// "max_pool" -> "MaxPool": a layer's field name is its ONNX name in snake case, acronyms apart.
+// Returns a layer's ONNX name, "MaxPool" for the field "max_pool". ONNX writes abbreviations in
+// capitals.
 std::string onnx_name(std::string_view field) {
-  if (field == "rms_normalization") return "RMSNormalization";  // abbreviations stay capital
+  if (field == "rms_normalization") return "RMSNormalization";  // an abbreviation
   if (field == "lstm") return "LSTM";
   if (field == "gru") return "GRU";
   std::string name;
@@ -33,8 +34,8 @@ std::string onnx_name(std::string_view field) {
   return name;
 }
 
-// A value whose type is its reader's affair: a number, text, truth, a list of numbers, or whole
-// numbers by name.
+// Reads a value whose expected type only the attribute's reader knows: a number, text, boolean,
+// list of numbers, or map of names to whole numbers.
 void read_value(const google::protobuf::Value& value, const std::string& name,
                 const std::string& path, Attributes& out, Violations& violations) {
   using Value = google::protobuf::Value;
@@ -91,7 +92,7 @@ const FieldDescriptor* set_field(const Message& message, const char* oneof) {
 
 std::string value_names(const google::protobuf::EnumDescriptor& type) {
   std::string names;
-  for (int i = 1; i < type.value_count(); ++i) {  // 0 is "unspecified"
+  for (int i = 1; i < type.value_count(); ++i) {  // value 0 is "unspecified"
     names += (i > 1 ? ", " : "") + lower(type.value(i)->name());
   }
   return names;

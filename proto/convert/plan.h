@@ -1,4 +1,4 @@
-// proto/convert/plan.h: a job for the planner, and what the planner knows of it for the wire.
+// proto/convert/plan.h: converts jobs for the planner, and its plans to messages.
 #pragma once
 
 #include "proto/convert/spec.h"
@@ -12,10 +12,10 @@
 
 namespace trainyard {
 
-/// Makes the planner's job from a spec; `engine` is the same spec in the engine's types.
+/// Creates the planner's job from a spec; `engine` is the same spec in the engine's types.
 JobToPlan to_plan(const v1::JobSpec& spec, EngineSpec engine);
 
-/// The caller adds the spec, the device, the threads and the fit.
+/// Converts a plan. The caller must set the spec, the device, the threads and the fit.
 v1::JobPlan to_proto(const PlannedRun& planned);
 v1::MemoryFit to_proto(const MemoryFit& fit);
 v1::FitChoice to_proto(const FitChoice& choice);

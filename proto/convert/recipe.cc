@@ -1,4 +1,5 @@
-// A recipe on the wire: optimizer, schedule, stopping, and what happens to gradients and weights.
+// Converts the message of a recipe: optimizer, schedule, stopping, and options for gradients and
+// weights.
 #include <google/protobuf/reflection.h>
 
 #include "proto/convert/spec.h"
@@ -12,8 +13,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// The field of a message that a row names, "ema.decay" in a message of its own, if it is given.
-/// Sets `message` to the one that has it.
+/// Finds the message field that a row names, if it is set. A name such as "ema.decay" is a field of
+/// a nested message. Sets `message` to the message that contains the field.
 const FieldDescriptor* find_given(std::string_view name, const Message*& message) {
   while (true) {
     const size_t dot = std::min(name.find('.'), name.size());
@@ -28,7 +29,7 @@ const FieldDescriptor* find_given(std::string_view name, const Message*& message
   }
 }
 
-/// A wire field as the type that a row's member has.
+/// Reads a message field as the type of the row's member.
 template <typename T>
 T read_value(const Message& message, const FieldDescriptor& field, const std::string& path,
              const T& fallback, Violations& violations) {
@@ -58,8 +59,8 @@ T read_value(const Message& message, const FieldDescriptor& field, const std::st
   }
 }
 
-/// Reads the plain fields of a message by their rows. What is not given, or out of range, stays as
-/// it is in `out`.
+/// Reads the plain fields of a message by their rows. Members of `out` keep their values if a field
+/// is not set or out of range.
 template <typename S>
 void read_rows(const Message& message, const std::string& path, S& out, Violations& violations) {
   for (const FieldRow<S>& row : field_rows(out)) {
@@ -83,7 +84,7 @@ void read_rows(const Message& message, const std::string& path, S& out, Violatio
   }
 }
 
-/// The value of the row `type`, or the one of `out`.
+/// The value of the field `type`, or the one of `out` if it is not set.
 template <typename S>
 std::string read_type(const Message& message, const std::string& path, const S& out,
                       Violations& violations) {
@@ -93,7 +94,7 @@ std::string read_type(const Message& message, const std::string& path, const S& 
                           : read_value(message, *field, path + "type", out.type, violations);
 }
 
-/// Refuses fields that are given, though the chosen type does not look at them.
+/// Refuses fields that are set although the chosen type does not use them.
 template <typename S>
 void refuse_unused(const Message& message, const std::string& path, const S& spec,
                    Violations& violations) {
@@ -217,7 +218,7 @@ LoraSpec to_lora(const v1::Lora& lora, Violations& violations) {
   return out;
 }
 
-// What happens to gradients and weights around the optimizer.
+// Reads the options for gradients and weights that do not belong to the optimizer.
 void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
   if (r.has_clip_gradients()) {
     const v1::ClipGradients& clip = r.clip_gradients();

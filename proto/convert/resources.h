@@ -1,4 +1,4 @@
-// proto/convert/resources.h: the devices that a job's resources ask for.
+// proto/convert/resources.h: the devices that a job's resources request.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,13 @@ inline DeviceWish wish_of(const v1::Resources& resources) {
   }
 }
 
-/// Returns the GPUs of each node; 1 of a job that names none, which has one device.
+/// Returns the number of GPUs of each node; 1 for a job that names none, which uses one device.
 inline int32_t gpus_of(const v1::Resources& resources) {
   return resources.has_gpus() ? resources.gpus() : 1;
 }
 
-/// Returns the nodes of a cluster that train the job together; 1 of a job that names none.
+/// Returns the number of a cluster's nodes that train the job together; 1 for a job that names
+/// none.
 inline int32_t nodes_of(const v1::Resources& resources) {
   return resources.has_nodes() ? resources.nodes() : 1;
 }

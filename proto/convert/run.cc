@@ -287,7 +287,7 @@ v1::Outcome to_outcome(const Error& error) {
 
 Error to_error(const v1::Outcome& outcome) {
   Error error;
-  switch (outcome.code()) {  // a worker's report is untrusted: only codes that we know pass
+  switch (outcome.code()) {  // a worker's report is untrusted: only known codes are accepted
     case 1:
     case 3:
     case 4:

@@ -1,4 +1,4 @@
-// proto/convert/run.h: what a run reports, for the wire.
+// proto/convert/run.h: converts the reports of a run to messages.
 #pragma once
 
 #include <span>
@@ -18,9 +18,9 @@ namespace trainyard {
 
 v1::Recipe::Precision to_proto(Precision precision);
 v1::Recipe::Recompute to_proto(Recompute recompute);
-/// One or several; NONE for none.
+/// One or several values; {NONE} if nothing is sharded.
 std::vector<v1::Resources::Shard> to_proto(Shard shard);
-/// FP32 of one that is not known.
+/// Returns FP32 for an unknown value.
 Precision to_engine(v1::Recipe::Precision precision);
 v1::RunPlan to_proto(const RunPlan& plan);
 v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
@@ -29,27 +29,28 @@ v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 v1::WeightTensor to_proto(const FileTensor& tensor);
 FileTensor to_engine(const v1::WeightTensor& tensor);
 
-/// Sum of all parts.
+/// The sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
-/// What a job takes of the CPU's memory: no rows are held, but a checkpoint's copy and batches are.
+/// The CPU memory that a job needs: includes the copy of a checkpoint and prepared batches, but no
+/// resident dataset.
 int64_t bytes_on_cpu(const v1::MemoryPlan& memory);
 
 v1::RunTimes to_proto(const RunTimes& times);
 
-/// Points as columns, one series per key in order of first appearance. Values that are not finite
-/// are marked, never sent as numbers.
+/// Converts points to columns, with one series per key in order of first appearance. Values that
+/// are not finite are listed in non_finite and never sent as numbers.
 v1::MetricBatch to_proto(std::span<const MetricPoint> points);
 
 std::vector<v1::ConfusionMatrix> to_proto(const ConfusionMatrices& matrices,
                                           const std::vector<std::string>& classes);
 
-/// `rows` are those that were predicted: they say which categories are unseen.
+/// Converts predictions. `rows` are the predicted rows, which determine the unseen categories.
 v1::PredictResponse to_proto(std::span<const Prediction> predictions, const RawRows& rows,
                              const DatasetSchema& schema);
 
 v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation);
 
-/// A refusal as a worker's outcome, and back.
+/// Converts a refusal to a worker's outcome, and back.
 v1::Outcome to_outcome(const Error& error);
 Error to_error(const v1::Outcome& outcome);
 

@@ -12,10 +12,11 @@ namespace {
 
 constexpr int kRanksOfJobMax = 64;
 
-/// `count` devices, for people `what`, share the rows of each batch.
+/// Checks that the rows of each batch can be divided among `count` devices; `what` describes them
+/// in the message.
 void check_divides(int count, const Recipe& recipe, const std::string& field,
                    const std::string& what, Violations& violations) {
-  // What else is wrong with these two, their own checks say.
+  // Other faults of these two fields are reported by their own checks.
   if (recipe.accumulate_steps < 1 || recipe.batch_size % recipe.accumulate_steps != 0) return;
   const int64_t rows = recipe.micro_batch();
   if (rows < 1 || rows % count == 0) return;
@@ -32,7 +33,7 @@ void check_divides(int count, const Recipe& recipe, const std::string& field,
                      ", expected one of " + divisors);
 }
 
-/// Several GPUs share the rows of each batch.
+/// Checks that several GPUs can share the rows of each batch.
 void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations& violations) {
   const int gpus = resources.gpus();
   if (!resources.has_gpus()) return;
@@ -50,7 +51,7 @@ void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations
   check_divides(gpus, recipe, "resources.gpus", std::to_string(gpus), violations);
 }
 
-/// Several nodes of a cluster share them in the same way.
+/// Checks that several nodes of a cluster can share the rows of each batch.
 void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violations& violations) {
   const Recipe& recipe = spec.recipe;
   if (!resources.has_nodes()) return;
@@ -67,7 +68,7 @@ void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violati
     return refuse("FIELD_CONFLICT", "needs resources.cluster; expected that or 1");
   }
   const int gpus = resources.has_gpus() ? resources.gpus() : 1;
-  if (gpus < 1 || gpus > kRanksOfJobMax) return;  // refused by its own check
+  if (gpus < 1 || gpus > kRanksOfJobMax) return;  // the check of resources.gpus reports this
   if (nodes * gpus > kRanksOfJobMax) {
     return refuse("FIELD_OUT_OF_RANGE",
                   "nodes of " + std::to_string(gpus) + " GPUs are " + std::to_string(nodes * gpus) +

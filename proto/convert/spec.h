@@ -1,4 +1,4 @@
-// proto/convert/spec.h: a JobSpec on the wire as the engine's types.
+// proto/convert/spec.h: converts a JobSpec to the engine's types.
 #pragma once
 
 #include "src/base/result.h"
@@ -8,25 +8,24 @@
 
 namespace trainyard {
 
-/// What a recipe without a precision asks for. The server writes it into each spec that it stores,
-/// so that another default changes no job.
+/// The precision of a recipe that sets none. The server writes it into each spec that it stores, so
+/// that a changed default does not affect stored jobs.
 inline constexpr Precision kPrecisionDefault = Precision::kTf32;
 
-/// Priorities are -kPriorityMax..kPriorityMax.
+/// Priorities range from -kPriorityMax to kPriorityMax.
 inline constexpr int kPriorityMax = 100;
-/// Seconds: resources.time_limit_seconds is 1..kTimeLimitMax, ten years.
+/// The maximum of resources.time_limit_seconds, ten years in seconds; its minimum is 1.
 inline constexpr int64_t kTimeLimitMax = 315'360'000;
 
-/// What of a JobSpec decides the numbers of a run.
+/// The parts of a JobSpec that determine the numbers of a run.
 struct EngineSpec {
   ModelSpec model;
   Recipe recipe;
 };
 
-/// Translates and refuses what the wire format allows but the job cannot use: missing parts,
-/// several models at once, enum numbers we do not know, values without effect (momentum with adam).
-/// All problems at once, as violations, up to 16. Ranges are checked by plan_run(), which knows the
-/// dataset.
+/// Converts a spec. Refuses what the messages can express but a job cannot use: missing parts,
+/// several models, unknown enum numbers, fields without effect (momentum with adam). The error has
+/// all problems as violations, up to 16. plan_run(), which knows the dataset, checks ranges.
 Result<EngineSpec> to_engine(const v1::JobSpec& spec);
 
 }  // namespace trainyard

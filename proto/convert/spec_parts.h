@@ -1,4 +1,5 @@
-// proto/convert/spec_parts.h: the halves of a job's spec, and what translating them shares.
+// proto/convert/spec_parts.h: converters for the parts of a job's spec, and helpers that they
+// share.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -17,25 +18,25 @@ ModelSpec to_model(const v1::ModelSpec& model, Violations& violations);
 Recipe to_recipe(const v1::Recipe& recipe, Violations& violations);
 
 std::string lower(std::string text);
-/// Every field that is set becomes an attribute of the same name; an enum's value its lower case
-/// name.
+/// Converts every field that is set to an attribute of the same name; an enum value becomes its
+/// name in lower case.
 Attributes to_attributes(const google::protobuf::Message& message, const std::string& path,
                          Violations& violations);
 /// The field of a oneof that is set, or null.
 const google::protobuf::FieldDescriptor* set_field(const google::protobuf::Message& message,
                                                    const char* oneof);
-/// "class, numeric": the values of an enum but "unspecified".
+/// The values of an enum except "unspecified": "class, numeric".
 std::string value_names(const google::protobuf::EnumDescriptor& type);
 
-/// Name of an enum value in lower case, or nothing for a number that we do not know.
+/// The name of an enum value in lower case; empty for an unknown number.
 template <typename Enum>
 std::string enum_name(Enum value) {
   const auto* descriptor = google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value);
   return descriptor == nullptr ? "" : lower(descriptor->name());
 }
 
-/// The name of an enum's value; `fallback` for 0 and, with a refusal, for a number that we do not
-/// know.
+/// The name of an enum value. Returns `fallback` for 0; for an unknown number it also adds a
+/// violation.
 template <typename Enum>
 std::string read_enum(Enum value, const std::string& field, const std::string& fallback,
                       Violations& violations) {

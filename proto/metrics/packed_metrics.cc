@@ -20,7 +20,8 @@ bool can_pack(const v1::MetricBatch& batch) {
          });
 }
 
-// Steps of untrusted workers may be any number: differences wrap around and come back.
+// Steps of untrusted workers may be any number. Unsigned arithmetic wraps around, and sum()
+// reverses difference().
 int64_t difference(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }

@@ -1,5 +1,5 @@
-// Checks which fields of a DatasetFile belong together, from the formats' descriptions
-// (proto/spec/dataset_format.h), which the messages are built from too.
+// Checks which fields of a DatasetFile belong together. Both the checks and the messages are
+// derived from the formats' descriptions (proto/spec/dataset_format.h).
 #include <algorithm>
 #include <functional>
 
@@ -15,7 +15,7 @@ constexpr const char* kRequired = "FIELD_REQUIRED";
 
 using Sources = v1::DatasetFormat::Sources;
 
-/// Names of all formats at `path`.
+/// The names of all formats whose data is at `path`.
 std::vector<std::string> path_format_names() {
   std::vector<std::string> names;
   for (const DatasetFormat& format : dataset_formats()) {
@@ -39,8 +39,8 @@ std::vector<std::string> fields_of(const google::protobuf::RepeatedField<int>& r
   return fields;
 }
 
-/// "jsonl: {target: ...} for JSON lines, text: {} for one text": the formats other than the first
-/// one.
+/// Hints for all formats but the first: "jsonl: {target: ...} for JSON lines, text: {} for one
+/// text".
 std::string other_formats() {
   std::vector<std::string> hints;
   std::string reads;
@@ -81,7 +81,7 @@ std::string says_nothing() {
   return "is empty, expected " + joined(kinds, ", ");
 }
 
-/// Adds a problem: its reason, the field, and what is wrong with it.
+/// Adds a problem with its reason, field and description.
 using Add = std::function<void(const char* reason, const std::string& field, std::string what)>;
 
 void check_named(const v1::DatasetFile& file, const Sources& sources, const Add& add) {

@@ -13,7 +13,7 @@ namespace {
 
 using Sources = v1::DatasetFormat::Sources;
 
-/// True if any file of such sources, named one by one, is given.
+/// Whether the file gives any of the sources that are named one by one.
 bool names_files(const v1::DatasetFile& file, const Sources& sources) {
   if (sources.named().empty()) return false;
   const auto given = [&](int role) {
@@ -22,7 +22,8 @@ bool names_files(const v1::DatasetFile& file, const Sources& sources) {
   return std::ranges::any_of(sources.train(), given) || std::ranges::any_of(sources.test(), given);
 }
 
-/// Fills texts that are left out with what the path's ending asks for: tabs separate a .tsv.
+/// Sets text fields that are missing to the defaults for the path's ending; for example a .tsv file
+/// is separated by tabs.
 void fill_by_ending(std::string_view path, google::protobuf::Message& options) {
   constexpr std::array<std::string_view, 1> kGzip = {".gz"};
   if (has_ending(path, kGzip)) path.remove_suffix(kGzip[0].size());
@@ -122,7 +123,7 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
   std::vector<NamedSource> all;
   for (const bool on_server : {false, true}) {
     const auto* roles = v1::DatasetSource::Role_descriptor();
-    for (int i = 1; i < roles->value_count(); ++i) {  // 0 is "unspecified"
+    for (int i = 1; i < roles->value_count(); ++i) {  // value 0 is "unspecified"
       const auto role = static_cast<v1::DatasetSource::Role>(roles->value(i)->number());
       std::string path = text_at(file, (on_server ? "server_" : "") + file_field(role));
       if (!path.empty()) all.push_back({role, std::move(path), on_server});

@@ -11,7 +11,7 @@
 namespace trainyard::spec {
 namespace {
 
-/// `a.b[2].c`. A key may hold anything but dots and brackets.
+/// Parses a path such as `a.b[2].c`. A key may contain anything but dots and brackets.
 std::optional<std::vector<PathSegment>> parse_path(std::string_view path) {
   std::vector<PathSegment> segments;
   size_t i = 0;
@@ -132,12 +132,14 @@ void Document::assign(const std::vector<PathSegment>& segments, const std::strin
   const auto refuse = [&](std::string description) {
     problems.push_back({at, "FIELD_PATH", path, std::move(description)});
   };
-  // "v: VALUE" makes a block scalar context, so that plain text needs no quotes, as in a file.
+  // Parsing "v: VALUE" puts VALUE into YAML's block context, in which plain text needs no quotes,
+  // as in a file.
+  // file.
   std::vector<Problem> of_value;
   std::string text = "v: ";
   text += value_text;
   Value wrapped = parse_text(text, at.source, of_value);
-  for (Problem& problem : of_value) {  // positions inside the value mean nothing to the user
+  for (Problem& problem : of_value) {  // positions inside the value do not help the user
     problem.at = at;
     problems.push_back(std::move(problem));
   }
@@ -207,7 +209,8 @@ Position Document::locate(std::string_view path) const {
       continue;
     }
     if (rest.starts_with('.')) rest.remove_prefix(1);
-    // A key may have dots and brackets of its own: those of an array are paths.
+    // A key may itself contain dots and brackets, because the keys of an array are paths; so the
+    // longest match is used.
     const Entry* found = nullptr;
     for (const Entry& entry : value->entries) {
       const size_t size = entry.key.size();

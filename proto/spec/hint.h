@@ -1,4 +1,4 @@
-// proto/spec/hint.h: what people mean who write values as other languages do.
+// proto/spec/hint.h: hints for people who write values in the syntax of other languages.
 #pragma once
 
 #include <string>
@@ -8,16 +8,17 @@
 
 namespace trainyard::spec {
 
-/// Between braces a comma ends a value: `{learning_rate: 0,01}` has a key `01`, `{hidden: (8, 8)}`
-/// a key `8)`. Puts such keys back into the value before them, for messages that show what was
-/// written.
+/// Between braces a comma ends a value, so that `{learning_rate: 0,01}` has a key `01` and
+/// `{hidden: (8, 8)}` a key `8)`. Joins such keys with the preceding value, so that messages show
+/// what the user wrote.
 std::vector<Entry> rejoined(const std::vector<Entry>& entries);
 
-/// In place of a text that is no number: "a number with a decimal point: 0.5" for "0,5".
+/// What is expected instead of a text that is not a number: "a number with a decimal point: 0.5"
+/// for "0,5".
 std::string number_expected(const std::string& text);
-/// Behind "a whole number": " without separators: 1000" for "1,000"; else empty.
+/// A suffix for "a whole number": " without separators: 1000" for "1,000"; else empty.
 std::string whole_number_hint(const std::string& text);
-/// "; a list has square brackets: [3, 3]" for "(3, 3)"; else empty.
+/// A hint about lists: "; a list has square brackets: [3, 3]" for "(3, 3)"; else empty.
 std::string list_hint(const std::string& text);
 
 }  // namespace trainyard::spec

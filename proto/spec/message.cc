@@ -25,7 +25,7 @@ using Field = pb::FieldDescriptor;
 
 constexpr const char* kType = "FIELD_TYPE";
 
-/// What the user wrote, for a message.
+/// The value as the user wrote it, for a message.
 std::string shown(const Value& value) {
   switch (value.kind) {
     case Value::Kind::kNull:
@@ -40,12 +40,12 @@ std::string shown(const Value& value) {
   return quoted_value(value.text) + (value.quoted ? " (text)" : "");
 }
 
-/// What spec files write in place of 0; empty: 0 itself.
+/// The word that spec files may write for 0; empty if there is none.
 const std::string& word_for_zero(const Field& field) {
   return field.options().GetExtension(v1::word_for_zero);
 }
 
-/// The field that a message may be written as, if it has such a field.
+/// The field as which its message may be written, or null.
 const Field* field_alone(const pb::Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
     if (type.field(i)->options().GetExtension(v1::alone)) return type.field(i);
@@ -86,7 +86,8 @@ std::string expected_type(const Field& field) {
   return "fields such as " + joined(names);
 }
 
-/// True if the two fields cannot be given together: they are of one oneof, or an option says so.
+/// Whether the two fields cannot be given together, because they are in one oneof or an option says
+/// so.
 bool excludes(const Field& a, const Field& b) {
   const auto names = [](const Field& field, const Field& other) {
     const pb::OneofDescriptor* oneof = other.real_containing_oneof();
@@ -101,10 +102,10 @@ bool excludes(const Field& a, const Field& b) {
   return (oneof != nullptr && oneof == b.real_containing_oneof()) || names(a, b) || names(b, a);
 }
 
-/// True if the value is that of the field that its message may be written as.
+/// Whether the message is written as the value of its field `alone`.
 bool stands_alone(const Value& value, const Field* alone) {
   if (alone == nullptr) return false;
-  if (alone->is_map()) {  // `{a: 1}`, unless it is `{values: {a: 1}}`
+  if (alone->is_map()) {  // `{a: 1}` is written alone, `{values: {a: 1}}` is not
     const bool by_name = value.entries.size() == 1 && value.entries[0].key == alone->name() &&
                          value.entries[0].value.kind == Value::Kind::kMap;
     return value.kind == Value::Kind::kMap && !by_name;
@@ -113,7 +114,7 @@ bool stands_alone(const Value& value, const Field* alone) {
          (alone->is_repeated() && value.kind == Value::Kind::kSequence);
 }
 
-/// A value of any type as JSON; a number as it is written.
+/// A value of any type as JSON. Numbers are copied as written.
 std::string json_of(const Value& value) {
   std::string text;
   switch (value.kind) {
@@ -144,19 +145,19 @@ std::string not_known(const std::string& text, const std::vector<std::string>& n
          (near ? "; did you mean '" + *near + "'?" : "");
 }
 
-/// Where a list may stand, for one that is written as a tuple.
+/// A hint for a value that is written as a tuple where a list is expected.
 std::string hint_for(const Value& value, const Field& field) {
   return field.is_repeated() && !value.quoted ? list_hint(value.text) : "";
 }
 
-/// A number as it is written, for a message.
+/// A number as written, shortened for a message.
 std::string cut(const std::string& number) {
   return number.size() > 64 ? number.substr(0, 64) + "..." : number;
 }
 
 class Reader {
  public:
-  /// `root` and its path: the whole of what is read.
+  /// `root` is the type of the whole document, and `root_path` its path.
   Reader(std::vector<Problem>& problems, const pb::Descriptor& root, std::string root_path)
       : problems_(problems), root_(root), root_path_(std::move(root_path)) {}
 
@@ -167,7 +168,8 @@ class Reader {
     for (const Entry& entry : rejoined(value.entries)) {
       const Field* field = type.FindFieldByName(entry.key);
       if (field == nullptr) {
-        // Nobody reads the later ones, and a text can have very many.
+        // Only the first problems are shown, and a text can have very many, so the others need no
+        // description.
         const bool is_shown = problems_.size() < kProblemsMax;
         add(entry.key_at, "FIELD_UNKNOWN", child(path, entry.key),
             is_shown ? unknown_field(type, entry.key, path, root_, root_path_) : "");
@@ -186,7 +188,7 @@ class Reader {
     for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
       const pb::OneofDescriptor& oneof = *type.oneof_decl(i);
       const std::string& says = oneof.options().GetExtension(v1::one_required);
-      // A problem among the fields explains it better.
+      // A problem of one of the fields is a better explanation.
       if (!says.empty() && problems_.size() == problems &&
           !message.GetReflection()->HasOneof(message, &oneof)) {
         add(value.at, "FIELD_REQUIRED", path, says);
@@ -210,14 +212,14 @@ class Reader {
       if (value.kind == Value::Kind::kMap && !stands_alone(value, alone)) {
         return read_message(value, path, present());
       }
-      // `- relu:` and `lenet5:` are complete as they are; an empty `recipe:` was forgotten.
+      // `- relu:` and `lenet5:` are complete without a value; an empty `recipe:` is a mistake.
       const bool may_be_empty =
           field.real_containing_oneof() != nullptr || field.message_type()->field_count() == 0;
       if (value.kind == Value::Kind::kNull && may_be_empty) return (void)present();
       if (value.kind == Value::Kind::kScalar && is_choice(*field.message_type())) {
         return read_choice(value, path, present());
       }
-      if (stands_alone(value, alone)) {  // dataset: digits
+      if (stands_alone(value, alone)) {  // for example `dataset: digits`
         const size_t problems = problems_.size();
         read_alone(value, path, *alone, present());
         if (problems_.size() > problems) message.GetReflection()->ClearField(&message, &field);
@@ -228,7 +230,7 @@ class Reader {
     read_scalar(value, path, field, message);
   }
 
-  /// Adds an item to a list.
+  /// Appends an item to a list.
   void read_item(const Value& item, const std::string& path, const Field& field,
                  pb::Message& message) {
     if (field.cpp_type() != Field::CPPTYPE_MESSAGE) {
@@ -236,7 +238,7 @@ class Reader {
     }
     pb::Message& sub = *message.GetReflection()->AddMessage(&message, &field);
     const Field* alone = field_alone(*field.message_type());
-    if (stands_alone(item, alone)) {  // after: [digits-1]
+    if (stands_alone(item, alone)) {  // for example `after: [digits-1]`
       const size_t problems = problems_.size();
       read_alone(item, path, *alone, sub);
       if (problems_.size() > problems) message.GetReflection()->RemoveLast(&message, &field);
@@ -256,7 +258,7 @@ class Reader {
     problems_.push_back({at, std::move(reason), std::move(field), std::move(description)});
   }
 
-  /// The value of the field that stands for the whole message.
+  /// Reads a value that is written for the whole message into the message's field `alone`.
   void read_alone(const Value& value, const std::string& path, const Field& alone,
                   pb::Message& message) {
     if (alone.is_map()) return read_map(value, path, alone, message);
@@ -264,8 +266,8 @@ class Reader {
     read_scalar(value, path, alone, message);
   }
 
-  /// True if a message is nothing but a choice of one of its fields: `loss: huber` means the same
-  /// as `loss: {huber: {}}`.
+  /// Whether a message only consists of one oneof, so that `loss: huber` means the same as `loss:
+  /// {huber: {}}`.
   static bool is_choice(const pb::Descriptor& type) {
     return type.real_oneof_decl_count() == 1 &&
            type.oneof_decl(0)->field_count() == type.field_count();
@@ -306,8 +308,8 @@ class Reader {
     }
   }
 
-  /// A value of any type: a number, a boolean, text, a list of these, or, if they `may_be_named`,
-  /// several by name. The reader of the value knows which type is right.
+  /// Reads a value of any type: a number, a boolean, text, a list of these, or with `may_be_named`
+  /// a map of these. The server knows which type is right.
   void read_any(const Value& value, const std::string& path, pb::Value& out,
                 bool may_be_named = false) {
     if (value.kind == Value::Kind::kSequence) {
@@ -342,11 +344,12 @@ class Reader {
     const bool messages = field.cpp_type() == Field::CPPTYPE_MESSAGE;
     if (field.options().GetExtension(v1::any_value))
       return read_values(value, path, field, message);
-    if (value.kind == Value::Kind::kScalar && !messages) {  // kernel_shape: 5
+    if (value.kind == Value::Kind::kScalar && !messages) {  // for example `kernel_shape: 5`
       return read_scalar(value, path, field, message);
     }
     const Field* alone = messages ? field_alone(*field.message_type()) : nullptr;
-    if (value.kind == Value::Kind::kScalar && stands_alone(value, alone)) {  // after: digits-1
+    // for example `after: digits-1`
+    if (value.kind == Value::Kind::kScalar && stands_alone(value, alone)) {
       return read_item(value, path, field, message);
     }
     if (value.kind != Value::Kind::kSequence) {
@@ -360,7 +363,7 @@ class Reader {
     }
   }
 
-  /// Values of any type, each as JSON.
+  /// Reads a list of values of any type, each of which is stored as JSON.
   void read_values(const Value& value, const std::string& path, const Field& field,
                    pb::Message& message) {
     const pb::Reflection& reflect = *message.GetReflection();
@@ -454,7 +457,7 @@ class Reader {
         return reflect.SetString(&message, &field, value.text);
       }
       case Field::CPPTYPE_MESSAGE:
-      case Field::CPPTYPE_UINT32:  // no spec field has these types, which a test checks
+      case Field::CPPTYPE_UINT32:  // no spec field has these types; a test checks that
       case Field::CPPTYPE_FLOAT:
         break;
     }
@@ -483,7 +486,7 @@ class Reader {
     read_number(value, path, field, assign);
   }
 
-  /// A text that is a whole number.
+  /// Reads a whole number from a scalar.
   template <typename Assign>
   void read_number(const Value& value, const std::string& path, const Field& field, Assign assign) {
     using R = pb::Reflection;
@@ -503,7 +506,8 @@ class Reader {
   std::string root_path_;
 };
 
-/// The type of all that is read for one field; that of its message if it has no fields of its own.
+/// The root type for reading a single field: its message type, or for a scalar the message that
+/// contains it.
 const pb::Descriptor& root_of(const Field& field) {
   return field.message_type() != nullptr ? *field.message_type() : *field.containing_type();
 }
@@ -535,7 +539,8 @@ void replace_item(const Value& value, const std::string& path, const Field& fiel
   const pb::Reflection& reflect = *message.GetReflection();
   const int last = reflect.FieldSize(message, &field);
   Reader(problems, root_of(field), path).read_item(value, path, field, message);
-  if (reflect.FieldSize(message, &field) == last) return;  // a problem says why
+  // the item was not added, and `problems` says why
+  if (reflect.FieldSize(message, &field) == last) return;
   reflect.SwapElements(&message, &field, index, last);
   reflect.RemoveLast(&message, &field);
 }

@@ -20,20 +20,21 @@ namespace {
 constexpr const char* kMalformed = "SPEC_MALFORMED";
 constexpr const char* kNoAliases = "aliases (*name) are not supported; write out the value";
 
-/// Stops a parse, also from inside yaml-cpp's callbacks, which offer no other way.
+/// Thrown to stop a parse, which also works inside yaml-cpp's callbacks, where there is no other
+/// way.
 struct ParseStopped {
   Problem problem;
 };
 
-/// Puts the tree together from what the readers of YAML and JSON come across in turn, and holds
-/// its limits. A stack of open containers, no recursion.
+/// Builds the tree from the events of the YAML and JSON parsers, and enforces its limits. Uses a
+/// stack of open containers instead of recursion.
 class TreeBuilder {
  public:
   explicit TreeBuilder(std::vector<Problem>& problems) : problems_(problems) {}
 
   Value take_root() { return std::move(root_); }
 
-  /// Of the value that comes next.
+  /// The path of the next value.
   std::string next_path() const {
     if (open_.empty()) return "";
     const Open& top = open_.back();
@@ -66,7 +67,8 @@ class TreeBuilder {
     add(std::move(done));
   }
 
-  /// Nothing stands where its key stands, or its list: yaml-cpp gives it the place of what follows.
+  /// Adds a null, at the position of its key or list: yaml-cpp reports the position of what
+  /// follows.
   void null(const Position& at) {
     count(at, /*may_be_key=*/false);
     Value value;
@@ -78,7 +80,7 @@ class TreeBuilder {
     add(std::move(value));
   }
 
-  /// A value, or a map's next key.
+  /// Adds a scalar value, or the next key of a map.
   void scalar(const Position& at, const std::string& text, bool quoted) {
     count(at, /*may_be_key=*/true);
     if (awaits_key()) return start_entry(at, text);
@@ -95,7 +97,7 @@ class TreeBuilder {
     Value value;
     std::string path;
     std::unordered_set<std::string> keys;
-    std::string key;  // of the entry that waits for its value
+    std::string key;  // of the entry whose value comes next
     Position key_at;
     bool has_key = false;
     bool duplicate = false;
@@ -112,7 +114,8 @@ class TreeBuilder {
     if (!may_be_key && awaits_key()) stop(at, kMalformed, "a key must be plain text");
   }
 
-  /// Between braces the commas of `(1, 1, 1)` end values, and its numbers become keys.
+  /// Whether the map contains the beginning of a tuple `(1, 1, 1)`. Between braces its commas end
+  /// values, and its numbers become keys, which may then be equal.
   static bool in_tuple(const Value& map) {
     return std::ranges::any_of(
         map.entries, [](const Entry& entry) { return entry.value.text.starts_with('('); });
@@ -154,20 +157,21 @@ class TreeBuilder {
   int values_ = 0;
 };
 
-/// Characters of UTF-8 text, as an editor counts columns.
+/// Counts the characters of UTF-8 text, as editors count columns.
 int count_characters(std::string_view text) {
   return static_cast<int>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 Position position_of_byte(std::string_view text, size_t byte, int source) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
-  const size_t line_begin = before.rfind('\n') + 1;  // 0 in the first line
+  // rfind() returns npos in the first line, which gives 0
+  const size_t line_begin = before.rfind('\n') + 1;
   return {source, static_cast<int>(std::ranges::count(before, '\n')) + 1,
           count_characters(before.substr(line_begin)) + 1};
 }
 
-/// Columns of offsets in a text, from 1, in characters. Each offset is counted on from the last
-/// one, so that a text of one long line takes linear time.
+/// Converts byte offsets to columns, which are counted from 1 in characters. Each call continues
+/// from the previous offset, so that a text with one long line takes linear time.
 class Columns {
  public:
   explicit Columns(std::string_view text) : text_(text) {}
@@ -190,13 +194,13 @@ class Columns {
   int column_ = 1;
 };
 
-/// yaml-cpp's events to the tree.
+/// Passes yaml-cpp's events to the TreeBuilder.
 class YamlReader final : public YAML::EventHandler {
  public:
   YamlReader(std::string_view text, int source, TreeBuilder& tree)
       : columns_(text), source_(source), tree_(tree) {}
 
-  /// yaml-cpp counts columns in bytes.
+  /// Converts the position of an event; yaml-cpp counts columns in bytes.
   Position position(const YAML::Mark& mark) {
     const auto end = static_cast<size_t>(std::max(mark.pos, 0));
     return {source_, mark.line + 1,
@@ -217,7 +221,7 @@ class YamlReader final : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
-    // "!" is how yaml-cpp marks quoted scalars and blocks.
+    // yaml-cpp marks quoted scalars and blocks with the tag "!".
     tree_.scalar(place(mark, tag, anchor), text, tag == "!");
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -247,8 +251,8 @@ class YamlReader final : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-/// Strict JSON, with the place of each value. nlohmann-json, which tells no places, decodes the
-/// strings. Recursion ends with the tree's depth.
+/// Parses strict JSON and records the position of each value. nlohmann-json, which has no
+/// positions, decodes the strings. The recursion is limited by the tree's maximum depth.
 class JsonReader {
  public:
   JsonReader(std::string_view text, int source, TreeBuilder& tree)
@@ -262,7 +266,8 @@ class JsonReader {
   }
 
  private:
-  /// A sign, a string with its quotes (which may not be a valid one), a word, or nothing.
+  /// Reads the next token: a punctuation mark, a string with its quotes (not yet validated), a
+  /// word, or nothing.
   void next() {
     const size_t begin = std::min(text_.find_first_not_of(" \t\r\n", end_), text_.size());
     for (size_t i = end_; i < begin; ++i) {
@@ -278,7 +283,7 @@ class JsonReader {
     }
     token_ = text_.substr(begin, end_ - begin);
   }
-  /// Behind the quote that closes a string; of one that is never closed, behind its first.
+  /// The offset after the closing quote of a string; after its opening quote if it is never closed.
   size_t string_end(size_t begin) const {
     for (size_t i = begin + 1; i < text_.size(); ++i) {
       if (text_[i] == '"') return i + 1;
@@ -343,14 +348,14 @@ class JsonReader {
   Columns columns_;
   int source_;
   TreeBuilder& tree_;
-  size_t end_ = 0;  // of the token
+  size_t end_ = 0;  // end of the token
   std::string_view token_;
   Position at_;
   int line_ = 1;
   size_t line_begin_ = 0;
 };
 
-/// Offset of the first character that YAML calls unprintable, and its length.
+/// The offset and length of the first character that YAML considers unprintable.
 std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -364,7 +369,7 @@ std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
   return std::nullopt;
 }
 
-/// Whether a tab is among the blanks that `line` (from 1) begins with.
+/// Whether the indentation of line number `line` (from 1) contains a tab.
 bool tab_indents(std::string_view text, int line) {
   size_t begin = 0;
   for (int i = 1; i < line && begin != text.npos; ++i) {
@@ -379,11 +384,12 @@ bool tab_indents(std::string_view text, int line) {
 Problem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlReader& reader,
                        const TreeBuilder& tree, int source) {
   Position at = reader.position(e.mark);
-  if (e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) {  // before it says that there is an alias
+  // yaml-cpp reports this before the event for the alias
+  if (e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) {
     return {at, "SPEC_ALIAS", tree.next_path(), kNoAliases};
   }
   const Position end = position_of_byte(text, text.size(), source);
-  if (at.line > end.line) at = end;  // our "..." lies behind the text
+  if (at.line > end.line) at = end;  // the position is in the "..." that was appended
   std::string why = e.msg;
   if (e.msg == YAML::ErrorMsg::DOC_IN_SCALAR) why = "a quote is never closed";
   if (e.msg == YAML::ErrorMsg::MAP_VALUE) {
@@ -406,7 +412,7 @@ Value parse_text(std::string_view text, int source, std::vector<Problem>& proble
     return refuse({source, 0, 0}, "SPEC_TOO_LARGE",
                   "larger than " + human_bytes(kBytesMax) + ", the limit for a spec");
   }
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark says nothing
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
   if (const auto bad = find_invalid_utf8(text)) {
     return refuse(position_of_byte(text, *bad, source), kMalformed,
                   "not UTF-8 text: byte " + quoted_value(text.substr(*bad, 1)));
@@ -424,7 +430,7 @@ Value parse_text(std::string_view text, int source, std::vector<Problem>& proble
     if (first != text.npos && text[first] == '{') {
       JsonReader(text, source, tree).read();
     } else {
-      // "..." ends the document; yaml-cpp would otherwise accept a quoted scalar that never ends.
+      // "..." ends the document; without it yaml-cpp accepts a quoted scalar that is never closed.
       std::istringstream in(std::string(text) + "\n...\n");
       YAML::Parser parser(in);
       while (parser.HandleNextDocument(yaml)) {

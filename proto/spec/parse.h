@@ -1,6 +1,6 @@
-// proto/spec/parse.h: the text of a spec to the tree of document.h, with what that header
-// says is refused. YAML is yaml-cpp's; JSON is read here, because no library tells the place of a
-// value.
+// proto/spec/parse.h: parses the text of a spec into the tree of document.h, and refuses what that
+// header lists. yaml-cpp parses YAML; JSON is parsed here, because no library reports the positions
+// of values.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace trainyard::spec {
 
-/// Parses a text. Adds each fault to `problems`, at a position whose source is `source`; the value
-/// is then incomplete.
+/// Parses a text. Adds each fault to `problems`, at a position whose source is `source`; the
+/// returned value is then incomplete.
 Value parse_text(std::string_view text, int source, std::vector<Problem>& problems);
 
 }  // namespace trainyard::spec

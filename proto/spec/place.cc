@@ -26,7 +26,8 @@ std::string place_at(const pb::Descriptor& type, const std::string& key, const s
     if (field.cpp_type() != Field::CPPTYPE_MESSAGE || field.is_repeated()) continue;
     if (field.real_containing_oneof() != nullptr && !in_choices) continue;
     if (field.message_type() == pb::Value::descriptor()) continue;
-    if (field.message_type() == v1::DatasetFile::descriptor()) continue;  // a choice, too
+    // a dataset is a choice too
+    if (field.message_type() == v1::DatasetFile::descriptor()) continue;
     std::string place = place_at(*field.message_type(), key, here, depth - 1, false);
     if (!place.empty()) return place;
   }
@@ -68,7 +69,7 @@ std::string unknown_field(const pb::Descriptor& type, const std::string& key,
     }
     names.push_back(field.name());
   }
-  // The right name in another place: below this one, or else anywhere.
+  // The name is right, but belongs elsewhere: below this message, or else anywhere in the document.
   std::string place = place_of(type, key, path, /*in_choices=*/true);
   if (place.empty() && &root != v1::DatasetFile::descriptor())
     place = place_of(root, key, root_path, /*in_choices=*/false);

@@ -1,4 +1,4 @@
-// proto/spec/place.h: where in a spec a field belongs, for one that was written elsewhere.
+// proto/spec/place.h: finds where in a spec a misplaced field belongs.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -7,20 +7,21 @@
 
 namespace trainyard::spec {
 
-/// "recipe.epochs"; without a path the name alone.
+/// The path of a field, "recipe.epochs"; at the root only the name.
 std::string child(const std::string& path, const std::string& name);
 
-/// Whether other tools call the field so.
+/// Whether other tools use this name for the field (option other_names).
 bool has_other_name(const google::protobuf::FieldDescriptor& field, const std::string& name);
 
-/// Where below a message there is a field of this name, or one that others name so; the nearest.
-/// Empty: nowhere. `in_choices`: also in what the message itself is a choice of, such as models;
-/// further down nobody knows which one is meant.
+/// The path of the nearest field below a message that has this name, or has it in other tools;
+/// empty if there is none. With `in_choices`, also searches the alternatives of the message's own
+/// oneofs, such as models; alternatives further down are never searched, because it is unknown
+/// which one is meant.
 std::string place_of(const google::protobuf::Descriptor& type, const std::string& key,
                      const std::string& path, bool in_choices);
 
-/// The refusal of `key`, which is no field of the message at `path`: "unknown field, did you mean
-/// 'epochs'?". `root`, at `root_path`, is the whole of what is read.
+/// Describes the problem that `key` is not a field of the message at `path`: "unknown field, did
+/// you mean 'epochs'?". `root`, at `root_path`, is the type of the whole document.
 std::string unknown_field(const google::protobuf::Descriptor& type, const std::string& key,
                           const std::string& path, const google::protobuf::Descriptor& root,
                           const std::string& root_path);

@@ -20,7 +20,7 @@ namespace pb = google::protobuf;
 using Field = pb::FieldDescriptor;
 using Json = nlohmann::ordered_json;
 
-/// 3, not 3.0, where that is the same number.
+/// A number as JSON; whole numbers without decimals: 3 instead of 3.0.
 Json number(double value) {
   constexpr double kWholeMax = 9e15;
   if (value == std::trunc(value) && std::abs(value) < kWholeMax && !std::signbit(value)) {
@@ -56,14 +56,14 @@ Json write_any(const pb::Value& value) {
 
 Json write_message(const pb::Message& message);
 
-/// A whole number, or the word that stands for it.
+/// A whole number, or the field's word for zero.
 Json whole(const Field& field, auto value) {
   const std::string& word = field.options().GetExtension(v1::word_for_zero);
   if (value == 0 && !word.empty()) return word;
   return value;
 }
 
-/// A field's value, or one of its values.
+/// The value of a field, or the item `index` of a repeated field if `index` is not negative.
 Json write_value(const pb::Message& message, const Field& field, int index) {
   const pb::Reflection& r = *message.GetReflection();
   const bool one = index < 0;
@@ -100,7 +100,7 @@ Json write_value(const pb::Message& message, const Field& field, int index) {
       }
       return write_message(inner);
     }
-    case Field::CPPTYPE_UINT32:  // no spec field has these types, which a test checks
+    case Field::CPPTYPE_UINT32:  // no spec field has these types; a test checks that
     case Field::CPPTYPE_FLOAT:
       break;
   }
@@ -116,7 +116,7 @@ Json write_field(const pb::Message& message, const Field& field) {
     for (int i = 0; i < size; ++i) list.push_back(write_value(message, field, i));
     return list;
   }
-  std::map<std::string, Json> sorted;  // a map has no order of its own
+  std::map<std::string, Json> sorted;  // Protobuf's maps have no defined order
   for (int i = 0; i < size; ++i) {
     const pb::Message& pair = r.GetRepeatedMessage(message, &field, i);
     sorted[pair.GetReflection()->GetString(pair, field.message_type()->map_key())] =
@@ -130,7 +130,7 @@ Json write_field(const pb::Message& message, const Field& field) {
 Json write_message(const pb::Message& message) {
   Json object = Json::object();
   std::vector<const Field*> fields;
-  message.GetReflection()->ListFields(message, &fields);  // those that are set
+  message.GetReflection()->ListFields(message, &fields);  // the fields that are set
   for (const Field* field : fields) object[field->name()] = write_field(message, *field);
   return object;
 }

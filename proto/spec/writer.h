@@ -1,4 +1,4 @@
-// proto/spec/writer.h: a stored job as the spec file that gives the same JobSpec again.
+// proto/spec/writer.h: writes a stored job as a spec file that gives the same JobSpec.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace trainyard::spec {
 
-/// The fields that a spec file would have, in their order: what is not set is left out, names of
-/// enums are in lower case. read_job() makes the same message of it.
+/// The fields of the spec file in order, without those that are not set; enum values are in lower
+/// case. read_job() converts the result to the same message.
 nlohmann::ordered_json write_spec(const v1::JobSpec& spec);
 
 }  // namespace trainyard::spec

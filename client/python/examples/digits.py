@@ -1,5 +1,5 @@
 """Trains a small convolutional network on 1,797 real handwritten digits, draws its curves, downloads the model and lets
-it read digits that it has never seen. Each `# %%` starts a cell, for editors that run a script cell by cell.
+it predict digits that it has never seen. Each `# %%` starts a cell, for editors that run a script cell by cell.
 
     pip install 'client/python[pandas]'
     trainyardd &
@@ -23,14 +23,14 @@ except trainyard.UnavailableError as error:
     sys.exit(f"{error}\nStart a daemon with 'trainyardd', or name a running one in TRAINYARD_SERVER.")
 print(f"{client.server}: version {info.version}, {', '.join(device.model for device in client.devices())}")
 
-# %% The data: one digit per line: 64 pixels from 0 to 16, then the label. 297 digits are held out.
+# %% The data has one digit per line: 64 pixels from 0 to 16, then the label. 297 digits are held out.
 rows = pd.read_csv(EXAMPLES / "digits.csv.gz", header=None)
 rows.columns = [*(f"pixel_{i}" for i in range(64)), "digit"]
 unseen = rows.tail(297)
 dataset = client.upload_frame(rows.head(1500), "digit", target_kind="class", image=[1, 8, 8])
 print(f"{dataset.schema.train_rows} images of {list(dataset.schema.image)}, classes {', '.join(dataset.schema.classes)}")
 
-# %% The job: what a spec file says, as a dict (docs/job_spec.md).
+# %% The job: the content of a spec file as a dict (docs/job_spec.md).
 spec = {
     "dataset": {"name": dataset.name.rpartition("/")[2]},
     "model": {"layers": [
@@ -49,7 +49,7 @@ spec = {
 plan = client.plan(spec)
 print(f"{plan.run.parameter_count:,} parameters, {plan.run.steps_total} steps on {plan.device}")
 
-# %% Mistakes are reported before anything runs, with their place and what would be accepted.
+# %% Mistakes are reported before anything runs, with their position and what would be accepted.
 try:
     client.plan({**spec, "recipe": {**spec["recipe"], "epochs": "ten"}})
 except trainyard.InvalidArgumentError as error:
@@ -66,8 +66,7 @@ for event in client.watch(job):
                 print(f"{event.time:%H:%M:%S}  step {point.step}: {point.key} {point.value:.3f}")
 job = client.wait(job)
 
-# %% The curves: a row for each step, a column for each series. metrics.plot() draws them if matplotlib is
-# installed.
+# %% The curves: a row for each step, a column for each series. metrics.plot() draws them if matplotlib is installed.
 metrics = client.metrics(job)
 for key in ("train/loss", "val/loss", "val/accuracy"):
     series = metrics[key].dropna()
@@ -80,7 +79,7 @@ for key in ("train/loss", "val/loss", "val/accuracy"):
 for path in client.download_model(job, "digits_model"):
     print(f"{path}: {path.stat().st_size:,} bytes")
 
-# %% Read the 297 digits that it has never seen.
+# %% Predict the 297 digits that the model has never seen.
 predictions = client.predict(job, unseen.drop(columns="digit")).to_frame()
 truth = unseen["digit"].astype(str).reset_index(drop=True)
 wrong = predictions[predictions["prediction"] != truth]

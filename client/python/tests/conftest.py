@@ -1,4 +1,4 @@
-"""Every test talks to a real daemon (tests/e2e/harness.py). The messages are generated anew, so that they are proto/'s."""
+"""Every test talks to a real daemon (tests/e2e/harness.py). The messages are regenerated, so that they match proto/."""
 
 import gzip
 import os
@@ -27,7 +27,7 @@ DIGITS = SOURCE / "examples/digits.csv.gz"
 
 @pytest.fixture(scope="session")
 def daemon_folder():
-    # Not tmp_path: the path of a Unix socket may have 107 bytes at most.
+    # tmp_path is not used, because the path of a Unix socket may have at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="trainyard-py-") as folder:
         yield pathlib.Path(folder)
 
@@ -42,7 +42,7 @@ def daemon(daemon_folder):
 
 @pytest.fixture
 def own_daemon():
-    """One that a test may kill."""
+    """A daemon that a test may kill."""
     with tempfile.TemporaryDirectory(prefix="trainyard-py-") as folder:
         running = Daemon(pathlib.Path(folder) / "state").start()
         yield running
@@ -57,7 +57,7 @@ def client(daemon):
 
 @pytest.fixture(scope="session")
 def digits():
-    """Pixels [1797, 64] from 0 to 16, and labels."""
+    """Returns pixels [1797, 64] from 0 to 16, and labels."""
     with gzip.open(DIGITS) as file:
         rows = np.loadtxt(file, delimiter=",", dtype=np.int64)
     return rows[:, :64], rows[:, 64]
@@ -79,5 +79,5 @@ def trained(client):
     return client.wait(client.submit(digits_spec(), name="trained"))
 
 
-# Long enough that a test can act while it runs; cancelled, or ended with its daemon.
+# A recipe long enough for a test to act while it runs. The test cancels the job, or it ends with its daemon.
 ENDLESS = {"epochs": 100_000, "checkpoint_every_steps": 50}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the package's tests and its type check with $TRAINYARD_GRPC_PYTHON, or the Python that runs this.
+"""Runs the package's tests and its type check with $TRAINYARD_GRPC_PYTHON, or else with the current Python.
 
-Exits with 77, which ctest reads as skipped, where that Python lacks what they need (the extra `test` in pyproject.toml).
+Exits with 77, which ctest reads as skipped, if that Python lacks the packages of the extra `test` in pyproject.toml.
 TRAINYARD_BIN names the folder with the programs.
 """
 

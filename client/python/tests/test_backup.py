@@ -1,4 +1,4 @@
-"""A backup by this client is one that the command line restores."""
+"""The command line can restore a backup that this client wrote."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Which server, with which credentials, and what is said when there is none."""
+"""The choice of server and credentials, and the errors if there is no server."""
 
 import inspect
 import os
@@ -129,7 +129,7 @@ def test_a_stream_that_falls_silent_is_unavailable(client, monkeypatch):
 
     from trainyard import _rpc as rpc
     job = client.submit({**digits_spec(), "recipe": {**digits_spec()["recipe"], **ENDLESS}})
-    blocker = client.submit(digits_spec())  # waits behind it: no events until then
+    blocker = client.submit(digits_spec())  # waits for `job`, so it has no events until that ends
     monkeypatch.setattr(rpc, "SILENCE_S_MAX", 0.5)
     with client._channel.stream(rpc.WATCH_JOB, rpc.WATCH_JOB.request(name=blocker.name)) as messages:
         error = refused(trainyard.UnavailableError, lambda: list(messages))

@@ -1,4 +1,4 @@
-"""Datasets from files, arrays and frames; models and predictions; and what each refuses."""
+"""Datasets from files, arrays and frames; models and predictions; and the errors of each."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def test_progress_counts_to_the_end_and_its_errors_come_out(client, tmp_path):
 
 
 def test_an_upload_goes_on_behind_what_the_server_has(client, tmp_path):
-    """A stream that just ends is a pause: the next one begins at the committed size."""
+    """A stream that ends before `finish` is only paused: the next one begins at the committed size."""
     text = b"a,b,target\n" + b"".join(b"%d,%d,%d\n" % (i, i * 7, i % 3) for i in range(150_000))
     (tmp_path / "long.csv").write_bytes(text)
     sha256 = hashlib.sha256(text).hexdigest()
@@ -159,7 +159,8 @@ def test_dates_of_a_frame_are_dates(client):
     when = pd.date_range("2026-01-05", periods=40, freq="7h", tz="Europe/Berlin")
     frame = pd.DataFrame({"when": when, "day": when.tz_localize(None).normalize(), "y": [0, 1] * 20})
     columns = {c.name: c for c in client.upload_frame(frame, "y").schema.columns}
-    assert len(columns) == 7 + 5 and all(c.date for c in columns.values())  # "day" has no times
+    # the column "day" has no times of day, which would give two more numbers
+    assert len(columns) == 7 + 5 and all(c.date for c in columns.values())
     assert columns["when.days"].numbers.min == pytest.approx(20458 - 1 / 24, abs=0.002)
     ignored = client.upload_frame(frame, "y", ignore=["when"]).schema.columns
     assert [c.name for c in ignored][0] == "day.days" and len(ignored) == 5
@@ -324,7 +325,7 @@ def test_weights_of_a_file_begin_a_job(client, trained, tmp_path):
     assert client.upload_weights(weights, name="file-weights") == model
     assert client.model("file-weights").tensor_count == 4
     assert not next(m for m in client.models() if m.name == model.name).tensors
-    # By its name, and by the path in a spec, which is relative to the folder.
+    # The model is given by its name, and by a path in the spec, which is relative to the folder.
     by_name = client.check(digits_spec(initial_weights={"model": "file-weights"}))
     by_path = client.check(digits_spec(initial_weights={"path": "model.safetensors"}), folder=tmp_path)
     for job in (by_name, by_path):
@@ -365,7 +366,7 @@ def test_values_that_no_cell_can_hold_are_refused_with_a_remedy(client, trained)
     wrong([{"a": 1}] * 2, "row 0", "a dict in a cell", "json_normalize")
     wrong([b"a", "b"], "row 0", "bytes in a cell", "decode()")
     refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, [[0] * 64, [0] * 63 + [[1]]]), "rows[1]")
-    # Every kind of missing value is one.
+    # Every kind of missing value counts as missing.
     missing = [[None] * 64, [float("nan")] * 64, [pd.NA] * 64, [pd.NaT] * 64]
     refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, missing), "needs all pixels")
 

@@ -1,4 +1,4 @@
-"""What a collection would free is told with bytes, and telling removes nothing."""
+"""A dry run of a collection reports what it would free, in bytes, and removes nothing."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_as_of_is_what_a_dry_run_answered(client, trained):
     planned = client.collect_garbage(dry_run=True, older_than_seconds=0)
     again = client.collect_garbage(dry_run=True, older_than_seconds=0, as_of=planned.as_of)
     assert again.as_of == planned.as_of
-    planned.as_of.FromSeconds(1)  # when nothing had ended
+    planned.as_of.FromSeconds(1)  # a time at which no job had ended
     assert list(client.collect_garbage(dry_run=True, older_than_seconds=0, as_of=planned.as_of).items) == []
 
 

@@ -1,4 +1,4 @@
-"""Submit, look, watch, wait, metrics, cancel, delete: and what each refuses."""
+"""Submit, get, watch, wait, metrics, cancel, delete, and the errors of each."""
 
 import getpass
 import json
@@ -75,7 +75,7 @@ def test_what_an_onnx_file_does_not_train_is_frozen_before_the_recipes_own_group
     own = [{"match": "conv1.bias", "freeze": False}]
     assert groups() == of_file
     assert groups(parameter_groups=own) == [*of_file, ("conv1.bias", False)]
-    # lora freezes by itself, and trains what a group frees.
+    # lora freezes all weights itself, and trains the parameters that a group unfreezes.
     assert groups(parameter_groups=own, lora={"rank": 2, "targets": ["fc"]}) == [("conv1.bias", False)]
 
 
@@ -134,7 +134,7 @@ def test_leaving_a_watch_ends_the_stream_and_not_the_job(client):
         if isinstance(event, trainyard.MetricsEvent):
             break
     assert client.job(job).state == JobState.RUNNING
-    partial = client.metric_series(job)  # of a job that goes on: what there is, and no waiting
+    partial = client.metric_series(job)  # of a running job: returns the metrics so far without waiting
     assert partial["train/loss"]
     refused(trainyard.DeadlineExceededError, lambda: client.wait(job, timeout_s=0.3), "has not ended within 0.3 s")
     with pytest.raises(TimeoutError):
@@ -295,7 +295,8 @@ def test_a_watch_goes_on_across_a_daemon_that_was_killed(own_daemon):
     assert breaks and all(isinstance(b, trainyard.UnavailableError) for b in breaks)
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
     states = [e for e in events if isinstance(e, trainyard.StateEvent)]
-    assert states[-1].state_name == "SUCCEEDED" and max(e.attempt for e in states) == 1  # its worker went on
+    # the worker survived the restart of its daemon
+    assert states[-1].state_name == "SUCCEEDED" and max(e.attempt for e in states) == 1
     assert client.wait(job).attempt == 1
     assert list(client.metrics(job).index) == list(range(1, client.job(job).progress.steps_total + 1))
 

@@ -21,7 +21,8 @@ RECIPE = {"steps": 40, "batch_size": 8, "seed": 3, "optimizer": {"type": "adam",
 
 
 def trips(count=80):
-    """Numbers with gaps, one far from 0; categories of text and of numbers; dates with and without a time."""
+    """Returns rows with gaps in the numbers, numbers far from 0, categories of text and of numbers, and dates with and
+    without times."""
     days = pd.Timestamp("2023-12-20") + pd.to_timedelta([37 * i % 400 for i in range(count)], unit="D")
     hours = pd.Timestamp("2024-02-28T03:10:00.25") + pd.to_timedelta([7.5 * i for i in range(count)], unit="h")
     return pd.DataFrame({
@@ -44,7 +45,7 @@ def export(folder, name):
 
 @pytest.fixture(scope="module")
 def train(client, daemon, tmp_path_factory):
-    """Trains a small model; returns its name and the model of its export."""
+    """Returns a function that trains a small model and returns its name and the loaded export."""
     folder = tmp_path_factory.mktemp("exports")
 
     def run(name, dataset, model, **recipe):
@@ -72,7 +73,8 @@ def same(client, model, rows):
     assert here.to_numpy().shape == expected.shape
     scale = 1.0 if there.classification else np.abs(expected).max()
     assert np.abs(here.to_numpy() - expected).max() / scale < 1e-5
-    assert len(expected) == 1 or np.ptp(expected, axis=0).max() > 1e-4 * scale  # answers that are alike judge nothing
+    # predictions that are all equal would prove nothing
+    assert len(expected) == 1 or np.ptp(expected, axis=0).max() > 1e-4 * scale
     return here
 
 
@@ -91,8 +93,8 @@ def test_rows_of_a_table_are_read_as_on_the_server(client, late):
     same(client, late, {key: [row[key] for row in dicts] for key in dicts[0]})
     lists = [list(row.values()) for row in dicts]
     same(client, late, lists)
-    same(client, late, [list(dicts[0]), *lists])  # a first row of names
-    same(client, late, [row[:3] + ["a note"] + row[3:] + ["yes"] for row in lists])  # all of the file's columns
+    same(client, late, [list(dicts[0]), *lists])  # the first row contains the column names
+    same(client, late, [row[:3] + ["a note"] + row[3:] + ["yes"] for row in lists])  # with all columns of the file
 
 
 NUMBERS = ["1", "-2.5", "+3", "5.", ".5", "1e3", "1E-400", "-0", "", "NA", "nan", "?", None, float("nan"), np.float32(0.1),
@@ -110,7 +112,7 @@ def test_random_cells_mean_the_same_here_and_there(client, late):
     draw = random.Random(0)
     refusals = 0
     for trial in range(120):
-        odd = trial % 3 == 0  # a third has what must be refused
+        odd = trial % 3 == 0  # a third of the trials has values that must be refused
         numbers, dates = (NUMBERS + NO_NUMBERS, DATES + NO_DATES) if odd else (NUMBERS, DATES)
         rows = [{"year": draw.choice(numbers), "age": draw.choice(numbers), "port": draw.choice(CATEGORIES),
                  "day": draw.choice(dates), "deck": draw.choice(CATEGORIES), "left_at": draw.choice(dates)}
@@ -235,7 +237,7 @@ def test_load_takes_a_file_or_a_folder(client, late, tmp_path):
     client.download_model("late", folder)
     rows = trips(9).drop(columns=["price", "note"])
     expected = late[1].predict(rows)
-    assert trainyard.load(folder, program=PROGRAM).predict(rows) == expected  # made for this call
+    assert trainyard.load(folder, program=PROGRAM).predict(rows) == expected  # model.onnx is created only for this call
     assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
     refused(trainyard.NotFoundError, lambda: trainyard.load(folder, program="/no/program"), "/no/program")
     subprocess.run([PROGRAM, "local", "export", folder, "--out", folder / "model.onnx"], check=True, capture_output=True)
@@ -290,7 +292,7 @@ def test_csv_that_this_package_writes_is_read_back():
     rows = [["a", 'say "no", twice', " blanks "], ["", None, "two\nlines"], ["x", "y", ""]]
     text = values_to_csv(rows, ["one", 2, "three,four"]).decode()
     assert list(csv_records(text)) == [["one", "2", "three,four"], *([cell or "" for cell in row] for row in rows)]
-    # Lines that would be empty are rows, too.
+    # Rows that would be empty lines are rows too.
     assert list(csv_records(values_to_csv([[None], [1], [""]]).decode())) == [[""], ["1"], [""]]
     assert list(csv_records(table_to_csv(np.array([[np.nan], [2.0]])).decode())) == [[""], ["2.0"]]
     assert list(csv_records("a , b\n\n\t\n 1,\n")) == [["a", "b"], ["1", ""]]
@@ -300,6 +302,6 @@ def test_dates_are_those_of_the_server():
     for golden in json.loads((SOURCE / "tests/golden/dates.json").read_text()):
         assert read_date(golden["text"], 7) == pytest.approx(golden["parts"], abs=1e-12), golden["text"]
     assert read_date("2024-01-01T00:00:59.9999999999999999999", 1)[0] == pytest.approx(19723 + 60 / 86400)  # not 60 s
-    # A zone may lead out of the years that Python knows.
+    # A time zone may shift a date out of the years that Python supports.
     assert read_date("0001-01-01T00:00+01:00", 1)[0] == pytest.approx(-719162 - 1 / 24)
     assert read_date("9999-12-31T23:00-02:00", 3)[1] == pytest.approx(0)

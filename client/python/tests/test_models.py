@@ -1,4 +1,4 @@
-"""What trained models are asked: text to go on with, and datasets to be measured on."""
+"""Calls on trained models: continuing text, and evaluation on datasets."""
 
 import pandas as pd
 import pytest
@@ -9,7 +9,7 @@ import trainyard
 
 @pytest.fixture(scope="session")
 def letters(client, tmp_path_factory):
-    """A model that knows which of seven letters follows which."""
+    """A language model that has learned the fixed order of seven letters."""
     folder = tmp_path_factory.mktemp("letters")
     (folder / "input.txt").write_text("abcdefg" * 200)
     spec = {"dataset": {"path": "input.txt", "text": {}},
@@ -30,7 +30,7 @@ def test_text_goes_on_piece_by_piece_and_the_seed_makes_it(client, letters):
 
 
 def test_leaving_the_loop_ends_it(client, letters):
-    for _ in range(6):  # more than may run and wait at a time
+    for _ in range(6):  # more calls than may run and wait at a time
         for piece in client.generate(letters, "a", tokens=60_000):
             assert piece
             break

@@ -1,4 +1,4 @@
-"""What people look at: printed events, progress that ends with the result, and a job in a notebook."""
+"""Output for people: printed events, progress that ends with the result, and a job in a notebook."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""How specs reach the server's reader: every spec that the manual and the examples show, texts, dicts and data."""
+"""How specs reach the server's parser: all specs of the manual and the examples, texts, dicts and data."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""The cases of tests/spec_cases.yaml, through the server: ReadSpec gives what the command line's reader gives."""
+"""The cases of tests/spec_cases.yaml through the server: ReadSpec must return what the command line's reader
+returns."""
 
 import pytest
 import yaml

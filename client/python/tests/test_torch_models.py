@@ -1,4 +1,4 @@
-"""A torch.nn.Module into a job. Skipped without PyTorch and its exporter's packages."""
+"""Converts torch.nn.Modules to jobs. Skipped without PyTorch and its exporter's packages."""
 
 import copy
 
@@ -37,7 +37,7 @@ def test_a_frozen_module_trains_its_new_head_alone(client, module, tmp_path):
     frozen = copy.deepcopy(module).requires_grad_(False)
     frozen[-1] = torch.nn.Linear(512, 10)
     parts = from_torch(frozen, torch.zeros(2, 1, 8, 8), tmp_path / "net", program=PROGRAM)
-    assert len(parts["recipe"]["parameter_groups"]) == 2  # all, but the head
+    assert len(parts["recipe"]["parameter_groups"]) == 2  # one freezes all parameters, one excludes the head
     spec = digits_spec(**parts["recipe"])
     spec["model"] = parts["model"]
     assert client.check(spec).plan.trained_parameter_count == 512 * 10 + 10
@@ -86,7 +86,7 @@ def test_a_setting_that_onnx_does_not_hold_is_refused_by_its_submodule(module, w
 
 
 class TwoNorms(torch.nn.Module):
-    """Two layers of one weight."""
+    """Two layers that share one weight."""
 
     def __init__(self):
         super().__init__()

@@ -1,11 +1,12 @@
-"""Random networks train as in PyTorch: each is brought over by from_torch, trained here and there for some steps of SGD on
-the same batches in the same order, and compared weight by weight, running statistics included. Catches a constant of the
-exported graph that is trained, a parameter that is not, is trained twice or lands in another place, and weight decay of
-what is frozen. Dropout is at 0: what PyTorch draws, nobody else does (test_torch_models.py has it). Skipped without
-PyTorch and its exporter's packages; `scripts/test --torch` installs them.
+"""Random networks train as in PyTorch: each is converted by from_torch, then trained here and in PyTorch for some steps
+of SGD on the same batches in the same order, and compared weight by weight, running statistics included. Detects a
+constant of the exported graph that is trained, a parameter that is not trained, is trained twice or is misplaced, and
+weight decay of frozen parameters. Dropout is 0, since PyTorch's random numbers cannot be reproduced
+(test_torch_models.py covers dropout). Skipped without PyTorch and its exporter's packages; `scripts/test --torch`
+installs them.
 
-    TRAINYARD_TORCH_NETWORKS   how many networks, default 40
-    TRAINYARD_TORCH_SEED       the first one's seed, default 0: seed 17 alone repeats network 17
+    TRAINYARD_TORCH_NETWORKS   the number of networks, default 40
+    TRAINYARD_TORCH_SEED       the seed of the first network, default 0; seed N repeats network N
 """
 
 import json
@@ -30,20 +31,20 @@ from trainyard.torch_models import export_for_training, import_for_training  # n
 NETWORKS = int(os.environ.get("TRAINYARD_TORCH_NETWORKS", "40"))
 SEED = int(os.environ.get("TRAINYARD_TORCH_SEED", "0"))
 STEPS, BATCH, CLASSES = 8, 6, 3
-# Of a tensor's largest number. Measured: 7.2e-6, but 4.5e-5 where a normalization takes away again what a weight does, whose
-# gradient is rounding alone, and 6.4e-5 where a group normalization amplifies rounding. A parameter that is trained and should
-# not be, or the reverse, moves by a learning rate of 0.05 or a decay of 0.01.
+# The bound is relative to a tensor's largest number. Measured: 7.2e-6 usually; 4.5e-5 if a normalization cancels the
+# effect of a weight, whose gradient is then only rounding; and 6.4e-5 if a group normalization amplifies rounding. A
+# parameter that is wrongly trained or wrongly frozen differs by about the learning rate of 0.05 or the decay of 0.01.
 BOUND = 1e-4
-SMALLEST = 0.01  # tensors of smaller numbers are held to this one
+SMALLEST = 0.01  # tensors whose largest number is smaller are compared relative to this number
 LETTERS = "abcdefgh"
-FIRST_LETTER = 2  # token of "a": 0 is padding, 1 an unknown letter
+FIRST_LETTER = 2  # the token of "a"; 0 is padding, 1 an unknown letter
 VOCABULARY = FIRST_LETTER + len(LETTERS)
 
 
 # --- random networks --------------------------------------------------------------------------------------------------
 
 class Fixed(nn.Module):
-    """Adds a buffer, and a number that is neither parameter nor buffer."""
+    """Adds a buffer, and a tensor that is neither parameter nor buffer."""
 
     def __init__(self, shape):
         super().__init__()
@@ -55,7 +56,7 @@ class Fixed(nn.Module):
 
 
 class Scale(nn.Module):
-    """A learned scale and shift, one of them a single number, one computed from its parameter."""
+    """A learned scale and shift. One parameter is a single number, another is transformed before its use."""
 
     def __init__(self, shape):
         super().__init__()
@@ -77,7 +78,7 @@ class Residual(nn.Module):
 
 
 class Twice(nn.Module):
-    """One layer that is used twice, and a second one with the same weight."""
+    """A layer that is used twice, and a second layer with the same weight."""
 
     def __init__(self, width, bias):
         super().__init__()
@@ -90,7 +91,7 @@ class Twice(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A class token and positions in front of the rows of [N, T, D]."""
+    """Inserts a class token before the rows of [N, T, D] and adds positions."""
 
     def __init__(self, length, width, zeros):
         super().__init__()
@@ -122,7 +123,7 @@ class Recurrent(nn.Module):
 
 
 class Positions(nn.Module):
-    """A table of positions that is read like one of tokens, but whole."""
+    """A table of positions that is an nn.Embedding, but of which all rows are read."""
 
     def __init__(self, length, width):
         super().__init__()
@@ -133,7 +134,7 @@ class Positions(nn.Module):
 
 
 class Pick(nn.Module):
-    """One sample of [N, T, D] as a row."""
+    """Reduces each sample of [N, T, D] to one row."""
 
     def __init__(self, how):
         super().__init__()
@@ -153,8 +154,8 @@ class Shape(nn.Module):
 
 
 class Generator:
-    """Random networks from a seed: images, sequences, tokens and rows. They are small, and shallow enough for a difference of
-    rounding to stay one."""
+    """Creates random networks from a seed: for images, sequences, tokens and rows. They are small and shallow, so that
+    rounding differences are not amplified."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -237,7 +238,7 @@ class Generator:
         return self.of_sequences(layers, length, width), (length,)
 
     def of_sequences(self, layers, length, width):
-        """`layers`, which give [N, length, width], and more behind them."""
+        """Extends `layers`, whose output is [N, length, width], by more layers."""
         features = width
         if self.chance(0.4):
             layers.append(Tokens(length, width, zeros=self.chance()))
@@ -294,7 +295,7 @@ class Generator:
 
     def network(self):
         module, shape = self.pick(self.image, self.image, self.sequence, self.tokens, self.rows)()
-        if self.chance(0.4):  # but for the last layer
+        if self.chance(0.4):  # freezes parameters at random, but not in the last layer
             for part in list(module)[:-1]:
                 for parameter in part.parameters():
                     if self.chance(0.3):
@@ -305,7 +306,7 @@ class Generator:
 # --- training ---------------------------------------------------------------------------------------------------------
 
 def samples(module, shape, random):
-    """Inputs, which tell something of their targets, and targets. All classes and all tokens occur."""
+    """Returns targets, and inputs that are correlated with them. All classes and all tokens occur."""
     targets = random.integers(0, CLASSES, STEPS * BATCH)
     targets[:CLASSES] = range(CLASSES)
     if isinstance(module[0], nn.Embedding):
@@ -317,7 +318,7 @@ def samples(module, shape, random):
 
 
 def write_dataset(folder, inputs, targets):
-    """The samples as files, and what a job's spec says of them."""
+    """Writes the samples to files, and returns the `dataset` of a job's spec."""
     if inputs.dtype == np.int64:
         rows = ("".join(LETTERS[token - FIRST_LETTER] for token in row) for row in inputs)
         (folder / "data.csv").write_text("text,class\n" + "".join(f"{x},{y}\n" for x, y in zip(rows, targets)))
@@ -330,7 +331,7 @@ def write_dataset(folder, inputs, targets):
 
 
 def standardized(inputs):
-    """What a job makes of its inputs: tokens stay, columns and channels of images are standardized."""
+    """Returns the inputs as a job preprocesses them: tokens unchanged, columns and image channels standardized."""
     if inputs.dtype == np.int64:
         return inputs
     axes = (0,) if inputs.ndim == 2 else (0, 2, 3)
@@ -339,7 +340,7 @@ def standardized(inputs):
 
 
 def train_in_pytorch(module, inputs, targets, optimizer):
-    """The module's weights after STEPS, in float32."""
+    """Returns the module's weights after STEPS, in float32."""
     module.train()
     sgd = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=optimizer["learning_rate"],
                           momentum=optimizer["momentum"], weight_decay=optimizer["weight_decay"])
@@ -373,7 +374,7 @@ def read_weights(path):
 
 
 def as_imported(module, file, folder):
-    """The module's weights under the names that from_torch gave them: of the same file with other numbers in it."""
+    """Returns the module's weights under the names of from_torch: imports the same file with the new numbers."""
     model = onnx.load(file)
     state = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers())
     for tensor in model.graph.initializer:
@@ -386,7 +387,7 @@ def as_imported(module, file, folder):
 
 
 def difference(ours, theirs):
-    """The largest difference of a number, relative to the largest number of its tensor."""
+    """Returns the largest difference between two numbers, relative to the largest number of their tensor."""
     assert ours.keys() == theirs.keys()
     worst = {name: float(np.abs(ours[name] - theirs[name]).max() / max(np.abs(theirs[name]).max(), SMALLEST))
              for name in theirs}
@@ -394,7 +395,7 @@ def difference(ours, theirs):
 
 
 def train_both(seed, folder):
-    """The name of the tensor that differs most, and how much; a refusal of the network is raised."""
+    """Returns the name of the tensor that differs most, and the difference. Raises if the network is refused."""
     generator = Generator(seed)
     torch.manual_seed(seed)
     module, shape = generator.network()
@@ -403,14 +404,14 @@ def train_both(seed, folder):
     folder.mkdir()
     file = folder / "model.onnx"
     export_for_training(module, torch.from_numpy(inputs[:2]), file)
-    parts = import_for_training(file, folder / "net", program=PROGRAM)  # from_torch, with its file kept
+    parts = import_for_training(file, folder / "net", program=PROGRAM)  # like from_torch, but keeps the ONNX file
     train_in_pytorch(module, standardized(inputs), targets, optimizer)
     return difference(train_here(parts, folder, inputs, targets, optimizer), as_imported(module, file, folder))
 
 
 def test_random_networks_train_as_in_pytorch(tmp_path):
     torch.set_num_threads(1)
-    torch.backends.mkldnn.enabled = False  # its plain loops round less
+    torch.backends.mkldnn.enabled = False  # PyTorch's plain loops have smaller rounding errors
     refused, different, worst = {}, {}, 0.0
     for seed in range(SEED, SEED + NETWORKS):
         try:

@@ -1,4 +1,4 @@
-"""Promises of the API that the client itself does not need: looked at from outside, with messages alone."""
+"""Guarantees of the API that the client itself does not need, tested only with messages."""
 
 import grpc
 import pytest
@@ -32,7 +32,7 @@ def test_the_table_of_methods_is_the_protos():
 
 
 class ReflectionChannel:
-    """The library's client asks for v1alpha; the messages of v1 are the same on the wire."""
+    """Lets the library's client, which requests v1alpha, use v1: the messages are the same on the wire."""
 
     def __init__(self, channel, version):
         self.channel, self.version = channel, version

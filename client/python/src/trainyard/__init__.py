@@ -11,7 +11,7 @@
 
 import os as _os
 
-# gRPC's own log lines would mix with the caller's; setting GRPC_VERBOSITY brings them back.
+# gRPC's own log lines would mix with the caller's; the user can enable them with GRPC_VERBOSITY.
 _os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from trainyard import v1

@@ -1,4 +1,4 @@
-"""Arrays: many jobs that differ in some values, as one."""
+"""Calls for arrays: many jobs that differ in some values, handled as one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_S, POLL_S_MAX = 0.2, 2.0
 
 
 class ArrayCalls:
-    """The calls of `Client` about arrays. An array may be given by its name or as the message itself."""
+    """The calls of `Client` for arrays. An array may be given by its name or as the message itself."""
 
     _channel: rpc.Channel
     _name: Callable[[str, Any], str]
@@ -29,32 +29,32 @@ class ArrayCalls:
                      grid: Mapping[str, Sequence[object]] | None = None, name: str | None = None,
                      folder: str | os.PathLike[str] | None = None, request_id: str | None = None,
                      progress: Observer | None = None) -> v1.JobArray:
-        """Submits one job for each member of an array: all of them, or none. They are jobs named after the array, with a
+        """Submits one job for each member of an array: all of them, or none. The jobs are named after the array, with a
         number, and each has its own values in place of those of the spec.
 
-        spec   as `submit` takes it; its `array`, if any, unless `array` or `grid` is given
+        spec   as for `submit`; may contain `array` unless the argument `array` or `grid` is given
         array  the fields of `array` in docs/job_spec.md: {"random": {"count": 20, "values": {...}}}
-        grid   a short way of saying {"grid": grid}: {"recipe.optimizer.learning_rate": [0.1, 0.01]}
+        grid   short for array={"grid": grid}: {"recipe.optimizer.learning_rate": [0.1, 0.01]}
         name   the array's ID instead of the spec's `name`
 
-        The others as for `submit`. InvalidArgumentError names the member and its value; ARRAY_SIZE and ARRAY_PLANS say
-        what an array may have.
+        The other arguments are those of `submit`. InvalidArgumentError names the member and its value; its reasons
+        ARRAY_SIZE and ARRAY_PLANS are about limits of arrays.
         """
         return self._send_array(spec, array, grid, name, folder, request_id, progress, validate_only=False)
 
     def check_array(self, spec: Spec, *, array: Mapping[str, object] | None = None,
                     grid: Mapping[str, Sequence[object]] | None = None, name: str | None = None,
                     folder: str | os.PathLike[str] | None = None, progress: Observer | None = None) -> v1.JobArray:
-        """What `submit_array` would return or raise, without submitting: `size` has the number of members."""
+        """Returns or raises what `submit_array` would, without submitting: `size` is the number of members."""
         return self._send_array(spec, array, grid, name, folder, None, progress, validate_only=True)
 
     def array(self, array: str | v1.JobArray) -> v1.JobArray:
-        """The array with the number of its members in each state. `jobs(array=...)` has the members. NotFoundError /
-        ARRAY_NOT_FOUND."""
+        """Returns the array with the number of its members in each state. `jobs(array=...)` returns the members.
+        NotFoundError / ARRAY_NOT_FOUND."""
         return self._channel.call(rpc.GET_ARRAY, v1.GetArrayRequest(name=self._name("arrays", array)))
 
     def arrays(self, *, limit: int | None = None) -> list[v1.JobArray]:
-        """Arrays, newest first, without their `array`; at most `limit`."""
+        """Returns arrays, newest first, without their field `array`; at most `limit`."""
         def page(token: str, size: int) -> tuple[Iterable[v1.JobArray], str]:
             answer = self._channel.call(rpc.LIST_ARRAYS, v1.ListArraysRequest(
                 parent=self._channel.parent, page_size=size, page_token=token))
@@ -62,17 +62,17 @@ class ArrayCalls:
         return pages(page, limit)
 
     def cancel_array(self, array: str | v1.JobArray) -> v1.JobArray:
-        """As `cancel` for every member that has not ended."""
+        """Cancels every member that has not ended, as `cancel` does."""
         return self._channel.call(rpc.CANCEL_ARRAY, v1.CancelArrayRequest(name=self._name("arrays", array)),
                                   timeout_s=rpc.ARRAY_TIMEOUT_S)
 
     def pause_array(self, array: str | v1.JobArray) -> v1.JobArray:
-        """As `pause` for every member that has not ended."""
+        """Pauses every member that has not ended, as `pause` does."""
         return self._channel.call(rpc.PAUSE_ARRAY, v1.PauseArrayRequest(name=self._name("arrays", array)),
                                   timeout_s=rpc.ARRAY_TIMEOUT_S)
 
     def resume_array(self, array: str | v1.JobArray) -> v1.JobArray:
-        """As `resume` for every member that has not ended."""
+        """Resumes every member that has not ended, as `resume` does."""
         return self._channel.call(rpc.RESUME_ARRAY, v1.ResumeArrayRequest(name=self._name("arrays", array)),
                                   timeout_s=rpc.ARRAY_TIMEOUT_S)
 
@@ -83,7 +83,7 @@ class ArrayCalls:
                            timeout_s=rpc.ARRAY_TIMEOUT_S)
 
     def wait_array(self, array: str | v1.JobArray, *, timeout_s: float | None = None) -> v1.JobArray:
-        """Waits until all members have ended, however they did, and returns the array. DeadlineExceededError /
+        """Waits until all members have ended, in whatever state, and returns the array. DeadlineExceededError /
         WAIT_TIMEOUT after `timeout_s` seconds; the jobs continue."""
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentError(f"timeout_s: {timeout_s}, expected seconds above 0", reason="FIELD_OUT_OF_RANGE")

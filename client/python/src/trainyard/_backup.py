@@ -1,4 +1,4 @@
-"""A server's state as one archive, as `trainyard server backup` writes it and `trainyard server restore` reads it."""
+"""Writes a server's state as one archive, in the format of `trainyard server backup` and `trainyard server restore`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT_VERSION = 1
 
 
 class _Data(io.RawIOBase):
-    """One file's bytes, pulled from the stream while the archive takes them."""
+    """The bytes of one file, read from the stream as the archive writer requests them."""
 
     def __init__(self, messages: Iterator[v1.BackupResponse]) -> None:
         self._messages, self._left = messages, memoryview(b"")
@@ -90,7 +90,7 @@ def _write(archive: tarfile.TarFile, messages: Iterator[v1.BackupResponse],
 
 def write_backup(messages: Iterator[v1.BackupResponse], file: str | os.PathLike[str],
                  progress: Observer | None) -> v1.BackupResponse.Summary:
-    """Writes the archive under another name and renames it when it is complete and durable."""
+    """Writes the archive under a temporary name and renames it once it is complete and durable."""
     target = Path(file)
     part = target.with_name(target.name + ".part")
     try:

@@ -1,4 +1,4 @@
-"""Cells of a table, as src/data/table reads them: CSV records, numbers, dates."""
+"""Parses cells of a table as src/data/table does: CSV records, numbers, dates."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
                    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
                    r"(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?")
 _EPOCH = date(1970, 1, 1).toordinal()
-_CALENDAR_DAYS = 146097  # in 400 years, after which the calendar repeats itself
+_CALENDAR_DAYS = 146097  # days in 400 years, after which the calendar repeats
 
 
 def csv_records(text: str) -> Iterator[list[str]]:
-    """The records of CSV that this package has written. A field without quotes is taken without the blanks around it, and
-    an empty line is no record."""
+    """Yields the records of CSV that this package has written. Spaces around a field without quotes are removed, and an
+    empty line is no record."""
     if '"' not in text:
         for line in text.split("\n"):
             if line.strip(" \t"):
@@ -35,7 +35,8 @@ def csv_records(text: str) -> Iterator[list[str]]:
     while at < len(text):
         match = _FIELD.match(text, at)
         if match is None:
-            raise ValueError(f"not CSV: {quoted(text[at:])}")  # a fault of whoever wrote it, not of its values
+            # a fault of the code that wrote the CSV, not of its values
+            raise ValueError(f"not CSV: {quoted(text[at:])}")
         inner, plain, end = match.groups()
         quotes = quotes or inner is not None
         record.append(plain.rstrip(" \t") if inner is None else inner.replace('""', '"'))
@@ -47,7 +48,7 @@ def csv_records(text: str) -> Iterator[list[str]]:
 
 
 def read_number(text: str) -> float:
-    """ValueError says what is wrong."""
+    """Parses a number. ValueError says what is wrong."""
     if _NUMBER.fullmatch(text):
         value = float(text)
         if abs(value) <= _FLOAT_MAX:
@@ -58,8 +59,9 @@ def read_number(text: str) -> float:
 
 
 def read_date(text: str, count: int) -> list[float]:
-    """The first `count` numbers that write_date of src/data/table/date.cc makes of a date: days since 1970, then sine and
-    cosine of the place in the year, in the week and in the day. ValueError says what is wrong."""
+    """Returns the first `count` numbers into which write_date of src/data/table/date.cc converts a date: the days since
+    1970, then the sine and cosine of the position in the year, in the week and in the day. ValueError says what is
+    wrong."""
     match = _DATE.fullmatch(text)
     problem = ValueError(f"{quoted(text)} is not a date, expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 or "
                          "2026-01-31T12:30:05+01:00")
@@ -76,7 +78,7 @@ def read_date(text: str, count: int) -> list[float]:
     ahead = (3600 * zone_hour + 60 * zone_minute) * (-1 if match[8] == "-" else 1)
     shift, seconds = divmod(3600 * hour + 60 * minute + second + fraction - ahead, 86400)
     days += int(shift)
-    # The zone may have led out of the years that Python knows: the same day of a like year.
+    # The time zone may shift the date out of the years that Python supports, so a day of an equivalent year is used.
     day = date.fromordinal((days + _EPOCH) % _CALENDAR_DAYS + _CALENDAR_DAYS)
     first, last = date(day.year, 1, 1), date(day.year, 12, 31)
     in_day = seconds / 86400

@@ -1,7 +1,7 @@
 """Chooses the server and the credentials by the same rules as the command line (docs/cli.md).
 
-argument > environment > configuration file > the sockets where a daemon of this user or of this machine listens.
-Secrets are only ever read from files.
+The order of precedence is: argument, environment, configuration file, and last the sockets where a daemon of this user
+or of this machine listens. Secrets are only ever read from files.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TIMEOUT_S_MAX = 3600.0
 @dataclass
 class Connection:
     server: str = ""  # "unix:/path" or "host:port"
-    ca_file: Path | None = None  # PEM; TLS with these roots
-    token_file: Path | None = None  # bearer token, readable by its owner alone
-    plaintext: bool = False  # TCP without TLS to an address that is not loopback
+    ca_file: Path | None = None  # PEM file of root certificates for TLS
+    token_file: Path | None = None  # file of the bearer token; only its owner may have access
+    plaintext: bool = False  # allows TCP without TLS to an address other than loopback
     timeout_s: float = 10.0  # for each unary call
 
     @property
@@ -78,7 +78,7 @@ def _apply_config(connection: Connection, path: Path | None, context: str) -> No
         if key == "server":
             setattr(connection, key, text)
         elif key in ("ca_file", "token_file"):
-            setattr(connection, key, path.parent / text)  # an absolute path stays as it is
+            setattr(connection, key, path.parent / text)  # `/` keeps an absolute path unchanged
         elif key == "plaintext" and text in ("true", "false"):
             connection.plaintext = text == "true"
         else:
@@ -98,7 +98,7 @@ def _read_yaml(path: Path) -> yaml.Node | None:
 
 
 def _entries(node: yaml.Node | None, path: Path) -> dict[str, tuple[str, yaml.Node]]:
-    """By key, where it is ("config.yaml:3:5") and its value."""
+    """Returns for each key its position ("config.yaml:3:5") and its value."""
     if not isinstance(node, yaml.MappingNode):
         raise _config_error(f"{path}: expected fields (name: value)")
     entries: dict[str, tuple[str, yaml.Node]] = {}
@@ -111,7 +111,7 @@ def _entries(node: yaml.Node | None, path: Path) -> dict[str, tuple[str, yaml.No
 
 
 def default_sockets(env: Mapping[str, str]) -> list[Path]:
-    """Where a daemon may listen by default, most specific first."""
+    """Returns the paths on which a daemon may listen by default, the most specific first."""
     sockets = []
     if os.geteuid() != 0:
         if env.get("XDG_RUNTIME_DIR"):
@@ -125,7 +125,7 @@ def default_sockets(env: Mapping[str, str]) -> list[Path]:
 
 def _default_server(env: Mapping[str, str]) -> str:
     sockets = default_sockets(env)
-    # Where this user's daemon would listen, for the message if none listens anywhere.
+    # The default, for the error message if no socket exists, is where this user's daemon would listen.
     fallback = sockets[-2] if len(sockets) > 1 else sockets[-1]
     return f"unix:{next((path for path in sockets if path.is_socket()), fallback)}"
 
@@ -176,7 +176,7 @@ def resolve(address: str | None, *, context: str | None, ca_file: str | os.PathL
 
 
 def read_token(path: Path) -> str:
-    """The token, without its line end. Refuses a file that others can read."""
+    """Reads the token without its line end. Refuses a file that other users can read."""
     try:
         with open(path, "rb") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -199,7 +199,7 @@ def read_roots(path: Path) -> bytes:
 
 
 def probe(connection: Connection) -> None:
-    """For a Unix socket, finds out at once whether a server listens: gRPC's own reason does not help."""
+    """Checks immediately whether a server listens on a Unix socket, because gRPC's own error message does not help."""
     if not connection.is_unix:
         return
     path = connection.server[len("unix:"):]
@@ -214,6 +214,6 @@ def probe(connection: Connection) -> None:
                                    reason="SERVER_NOT_RUNNING") from None
         except OSError as error:
             if error.errno == errno.EAGAIN:
-                return  # its queue of connections is full: it runs
+                return  # the server's queue of connections is full, so it is running
             raise UnavailableError(f"no server is running: nothing listens on {path}",
                                    reason="SERVER_NOT_RUNNING") from None

@@ -1,7 +1,7 @@
-"""Raw rows as the inputs of an exported model, by the metadata of its ONNX file (docs/onnx.md).
+"""Converts raw rows to the inputs of an exported model, by the metadata of its ONNX file (docs/onnx.md).
 
-A row first becomes the CSV that the client would send, whose cells are then read by the server's rules: so it means here
-what it means there.
+A row is first converted to the CSV that the client would send, whose cells are then parsed by the server's rules, so
+that it has the same meaning as on the server.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-ROWS_VERSION = 1  # of the metadata `rows`
+ROWS_VERSION = 1  # version of the metadata field `rows`
 _PROBLEMS_MAX = 16
 _UNSEEN_MAX = 1000
 _UNSEEN_BYTES_MAX = 64
 
 
 class _Problems:
-    """What is wrong with rows."""
+    """Collects the problems of rows for one error."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, FieldViolation]] = []
@@ -56,7 +56,7 @@ def _refuse(description: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the file: its shape without the rows, and NumPy's name of its type."""
+    """An input of the ONNX file: its shape without the rows, and NumPy's name of its type."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -64,7 +64,7 @@ class Input:
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Rows as arrays, by input. Of categories they hold codes, -1 for one that is missing or unknown."""
+    """Rows as one array per input. Arrays of categories contain codes; -1 stands for missing and unknown values."""
 
     count: int
     arrays: dict[str, Array]
@@ -74,7 +74,7 @@ class EncodedRows:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """A column of numbers, or of dates that are several each."""
+    """A column of numbers, or of dates, each of which gives several numbers."""
 
     first: int
     count: int
@@ -88,9 +88,10 @@ class _Categories:
 
 
 class RowEncoder:
-    """Const and thread-safe after construction."""
+    """Encodes rows. Immutable and thread-safe after construction."""
 
-    columns: tuple[str, ...]  # of the rows, in the training data's order; of rows of text none where these had no name
+    # columns of rows, in the training data's order; empty if the training data was text without column names
+    columns: tuple[str, ...]
 
     def __init__(self, metadata: Mapping[str, str], inputs: Mapping[str, Input]) -> None:
         rows = json.loads(metadata["rows"])
@@ -101,7 +102,7 @@ class RowEncoder:
         self._missing = frozenset(rows["missing_values"])
         self._target = metadata.get("target")
         self._ignored = frozenset(rows["ignored_columns"])
-        # Files of pixels have no names of columns.
+        # Files of pixels have no column names, so positions serve as names.
         self._source: list[str] = rows["source_columns"] or [
             f"c{i}" for i in range(math.prod(inputs["image"].shape) if "image" in inputs else 0)]
         self.columns = tuple(name for name in self._source if name not in self._ignored and name != self._target)
@@ -126,8 +127,8 @@ class RowEncoder:
         self._number_count += 1
 
     def encode(self, request: v1.PredictRequest, named: bool, first_row: int) -> EncodedRows:
-        """The rows of one request; `named` if they came with the names of their columns. `first_row` is the number of the
-        first one in messages."""
+        """Encodes the rows of one request. `named` says that they have column names; `first_row` is the number of the
+        first row in messages."""
         kind = request.WhichOneof("rows")
         if kind == "csv":
             return self._encode_table(request.csv.decode(), named, first_row)
@@ -141,13 +142,13 @@ class RowEncoder:
                 + self.accepted())
 
     def feeds(self, rows: EncodedRows, part: slice) -> dict[str, Array]:
-        """What the file's inputs get for some of the rows."""
+        """Returns the values of the ONNX file's inputs for some of the rows."""
         import numpy as np
 
         feeds = {name: rows.arrays[name][part] for name in self._inputs}
         if "categorical" in feeds:
             codes = feeds["categorical"]
-            if self._inputs["categorical"].dtype == "int64":  # the model embeds them
+            if self._inputs["categorical"].dtype == "int64":  # the model embeds the codes
                 feeds["categorical"] = codes + 1
             else:
                 begins = np.cumsum([0, *self._category_counts[:-1]])
@@ -158,7 +159,7 @@ class RowEncoder:
         return feeds
 
     def accepted(self) -> str:
-        """What rows are expected to be, for messages."""
+        """Describes the rows that are expected, for messages."""
         if "image" in self._inputs:
             image = self._inputs["image"]
             return f"an array of images [N, {', '.join(map(str, image.shape))}] of {image.dtype}"
@@ -180,7 +181,7 @@ class RowEncoder:
     def _encode_images(self, idx: bytes) -> EncodedRows:
         import numpy as np
 
-        code, rank = idx[2], idx[3]  # images_to_idx has written it
+        code, rank = idx[2], idx[3]  # images_to_idx has written this header
         dtype = "uint8" if code == 8 else "float32"
         pixels = np.frombuffer(idx, np.dtype(dtype).newbyteorder(">"), offset=4 + 4 * rank)
         images = pixels.reshape(np.frombuffer(idx, ">u4", rank, offset=4))
@@ -196,7 +197,8 @@ class RowEncoder:
             _refuse(f"a table, expected {self.accepted()}")
         names, *records = csv_records(text)
         if not named:
-            # Lists may begin with one of names, as files do: a value is hardly ever the name of a column.
+            # A list may begin with a row of names, as files do. It is one if at least half of the columns occur in it,
+            # since a value hardly ever equals a column name.
             if 2 * len(set(names) & set(self.columns)) >= len(self.columns):
                 first_row += 1
             else:
@@ -236,7 +238,7 @@ class RowEncoder:
 
     def _fill(self, out: Array, name: str, cells: Sequence[str], read: Callable[[str], Any], first_row: int,
               problems: _Problems) -> None:
-        """Reads the cells of a column that are not missing into `out`, a row each."""
+        """Parses the cells of a column that are not missing into `out`, which has one row per cell."""
         for row, cell in enumerate(cells):
             if cell in self._missing:
                 continue

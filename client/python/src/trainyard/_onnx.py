@@ -1,4 +1,4 @@
-"""ONNX files in and out. Only the command line can read and write them, so this runs it."""
+"""Imports and exports ONNX files by running the command line, which alone can read and write them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trainyard.errors import InvalidArgumentError, NotFoundError
 
 
 def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Creates the folder with model.yaml (layers) and model.safetensors (weights). Returns what the command line tells
-    about it, such as the `parameter_groups` that freeze what the file does not train. InvalidArgumentError /
-    ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if there is no command line or no
-    file."""
+    """Creates the folder with model.yaml (layers) and model.safetensors (weights). Returns the command line's report,
+    such as the `parameter_groups` that freeze the parameters which the file does not train. InvalidArgumentError /
+    ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if the command line or the file is
+    missing."""
     report: dict[str, Any] = json.loads(_run(program, "model", "import", os.path.abspath(file), "--out",
                                              os.fspath(folder)))
     return report
 
 
 def export_onnx(program: str, folder: Path, file: Path) -> None:
-    """Writes the model of a folder of `model export` as an ONNX file. Errors as those of `import_onnx`."""
+    """Converts the model in a folder that `model export` wrote to an ONNX file. Errors as for `import_onnx`."""
     _run(program, "local", "export", os.path.abspath(folder), "--out", os.path.abspath(file))
 
 
@@ -40,7 +40,7 @@ def _run(program: str, *arguments: str) -> str:
 
 
 def _error(text: str) -> InvalidArgumentError | NotFoundError:
-    """The command line's error: a JSON object if it knows the reason."""
+    """Converts the command line's error output, which is a JSON object if the reason is known."""
     try:
         error = yaml.safe_load(text)["error"]  # JSON is YAML
         kind = NotFoundError if error["code"] == "NOT_FOUND" else InvalidArgumentError

@@ -1,4 +1,4 @@
-"""Lists that the server gives page by page."""
+"""Reads lists that the server returns page by page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE_SIZE_MAX = 1000
 
 
 def pages(page: Callable[[str, int], tuple[Iterable[Message], str]], limit: int | None) -> list[Any]:
-    """All items of a list call, or the first `limit`."""
+    """Returns all items of a list call, or the first `limit`."""
     if limit is not None and limit < 1:
         raise InvalidArgumentError(f"limit: {limit}, expected 1 or more", reason="FIELD_OUT_OF_RANGE")
     items: list[Any] = []

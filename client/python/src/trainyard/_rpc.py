@@ -1,4 +1,4 @@
-"""The API's calls, typed: channel, credentials, deadlines, retries, and this package's errors instead of gRPC's."""
+"""Typed calls of the API: channel, credentials, deadlines, retries, and this package's errors instead of gRPC's."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PREDICT_TIMEOUT_S = 120.0
 GENERATE_TIMEOUT_S = 900.0
 EVALUATE_TIMEOUT_S = 3600.0
 GARBAGE_TIMEOUT_S = 3600.0
-COPY_TIMEOUT_S = 3600.0  # of a retry or a fork: the server copies a checkpoint, of any size, before it answers
-ARRAY_TIMEOUT_S = 120.0  # ten thousand members are many
+COPY_TIMEOUT_S = 3600.0  # for retry and fork: the server copies a checkpoint, of any size, before it responds
+ARRAY_TIMEOUT_S = 120.0  # an array may have ten thousand members
 HEALTH_TIMEOUT_S = 5.0
-SILENCE_S_MAX = 45.0  # three heartbeats of the server
-MESSAGE_BYTES_MAX = 64 << 20  # answers: predictions of many classes
+SILENCE_S_MAX = 45.0  # three heartbeat intervals of the server
+MESSAGE_BYTES_MAX = 64 << 20  # of responses; predictions of many classes are large
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -35,8 +35,8 @@ R = TypeVar("R", bound=Message)
 
 @dataclass(frozen=True)
 class Method(Generic[Q, R]):
-    """One RPC. `retry`: sent again while the server is UNAVAILABLE; the call is idempotent. `patient`: until the deadline,
-    because a user wants it done although the server restarts."""
+    """One RPC. `retry`: the call is idempotent and is repeated while the server is UNAVAILABLE. `patient`: it is
+    repeated until the deadline, because the user wants the change although the server restarts."""
 
     path: str  # "JobService/GetJob"
     request: type[Q]
@@ -58,7 +58,7 @@ CANCEL_JOB = Method("JobService/CancelJob", v1.CancelJobRequest, v1.Job, patient
 PAUSE_JOB = Method("JobService/PauseJob", v1.PauseJobRequest, v1.Job, patient=True)
 RESUME_JOB = Method("JobService/ResumeJob", v1.ResumeJobRequest, v1.Job, patient=True)
 RETRY_JOB = Method("JobService/RetryJob", v1.RetryJobRequest, v1.Job)  # always with a request_id
-FORK_JOB = Method("JobService/ForkJob", v1.ForkJobRequest, v1.Job)  # likewise
+FORK_JOB = Method("JobService/ForkJob", v1.ForkJobRequest, v1.Job)  # always with a request_id
 LIST_CHECKPOINTS = Method("JobService/ListCheckpoints", v1.ListCheckpointsRequest, v1.ListCheckpointsResponse)
 LIST_QUEUE = Method("JobService/ListQueue", v1.ListQueueRequest, v1.ListQueueResponse)
 SET_JOB_PRIORITY = Method("JobService/SetJobPriority", v1.SetJobPriorityRequest, v1.Job)
@@ -73,12 +73,12 @@ DELETE_JOB = Method("JobService/DeleteJob", v1.DeleteJobRequest, Empty, retry=Fa
 WATCH_JOB = Method("JobService/WatchJob", v1.WatchJobRequest, v1.WatchJobResponse)
 GET_UPLOAD = Method("DatasetService/GetUpload", v1.GetUploadRequest, v1.Upload)
 UPLOAD_FILE = Method("DatasetService/UploadFile", v1.UploadFileRequest, v1.Upload)
-# The same content and options again is the same version of a dataset.
+# Repeating the call with the same content and options returns the same version of a dataset.
 CREATE_DATASET = Method("DatasetService/CreateDataset", v1.CreateDatasetRequest, v1.Dataset)
 GET_DATASET = Method("DatasetService/GetDataset", v1.GetDatasetRequest, v1.Dataset)
 LIST_DATASETS = Method("DatasetService/ListDatasets", v1.ListDatasetsRequest, v1.ListDatasetsResponse)
 DELETE_DATASET = Method("DatasetService/DeleteDataset", v1.DeleteDatasetRequest, Empty, retry=False)
-# The same content under the same name again is the same model.
+# Repeating the call with the same content and name returns the same model.
 CREATE_MODEL = Method("ModelService/CreateModel", v1.CreateModelRequest, v1.Model)
 LIST_MODELS = Method("ModelService/ListModels", v1.ListModelsRequest, v1.ListModelsResponse)
 GET_MODEL = Method("ModelService/GetModel", v1.GetModelRequest, v1.Model)
@@ -97,8 +97,8 @@ COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageReques
 
 
 class Stream(Generic[R]):
-    """The messages of one call. Raises UNAVAILABLE / SERVER_SILENT if none arrives for SILENCE_S_MAX: a connection can
-    die silently. Use it in `with`: leaving ends the call."""
+    """The messages of one streaming call. Raises UNAVAILABLE / SERVER_SILENT if none arrives for SILENCE_S_MAX seconds,
+    since a connection can break without notice. Use it in `with`; leaving the block ends the call."""
 
     def __init__(self, call: Any, server: str, silence_s_max: float) -> None:
         self._call = call
@@ -145,7 +145,8 @@ class Channel:
     """A connection and its credentials. Thread-safe."""
 
     def __init__(self, connection: Connection) -> None:
-        """Reads the credentials and, for a Unix socket, checks that a server listens. No network traffic for TCP."""
+        """Reads the credentials and, for a Unix socket, checks that a server listens. Causes no network traffic for
+        TCP."""
         probe(connection)
         self.connection = connection
         self.parent = "projects/default"
@@ -153,9 +154,9 @@ class Channel:
         if connection.token_file is not None:
             self._metadata.append(("authorization", "Bearer " + read_token(connection.token_file)))
         options: list[tuple[str, Any]] = [
-            ("grpc.enable_http_proxy", 0),  # http_proxy is for the web, not for a training server
+            ("grpc.enable_http_proxy", 0),  # ignore http_proxy, which is meant for web traffic
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 5000),  # despite its name, the limit for one attempt to connect
+            ("grpc.min_reconnect_backoff_ms", 5000),  # despite its name, also the time limit of one connection attempt
             ("grpc.max_reconnect_backoff_ms", 2000),
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.primary_user_agent", f"trainyard-python/{__version__}"),
@@ -172,7 +173,7 @@ class Channel:
         self._channel.close()
 
     def call(self, method: Method[Q, R], request: Q, timeout_s: float | None = None) -> R:
-        """A unary call with one deadline for all attempts."""
+        """Makes a unary call, with one deadline for all attempts."""
         stub = self._channel.unary_unary(method.wire_path, request_serializer=method.request.SerializeToString,
                                          response_deserializer=method.response.FromString)
         deadline = time.monotonic() + (self.connection.timeout_s if timeout_s is None else timeout_s)
@@ -193,15 +194,16 @@ class Channel:
 
     def stream(self, method: Method[Q, R], request: Q, timeout_s: float | None = None,
                silence_s_max: float | None = None) -> Stream[R]:
-        """A call with a streamed answer, sent once."""
+        """Makes a call with a streamed response. The call is not repeated."""
         stub = self._channel.unary_stream(method.wire_path, request_serializer=method.request.SerializeToString,
                                           response_deserializer=method.response.FromString)
         return Stream(stub(request, timeout=timeout_s, metadata=self._metadata), self.connection.server,
                       SILENCE_S_MAX if silence_s_max is None else silence_s_max)
 
     def send(self, method: Method[Q, R], requests: Iterator[Q]) -> R:
-        """A call that sends a stream, once. Exceptions that `requests` raises propagate, after what was sent before
-        them has arrived: the stream then ends, and is not cancelled, for that would drop what is still on its way."""
+        """Makes a call that sends a stream; the call is not repeated. If `requests` raises an exception, the stream
+        ends normally, so that what was sent before still arrives (cancelling would discard it), and the exception
+        propagates."""
         raised: list[BaseException] = []
 
         def guarded() -> Iterator[Q]:
@@ -222,13 +224,14 @@ class Channel:
                 raise raised[0] from None
             raise from_rpc(error, self.connection.server) from None
         finally:
-            call.cancel()  # ends the call on Ctrl-C; no effect once it is over
+            call.cancel()  # ends the call on Ctrl-C; has no effect once the call is over
         if raised:
             raise raised[0]
         return response
 
     def check_health(self) -> bool:
-        """grpc.health.v1. Sends no token. HealthCheckRequest{} is no bytes, {SERVING} is field 1 with value 1."""
+        """Calls grpc.health.v1, without a token. An empty HealthCheckRequest has no bytes; SERVING is field 1 with
+        value 1."""
         stub = self._channel.unary_unary("/grpc.health.v1.Health/Check")
         try:
             answer: bytes = stub(b"", timeout=HEALTH_TIMEOUT_S)

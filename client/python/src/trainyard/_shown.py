@@ -1,17 +1,17 @@
-"""Numbers and texts as people read them."""
+"""Formats numbers and texts for people."""
 
 from __future__ import annotations
 
 
 def quoted(text: str) -> str:
-    """For a message: in quotes, at most 64 bytes, and those that are not printable ASCII as \\xNN."""
+    """Returns the text in quotes for a message: at most 64 bytes; bytes other than printable ASCII become \\xNN."""
     data = text.encode("utf-8", "surrogatepass")
     shown = "".join(chr(byte) if 0x20 <= byte < 0x7f else f"\\x{byte:02x}" for byte in data[:64])
     return f"'{shown}{'...' if len(data) > 64 else ''}'"
 
 
 def short_number(value: float) -> str:
-    """With four digits."""
+    """Formats with four significant digits."""
     return f"{value:.4g}"
 
 
@@ -24,7 +24,7 @@ def human_bytes(size: float) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """4.2 s, 3:07, 2:03:07."""
+    """Formats a duration: 4.2 s, 3:07, 2:03:07."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

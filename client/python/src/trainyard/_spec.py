@@ -1,6 +1,6 @@
-"""Specs: the path of a file, a text or a dict to the messages that calls take, and the files that go with them.
+"""Converts specs (the path of a file, a text or a dict) to the messages that calls take, and finds the files they name.
 
-The server reads them (ReadSpec), by the rules of docs/job_spec.md.
+The server parses specs (ReadSpec), by the rules of docs/job_spec.md.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Kind: TypeAlias = v1.ReadSpecRequest.Kind
 BYTES_MAX = 1 << 20
 DEPTH_MAX = 32
 
-# As the command line knows data (client/cli/job_file.cc).
+# The same endings by which the command line recognizes data (client/cli/job_file.cc).
 _DATA_ENDINGS = (".csv", ".tsv", ".tab", ".psv", ".jsonl", ".ndjson", ".txt", ".gz", ".npz", ".npy", ".parquet", ".xlsx",
                  ".xls", ".pkl", ".tar", ".zip", ".feather", ".arrow", ".xz", ".safetensors", ".jpg", ".jpeg", ".png")
 
-# The keys are names of types, so that pandas need not be installed.
+# The keys are type names, so that pandas need not be installed.
 _REMEDIES = {
     "DataFrame": "; Client.upload_frame(frame, target) uploads a frame, and {'name': its name} is a spec's `dataset`",
     "Dataset": "; {'name': dataset.name} is a spec's `dataset`",
@@ -39,10 +39,10 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Source:
-    """A spec's text, and the folder that its paths are relative to."""
+    """A spec's text, and the folder to which its paths are relative."""
 
     text: bytes
-    name: str  # what positions begin with; empty for a dict, which has none
+    name: str  # the prefix of positions; empty for a dict, which has no positions
     folder: Path
 
 
@@ -52,8 +52,8 @@ def _refuse(path: str, description: str, reason: str = "FIELD_TYPE") -> InvalidA
 
 
 def _plain(value: object, path: str, depth: int = 1) -> object:
-    """`value` as json.dumps takes it: dict, list, tuple, str, bool, int, float, None, paths and NumPy's scalars and small
-    arrays."""
+    """Converts `value` to what json.dumps accepts. Takes dict, list, tuple, str, bool, int, float, None, paths, and
+    NumPy's scalars and small arrays."""
     if isinstance(value, (Mapping, list, tuple)) and depth > DEPTH_MAX:
         raise _refuse(path, f"nested more than {DEPTH_MAX} levels deep", "SPEC_TOO_DEEP")
     if isinstance(value, Mapping):
@@ -85,7 +85,7 @@ def _plain(value: object, path: str, depth: int = 1) -> object:
 def _open_file(path: str | os.PathLike[str]) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(BYTES_MAX + 1)  # one byte too many is refused by the server
+            return file.read(BYTES_MAX + 1)  # the server refuses a text with one byte too many
     except FileNotFoundError:
         raise NotFoundError(f"{os.fspath(path)}: no such file", reason="FILE_NOT_FOUND") from None
     except OSError as error:
@@ -104,7 +104,7 @@ def open_spec(spec: Spec, folder: str | os.PathLike[str] | None) -> Source:
 
 
 def read(channel: rpc.Channel, kind: Kind, source: Source, locate: Sequence[str] = ()) -> v1.ReadSpecResponse:
-    """Has the server read the text; raises with all its problems at once, up to 16."""
+    """Lets the server parse the text; raises an error with all its problems, up to 16."""
     found = channel.call(rpc.READ_SPEC, v1.ReadSpecRequest(kind=kind, text=source.text, name=source.name, locate=locate))
     if not found.problems:
         return found
@@ -115,22 +115,22 @@ def read(channel: rpc.Channel, kind: Kind, source: Source, locate: Sequence[str]
 
 @dataclass(frozen=True)
 class Document:
-    """A spec that the server has read."""
+    """A spec that the server has parsed."""
 
     source: Source
     read: v1.ReadSpecResponse
-    imported_weights: Path | None = None  # of model.onnx, once it is imported, if the recipe names no other
+    imported_weights: Path | None = None  # of model.onnx, once it is imported, unless the recipe names other weights
 
     def path(self, field: str) -> Path | None:
-        """The file on this machine that the spec has in `field`."""
+        """Returns the file on this machine that the spec names in `field`."""
         return next((self.source.folder / file.path for file in self.read.files if file.field == field), None)
 
     def weights(self) -> Path | None:
-        """The file whose weights the job begins with."""
+        """Returns the file with the job's initial weights."""
         return self.imported_weights or self.path("recipe.initial_weights.path")
 
     def contents(self) -> list[Content | None]:
-        """What to upload for each of the dataset's sources, or None for one that the server has."""
+        """Returns the content to upload for each of the dataset's sources, or None for a path on the server."""
         contents: list[Content | None] = [None] * len(self.read.dataset.sources)
         for file in self.read.files:
             if file.HasField("source"):
@@ -139,8 +139,9 @@ class Document:
         return contents
 
     def with_onnx(self, channel: rpc.Channel, program: str, scratch: Path) -> Document:
-        """The same with model.onnx imported: its layers are the model's, and its weights the initial ones, unless the
-        recipe names others. They are in a file in `scratch`. What the file does not train is frozen."""
+        """Returns the document with model.onnx imported: the model gets its layers, and its weights become the initial
+        weights unless the recipe names others. They are in a file in `scratch`. Parameters that the ONNX file does not
+        train are frozen."""
         path = self.path("model.onnx")
         if path is None:
             return self
@@ -159,7 +160,7 @@ class Document:
         model.MergeFrom(read(channel, Kind.MODEL, Source(_open_file(folder / "model.yaml"), file, folder)).model)
         weights = recipe.initial_weights
         imported = None if weights.job or weights.model or weights.path else folder / "model.safetensors"
-        if not recipe.HasField("lora"):  # which freezes all weights
+        if not recipe.HasField("lora"):  # lora freezes all weights anyway
             own = list(recipe.parameter_groups)
             del recipe.parameter_groups[:]
             for group in report["parameter_groups"]:
@@ -168,7 +169,7 @@ class Document:
         return Document(self.source, changed, imported)
 
     def with_positions(self, channel: rpc.Channel, error: TrainyardError) -> TrainyardError:
-        """The server's refusal with the places in the spec of the fields that it names."""
+        """Adds the positions in the spec to the fields that the server's error names."""
         if not error.violations:
             return error
         fields = ["name" if v.field in ("job_id", "array_id") else v.field.removeprefix("spec.") for v in error.violations]
@@ -177,10 +178,11 @@ class Document:
             try:
                 positions = read(channel, Kind.JOB, self.source, fields).positions
             except TrainyardError:
-                pass  # the refusal alone says enough
+                pass  # the error is clear enough without positions
         placed = [FieldViolation(field, v.description, positions.get(field, ""))
                   for field, v in zip(fields, error.violations, strict=True)]
-        if len(placed) == 1:  # the server's sentence stays: it may say more than its field, such as a layer's name
+        # the server's message is kept, because it may say more than the field, such as a layer's name
+        if len(placed) == 1:
             message = error.message.removeprefix("spec.")
             message = f"{placed[0].position}: {message}" if placed[0].position else message
         else:
@@ -189,7 +191,7 @@ class Document:
 
 
 def _is_data(spec: Spec) -> bool:
-    """A folder, or a file whose ending is one of data."""
+    """Whether the spec is a folder, or a file with a typical ending of data files."""
     if not isinstance(spec, (str, os.PathLike)):
         return False
     return os.path.isdir(spec) or (os.path.exists(spec) and os.fspath(spec).lower().endswith(_DATA_ENDINGS))
@@ -202,7 +204,7 @@ def read_document(channel: rpc.Channel, kind: Kind, spec: Spec, folder: str | os
     except TrainyardError as error:
         if kind != Kind.JOB or not _is_data(spec) or not isinstance(error, (InvalidArgumentError, NotFoundError)):
             raise
-    # Data in place of a job file is a newcomer's first try.
+    # New users often pass their data instead of a job file.
     name = os.fspath(spec)  # type: ignore[arg-type]
     raise InvalidArgumentError(f"{name} is data, expected a job file; in a shell, 'trainyard init {name}' writes one",
                                reason="SPEC_IS_DATA")

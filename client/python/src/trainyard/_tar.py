@@ -1,5 +1,5 @@
-"""A folder as a tar archive, generated while it is read, byte for byte as the command line does
-(src/base/tar_folder.h): the files that are not hidden, sorted by their paths' bytes, without owners and times."""
+"""A folder as a tar archive, which is generated while it is read. The bytes are those of the command line
+(src/base/tar_folder.h): the files that are not hidden, sorted by the bytes of their paths, without owners and times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from trainyard.errors import InvalidArgumentError, NotFoundError
 
 _BLOCK, _NAME_BYTES, _PREFIX_BYTES = 512, 100, 155
-_FILE_BYTES_MAX = (1 << 33) - 1  # 11 octal digits
+_FILE_BYTES_MAX = (1 << 33) - 1  # the largest number with 11 octal digits
 _DEPTH_MAX, _PATH_BYTES_MAX = 32, 1024
 
 
@@ -26,7 +26,7 @@ def is_hidden(name: bytes) -> bool:
 
 
 def folder_files(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
-    """Paths below `root`, '/' between their parts, and sizes. Links are followed."""
+    """Returns the paths below `root`, with '/' as separator, and the sizes. Follows links."""
     top = os.fsencode(root)
     found: list[tuple[bytes, int]] = []
 
@@ -96,7 +96,7 @@ class _Part:
 
 
 class TarFolder:
-    """The archive's bytes: len(), and slices from one offset to another."""
+    """The archive's bytes; supports len() and slices."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -119,7 +119,7 @@ class TarFolder:
         index = bisect_right(self._begins, begin) - 1
         while index < len(self._parts) and self._begins[index] < end:
             part, at = self._parts[index], self._begins[index]
-            # Where the wanted bytes lie within this part: its header, its file, its padding.
+            # The range of the requested bytes within this part, which consists of header, file and padding.
             low, high = max(0, begin - at), min(part.total, end - at)
             pieces.append(part.header[low:high])
             low, high = max(0, low - len(part.header)), max(0, high - len(part.header))
@@ -128,7 +128,7 @@ class TarFolder:
             pieces.append(bytes(max(0, high - max(low, part.size))))
             index += 1
         data = b"".join(pieces)
-        return data + bytes(end - begin - len(data))  # the end mark
+        return data + bytes(end - begin - len(data))  # padded with the zeros of the archive's end mark
 
     def _read(self, part: _Part, low: int, high: int) -> bytes:
         path = os.path.join(os.fsencode(self.root), part.path)

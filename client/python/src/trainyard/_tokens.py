@@ -1,4 +1,4 @@
-"""Text as tokens, by an export's metadata `text`: what src/data/text does."""
+"""Converts text to tokens as src/data/text does, by the metadata field `text` of an export."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from trainyard.errors import InvalidArgumentError
 
-Tokenizer: TypeAlias = Callable[[str], list[int]]  # not cut and not padded
+Tokenizer: TypeAlias = Callable[[str], list[int]]  # returns the token IDs, neither cut nor padded
 
-_BLANK_PIECE = "\u2581"  # a blank within SentencePiece's pieces
+_BLANK_PIECE = "\u2581"  # represents a space in SentencePiece's pieces
 
 _BLANKS = frozenset("\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff") | frozenset(map(chr, range(0x2000, 0x200c)))
 
@@ -22,7 +22,8 @@ def _is_word_part(character: str) -> bool:
 
 
 def _lower_case(character: str) -> str:
-    """ASCII, Latin-1, Greek and Cyrillic, as `lower_case` in src/data/text/tokenizer.cc: str.lower() knows more."""
+    """Converts ASCII, Latin-1, Greek and Cyrillic like `lower_case` in src/data/text/tokenizer.cc; str.lower() converts
+    more."""
     code = ord(character)
     if 0x41 <= code <= 0x5a or (0xc0 <= code <= 0xde and code != 0xd7) or (0x391 <= code <= 0x3ab and code != 0x3a2) or (
             0x410 <= code <= 0x42f):
@@ -46,14 +47,15 @@ def _subword_tokenizer(model: bytes, first: int) -> Tokenizer:
 
     def encode(text: str) -> list[int]:
         ids: list[int] = []
-        # The sign for a blank is its bytes where the text itself has it, so that it does not come back as a blank.
+        # If the text itself contains the piece for a space, it is encoded as its bytes, so that decoding does not turn
+        # it into a space.
         for i, part in enumerate(text.split(_BLANK_PIECE)):
             if i > 0:
                 ids += sign
             pieces = processor.encode(part)
             at = 0
             while at < len(pieces):
-                if pieces[at:at + 3] == sign:  # a model that has no piece for a blank: the blank is one byte
+                if pieces[at:at + 3] == sign:  # the model has no piece for a space, which becomes one byte
                     ids.append(byte_ids[0x20])
                     at += 3
                 else:

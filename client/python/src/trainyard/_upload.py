@@ -1,4 +1,4 @@
-"""Uploads files by their content and creates datasets and models from them (client/lib/upload.cc,
+"""Uploads files, named by their digests, and creates datasets and models from them (client/lib/upload.cc,
 dataset_upload.cc, weights_upload.cc)."""
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from trainyard._tar import TarFolder
 from trainyard.errors import InternalError, InvalidArgumentError, NotFoundError, TrainyardError, UnavailableError
 
 CHUNK_BYTES = 1 << 20
-TRIES_MAX = 5  # without any progress
-SERVER_PATH_TIMEOUT_S = 3600.0  # the server reads the files first
+TRIES_MAX = 5  # number of attempts without progress
+SERVER_PATH_TIMEOUT_S = 3600.0  # the server reads the files before it responds
 _POLL_S, _POLL_S_MAX = 0.02, 1.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A transfer's progress. An upload calls back from its own thread."""
+    """A transfer's progress. During an upload, it is passed to the observer in a separate thread."""
 
     filename: str
-    done_bytes: int  # of an upload: what the server had before, plus what was sent
+    done_bytes: int  # of an upload: bytes that the server already had, plus bytes sent
     total_bytes: int
 
 
@@ -38,7 +38,7 @@ Observer = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Content:
-    """What is uploaded: a file, a folder as a tar archive, or bytes with a name for display."""
+    """The bytes to upload: a file, a folder as a tar archive, or bytes with a name for display."""
 
     filename: str
     source: Path | bytes | TarFolder
@@ -49,7 +49,7 @@ class Content:
             yield self.source
             return
         try:
-            file = open(self.source, "rb")  # closed below; errors of the body are not ours
+            file = open(self.source, "rb")  # closed below; errors in the body of `with` must not be caught here
         except OSError as error:
             raise NotFoundError(f"{self.source}: {(error.strerror or str(error)).lower()}",
                                 reason="FILE_NOT_FOUND") from None
@@ -61,8 +61,9 @@ class Content:
 
 
 def _may_resume(error: TrainyardError) -> bool:
-    """Whether sending the same bytes again may succeed: the connection broke, a chunk was damaged on its way, the
-    server committed less than we thought, or an earlier stream of ours is not closed yet."""
+    """Whether sending the same bytes again may succeed after this error: the connection broke, a chunk was damaged in
+    transit, the server has committed fewer bytes than expected, or an earlier stream of this client is not closed
+    yet."""
     return isinstance(error, UnavailableError) or error.reason in (
         "CHUNK_CHECKSUM", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
 
@@ -77,9 +78,9 @@ def _digest(data: mmap.mmap | bytes | TarFolder) -> str:
 
 
 def upload(channel: Channel, content: Content, progress: Observer | None) -> str:
-    """Sends the part of the content that the server does not have, and returns its SHA-256.
+    """Sends the bytes that the server does not have yet, and returns the content's SHA-256.
 
-    A stream that breaks is resumed at the committed size, up to TRIES_MAX times without any progress.
+    A broken stream is resumed at the committed size, up to TRIES_MAX times without progress.
     """
     with content.open() as data:
         total = len(data)
@@ -126,18 +127,19 @@ def upload(channel: Channel, content: Content, progress: Observer | None) -> str
 
 
 def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer | None) -> v1.Model:
-    """Uploads a safetensors file as a model of weights only. Content that the server has is not sent again."""
+    """Uploads a safetensors file as a model of weights only. Content that the server already has is not sent again."""
     sha256 = upload(channel, Content(path.name, path), progress)
     return channel.call(CREATE_MODEL, v1.CreateModelRequest(parent=channel.parent, model_id=name, sha256=sha256))
 
 
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec, contents: Sequence[Content | None],
                    progress: Observer | None) -> v1.Dataset:
-    """Uploads the content of each of the spec's sources, creates the dataset and waits until it is READY. Content that the
-    server has is not sent again; a source without content is a path on the server."""
+    """Uploads the content of each of the spec's sources, creates the dataset and waits until it is READY. Content that
+    the server already has is not sent again; a source without content is a path on the server."""
     request = v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec)
     timeout_s = SERVER_PATH_TIMEOUT_S if None in contents else None
-    if None not in contents:  # files may travel for minutes: not to a server that refuses the name or an option
+    # uploads may take minutes, so first check that the server accepts the name and the options
+    if None not in contents:
         channel.call(CREATE_DATASET, v1.CreateDatasetRequest(parent=channel.parent, dataset_id=name, spec=spec,
                                                              validate_only=True))
     for source, content in zip(request.spec.sources, contents, strict=True):

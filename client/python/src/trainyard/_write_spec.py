@@ -1,4 +1,5 @@
-"""A message as the spec that the server reads as this message: what `trainyard get -o yaml` prints (proto/spec/writer.cc)."""
+"""Converts a message to the spec from which the server reads this message, like `trainyard get -o yaml`
+(proto/spec/writer.cc)."""
 
 from __future__ import annotations
 
@@ -10,13 +11,12 @@ from google.protobuf.struct_pb2 import Value
 
 from trainyard import v1
 
-# Descriptors of messages, fields and enums, whose types are named differently in different versions of
-# protobuf.
+# Descriptors of messages, fields and enums. Their types have different names in different versions of protobuf.
 Descriptor: TypeAlias = Any
 
 
 def write_message(message: Message) -> dict[str, Any]:
-    """The fields that are set, names of enums in lower case."""
+    """Returns the fields that are set; names of enum values are in lower case."""
     tree: dict[str, Any] = {}
     fields: list[tuple[Descriptor, Any]] = list(message.ListFields())
     for field, value in fields:
@@ -31,7 +31,7 @@ def write_message(message: Message) -> dict[str, Any]:
 
 
 def _is_repeated(field: Descriptor) -> bool:
-    # `label` is deprecated in new versions of protobuf, `is_repeated` is missing in old ones.
+    # `label` is deprecated in new versions of protobuf, and `is_repeated` is missing in old ones.
     repeated = getattr(field, "is_repeated", None)
     return bool(repeated if repeated is not None else field.label == FieldDescriptor.LABEL_REPEATED)
 

@@ -1,4 +1,4 @@
-"""The client: jobs, datasets and models of a Trainyard server."""
+"""The client of a Trainyard server: jobs, datasets and models."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Devices(list[v1.Device]):
 class Client(ArrayCalls):
     """A connection to one server. Thread-safe; `with Client() as client:` closes it.
 
-    Without an address, the client looks where the command line does (docs/cli.md, "Which server"): TRAINYARD_SERVER,
-    the configuration file's context, a Unix socket where a daemon of this user or this machine listens.
+    Without an address, the client searches like the command line (docs/cli.md, "Which server"): TRAINYARD_SERVER, the
+    context of the configuration file, then the Unix sockets where a daemon of this user or this machine listens.
 
-    Results are the messages of proto/trainyard/v1 (`trainyard.v1`), whose comments say what each field means. Jobs,
-    datasets and models may be given by short name (`digits-1`; of a dataset also `digits@2`, a version), by full name
+    Results are the messages of proto/trainyard/v1 (`trainyard.v1`), whose comments describe each field. Jobs, datasets
+    and models may be given by short name (`digits-1`; for a dataset also with a version, `digits@2`), by full name
     (`projects/default/jobs/digits-1`) or as the message itself. Calls raise subclasses of `TrainyardError`. Reads,
     `submit` and `cancel` are retried while the server is unavailable, up to four times within `timeout_s`; everything
     else is sent once.
@@ -71,12 +71,12 @@ class Client(ArrayCalls):
         """
         address      "unix:/path" or "host:port"
         context      a context of the configuration file, instead of TRAINYARD_CONTEXT and the file's own `context`
-        ca_file      PEM roots for TLS; TCP to another machine uses TLS, by default with the system's roots
-        token_file   one line, readable by its owner alone (mode 0600)
-        config_file  instead of TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
-        plaintext    TCP without TLS to another machine
-        timeout_s    seconds for each answer, above 0 and up to 3600
-        program      the command line, a name on the PATH or a file; it reads the ONNX files that specs name
+        ca_file      PEM file of root certificates for TLS; by default TCP to another machine uses the system's
+        token_file   a file of one line, which only its owner may access (mode 0600)
+        config_file  replaces TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
+        plaintext    allows TCP without TLS to another machine
+        timeout_s    time limit of each call in seconds, above 0 and up to 3600
+        program      the command line, as a name on the PATH or a file; it converts ONNX files that specs name
 
         UnavailableError / SERVER_NOT_RUNNING if nothing listens on a Unix socket; TCP connects with the first call.
         InvalidArgumentError / CONFIG_INVALID names an invalid setting.
@@ -87,7 +87,7 @@ class Client(ArrayCalls):
         self._program = program
 
     def close(self) -> None:
-        """Closes the connection and every stream on it."""
+        """Closes the connection and all its streams."""
         self._channel.close()
 
     def __enter__(self) -> Client:
@@ -109,14 +109,14 @@ class Client(ArrayCalls):
 
     def submit(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
                request_id: str | None = None, progress: Observer | None = None) -> v1.Job:
-        """Submits a job and returns it as QUEUED: it is stored and survives a power loss.
+        """Submits a job and returns it as QUEUED. The job is then stored and survives a power loss.
 
-        spec        the path of a spec file; its text, YAML of several lines or JSON; or a dict of the same form
-                    (docs/job_spec.md). Files that it names are uploaded if the server lacks their content.
+        spec        the path of a spec file; or its text, as YAML of several lines or JSON; or a dict with the same
+                    content (docs/job_spec.md). Files that it names are uploaded if the server lacks their content.
         name        the job's ID instead of the spec's `name`; without either, the server chooses one
-        folder      the folder that the spec's paths are relative to, by default the file's, else the current one
+        folder      the folder to which the spec's paths are relative; default: the spec file's, else the current one
         request_id  a UUID; submitting again with the same one returns the same job
-        progress    called with a `Progress` as an upload advances
+        progress    called with a `Progress` while an upload advances
 
         InvalidArgumentError lists the invalid fields in `violations`, with line and column for YAML.
         ConflictError / JOB_EXISTS if the name is taken.
@@ -125,15 +125,14 @@ class Client(ArrayCalls):
 
     def check(self, spec: Spec, *, name: str | None = None, folder: str | os.PathLike[str] | None = None,
               progress: Observer | None = None) -> v1.Job:
-        """What `submit` would return or raise, without submitting: the job has a plan and no uid. Data that the spec
+        """Returns or raises what `submit` would, without submitting: the job has a plan and no uid. Data that the spec
         names is uploaded nevertheless, because the check needs it."""
         return self._send_job(spec, name, folder, progress, None, validate_only=True)
 
     def plan(self, spec: Spec, *, folder: str | os.PathLike[str] | None = None,
              progress: Observer | None = None) -> v1.JobPlan:
-        """What the spec would become on the server: layers, FLOPs, memory in bytes, device, warnings. Runs nothing, but
-        uploads the data that the spec names. A job that does not fit is planned too: `plan.fit` says how much memory is
-        missing."""
+        """Plans the spec on the server: layers, FLOPs, memory in bytes, device, warnings. Runs nothing, but uploads the
+        data that the spec names. A job that does not fit is planned too: `plan.fit` says how much memory is missing."""
         document = self._read_job(spec, folder)
         request = v1.PlanJobRequest(parent=self._channel.parent, spec=self._wire_spec(document, progress))
         try:
@@ -142,15 +141,15 @@ class Client(ArrayCalls):
             raise document.with_positions(self._channel, error) from None
 
     def job(self, job: str | v1.Job) -> v1.Job:
-        """The job's current state. NotFoundError / JOB_NOT_FOUND."""
+        """Returns the job's current state. NotFoundError / JOB_NOT_FOUND."""
         return self._channel.call(rpc.GET_JOB, v1.GetJobRequest(name=self._name("jobs", job)))
 
     def jobs(self, *, states: Iterable[JobState | str] = (), owner: str | None = None, mine: bool = False,
              array: str | v1.JobArray | None = None, members: bool = True,
              labels: Mapping[str, str] | None = None, limit: int | None = None) -> list[v1.Job]:
-        """Jobs, newest first: only those in `states` ("RUNNING", JobState.RUNNING), of `owner` or, with `mine`, of the
-        caller as the server knows it; of one `array`, or without `members` of none; with all of these `labels`; at
-        most `limit`."""
+        """Returns jobs, newest first, at most `limit`. The filters are: `states` ("RUNNING", JobState.RUNNING);
+        `owner`, or with `mine` the caller as the server knows it; `array`, the array to which they belong; `members`,
+        which if false leaves out members of arrays; and `labels`, all of which they must have."""
         wanted: list[JobState | str] = []
         for state in states:
             if isinstance(state, str) and state.upper() not in JobState.keys()[1:]:
@@ -167,44 +166,44 @@ class Client(ArrayCalls):
         return pages(page, limit)
 
     def cancel(self, job: str | v1.Job) -> v1.Job:
-        """Cancels the job; safe to repeat, and without effect on a finished job. The returned job may still be RUNNING,
+        """Cancels the job. Safe to repeat, and without effect on a finished job. The returned job may still be RUNNING,
         with `cancel_requested`, until its worker has stopped."""
         return self._channel.call(rpc.CANCEL_JOB, v1.CancelJobRequest(name=self._name("jobs", job)))
 
     def pause(self, job: str | v1.Job) -> v1.Job:
-        """Takes the job off its device until `resume`; safe to repeat. A running job ends its step and saves a checkpoint
-        first: the returned one may still be RUNNING, with `pause_requested`. No step is lost, and the result is that of
-        a job that never paused. ConflictError / JOB_STATE_CONFLICT once it has ended or was cancelled."""
+        """Takes the job off its device until `resume`; safe to repeat. A running job first finishes its step and saves
+        a checkpoint, and until then is RUNNING with `pause_requested`. No step is lost, and the result is that of a job
+        that never paused. ConflictError / JOB_STATE_CONFLICT once the job has ended or was cancelled."""
         return self._channel.call(rpc.PAUSE_JOB, v1.PauseJobRequest(name=self._name("jobs", job)))
 
     def resume(self, job: str | v1.Job) -> v1.Job:
-        """Puts a PAUSED job back into the queue; no effect on one that waits or runs. ConflictError /
-        JOB_STATE_CONFLICT once it has ended."""
+        """Returns a PAUSED job to the queue; no effect on a job that waits or runs. ConflictError / JOB_STATE_CONFLICT
+        once the job has ended."""
         return self._channel.call(rpc.RESUME_JOB, v1.ResumeJobRequest(name=self._name("jobs", job)))
 
     def retry(self, job: str | v1.Job, *, from_start: bool = False, name: str | None = None,
               request_id: str | None = None) -> v1.Job:
-        """Submits a FAILED or CANCELLED job again, as a new job: from its newest checkpoint, or from the start if it has
-        none or `from_start`. `name` is the new job's ID. ConflictError / JOB_STATE_CONFLICT while it has not ended."""
+        """Submits a FAILED or CANCELLED job again as a new job, `name`: from its newest checkpoint, or from the start
+        if it has none or with `from_start`. ConflictError / JOB_STATE_CONFLICT while the old job has not ended."""
         return self._channel.call(rpc.RETRY_JOB, v1.RetryJobRequest(
             name=self._name("jobs", job), from_start=from_start, job_id=name or "",
             request_id=request_id or str(uuid.uuid4())), rpc.COPY_TIMEOUT_S)
 
     def spec(self, job: str | v1.Job) -> dict[str, Any]:
-        """The job's spec as a dict that `submit` takes as it is: what `trainyard get -o yaml` prints."""
+        """Returns the job's spec as a dict that `submit` accepts unchanged: the output of `trainyard get -o yaml`."""
         found = job if isinstance(job, v1.Job) and job.HasField("spec") else self.job(job)
         return write_message(found.spec)
 
     def fork(self, job: str | v1.Job, *, step: int | None = None, changes: Mapping[str, object] | None = None,
              name: str | None = None, request_id: str | None = None) -> v1.Job:
-        """Submits a new job that begins at a checkpoint of another: at `step`, by default the newest one's.
+        """Submits a new job that starts from a checkpoint of another job: at `step`, by default the newest checkpoint.
 
-        changes  fields of the spec by path, {"recipe.optimizer.learning_rate": 0.01}: rates, schedule, length,
-                 regularization, augmentation and resources (docs/job_spec.md)
+        changes  fields of the spec by path, {"recipe.optimizer.learning_rate": 0.01}; allowed are rates, schedule,
+                 length, regularization, augmentation and resources (docs/job_spec.md)
         name     the new job's ID
 
-        InvalidArgumentError / FORK_CHANGES lists fields that may not change; NotFoundError / CHECKPOINT_NOT_FOUND
-        names the steps that there are.
+        InvalidArgumentError / FORK_CHANGES lists fields that must not change; NotFoundError / CHECKPOINT_NOT_FOUND
+        lists the steps with checkpoints.
         """
         request = v1.ForkJobRequest(name=self._name("jobs", job), step=step, job_id=name or "",
                                     request_id=request_id or str(uuid.uuid4()))
@@ -223,33 +222,33 @@ class Client(ArrayCalls):
         return self._channel.call(rpc.FORK_JOB, request, rpc.COPY_TIMEOUT_S)
 
     def checkpoints(self, job: str | v1.Job) -> list[v1.Checkpoint]:
-        """The checkpoints that the job has now, newest first."""
+        """Returns the checkpoints that the job has now, newest first."""
         return list(self._channel.call(rpc.LIST_CHECKPOINTS, v1.ListCheckpointsRequest(
             name=self._name("jobs", job))).checkpoints)
 
     def queue(self, job: str | v1.Job | None = None, limit: int = 100) -> list[v1.QueuedJob]:
-        """The first `limit` (at most 1000) jobs that wait, in the order in which they are expected to start, or `job`
-        alone: position, expected start and end, and what each waits for."""
+        """Returns the first `limit` (at most 1000) waiting jobs, in the order in which they are expected to start, or
+        only `job`: position, expected start and end, and the reason for waiting."""
         return list(self._channel.call(rpc.LIST_QUEUE, v1.ListQueueRequest(
             parent=self._channel.parent, page_size=limit, name=self._name("jobs", job) if job else "")).jobs)
 
     def set_priority(self, job: str | v1.Job, priority: int) -> v1.Job:
-        """Another place in the queue for a job that has not ended: -100 to 100, higher goes first. A running job is not
-        interrupted. InvalidArgumentError / FIELD_OUT_OF_RANGE; ConflictError / JOB_STATE_CONFLICT once it has ended."""
+        """Changes the priority of a job that has not ended: -100 to 100, higher starts first. A running job continues.
+        InvalidArgumentError / FIELD_OUT_OF_RANGE; ConflictError / JOB_STATE_CONFLICT once the job has ended."""
         return self._channel.call(rpc.SET_JOB_PRIORITY,
                                   v1.SetJobPriorityRequest(name=self._name("jobs", job), priority=priority))
 
     def delete(self, job: str | v1.Job) -> None:
         """Deletes a finished job with its events and checkpoints; its model stays. ConflictError / JOB_STATE_CONFLICT
-        if it has not finished."""
+        if the job has not finished."""
         self._channel.call(rpc.DELETE_JOB, v1.DeleteJobRequest(name=self._name("jobs", job)))
 
     def watch(self, job: str | v1.Job, *, after: int = 0,
               on_reconnect: Callable[[TrainyardError], None] | None = None) -> Iterator[Event]:
-        """The job's events after sequence number `after`, each once and in order, until the job ends.
+        """Yields the job's events after sequence number `after`, each once and in order, until the job ends.
 
-        After a broken connection, reconnects for two minutes and continues after the last event; `on_reconnect` is
-        called with the reason. After that, or if the server never answered, UnavailableError. Leaving the loop ends the
+        After a broken connection, reconnects for two minutes and continues after the last event; `on_reconnect` gets the
+        reason. Raises UnavailableError after that time, or if the server never responded. Leaving the loop ends the
         stream, not the job. InvalidArgumentError / SEQUENCE_IN_FUTURE if `after` is beyond the newest event.
         """
         if after < 0:
@@ -258,19 +257,19 @@ class Client(ArrayCalls):
         return follow(self._channel, self._name("jobs", job), after, on_reconnect=on_reconnect)
 
     def view(self, job: str | v1.Job) -> JobView:
-        """The job as it is now, to look at: `print` shows a line, and a notebook its metrics beside their baselines and the
-        loss as a curve."""
+        """Returns the job's current state for display: `print` shows one line, a notebook shows the metrics next to
+        their baselines and the loss as a curve."""
         found = self.job(job)
         return JobView(found, self.metric_series(found))
 
     def wait(self, job: str | v1.Job, *, timeout_s: float | None = None, check: bool = True, show: bool = False) -> v1.Job:
         """Waits until the job has ended, across broken connections, and returns it.
 
-        With `show`, how it gets on is shown meanwhile: in a notebook as a `view`, else on standard error, in a terminal as a
-        bar. What stands there in the end is the result that the job reports.
+        With `show`, its progress is displayed meanwhile: in a notebook as a `view`, else on standard error, on a
+        terminal as a bar. At the end the display shows the result that the job reports.
 
-        With `check`, JobFailedError or JobCancelledError unless it SUCCEEDED. DeadlineExceededError / WAIT_TIMEOUT
-        after `timeout_s` seconds; the job continues.
+        With `check`, it raises JobFailedError or JobCancelledError unless the job SUCCEEDED. DeadlineExceededError /
+        WAIT_TIMEOUT after `timeout_s` seconds; the job continues.
         """
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentError(f"timeout_s: {timeout_s}, expected seconds above 0", reason="FIELD_OUT_OF_RANGE")
@@ -294,8 +293,8 @@ class Client(ArrayCalls):
         return found
 
     def metric_series(self, job: str | v1.Job) -> dict[str, dict[int, float]]:
-        """All metrics so far, by key and step: `{"train/loss": {1: 2.3, 2: 2.1}, ...}`. Values may be NaN or infinite.
-        Where an attempt repeats a step after a resume, the newer value counts."""
+        """Returns all metrics so far, by key and step: `{"train/loss": {1: 2.3, 2: 2.1}, ...}`. Values may be NaN or
+        infinite. If an attempt repeats a step after a resume, the newer value replaces the older one."""
         series: dict[str, dict[int, float]] = {}
         for event in follow(self._channel, self._name("jobs", job), 0, only_past=True):
             if isinstance(event, MetricsEvent):
@@ -304,8 +303,8 @@ class Client(ArrayCalls):
         return series
 
     def metrics(self, job: str | v1.Job) -> pd.DataFrame:
-        """All metrics so far: a row for each step, a column for each series, NaN where a step has no value.
-        Needs pandas; `metric_series` does not."""
+        """Returns all metrics so far: one row per step, one column per series, NaN where a step has no value. Needs
+        pandas; `metric_series` does not."""
         import pandas as pd
 
         frame = pd.DataFrame({key: pd.Series(points, dtype="float64")
@@ -319,12 +318,12 @@ class Client(ArrayCalls):
                        progress: Observer | None = None) -> v1.Dataset:
         """Uploads files and returns the dataset once it is READY.
 
-        spec    a job spec, whose dataset is uploaded, or just the fields below its `dataset`: a path, text or dict
+        spec    a job spec, of which only the dataset is used, or the fields below its `dataset`: a path, text or dict
         name    the dataset's ID instead of the spec's
 
-        Content that the server has is not sent again. If the name exists, the same content and options return its
-        newest version, and others become the next version: `dataset.version`, which `dataset.name` ends in.
-        NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names the row and column.
+        Content that the server already has is not sent again. If the name exists, the same content and options return
+        its newest version; other content or options create the next version, which is `dataset.version` and the end of
+        `dataset.name`. NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names the row and column.
         """
         document = read_document(self._channel, Kind.DATASET, spec, folder)
         found = document.read
@@ -340,9 +339,9 @@ class Client(ArrayCalls):
 
         `options` are the fields of `dataset.csv` in docs/job_spec.md: target_kind="class", categorical=[...],
         ignore=[...], date=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
-        `categorical`, the columns of pandas' category type are the categories, and without `date` its dates are dates.
-        The index is left out. Names of columns that are no text, such as numbers, become text. Returns and raises as
-        `upload_dataset` does.
+        `categorical`, columns of pandas' category type are categories; without `date`, columns of pandas' date types
+        are dates. The index is left out. Column names that are not text, such as numbers, are converted to text.
+        Returns and raises the same as `upload_dataset`.
         """
         data.check_frame(frame)
         target = str(target)
@@ -375,7 +374,7 @@ class Client(ArrayCalls):
         x [N, F]                     a table with columns x0, x1, ...; NaN is missing. y [N]: classes or numbers, which
                                      `target_kind` ("class" or "numeric") distinguishes if their values do not.
 
-        Returns and raises as `upload_dataset`.
+        Returns and raises the same as `upload_dataset`.
         """
         import numpy as np
 
@@ -421,12 +420,12 @@ class Client(ArrayCalls):
         return ensure_dataset(self._channel, name or "", spec, [content for _, content in sources], progress)
 
     def dataset(self, dataset: str | v1.Dataset) -> v1.Dataset:
-        """The dataset's current state: `digits@2` is that version, `digits` the newest. NotFoundError /
+        """Returns a dataset's current state: `digits@2` is that version, `digits` the newest one. NotFoundError /
         DATASET_NOT_FOUND lists the existing versions."""
         return self._channel.call(rpc.GET_DATASET, v1.GetDatasetRequest(name=self._name("datasets", dataset)))
 
     def datasets(self, *, all_versions: bool = False, limit: int | None = None) -> list[v1.Dataset]:
-        """Datasets, newest first: the newest version of each, or all."""
+        """Returns datasets, newest first: the newest version of each, or all versions."""
         def page(token: str, size: int) -> tuple[Iterable[v1.Dataset], str]:
             answer = self._channel.call(rpc.LIST_DATASETS, v1.ListDatasetsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token, all_versions=all_versions))
@@ -443,7 +442,7 @@ class Client(ArrayCalls):
     def upload_weights(self, path: str | os.PathLike[str], *, name: str | None = None,
                        progress: Observer | None = None) -> v1.Model:
         """Uploads a safetensors file as a model of weights only, for `initial_weights: {model: NAME}`. Without a name,
-        the name is derived from the content. Content that the server has is not sent again.
+        the server derives one from the content. Content that the server already has is not sent again.
 
         InvalidArgumentError / MODEL_FILE_INVALID says what is wrong with the file; ConflictError / MODEL_EXISTS if the
         name has other content. `trainyard.torch_weights` converts PyTorch's weights to such files.
@@ -451,11 +450,11 @@ class Client(ArrayCalls):
         return ensure_weights(self._channel, name or "", Path(path), progress)
 
     def model(self, model: str | v1.Model | v1.Job) -> v1.Model:
-        """A model; a trained model has its job's name. NotFoundError / MODEL_NOT_FOUND."""
+        """Returns a model; a trained model has its job's name. NotFoundError / MODEL_NOT_FOUND."""
         return self._channel.call(rpc.GET_MODEL, v1.GetModelRequest(name=self._model_name(model)))
 
     def models(self, *, limit: int | None = None) -> list[v1.Model]:
-        """Models, newest first; without their `tensors`."""
+        """Returns models, newest first, without their `tensors`."""
         def page(token: str, size: int) -> tuple[Iterable[v1.Model], str]:
             answer = self._channel.call(rpc.LIST_MODELS, v1.ListModelsRequest(
                 parent=self._channel.parent, page_size=size, page_token=token))
@@ -469,9 +468,9 @@ class Client(ArrayCalls):
 
     def download_model(self, model: str | v1.Model | v1.Job, folder: str | os.PathLike[str], *,
                        progress: Observer | None = None) -> list[Path]:
-        """Writes model.safetensors and, except for weights only, model.json (its preprocessing) into `folder`, which is
-        created if needed, and returns their paths. A file gets its name only once its SHA-256 matches; otherwise
-        InternalError / CONTENT_HASH_MISMATCH."""
+        """Downloads model.safetensors and, except for weights only, model.json (the preprocessing) into `folder`, which
+        is created if needed, and returns the files' paths. A file gets its final name only if its SHA-256 matches;
+        otherwise InternalError / CONTENT_HASH_MISMATCH."""
         request = v1.DownloadModelRequest(name=self._model_name(model))
         target, paths = Path(folder), list[Path]()
         part: _Part | None = None
@@ -501,19 +500,19 @@ class Client(ArrayCalls):
         return paths
 
     def predict(self, model: str | v1.Model | v1.Job, rows: Rows) -> Predictions:
-        """Predicts raw rows; the server applies the model's own preprocessing.
+        """Predicts raw rows, to which the server applies the model's own preprocessing.
 
-        rows    a DataFrame, whose columns are matched by name; an array [N, F], whose columns are in the training
-                data's order; images [N, H, W] or [N, C, H, W]; a list of rows, each a list of values in that order or a
-                dict by column; or, for a model of text columns, a list of texts. None and NaN are missing values. Or
-                image files: a list of paths (pathlib.Path) of JPEG and PNG files, of their bytes, or of Pillow images
-                and arrays [H, W] or [H, W, C] of bytes of any size, which need Pillow. The server converts them to the
-                model's size and channels as it did the dataset's images.
+        rows    a DataFrame, whose columns are matched by name; an array [N, F] with columns in the training data's
+                order; images [N, H, W] or [N, C, H, W]; a list of rows, each a list of values in that order or a dict
+                by column; or, for a model of text columns, a list of texts. None and NaN are missing values. Image
+                files are a list of paths (pathlib.Path) of JPEG and PNG files, of their bytes, or of Pillow images and
+                byte arrays [H, W] or [H, W, C] of any size, which need Pillow. The server resizes and converts them as
+                it did the dataset's images.
 
-        A category that training never saw is no error: it counts as missing, and `unseen` of the answer names it.
+        A category that training never saw is not an error: it counts as missing, and `unseen` of the result lists it.
 
-        Rows that do not fit a request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names the row
-        and column, counted within the request. A request may take two minutes.
+        Rows that do not fit into one request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names
+        the row and column, counted within the request. A request may take up to two minutes.
         """
         name = self._model_name(model)
         return collect(self._channel.call(rpc.PREDICT, request, rpc.PREDICT_TIMEOUT_S)
@@ -522,11 +521,11 @@ class Client(ArrayCalls):
     def generate(self, model: str | v1.Model | v1.Job, prompt: str | bytes, *, tokens: int = 256,
                  temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0) -> Iterator[str]:
         """Continues a text with a language model: yields the text of each new token as it is generated. Leaving the
-        loop stops it; the same arguments give the same text.
+        loop stops the generation. The same arguments give the same text.
 
-        temperature  0 always takes the likeliest token; below 1 favors likely tokens
-        top_k        sample from that many of the likeliest tokens; 0: from all
-        top_p        sample from the fewest tokens whose probabilities sum to it (nucleus sampling)
+        temperature  0 always takes the most probable token; values below 1 favor probable tokens
+        top_k        sample from the top_k most probable tokens; 0: from all
+        top_p        sample from the fewest tokens whose probabilities sum to top_p (nucleus sampling)
 
         InvalidArgumentError / PROMPT_INVALID for a prompt that is empty or has characters that the model does not
         know; ConflictError / GENERATE_UNSUPPORTED for a model that does not continue text.
@@ -534,7 +533,7 @@ class Client(ArrayCalls):
         request = v1.GenerateRequest(name=self._model_name(model), token_count=tokens, temperature=temperature,
                                      prompt=prompt.encode() if isinstance(prompt, str) else prompt, top_k=top_k,
                                      top_p=top_p, seed=seed)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a model of bytes yields characters in parts
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a byte model yields characters in parts
         with self._channel.stream(rpc.GENERATE, request, rpc.GENERATE_TIMEOUT_S, rpc.GENERATE_TIMEOUT_S) as pieces:
             for piece in pieces:
                 if text := decoder.decode(piece.text):
@@ -544,14 +543,14 @@ class Client(ArrayCalls):
 
     def evaluate(self, model: str | v1.Model | v1.Job, dataset: str | v1.Dataset, *, rows: str | None = None,
                  metrics: Sequence[str] = ()) -> v1.EvaluateResponse:
-        """Evaluates a model on a dataset on the server, which need not be the one that it was trained on: columns,
+        """Evaluates a model on a dataset on the server. The dataset may differ from the training data: columns,
         categories and classes are matched by name.
 
         rows     "test" or "train"; default: the test set if there is one
-        metrics  besides those of the target: "top_5_accuracy", "roc_auc", ... as in a recipe
+        metrics  in addition to those of the target: "top_5_accuracy", "roc_auc", ... as in a recipe
 
-        For classes the answer has metrics per class and the confusion matrix. InvalidArgumentError / EVALUATE_MISMATCH
-        names what the dataset lacks.
+        For classes the result has metrics per class and the confusion matrix. InvalidArgumentError / EVALUATE_MISMATCH
+        names how the dataset differs.
         """
         choice = {None: "ROWS_UNSPECIFIED", "test": "TEST", "train": "TRAIN"}
         if rows not in choice:
@@ -563,30 +562,30 @@ class Client(ArrayCalls):
     # --- the server -----------------------------------------------------------------------------------------------
 
     def devices(self, *, forecasts: bool = False) -> Devices:
-        """The devices that jobs run on, with memory in bytes and the jobs on them. With `forecasts`, also what forecasts of
-        jobs on each rest on, and how good they were: `device.forecasts`."""
+        """Returns the devices on which jobs run, with memory in bytes and their current jobs. With `forecasts`,
+        `device.forecasts` has the measured rates from which jobs are forecast, and how accurate past forecasts were."""
         answer = self._channel.call(rpc.LIST_DEVICES, v1.ListDevicesRequest(forecasts=forecasts))
         return Devices(answer.devices, answer.note)
 
     def drain_device(self, device: str | v1.Device, *, reason: str = "", vacate: bool = False) -> v1.Device:
-        """From now on no job starts on the device ("gpu-0"), until `resume_device`; also after a restart of the server.
-        Jobs on it go on, or with `vacate` save a checkpoint and return to the queue. Safe to repeat. NotFoundError /
-        DEVICE_NOT_FOUND names the devices that there are."""
+        """Stops the server from starting jobs on the device ("gpu-0") until `resume_device`, also after restarts of the
+        server. Jobs on the device continue, or with `vacate` save a checkpoint and return to the queue. Safe to repeat.
+        NotFoundError / DEVICE_NOT_FOUND lists the existing devices."""
         return self._channel.call(rpc.DRAIN_DEVICE, v1.DrainDeviceRequest(
             name=_device_name(device), reason=reason, vacate=vacate))
 
     def resume_device(self, device: str | v1.Device) -> v1.Device:
-        """Lets jobs start on a drained device again; no effect on another one."""
+        """Lets jobs start on a drained device again; no effect on a device that is not drained."""
         return self._channel.call(rpc.RESUME_DEVICE, v1.ResumeDeviceRequest(name=_device_name(device)))
 
     def server_info(self) -> v1.ServerInfo:
-        """Version, jobs queued and running, limits in bytes, and warnings for its operator."""
+        """Returns the version, numbers of queued and running jobs, limits in bytes, and warnings for the operator."""
         return self._channel.call(rpc.GET_SERVER_INFO, v1.GetServerInfoRequest())
 
     def backup(self, file: str | os.PathLike[str], *, progress: Observer | None = None) -> v1.BackupResponse.Summary:
-        """Writes all of the server's state, as of one instant, into the tar archive `file`, while the server goes on. The
-        file appears complete or not at all; 'trainyard server restore' makes a state folder of it. The answer's
-        `warnings` tell what the server itself lacks. ConflictError / BACKUP_BUSY while another backup is under way."""
+        """Writes a snapshot of all of the server's state into the tar archive `file`; the server continues to serve. The
+        file appears complete or not at all; 'trainyard server restore' creates a state folder from it. `warnings` of the
+        result lists what the server lacks or has damaged. ConflictError / BACKUP_BUSY during another backup."""
         with self._channel.stream(rpc.BACKUP, v1.BackupRequest()) as messages:
             return write_backup(messages, file, progress)
 
@@ -594,15 +593,16 @@ class Client(ArrayCalls):
                         unsuccessful_jobs: bool = False, keep_jobs: v1.KeptJobs | None = None,
                         keep_events_seconds: int | None = None,
                         as_of: Timestamp | None = None) -> v1.CollectGarbageResponse:
-        """Removes what nothing needs any more, or with `dry_run` only tells what that is, with bytes: checkpoints of jobs
-        that SUCCEEDED so long ago and whose model exists, uploads that nothing uses, and files that nothing refers to.
+        """Removes what nothing needs any more, or with `dry_run` only reports it, with sizes in bytes: checkpoints of
+        jobs that SUCCEEDED at least `older_than_seconds` ago and whose model exists, uploads that nothing uses, and
+        files that nothing refers to.
 
-        unsuccessful_jobs    checkpoints of FAILED and CANCELLED jobs too: they start over when they are retried
-        keep_jobs            which finished jobs stay; the others go. Default: the server's keep_jobs
-        keep_events_seconds  of jobs that ended longer ago, log lines and past metrics go. Default: its keep_events
-        as_of                a dry run's `as_of`: what it told goes and nothing else, whatever has ended since
+        unsuccessful_jobs    also remove checkpoints of FAILED and CANCELLED jobs; their retries then start over
+        keep_jobs            selects finished jobs that stay; the others are removed. Default: the server's keep_jobs
+        keep_events_seconds  remove logs and past metrics of jobs that ended longer ago. Default: its keep_events
+        as_of                the `as_of` of a dry run: removes exactly what it reported, whatever has ended since then
 
-        ConflictError / GC_BUSY while another collection or a backup is under way.
+        ConflictError / GC_BUSY during another collection or a backup.
         """
         request = v1.CollectGarbageRequest(dry_run=dry_run, older_than_seconds=older_than_seconds,
                                            unsuccessful_jobs=unsuccessful_jobs, keep_jobs=keep_jobs,
@@ -610,8 +610,8 @@ class Client(ArrayCalls):
         return self._channel.call(rpc.COLLECT_GARBAGE, request, rpc.GARBAGE_TIMEOUT_S)
 
     def health(self) -> bool:
-        """True if the server is serving, False if it is stopping. Needs no token. UnavailableError if it does not
-        answer."""
+        """Returns True if the server is serving, False if it is stopping. Needs no token. UnavailableError if it does
+        not respond."""
         return self._channel.check_health()
 
     # --------------------------------------------------------------------------------------------------------------
@@ -634,7 +634,7 @@ class Client(ArrayCalls):
         return read_document(self._channel, Kind.JOB, spec, folder)
 
     def _wire_spec(self, document: Document, progress: Observer | None) -> v1.JobSpec:
-        """The spec to submit, once the files that it names are uploaded."""
+        """Uploads the files that the spec names, and returns the spec to submit."""
         with tempfile.TemporaryDirectory() as scratch:
             document = document.with_onnx(self._channel, self._program, Path(scratch))
             spec = document.read.spec
@@ -654,7 +654,7 @@ class Client(ArrayCalls):
         return self._name("models", model)
 
     def _name(self, collection: str, given: str | v1.Job | v1.JobArray | v1.Dataset | v1.Model) -> str:
-        """`digits-1` and `projects/default/jobs/digits-1` both become the latter."""
+        """Returns the full name: `digits-1` and `projects/default/jobs/digits-1` both give the latter."""
         text = given if isinstance(given, str) else given.name
         noun = collection[:-1]
         parts = text.split("/")
@@ -676,7 +676,7 @@ class Client(ArrayCalls):
 
 
 class _Part:
-    """A model's file while it is written."""
+    """A model's file while it is downloaded."""
 
     def __init__(self, folder: Path, header: v1.DownloadModelResponse.FileHeader) -> None:
         self.filename, self.size, self.written = header.filename, header.size_bytes, 0
@@ -687,7 +687,7 @@ class _Part:
         self._digest = hashlib.sha256()
         self._target = folder / self.filename
         self._path = folder / (self.filename + ".part")
-        folder.mkdir(parents=True, exist_ok=True)  # only now: an unknown model leaves no folder behind
+        folder.mkdir(parents=True, exist_ok=True)  # created late, so that an unknown model leaves no folder behind
         self._file = open(self._path, "wb")
 
     def append(self, bytes_: bytes) -> None:
@@ -707,7 +707,7 @@ class _Part:
         return self._target
 
     def discard(self) -> None:
-        """Removes an unfinished file."""
+        """Removes an incomplete file."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 

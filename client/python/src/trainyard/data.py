@@ -1,4 +1,4 @@
-"""Arrays and frames as the files that the server reads: IDX and CSV (docs/datasets.md)."""
+"""Converts arrays and frames to the formats that the server reads: IDX and CSV (docs/datasets.md)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _idx(code: int, array: Array, wire_type: str) -> bytes:
 
 
 def images_to_idx(images: Array) -> bytes:
-    """An IDX file of images [N, H, W] or [N, C, H, W].
+    """Converts images [N, H, W] or [N, C, H, W] to an IDX file.
 
-    Whole numbers of any integer type must lie in 0..255 and become bytes; floats become 32-bit floats and must be
-    finite. The server scales bytes by 1/255 and standardizes both. InvalidArgumentError describes anything else.
+    Integers of any type must be in 0..255 and become bytes; floats become 32-bit floats and must be finite. The server
+    scales bytes by 1/255 and standardizes both. InvalidArgumentError describes anything else.
     """
     import numpy as np
 
@@ -52,7 +52,7 @@ def images_to_idx(images: Array) -> bytes:
 
 
 def labels_to_idx(labels: Array) -> bytes:
-    """An IDX file of class labels [N]: whole numbers of at least 0."""
+    """Converts class labels [N], which are whole numbers of at least 0, to an IDX file."""
     import numpy as np
 
     labels = np.asarray(labels)
@@ -67,11 +67,13 @@ def labels_to_idx(labels: Array) -> bytes:
 
 
 def _number(value: object) -> str:
-    return "" if value is None or value != value else repr(value)  # NaN is not itself; missing is an empty field
+    # a missing value is an empty field; NaN differs from itself
+    return "" if value is None or value != value else repr(value)
 
 
 def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
-    """CSV of a numeric table [N, F], NaN as missing. With `target` [N] there is a header: x0, x1, ..., target."""
+    """Converts a numeric table [N, F] to CSV, NaN as missing. With `target` [N] it has a header: x0, x1, ...,
+    target."""
     import numpy as np
 
     rows = np.asarray(rows)
@@ -80,8 +82,8 @@ def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
     if rows.dtype.kind not in "iufb":
         raise _refuse(f"rows: type {rows.dtype}, expected numbers; use a DataFrame for columns of text")
     numbers = rows.astype(np.int64) if rows.dtype.kind == "b" else rows
-    # item() gives Python numbers, whose repr is the shortest text that reads back the same; a 32-bit float
-    # widened to 64 bits would show its rounding, so NumPy formats its shortest text.
+    # item() gives Python numbers, whose repr is the shortest text that parses to the same number. A 32-bit float
+    # widened to 64 bits would show its rounding error, so NumPy formats those.
     lines: list[str]
     if numbers.dtype.kind == "f" and numbers.dtype.itemsize < 8:
         lines = [",".join("" if text == "nan" else text for text in row) for row in numbers.astype(str).tolist()]
@@ -101,19 +103,19 @@ def table_to_csv(rows: Array, target: Array | None = None) -> bytes:
 
 
 def csv_field(text: str) -> str:
-    """`text` as one field, quoted if necessary."""
+    """Returns `text` as one CSV field, quoted if necessary."""
     if text == "" or text != text.strip() or any(c in text for c in ',"\n\r'):
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
 def _lines(lines: Sequence[str]) -> bytes:
-    # An empty line is no row: one whose only value is missing is written as quotes.
+    # An empty line is not a row, so a row whose only value is missing is written as quotes.
     return "".join((line or '""') + "\n" for line in lines).encode()
 
 
 class _NotACell(ValueError):
-    """Says what a value is that no cell can hold, and what helps."""
+    """Describes a value that no cell can contain, and suggests a remedy."""
 
 
 def _check_cell(value: object) -> None:
@@ -134,7 +136,7 @@ def _is_missing(value: object) -> bool:
 
 
 def values_to_csv(rows: Sequence[Sequence[object]], header: Iterable[object] | None = None) -> bytes:
-    """CSV of rows of Python values: None and NaN are missing."""
+    """Converts rows of Python values to CSV; None and NaN are missing values."""
     def cell(value: object) -> str:
         if isinstance(value, str):
             return csv_field(value)
@@ -150,7 +152,7 @@ def values_to_csv(rows: Sequence[Sequence[object]], header: Iterable[object] | N
 
 
 def check_frame(frame: object) -> None:
-    """InvalidArgumentError unless it is a pandas DataFrame whose columns have one name each."""
+    """Raises InvalidArgumentError unless `frame` is a pandas DataFrame with unique column names."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
@@ -163,10 +165,10 @@ def check_frame(frame: object) -> None:
 
 
 def frame_to_csv(frame: pd.DataFrame) -> bytes:
-    """CSV of a frame with its columns' names as header, without its index. Missing values are empty fields.
+    """Converts a frame to CSV with the column names as header, without its index. Missing values are empty fields.
 
-    Columns that pandas keeps as categories are categories for the server only if they hold text or are listed in the
-    dataset's `categorical`; `Client.upload_frame` lists them.
+    Columns of pandas' category type are categories for the server only if they contain text or are listed in the
+    dataset's `categorical`; `Client.upload_frame` lists them there.
     """
     check_frame(frame)
     names = [str(name) for name in frame.columns]
@@ -188,14 +190,14 @@ def frame_to_csv(frame: pd.DataFrame) -> bytes:
 
 
 def frame_categories(frame: pd.DataFrame) -> list[str]:
-    """Names of the columns that pandas keeps as categories."""
+    """Returns the names of the columns of pandas' category type."""
     import pandas as pd
 
     return [str(name) for name, dtype in zip(frame.columns, frame.dtypes) if isinstance(dtype, pd.CategoricalDtype)]
 
 
 def frame_dates(frame: pd.DataFrame) -> list[str]:
-    """Names of the columns that pandas keeps as dates."""
+    """Returns the names of the columns of pandas' date types."""
     import pandas as pd
 
     return [str(name) for name, dtype in zip(frame.columns, frame.dtypes) if pd.api.types.is_datetime64_any_dtype(dtype)]

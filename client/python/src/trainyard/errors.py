@@ -1,7 +1,7 @@
 """The errors of this package. Every one is a TrainyardError.
 
-One class per kind of failure, matching the command line's exit codes (docs/cli.md). `reason` is a stable key for
-programs (`JOB_NOT_FOUND`), `str(error)` is for people.
+There is one class per kind of failure, matching the command line's exit codes (docs/cli.md). `reason` is a stable key
+for programs (`JOB_NOT_FOUND`), `str(error)` is for people.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class FieldViolation:
 
     field: str  # "recipe.optimizer.learning_rate"
     description: str  # what is wrong with it, and what would be accepted
-    position: str = ""  # "spec.yaml:14:3" where the spec came from YAML
+    position: str = ""  # "spec.yaml:14:3" if the spec is YAML
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.position, self.field, self.description) if part)
 
 
 class TrainyardError(Exception):
-    """`code` is gRPC's ("NOT_FOUND"), `reason` the stable key, `metadata` the dynamic values of the sentence."""
+    """`code` is gRPC's ("NOT_FOUND"), `reason` is a stable key, and `metadata` has the variable parts of the
+    message."""
 
     default_code = "INTERNAL"
 
@@ -57,13 +58,13 @@ class InvalidArgumentError(TrainyardError):
 
 
 class NotAllowedError(TrainyardError):
-    """No credentials, wrong ones, or no right to do this."""
+    """The credentials are missing or wrong, or do not permit the call."""
 
     default_code = "PERMISSION_DENIED"
 
 
 class NotFoundError(TrainyardError):
-    """No such job, dataset, model or local file."""
+    """The job, dataset, model or local file does not exist."""
 
     default_code = "NOT_FOUND"
 
@@ -87,7 +88,7 @@ class UnavailableError(TrainyardError):
 
 
 class DeadlineExceededError(TrainyardError, TimeoutError):
-    """The call was not answered, or the job did not end, within the time limit."""
+    """The server did not respond, or the job did not end, within the time limit."""
 
     default_code = "DEADLINE_EXCEEDED"
 
@@ -103,7 +104,7 @@ class InternalError(TrainyardError):
 
 
 class JobEndedError(TrainyardError):
-    """`wait` found the job ended, but not SUCCEEDED. `job` is the job, whose reason and message these are."""
+    """`wait` found that the job ended in another state than SUCCEEDED. Reason and message are those of `job`."""
 
     def __init__(self, message: str, *, reason: str, job: Job) -> None:
         super().__init__(message, reason=reason)
@@ -137,7 +138,7 @@ _CLASS_OF_CODE: dict[str, type[TrainyardError]] = {
 
 
 def from_rpc(error: grpc.RpcError, server: str) -> TrainyardError:
-    """The error that `error` reports, with the reason and the fields of its google.rpc.Status details."""
+    """Converts a gRPC error, with the reason and the fields of its google.rpc.Status details."""
     code: str = error.code().name
     message: str = error.details() or ""
     reason, metadata, violations = "", {}, []

@@ -1,4 +1,4 @@
-"""A job's events, typed. `Client.watch` yields them in order, each once."""
+"""The typed events of a job. `Client.watch` yields them in order, each once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAUSE_S, _PAUSE_S_MAX = 0.1, 2.0
 
 
 def state_name(state: JobState) -> str:
-    """"RUNNING"; "STATE_9" for a state that only a newer server knows."""
+    """Returns the state's name, "RUNNING"; or "STATE_9" for a state that only a newer server knows."""
     return JobState.Name(state) if state in JobState.values() else f"STATE_{int(state)}"
 
 
@@ -33,12 +33,12 @@ def is_final(state: JobState) -> bool:
 
 @dataclass(frozen=True)
 class _Event:
-    seq: int  # from 1, per job, without gaps unless old events were removed (Job.events_thinned)
-    time: datetime  # UTC; never decreases within a job
+    seq: int  # counts from 1 within a job; no gaps unless old events were removed (Job.events_thinned)
+    time: datetime  # in UTC; never decreases within a job
     attempt: int
 
     def __str__(self) -> str:
-        """A line to read, with the time here, as `trainyard watch` writes it; repr() has all fields."""
+        """Returns a line for people with the local time, as `trainyard watch` prints it; repr() has all fields."""
         return f"{self.time.astimezone():%H:%M:%S}  {self._words()}"
 
     def _words(self) -> str:
@@ -53,9 +53,9 @@ class StateEvent(_Event):
     reason: str
     message: str
     device: str  # devices/cpu, or empty
-    resumed_from_step: int  # 0: from the start
-    devices: tuple[str, ...] = ()  # all of them; `device` is the first
-    # SUCCEEDED: what final metrics would be on the same rows without looking at the inputs, by key
+    resumed_from_step: int  # 0: started from the beginning
+    devices: tuple[str, ...] = ()  # all devices; `device` is the first
+    # SUCCEEDED: by metric key, the final metrics on the same rows of a prediction that ignores the inputs.
     baselines: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -82,14 +82,15 @@ class MetricsEvent(_Event):
     points: tuple[MetricPoint, ...]
 
     def _words(self) -> str:
-        newest = {point.key: point for point in self.points}  # their steps rise
+        newest = {point.key: point for point in self.points}  # the steps of a key ascend
         step = max((point.step for point in self.points), default=0)
         return "  ".join([f"step {step}", *(f"{key} {short_number(point.value)}" for key, point in newest.items())])
 
 
 @dataclass(frozen=True)
 class CheckpointEvent(_Event):
-    """A checkpoint was saved. If `error` is set, it was not: training continues, and the earlier one stays."""
+    """A checkpoint was saved. If `error` is set, saving failed: training continues, and the previous checkpoint
+    stays."""
 
     step: int
     size_bytes: int
@@ -131,7 +132,7 @@ def _points(batch: v1.MetricBatch) -> Iterator[MetricPoint]:
 
 
 def _packed_points(batch: v1.PackedMetrics) -> Iterator[MetricPoint]:
-    """The same of packed metrics, as proto/metrics/packed_metrics.h has them."""
+    """Yields the points of packed metrics, whose format proto/metrics/packed_metrics.h describes."""
     for series in batch.series:
         values = list(series.floats) or list(series.doubles)
         gaps = list(series.gaps)
@@ -168,15 +169,15 @@ def typed(event: v1.Event) -> Event:
 
 def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[TrainyardError], None] | None = None,
            timeout_s: float | None = None, only_past: bool = False) -> Iterator[Event]:
-    """The events after `after` up to the job's end, across broken connections, as in client/lib/follow.h.
+    """Yields the events after `after` up to the job's end, across broken connections, like client/lib/follow.h.
 
-    Reconnects after the last event until the server has not answered for RECONNECT_S_MAX; a server that never answered
-    is reported at once. `only_past` ends with the newest event at the time of the first answer. DeadlineExceededError
-    after `timeout_s`.
+    Reconnects after the last event until the server has not responded for RECONNECT_S_MAX seconds; if it has never
+    responded, the error is raised immediately. With `only_past`, ends with the event that is the newest at the first
+    response. DeadlineExceededError after `timeout_s` seconds.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     seen, last = after, None
-    oldest = 0  # from here on the server promises all events
+    oldest = 0  # from this number on, the server promises all events
     answered_at: float | None = None
     pause = _PAUSE_S
     while True:
@@ -198,12 +199,13 @@ def follow(channel: Channel, name: str, after: int, *, on_reconnect: Callable[[T
                             return
                     for one in message.events:
                         event = typed(one)
-                        if event.seq != seen + 1 and not seen < event.seq <= oldest:  # thinned: Job.events_thinned
+                        # thinned events may be missing: Job.events_thinned
+                        if event.seq != seen + 1 and not seen < event.seq <= oldest:
                             raise InternalError(f"event {event.seq} came after event {seen}", reason="EVENT_GAP",
                                                 code="DATA_LOSS")
                         seen = event.seq
                         yield event
-                        answered_at = time.monotonic()  # the time that the caller took does not count
+                        answered_at = time.monotonic()  # excludes the time that the caller took for the event
                         if seen == last or (isinstance(event, StateEvent) and is_final(event.state)):
                             return
         except UnavailableError as error:

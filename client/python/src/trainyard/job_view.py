@@ -1,4 +1,4 @@
-"""A job as people look at it: a line in a terminal, a result with its curve in a notebook."""
+"""Displays a job to people: as a line in a terminal, or as a result with its curve in a notebook."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from trainyard._shown import human_seconds, short_number
 from trainyard.events import Event, LogEvent, MetricsEvent, StateEvent, is_final, state_name
 from trainyard.v1 import JobState
 
-# What a summary begins with, as that of `trainyard watch`.
+# The first metrics of a summary, as in `trainyard watch`.
 _FIRST = ("test/accuracy", "val/accuracy", "test/mae", "val/mae", "test/loss", "val/loss", "train/loss", "train/accuracy")
 _SUMMARY_MAX = 3
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 420, 150, 64, 18  # of the curve, in pixels
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 420, 150, 64, 18  # sizes of the curve in pixels
 _COLOUR = "#1f77b4"
 _STYLES = {"train/loss": "stroke-opacity='0.5'", "val/loss": "stroke-dasharray='5 3'"}
 _BAR_CELLS = 24
 _REDRAW_S = 0.2
-_LINE_SHARE = 0.1  # where no bar can be drawn: a line for each such share of the steps
+_LINE_SHARE = 0.1  # without a bar, a line is printed after each such share of the steps
 
 
 class JobView:
-    """A job as of one moment. `print` shows a line, a notebook the result beside its baselines and the loss.
+    """A snapshot of a job. `print` shows one line, a notebook shows the result next to its baselines and the loss.
 
-    Of a job that has ended the metrics are those that it reports: with `keep_best` those of its model, which need not be
-    the last ones.
+    The metrics of an ended job are those that it reports: with `keep_best` those of its model, which need not be the
+    last ones.
     """
 
     def __init__(self, job: v1.Job, series: dict[str, dict[int, float]]) -> None:
-        """series  past metrics by key and step, oldest first, as `Client.metric_series` gives them"""
+        """series  past metrics by key and step, oldest first, as `Client.metric_series` returns them"""
         self.job = job
         self.series = series
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The reported ones of a job that has ended, else the newest."""
+        """The reported metrics if the job has ended, else the newest values."""
         if is_final(self.job.state) and self.job.progress.metrics:
             return dict(self.job.progress.metrics)
         return {key: points[next(reversed(points))] for key, points in self.series.items()}
@@ -69,7 +69,7 @@ class JobView:
         return f"<trainyard.JobView of {self}>"
 
     def bar(self, width: int) -> str:
-        """A line for a job that runs, in at most `width` columns."""
+        """Returns a line for a running job, in at most `width` columns."""
         share = min(1.0, self.step / self.steps_total) if self.steps_total else 0.0
         cells = share * _BAR_CELLS
         filled = "█" * int(cells) + (" ▏▎▍▌▋▊▉"[int(cells % 1 * 8)] if cells < _BAR_CELLS else "")
@@ -108,7 +108,7 @@ class JobView:
         return f"<div><b>{html.escape(str(self))}</b></div>{warnings}{self._curve()}{table}"
 
     def _curve(self) -> str:
-        """The loss by step, validation dashed."""
+        """Returns the loss by step as a drawing, with the validation loss dashed."""
         curves = [(key, _thinned(self.series[key])) for key in _STYLES if key in self.series]
         points = [point for _, curve in curves for point in curve]
         if len(points) < 2:
@@ -134,7 +134,8 @@ class JobView:
 
 
 def _thinned(points: dict[int, float]) -> list[tuple[int, float]]:
-    """At most a point for each pixel: the mean of those that fall together. What is not finite is left out."""
+    """Returns at most one point per pixel, the mean of the points that share it. Values that are not finite are left
+    out."""
     finite = [(step, value) for step, value in sorted(points.items()) if math.isfinite(value)]
     size = -(-len(finite) // _WIDTH)
     groups = [finite[first:first + size] for first in range(0, len(finite), size or 1)]
@@ -142,8 +143,8 @@ def _thinned(points: dict[int, float]) -> list[tuple[int, float]]:
 
 
 class ProgressDisplay:
-    """Shows how a job gets on, until its end: as a view in a notebook, else as a bar on `out`, by default standard error, or
-    as some lines where that is no terminal."""
+    """Displays a job's progress until its end: as a view in a notebook, else as a bar on `out` (default standard
+    error), or as a few lines if that is no terminal."""
 
     def __init__(self, job: v1.Job, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
@@ -155,7 +156,7 @@ class ProgressDisplay:
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython is not None else None
         self._handle: Any = None
-        if out is None and type(shell).__name__ == "ZMQInteractiveShell":  # a notebook's
+        if out is None and type(shell).__name__ == "ZMQInteractiveShell":  # a notebook's shell
             from IPython.display import display
 
             self._handle = display(self._view, display_id=True)
@@ -167,13 +168,13 @@ class ProgressDisplay:
             self._draw()
         elif isinstance(event, StateEvent):
             self._view.job.state = event.state
-            if not is_final(event.state):  # the end comes with its result
+            if not is_final(event.state):  # end() shows the final state with its result
                 self._note(str(event))
         elif isinstance(event, LogEvent) and event.level != "INFO":
             self._note(str(event))
 
     def end(self, job: v1.Job) -> None:
-        """With what the job reports, which need not be the last metrics."""
+        """Displays the result that the job reports, which need not be the last metrics."""
         self._view = JobView(job, self._series)
         if self._handle is not None:
             self._handle.update(self._view)

@@ -1,4 +1,4 @@
-"""Predictions without a server, by an exported model. Needs onnxruntime and NumPy."""
+"""Predicts without a server, with an exported model. Needs onnxruntime and NumPy."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from trainyard.predictions import Predictions, Rows, UnseenCategory, has_names, 
 if TYPE_CHECKING:
     import onnxruntime
 
-_BATCH_ROWS = 256  # bounds the memory of a table's one-hot columns
+_BATCH_ROWS = 256  # limits the memory of a table's one-hot columns
 _DTYPES = {"tensor(float)": "float32", "tensor(uint8)": "uint8", "tensor(int64)": "int64"}
 
 
 class LocalModel:
-    """A trained model in this process: see `load`. Thread-safe."""
+    """A trained model in this process, created by `load`. Thread-safe."""
 
-    classes: tuple[str, ...]  # of a classification, in the order of the probabilities, else empty
-    columns: tuple[str, ...]  # that rows have, in the order of rows without names; empty for texts without a name
+    classes: tuple[str, ...]  # classification: the classes, in the order of the probabilities; else empty
+    # the columns of a row, in the order of rows without names; empty for texts without a column name
+    columns: tuple[str, ...]
     task: str  # "classification" or "regression"
-    target: str  # the column that it predicts; empty if that has no name
+    target: str  # the name of the predicted column; empty if it has none
 
     def __init__(self, session: onnxruntime.InferenceSession, metadata: Mapping[str, str]) -> None:
-        """For `load`."""
+        """Called by `load`."""
         self._session = session
         self._encoder = RowEncoder(metadata, {one.name: Input(tuple(one.shape[1:]), _DTYPES[one.type])
                                               for one in session.get_inputs()})
@@ -46,8 +47,8 @@ class LocalModel:
         return f"<trainyard.LocalModel: {self.task}{what}{classes}, by {self._encoder.accepted()}>"
 
     def predict(self, rows: Rows) -> Predictions:
-        """What `Client.predict` answers for the same rows; see there what they may be. Image files are refused: only the
-        server decodes and resizes them as it did those of the training data.
+        """Predicts what `Client.predict` predicts for the same rows, which have the same forms. Image files are
+        refused: only the server decodes and resizes them as it did those of the training data.
 
         InvalidArgumentError / DATASET_INVALID names the row, from 0, and the column.
         """
@@ -79,7 +80,7 @@ def _open(file: Path) -> LocalModel:
 
     try:
         session = onnxruntime.InferenceSession(os.fspath(file), providers=["CPUExecutionProvider"])
-    except Exception as error:  # its classes have no base of their own
+    except Exception as error:  # onnxruntime's error classes have no common base
         raise InvalidArgumentError(f"{file}: onnxruntime cannot read it: {error}", reason="MODEL_FILE_INVALID") from None
     metadata: dict[str, Any] = session.get_modelmeta().custom_metadata_map
     if metadata.get("task") in ("next_token", "reconstruction"):
@@ -94,14 +95,15 @@ def _open(file: Path) -> LocalModel:
 
 
 def load(path: str | os.PathLike[str], *, program: str = "trainyard") -> LocalModel:
-    """A trained model that predicts in this process, without a server.
+    """Returns a trained model that predicts in this process, without a server.
 
-    path     an ONNX file of `trainyard model export --format onnx` or `trainyard local export`; or a folder of `trainyard
-             model export` or `Client.download_model`. Its model.onnx is used, or else one is made for this call
-    program  the command line that makes it, a name on the PATH or a file
+    path     an ONNX file of `trainyard model export --format onnx` or `trainyard local export`; or a folder of
+             `trainyard model export` or `Client.download_model`, whose model.onnx is used, or if missing is created for
+             this call
+    program  the command line that creates it, as a name on the PATH or a file
 
-    Needs onnxruntime; models whose tokenizer is SentencePiece's (bpe, unigram) also sentencepiece. ImportError says what
-    to install. NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / MODEL_FILE_INVALID; ConflictError /
+    Needs onnxruntime, and for tokenizers of SentencePiece (bpe, unigram) also sentencepiece; ImportError says what to
+    install. NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / MODEL_FILE_INVALID; ConflictError /
     PREDICT_UNSUPPORTED for models that predict neither classes nor numbers.
     """
     try:

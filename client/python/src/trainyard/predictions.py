@@ -1,4 +1,4 @@
-"""Converts Python values to prediction requests that each fit a message, and their answers back."""
+"""Converts Python values to prediction requests of allowed size, and the responses back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows: TypeAlias = ("np.ndarray[Any, Any] | pd.DataFrame | Sequence[str] | Sequen
 
 @dataclass(frozen=True)
 class UnseenCategory:
-    """A value of a categorical column that training never saw: it counts as missing."""
+    """A value of a categorical column that training never saw; it counts as missing."""
 
     row: int  # from 0
     column: str
@@ -39,30 +39,31 @@ class Predictions:
     """One prediction for each row, in order."""
 
     classification: bool
-    classes: tuple[str, ...]  # of a classification
-    labels: tuple[str, ...]  # classification: the class's name, else empty
-    # Classification: by class, as in `classes`; of more than 65,536 classes, of which `classes` has none, those of
-    # the 100 most probable, whose names top_labels has. Else empty.
+    classes: tuple[str, ...]  # classification: the class names, else empty
+    labels: tuple[str, ...]  # classification: the name of the predicted class, else empty
+    # Classification: one value per class, in the order of `classes`. With more than 65,536 classes, `classes` is empty,
+    # and these are the values of the 100 most probable classes, whose names are in top_labels. Else empty.
     probabilities: tuple[tuple[float, ...], ...]
     values: tuple[float, ...]  # regression: in the target's units, else empty
-    unseen: tuple[UnseenCategory, ...] = ()  # the first 1000 of each request
-    unseen_count: int = 0  # all of them
-    # How it was computed, which makes no difference to the predictions.
-    warm: bool = field(default=False, compare=False)  # no request waited for a worker that loaded the model
-    compute_us: int = field(default=0, compare=False)  # the worker's time, of all requests together
-    top_labels: tuple[tuple[str, ...], ...] = ()  # for each row, where there are more than 65,536 classes
+    unseen: tuple[UnseenCategory, ...] = ()  # at most 1000 per request
+    unseen_count: int = 0  # the number of all of them
+    # These two describe the computation and do not affect the predictions.
+    warm: bool = field(default=False, compare=False)  # true: no request waited for a worker to load the model
+    compute_us: int = field(default=0, compare=False)  # the worker's computing time, summed over all requests
+    top_labels: tuple[tuple[str, ...], ...] = ()  # one tuple per row, only with more than 65,536 classes
 
     def __len__(self) -> int:
         return len(self.labels) if self.classification else len(self.values)
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
-        """Probabilities [N, K] of a classification, values [N] of a regression. Needs NumPy."""
+        """Returns the probabilities [N, K] of a classification, or the values [N] of a regression. Needs NumPy."""
         import numpy as np
 
         return np.asarray(self.probabilities if self.classification else self.values, dtype=np.float64)
 
     def to_frame(self) -> pd.DataFrame:
-        """A column `prediction`, and p_CLASS for each class, or `probability` where there are more than 65,536. Needs pandas."""
+        """Returns a column `prediction`, and p_CLASS for each class, or `probability` if there are more than 65,536
+        classes. Needs pandas."""
         import pandas as pd
 
         if not self.classification:
@@ -79,14 +80,14 @@ def _refuse(message: str) -> InvalidArgumentError:
 
 
 def _pieces(rows: Any, encode: Any) -> Iterator[bytes]:
-    """`encode(rows)`, split in halves until each piece fits a request."""
+    """Yields `encode(rows)`, or if that does not fit into a request, the encoded parts of the rows."""
     data: bytes = encode(rows)
     if len(data) <= REQUEST_BYTES_MAX:
         yield data
         return
     if len(rows) == 1:
         raise _refuse(f"a row of {len(data)} bytes, expected at most {REQUEST_BYTES_MAX}")
-    # As many rows at a time as fit on average, with some room for longer ones.
+    # Splits into parts with as many rows as fit on average, with some room for longer rows.
     step = max(1, min(len(rows) // 2, len(rows) * REQUEST_BYTES_MAX * 9 // (len(data) * 10)))
     for begin in range(0, len(rows), step):
         yield from _pieces(rows[begin:begin + step], encode)
@@ -125,7 +126,7 @@ def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest
 
 
 def _is_image(row: Any) -> bool:
-    """Files, their bytes, Pillow images, and arrays with two or three axes."""
+    """Whether the row is an image: a file, its bytes, a Pillow image, or an array with two or three axes."""
     return isinstance(row, (Path, bytes)) or (hasattr(row, "save") and hasattr(row, "mode")) or (
         getattr(row, "ndim", 0) in (2, 3) and hasattr(row, "dtype"))
 
@@ -164,7 +165,7 @@ def _image_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictReques
 
 
 def _list_of_dicts(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
-    """A dict of columns, row by row."""
+    """Converts a dict of columns to a list of rows."""
     lengths = {key: len(values) for key, values in columns.items()
                if hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))}
     for key, values in columns.items():
@@ -178,13 +179,13 @@ def _list_of_dicts(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
 
 
 def has_names(rows: Rows) -> bool:
-    """Whether the rows come with the names of their columns."""
+    """Whether the rows have column names."""
     return hasattr(rows, "columns") or isinstance(rows, Mapping) or (
         isinstance(rows, Sequence) and len(rows) > 0 and isinstance(rows[0], Mapping))
 
 
 def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
-    """The requests that predict `rows` with the model `name`."""
+    """Yields the requests that predict `rows` with the model `name`."""
     if isinstance(rows, Mapping):
         rows = _list_of_dicts(rows)
     shape = getattr(rows, "shape", None)
@@ -195,7 +196,7 @@ def requests_of(name: str, rows: Rows) -> Iterator[v1.PredictRequest]:
         import numpy as np
 
         array = np.asarray(rows)
-        # Pixels that are floats are sent as text too, which works for models trained on bytes and on floats.
+        # Float pixels are sent as CSV too, which works for models trained on bytes and on floats.
         if array.ndim == 2 or (array.ndim in (3, 4) and array.dtype.kind == "f"):
             flat = array.reshape(len(array), -1) if array.size else array
             yield from (v1.PredictRequest(name=name, csv=piece) for piece in _pieces(flat, table_to_csv))

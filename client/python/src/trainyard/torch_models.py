@@ -1,5 +1,5 @@
-"""A torch.nn.Module as a job's model: PyTorch exports it as ONNX, and `trainyard model import` converts that to a layer
-list and weights. Needs PyTorch with the packages that its exporter needs (onnx, onnxscript), and the command line."""
+"""Converts a torch.nn.Module to a job's model: PyTorch exports it as ONNX, and `trainyard model import` converts that
+to layers and weights. Needs the command line, and PyTorch with the packages of its exporter (onnx, onnxscript)."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ import yaml
 from trainyard._onnx import import_onnx
 from trainyard.errors import InvalidArgumentError
 
-# src/onnx/trained_parameters.h: with it, the import trains these initializers and nothing else.
+# Defined in src/onnx/trained_parameters.h: if the ONNX file has it, the import trains only these initializers.
 _TRAINED_PARAMETERS = "trainyard.trained_parameters"
 
 
 def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
                program: str = "trainyard") -> dict[str, Any]:
-    """The parts of a job's spec that continue training `module` from its current weights:
+    """Returns the parts of a job's spec that continue training `module` from its current weights:
 
         parts = from_torch(module, torch.zeros(2, 3, 32, 32), "resnet")
         client.submit({"dataset": {"name": "cifar10"}, "model": parts["model"],
                        "recipe": {**parts["recipe"], "epochs": 3,
                                   "optimizer": {"type": "adam", "learning_rate": 1e-3}}})
 
-    module   takes one tensor whose first dimension is the batch
-    example  an input of the right shape and type, with any number of samples
-    folder   a new one, for model.yaml (the layers, to be read and edited) and model.safetensors
-    program  the command line: a name on the PATH or a file
+    module   a module that takes one tensor, whose first dimension is the batch
+    example  an input with the right shape and type, and any number of samples
+    folder   a new folder for model.yaml (the layers, for reading and editing) and model.safetensors
+    program  the command line, as a name on the PATH or a file
 
-    The job trains what PyTorch would train after module.train(): the parameters that require a gradient, and nothing
-    else. "recipe" has `initial_weights`, without which the job trains the same network from scratch, and
-    `parameter_groups` if layers have parameters to be frozen: those that require no gradient, and what such a module
-    lacks (BatchNorm2d(affine=False)). Dropout is part of the model.
+    The job trains what PyTorch would train after module.train(): exactly the parameters that require a gradient.
+    "recipe" has `initial_weights`, without which the job trains the same network from scratch, and `parameter_groups`
+    if layers have parameters that must be frozen: those that require no gradient, and those that the module lacks
+    (BatchNorm2d(affine=False)). Dropout is part of the model.
 
     InvalidArgumentError / ONNX_UNSUPPORTED names the operations that no layer can represent, and the parameters that
-    layers would train otherwise than PyTorch; MODULE_UNSUPPORTED names submodules with a setting of which ONNX says
-    nothing. NotFoundError if there is no command line.
+    layers would train differently from PyTorch; MODULE_UNSUPPORTED names submodules with a setting that ONNX does not
+    express. NotFoundError if the command line is missing.
     """
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "model.onnx"
@@ -51,7 +51,7 @@ def from_torch(module: Any, example: Any, folder: str | os.PathLike[str], *,
 
 
 def import_for_training(file: Path, folder: str | os.PathLike[str], *, program: str = "trainyard") -> dict[str, Any]:
-    """What from_torch() returns, from the file of export_for_training()."""
+    """Returns what from_torch() returns, from the file of export_for_training()."""
     report = import_onnx(program, file, folder)
     recipe: dict[str, Any] = {"initial_weights": {"path": str(Path(folder).resolve() / "model.safetensors")}}
     if report["parameter_groups"]:
@@ -60,9 +60,9 @@ def import_for_training(file: Path, folder: str | os.PathLike[str], *, program: 
 
 
 def export_for_training(module: Any, example: Any, file: Path) -> None:
-    """An ONNX file of the module as it trains, with the names of the parameters that are trained. Batch normalization
-    is exported as it evaluates, with its running statistics, which ONNX would lose otherwise; so are recurrent layers,
-    which train alike and as one node."""
+    """Exports the module to an ONNX file as it trains, with the names of the trained parameters. Batch normalization is
+    exported in evaluation mode, because ONNX would otherwise lose the running statistics; so are recurrent layers,
+    which then become one node and train the same way."""
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -82,24 +82,24 @@ def export_for_training(module: Any, example: Any, file: Path) -> None:
     changed = sorted(program.exported_program.graph_signature.buffers_to_mutate.values())
     if changed:
         raise _unsupported(f"buffer {changed[0]!r} changes in training, expected one that only batch normalization does")
-    # Shared parameters have several names, of which the exporter keeps one.
+    # A shared parameter has several names, of which the exporter keeps one.
     trained = [name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.requires_grad]
     program.model.metadata_props[_TRAINED_PARAMETERS] = json.dumps(trained)
     program.save(str(file), external_data=False)
 
 
 def _recurrent_layers_of_fixed_length() -> AbstractContextManager[object]:
-    """Where a dimension is open, PyTorch 2.15 traces recurrent layers as loops, for sequences of any length. Its trace of
-    a GRU of several layers fails there, and here the batch alone is open."""
+    """If a dimension is dynamic, PyTorch 2.15 traces recurrent layers as loops over sequences of any length, which
+    fails for a GRU with several layers. Only the batch is dynamic here, so the context manager turns that off."""
     try:
         from torch.onnx._internal.exporter import _capture_strategies
-    except ImportError:  # internal: another version has another place for it
+    except ImportError:  # an internal module, which other versions have elsewhere
         return nullcontext()
     return patch.object(_capture_strategies, "patch_dynamic_shape_rnn_decompositions", nullcontext, create=True)
 
 
 def _check_settings(module: Any) -> None:
-    """Refuses what changes training and is in no ONNX file."""
+    """Refuses settings that affect training but are not stored in an ONNX file."""
     from torch import nn
 
     for name, part in module.named_modules():

@@ -1,4 +1,4 @@
-"""Converts PyTorch's weights to Trainyard's and back: the same tensors under the other's names.
+"""Converts PyTorch's weights to Trainyard's and back: the same tensors under different names.
 
     python -m trainyard.torch_weights to-trainyard --preset resnet18 resnet18.pth resnet18.safetensors
     python -m trainyard.torch_weights to-torch --preset resnet18 model/model.safetensors resnet18.pth
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-Tensor: TypeAlias = Any  # torch.Tensor; the rest of the package works without PyTorch
+Tensor: TypeAlias = Any  # torch.Tensor; the package must be importable without PyTorch
 Weights: TypeAlias = "dict[str, Tensor]"
 
 _TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
@@ -32,7 +32,7 @@ _LEFT_OUT = re.compile(r".*\.(num_batches_tracked|attn\.bias|attn\.masked_bias|p
 
 @dataclass(frozen=True)
 class Join:
-    """How tensors of PyTorch form one of Trainyard."""
+    """How one or more tensors of PyTorch form one tensor of Trainyard."""
 
     merge: Callable[[Sequence[Tensor]], Tensor]
     split: Callable[[Tensor, int], Sequence[Tensor]]
@@ -41,18 +41,20 @@ class Join:
 SAME = Join(lambda parts: parts[0], lambda whole, _: [whole])
 # Hugging Face's GPT-2 has Conv1D layers, whose weights are [inputs, outputs].
 TRANSPOSED = Join(lambda parts: parts[0].t(), lambda whole, _: [whole.t()])
-# Query, key and value one above the other.
+# Query, key and value are concatenated along the first axis.
 STACKED = Join(lambda parts: _torch().cat(list(parts)), lambda whole, count: whole.chunk(count))
-# [1, T, D] and [1, 1, D]; Trainyard omits the first axis.
+# PyTorch has [1, T, D] and [1, 1, D]; Trainyard omits the first axis.
 WITH_BATCH = Join(lambda parts: parts[0].squeeze(0), lambda whole, _: [whole.unsqueeze(0)])
-# A convolution over words is one over an image of one channel: [F, 1, width, D]. As Conv1d it is [F, D, width].
+# Trainyard has a convolution over words as one over an image with one channel: [F, 1, width, D]. PyTorch's Conv1d has
+# [F, D, width].
 WORDS = Join(lambda parts: parts[0] if parts[0].dim() == 4 else parts[0].transpose(1, 2).unsqueeze(1),
              lambda whole, _: [whole])
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Names with placeholders: {i} is a number, {i+1} the next one, {p} `weight` or `bias`, {name} anything."""
+    """A pair of name patterns with placeholders: {i} is a number, {i+1} the next one, {p} `weight` or `bias`, {name}
+    anything."""
 
     torch: tuple[str, ...]
     trainyard: str
@@ -64,7 +66,7 @@ def _rules(*rows: tuple[str | tuple[str, ...], str] | tuple[str | tuple[str, ...
 
 
 def _blocks(names: Mapping[str, str]) -> list[Rule]:
-    """The layers of a transformer block."""
+    """Returns rules for the layers of a transformer block."""
     return [Rule((f"{torch}.{{p}}",), f"h{{i}}_{ours}.{{p}}") for ours, torch in names.items()]
 
 
@@ -129,10 +131,10 @@ def _recurrent(directions: Mapping[str, str]) -> list[Rule]:
 
 _TEXT_CNN = _rules(("conv.{i}.weight", "conv{i+1}.weight", WORDS), ("conv.{i}.bias", "conv{i+1}.bias"),
                    ("embedding.weight", "embedding.weight"), ("fc.{p}", "fc.{p}"))
-# Names as they are, parts joined by "." there and by "/" here.
+# The names are the same, except that PyTorch joins their parts with "." and Trainyard with "/".
 _PLAIN = _rules(("{name}", "{name}"))
 
-# Layouts with their rules. If several fit, the first wins.
+# Layouts with their rules. If several match, the first one is used.
 _Layouts: TypeAlias = Sequence[tuple[str, list[Rule]]]
 _VIT: _Layouts = [("torchvision", _VIT_TORCHVISION), ("timm", _VIT_TIMM), ("transformers", _VIT_TRANSFORMERS),
                   ("transformers-4", _VIT_TRANSFORMERS_4)]
@@ -150,7 +152,7 @@ PRESETS: Mapping[str, _Layouts] = {
 
 
 class WeightsError(ValueError):
-    """Tensors that the preset does not have, or that are missing."""
+    """Tensors are missing, or do not belong to the preset."""
 
 
 def _torch() -> Any:
@@ -188,7 +190,7 @@ def _layouts(preset: str) -> _Layouts:
 
 
 def _best(made: Sequence[tuple[Weights, list[str]]], what: str) -> Weights:
-    """The first result that leaves the fewest names unmatched; it must leave none."""
+    """Returns the first result with the fewest unmatched names, which must be none."""
     weights, unknown = min(made, key=lambda result: len(result[1]))
     if unknown:
         raise _unknown(unknown, what)
@@ -203,8 +205,8 @@ def _unknown(names: Sequence[str], what: str) -> WeightsError:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 def to_trainyard(state: Mapping[str, Tensor], preset: str) -> Weights:
-    """A state dict as the tensors of a Trainyard model, float32. Buffers that Trainyard does not keep are left out;
-    a tensor that no module of the preset has is refused, by name. A ViT's layout is detected."""
+    """Converts a state dict to the tensors of a Trainyard model, in float32. Buffers that Trainyard does not need are
+    left out; a tensor that no module of the preset has is an error that names it. A ViT's layout is detected."""
     source = {name: tensor for name, tensor in state.items() if not _LEFT_OUT.fullmatch(name)}
     if preset == "gpt2":
         source = {name if name.startswith("transformer.") else f"transformer.{name}": tensor
@@ -235,13 +237,13 @@ def _to_trainyard(source: Mapping[str, Tensor], rules: Sequence[Rule]) -> tuple[
 
 
 def _with_slashes(name: str) -> str:
-    """layer1/0/conv1.weight for layer1.0.conv1.weight."""
+    """Converts layer1.0.conv1.weight to layer1/0/conv1.weight."""
     layer, _, kind = name.rpartition(".")
     return f"{layer.replace('.', '/')}.{kind}" if layer else name
 
 
 def _number_linears(source: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """nn.Sequential counts every module: its linear layers, in order, are fc1, fc2, ..."""
+    """Renames the linear layers of an nn.Sequential, which numbers all its modules, to fc1, fc2, ... in order."""
     found = {name: re.fullmatch(r"(?:.*\.)?([0-9]+)\.(weight|bias)", name) for name in source}
     if not all(found.values()):
         return dict(source)
@@ -250,8 +252,8 @@ def _number_linears(source: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def to_torch(weights: Mapping[str, Tensor], preset: str, layout: str | None = None) -> Weights:
-    """The tensors of a Trainyard model as a state dict, for load_state_dict(..., strict=False) of the preset's module:
-    only counters such as num_batches_tracked are missing then. For a ViT, `layout` says whose names to write."""
+    """Converts the tensors of a Trainyard model to a state dict for load_state_dict(..., strict=False) of the preset's
+    module; only counters such as num_batches_tracked are missing. For a ViT, `layout` selects the naming scheme."""
     layouts = [rules for name, rules in _layouts(preset) if layout in (None, name)]
     if not layouts:
         known = dict.fromkeys(name for name, _ in _layouts(preset))
@@ -281,7 +283,7 @@ def _to_torch(weights: Mapping[str, Tensor], rules: Sequence[Rule]) -> tuple[Wei
 # --- files ------------------------------------------------------------------------------------------------------------
 
 def read_weights(path: Path) -> Weights:
-    """A safetensors file, or a state dict that torch.save wrote; no code in it is executed."""
+    """Reads a safetensors file, or a state dict that torch.save wrote; executes no code from the file."""
     torch = _torch()
     if path.suffix != ".safetensors":
         loaded = torch.load(path, map_location="cpu", weights_only=True)
@@ -308,7 +310,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Chosen by the file's name: safetensors or torch.save."""
+    """Writes a safetensors file or with torch.save, depending on the file's name."""
     torch = _torch()
     if path.suffix != ".safetensors":
         torch.save(dict(weights), path)

@@ -1,4 +1,4 @@
-"""The messages of the API, generated from proto/trainyard/v1: its comments tell what each field means."""
+"""The messages of the API, generated from proto/trainyard/v1, whose comments describe each field."""
 
 from trainyard.v1.dataset_service_pb2 import *
 from trainyard.v1.job_service_pb2 import *
