@@ -19,13 +19,14 @@ struct InvariantError : std::logic_error {
                        message);
 }
 
-/// Stays on in release. Use it at function entry for what the types cannot say.
+/// Also active in release builds. Use it at function entry for preconditions that the parameter
+/// types cannot express.
 #define TRAINYARD_CHECK(cond, message)                                        \
   do {                                                                        \
     if (!(cond)) ::trainyard::fail_check(#cond, message, __FILE__, __LINE__); \
   } while (false)
 
-/// For inner loops: checked only in debug builds.
+/// Active in debug builds only, for inner loops.
 #ifdef NDEBUG
 #define TRAINYARD_DCHECK(cond, message) \
   do {                                  \

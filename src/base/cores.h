@@ -3,7 +3,7 @@
 
 namespace trainyard {
 
-/// Cores that this process may run on.
+/// The number of cores that this process may run on.
 int usable_cores();
 
 }  // namespace trainyard
