@@ -12,7 +12,7 @@
 
 namespace trainyard {
 
-inline constexpr int64_t kTreeFilesMax = int64_t{1} << 22;  // in a folder or an archive
+inline constexpr int64_t kTreeFilesMax = int64_t{1} << 22;  // files in a folder or an archive
 inline constexpr int64_t kTreeDepthMax = 32;                // levels of nested folders
 inline constexpr size_t kTreePathBytesMax = 1024;
 

@@ -34,12 +34,12 @@ class JsonFields {
   bool has(const char* key) const;
   int64_t integer(const char* key, int64_t min, int64_t max);
   uint64_t unsigned_integer(const char* key);
-  double number(const char* key);  // finite
+  double number(const char* key);  // refuses infinite numbers and NaN
   bool boolean(const char* key);
   std::string text(const char* key);
   std::vector<std::string> texts(const char* key);
-  std::vector<double> numbers(const char* key);    // finite
-  std::vector<int64_t> integers(const char* key);  // each >= 0
+  std::vector<double> numbers(const char* key);    // refuses infinite numbers and NaN
+  std::vector<int64_t> integers(const char* key);  // refuses negative numbers
   /// A field of any type, which the caller reads; a JSON null after an error.
   const nlohmann::json& child(const char* key);
 

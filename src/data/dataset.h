@@ -79,7 +79,7 @@ struct CsvOptions {
   // except the target are left out.
   std::vector<std::string> text;
   std::string tokenizer = "word";   // "word", "char", "byte", "bpe", "unigram"
-  int64_t vocabulary_size = 10000;  // word, bpe, unigram: the most pieces
+  int64_t vocabulary_size = 10000;  // word, bpe, unigram: the largest number of pieces
   int64_t max_length = 128;  // tokens per row: longer rows are truncated, shorter ones padded
 
   bool skips_rows() const { return missing_target == "skip"; }
@@ -115,7 +115,7 @@ void visit_fields(Spec& spec, auto&& visit) {
 /// The options for one text that is read as a stream of tokens.
 struct TextOptions {
   std::string tokenizer = "char";   // "char", "byte", "bpe", "unigram"
-  int64_t vocabulary_size = 10000;  // bpe, unigram: the most pieces
+  int64_t vocabulary_size = 10000;  // bpe, unigram: the largest number of pieces
   double test_share = 0;            // [0, 0.9]: the last part of the text is the test set
   std::string field;                // JSON lines: the member with the text; empty: plain text
 };
@@ -205,12 +205,12 @@ struct IngestRequest {
   // file's first bytes.
   std::string format;
   std::vector<IngestSource> sources;
-  CsvOptions csv;  // of CSV and JSON lines
+  CsvOptions csv;  // options of the formats CSV and JSON lines
   TextOptions text = {};
   ImagesOptions images = {};
   ArraysOptions arrays = {};
   TextFilesOptions text_files = {};
-  TableThreads threads = {};  // of CSV and JSON lines
+  TableThreads threads = {};  // used for CSV and JSON lines
 };
 
 /// Parses untrusted bytes into the new `folder`, which must not exist. Memory use is bounded by the

@@ -11,8 +11,8 @@ namespace trainyard {
 inline constexpr int64_t kRowsMax = int64_t{1} << 31;
 inline constexpr int64_t kColumnsMax = int64_t{1} << 18;   // a 256 x 256 image has 3 x 2^16
 inline constexpr size_t kLineBytesMax = size_t{16} << 20;  // a CSV record with quoted line breaks
-inline constexpr int64_t kCategoriesMax = 10000;           // per feature column
-inline constexpr int64_t kClassesMax = int64_t{1} << 22;   // of the target
+inline constexpr int64_t kCategoriesMax = 10000;           // categories per feature column
+inline constexpr int64_t kClassesMax = int64_t{1} << 22;   // classes of the target
 inline constexpr int64_t kClassFoldersMax = 65536;  // classes that are folders, or in a listing
 // Limit of classes that are given as numbers without a list of classes; each row adds 8 to it.
 inline constexpr int64_t kUnnamedClassesMax = 65536;
@@ -27,11 +27,11 @@ inline constexpr size_t kRawBytesMax = size_t{1} << 30;         // rows to predi
 inline constexpr int64_t kVocabularyMax = int64_t{1} << 20;     // different tokens
 inline constexpr int64_t kTextLengthMax = 65536;                // tokens per row of text
 inline constexpr int64_t kContextLengthMax = 65536;             // tokens per sample of a stream
-inline constexpr int64_t kDistinctWordsMax = int64_t{4} << 20;  // in memory while words are counted
+inline constexpr int64_t kDistinctWordsMax = int64_t{4} << 20;  // different words that are counted
 inline constexpr size_t kWordBytesMax = 64;  // a longer word is unknown to every vocabulary
-inline constexpr int64_t kRawTokensMax = int64_t{1} << 28;    // of rows to predict, with padding
-inline constexpr int64_t kImagePixelsMax = int64_t{1} << 26;  // per image file
-inline constexpr int64_t kImageSideMax = 16384;               // of images that are resized
+inline constexpr int64_t kRawTokensMax = int64_t{1} << 28;    // tokens to predict, with padding
+inline constexpr int64_t kImagePixelsMax = int64_t{1} << 26;  // pixels per image file
+inline constexpr int64_t kImageSideMax = 16384;               // height and width of resized images
 inline constexpr double kTestShareMax = 0.9;
 inline constexpr size_t kImageFileBytesMax = size_t{256} << 20;
 inline constexpr size_t kTextFileBytesMax = size_t{64} << 20;  // the text of a row

@@ -144,7 +144,7 @@ struct RawRows {
   std::vector<int32_t> tokens;
   int64_t rows = 0;
   std::vector<Unseen> unseen;  // the first kUnseenMax ones
-  int64_t unseen_count = 0;    // in all rows
+  int64_t unseen_count = 0;    // number of unseen categories in all rows
   Partition view() const;
 };
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,

@@ -21,7 +21,7 @@ struct ColumnSchema {
   enum class Kind : uint8_t { kNumeric, kCategorical, kText } kind = Kind::kNumeric;
   std::string name;
   std::vector<std::string> categories;  // categorical: sorted; code = index
-  int64_t missing_count = 0;            // in the training rows
+  int64_t missing_count = 0;            // number of missing values in the training rows
   // Numeric: the name of the source's date column of which this column is a part; else empty. The
   // parts of a date are adjacent, in the order of src/data/table/date.h.
   std::string date = {};

@@ -67,7 +67,7 @@ struct RangeColumn {
   std::string name;
   const float* numbers = nullptr;
   size_t stride = 0;
-  std::vector<Range> ranges = {};  // by class
+  std::vector<Range> ranges = {};  // one per class
 
   bool apart() const {
     std::vector<Range> sorted = ranges;

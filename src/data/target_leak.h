@@ -13,7 +13,7 @@ namespace trainyard {
 struct TargetLeak {
   std::string column;
   int64_t rows = 0;     // the number of rows for which the target follows from the column
-  std::string finding;  // "alone tells the target: ..."
+  std::string finding;  // end of the warning's sentence after the column's name
 };
 
 /// For a target of classes, finds columns of at most 1000 different values in which each value

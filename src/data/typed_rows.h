@@ -23,7 +23,7 @@ struct ByteRange {
 
 struct TypedRows : RawRows {
   std::vector<int64_t> image_sums;
-  std::vector<ByteRange> image_ranges;  // by channel, of streamed U8 images
+  std::vector<ByteRange> image_ranges;  // one per channel; only for streamed U8 images
   std::vector<int32_t> target_class;
   std::vector<float> target_numeric;
   Partition view() const;

@@ -77,7 +77,7 @@ struct RowWork {
 /// All work whose time adds up to that of a job.
 struct RunWork {
   StepWork step;
-  StepWork evaluation;  // of one batch
+  StepWork evaluation;  // work for one batch of an evaluation
   RowWork row;
   int64_t batch_size = 0;
   int64_t steps = 0;

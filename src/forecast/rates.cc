@@ -168,7 +168,9 @@ RateModel::RateModel(DeviceRates rates) : rates_(std::move(rates)) {
       moves.push_back({without_flops(s.node), s.seconds});
       by_op[""].push_back(&moves.back());
     }
-    if (!s.node.op.ends_with("Update")) continue;  // updates touch each of their bytes
+    // The bandwidth is taken from updates only, since they surely read or write each of their
+    // bytes.
+    if (!s.node.op.ends_with("Update")) continue;
     bytes_per_second_ = std::max(bytes_per_second_, s.node.memory_bytes / s.seconds);
   }
   for (const auto& [op, samples] : by_op) fits_.emplace(op, fit(samples));

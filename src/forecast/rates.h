@@ -69,7 +69,7 @@ class RateModel {
   std::optional<NodeTime> time(const NodeWorkload& node) const;
   const DeviceRates& rates() const { return rates_; }
   double flops_per_second() const { return flops_per_second_; }  // the highest of any sample
-  double bytes_per_second() const { return bytes_per_second_; }  // of memory, the highest measured
+  double bytes_per_second() const { return bytes_per_second_; }  // highest memory bandwidth
 
   static constexpr size_t kTerms = 9;
   using Terms = std::array<double, kTerms>;

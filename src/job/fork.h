@@ -18,7 +18,7 @@ namespace trainyard {
 /// A checkpoint of one run, adapted to be the first checkpoint of another.
 struct Fork {
   CheckpointFolder from;
-  CheckpointState state;             // for the new run
+  CheckpointState state;             // the state with which the new run begins
   std::vector<std::string> changes;  // "recipe.epochs: 3 becomes 5"
 };
 

@@ -95,15 +95,16 @@ struct Recipe {
   // The field resources.shard, for jobs on several devices. On a host, `optimizer` and `parameters`
   // give the same bits as no sharding; `head` and `mlp` differ by rounding.
   Shard shard = Shard::kNone;
-  double clip_norm = 0;   // global norm of all gradients; 0: not clipped
-  double clip_value = 0;  // each gradient's elements; 0: not clipped
-  double ema_decay = 0;   // of the exponential moving average of the weights, which is
-                          // evaluated and exported; 0: none
+  double clip_norm = 0;   // limit for the global norm of all gradients; 0: not clipped
+  double clip_value = 0;  // limit for each element of the gradients; 0: not clipped
+  // Decay of the exponential moving average of the weights, which replaces the weights in
+  // evaluations and in the exported model; 0: no average.
+  double ema_decay = 0;
   std::vector<ParameterGroup> parameter_groups;
   KeepBest keep_best;
   EarlyStopping early_stopping;
   InitialWeights initial_weights;
-  std::vector<AugmentationSpec> augmentation;  // of training images, in order
+  std::vector<AugmentationSpec> augmentation;  // applied to training images in this order
   LoraSpec lora;                               // rank 0: no LoRA
   std::vector<std::string> metrics;            // in addition to the usual ones (src/job/metrics.h)
 

@@ -59,7 +59,7 @@ struct RunPlan {
   int64_t first_step = 0;  // > 0 after a resume
   int64_t train_rows = 0, validation_rows = 0, test_rows = 0;
   int64_t ranks = 1;       // devices that train the job together
-  MemoryBreakdown memory;  // of each device
+  MemoryBreakdown memory;  // memory on each device
   // The training rows in the memory of each GPU, in addition to `memory`
   // (src/planning/held_plan.h). A plan for the CPU must set it to 0, since the CPU keeps no
   // resident dataset.

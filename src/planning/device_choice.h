@@ -28,7 +28,7 @@ Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);
 /// Whether the job may run on a GPU, now or when one becomes usable again.
 bool may_get_gpu(DeviceWish wish, const Devices& devices);
 
-/// The traits of a plan that holds wherever the job may run; the worker plans again for its own
+/// The traits of a plan that is valid wherever the job may run; the worker plans again for its own
 /// device. A job that may run on a GPU is planned with a GPU's alignment, and for a GPU's processor
 /// only if it cannot run on the CPU, which needs more memory.
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices);

@@ -22,14 +22,14 @@ struct Device {
   std::string name;  // devices/cpu, devices/gpu-0, devices/gpu-0-mig-1
   DeviceKind kind = DeviceKind::kCpu;
   std::string model;  // "NVIDIA H200", the CPU's model name
-  std::string uuid;   // of a GPU or a MIG instance of one
+  std::string uuid;   // only for a GPU or a MIG instance of one
   DeviceHealth health = DeviceHealth::kHealthy;
   std::string reason;  // why the device is not healthy or cannot be used
   int64_t memory_bytes = 0;
   int64_t memory_used_bytes = 0;  // by all processes
   int64_t others_bytes = 0;  // used by other processes than our jobs; the dispatcher's estimate
   int32_t slots = 1;         // the number of jobs that may run on the device at a time
-  int32_t cores = 0;         // of the CPU: cores that this process may use
+  int32_t cores = 0;         // only for the CPU: cores that this process may use
   bool schedulable = true;   // jobs may start on the device
   // Memory reserved for each process on the device in addition to its job's plan. On a GPU it
   // covers the CUDA context, the code of kernels and libraries, staging buffers and recorded steps.

@@ -32,7 +32,7 @@ std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_nod
 /// memory does not grow linearly.
 int64_t largest_fitting(int64_t all, int64_t kept_bytes, int64_t all_bytes, int64_t limit_bytes,
                         const std::function<int64_t(int64_t)>& needs) {
-  int64_t low = 0, high = all;  // low fits (or is 0), high does not
+  int64_t low = 0, high = all;  // invariant: `low` fits or is 0, `high` does not fit
   int64_t low_bytes = kept_bytes, high_bytes = all_bytes;
   for (int step = 1; low + 1 < high; ++step) {
     int64_t units = low + (high - low) / 2;

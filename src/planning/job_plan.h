@@ -24,8 +24,8 @@ struct LayerRow {
   std::string op;
   TensorType output;
   int64_t parameter_count = 0;  // a parameter that two layers share is counted with the first
-  int64_t flops_forward = 0;    // for one batch
-  int64_t flops_step = 0;       // forward and backward pass
+  int64_t flops_forward = 0;    // FLOPs of the forward pass for one batch
+  int64_t flops_step = 0;       // FLOPs of the forward and the backward pass for one batch
 };
 
 /// The layer table of a differentiated graph, in the graph's order. Nodes that belong to no layer
@@ -41,7 +41,7 @@ struct JobPlan {
   std::vector<LayerRow> layers;
   // Sentences about settings that are allowed but rarely intended, in addition to run.warnings.
   std::vector<std::string> warnings;
-  std::string dump;  // of the training program
+  std::string dump;  // the requested dump of the training program
 };
 
 /// Like plan_run(), and adds the other parts of the output of `trainyard plan`. The layers are

@@ -63,7 +63,7 @@ struct PlannedRun {
   JobPlan plan;
   std::optional<FitChoice> choice;     // if the planner chose something
   std::optional<Error> lacks_weights;  // why the initial weights cannot be used
-  FoundShardings shardings;            // with PlanOptions::all_shardings
+  FoundShardings shardings;            // filled with PlanOptions::all_shardings
 
   /// The bytes of memory that the job takes on a device with `traits`.
   int64_t plan_bytes() const { return bytes_on(traits, plan.run); }

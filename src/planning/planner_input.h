@@ -22,7 +22,7 @@ struct JobToPlan {
   bool batch_is_open = false;  // the spec has `batch_size: auto`
   FitFreedom free;             // the fields that the planner may choose to make the job fit
   DeviceWish wish = DeviceWish::kAuto;
-  int32_t gpus = 1;   // on each node
+  int32_t gpus = 1;   // number of GPUs on each node
   int32_t nodes = 1;  // the number of nodes that train the job together
   // Refuses a value of `shard` that other fields of the spec forbid, such as the cluster
   // (ShardingQuery::check_shard).

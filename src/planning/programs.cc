@@ -61,7 +61,7 @@ void draw_for_rank(Graph& graph, Rank rank) {
 
 /// The inputs of updates, as tensors of the graph that contains the updates.
 struct UpdateSources {
-  std::map<TensorId, TensorId> gradients;  // by parameter
+  std::map<TensorId, TensorId> gradients;  // gradient of each parameter
   std::map<TensorId, ParameterRule> rules;
   TensorId step = kNoTensor;        // kNoTensor: the updates add an input for it if they need it
   TensorId loss_scale = kNoTensor;  // kNoTensor: gradients are not scaled

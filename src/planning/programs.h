@@ -49,7 +49,7 @@ struct RunPrograms {
   std::optional<BoundProgram> average;   // after each step: updates the moving average of weights
   std::optional<BoundProgram> evaluate;  // reads the averaged weights if there are any
   std::vector<SplitPair> pairs;          // pairs of layers that are split over the ranks
-  std::vector<Lookup> lookups;           // of the model
+  std::vector<Lookup> lookups;           // the model's embedding lookups
   int64_t trained_parameter_count = 0;
   Precision precision = Precision::kFp32;
 

@@ -87,7 +87,7 @@ class ShardingSearch {
   }
 
  private:
-  using Plans = std::map<int64_t, Result<RunPlan>>;  // by micro-batches
+  using Plans = std::map<int64_t, Result<RunPlan>>;  // keyed by the number of micro-batches
 
   bool fits(const Result<RunPlan>& plan) const {
     return plan.ok() && device_bytes(query_.traits, *plan) <= query_.limit_bytes;

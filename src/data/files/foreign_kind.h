@@ -11,8 +11,8 @@ struct ForeignKind {
   std::string_view magic;
   std::string_view what;         // "a Parquet file"
   std::string_view reader = {};  // the call of pandas that reads it; {file} stands for its name
-  std::string_view remedy =
-      {};  // without a reader: advice; {stem} and {ending} are parts of {file}
+  // Advice if there is no reader. {stem} and {ending} stand for the parts of {file}.
+  std::string_view remedy = {};
 };
 
 /// The kind of a file with the first bytes `start`; null if it is not known or if `start` is valid

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 12> kOtherEndings = {".gif",  ".bmp",  ".
                                                             ".heic", ".avif", ".jxl",  ".jfif"};
 
 struct Labels {
-  std::string path;  // of the CSV in the source
+  std::string path;  // the CSV's path in the source
   std::string content;
 };
 

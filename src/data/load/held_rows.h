@@ -19,7 +19,7 @@ namespace trainyard {
 /// The form of resident rows, which is known without the data.
 struct HeldForm {
   kernels::HeldRows layout;  // its pointers are not set
-  int64_t rows = 0;          // of the partition; for a stream the number of tokens
+  int64_t rows = 0;          // number of rows in the partition; for a stream of tokens
 
   int64_t data_bytes() const;
   /// The sizes of held_table() and held_fills() in bytes.

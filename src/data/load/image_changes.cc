@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-constexpr float kWhite = 255;  // of 8-bit pixels
+constexpr float kWhite = 255;  // the largest value of 8-bit pixels
 
 /// Sets each pixel of the new image to pick(plane of the old image, y, x).
 template <typename Pick>

@@ -118,7 +118,7 @@ struct Loader::Impl {
 
   Mutex order_mu;  // held while an order is computed, so that no order is computed twice
   std::map<int64_t, std::shared_ptr<const std::vector<int64_t>>> orders
-      TRAINYARD_GUARDED_BY(order_mu);  // by epoch
+      TRAINYARD_GUARDED_BY(order_mu);  // keyed by epoch
 
   std::vector<std::jthread> threads;  // the last member, so that it is stopped and joined first
 

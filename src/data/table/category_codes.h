@@ -31,8 +31,8 @@ class CategoryCodes {
   size_t slot_of(std::string_view name, size_t hash) const;
   void grow();
 
-  std::vector<std::string> names_;  // by code
-  std::vector<size_t> hashes_;      // by code
+  std::vector<std::string> names_;  // name of each code
+  std::vector<size_t> hashes_;      // hash of each code's name
   // Hash table of codes with linear probing; -1 is free. Its size is a power of two.
   std::vector<int32_t> slots_;
 };

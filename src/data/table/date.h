@@ -23,7 +23,7 @@ namespace trainyard {
 
 struct Date {
   int64_t day = 0;     // days since 1970-01-01, in UTC
-  double seconds = 0;  // of the day
+  double seconds = 0;  // seconds since the beginning of the day
   bool has_time = false;
 };
 

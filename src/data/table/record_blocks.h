@@ -19,7 +19,7 @@ namespace trainyard {
 struct RecordBlock {
   int64_t index = 0;
   std::vector<char> bytes;  // the text, followed by at least kCsvPadding bytes
-  size_t size = 0;          // of the text
+  size_t size = 0;          // length of the text in bytes
 };
 
 /// Thread-safe.

@@ -329,7 +329,7 @@ class SubwordTokenizer final : public Tokenizer {
 
   const SubwordModel model_;
   const int32_t first_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // by piece, a view of model_.pieces
+  std::unordered_map<std::string_view, int32_t> ids_;  // id of each piece; views of model_.pieces
   std::unordered_set<uint64_t> pairs_;                 // characters that are adjacent in a piece
   float least_score_ = 0;
   size_t longest_ = 0;

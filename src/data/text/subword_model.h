@@ -28,7 +28,7 @@ namespace trainyard {
 
 struct SubwordModel {
   bool unigram = false;              // false: BPE
-  std::vector<std::string> pieces;   // by id in the model; 0 is the unknown token
+  std::vector<std::string> pieces;   // indexed by the model's ids; 0 is the unknown token
   std::vector<float> scores;         // BPE: higher for earlier merges; unigram: log probabilities
   std::vector<bool> is_byte;         // whether the piece stands for a byte, as "<0x0A>"
   std::array<int32_t, 256> bytes{};  // the id of each byte's piece

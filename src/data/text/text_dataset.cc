@@ -80,7 +80,7 @@ Result<std::string> read_member_text(ByteSource& source, const std::string& fiel
 Result<std::string> read_files_text(const std::filesystem::path& path, const std::string& what,
                                     bool bytes) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, what));
-  std::map<std::string, std::string> texts;  // by path
+  std::map<std::string, std::string> texts;  // content of each file, sorted by path
   int64_t total = 0;
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, tree->next());

@@ -72,7 +72,7 @@ class CharTokenizer final : public Tokenizer {
   }
 
  private:
-  std::vector<int32_t> ids_;  // by code point
+  std::vector<int32_t> ids_;  // token id of each code point
 };
 
 class WordTokenizer final : public Tokenizer {
@@ -93,7 +93,7 @@ class WordTokenizer final : public Tokenizer {
 
  private:
   const std::vector<std::string> pieces_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // by piece, a view of pieces_
+  std::unordered_map<std::string_view, int32_t> ids_;  // token id of each piece; views of pieces_
   int32_t unknown_;
 };
 
