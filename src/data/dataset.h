@@ -190,7 +190,7 @@ struct IngestSource {
   std::string role;  // "data", "test", "train_images", ...: src/data/ingest/formats.cc
   std::filesystem::path path;
   std::string sha256 = {};  // of the file; if empty, ingest() computes it
-  std::string name = {};    // the file's name for refusals; empty: they begin with the role
+  std::string name = {};    // the file's name in error messages; empty: they contain the role
 };
 
 /// How tables are parsed: in blocks of about `block_bytes`, by `count` threads. The dataset and the

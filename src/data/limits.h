@@ -9,11 +9,11 @@
 namespace trainyard {
 
 inline constexpr int64_t kRowsMax = int64_t{1} << 31;
-inline constexpr int64_t kColumnsMax = int64_t{1} << 18;   // a 256 x 256 image has 3 x 2^16
+inline constexpr int64_t kColumnsMax = int64_t{1} << 18;   // an RGB image of 256 x 256 has 3 x 2^16
 inline constexpr size_t kLineBytesMax = size_t{16} << 20;  // a CSV record with quoted line breaks
 inline constexpr int64_t kCategoriesMax = 10000;           // categories per feature column
 inline constexpr int64_t kClassesMax = int64_t{1} << 22;   // classes of the target
-inline constexpr int64_t kClassFoldersMax = 65536;  // classes that are folders, or in a listing
+inline constexpr int64_t kClassFoldersMax = 65536;  // classes given by folders or a CSV of labels
 // Limit of classes that are given as numbers without a list of classes; each row adds 8 to it.
 inline constexpr int64_t kUnnamedClassesMax = 65536;
 // Up to so many classes, clients receive the names, row counts and probabilities of all. For more
@@ -21,8 +21,8 @@ inline constexpr int64_t kUnnamedClassesMax = 65536;
 inline constexpr int64_t kClassesListedMax = 65536;
 inline constexpr int64_t kTopClasses = 100;
 inline constexpr size_t kNameBytesMax = 256;  // the name of a column, category or class
-inline constexpr int64_t kImageValuesMax = int64_t{1} << 28;    // per image
-inline constexpr int64_t kInputSizeMax = int64_t{1} << 28;      // per sample, with one-hot columns
+inline constexpr int64_t kImageValuesMax = int64_t{1} << 28;    // numbers per image
+inline constexpr int64_t kInputSizeMax = int64_t{1} << 28;      // numbers per encoded sample
 inline constexpr size_t kRawBytesMax = size_t{1} << 30;         // rows to predict, decompressed
 inline constexpr int64_t kVocabularyMax = int64_t{1} << 20;     // different tokens
 inline constexpr int64_t kTextLengthMax = 65536;                // tokens per row of text

@@ -101,7 +101,7 @@ std::vector<std::optional<NumberStatistics>> measure_columns(std::span<const flo
       const bool there = !std::isnan(row[c]);
       counts[c] += there ? 1 : 0;
       sums[c] += there ? static_cast<double>(row[c]) : 0.0;
-      low[c] = row[c] < low[c] ? row[c] : low[c];  // false for NaN
+      low[c] = row[c] < low[c] ? row[c] : low[c];  // the comparison is false for NaN
       high[c] = row[c] > high[c] ? row[c] : high[c];
     }
   }

@@ -85,7 +85,7 @@ struct RunWork {
   int64_t last_evaluation_batches = 0;              // for the finished model, on the test rows
   int64_t checkpoints = 0;  // at steps that the recipe names; 0 if they are written by time, which
                             // costs 1 % at most
-  double checkpoint_bytes = 0;  // copied while the steps wait
+  double checkpoint_bytes = 0;  // bytes per checkpoint, which are copied while the steps wait
   int64_t nodes = 0;            // graph nodes whose kernels are prepared before the first step
 
   /// Marks the job's ranks as being on several nodes of a cluster. Must be called before any

@@ -30,7 +30,8 @@ class RunClock {
 
   /// Begins the measurement; the time before the call belongs to nothing.
   void begin() { since_ = Clock::now(); }
-  /// Attributes the time to `count` steps that ended in it. The first call's time is not counted.
+  /// Attributes the time to the `count` steps that ended since the previous call. The time of the
+  /// first call is not counted.
   void steps_done(int64_t count);
   /// Attribute the time to an evaluation or a checkpoint.
   void evaluation_done();

@@ -76,7 +76,7 @@ ParameterGathers shard_parameters_of(Graph& graph, Rank rank) {
   return gathers;
 }
 
-/// Shards the parameters as above, and scatters each gradient as soon as it is computed.
+/// Gives the rank its shards of the parameters and scatters each gradient once it is computed.
 ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
   std::map<TensorId, TensorId> whole = from.gradients;
   ParameterGathers gathers = shard_parameters_of(graph, rank);

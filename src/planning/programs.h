@@ -23,13 +23,13 @@ namespace trainyard {
 /// The tensors of a program that the loop writes and reads, by id in its graph.
 struct ProgramIds {
   TensorId input = kNoTensor;
-  TensorId target = kNoTensor;         // training
+  TensorId target = kNoTensor;         // only in training programs
   TensorId step = kNoTensor;           // training, if an op or the optimizer reads the step
   TensorId micro_step = kNoTensor;     // training: the index of the micro-batch in its step
   TensorId gradient_norm = kNoTensor;  // if gradients are clipped by norm or the norm is reported
-  TensorId learning_rate = kNoTensor;  // training
-  ScaledStep scaled;                   // training with loss scaling
-  TensorId loss = kNoTensor;           // training
+  TensorId learning_rate = kNoTensor;  // only in training programs
+  ScaledStep scaled;                   // only in training programs with loss scaling
+  TensorId loss = kNoTensor;           // only in training programs
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
   // If > 0, the head is split over ranks (split_head.h): the output has this rank's share of so

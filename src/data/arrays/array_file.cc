@@ -125,7 +125,7 @@ std::optional<ArrayType> safetensors_type(std::string_view dtype) {
   if (dtype == "BOOL") return ArrayType{Kind::kBool, 1};
   if (dtype == "BF16") return ArrayType{Kind::kBfloat16, 2};
   const auto bytes = static_cast<int64_t>(safetensors_dtype_bytes(dtype));
-  const bool plain = dtype.find('_') == dtype.npos;  // F8_E4M3
+  const bool plain = dtype.find('_') == dtype.npos;  // false for types such as F8_E4M3
   if (plain && dtype.starts_with('I')) return ArrayType{Kind::kInteger, bytes};
   if (plain && dtype.starts_with('U')) return ArrayType{Kind::kUnsigned, bytes};
   if (plain && dtype.starts_with('F')) return ArrayType{Kind::kFloat, bytes};

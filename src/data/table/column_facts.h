@@ -37,7 +37,7 @@ enum class ColumnTrap : uint8_t {
   kManyCategories,  // most categories occur only once
 };
 
-/// The least number of rows for judging a column an identifier or its categories too many.
+/// The least number of rows for reporting a column as an identifier or for too many categories.
 inline constexpr int64_t kRowsToJudge = 30;
 
 /// The worst of the column's traps, if it has one.

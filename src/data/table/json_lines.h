@@ -67,7 +67,7 @@ class JsonLinesTable final : public TableReader {
   const std::string what_;
   std::vector<std::string> names_;
   std::unordered_map<std::string, size_t> columns_;  // index of each column by its name
-  std::vector<std::string> cells_;                   // of the current row, by column
+  std::vector<std::string> cells_;                   // cells of the current row, one per column
   std::vector<int64_t> set_on_;                      // by column: the line that last set the cell
 };
 
