@@ -1,4 +1,5 @@
-// src/base/check.h: faults are exceptions.
+// src/base/check.h: checks of invariants. A failed check is a fault, which is thrown as an
+// exception.
 //
 // A fault is something that no input should cause: a broken invariant, a device error. Engine code
 // does not catch them; the worker reports them and exits (server/worker/worker.cc).

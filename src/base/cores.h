@@ -1,4 +1,4 @@
-// src/base/cores.h: how many threads are worth starting.
+// src/base/cores.h: the number of usable cores, for pools of threads.
 #pragma once
 
 namespace trainyard {

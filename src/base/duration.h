@@ -1,4 +1,4 @@
-// src/base/duration.h: durations as people write them.
+// src/base/duration.h: converts durations such as "90d" to seconds and back.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ inline constexpr size_t kTreePathBytesMax = 1024;
 /// that begins with a dot, or __MACOSX. `name` is one component of a path.
 bool is_hidden(std::string_view name);
 
-/// True for the endings .jpg, .jpeg and .png, in any case.
+/// True for the endings .jpg, .jpeg and .png, in upper or lower case.
 bool is_image_path(std::string_view path);
 /// True if the path ends with one of `endings`, which are in lower case. The path's case is
 /// ignored.

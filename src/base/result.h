@@ -1,4 +1,4 @@
-// src/base/result.h: refusals are values.
+// src/base/result.h: refusals, which are expected errors that functions return as values.
 //
 // A refusal reports a problem outside of the program: a bad spec, a missing file, a full disk.
 // Every function that a user's input can make fail returns Result<T> (a value or an Error). Faults,

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kBlock = 512;
 constexpr size_t kNameBytes = 100;
 constexpr size_t kPrefixBytes = 155;
-constexpr int64_t kFileBytesMax = (int64_t{1} << 33) - 1;  // 11 octal digits
+constexpr int64_t kFileBytesMax = (int64_t{1} << 33) - 1;  // the header has 11 octal digits for it
 
 int64_t padding(int64_t bytes) { return (kBlock - bytes % kBlock) % kBlock; }
 

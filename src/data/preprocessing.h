@@ -67,7 +67,7 @@ using ImageEdit = std::function<void(int64_t row, std::span<float> image)>;
 /// borrows nothing.
 class RowTransform {
  public:
-  /// A fault if `p` does not fit `schema`.
+  /// `p` must fit `schema`; otherwise throws InvariantError.
   RowTransform(const DatasetSchema& schema, const Preprocessing& p);
   /// The number of elements of an input sample.
   int64_t input_size() const { return input_size_; }

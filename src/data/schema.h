@@ -20,7 +20,7 @@ namespace trainyard {
 struct ColumnSchema {
   enum class Kind : uint8_t { kNumeric, kCategorical, kText } kind = Kind::kNumeric;
   std::string name;
-  std::vector<std::string> categories;  // categorical: sorted; code = index
+  std::vector<std::string> categories;  // kCategorical: sorted; a category's code is its index
   int64_t missing_count = 0;            // number of missing values in the training rows
   // Numeric: the name of the source's date column of which this column is a part; else empty. The
   // parts of a date are adjacent, in the order of src/data/table/date.h.
@@ -57,7 +57,7 @@ struct DatasetStatistics {
 /// A property of the dataset, found at ingest (warnings.h), with which training is possible but
 /// rarely gives a good model.
 struct DataWarning {
-  std::string key;                   // stable: "CONSTANT_COLUMN"
+  std::string key;                   // stable key for programs: "CONSTANT_COLUMN"
   std::vector<std::string> columns;  // the first columns concerned; empty: the target or rows are
   int64_t count = 0;                 // number of columns, rows or values, as the message explains
   std::string message;               // the finding and advice

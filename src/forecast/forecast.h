@@ -83,8 +83,9 @@ struct RunWork {
   int64_t steps = 0;
   int64_t evaluations = 0, evaluation_batches = 0;  // `evaluation_batches` in each evaluation
   int64_t last_evaluation_batches = 0;              // for the finished model, on the test rows
-  int64_t checkpoints = 0;  // at steps that the recipe names; 0 if they are written by time, which
-                            // costs 1 % at most
+  // The number of checkpoints at steps that the recipe names. It is 0 if checkpoints are written at
+  // intervals of time, which costs 1 % at most.
+  int64_t checkpoints = 0;
   double checkpoint_bytes = 0;  // bytes per checkpoint, which are copied while the steps wait
   int64_t nodes = 0;            // graph nodes whose kernels are prepared before the first step
 

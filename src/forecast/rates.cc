@@ -45,7 +45,8 @@ double sum(const RateModel::Terms& factors, const RateModel::Terms& terms) {
   return total;
 }
 
-/// Factors >= 0 with the least sum of squares of (fitted / measured - 1), by coordinate descent.
+/// Finds the nonnegative factors that minimize the sum of squares of (fitted / measured - 1), by
+/// coordinate descent.
 RateModel::Terms least_squares(const std::vector<const RateSample*>& samples) {
   std::vector<RateModel::Terms> rows;
   RateModel::Terms scale{};

@@ -23,7 +23,7 @@ struct NodeWorkload {
   // "Conv/groups".
   std::string op;
   double flops = 0;
-  double bytes = 0;  // read and written (Op::cost)
+  double bytes = 0;  // bytes read and written (Op::cost)
   // How many of these bytes are no longer in a cache near the core, and how many in no cache at
   // all, because so much other memory was touched since their last use.
   double far_bytes = 0, memory_bytes = 0;

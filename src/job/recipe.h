@@ -87,7 +87,7 @@ struct Recipe {
   int64_t keep_checkpoints_every_steps = 0;  // also keeps those of multiples of this step; 0: none
   bool keep_best_checkpoint = false;         // also keeps that of keep_best's best evaluation
   Recompute recompute = Recompute::kNone;    // saves memory and costs time; the bits are the same
-  Precision precision = Precision::kFp32;    // a JobSpec without one: kPrecisionDefault (convert/)
+  Precision precision = Precision::kFp32;    // a JobSpec has another default (kPrecisionDefault)
   // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
   // the mean of their gradients updates the weights. The result is that of the whole batch, with
   // the memory of a micro-batch.

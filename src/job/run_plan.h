@@ -79,7 +79,7 @@ struct RunPlan {
   CheckpointPlan checkpoints;
   Precision precision = Precision::kFp32;
   std::optional<InitialWeightsReport> initial_weights;  // if the recipe requests some
-  std::vector<std::string> warnings;                    // run_warnings()
+  std::vector<std::string> warnings;                    // the result of run_warnings()
   RunWork work;  // for forecasts; only plan_run() and plan_job() fill it
 };
 

@@ -11,7 +11,7 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kRowsTriedMax = 65536;
-constexpr int64_t kRowsByDefault = 64;  // Recipe::batch_size
+constexpr int64_t kRowsByDefault = 64;  // the default of Recipe::batch_size
 constexpr double kNearBest = 0.95;
 constexpr int64_t kNodesPlannedMax = 100'000;  // in all trials together, which takes some seconds
 constexpr int kTriesLeast = 3;

@@ -13,9 +13,9 @@ namespace trainyard {
 inline constexpr std::string_view kCpuDevice = "devices/cpu";
 
 /// The kind of device that a job requests.
-enum class DeviceWish : uint8_t { kAuto = 1, kCpu = 2, kGpu = 3 };  // as on the wire
+enum class DeviceWish : uint8_t { kAuto = 1, kCpu = 2, kGpu = 3 };  // same numbers as in proto/
 
-enum class DeviceKind : uint8_t { kCpu = 1, kGpu = 2 };  // as on the wire
+enum class DeviceKind : uint8_t { kCpu = 1, kGpu = 2 };  // same numbers as in proto/
 enum class DeviceHealth : uint8_t { kHealthy = 1, kDegraded = 2, kQuarantined = 3, kUnknown = 4 };
 
 struct Device {

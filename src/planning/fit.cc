@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// The values of `shard` that may replace none, in order from the smallest change on. The planner
+/// The values that may replace Shard::kNone, in order from the smallest change on. The planner
 /// refuses those that the model does not allow.
 std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_node) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};

@@ -93,7 +93,7 @@ ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
 void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
                    BoundProgram& bound) {
   const Updater updater{rank.index, rank.count, shards_optimizer(recipe.shard)};
-  std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
+  std::vector<std::vector<TensorId>> scattered;  // the parameters of each bucket
   // Gradients of parameters of which a rank has only a part are complete without an exchange.
   std::map<TensorId, TensorId> exchanged = from.gradients;
   std::erase_if(exchanged, [&](const auto& gradient) {

@@ -323,7 +323,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   } else {
     violations.add(objective.error());
   }
-  const bool split_ok = r.validation_split >= 0 && r.validation_split < 1;  // not NaN
+  const bool split_ok = r.validation_split >= 0 && r.validation_split < 1;  // false for NaN
   if (r.batch_size < 1) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is out of range, expected at least 1");

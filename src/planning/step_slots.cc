@@ -19,9 +19,8 @@ double estimated_seconds(const Program& program) {
 }
 
 int64_t count_together(const RunPrograms& programs, int64_t micro_batches, Rank rank) {
-  if (rank.count > 1)
-    return 1;  // ranks check after each step for one that stopped
-               // (replicated_session.h)
+  // Each rank must check after every step whether another one stopped (replicated_session.h).
+  if (rank.count > 1) return 1;
   double seconds = static_cast<double>(micro_batches) * estimated_seconds(programs.train.program);
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) seconds += estimated_seconds((*other)->program);

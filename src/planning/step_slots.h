@@ -15,7 +15,7 @@ namespace trainyard {
 /// noticed only after them.
 inline constexpr int64_t kStepsTogetherMax = 16;
 
-/// Offsets in bytes.
+/// The layout of both blocks. Members named `..._at` are offsets in bytes.
 struct StepSlots {
   /// The scalar inputs that the programs of a step read.
   struct Scalars {
@@ -24,7 +24,7 @@ struct StepSlots {
   };
   struct MicroBatch {
     int64_t index = 0;
-    int64_t step = 0;  // the micro-batch's number in the job: the counter of random draws
+    int64_t step = 0;  // number of the micro-batch in the job; the counter for random numbers
   };
 
   int64_t together = 1;  // the number of steps that are submitted together

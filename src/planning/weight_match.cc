@@ -29,7 +29,7 @@ void check_patterns(const std::vector<std::string>& patterns, const char* field,
   }
 }
 
-/// Maps the name that a source's tensor has after renaming to its index.
+/// Maps the name of each source tensor, after renaming, to the tensor's index.
 std::map<std::string, size_t> rename_all(const InitialWeights& spec,
                                          std::span<const FileTensor> source,
                                          Violations& violations) {

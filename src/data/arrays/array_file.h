@@ -42,7 +42,7 @@ struct NpyHeader {
   bool fortran_order = false;  // column-major
   Shape shape;
 };
-/// Refusal: DATASET_INVALID.
+/// Parses the text of a header. `what` names the file in messages. Refusal: DATASET_INVALID.
 Result<NpyHeader> parse_npy_header(std::string_view text, const std::string& what);
 
 class Array {

@@ -22,7 +22,7 @@ struct IdxImages {
   Shape image;  // [C, H, W]
   DType dtype = DType::kU8;
   std::vector<uint8_t> u8;
-  std::vector<float> f32;  // finite
+  std::vector<float> f32;  // only finite numbers
 };
 
 /// `what` is the source's role in messages. Refuses more than `bytes_max` bytes of elements.

@@ -26,7 +26,8 @@ Error unsafe(const std::string& place, std::string description) {
   return field_error("ARCHIVE_UNSAFE", place, std::move(description));
 }
 
-/// The normalized path of an archive's entry; `wrong` says why it is unsafe.
+/// The normalized path of an archive's entry. `wrong` describes why it is unsafe; null if it is
+/// safe.
 struct EntryPath {
   std::string path;
   bool hidden = false;

@@ -12,7 +12,7 @@ namespace trainyard {
 
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-/// True for the ending .txt, in any case.
+/// True for the ending .txt, in upper or lower case.
 bool is_text_path(std::string_view path);
 
 /// The text of the tree's current file without a byte order mark. Refuses more than `bytes_max`

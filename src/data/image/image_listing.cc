@@ -123,7 +123,8 @@ std::map<std::string_view, size_t> images_below(const ImageListing& listing,
 
 Status label_by_csv(ImageListing& listing, const Labels& labels) {
   const std::string what = place_in_tree(listing.what, labels.path);
-  const std::string folder = labels.path.substr(0, labels.path.rfind('/') + 1);  // "" at the top
+  // The folder of the CSV; empty if the CSV is at the top level.
+  const std::string folder = labels.path.substr(0, labels.path.rfind('/') + 1);
   const std::map<std::string_view, size_t> images = images_below(listing, folder);
   const std::unique_ptr<ByteSource> source = open_memory_source(labels.content, what);
   CsvReader reader(*source, ',', what);

@@ -165,7 +165,7 @@ class DecodeTeam {
       closed_ = true;
     }
     changed_.notify_all();
-    threads_.clear();  // joins
+    threads_.clear();  // joins all threads
   }
   void run() noexcept {
     for (;;) {

@@ -43,7 +43,7 @@ inline constexpr int64_t kRowsToJudge = 30;
 /// The worst of the column's traps, if it has one.
 std::optional<ColumnTrap> find_column_trap(const ColumnFacts& column);
 
-/// A stable key: "CONSTANT_COLUMN".
+/// The trap's stable key for programs: "CONSTANT_COLUMN".
 std::string_view key_of(ColumnTrap trap);
 
 /// The number of rows, or of different values, that the trap concerns.

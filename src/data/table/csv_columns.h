@@ -55,7 +55,7 @@ void note_target_value(const Cell& cell, std::string_view text, std::set<std::st
 /// position: "c3". Refuses names that are repeated, too long or not UTF-8.
 Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,
                                               const std::string& what);
-/// "c0", "c1", ...
+/// The names of columns without a header: "c0", "c1", ...
 std::vector<std::string> numbered_names(size_t count);
 
 /// True for rows that the options skip because their target is missing.

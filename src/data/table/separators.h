@@ -12,7 +12,7 @@ struct Separator {
   std::string_view yaml;  // its notation in a spec file
 };
 
-/// Sorted by priority: the first separator that fits a text equally well is assumed.
+/// Sorted by priority: if several separators fit a text equally well, the first one is assumed.
 inline constexpr auto kSeparators = std::to_array<Separator>({{'\t', "tabs", "\"\\t\""},
                                                               {';', "semicolons", "';'"},
                                                               {',', "commas", "','"},

@@ -135,7 +135,7 @@ Status check_options(const TextOptions& options, bool has_test) {
                                                      " is out of range, expected 1 to " +
                                                      std::to_string(kVocabularyMax));
   }
-  if (!(options.test_share >= 0 && options.test_share <= kTestShareMax)) {  // not NaN
+  if (!(options.test_share >= 0 && options.test_share <= kTestShareMax)) {  // also refuses NaN
     return dataset_error("text.test_share", std::to_string(options.test_share) +
                                                 " is out of range, expected [0, 0.9]");
   }

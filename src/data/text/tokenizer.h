@@ -97,7 +97,7 @@ class VocabularyCounter {
   std::vector<std::string> count_pieces(int64_t pieces_max) const;
 
   TokenizerKind kind_;
-  std::unique_ptr<SentenceSample> sample_;  // bpe, unigram
+  std::unique_ptr<SentenceSample> sample_;  // only for bpe and unigram
   std::vector<int64_t> code_points_;        // char: the number of occurrences by code point
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> words_;
 };
