@@ -1,11 +1,12 @@
-# Finds CUDA, cuBLASLt, cuDNN and the header of NCCL. The result is TRAINYARD_HAS_CUDA; nothing but kernels/cuda and the
-# CUDA module depends on it, and no program links a CUDA library.
+# Finds CUDA, cuBLASLt, cuDNN and the header of NCCL, and sets TRAINYARD_HAS_CUDA. Only kernels/cuda and the CUDA module
+# depend on CUDA; no program links a CUDA library.
 set(TRAINYARD_HAS_CUDA OFF)
 if(TRAINYARD_CUDA STREQUAL "OFF")
   return()
 endif()
 
-# Each architecture is compiled by itself; whoever builds where the GPU is needs one.
+# Sets `result` to the architectures of this machine's GPUs. Each architecture is compiled separately, so a build for the
+# local GPUs saves time.
 function(trainyard_architectures_here result)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
     OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed)
@@ -22,7 +23,7 @@ endfunction()
 include(CheckLanguage)
 check_language(CUDA)
 if(CMAKE_CUDA_COMPILER)
-  set(CMAKE_CUDA_ARCHITECTURES ${TRAINYARD_CUDA_ARCHITECTURES})  # before enable_language
+  set(CMAKE_CUDA_ARCHITECTURES ${TRAINYARD_CUDA_ARCHITECTURES})  # must be set before enable_language()
   if(TRAINYARD_CUDA_ARCHITECTURES STREQUAL "HERE")
     trainyard_architectures_here(CMAKE_CUDA_ARCHITECTURES)
   endif()
@@ -31,10 +32,10 @@ if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
-  set(CMAKE_CUDA_STANDARD 20)  # only after the lines above
+  set(CMAKE_CUDA_STANDARD 20)  # needs the options that the lines above set
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  # CMake 3.25 marks CUDA::nvToolsExt as deprecated for projects that ask for 3.25, and stops where it is not there;
-  # CUDA 13 has none. It looks at this variable for that alone.
+  # For projects that require 3.25, CMake 3.25 marks the target CUDA::nvToolsExt as deprecated and fails if it does not
+  # exist, as in CUDA 13. find_package() reads this variable only for that check, so it is lowered here.
   set(TRAINYARD_SAVED_MINIMUM ${CMAKE_MINIMUM_REQUIRED_VERSION})
   set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
   find_package(CUDAToolkit)

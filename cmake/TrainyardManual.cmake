@@ -1,11 +1,11 @@
-# Manual pages and completion scripts, printed by the programs themselves and installed where man and the shells look.
+# Manual pages and completion scripts. The programs print them, and they are installed where man and the shells find them.
 if(NOT TARGET trainyard)
   return()
 endif()
-find_program(GZIP gzip REQUIRED)  # Debian wants pages compressed; man reads either
+find_program(GZIP gzip REQUIRED)  # Debian requires compressed pages; man reads both forms
 set(share ${PROJECT_BINARY_DIR}/share)
 add_custom_command(OUTPUT ${share}/man/man1/trainyard.1.gz
-  COMMAND ${CMAKE_COMMAND} -E rm -rf ${share}/man/man1  # a page of a command that is gone
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${share}/man/man1  # removes pages of commands that no longer exist
   COMMAND trainyard man --out ${share}/man/man1
   COMMAND sh -c "${GZIP} -9n ${share}/man/man1/*"
   DEPENDS trainyard VERBATIM)

@@ -1,5 +1,5 @@
-# Libraries of others that programs link in two ways. outside::NAME is the distribution's shared library, but in a target of
-# trainyard_alone() the archive, of which the linker takes what is used: one file that needs glibc alone (decision 93).
+# Third-party libraries, which programs link in two ways. outside::NAME is the distribution's shared library. In targets of
+# trainyard_alone() it is the static archive, so that the program is a single file that needs only glibc (decision 93).
 find_package(JPEG REQUIRED)
 find_package(LibArchive REQUIRED)
 find_package(OpenSSL REQUIRED)
@@ -7,7 +7,7 @@ find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
 set(outside crypto=OpenSSL::Crypto ssl=OpenSSL::SSL jpeg=JPEG::JPEG archive=LibArchive::LibArchive png=PNG::PNG z=ZLIB::ZLIB)
 if(TRAINYARD_SERVICE)
-  find_package(Protobuf REQUIRED)  # before gRPC
+  find_package(Protobuf REQUIRED)  # must come before gRPC
   find_package(gRPC CONFIG REQUIRED)
   find_package(yaml-cpp REQUIRED)
   list(APPEND outside grpc=gRPC::grpc++ protobuf=protobuf::libprotobuf yaml=yaml-cpp)
@@ -19,8 +19,8 @@ foreach(pair IN LISTS outside)
     $<IF:$<BOOL:$<TARGET_PROPERTY:TRAINYARD_ALONE>>,outside::archives,${CMAKE_MATCH_2}>)
 endforeach()
 
-# The archives refer to each other, so the linker looks through them until nothing new is found. acl, lz4 and libxml2, which
-# libarchive has too, are for formats that are not read here.
+# Finds the static archives. They refer to each other, so the linker rescans them until no new symbol is resolved. The other
+# dependencies of libarchive (acl, lz4 and libxml2) are left out, since they are for formats that are not read here.
 function(trainyard_find_archives)
   set(archives)
   foreach(name IN ITEMS grpc++ grpc gpr address_sorting upb protobuf re2 cares ssl crypto yaml-cpp
@@ -36,13 +36,13 @@ function(trainyard_find_archives)
   file(GLOB abseil ${folder}/libabsl_*.a)
   list(APPEND archives ${abseil})
   list(JOIN archives "\n" listed)
-  file(WRITE ${PROJECT_BINARY_DIR}/alone_archives.txt "${listed}\n")  # scripts/package gives their licenses
+  file(WRITE ${PROJECT_BINARY_DIR}/alone_archives.txt "${listed}\n")  # scripts/package collects their licenses
   list(JOIN archives "," archives)
   add_library(outside::archives INTERFACE IMPORTED GLOBAL)
   target_link_libraries(outside::archives INTERFACE "$<LINK_GROUP:RESCAN,${archives}>")
 endfunction()
 
-# The program is linked as one file. Not with a sanitizer, whose runtime wants the shared C++ library.
+# Links the program as a single file, except with a sanitizer, whose runtime needs the shared C++ library.
 function(trainyard_alone target)
   if(TRAINYARD_SANITIZE)
     return()

@@ -1,21 +1,22 @@
-# How hard a release build optimizes what, and which headers of others are parsed once for many: half of a clean build was
-# reading the same headers again, a fifth was optimising code whose time nobody notices. One target compiles a set of
-# headers, others reuse it; GCC wants the same level for both, so a set and a level are one name:
-#   kernels   -O3  the same as `standard`, but for debug builds
+# Optimization levels of a release build, and precompiled headers of the standard library and of third parties. Without them
+# half of a clean build is parsing the same headers repeatedly, and a fifth is optimizing code whose speed does not matter.
+# One target compiles a set of headers, and others reuse it. GCC requires the same level for both, so a name stands for a set
+# and a level:
+#   kernels   -O3  the same as `standard`, except in debug builds
 #   standard  -O3  the standard library                                     trainyard_precompiled_standard
-#   cold      -O1  and JSON, for what is done once for a job                trainyard_precompiled_cold
+#   cold      -O1  and JSON, for code that runs once per job                trainyard_precompiled_cold
 #   wire      -Og  and JSON, Protobuf's messages and gRPC with its stubs    trainyard_wire_headers
 #   tests     -O0  the standard library and GoogleTest                      trainyard_test_main
 #   service_tests  the same, JSON, messages and gRPC with its stubs         trainyard_service_test_headers
-# A file still includes all that it uses: TRAINYARD_PRECOMPILED=OFF builds the same.
+# Each file still includes all headers that it uses, so that TRAINYARD_PRECOMPILED=OFF builds, too.
 option(TRAINYARD_PRECOMPILED "Parse common headers once (precompiled headers)" ON)
 
-# Up to 36 files compile as one: the compiler then instantiates and optimizes the templates that they share only once, which
-# halves a clean build; after a change, the file's neighbors compile again.
+# A unity build compiles up to 36 files as one. The compiler instantiates and optimizes the templates that they share only
+# once, which halves the time of a clean build. After a change, all files of the unit are compiled again.
 option(TRAINYARD_UNITY "Compile the files of a library together, up to 36 at once" OFF)
 
-# trainyard_units(OUT NAME FILES...): OUT is the list of FILES or, with TRAINYARD_UNITY, of the units NAME_0.cc, NAME_1.cc ...
-# that include them by their paths in the project, so that the compiler's cache serves every checkout.
+# trainyard_units(OUT NAME FILES...): sets OUT to FILES or, with TRAINYARD_UNITY, to the units NAME_0.cc, NAME_1.cc ... that
+# include them. They include by paths relative to the project, so that all checkouts share the compiler cache.
 function(trainyard_units out name)
   list(LENGTH ARGN count)
   if(NOT TRAINYARD_UNITY OR count LESS 2)
@@ -23,7 +24,7 @@ function(trainyard_units out name)
     return()
   endif()
   math(EXPR units "(${count} + 35) / 36")
-  math(EXPR size "(${count} + ${units} - 1) / ${units}")  # units of one size keep both cores busy to the end
+  math(EXPR size "(${count} + ${units} - 1) / ${units}")  # units of equal size keep all cores busy to the end
   set(result)
   set(begin 0)
   while(begin LESS count)
@@ -48,15 +49,15 @@ set(TRAINYARD_STANDARD_HEADERS
   <mutex> <new> <numeric> <optional> <set> <span> <sstream> <stdexcept> <stop_token> <string> <string_view> <thread>
   <tuple> <type_traits> <unordered_map> <unordered_set> <utility> <variant> <vector>)
 
-# The level of a target with these settings. The configuration's own level (-O3; a preset's -O0 or -O1) stands in front,
-# so the last one counts. Where the rest has -O0, kernels keep -O2: whole models are run there too.
+# Sets the optimization level of a target with these settings. The flag comes after the configuration's own level (-O3; a
+# preset's -O0 or -O1), so it overrides that. In debug builds kernels have -O2, because tests run whole models there, too.
 function(trainyard_level target settings)
   set(level_cold -O1)
   set(level_wire -Og)
   set(level_tests -O0)
   set(level_service_tests -O0)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${level_${settings}}>)
-  if(settings MATCHES "wire|tests")  # gRPC's users have this flag, and a header is reused with the same flags alone
+  if(settings MATCHES "wire|tests")  # targets that link gRPC have this flag, and all users of a header need the same flags
     target_compile_options(${target} PRIVATE -pthread)
   endif()
   if(settings STREQUAL "kernels")
@@ -64,19 +65,19 @@ function(trainyard_level target settings)
   endif()
 endfunction()
 
-# trainyard_precompile(TARGET SETTINGS HEADERS...): the target has these settings and compiles their headers.
+# trainyard_precompile(TARGET SETTINGS HEADERS...): gives the target these settings and makes it compile their headers.
 function(trainyard_precompile target settings)
   trainyard_level(${target} ${settings})
   if(TRAINYARD_PRECOMPILED)
     list(TRANSFORM ARGN REPLACE "^(.+)$" "$<$<COMPILE_LANGUAGE:CXX>:\\1>")
     target_precompile_headers(${target} PRIVATE ${ARGN})
-    # ccache needs to see what a precompiled header was made of.
+    # ccache needs these flags to detect which headers a precompiled header was built from.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
       "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
 endfunction()
 
-# trainyard_settings(TARGET SETTINGS): the target has these settings and uses their headers, which another compiles.
+# trainyard_settings(TARGET SETTINGS): gives the target these settings and reuses their headers, which another target compiles.
 function(trainyard_settings target settings)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(owner_kernels trainyard_precompiled_standard)
@@ -89,11 +90,11 @@ function(trainyard_settings target settings)
   trainyard_level(${target} ${settings})
   if(TRAINYARD_PRECOMPILED AND owner_${settings})
     target_precompile_headers(${target} REUSE_FROM ${owner_${settings}})
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # as the owners, also where -fPIE would do
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)  # the flag of the header's owner; not -fPIE
   endif()
 endfunction()
 
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")  # a target needs a source
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")  # a target needs at least one source
 foreach(settings IN ITEMS standard cold)
   set(target trainyard_precompiled_${settings})
   add_library(${target} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)

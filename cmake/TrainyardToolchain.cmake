@@ -1,14 +1,14 @@
-# Compiler settings that every target shares. They hang on two interface targets:
-#   trainyard_options   language level and sanitizers; PUBLIC, because objects must agree on them
-#   trainyard_warnings  warnings; PRIVATE, so that no dependency's headers are judged
+# Compiler settings that all targets share, as two interface targets:
+#   trainyard_options   language level and sanitizers; linked PUBLIC, because all objects must agree on them
+#   trainyard_warnings  warnings; linked PRIVATE, so that users of a target do not inherit them
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the engine is linked into libtrainyard_cuda.so too
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# The build tree has the layout of an installation, because programs find each other by it: trainyardd looks for
-# trainyard-worker in its own folder, and both for the CUDA module in ../lib/trainyard. Tests stay where they are.
+# The build tree has the layout of an installation, because programs find each other by relative paths: trainyardd expects
+# trainyard-worker in its own folder, and both expect the CUDA module in ../lib/trainyard. Tests are not moved.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(TRAINYARD_MODULE_DIR ${PROJECT_BINARY_DIR}/lib/trainyard)
 
@@ -18,10 +18,9 @@ endif()
 
 find_program(TRAINYARD_CCACHE ccache)
 if(TRAINYARD_CCACHE)
-  # Builds of one checkout (release, engine-only), and checkouts, share objects, which ccache allows only if it looks at
-  # paths from the build folder. Without the sloppiness it keeps nothing that includes a precompiled header; the
-  # precompiled header's content counts all the same. It takes the list of what a file includes from the compiler (depend
-  # mode), and does not preprocess the file first.
+  # Different builds (release, engine-only) and checkouts share cached objects, which requires paths relative to the base
+  # folder. Without this sloppiness, ccache caches no object that uses a precompiled header; the header's content is still
+  # compared. In depend mode, ccache takes a file's list of headers from the compiler instead of preprocessing the file.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_DEPEND=1 CCACHE_INODECACHE=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TRAINYARD_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
@@ -40,7 +39,7 @@ if(TRAINYARD_SANITIZE STREQUAL "address")
 elseif(TRAINYARD_SANITIZE STREQUAL "thread")
   target_compile_options(trainyard_options INTERFACE -fsanitize=thread)
   target_link_options(trainyard_options INTERFACE -fsanitize=thread)
-elseif(TRAINYARD_SANITIZE STREQUAL "fuzzer")  # clang's; tests/fuzz
+elseif(TRAINYARD_SANITIZE STREQUAL "fuzzer")  # clang's libFuzzer, for tests/fuzz
   target_compile_options(trainyard_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   target_link_options(trainyard_options INTERFACE -fsanitize=address,undefined)
@@ -50,7 +49,7 @@ endif()
 target_include_directories(trainyard_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(trainyard_options INTERFACE TRAINYARD_VERSION="${PROJECT_VERSION}")
 
-# GCC collects its garbage only above this heap, in KiB: collecting earlier costs up to a fifth of the compile time.
+# GCC collects garbage only above this heap size, in KiB. Earlier collections take up to a fifth of the compile time.
 target_compile_options(trainyard_options INTERFACE
   "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1500000>")
 
@@ -58,12 +57,13 @@ add_library(trainyard_warnings INTERFACE)
 target_compile_options(trainyard_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 warns falsely about "literal" + std::string (GCC bug 105651), and about std::string's own copies where the
-  # standard library is precompiled.
+  # GCC 12 gives false warnings for "literal" + std::string (GCC bug 105651), and for copies inside of std::string if the
+  # standard library is a precompiled header.
   target_compile_options(trainyard_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endif()
-target_compile_options(trainyard_warnings INTERFACE  # clang's mutexes: src/base/mutex.h; loops are vectorized for GCC
+# For clang: checks the annotations of src/base/mutex.h, and does not warn about loops that only GCC vectorizes.
+target_compile_options(trainyard_warnings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety;-Wno-pass-failed>)
 if(TRAINYARD_WERROR)
   target_compile_options(trainyard_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
@@ -71,9 +71,9 @@ endif()
 
 include(TrainyardPrecompiled)
 
-# trainyard_library(NAME [APART] [SETTINGS NAME] SOURCES... [HOT SOURCES...]): a static library with the project's options
-# and warnings, and with settings of TrainyardPrecompiled.cmake, by default `standard`. Sources after HOT loop over numbers,
-# so they are compiled with -O3, whatever the settings. With APART each source is always compiled by itself.
+# trainyard_library(NAME [APART] [SETTINGS NAME] SOURCES... [HOT SOURCES...]): defines a static library with the project's
+# options and warnings, and with settings of TrainyardPrecompiled.cmake, by default `standard`. Sources after HOT contain
+# numerical loops and are always compiled with -O3. With APART, the library is never compiled in unity units.
 function(trainyard_library name)
   cmake_parse_arguments(ARG "APART" "SETTINGS" "HOT" ${ARGN})
   if(NOT ARG_SETTINGS)
@@ -88,7 +88,7 @@ function(trainyard_library name)
   target_link_libraries(${name} PUBLIC trainyard_options PRIVATE trainyard_warnings)
   trainyard_settings(${name} ${ARG_SETTINGS})
   set_source_files_properties(${hot_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
-  if(TRAINYARD_UNITY)  # GCC warns about an anonymous namespace in a file that another includes
+  if(TRAINYARD_UNITY)  # GCC warns about anonymous namespaces in included files, such as those of a unit
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Brings the data that examples need and that the project does not ship. Standard library alone.
+"""Downloads the data that examples need and that the project does not include. Needs only the standard library.
 
-    python3 examples/get_data.py                      # what there is
+    python3 examples/get_data.py                      # lists the datasets
     python3 examples/get_data.py titanic mnist        # downloads these into examples/
-    python3 examples/get_data.py titanic --made       # makes up data of the same form, without a network
+    python3 examples/get_data.py titanic --made       # generates data of the same form, without a network
 
-Made-up data is for trying a spec: it has the same columns or sizes and something to learn in it, and says nothing of what
-a model reaches on the real one. What is downloaded is compared with its SHA-256. Files that are there already stay.
+Generated data is for trying a spec: it has the same columns or sizes and something to learn in it, but the results say
+nothing about those on the real data. Downloads are compared with their SHA-256. Existing files are kept.
 """
 
 import argparse
@@ -29,7 +29,8 @@ MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 CIFAR10 = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck".split()
 
-# What each set is, and its files: where from, and the SHA-256 of what is in them, decompressed. CIFAR-10 is one archive.
+# The description of each dataset, and its files with their URL and the SHA-256 of their decompressed content. CIFAR-10 is one
+# archive.
 SETS = {
     "titanic": ("891 passengers, who survived", {"tabular/titanic.csv": (
         SEABORN + "titanic.csv", "81787d320d7f7b03df935e91de8bd19e11d45c5bbcab86ef4d4a76dc91b7d4f2")}),
@@ -81,7 +82,7 @@ def write(path, data):
 
 
 def png(width, height, rgb):
-    """An image of rows of three bytes for each pixel."""
+    """Encodes an image, given as rows of three bytes per pixel, as PNG."""
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     rows = b"".join(b"\0" + rgb[i * 3 * width:(i + 1) * 3 * width] for i in range(height))
@@ -90,7 +91,8 @@ def png(width, height, rgb):
 
 
 def unpack_cifar10(data):
-    """(part/CLASS/number.png, image) of the binary version: a byte for the class, then 1,024 for each color."""
+    """Yields (part/CLASS/number.png, image) for each record of the binary version: a byte for the class, then 1,024 bytes for
+    each color."""
     record, plane = 3073, 1024
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
@@ -107,7 +109,7 @@ def unpack_cifar10(data):
                 yield f"{part}/{CIFAR10_CLASSES[batch[i]]}/{name[:-4]}-{i // record:05}.png", png(32, 32, rgb)
 
 
-# --- made-up data: the same for everyone ------------------------------------------------------------
+# --- generated data, which is always the same --------------------------------------------------------
 
 
 def table(header, rows):
@@ -188,7 +190,7 @@ def make_tinyshakespeare(some):
 
 
 def make_mnist(some):
-    """The real digits of digits.csv.gz, of 8 x 8 pixels, drawn larger and moved about."""
+    """The real digits of digits.csv.gz, which have 8 x 8 pixels, enlarged and shifted at random."""
     with gzip.open(HERE / "digits.csv.gz", "rt") as file:
         digits = [[int(v) for v in line.split(",")] for line in file]
     files = {}
@@ -211,7 +213,7 @@ def make_mnist(some):
 
 
 def make_cifar10(some):
-    """A patch of its class's color on noise."""
+    """Images of noise with a square in the color of their class."""
     files = {}
     for part, count in (("train", 200), ("test", 20)):
         for number, name in enumerate(CIFAR10_CLASSES):

@@ -1,6 +1,6 @@
-# scripts/lib.sh: functions for the other scripts. Sourced, not run.
+# scripts/lib.sh: functions that the other scripts source.
 
-# The number of compilers to run at once: one per core, but no more than fit in the free memory, because the
+# Prints the number of compilers to run in parallel: one per core, but no more than fit in the free memory, because the
 # largest units take up to 2.2 GiB.
 build_jobs() {
   local cores available_mib by_memory
@@ -11,11 +11,11 @@ build_jobs() {
   echo $((cores < by_memory ? cores : by_memory))
 }
 
-# make_root SUITE FOLDER: a bare Debian from the mirror and proxy that this machine's apt uses, so that it works wherever apt
-# does. What debootstrap says goes to FOLDER.log.
+# make_root SUITE FOLDER: creates a bare Debian with the mirror and proxy of this machine's apt, so that it works wherever apt
+# does. The output of debootstrap goes to FOLDER.log.
 make_root() {
   local suite=$1 folder=$2 mirror
-  # shellcheck disable=SC2016  # the dollars are apt's
+  # shellcheck disable=SC2016  # apt expands the dollars
   mirror=$(LC_ALL=C apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' |
     awk '$2 == "bookworm" { print $1; exit }')
   [[ -n $mirror ]] || { echo "apt knows no mirror of Debian 12" >&2; return 1; }
@@ -25,8 +25,8 @@ make_root() {
   apt-config dump | grep -E '^Acquire::[a-z]+::Proxy ' >"$folder/etc/apt/apt.conf.d/99proxy" || true
 }
 
-# run_tests BUILD_FOLDER CTEST_ARGUMENTS...: runs CTest, and then once more, one at a time, the tests that failed. The array
-# flaky_tests names those that passed only then. Fails if a test failed twice, or if more than flaky_tests_max are flaky.
+# run_tests BUILD_FOLDER CTEST_ARGUMENTS...: runs CTest, then runs the failed tests again, one at a time. Sets the array
+# flaky_tests to those that passed only then. Fails if a test failed twice, or if more than flaky_tests_max are flaky.
 flaky_tests=()
 readonly flaky_tests_max=3
 run_tests() {
@@ -35,7 +35,7 @@ run_tests() {
   rm -f "$log"
   ctest "$@" || status=$?
   ((status != 0)) || return 0
-  [[ -s $log ]] || return "$status"  # CTest itself failed, not a test
+  [[ -s $log ]] || return "$status"  # no test failed, but CTest itself
   failed=$(failed_tests "$log")
   printf '\n== %d failed: once more, one at a time\n' "$(wc -l <<<"$failed")"
   status=0
@@ -57,8 +57,8 @@ report_flaky_tests() {
   printf '  %s\n' "${flaky_tests[@]}"
 }
 
-# with_busy_loops COUNT COMMAND...: runs a command while COUNT processes keep the processors busy. They end with the command,
-# and soon after the script if that is killed.
+# with_busy_loops COUNT COMMAND...: runs a command while COUNT processes keep the processors busy. They end with the command, or
+# soon after the script if the script is killed.
 with_busy_loops() (
   loops=()
   trap 'kill "${loops[@]}" 2>/dev/null' EXIT

@@ -32,11 +32,12 @@ Error outside(const std::string& path, const std::string& field) {
                 quoted_value(path) + " is not inside a folder that the server's operator allows");
 }
 
-/// The parts of `path` below `root`; nothing if it is not below it. The root itself has none.
+/// The components of `path` below `root`; nullopt if `path` is not below `root`, and empty if it is
+/// `root` itself.
 std::optional<std::vector<std::string>> parts_below(const fs::path& path, const fs::path& root) {
   auto at = path.begin();
   for (const fs::path& part : root) {
-    if (part.empty()) continue;  // after a last slash
+    if (part.empty()) continue;  // `root` ends with a slash
     if (at == path.end() || *at != part) return std::nullopt;
     ++at;
   }
@@ -112,7 +113,7 @@ Result<AllowedPath> open_allowed_path(const std::string& path, std::span<const f
     return refuse(ErrorCode::kInvalidArgument, "DATASET_INVALID", field,
                   quoted_value(path) + " is neither a file nor a folder");
   }
-  // What was walked to, now to be read.
+  // Opens the file that the O_PATH descriptor refers to again, for reading.
   AllowedPath found;
   const std::string walked = "/proc/self/fd/" + std::to_string(at.get());
   found.opened.reset(::open(walked.c_str(), O_RDONLY | O_CLOEXEC));

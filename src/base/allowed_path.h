@@ -1,9 +1,9 @@
-// src/base/allowed_path.h: files and folders named by clients, inside folders that the operator
-// allows.
+// src/base/allowed_path.h: opens files and folders that clients name, if they are inside a folder
+// that the operator allows.
 //
-// A path is opened from its allowed folder component by component; '..' and links are refused, so
+// A path is opened from its allowed folder component by component. '..' and links are refused, so
 // nothing outside can be reached, even if the folders change meanwhile. The opened file is then
-// read through its descriptor. Whether something outside exists is not told.
+// read through its descriptor. Errors do not reveal whether a path outside exists.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,29 @@ namespace trainyard {
 struct AllowedPath {
   UniqueFd opened;
   bool folder = false;
-  /// Leads to the opened file, whatever its name refers to by now, as long as `opened` lives.
+  /// A path in /proc that refers to the opened file as long as `opened` lives, even if its original
+  /// name refers to another file meanwhile.
   std::filesystem::path path() const;
 };
 
-/// `field` names `path` in refusals: FAILED_PRECONDITION/SERVER_PATH_DISABLED without roots,
-/// PERMISSION_DENIED/SERVER_PATH_OUTSIDE for what is not inside one, NOT_FOUND/
+/// `field` names `path` in refusals: FAILED_PRECONDITION/SERVER_PATH_DISABLED if `roots` is empty,
+/// PERMISSION_DENIED/SERVER_PATH_OUTSIDE for a path that is inside no root, NOT_FOUND/
 /// SERVER_PATH_NOT_FOUND, PERMISSION_DENIED/SERVER_PATH_UNREADABLE, INVALID_ARGUMENT/
-/// DATASET_INVALID for what is neither file nor folder, and for a link.
+/// DATASET_INVALID for a link and for anything else that is neither file nor folder.
 Result<AllowedPath> open_allowed_path(const std::string& path,
                                       std::span<const std::filesystem::path> roots,
                                       const std::string& field);
 
-/// Tells whether the file, or a file of the folder, has changed, without reading its content.
+/// Two equal stamps mean that the file, or each file of the folder, is unchanged. Computed without
+/// reading any content.
 struct SourceStamp {
-  std::string digest;     // of names, inodes, sizes and times
+  std::string digest;     // SHA-256 of names, inodes, sizes and times
   int64_t changed_s = 0;  // the newest of the times, in seconds since 1970
 };
-/// DATASET_INVALID for a folder with a link below it.
+/// Refuses a folder that contains a link: DATASET_INVALID.
 Result<SourceStamp> stamp_of(const AllowedPath& path, const std::string& field);
 
-/// SHA-256 of a file, or of a folder as the tar that a client would send of it.
+/// SHA-256 of a file, or of the tar archive that a client would send for a folder.
 Result<std::string> content_digest(const AllowedPath& path);
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// src/base/base64.h: bytes in text, RFC 4648 section 4: the standard alphabet, padded, no breaks.
+// src/base/base64.h: base64 as in RFC 4648 section 4: standard alphabet, padding, no line breaks.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 namespace trainyard {
 
 std::string base64_encode(std::string_view bytes);
-/// Nothing for what base64_encode() would not write.
+/// Accepts exactly the texts that base64_encode() writes; nullopt for any other.
 std::optional<std::string> base64_decode(std::string_view text);
 
 }  // namespace trainyard

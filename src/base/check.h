@@ -1,4 +1,5 @@
-// src/base/check.h: faults are exceptions.
+// src/base/check.h: checks of invariants. A failed check is a fault, which is thrown as an
+// exception.
 //
 // A fault is something that no input should cause: a broken invariant, a device error. Engine code
 // does not catch them; the worker reports them and exits (server/worker/worker.cc).
@@ -19,13 +20,14 @@ struct InvariantError : std::logic_error {
                        message);
 }
 
-/// Stays on in release. Use it at function entry for what the types cannot say.
+/// Also active in release builds. Use it at function entry for preconditions that the parameter
+/// types cannot express.
 #define TRAINYARD_CHECK(cond, message)                                        \
   do {                                                                        \
     if (!(cond)) ::trainyard::fail_check(#cond, message, __FILE__, __LINE__); \
   } while (false)
 
-/// For inner loops: checked only in debug builds.
+/// Active in debug builds only, for inner loops.
 #ifdef NDEBUG
 #define TRAINYARD_DCHECK(cond, message) \
   do {                                  \

@@ -1,4 +1,5 @@
-// src/base/clock.h: time arrives by constructor, so that a test can hold it still or make it jump.
+// src/base/clock.h: the clock interface that classes receive in their constructors, so that a test
+// can stop the time or make it jump.
 #pragma once
 
 #include <chrono>
@@ -9,9 +10,10 @@ namespace trainyard {
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Microseconds since 1970 in UTC, for people. May jump; never measure a duration with it.
+  /// Microseconds since 1970 in UTC, for timestamps. It may jump: never measure a duration with it.
   virtual int64_t wall_us() const = 0;
-  /// Microseconds that never go back, for durations, leases and timeouts. Means nothing elsewhere.
+  /// Microseconds that never decrease, for durations, leases and timeouts. Values of different
+  /// machines cannot be compared.
   virtual int64_t steady_us() const = 0;
 };
 

@@ -1,9 +1,9 @@
-// src/base/cores.h: how many threads are worth starting.
+// src/base/cores.h: the number of usable cores, for pools of threads.
 #pragma once
 
 namespace trainyard {
 
-/// Cores that this process may run on.
+/// The number of cores that this process may run on.
 int usable_cores();
 
 }  // namespace trainyard

@@ -24,8 +24,8 @@ constexpr std::array<uint32_t, 256> make_table() {
 constexpr std::array<uint32_t, 256> kTable = make_table();
 
 #if defined(__x86_64__)
-// The register after kLaneBytes zero bytes, which is linear in the register before them: the sum of
-// what each of its bytes becomes.
+// Advances the CRC register over kLaneBytes zero bytes. The new register is a linear function of
+// the old one, so it is the exclusive or of one table entry per byte of the old register.
 constexpr size_t kLaneBytes = 1024;
 struct LaneShift {
   std::array<std::array<uint32_t, 256>, 4> table{};
@@ -55,7 +55,8 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(std::span<const std::byt
   uint64_t state = ~crc;
   const std::byte* p = bytes.data();
   size_t left = bytes.size();
-  // The instruction takes three cycles and one can begin in each: three lanes at a time.
+  // The instruction has a latency of three cycles and a throughput of one per cycle, so three
+  // independent lanes keep its unit busy.
   if (left >= 3 * kLaneBytes) {
     static const LaneShift shift;
     for (; left >= 3 * kLaneBytes; left -= 3 * kLaneBytes, p += 3 * kLaneBytes) {

@@ -1,4 +1,4 @@
-// src/base/disk_space.h: how much room is left, and how much is taken.
+// src/base/disk_space.h: free space of a file system, and space that files take.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,10 @@
 
 namespace trainyard {
 
-/// Bytes that this process may still write to the folder's file system; nothing if that cannot be
-/// told.
+/// Bytes that this process may still write to the folder's file system; nullopt if statvfs() fails.
 std::optional<int64_t> free_bytes_of(const std::filesystem::path& folder);
 
-/// Of a file, or of all files in and below a folder; 0 of what is not there.
+/// The size in bytes of a file, or of all files in and below a folder; 0 if `path` does not exist.
 int64_t bytes_below(const std::filesystem::path& path);
 
 }  // namespace trainyard

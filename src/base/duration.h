@@ -1,4 +1,4 @@
-// src/base/duration.h: durations as people write them.
+// src/base/duration.h: converts durations such as "90d" to seconds and back.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 
 namespace trainyard {
 
-/// Seconds of "90d", "12h", "30m", "45s"; 0 needs no unit. Nothing for any other text, and beyond a
-/// billion of a unit.
+/// The seconds that a text such as "90d", "12h", "30m" or "45s" means; "0" needs no unit. nullopt
+/// for any other text, and for a number above a billion.
 std::optional<int64_t> parse_duration(std::string_view text);
 
-/// The same, in the largest unit that needs no fraction: "90d".
+/// Writes `seconds` in the largest unit that needs no fraction, as parse_duration() reads it:
+/// "90d".
 std::string duration_text(int64_t seconds);
 
 }  // namespace trainyard

@@ -6,7 +6,7 @@
 namespace trainyard {
 namespace {
 
-/// 1e6, not 1e+06.
+/// A range's bound for a message, written 1e6 instead of 1e+06.
 std::string bound(double value) {
   std::string text = short_number(value);
   const size_t e = text.find("e+");

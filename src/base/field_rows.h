@@ -1,6 +1,6 @@
-// src/base/field_rows.h: plain fields of a struct of settings (numbers, switches, names) as rows:
-// the one place that says what a field is called, what it takes and what follows from a change. The
-// conversion from the wire, checks, runs' identities, forks and arrays all read the rows.
+// src/base/field_rows.h: a table with a row for each plain field (number, switch, name) of a struct
+// of settings. The row alone defines the field's name, its accepted values and the effects of a
+// change. The conversion from the wire, checks, run identities, forks and job arrays read the rows.
 //
 //   const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
 //     static const std::vector<FieldRow<OptimizerSpec>> rows = {
@@ -22,17 +22,17 @@
 
 namespace trainyard {
 
-/// The numbers that a field takes. NaN is in no range.
+/// The numbers that a field accepts. NaN is in no range.
 struct FieldRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool above_low = false;   // the low end does not belong to it
-  bool below_high = false;  // the high end does not belong to it
+  bool above_low = false;   // `low` itself is outside of the range
+  bool below_high = false;  // `high` itself is outside of the range
 
   bool contains(double value) const {
     return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
   }
-  /// "1..100" of whole numbers, else "more than 0 and at most 1e6".
+  /// For messages: "1..100" if `whole`, else for example "more than 0 and at most 1e6".
   std::string text(bool whole) const;
 };
 constexpr FieldRange from_to(double low, double high) { return {low, high}; }
@@ -41,11 +41,11 @@ constexpr FieldRange above_below(double low, double high) { return {low, high, t
 constexpr FieldRange below(double low, double high) { return {low, high, false, true}; }
 
 enum FieldTrait : uint8_t {
-  kOffAtZero = 1,        // 0 is outside of the range and means that the field is not given
-  kForks = 2,            // a fork may change it (src/job/fork.h)
-  kForksAboveZero = 4,   // it may, unless one of the two values is 0: then there is no state
-  kPlanIgnores = 8,      // no plan depends on the value, but on whether it is 0 or 1
-  kOutsideIdentity = 16  // it decides no number of a run (src/job/identity.h)
+  kOffAtZero = 1,        // 0 is accepted outside of the range and means that the field is not given
+  kForks = 2,            // a fork may change the field (src/job/fork.h)
+  kForksAboveZero = 4,   // a fork may change it between nonzero values; at 0 there is no state
+  kPlanIgnores = 8,      // plans depend only on whether the value is 0, 1 or another number
+  kOutsideIdentity = 16  // the field influences no number of a run (src/job/identity.h)
 };
 
 using FieldNames = std::vector<std::string>;
@@ -55,8 +55,8 @@ struct FieldRow {
   using Member = std::variant<int64_t S::*, int32_t S::*, uint64_t S::*, double S::*, bool S::*,
                               std::string S::*>;
 
-  /// `accepted`: what a text may be. `looks`: the values of the struct's `type` that look at the
-  /// field; none: all do.
+  /// `accepted`: the values that a text may have. `looks`: the values of the struct's `type` for
+  /// which the field has an effect; empty if it has one for every type.
   FieldRow(std::string_view field, Member of, FieldRange takes = {}, unsigned with = 0,
            FieldNames looks = {}, FieldNames accepted = {})
       : name(field),
@@ -66,7 +66,7 @@ struct FieldRow {
         users(std::move(looks)),
         names(std::move(accepted)) {}
 
-  std::string_view name;  // as in spec files; "ema.decay" is a field of a message there
+  std::string_view name;  // as in spec files, where "ema.decay" is field `decay` of message `ema`
   Member member;
   FieldRange range;
   unsigned traits;
@@ -93,14 +93,14 @@ bool differs(const FieldRow<S>& row, const S& a, const S& b) {
   return std::visit([&](auto member) { return a.*member != b.*member; }, row.member);
 }
 
-// FIELD_OUT_OF_RANGE, and FIELD_UNKNOWN_VALUE for a text.
+// Add FIELD_OUT_OF_RANGE (check_number) or FIELD_UNKNOWN_VALUE (check_name) to `violations`.
 void check_number(double value, bool whole, const FieldRange& range, const std::string& field,
                   Violations& violations);
 void check_name(const std::string& value, const FieldNames& accepted, const std::string& field,
                 Violations& violations);
 
-/// Refuses what no row takes; of fields that the spec's type does not look at, nothing. `path`
-/// stands before names: "recipe.optimizer.".
+/// Refuses values that their rows do not accept. Fields that have no effect for the spec's type are
+/// not checked. `path` is the prefix of the names in messages: "recipe.optimizer.".
 template <typename S>
 void check_rows(const S& spec, std::string_view type, const std::string& path,
                 Violations& violations) {
@@ -122,10 +122,10 @@ void check_rows(const S& spec, std::string_view type, const std::string& path,
   }
 }
 
-/// "sgd, rmsprop or muon": who looks at a field.
+/// The types for which a field has an effect, for messages: "sgd, rmsprop or muon".
 std::string users_text(const FieldNames& users);
 
-/// Refuses fields that differ from `usual` though the spec's type does not look at them.
+/// Refuses fields that differ from `usual` although they have no effect for the spec's type.
 template <typename S>
 void check_unused_rows(const S& spec, const S& usual, const std::string& path,
                        Violations& violations) {

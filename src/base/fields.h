@@ -1,5 +1,5 @@
-// src/base/fields.h: how a struct of settings names its fields, once, for everything that walks
-// over them: JSON, a run's identity, tests. Beside the struct stands
+// src/base/fields.h: how a struct of settings lists its fields, once, for all code that visits
+// them: JSON, a run's identity, tests. The header of the struct defines a function of this form:
 //
 //   template <FieldsOf<EarlyStopping> Spec>
 //   void visit_fields(Spec& spec, auto&& visit) {
@@ -8,8 +8,9 @@
 //     ...
 //   }
 //
-// The structured binding names every member, so a field that is added and not named here does not
-// compile. Names are those of spec files; "ema.decay" is a field of a message there.
+// The structured binding names every member, so the function does not compile if a new field is
+// missing from it. Names are those of spec files, where "ema.decay" is field `decay` of message
+// `ema`.
 #pragma once
 
 #include <concepts>
@@ -18,11 +19,11 @@
 
 namespace trainyard {
 
-/// Spec or const Spec: what reads and what writes share one description.
+/// `T` is Spec or const Spec, so that one visit_fields() serves both writers and readers of a spec.
 template <typename T, typename Spec>
 concept FieldsOf = std::same_as<std::remove_const_t<T>, Spec>;
 
-/// Whether a field is written where it is empty: text, a list or a map without content.
+/// Whether an empty field (text, list or map) is written.
 enum class Written : uint8_t { kAlways, kUnlessEmpty };
 
 /// A struct with visit_fields().

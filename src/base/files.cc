@@ -84,7 +84,8 @@ class LocalFiles final : public Files {
                                                   int64_t bytes) override {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode_));
     if (!fd) return file_error("cannot create", path, errno);
-    // Not posix_fallocate: where the file system cannot, it would write every block.
+    // posix_fallocate() is not used, since it writes every block if the file system has no
+    // fallocate operation.
     if (bytes > 0 && ::fallocate(fd.get(), 0, 0, bytes) != 0 &&
         (errno != EOPNOTSUPP || ::ftruncate(fd.get(), bytes) != 0)) {
       return file_error("cannot allocate space for", path, errno);
@@ -170,7 +171,7 @@ Result<std::string> read_file(const std::filesystem::path& path, int64_t bytes_m
   if (st.st_size > bytes_max) return too_large();
   std::string text;
   char chunk[64 * 1024];
-  for (;;) {  // not sized by st_size: pipes and /proc report 0
+  for (;;) {  // until the end of the file: pipes and files of /proc report st_size 0
     const ssize_t n = ::read(fd.get(), chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return file_error("cannot read", path, errno);

@@ -34,14 +34,14 @@ void FollowingDigest::run() noexcept {
         if (stopped_) return;
         count = std::min(kPieceBytes, ready_ - state_.bytes);
       }
-      // finish() tries what cannot be read again, and then says why not.
+      // After an error the thread ends; finish() reads the piece again and returns the error.
       if (!hash_part_(state_.hash, state_.bytes, count).ok()) return;
       const MutexLock lock(mu_);
       state_.bytes += count;
     }
   } catch (...) {
     const MutexLock lock(mu_);
-    state_ = {};  // the hash may have taken a part of the piece
+    state_ = {};  // the hash may include a part of the piece
   }
 }
 

@@ -1,5 +1,5 @@
-// src/base/following_digest.h: the SHA-256 of bytes that become known one after another, by a
-// thread of its own that follows: at the end there is little left to read.
+// src/base/following_digest.h: the SHA-256 of content that arrives from its beginning to its end.
+// A thread of its own hashes the bytes as they arrive, so that little is left to hash at the end.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trainyard {
 
-/// The hash of so many bytes from the beginning.
+/// The hash of the first `bytes` bytes of the content.
 struct HashedBytes {
   Sha256 hash;
   int64_t bytes = 0;
@@ -22,23 +22,24 @@ struct HashedBytes {
 class FollowingDigest {
  public:
   using State = HashedBytes;
-  /// Adds `count` bytes at `offset` to `hash`, or none of them and says why not.
+  /// Adds `count` bytes of the content from `offset` on to `hash`. On an error it adds none.
   using HashPart = std::function<Status(Sha256& hash, int64_t offset, int64_t count)>;
-  /// More than this must wait to be hashed for a thread to be worth starting.
+  /// The thread is started when so many bytes wait to be hashed.
   static constexpr int64_t kThreadBytes = int64_t{4} << 20;
 
-  /// `threaded` false: all is done in finish().
+  /// If `threaded` is false, finish() does all the work. `state`: bytes that are hashed already.
   FollowingDigest(HashPart hash_part, bool threaded, State state = {})
       : hash_part_(std::move(hash_part)), threaded_(threaded), state_(std::move(state)) {}
   ~FollowingDigest() { stop(); }
   FollowingDigest(const FollowingDigest&) = delete;
   FollowingDigest& operator=(const FollowingDigest&) = delete;
 
-  /// The first `bytes` can be read now.
+  /// Reports that the first `bytes` bytes of the content can be read.
   void follow_to(int64_t bytes);
-  /// What has been hashed, which is less than can be read; the object is spent afterwards.
+  /// The hash so far, which may cover fewer bytes than can be read. The object cannot be used
+  /// afterwards.
   State take_state() &&;
-  /// The digest of the first `bytes`; the object is spent afterwards.
+  /// The digest of the first `bytes` bytes. The object cannot be used afterwards.
   Result<std::string> finish(int64_t bytes);
 
  private:
@@ -49,7 +50,7 @@ class FollowingDigest {
   const bool threaded_;
   Mutex mu_;
   CondVar changed_;
-  State state_;  // the hash is the thread's while there is one; the count is guarded by mu_
+  State state_;  // `hash` belongs to the thread while it runs; `bytes` is guarded by mu_
   int64_t ready_ TRAINYARD_GUARDED_BY(mu_) = 0;
   bool stopped_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::thread thread_;

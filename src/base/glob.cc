@@ -4,7 +4,8 @@
 
 namespace trainyard {
 
-// After a mismatch the last * takes one character more; earlier ones never need to.
+// After a mismatch only the last * has to match one more character: the earlier stars matched as
+// few characters as possible.
 bool glob_match(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0;
   size_t star = std::string_view::npos, taken = 0;

@@ -1,4 +1,4 @@
-// src/base/glob.h: name patterns as in a shell: * is any run of characters, ? any one character.
+// src/base/glob.h: name patterns as in a shell: * matches any characters, ? exactly one.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,21 @@
 
 namespace trainyard {
 
-/// Characters of a pattern that a spec may give.
+/// The greatest length of a pattern in a spec, in bytes.
 inline constexpr size_t kPatternLengthMax = 256;
-/// Patterns in one list of a spec: each is held against the name of every parameter.
+/// The most patterns in one list of a spec, since each is compared with every parameter's name.
 inline constexpr size_t kPatternsMax = 256;
-/// What to say about a longer list.
+/// The error text for a list of `count` patterns, which is too long.
 inline std::string too_many(size_t count) {
   return "has " + std::to_string(count) + " entries, expected at most " +
          std::to_string(kPatternsMax);
 }
 
-/// True if the whole of `text` matches. Time is at most the product of the lengths.
+/// True if the pattern matches the whole `text`. Takes time in proportion to the product of the
+/// lengths at most.
 bool glob_match(std::string_view pattern, std::string_view text);
 
-/// True if one of the patterns does.
+/// True if one of the patterns matches the whole `text`.
 bool matches_any(std::span<const std::string> patterns, std::string_view text);
 
 }  // namespace trainyard

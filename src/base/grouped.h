@@ -1,4 +1,4 @@
-// src/base/grouped.h: large counts as people read them.
+// src/base/grouped.h: numbers with thousands separators.
 #pragma once
 
 #include <cstdint>

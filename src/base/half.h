@@ -1,4 +1,4 @@
-// src/base/half.h: numbers of 16 bits as F32, exactly.
+// src/base/half.h: converts 16-bit floating-point numbers to F32, exactly.
 #pragma once
 
 #include <bit>

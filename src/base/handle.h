@@ -1,4 +1,5 @@
-// src/base/handle.h: owns a C handle; Close is the library's own release function.
+// src/base/handle.h: owners of C handles (`Close` is the library's release function) and of file
+// descriptors.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// src/base/join.h: lists in the sentences of messages.
+// src/base/join.h: joins texts to lists for messages.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace trainyard {
 
-/// "a", "a or b", "a, b or c": ", " between them, `last` in front of the last one.
+/// "a", "a or b", "a, b or c": `last` stands before the last text, ", " before each earlier one.
 template <std::ranges::sized_range Texts>
 std::string joined(const Texts& texts, std::string_view last = " or ") {
   std::string all;
@@ -21,7 +21,7 @@ std::string joined(const Texts& texts, std::string_view last = " or ") {
   return all;
 }
 
-/// "a, b, c": the first eight of them, and how many more there are.
+/// "a, b, c": the first eight texts, followed by the number of the others: " and 4 more".
 template <std::ranges::sized_range Texts>
 std::string first_names(const Texts& texts) {
   constexpr size_t kShown = 8;

@@ -1,11 +1,11 @@
-// src/base/json_fields.h: the fields of a JSON object in one of our own files, read strictly: every
-// field must exist, have its type and be known.
+// src/base/json_fields.h: reads the fields of a JSON object in one of our own files strictly: every
+// field must exist and have its type, and the object must have no other field.
 //
 //   JsonFields fields(object, "schema", "DATASET_INVALID");
 //   schema.train_rows = fields.integer("train_rows", 0, kRowsMax);
 //   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
 //
-// The first error stays; later reads return empty values, so that callers check once.
+// After the first error all reads return empty values, so that callers check only finish().
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace trainyard {
 
-/// Parses a whole text as one JSON value. Refusal: INVALID_ARGUMENT/`reason`.
+/// Parses a whole text as one JSON value. `what` names the text in messages. Refusal:
+/// INVALID_ARGUMENT/`reason`.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& what,
                                   const std::string& reason);
 
@@ -33,18 +34,18 @@ class JsonFields {
   bool has(const char* key) const;
   int64_t integer(const char* key, int64_t min, int64_t max);
   uint64_t unsigned_integer(const char* key);
-  double number(const char* key);  // finite
+  double number(const char* key);  // refuses infinite numbers and NaN
   bool boolean(const char* key);
   std::string text(const char* key);
   std::vector<std::string> texts(const char* key);
-  std::vector<double> numbers(const char* key);    // finite
-  std::vector<int64_t> integers(const char* key);  // each >= 0
-  /// A field of any type, for the caller to read; a null value on error.
+  std::vector<double> numbers(const char* key);    // refuses infinite numbers and NaN
+  std::vector<int64_t> integers(const char* key);  // refuses negative numbers
+  /// A field of any type, which the caller reads; a JSON null after an error.
   const nlohmann::json& child(const char* key);
 
-  /// Refuses for a reason of the caller's own.
+  /// Records an error that the caller found, if it is the first one.
   void refuse(const std::string& message);
-  /// The first error, or a field that was not read.
+  /// Returns the first error. A field of the object that was not read is also an error.
   Status finish();
 
  private:

@@ -7,9 +7,10 @@
 namespace trainyard {
 namespace {
 
-// The date of the pages' text. It is no build's date, so that builds of one source stay identical.
+// The date of the pages' text. It is not the date of the build, so that builds of the same source
+// are identical.
 constexpr std::string_view kDate = "2026-11-24";
-constexpr size_t kColumns = 78;  // of a line of source
+constexpr size_t kColumns = 78;  // the width of the page's source
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -43,7 +44,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// A line that begins with a period would be a request.
+/// Escapes a leading period, which would begin a macro.
 std::string as_text(std::string line) { return line.starts_with('.') ? "\\&" + line : line; }
 
 std::string in_fonts(const std::vector<ManualPage::Word>& words) {

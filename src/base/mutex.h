@@ -1,4 +1,4 @@
-// src/base/mutex.h: mutexes whose use clang checks.
+// src/base/mutex.h: mutexes whose use clang's thread safety analysis checks.
 //
 //   Mutex mu_;
 //   int waiting_ TRAINYARD_GUARDED_BY(mu_) = 0;  // clang refuses to read or write it ...
@@ -7,8 +7,8 @@
 //   const MutexLock lock(mu_);
 //   changed_.wait(lock, [this]() TRAINYARD_REQUIRES(mu_) { return waiting_ > 0; });
 //
-// The standard library's own are not annotated: product code uses these alone. GCC ignores the
-// annotations; scripts/check clang has them checked.
+// The standard library's classes are not annotated, so product code uses only these. GCC ignores
+// the annotations; `scripts/check clang` checks them.
 #pragma once
 
 #include <chrono>
@@ -33,8 +33,7 @@ class TRAINYARD_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-/// Holds a mutex from here to the end of the block, but for what stands between unlock() and
-/// lock().
+/// Holds a mutex until the end of the block, except between unlock() and lock().
 class TRAINYARD_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) TRAINYARD_THREAD_ATTRIBUTE(acquire_capability(mutex))
@@ -48,7 +47,7 @@ class TRAINYARD_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// Every wait has its condition, which is looked at with the mutex held.
+/// Every wait has a condition, which is evaluated with the mutex held.
 class CondVar {
  public:
   void notify_one() noexcept { changed_.notify_one(); }
@@ -58,7 +57,8 @@ class CondVar {
   void wait(MutexLock& lock, Condition condition) {
     changed_.wait(lock.lock_, std::move(condition));
   }
-  /// The others return the condition's last value: false once time is up, or when asked to stop.
+  /// The waits that can end early return the condition's last value: false after a timeout or a
+  /// request to stop.
   template <typename Condition>
   bool wait(MutexLock& lock, std::stop_token stop, Condition condition) {
     return changed_.wait(lock.lock_, std::move(stop), std::move(condition));

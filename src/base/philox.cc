@@ -28,9 +28,9 @@ std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint32_t stream, uint
     keys[2 * block + 1] = uint64_t{r.v[2]} << 32 | r.v[3];
   }
 
-  // The keys are uniform, so one counting pass over their top bits leaves buckets of about one
-  // element. Measured on 2 busy cores against std::sort of the same keys: 1.3 ms instead of 3.2 ms
-  // for 60,000 rows; for a million, where both wait for memory, 1.2 to 1.8 times as fast.
+  // The keys are uniform, so a counting sort by their top bits leaves buckets of about one element
+  // each. On 2 busy cores this takes 1.3 ms for 60,000 rows, std::sort of the same keys 3.2 ms. For
+  // a million rows, where memory limits both, it is 1.2 to 1.8 times as fast as std::sort.
   const int bits = std::clamp(static_cast<int>(std::bit_width(count)), 1, 24);
   const auto bucket_of = [bits](uint64_t key) { return static_cast<size_t>(key >> (64 - bits)); };
   std::vector<int64_t> place(size_t{1} << bits, 0);

@@ -1,8 +1,8 @@
-// src/base/result.h: refusals are values.
+// src/base/result.h: refusals, which are expected errors that functions return as values.
 //
-// A refusal answers something about the outside world: a bad spec, a missing file, a full disk.
-// Every path that a user's input can reach returns Result<T> (a value or an Error). Faults, which
-// no input should cause, are exceptions (src/base/check.h).
+// A refusal reports a problem outside of the program: a bad spec, a missing file, a full disk.
+// Every function that a user's input can make fail returns Result<T> (a value or an Error). Faults,
+// which no input should cause, are exceptions (src/base/check.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace trainyard {
 
-/// The canonical gRPC codes, with gRPC's numbers, so that the one mapping in server/ is a cast.
+/// The canonical gRPC codes, with gRPC's numbers, so that server/ converts them with a cast.
 enum class ErrorCode : uint8_t {
   kCancelled = 1,
   kInvalidArgument = 3,
@@ -41,8 +41,8 @@ struct FieldViolation {
   std::string description;
 };
 
-/// A refusal. `message` is one sentence that names the field, the value and what would be accepted.
-/// `reason` is the stable key for programs, upper snake case, at most 63 characters.
+/// A refusal. `message` is one sentence that names the field, its value and the accepted values.
+/// `reason` is a stable key for programs, in upper snake case, with at most 63 characters.
 struct Error {
   ErrorCode code = ErrorCode::kInvalidArgument;
   std::string reason;
@@ -115,8 +115,8 @@ using Status = Result<void>;
 
 #define TRAINYARD_CONCAT_INNER(a, b) a##b
 #define TRAINYARD_CONCAT(a, b) TRAINYARD_CONCAT_INNER(a, b)
-/// `ASSIGN_OR_RETURN(const Plan plan, compile(graph));` returns the Error to the caller, or
-/// continues.
+/// `ASSIGN_OR_RETURN(const Plan plan, compile(graph));` defines `plan`, or returns compile()'s
+/// Error from the calling function.
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ASSIGN_OR_RETURN_INNER(TRAINYARD_CONCAT(result_, __LINE__), lhs, expr)
 #define ASSIGN_OR_RETURN_INNER(tmp, lhs, expr)  \

@@ -1,4 +1,5 @@
-// src/base/sha256.h: SHA-256 (FIPS 180-4), by OpenSSL's libcrypto. Content addresses and checksums.
+// src/base/sha256.h: SHA-256 (FIPS 180-4) by OpenSSL's libcrypto, for content addresses and
+// checksums.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// 64 lower-case hexadecimal digits. The object is spent afterwards.
+  /// Returns 64 lower-case hexadecimal digits. The object cannot be used afterwards.
   std::string finish();
 
  private:

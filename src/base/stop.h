@@ -1,4 +1,4 @@
-// src/base/stop.h: how long work that nobody waits for any more ends.
+// src/base/stop.h: cancels long work whose result nobody waits for any more.
 #pragma once
 
 #include <stop_token>
@@ -7,10 +7,10 @@
 
 namespace trainyard {
 
-/// The reason of CANCELLED where work was stopped from outside.
+/// The reason of a CANCELLED error if the work was stopped from outside.
 inline constexpr const char* kStopped = "STOPPED";
 
-/// CANCELLED/STOPPED if `stop` is requested. Cheap enough for each round of a loop.
+/// Returns CANCELLED/STOPPED if a stop is requested. Fast enough for each iteration of a loop.
 inline Status check_stop(const std::stop_token& stop) {
   if (!stop.stop_requested()) return {};
   return make_error(ErrorCode::kCancelled, kStopped, "nobody waits for the answer any more");

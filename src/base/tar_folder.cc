@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kBlock = 512;
 constexpr size_t kNameBytes = 100;
 constexpr size_t kPrefixBytes = 155;
-constexpr int64_t kFileBytesMax = (int64_t{1} << 33) - 1;  // 11 octal digits
+constexpr int64_t kFileBytesMax = (int64_t{1} << 33) - 1;  // the header has 11 octal digits for it
 
 int64_t padding(int64_t bytes) { return (kBlock - bytes % kBlock) % kBlock; }
 
@@ -27,7 +27,7 @@ std::string octal(int64_t value, int digits) {
   return text;
 }
 
-/// One block. `name` and `prefix` fit their fields.
+/// One ustar header block. `name` and `prefix` must fit their fields.
 std::string block(const std::string& name, const std::string& prefix, int64_t bytes, char type) {
   std::string b(kBlock, '\0');
   const auto put = [&](size_t at, const std::string& text) { b.replace(at, text.size(), text); };
@@ -37,7 +37,7 @@ std::string block(const std::string& name, const std::string& prefix, int64_t by
   put(116, "0000000");
   put(124, octal(bytes, 11));
   put(136, octal(0, 11));
-  put(148, "        ");  // the checksum counts as blanks
+  put(148, "        ");  // the checksum is computed with its own field filled with blanks
   b[156] = type;
   put(257, std::string("ustar\0"
                        "00",
@@ -49,7 +49,7 @@ std::string block(const std::string& name, const std::string& prefix, int64_t by
   return b;
 }
 
-/// "27 path=a/b\n": the length counts itself.
+/// A record of a pax header, such as "12 path=a/b\n". It begins with its own length in bytes.
 std::string pax_record(const std::string& path) {
   const std::string rest = " path=" + path + "\n";
   size_t length = rest.size() + 1;
@@ -61,7 +61,7 @@ std::string pax_record(const std::string& path) {
 
 std::string tar_header(const std::string& path, int64_t bytes) {
   if (path.size() <= kNameBytes) return block(path, "", bytes, '0');
-  // The name takes as much as it can: the prefix ends at the first '/' that leaves it room.
+  // The prefix ends at the first '/' after which the rest fits into the name's field.
   const size_t slash = path.find('/', path.size() - kNameBytes - 1);
   if (slash != std::string::npos && slash <= kPrefixBytes && slash > 0 && slash + 1 < path.size()) {
     return block(path.substr(slash + 1), path.substr(0, slash), bytes, '0');
@@ -103,7 +103,7 @@ Status TarFolder::read(int64_t offset, int64_t count, std::string& out) {
        ++i) {
     const Part& part = parts_[i];
     int64_t within = offset - part.begin;
-    const auto take = [&](int64_t length) {  // bytes that are wanted of the next `length` ones
+    const auto take = [&](int64_t length) {  // how many of the next `length` bytes are requested
       const int64_t n = std::clamp<int64_t>(length - within, 0, count);
       return n;
     };
@@ -125,7 +125,7 @@ Status TarFolder::read(int64_t offset, int64_t count, std::string& out) {
     out.append(static_cast<size_t>(n), '\0');
     took(padding(part.file_bytes), n);
   }
-  out.append(static_cast<size_t>(count), '\0');  // the end mark
+  out.append(static_cast<size_t>(count), '\0');  // the end of the archive: two zero blocks
   return {};
 }
 

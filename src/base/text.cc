@@ -26,7 +26,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// What other tools call it.
+// Words of other tools, each with its name in this project.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kOtherWords = {{
     {"mse", "mean_squared_error"},
     {"l2", "mean_squared_error"},
@@ -55,7 +55,7 @@ std::string lower(std::string_view text) {
 
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates) {
-  if (word.size() > 64) return std::nullopt;  // typos are not that large; also bounds the work
+  if (word.size() > 64) return std::nullopt;  // bounds the work; so long a word is no typo
   const std::string lower_word = lower(word);
   for (const auto& [other, ours] : kOtherWords) {
     if (other == lower_word && std::ranges::count(candidates, ours) > 0) return std::string(ours);

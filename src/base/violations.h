@@ -1,5 +1,4 @@
-// src/base/violations.h: collects refused fields, so that a user sees all problems of a spec at
-// once and not one per attempt.
+// src/base/violations.h: collects refused fields, so that one error reports all problems of a spec.
 #pragma once
 
 #include <string>
@@ -12,10 +11,10 @@ namespace trainyard {
 
 class Violations {
  public:
-  static constexpr size_t kMax = 16;  // more are counted, not kept
+  static constexpr size_t kMax = 16;  // further violations are only counted
 
-  /// `field` is the path as the user wrote it. The error's message names the problem by `where`,
-  /// which may say more ("model.layers[3] 'conv2': strides").
+  /// `field` is the path as the user wrote it. `where` replaces it in the error's message and may
+  /// contain more, for example "model.layers[3] 'conv2': strides".
   void add(std::string reason, std::string field, std::string where, std::string description) {
     if (count_++ == 0) {
       reason_ = std::move(reason);
@@ -27,11 +26,11 @@ class Violations {
     std::string where = field;
     add(std::move(reason), std::move(field), std::move(where), std::move(description));
   }
-  /// Takes over another check's refusal.
+  /// Adds the violations of another check's error.
   void add(Error error) {
     if (count_ == 0) {
       reason_ = std::move(error.reason);
-      // Several problems: the sentence of the first, without the other check's own count.
+      // The message of several problems ends with their count, which to_error() adds itself.
       message_ = error.violations.size() > 1
                      ? error.violations[0].field + ": " + error.violations[0].description
                      : std::move(error.message);
@@ -45,7 +44,7 @@ class Violations {
   bool empty() const { return count_ == 0; }
   size_t count() const { return count_; }
 
-  /// INVALID_ARGUMENT with the first problem as its message. Only when not empty.
+  /// INVALID_ARGUMENT with the first problem as its message. Call it only if !empty().
   Error to_error() const {
     Error e{ErrorCode::kInvalidArgument, reason_, message_, {}, kept_};
     if (count_ > 1) {

@@ -1,5 +1,4 @@
-// src/base/wait_for_stop.h: a thread that waits for time to pass, and can be asked to stop
-// meanwhile.
+// src/base/wait_for_stop.h: a sleep that a request to stop ends.
 #pragma once
 
 #include <chrono>

@@ -129,7 +129,7 @@ Status append_ints(const WireField& field, std::vector<int64_t>& values) {
     return {};
   }
   if (field.type != Type::kBytes) return wrong_type(field, "whole numbers");
-  // Packed: as a message without tags. A number ends with the byte that has no upper bit.
+  // Packed numbers have no tags between them. The last byte of a number has its top bit clear.
   uint64_t value = 0;
   int shift = 0;
   for (const std::byte byte : field.bytes) {

@@ -1,6 +1,6 @@
-// src/base/wire_reader.h: the fields of one message in the Protocol Buffers wire format, one after
-// another, without Protobuf: the reading half of src/onnx/protobuf_message.h. Nothing is copied,
-// and no length is believed before it has been held against the bytes that there are.
+// src/base/wire_reader.h: reads the fields of a message in the Protocol Buffers wire format one
+// after another, without the Protobuf library (src/onnx/protobuf_message.h writes messages). It
+// copies nothing, and checks each length against the number of bytes left before it uses it.
 //
 // Source: "Encoding", the Protocol Buffers documentation.
 #pragma once
@@ -16,21 +16,22 @@
 
 namespace trainyard {
 
-/// What is read, for messages: "not a valid ONNX file", by ONNX_INVALID.
+/// How errors name the format: `reason` is for example ONNX_INVALID, and `refusal` begins the
+/// message: "not a valid ONNX file".
 struct WireFormat {
   const char* reason;
   const char* refusal;
 };
-/// INVALID_ARGUMENT: the file is broken. `what` says where.
+/// The INVALID_ARGUMENT error for a broken file. `what` describes the problem and its position.
 Error invalid_wire(const WireFormat& format, const std::string& what);
 
 struct WireField {
   enum class Type : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   int number = 0;
   Type type = Type::kVarint;
-  uint64_t bits = 0;                 // of the three types of numbers
-  std::span<const std::byte> bytes;  // of kBytes
-  size_t at = 0;                     // where the file has it
+  uint64_t bits = 0;                 // the value of kVarint, kFixed64 and kFixed32
+  std::span<const std::byte> bytes;  // the content of kBytes
+  size_t at = 0;                     // offset of the field's value in the file
   const WireFormat* format = nullptr;
 
   std::string_view text() const {
@@ -40,10 +41,11 @@ struct WireField {
 
 class WireReader {
  public:
-  /// `format` must outlive what is read. `at`: where `bytes` stand in the file, for messages.
+  /// `format` must outlive the fields that are read. `at`: the offset of `bytes` in the file, for
+  /// messages.
   WireReader(const WireFormat& format, std::span<const std::byte> bytes, size_t at = 0)
       : format_(&format), bytes_(bytes), at_(at) {}
-  /// The message that a field holds.
+  /// A reader of the message that a kBytes field contains.
   static Result<WireReader> of(const WireField& field);
 
   bool done() const { return position_ == bytes_.size(); }
@@ -59,7 +61,7 @@ class WireReader {
   size_t position_ = 0;
 };
 
-/// Calls `take(field)` for each field of the message; what it does not know it leaves.
+/// Calls `take(field)` for each field of the message. `take` ignores fields that it does not know.
 template <typename Take>
 Status for_each_field(WireReader reader, Take take) {
   while (!reader.done()) {
@@ -74,12 +76,12 @@ Status for_each_field(const WireField& field, Take take) {
   return for_each_field(reader, take);
 }
 
-/// What a field must be; a refusal of one of another wire type.
+/// The value of a field; an error if the field has another wire type.
 Result<int64_t> int_of(const WireField& field);
 Result<float> float_of(const WireField& field);
 Result<std::string> text_of(const WireField& field);
-/// Of a repeated field, one entry or several packed ones: appended to `values`. What is appended
-/// takes at most eight times the bytes of the file that it was read from.
+/// Appends the entries of a repeated field, one entry or several packed ones, to `values`. The new
+/// entries take at most eight times the memory of the bytes that they were read from.
 Status append_ints(const WireField& field, std::vector<int64_t>& values);
 Status append_floats(const WireField& field, std::vector<float>& values);
 Status append_doubles(const WireField& field, std::vector<double>& values);

@@ -24,7 +24,7 @@ const char* kind_text(const DatasetSchema& schema) {
   return "";
 }
 
-/// By index in `from`: the index in `to`, or -1.
+/// For each name in `from` its index in `to`, or -1 if `to` does not have it.
 std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
                                      const std::vector<std::string>& to) {
   std::map<std::string_view, int32_t> at;
@@ -172,7 +172,7 @@ std::vector<int32_t> pick_categories(const DatasetSchema& model, const DatasetSc
 std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
                                 std::span<const int32_t> tokens) {
   std::vector<int32_t> codes(static_cast<size_t>(data.first_piece_id()));
-  for (size_t id = 0; id < codes.size(); ++id) {  // padding and unknown stand where they stood
+  for (size_t id = 0; id < codes.size(); ++id) {  // padding and unknown keep their ids
     codes[id] = static_cast<int32_t>(id);
   }
   for (const int32_t piece : indices_by_name(data.pieces, model.pieces)) {
@@ -185,8 +185,8 @@ std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
   return out;
 }
 
-/// Subwords of two vocabularies have only the text in common: each row is decoded and tokenized
-/// again. For a row that was truncated at its ingest, this is the kept part.
+/// Decodes each row and tokenizes it again, since the subwords of two vocabularies do not
+/// correspond. A row that was truncated at its ingest remains truncated.
 std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& data,
                                   std::span<const int32_t> tokens) {
   const std::vector<std::string> texts = token_texts(data);
@@ -198,7 +198,7 @@ std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& dat
     for (const int32_t token : tokens.subspan(begin, length)) {
       text += texts[static_cast<size_t>(token)];
     }
-    // A row may have been cut within a character.
+    // A row may have been truncated within a character.
     text.resize(find_invalid_utf8(text).value_or(text.size()));
     tokenizer->encode(text, model.stream() ? std::ssize(text) : model.max_length, out);
     if (!model.stream()) out.resize(begin + length, static_cast<int32_t>(model.padding_id()));

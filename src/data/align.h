@@ -1,8 +1,7 @@
 // src/data/align.h: converts the rows of one dataset for a model that was trained on another.
 //
-// Columns, categories and classes are matched by name, tokens by their text: the same file,
-// ingested alone or with others, gets different codes. Columns that the model does not know are
-// left out.
+// Columns, categories and classes are matched by name, tokens by their text, since the codes of the
+// same value differ between datasets. Columns that the model does not know are left out.
 #pragma once
 
 #include "src/data/dataset.h"
@@ -10,21 +9,23 @@
 
 namespace trainyard {
 
-/// `rows` are of a dataset with the schema `data`; what comes back is of the schema `model` and
-/// owns its arrays, unless the two agree: then it borrows those of `rows`. A category or token that
-/// the model does not know is unseen. Refusals: EVALUATE_MISMATCH, with all that the dataset lacks:
-/// another kind or shape, missing columns, classes that the model does not have.
+/// Rows converted from the schema `data` to the schema `model`. Arrays that need no conversion are
+/// borrowed from `rows`, the others are owned. Categories and tokens that the model does not know
+/// become unseen ones. Refusal: EVALUATE_MISMATCH, which lists all differences: another kind or
+/// shape, missing columns, classes that the model does not have.
 class AlignedRows {
  public:
   static Result<AlignedRows> align(const DatasetSchema& model, const DatasetSchema& data,
                                    const Partition& rows);
-  AlignedRows(AlignedRows&&) = default;  // what is borrowed stays where it is; copies would not
+  // Movable only: `view_` refers to the owned arrays, which a move keeps in place but a copy would
+  // not.
+  AlignedRows(AlignedRows&&) = default;
   AlignedRows& operator=(AlignedRows&&) = default;
   const Partition& view() const { return view_; }
 
  private:
   AlignedRows() = default;
-  RawRows own_;  // arrays that had to be changed
+  RawRows own_;  // the converted arrays
   std::vector<int32_t> own_classes_;
   Partition view_;
 };

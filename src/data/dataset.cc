@@ -17,8 +17,9 @@ Error damaged(const std::string& message) {
   return make_error(ErrorCode::kDataLoss, "DATASET_DAMAGED", "the stored dataset " + message);
 }
 
-/// What `opened` says of a file of a dataset that is complete. A file that is missing, or cannot be
-/// read just now, may come back as it was.
+/// The error for a file of a complete dataset that could not be opened with the error `opened`. A
+/// file that is missing or cannot be read at the moment may become readable again, so file errors
+/// are returned unchanged; others mean damage.
 Error unusable(const Error& opened) {
   return is_of_file_error(opened.reason) ? opened : damaged("cannot be opened: " + opened.message);
 }
@@ -41,7 +42,7 @@ bool set_span(std::span<const std::byte> bytes, std::span<const T>& out) {
   return true;
 }
 
-/// Codes index tables later, unchecked: so they are checked here, once.
+/// Checks codes once here, since later code uses them as indices without further checks.
 bool codes_in_range(const DatasetSchema& schema, const Partition& p) {
   std::vector<int32_t> counts;
   for (const ColumnSchema& c : schema.columns) {

@@ -9,8 +9,8 @@
 //     train.tokens   I32 [rows, max_length], or [tokens] of a stream
 //     train.target   I32 [rows] or F32 [rows]; none for a stream
 //     test.*         the same, if there is a test set
-//   digest                SHA-256 of the two files above, as sha256sum writes it, written last: its
-//                         presence means complete
+//   digest                SHA-256 of the two files above, in the form of sha256sum; written last,
+//                         so that its presence means that the dataset is complete
 #pragma once
 
 #include <filesystem>
@@ -25,8 +25,8 @@
 
 namespace trainyard {
 
-/// Rows of one partition; spans into the map, empty where the schema has no such columns. A stream
-/// has a row for each token: the window that begins there.
+/// The rows of one partition: spans into the memory map, empty if the schema has no such columns. A
+/// stream has a row for each token: the window that begins at this token.
 struct Partition {
   int64_t rows = 0;
   std::span<const float> numeric;
@@ -39,15 +39,16 @@ struct Partition {
   std::span<const float> target_numeric;
 };
 
-/// Only the schema of a dataset folder, for planning, without mapping the arrays.
+/// Reads only the schema of a dataset folder, for planning, without mapping the arrays.
 Result<DatasetSchema> read_schema(const std::filesystem::path& folder);
 
 class Dataset {
  public:
-  /// Maps the folder and checks the arrays' types and sizes, and that labels and categories are in
-  /// range; `verify_digest` reads everything. NOT_FOUND/DATASET_NOT_FOUND if the folder is not a
-  /// complete dataset, DATA_LOSS/DATASET_DAMAGED if it does not match its digest or itself;
-  /// file_error() of a file that is missing or cannot be read, which is no sign of damage.
+  /// Maps the folder's arrays and checks their types and sizes, and that labels and categories are
+  /// in range. With `verify_digest` it reads and hashes both files completely. Errors:
+  /// NOT_FOUND/DATASET_NOT_FOUND if the folder has no complete dataset, DATA_LOSS/DATASET_DAMAGED
+  /// if it does not match its digest or is inconsistent, and file_error() for a file that is
+  /// missing or cannot be read, which may be temporary.
   static Result<Dataset> open(const std::filesystem::path& folder, bool verify_digest);
   const DatasetSchema& schema() const { return schema_; }
   const Partition& train() const { return train_; }
@@ -60,26 +61,26 @@ class Dataset {
   Partition test_;
 };
 
-/// Options of an ingest, as the user gives them (docs/datasets.md): of a table, CSV or JSON lines.
+/// The user's options for the ingest of a table, CSV or JSON lines (docs/datasets.md).
 struct CsvOptions {
-  bool json_lines = false;  // an object on each line; then without a header and a delimiter
+  bool json_lines = false;  // each line is an object; `header` and `delimiter` are not used
   bool header = true;       // false: columns are named c0, c1, ...
   char delimiter = ',';
   std::string target;       // column name; required
-  std::string target_kind;  // "class", "numeric" or "": numbers are classes if they are whole and
-                            // at most 20 different ones, text is always
+  std::string target_kind;  // "class", "numeric" or "": classes if the target is text, or at most
+                            // 20 different whole numbers; else numeric
   std::vector<int64_t> image;            // [C, H, W]: all feature columns are pixels of one image
-  std::vector<std::string> categorical;  // columns to take as categories although they hold numbers
+  std::vector<std::string> categorical;  // columns of numbers that are read as categories
   std::vector<std::string> ignore;       // columns to leave out
   std::vector<std::string> missing = DatasetSchema{}.missing_values;
-  std::vector<std::string> date;  // columns that hold dates or times (src/data/table/date.h)
+  std::vector<std::string> date;  // columns of dates or times (src/data/table/date.h)
   std::string missing_target;     // "skip": rows without a target are left out; "": refused
-  // Columns to read as text, joined by blanks in file order; all others but the target are then
-  // left out.
+  // Columns to read as text, joined by blanks in file order. If there are any, all other columns
+  // except the target are left out.
   std::vector<std::string> text;
   std::string tokenizer = "word";   // "word", "char", "byte", "bpe", "unigram"
-  int64_t vocabulary_size = 10000;  // word, bpe, unigram: so many pieces at most
-  int64_t max_length = 128;         // tokens of a row: longer ones are cut, shorter ones padded
+  int64_t vocabulary_size = 10000;  // word, bpe, unigram: the largest number of pieces
+  int64_t max_length = 128;  // tokens per row: longer rows are truncated, shorter ones padded
 
   bool skips_rows() const { return missing_target == "skip"; }
   /// An option's name in messages: "csv.target".
@@ -87,7 +88,7 @@ struct CsvOptions {
     return std::string(json_lines ? "jsonl." : "csv.") + name;
   }
 };
-/// The options of a format that decide what it reads, as schema.json keeps them.
+/// Visits the options that influence the result of the ingest, as schema.json stores them.
 template <FieldsOf<CsvOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [json_lines, header, delimiter, target, target_kind, image, categorical, ignore, missing,
@@ -111,12 +112,12 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("max_length", max_length);
 }
 
-/// One text as a stream of tokens.
+/// The options for one text that is read as a stream of tokens.
 struct TextOptions {
   std::string tokenizer = "char";   // "char", "byte", "bpe", "unigram"
-  int64_t vocabulary_size = 10000;  // bpe, unigram: so many pieces at most
-  double test_share = 0;            // [0, 0.9]: this much of the end is the test set
-  std::string field;                // JSON lines: the text is this member of each; else empty
+  int64_t vocabulary_size = 10000;  // bpe, unigram: the largest number of pieces
+  double test_share = 0;            // [0, 0.9]: the last part of the text is the test set
+  std::string field;                // JSON lines: the member with the text; empty: plain text
 };
 template <FieldsOf<TextOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -127,14 +128,16 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("field", field, Written::kUnlessEmpty);
 }
 
-/// A folder or an archive of JPEG and PNG files.
+/// The options for a folder or an archive of JPEG and PNG files.
 struct ImagesOptions {
-  std::vector<int64_t> size;       // [H, W]; empty: all images have one size
+  std::vector<int64_t> size;       // [H, W]; empty: all images must have the same size
   std::string resize = "stretch";  // with size: "stretch", "crop", "pad"
   int64_t channels = 0;            // 1, 3, or 0: 3 if any image has color
-  std::string labels;              // path of a CSV in it: file, and class or number; empty: folders
-  double test_share = 0;           // [0, 0.9]: this much of each class is the test set
-  uint64_t seed = 0;               // of the draw of test_share
+  // The path, in the folder or archive, of a CSV of files with their class or number; empty: the
+  // folders are the classes.
+  std::string labels;
+  double test_share = 0;  // [0, 0.9]: the share of each class that becomes the test set
+  uint64_t seed = 0;      // for the random choice of the test set
 };
 template <FieldsOf<ImagesOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -147,13 +150,13 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("seed", seed);
 }
 
-/// A folder or an archive of .txt files, a folder for each class: rows of text.
+/// The options for a folder or an archive of .txt files, each a row, with a folder for each class.
 struct TextFilesOptions {
   std::string tokenizer = "word";  // as in CsvOptions
   int64_t vocabulary_size = 10000;
   int64_t max_length = 128;
-  double test_share = 0;  // [0, 0.9]: this much of each class is the test set
-  uint64_t seed = 0;      // of the draw of test_share
+  double test_share = 0;  // [0, 0.9]: the share of each class that becomes the test set
+  uint64_t seed = 0;      // for the random choice of the test set
 };
 template <FieldsOf<TextFilesOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -165,13 +168,13 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("seed", seed);
 }
 
-/// Arrays of a NPZ or a safetensors file, or of NPY files.
+/// The options for arrays of a NPZ or a safetensors file, or of NPY files.
 struct ArraysOptions {
-  std::string inputs = "inputs";  // names of NPZ and safetensors
+  std::string inputs = "inputs";  // the arrays' names in NPZ and safetensors files
   std::string targets = "targets";
   std::string target_kind;  // as in CsvOptions
-  double test_share = 0;    // [0, 0.9]: this much of each class, or of all rows, is the test set
-  uint64_t seed = 0;        // of the draw of test_share
+  double test_share = 0;    // [0, 0.9]: share of each class, or of all rows, for the test set
+  uint64_t seed = 0;        // for the random choice of the test set
 };
 template <FieldsOf<ArraysOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -186,32 +189,34 @@ void visit_fields(Spec& spec, auto&& visit) {
 struct IngestSource {
   std::string role;  // "data", "test", "train_images", ...: src/data/ingest/formats.cc
   std::filesystem::path path;
-  std::string sha256 = {};  // of the file; empty: not known, ingest() finds it
-  std::string name = {};    // what people call the file: refusals begin with it, else with the role
+  std::string sha256 = {};  // of the file; if empty, ingest() computes it
+  std::string name = {};    // the file's name in error messages; empty: they contain the role
 };
 
-/// How tables are parsed: in blocks of about `block_bytes`, by `count` threads. Every choice gives
-/// the same dataset and the same errors.
+/// How tables are parsed: in blocks of about `block_bytes`, by `count` threads. The dataset and the
+/// errors do not depend on it.
 struct TableThreads {
   int count = 0;                         // 0: one for each core that the process may use
-  size_t block_bytes = size_t{1} << 20;  // 0: no blocks, one row after another
+  size_t block_bytes = size_t{1} << 20;  // 0: a single thread parses one row after another
 };
 
 struct IngestRequest {
-  // "csv": a row of src/data/ingest/formats.cc. Gzip is known by its first bytes.
+  // The name of a format in src/data/ingest/formats.cc, such as "csv". Gzip is detected by the
+  // file's first bytes.
   std::string format;
   std::vector<IngestSource> sources;
-  CsvOptions csv;  // jsonl, too
+  CsvOptions csv;  // options of the formats CSV and JSON lines
   TextOptions text = {};
   ImagesOptions images = {};
   ArraysOptions arrays = {};
   TextFilesOptions text_files = {};
-  TableThreads threads = {};  // of CSV and JSON lines
+  TableThreads threads = {};  // used for CSV and JSON lines
 };
 
-/// Parses untrusted bytes into `folder` (created; must not exist). Memory is bounded by the typed
-/// data, and of an image folder by a few batches. The folder appears complete or not at all.
-/// Refusals: DATASET_INVALID with row and column of the first 16 problems; STORAGE_FULL.
+/// Parses untrusted bytes into the new `folder`, which must not exist. Memory use is bounded by the
+/// size of the typed data, for folders of images by that of a few batches. The folder appears
+/// complete or not at all. Refusals: DATASET_INVALID with row and column of the first 16 problems;
+/// STORAGE_FULL.
 Result<DatasetSchema> ingest(const IngestRequest& request, const std::filesystem::path& folder,
                              Files& files);
 

@@ -21,8 +21,9 @@ struct Moments {
   double std = 1;
 };
 
-/// Mean and population standard deviation of the finite values that `visit` hands to its argument,
-/// always in the same order. Two passes: a one-pass variance loses its digits for large means.
+/// Mean and population standard deviation of the finite values that `visit` passes to its argument,
+/// always in the same order. Takes two passes, since a one-pass variance is inaccurate for large
+/// means.
 template <typename Visit>
 Moments fit_moments(const Visit& visit) {
   int64_t count = 0;
@@ -36,7 +37,7 @@ Moments fit_moments(const Visit& visit) {
     high = std::max(high, x);
   });
   if (count == 0) return {};
-  // A rounded mean of equal values would give a tiny deviation, and dividing by it huge noise.
+  // The rounded mean of equal values would give a tiny deviation, and dividing by that huge values.
   if (low == high) return {low, 1};
   Moments m;
   m.mean = sum / static_cast<double>(count);
@@ -47,7 +48,8 @@ Moments fit_moments(const Visit& visit) {
   return m;
 }
 
-/// Exact: integers until the last division.
+/// Mean and deviation of bytes scaled to [0, 1]. Uses integers until the last division, so that
+/// nothing is rounded before.
 Moments moments_of_bytes(int64_t count, int64_t sum, int64_t squares) {
   if (count == 0) return {};
   const Int128 spread = Int128{count} * squares - Int128{sum} * sum;
@@ -114,7 +116,7 @@ std::string Preprocessing::to_json() const {
   };
   if (context_length > 0) json["context_length"] = context_length;
   if (category_codes) json["category_codes"] = true;
-  return json.dump();  // prints the shortest text that reads back as the same double
+  return json.dump();  // writes the shortest text that reads back as the same double
 }
 
 Result<Preprocessing> Preprocessing::from_json(std::string_view text) {

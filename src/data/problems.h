@@ -1,4 +1,4 @@
-// src/data/problems.h: what is wrong with a file, place by place, until there is enough to act on.
+// src/data/problems.h: collects the first problems of a file, each with its place, for one error.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,21 @@ class Problems {
  public:
   static constexpr size_t kCountMax = 16;
   bool empty() const { return violations_.empty(); }
-  /// True when reading on would add nothing.
+  /// True if further problems would be dropped, so that reading can end.
   bool full() const { return violations_.size() >= kCountMax; }
-  /// Problems beyond the first 16 are dropped.
+  /// Adds a problem; those beyond the first 16 are dropped.
   void add(std::string place, std::string description);
   void add(const Error& error);
-  /// One error with every problem as a violation; the message has the first. Not if empty().
+  /// An error with every problem as a violation and the first one as message. Call it only if
+  /// !empty().
   Error error() const;
 
  private:
   std::vector<FieldViolation> violations_;
 };
 
-/// "data: row 3 (line 4), column 'age'". Rows count from 1 without the header; lines from 1 with
-/// it.
+/// "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the header, lines from 1
+/// with it.
 std::string place_of(const std::string& source, int64_t row, int64_t line,
                      const std::string& column);
 std::string place_of(const std::string& source, int64_t row, int64_t line);

@@ -12,11 +12,11 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kPercentMin = 1;        // of the held rows
-constexpr int64_t kChancePercentMax = 5;  // of the copies: their target differs
+constexpr int64_t kPercentMin = 1;        // copies, in percent of the held-out rows
+constexpr int64_t kChancePercentMax = 5;  // copies with different targets, in percent of the copies
 constexpr size_t kArrays = 5;
 
-/// One row's part of each array.
+/// The bytes of a row in each of the arrays.
 using RowBytes = std::array<std::string_view, kArrays>;
 
 class Rows {
@@ -64,11 +64,11 @@ size_t hash_of(const RowBytes& row) {
   return hash;
 }
 
-/// Held rows of equal features.
+/// Held-out rows with equal features.
 struct Group {
-  int64_t first = 0;  // of them
-  bool seen = false;
-  std::optional<double> target;  // of the seen rows, if it is one
+  int64_t first = 0;             // the first of these rows
+  bool seen = false;             // a training row has the same features
+  std::optional<double> target;  // the target of these training rows, if all have the same one
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// src/data/row_copies.h: rows that are held out and that training sees all the same.
+// src/data/row_copies.h: counts held-out rows that equal rows of the training set.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,23 @@
 namespace trainyard {
 
 struct RowCopies {
-  int64_t rows = 0;         // held out
-  int64_t copies = 0;       // whose features are, to the bit, those of a row that was seen
-  int64_t same_target = 0;  // of these: every seen row like it has its target, too
+  int64_t rows = 0;         // held-out rows
+  int64_t copies = 0;       // those whose features have the same bits as a training row's
+  int64_t same_target = 0;  // copies of which all equal training rows have the same target, too
 
-  /// True if they are copies, and enough of them to change a metric. Tables of few values have
-  /// rows that are alike by chance; their targets then differ here and there.
+  /// True if there are enough copies to change a metric and they are no coincidence. In tables with
+  /// few different values, rows are equal by chance; then some of their targets differ.
   bool matter() const;
 };
 
-/// Rows are indices into their partition, of one schema, which is no stream. Exact: equal hashes
-/// are compared. Memory: some 50 bytes for each row of `held`; of the rows nothing is copied.
+/// `seen_rows` and `held_rows` are indices into their partitions, which have the same schema, no
+/// stream. The count is exact: rows with equal hashes are compared. Takes about 50 bytes of memory
+/// for each row of `held`; no rows are copied.
 RowCopies count_copies(const DatasetSchema& schema, const Partition& seen,
                        std::span<const int64_t> seen_rows, const Partition& held,
                        std::span<const int64_t> held_rows);
 
-/// Bytes of one row's features.
+/// The size of a row's features in bytes.
 int64_t feature_bytes(const DatasetSchema& schema);
 
 }  // namespace trainyard

@@ -13,8 +13,9 @@ namespace {
 
 constexpr const char* kStatisticsInvalid = "DATASET_INVALID";
 
-/// Of the numbers that `visit` hands to its argument, always in the same order; none of none. Two
-/// passes: a one-pass variance loses its digits for large means.
+/// The statistics of the numbers that `visit` passes to its argument, always in the same order;
+/// nullopt if there are none. Takes two passes, since a one-pass variance is inaccurate for large
+/// means.
 template <typename Visit>
 std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
   int64_t count = 0;
@@ -29,7 +30,7 @@ std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
   });
   if (count == 0) return std::nullopt;
   const auto n = static_cast<double>(count);
-  // A rounded mean may be outside of equal values.
+  // Rounding may put the mean of equal values outside of [min, max].
   s.mean = std::clamp(sum / n, s.min, s.max);
   double squares = 0;
   visit([&](double x) { squares += (x - s.mean) * (x - s.mean); });
@@ -47,7 +48,7 @@ std::vector<int64_t> count_codes(std::span<const int32_t> codes, size_t first, s
   return counts;
 }
 
-/// Of channel `c` of all images.
+/// The statistics of channel `c` of all images.
 NumberStatistics measure_channel(std::span<const float> images, const Shape& image, int64_t c) {
   const auto pixels = static_cast<size_t>(image[1] * image[2]);
   const auto stride = static_cast<size_t>(image[0]) * pixels;
@@ -59,7 +60,7 @@ NumberStatistics measure_channel(std::span<const float> images, const Shape& ima
   return all.value_or(NumberStatistics{});
 }
 
-/// By channel, of images of bytes.
+/// The statistics of each channel of byte images.
 std::vector<NumberStatistics> measure_bytes(const TypedRows& train, const Shape& image) {
   const auto channels = static_cast<size_t>(image[0]);
   std::vector<ByteRange> ranges = train.image_ranges;
@@ -86,8 +87,9 @@ std::vector<NumberStatistics> measure_bytes(const TypedRows& train, const Shape&
   return statistics;
 }
 
-/// Of each column of a table [rows, columns]; NaN is missing. Goes through the rows once for all
-/// columns, which is what memory is fast at; each column's numbers are added in the order of rows.
+/// The statistics of each column of a table [rows, columns], where NaN is a missing value. Each
+/// pass reads the rows once for all columns, so that memory is read sequentially. Each column's
+/// numbers are added in the order of the rows.
 std::vector<std::optional<NumberStatistics>> measure_columns(std::span<const float> values,
                                                              size_t columns) {
   std::vector<int64_t> counts(columns);
@@ -99,7 +101,7 @@ std::vector<std::optional<NumberStatistics>> measure_columns(std::span<const flo
       const bool there = !std::isnan(row[c]);
       counts[c] += there ? 1 : 0;
       sums[c] += there ? static_cast<double>(row[c]) : 0.0;
-      low[c] = row[c] < low[c] ? row[c] : low[c];  // false for NaN
+      low[c] = row[c] < low[c] ? row[c] : low[c];  // the comparison is false for NaN
       high[c] = row[c] > high[c] ? row[c] : high[c];
     }
   }

@@ -1,4 +1,4 @@
-// src/data/statistics.h: counts and moments of a dataset's training rows, of all formats alike.
+// src/data/statistics.h: computes the statistics of a dataset's training rows, for all formats.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,12 +7,13 @@
 
 namespace trainyard {
 
-/// One or two passes over every array; for U8 images only over their sums. Sums run in row order in
-/// double: same rows, same bits. Streamed images have been written.
+/// Makes one or two passes over every array, for U8 images only over their sums. Sums are in double
+/// precision and in row order, so that the same rows give the same bits. Streamed images must have
+/// been written before.
 DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& train);
 
 nlohmann::json statistics_to_json(const DatasetStatistics& s);
-/// Refusal: DATASET_INVALID, also if they are not those of `schema`.
+/// Refusal: DATASET_INVALID, also if the statistics do not fit `schema`.
 Result<DatasetStatistics> statistics_from_json(const nlohmann::json& json,
                                                const DatasetSchema& schema);
 

@@ -12,16 +12,16 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kValuesMax = 1000;       // of a column whose values may stand for classes
-constexpr int64_t kRowsPerValueMin = 5;    // on average; else values say nothing about classes
-constexpr int64_t kStraysPerMille = 1;     // rows that need not agree, of all rows ...
-constexpr int64_t kStraysPercent = 5;      // ... and of those outside the largest class
-constexpr int64_t kRowsOfRangesMin = 200;  // of a few rows, numbers lie apart by chance
+constexpr int64_t kValuesMax = 1000;       // most different values of a column that is checked
+constexpr int64_t kRowsPerValueMin = 5;    // on average; with fewer rows, nothing can be concluded
+constexpr int64_t kStraysPerMille = 1;     // most rows that may contradict, of all rows ...
+constexpr int64_t kStraysPercent = 5;      // ... and of the rows outside the largest class
+constexpr int64_t kRowsOfRangesMin = 200;  // in fewer rows, ranges may be disjoint by chance
 constexpr size_t kClassesOfRangesMax = 64;
 constexpr double kCorrelationMin = 0.999;
 constexpr size_t kBlockRows = 1024;
 
-/// One column's values and the class that each goes with.
+/// The class of the first row with each value of a column, and the count of contradicting rows.
 class ValueClasses {
  public:
   explicit ValueClasses(int64_t values) : classes_(static_cast<size_t>(values), -1) {}
@@ -42,13 +42,13 @@ class ValueClasses {
   int64_t strays_ = 0, used_ = 0;
 };
 
-/// A column of which `code(row)` is the value, from 0; missing is one, too.
+/// A column with few different values, which value() numbers from 0; missing is one of them.
 struct ValueColumn {
   std::string name;
-  const float* numbers = nullptr;  // one of these two: its first value
+  const float* numbers = nullptr;  // the column's first value; null if it has `codes`
   const int32_t* codes = nullptr;
   size_t stride = 0;
-  float first = 0;  // of the numbers: the least
+  float first = 0;  // the least of `numbers`
   ValueClasses classes;
 
   size_t value(size_t row) const {
@@ -58,7 +58,7 @@ struct ValueColumn {
   }
 };
 
-/// A column of numbers and where those of each class lie.
+/// A column of numbers, with the range of its numbers for each class.
 struct RangeColumn {
   struct Range {
     float low = std::numeric_limits<float>::infinity();
@@ -67,7 +67,7 @@ struct RangeColumn {
   std::string name;
   const float* numbers = nullptr;
   size_t stride = 0;
-  std::vector<Range> ranges = {};  // by class
+  std::vector<Range> ranges = {};  // one per class
 
   bool apart() const {
     std::vector<Range> sorted = ranges;
@@ -172,7 +172,7 @@ class ClassLeaks {
   std::vector<RangeColumn> ranges_;
 };
 
-/// Of each column of numbers with the target; where a value is missing the row does not count.
+/// The correlation of each numeric column with the target, over the rows that have a value.
 std::vector<double> correlations(const DatasetStatistics& s, const Partition& train) {
   const size_t columns = s.numeric.size();
   std::vector<double> mean(columns), xx(columns), yy(columns), xy(columns), x_sum(columns),

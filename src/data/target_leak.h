@@ -1,5 +1,5 @@
-// src/data/target_leak.h: single columns of a table that tell the target by themselves: most often
-// it was written into them, or they were filled in afterwards.
+// src/data/target_leak.h: finds single columns of a table from which the target follows. Most often
+// such a column is derived from the target or became known only after it.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace trainyard {
 
 struct TargetLeak {
   std::string column;
-  int64_t rows = 0;     // for which it holds
-  std::string finding;  // "alone tells the target: ..."
+  int64_t rows = 0;     // the number of rows for which the target follows from the column
+  std::string finding;  // end of the warning's sentence after the column's name
 };
 
-/// Classes: a column of at most a thousand values, each of which goes with one class, with few rows
-/// that do not agree; or numbers whose ranges do not overlap between classes. Numbers: a
-/// correlation above 0.999. Few rows, and columns of nearly as many values, tell nothing and are
-/// not looked at. One pass; a column that does not tell the target is left after a few rows.
+/// For a target of classes, finds columns of at most 1000 different values in which each value
+/// occurs with one class only, apart from a few rows, and columns of numbers whose ranges in the
+/// classes do not overlap. For a numeric target, finds columns with a correlation above 0.999. With
+/// few rows, or nearly as many values as rows, nothing can be concluded, and nothing is reported.
+/// Makes one pass; most columns are ruled out after a few rows.
 std::vector<TargetLeak> find_target_leaks(const DatasetSchema& schema, const DatasetStatistics& s,
                                           const Partition& train);
 

@@ -10,7 +10,7 @@
 namespace trainyard {
 
 Status check_test_share(double share, bool has_test, const std::string& field) {
-  if (!(share >= 0 && share <= kTestShareMax)) {  // not NaN
+  if (!(share >= 0 && share <= kTestShareMax)) {  // also refuses NaN
     return dataset_error(field, std::to_string(share) + " is out of range, expected 0 to 0.9");
   }
   if (share > 0 && has_test) {

@@ -1,4 +1,4 @@
-// src/data/test_share.h: rows that are drawn to be the test set.
+// src/data/test_share.h: draws rows at random for the test set.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace trainyard {
 
-/// `share` in [0, 0.9], and none beside a test set that there is already. `field` names it in
-/// messages.
+/// Refuses a `share` outside [0, 0.9], and one above 0 if there already is a test set. `field`
+/// names it in messages.
 Status check_test_share(double share, bool has_test, const std::string& field);
 
-/// True for the drawn rows: of each group (a class, say) the nearest whole number to `share`, but
-/// never all, by Philox from (seed, "test_share", group). `groups` has each row's, from 0.
+/// Returns true for the drawn rows. In each group (for example a class) the number of drawn rows is
+/// `share` of its rows, rounded, but never all. They are drawn by Philox from (seed, "test_share",
+/// group). `groups` has the group of each row, numbered from 0.
 std::vector<bool> draw_test_rows(std::span<const int32_t> groups, double share, uint64_t seed);
 
 }  // namespace trainyard

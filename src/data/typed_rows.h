@@ -1,5 +1,5 @@
-// src/data/typed_rows.h: rows in memory on their way into the typed form, and the names, types and
-// order of the arrays there: one table for the writer and the reader.
+// src/data/typed_rows.h: rows in memory before they are written to the typed file, and the names,
+// types and order of the file's arrays, which writer and reader share.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace trainyard {
 
-/// Least and largest byte.
+/// The least and the largest of a set of bytes.
 struct ByteRange {
   uint8_t low = 255, high = 0;
   void widen(const ByteRange& o) {
@@ -23,23 +23,23 @@ struct ByteRange {
 
 struct TypedRows : RawRows {
   std::vector<int64_t> image_sums;
-  std::vector<ByteRange> image_ranges;  // by channel, of U8 images that were never in memory
+  std::vector<ByteRange> image_ranges;  // one per channel; only for streamed U8 images
   std::vector<int32_t> target_class;
   std::vector<float> target_numeric;
   Partition view() const;
 };
 
-/// The image of a row, out.size() values, in the units in which it is stored.
+/// Copies the image of a row, out.size() values, in the units in which it is stored.
 void copy_image(const Partition& rows, int64_t row, std::span<float> out);
 
-/// Widens the ranges of an image's channels, [C], to hold its pixels.
+/// Widens the ranges of the channels, [C], to include an image's pixels.
 void widen_ranges(std::span<const uint8_t> pixels, std::vector<ByteRange>& ranges);
 
-/// image_sums of U8 images (src/data/dataset.h).
+/// Computes image_sums of U8 images (src/data/dataset.h).
 std::vector<int64_t> sum_images(std::span<const uint8_t> pixels, int64_t rows, const Shape& image);
 
-/// Calls visit(name, TensorType, span) for each array that a partition of `p.rows` rows has under
-/// `schema`; the spans are members of `p`, to be read or set.
+/// Calls visit(name, TensorType, span) for each array of a partition with `p.rows` rows and this
+/// schema. The spans are members of `p`, which `visit` may read or set.
 template <typename Visit>
 void visit_arrays(const DatasetSchema& schema, const std::string& prefix, Partition& p,
                   Visit visit) {

@@ -10,8 +10,8 @@
 namespace trainyard {
 namespace {
 
-/// The arrays, largest elements first, so that each one is aligned in the file. Those of a stream
-/// have no bytes yet.
+/// The arrays, those with the largest elements first, so that each is aligned in the file. The
+/// arrays of streamed images have no bytes yet.
 std::vector<TensorView> arrays_of(const DatasetSchema& schema, Partition train, Partition test) {
   std::vector<TensorView> arrays;
   const auto add = [&](const std::string& name, const TensorType& type, auto& span) {
@@ -43,7 +43,7 @@ Result<std::string> write_streamed(Files& files, const std::filesystem::path& pa
     if (arrays[i].name == "test.image") test_offset = layout.offsets[i];
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<FileFiller> file, files.create_file(path, layout.bytes));
-  Mutex mu;  // of the ranges
+  Mutex mu;  // guards image_ranges
   data.train.image_ranges.resize(static_cast<size_t>(image[0]));
   const auto sink = [&](bool test, int64_t row, std::span<const uint8_t> pixels) -> Status {
     std::vector<int64_t>& sums = (test ? data.test : data.train).image_sums;
@@ -62,7 +62,8 @@ Result<std::string> write_streamed(Files& files, const std::filesystem::path& pa
   if (Status s = file->write_at(0, std::as_bytes(std::span(layout.prefix))); !s.ok()) {
     return std::move(s).error();
   }
-  for (size_t i = 0; i < arrays.size(); ++i) {  // the sums are where they were when laid out
+  // The sums have been filled in place since `arrays` was built, so its spans are still valid.
+  for (size_t i = 0; i < arrays.size(); ++i) {
     if (arrays[i].bytes.empty()) continue;
     if (Status s = file->write_at(layout.offsets[i], arrays[i].bytes); !s.ok()) {
       return std::move(s).error();

@@ -1,4 +1,4 @@
-// src/data/typed_writer.h: the arrays of a dataset as its data.safetensors.
+// src/data/typed_writer.h: writes the arrays of a dataset to its data.safetensors.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace trainyard {
 
-/// Writes the file, syncs it and returns its SHA-256. Images that are a stream go straight to their
-/// places; their sums are kept in `data`.
+/// Writes the file, syncs it and returns its SHA-256. Streamed images are written directly to their
+/// places in the file; their sums and ranges are stored in `data`.
 Result<std::string> write_typed_dataset(Files& files, const std::filesystem::path& path,
                                         TypedDataset& data);
 

@@ -19,7 +19,7 @@ namespace trainyard {
 namespace {
 
 constexpr size_t kColumnsListedMax = 16;
-constexpr size_t kColumnsEachMax = 3;  // more of one kind are told together
+constexpr size_t kColumnsEachMax = 3;  // more columns with the same trap share one warning
 
 ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   ColumnFacts facts;
@@ -37,14 +37,14 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   return facts;
 }
 
-/// A column of a table of numbers [rows, columns]; NaN is missing.
+/// Facts about a column of numbers, where NaN is a missing value.
 struct NumberColumn {
   bool whole = true, rises = true, falls = true;
   float last = std::numeric_limits<float>::quiet_NaN();
 };
 
-/// In blocks of rows, which stay in the cache while one column after another is looked at. A column
-/// that has a fraction is done.
+/// Scans the columns in blocks of rows, which stay in the cache while one column after another is
+/// read. A column is not read further after a number with a fraction.
 std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t columns) {
   constexpr size_t kScanRows = 1024;
   std::vector<NumberColumn> scanned(columns);
@@ -63,7 +63,7 @@ std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t col
           column.whole = false;
           return true;
         }
-        column.rises = column.rises && !(x <= column.last);  // NaN is neither
+        column.rises = column.rises && !(x <= column.last);  // `last` is NaN before the first value
         column.falls = column.falls && !(x >= column.last);
         column.last = x;
       }
@@ -83,7 +83,7 @@ int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) 
   return std::unique(column.begin(), column.end()) - column.begin();
 }
 
-/// Of the number column `c` of all.
+/// The facts about numeric column `c`.
 ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics& s,
                              const NumberColumn& scanned, std::span<const float> values, size_t c,
                              int64_t rows) {
@@ -104,7 +104,8 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   return facts;
 }
 
-/// Columns with the same trap: a few are told one by one, more of them together.
+/// Adds the warnings for columns with the same trap: one for each of a few columns, or a common one
+/// for more.
 void add_trapped(ColumnTrap trap, const std::vector<ColumnFacts>& columns, std::string_view options,
                  std::vector<DataWarning>& warnings) {
   if (columns.size() <= kColumnsEachMax) {
@@ -141,7 +142,7 @@ void add_columns(const DatasetSchema& schema, const DatasetStatistics& s, const 
 void add_leaks(const DatasetSchema& schema, const DatasetStatistics& s, const TypedRows& train,
                std::string_view options, std::vector<DataWarning>& warnings) {
   for (const TargetLeak& leak : find_target_leaks(schema, s, train.view())) {
-    // An identifier goes with its row's class, and is told already.
+    // An identifier determines its row's class, but already has a warning.
     const bool told = std::ranges::any_of(warnings, [&](const DataWarning& w) {
       return std::ranges::find(w.columns, leak.column) != w.columns.end();
     });
@@ -210,7 +211,7 @@ std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const Da
     if (column.kind == ColumnSchema::Kind::kText) continue;
     const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
     const size_t c = texts ? 0 : number++;
-    if (!column.date.empty()) continue;  // its parts: days rise as rows do
+    if (!column.date.empty()) continue;  // parts of dates often rise with the rows
     facts.push_back(texts ? facts_of_texts(column, train.rows)
                           : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows));
   }

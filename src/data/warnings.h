@@ -1,5 +1,6 @@
-// src/data/warnings.h: traps in a dataset's training rows that nothing refuses: identifiers,
-// constants, a column that tells the target, classes without rows, test rows that are trained on.
+// src/data/warnings.h: finds problems of a dataset's training rows that are not refused: columns of
+// identifiers, constant columns, columns that reveal the target, rare classes, and test rows that
+// equal training rows.
 #pragma once
 
 #include <string_view>
@@ -11,16 +12,16 @@
 
 namespace trainyard {
 
-/// A class with fewer training rows is told.
+/// Classes with fewer training rows are reported.
 inline constexpr int64_t kClassRowsMin = 10;
 
-/// Of a table: its feature columns, without those of text and the parts of dates.
+/// The facts about a table's feature columns, except text columns and the parts of dates.
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train);
 
-/// Of all formats, by the typed rows: numbers are those of 32 bits. One pass over them, which most
-/// columns leave early, and beside it the hashes of all rows where there is a test set. Streamed
-/// images are only looked at by their classes. `options`: as of describe() (column_facts.h).
+/// Finds the warnings for typed rows of any format. Makes one pass over the numbers, in which most
+/// columns are ruled out early, and hashes all rows if there is a test set. For streamed images
+/// only the classes are checked. `options` is as in describe() (column_facts.h).
 std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const DatasetStatistics& s,
                                        const TypedRows& train, const TypedRows& test,
                                        std::string_view options);

@@ -9,11 +9,11 @@
 namespace trainyard {
 namespace {
 
-constexpr double kNineOfTen = 1.645;  // standard deviations on either side
-// Of a whole step: what no node knows about. A GPU's libraries choose other algorithms from size to
-// size, so that what was timed at one says less of the next.
+constexpr double kNineOfTen = 1.645;  // standard deviations on either side that include 90 %
+// The standard deviation, relative to a step's time, of errors that nodes' rates do not cover. It
+// is larger on a GPU, since its libraries choose the algorithm by size, so that a time measured at
+// one size says less about another size.
 constexpr double kStepSpreadLeast = 0.04, kStepSpreadLeastGpu = 0.1;
-// Errors of an op's rates are the same in all its nodes; those of different ops are independent.
 
 TimeRange range_of(double seconds, double spread) {
   return {seconds, seconds * std::exp(-kNineOfTen * spread),
@@ -27,19 +27,19 @@ NodeWorkload pseudo(std::string_view op, double bytes) {
   return node;
 }
 
-/// The loader's for one row.
+/// The loader's time for one row; nullopt if it is unknown.
 std::optional<double> row_seconds(const RowWork& row, const RateModel& rates) {
   if (row.kind.empty()) return std::nullopt;
   const std::optional<NodeTime> time = rates.time(pseudo(row.kind, row.numbers));
   return time ? std::optional(time->seconds) : std::nullopt;
 }
 
-/// A copy that streams; nothing where no such rate is known.
+/// The time to copy so many bytes in memory; 0 if the bandwidth is unknown.
 double copy_seconds(double bytes, const RateModel& rates) {
   return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
 }
 
-/// A link of one speed.
+/// A link with one assumed speed out of the range of a LinkRates.
 struct Link {
   double seconds_per_exchange = 0, bytes_per_second = 0;
 
@@ -48,7 +48,8 @@ struct Link {
   }
 };
 
-/// What a step sends over; null where it sends nothing, or its ranks read each other's memory.
+/// The link over which a step sends; null if it sends nothing or its ranks read each other's
+/// memory.
 const LinkRates* link_of(const StepWork& work) {
   const auto any = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
   if (!any(work.sent_beside) && !any(work.sent_alone)) return nullptr;
@@ -57,8 +58,8 @@ const LinkRates* link_of(const StepWork& work) {
   return on_gpus ? &kAssumedLink : nullptr;
 }
 
-/// What of a step's time is added by exchanges: those that it waits for, and of the others what is
-/// not hidden behind `hidden_seconds_max` of computing.
+/// The time that exchanges add to a step: all of those that it waits for, and the part of the
+/// overlapping ones that exceeds `hidden_seconds_max` of computation.
 double exposed_seconds(const StepWork& work, const Link& link, double hidden_seconds_max) {
   return link.seconds(work.sent_alone) +
          std::max(0.0, link.seconds(work.sent_beside) - hidden_seconds_max);
@@ -98,7 +99,7 @@ std::string_view name_of(Limit limit) {
 void RunWork::spread_over_nodes() {
   if (step.over_network) return;
   step.over_network = evaluation.over_network = true;
-  step.digest += "/nodes";  // what such steps took tells nothing of those inside one node
+  step.digest += "/nodes";  // their measured times do not apply to steps inside one node
 }
 
 std::string assumed_link(const StepWork& work) {
@@ -114,7 +115,7 @@ std::string assumed_link(const StepWork& work) {
 
 StepBound bound_step(const StepWork& work, const RateModel& rates) {
   if (rates.flops_per_second() <= 0 || rates.bytes_per_second() <= 0) return {};
-  double compute = 0, memory = 0;  // of the nodes that are limited by it
+  double compute = 0, memory = 0;  // seconds of the nodes limited by each
   for (const WorkItem& item : work.items) {
     const double computes = item.node.flops / rates.flops_per_second();
     const double moves = item.node.memory_bytes / rates.bytes_per_second();
@@ -125,7 +126,9 @@ StepBound bound_step(const StepWork& work, const RateModel& rates) {
 
 Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates) {
   double seconds = 0, launch = 0, memory = 0;
-  std::map<std::string_view, double> deviations;  // by op, in seconds
+  // Standard deviations in seconds by op. The errors of an op's nodes add up, since they have the
+  // same cause; those of different ops are independent.
+  std::map<std::string_view, double> deviations;
   const auto add = [&](const NodeWorkload& node, double count) {
     if (node.op == kViewOp) return true;
     const std::optional<NodeTime> time = rates.time(node);
@@ -196,7 +199,7 @@ Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
     ASSIGN_OR_RETURN(const StepForecast evaluation, forecast_step(work.evaluation, rates));
     run.total += evaluation.time * batches;
   }
-  // By time, checkpoints cost up to 1 %; one is written at the end in any case.
+  // Checkpoints at intervals of time cost up to 1 %. One is always written at the end.
   const double copies =
       copy_seconds(work.checkpoint_bytes, rates) * static_cast<double>(work.checkpoints + 1);
   const double paced = work.checkpoints > 0 ? 0 : 0.01 * run.total.seconds;

@@ -1,4 +1,5 @@
-// src/forecast/forecast.h: how long a job will take on a device that has it to itself. Pure.
+// src/forecast/forecast.h: predicts how long a job takes on a device that runs nothing else. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace trainyard {
 
-/// A time in seconds, and the range in which nine of ten outcomes are expected.
+/// A time in seconds with its 90 % prediction interval, from `low` to `high`.
 struct TimeRange {
   double seconds = 0, low = 0, high = 0;
 
@@ -20,28 +21,29 @@ struct TimeRange {
 TimeRange operator*(TimeRange range, double factor);
 
 enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData, kExchanges };
-/// "compute", "memory bandwidth", "launches", "data", "exchanges"; "" of kUnknown.
+/// "compute", "memory bandwidth", "launches", "data", "exchanges"; "" for kUnknown.
 std::string_view name_of(Limit limit);
 
-/// The least time that a device could take: of each node its FLOPs at the fastest measured rate, or
-/// its bytes from and to memory at the measured bandwidth, whichever is more.
+/// A lower bound for the time of a step: the sum over its nodes of the time for the node's FLOPs at
+/// the fastest measured rate or for its bytes from and to memory at the measured bandwidth,
+/// whichever is longer.
 struct StepBound {
-  double seconds = 0;          // 0: a rate is unknown
-  Limit by = Limit::kUnknown;  // kCompute or kMemory: what most of it is
+  double seconds = 0;          // 0 if a rate is unknown
+  Limit by = Limit::kUnknown;  // kCompute or kMemory, whichever is the larger part of `seconds`
 };
 StepBound bound_step(const StepWork& work, const RateModel& rates);
 
-/// The link between the GPUs of a job. Nobody has measured it: these are what cards have, from PCI
-/// Express 3.0 beside other traffic to NVLink, and the middle is PCI Express 4.0 with 16 lanes as
-/// NCCL uses it.
+/// The link between the GPUs of a job. The rates are assumed, not measured. The range is that of
+/// common cards, from PCI Express 3.0 shared with other traffic to NVLink; the middle is what NCCL
+/// reaches on PCI Express 4.0 with 16 lanes.
 struct LinkRates {
   double bytes_per_second = 20e9, bytes_per_second_least = 8e9, bytes_per_second_most = 300e9;
   double seconds_per_exchange = 30e-6;
 };
 inline constexpr LinkRates kAssumedLink;
-/// The network between the nodes of a job, of which each sends so much. That is assumed as well:
-/// for GPUs what NCCL gets from 10 to 400 Gbit/s, for CPUs what a process sends through TLS
-/// (docs/decisions/0105) over 1 to 10 Gbit/s.
+/// The network between the nodes of a job; the rates are those at which each node sends. They are
+/// assumed, too: for GPUs what NCCL reaches on networks of 10 to 400 Gbit/s, for CPUs what a
+/// process sends through TLS (docs/decisions/0105) on networks of 1 to 10 Gbit/s.
 inline constexpr LinkRates kAssumedGpuNetwork{.bytes_per_second = 5e9,
                                               .bytes_per_second_least = 1.25e9,
                                               .bytes_per_second_most = 50e9,
@@ -51,57 +53,62 @@ inline constexpr LinkRates kAssumedCpuNetwork{.bytes_per_second = 0.3e9,
                                               .bytes_per_second_most = 1.2e9,
                                               .seconds_per_exchange = 200e-6};
 /// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges", or
-/// "the network between its nodes ..."; empty where nothing is sent over one.
+/// "the network between its nodes ..."; empty if the step sends nothing over a link or network.
 std::string assumed_link(const StepWork& work);
 
 struct StepForecast {
   TimeRange time;
   Limit limited_by = Limit::kUnknown;
 };
-/// Of several GPUs or nodes with what they send each other, by an assumed link. The likely time
-/// hides of it what half of the computing takes (the backward pass is more than that), the upper
-/// end of the range nothing, the lower one what all of the computing takes. Ranks on one CPU send
-/// nothing: they read each other's memory. The error says of which op no rate is known:
-/// NOT_FOUND/RATE_UNKNOWN.
+/// Predicts the time of a step. For several GPUs or nodes it includes their exchanges over the
+/// assumed link, as far as computation does not hide them: the likely time assumes that half of the
+/// computation overlaps with exchanges (the backward pass is more than half), the upper end of the
+/// range that nothing does, the lower end that all of it does. Ranks on one CPU exchange nothing,
+/// since they read each other's memory. The error NOT_FOUND/RATE_UNKNOWN names an op without a
+/// measured rate.
 Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates);
 
-/// How the loader makes a row.
+/// The loader's work for a row.
 struct RowWork {
-  std::string kind;    // kImageRowOp and so on; empty: it is not known how long that takes
-  double numbers = 0;  // of a row
+  std::string kind;    // kImageRowOp and so on; empty if the work's time is unknown
+  double numbers = 0;  // the count of numbers in a row
 };
 
-/// Everything whose time makes up that of a job.
+/// All work whose time adds up to that of a job.
 struct RunWork {
   StepWork step;
-  StepWork evaluation;  // of one batch
+  StepWork evaluation;  // work for one batch of an evaluation
   RowWork row;
   int64_t batch_size = 0;
   int64_t steps = 0;
-  int64_t evaluations = 0, evaluation_batches = 0;  // batches of each
-  int64_t last_evaluation_batches = 0;              // of the finished model on other rows
-  int64_t checkpoints = 0;      // that the recipe asks for; those by time cost 1 % at most
-  double checkpoint_bytes = 0;  // copied while the steps wait
-  int64_t nodes = 0;            // whose kernels are prepared first
+  int64_t evaluations = 0, evaluation_batches = 0;  // `evaluation_batches` in each evaluation
+  int64_t last_evaluation_batches = 0;              // for the finished model, on the test rows
+  // The number of checkpoints at steps that the recipe names. It is 0 if checkpoints are written at
+  // intervals of time, which costs 1 % at most.
+  int64_t checkpoints = 0;
+  double checkpoint_bytes = 0;  // bytes per checkpoint, which are copied while the steps wait
+  int64_t nodes = 0;            // graph nodes whose kernels are prepared before the first step
 
-  /// Its ranks are on several nodes of a cluster: before anything is forecast by it.
+  /// Marks the job's ranks as being on several nodes of a cluster. Must be called before any
+  /// forecast.
   void spread_over_nodes();
 };
 
-/// What finished jobs of the same step took on the device, or the steps of the job itself.
+/// Measured times of the step on the device: from finished jobs with the same step, or from earlier
+/// steps of the job itself.
 struct MeasuredSteps {
   TimeRange step;
-  int64_t count = 0;  // of jobs, or of steps
+  int64_t count = 0;  // how many jobs or steps were measured
 };
 
 struct RunForecast {
   TimeRange step, total;
-  StepBound bound;  // of the step
+  StepBound bound;  // lower bound for `step`
   Limit limited_by = Limit::kUnknown;
   double rows_per_second_needed = 0, rows_per_second_possible = 0;  // 0: unknown
-  double start_seconds = 0;  // of the total: before the first step
+  double start_seconds = 0;  // the part of `total` before the first step
 };
-/// `measured` takes the place of what the rates say about a step. NOT_FOUND/RATE_UNKNOWN.
+/// `measured` replaces the time of a step that the rates predict. Error: NOT_FOUND/RATE_UNKNOWN.
 Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
                                  const std::optional<MeasuredSteps>& measured = std::nullopt);
 

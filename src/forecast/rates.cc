@@ -11,11 +11,11 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kVector = 16;  // floats of the widest registers
-constexpr int kSweeps = 400;     // of coordinate descent; it stops earlier where nothing moves
-constexpr double kNear = 0.8;    // of sizes, in natural logarithms: where a factor has faded to 0.6
-constexpr double kPrior = 0.2;   // the weight of "the sum is right" beside one measured node
-constexpr double kSpreadLeast = 0.03;  // of a node at a measured size
+constexpr int64_t kVector = 16;  // floats in the widest vector registers
+constexpr int kSweeps = 400;     // most sweeps of coordinate descent, which may converge earlier
+constexpr double kNear = 0.8;   // distance of log sizes at which a sample's weight has faded to 0.6
+constexpr double kPrior = 0.2;  // weight of the uncorrected sum; a sample at distance 0 has 1
+constexpr double kSpreadLeast = 0.03;  // standard deviation of log time at a measured size
 
 double padded(double size) {
   return std::ceil(size / static_cast<double>(kVector)) * static_cast<double>(kVector);
@@ -45,7 +45,8 @@ double sum(const RateModel::Terms& factors, const RateModel::Terms& terms) {
   return total;
 }
 
-/// Factors >= 0 with the least sum of squares of (fitted / measured - 1), by coordinate descent.
+/// Finds the nonnegative factors that minimize the sum of squares of (fitted / measured - 1), by
+/// coordinate descent.
 RateModel::Terms least_squares(const std::vector<const RateSample*>& samples) {
   std::vector<RateModel::Terms> rows;
   RateModel::Terms scale{};
@@ -78,8 +79,8 @@ RateModel::Terms least_squares(const std::vector<const RateSample*>& samples) {
 
 bool is_pseudo(std::string_view op) { return op.starts_with('('); }
 
-/// What it takes is moving its bytes: hardly anything is computed of each. (A view, which moves
-/// none, has another op: see kViewOp.)
+/// True for a node whose time is mainly that of moving its bytes, since it computes little with
+/// each of them. (A view, which moves no bytes, has an op of its own: kViewOp.)
 bool only_moves(const NodeWorkload& w) {
   constexpr double kFlopsPerByteMax = 10;
   return w.m == 0 && w.flops <= kFlopsPerByteMax * w.bytes && !is_pseudo(w.op);
@@ -168,7 +169,9 @@ RateModel::RateModel(DeviceRates rates) : rates_(std::move(rates)) {
       moves.push_back({without_flops(s.node), s.seconds});
       by_op[""].push_back(&moves.back());
     }
-    if (!s.node.op.ends_with("Update")) continue;  // these touch all of their bytes
+    // The bandwidth is taken from updates only, since they surely read or write each of their
+    // bytes.
+    if (!s.node.op.ends_with("Update")) continue;
     bytes_per_second_ = std::max(bytes_per_second_, s.node.memory_bytes / s.seconds);
   }
   for (const auto& [op, samples] : by_op) fits_.emplace(op, fit(samples));
@@ -176,7 +179,8 @@ RateModel::RateModel(DeviceRates rates) : rates_(std::move(rates)) {
 
 std::optional<NodeTime> RateModel::time(const NodeWorkload& node) const {
   if (const auto own = fits_.find(node.op); own != fits_.end()) {
-    // None where all its time was found in what this node has none of, such as far bytes.
+    // The fit gives no time if its only nonzero factors are for terms that are 0 for this node,
+    // such as far_bytes.
     if (const std::optional<NodeTime> known = time(own->second, node)) return known;
   }
   const auto it = fits_.find("");
@@ -206,7 +210,7 @@ std::optional<NodeTime> RateModel::time(const Fit& fit, const NodeWorkload& node
   time.seconds = fitted * factor;
   time.launch = fit.factors[0] * terms[0] * factor;
   time.memory = (fit.factors[3] * terms[3] + fit.factors[4] * terms[4]) * factor;
-  const double unknown = std::sqrt(kPrior / weights);  // 1 far from all that was measured
+  const double unknown = std::sqrt(kPrior / weights);  // 1 far from all measured sizes
   const double typical =
       fit.rests.empty() ? 0 : std::sqrt(squares / static_cast<double>(fit.rests.size()));
   time.spread = std::hypot(kSpreadLeast, typical * unknown);

@@ -1,16 +1,17 @@
-// src/forecast/rates.h: what a device takes for work of each kind, and what that says about other
-// work.
+// src/forecast/rates.h: measured times of a device, and a model that predicts the time of other
+// work from them.
 //
-// A worker times the nodes of some networks on the device (src/calibration/calibrate.h). By op, the
-// times are fitted as a sum of what a node may be limited by, no summand negative:
+// A worker times the nodes of some networks on the device (src/calibration/calibrate.h). The times
+// of each op are fitted as a sum with nonnegative factors a to i:
 //
 //   t = a serial + b flops + c bytes + d far_bytes + e memory_bytes
-//         + f m n + g m k + h n k + i waste           (products; waste: of widths that fill no
-//         vector)
+//         + f m n + g m k + h n k + i waste           (products only; waste: FLOPs that padding the
+//                                                      width n to whole vectors adds)
 //
-// each time weighted alike, whatever its length. What the sum leaves over at the measured sizes is
-// a factor that fades out with the distance from them. More work thus takes longer, and a device
-// that is twice as slow in everything takes twice as long for everything.
+// The fit minimizes relative errors, so that short and long times have equal weight. Near a
+// measured size the sum is multiplied by the ratio of measured to fitted time there; this
+// correction fades out with the distance. So more work takes longer, and a device that is twice as
+// slow in every sample takes twice as long for all work.
 #pragma once
 
 #include <array>
@@ -27,34 +28,35 @@ namespace trainyard {
 
 struct RateSample {
   NodeWorkload node;
-  double seconds = 0;  // of one run by itself
+  double seconds = 0;  // for one execution of the node alone
 };
 
-/// What was measured on a device with a number of threads in a precision.
+/// The measurements of a device for one number of threads and one precision.
 struct DeviceRates {
   std::vector<RateSample> samples;
-  double prepare_seconds = 0;  // to prepare the kernel of a node: the mean
+  double prepare_seconds = 0;  // mean time to prepare the kernel of a node
   double process_seconds = 0;  // from a worker's start to its assignment; 0: not measured
-  double measure_seconds = 0;  // that measuring took in all
-  double watts = 0;            // that the device drew meanwhile; 0: not known
+  double measure_seconds = 0;  // duration of the whole measurement
+  double watts = 0;            // power of the device during the measurement; 0: unknown
 };
 
-/// Pseudo ops: what a step takes besides its nodes, by the bytes of its batch; a row that the
-/// loader makes, by its numbers.
+/// Pseudo ops: the time of a step outside of its nodes, which depends on the bytes of its batch,
+/// and the loader's time for a row, which depends on the count of numbers in it.
 inline constexpr std::string_view kStepOp = "(step)";
 inline constexpr std::string_view kImageRowOp = "(image row)", kTableRowOp = "(table row)",
                                   kTextRowOp = "(text row)";
 
 std::string to_json_text(const DeviceRates& rates);
-/// INVALID_ARGUMENT/RATES_INVALID: numbers that are negative or not finite are refused, too.
+/// Reads the text that to_json_text() writes. Refusal: INVALID_ARGUMENT/RATES_INVALID, also for
+/// numbers that are negative or not finite.
 Result<DeviceRates> parse_rates(std::string_view json);
 
-/// A time and what it is made of.
+/// A predicted time and its parts.
 struct NodeTime {
   double seconds = 0;
-  double launch = 0,
-         memory = 0;  // of it: beginning the node; waiting for memory; computing is the rest
-  double spread = 0;  // standard deviation of the logarithm
+  // Parts of `seconds`: starting the node, and waiting for memory. The rest is computation.
+  double launch = 0, memory = 0;
+  double spread = 0;  // standard deviation of the logarithm of the time
 };
 
 /// Immutable, and thread-safe.
@@ -62,12 +64,12 @@ class RateModel {
  public:
   explicit RateModel(DeviceRates rates);
 
-  /// Nothing where no node of the op was measured, unless all that it does is moving its bytes:
-  /// then others that do the same stand for it.
+  /// The predicted time of a node; nullopt if no node of its op was measured. A node that mainly
+  /// moves bytes is then predicted from the measured nodes of other ops that do the same.
   std::optional<NodeTime> time(const NodeWorkload& node) const;
   const DeviceRates& rates() const { return rates_; }
-  double flops_per_second() const { return flops_per_second_; }  // of the fastest sample
-  double bytes_per_second() const { return bytes_per_second_; }  // of one that streams from memory
+  double flops_per_second() const { return flops_per_second_; }  // the highest of any sample
+  double bytes_per_second() const { return bytes_per_second_; }  // highest memory bandwidth
 
   static constexpr size_t kTerms = 9;
   using Terms = std::array<double, kTerms>;
@@ -76,8 +78,8 @@ class RateModel {
   struct Fit {
     Terms factors{};
     struct Rest {
-      std::array<double, 4> at{};  // logarithms of the sizes
-      double log_ratio = 0;        // of measured over fitted
+      std::array<double, 4> at{};  // sizes_of() the sample
+      double log_ratio = 0;        // logarithm of measured / fitted time
     };
     std::vector<Rest> rests;
   };
@@ -85,7 +87,7 @@ class RateModel {
   static std::optional<NodeTime> time(const Fit& fit, const NodeWorkload& node);
 
   DeviceRates rates_;
-  std::map<std::string, Fit, std::less<>> fits_;  // by op; "" is all that move bytes
+  std::map<std::string, Fit, std::less<>> fits_;  // by op; "": all nodes that mainly move bytes
   double flops_per_second_ = 0, bytes_per_second_ = 0;
 };
 

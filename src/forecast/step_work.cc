@@ -13,21 +13,20 @@
 namespace trainyard {
 namespace {
 
-// A byte counts as far once half a MiB to two MiB of others were touched behind it, and as one in
-// memory behind 8 to 64 MiB: caches of a core and of a processor are in between, and they fill up
-// bit by bit.
+// A byte gradually counts as far while the other memory touched since its last use grows from 0.5
+// to 2 MiB (the size of a core's caches), and as one in memory from 8 to 64 MiB (a processor's
+// caches).
 constexpr double kFarBegins = 512.0 * 1024, kFarEnds = 2 * 1024 * 1024.0;
 constexpr double kMemoryBegins = 8 * 1024 * 1024.0, kMemoryEnds = 64 * 1024 * 1024.0;
 
-/// From 0 at `begins` to 1 at `ends`, by the logarithm.
+/// Rises from 0 at `begins` to 1 at `ends`, in proportion to the logarithm of `distance`.
 double ramp(double distance, double begins, double ends) {
   if (distance <= begins) return 0;
   return std::min(1.0, std::log(distance / begins) / std::log(ends / begins));
 }
 
-/// The op under whose rates it is: a product with an activation behind or in front of it is that
-/// product and hardly more, and is measured with it; a lookup in a part of a table has the kernel
-/// of one in the whole.
+/// The op whose rates apply to `op`. A product fused with an activation hardly takes longer than
+/// the product alone. A lookup in a part of a table has the same kernel as one in the whole table.
 std::string_view family_of(std::string_view op) {
   if (op == "ConvRelu") return "Conv";
   if (op == "ReluConvGrad") return "ConvGrad";
@@ -45,7 +44,7 @@ const Shape* shape_at(const Graph& graph, std::span<const TensorId> ids, size_t 
   return i < ids.size() && ids[i] != kNoTensor ? &graph.tensor(ids[i]).type.shape : nullptr;
 }
 
-/// The product that a fully connected layer or a convolution is, with its gradients.
+/// Sets m, n and k if the node is a fully connected layer, a convolution or the gradient of one.
 void set_product(const Graph& graph, const Node& node, NodeWorkload& work) {
   const bool conv = work.op.find("Conv") != work.op.npos;
   if (!conv && work.op.find("Gemm") == work.op.npos) return;
@@ -59,8 +58,8 @@ void set_product(const Graph& graph, const Node& node, NodeWorkload& work) {
   if (conv && node.attributes.get_int("group", 1) > 1) work.op += "/groups";
 }
 
-/// Which bytes were touched when. A step follows another one: what is touched first in it was
-/// touched in the one before.
+/// Tracks when each tensor was last touched, as a count of touched bytes. The program is assumed to
+/// follow another run of itself, so a tensor's first use in it is a reuse, too.
 class Distances {
  public:
   explicit Distances(const Program& program)
@@ -74,7 +73,7 @@ class Distances {
     position_ += bytes;
     at = position_;
   }
-  /// Memory that others have used before.
+  /// A result is written to memory that other tensors have used before.
   void write(TensorId id, double bytes, NodeWorkload& work) {
     add(transient_, bytes, work);
     position_ += bytes;
@@ -83,7 +82,7 @@ class Distances {
 
  private:
   static void add(double distance, double bytes, NodeWorkload& work) {
-    // What is itself large is not there any more when its begin is needed again.
+    // The end of a large tensor evicts its own beginning from the cache.
     distance = std::max(distance, bytes);
     work.far_bytes += bytes * ramp(distance, kFarBegins, kFarEnds);
     work.memory_bytes += bytes * ramp(distance, kMemoryBegins, kMemoryEnds);
@@ -105,7 +104,7 @@ void add_node(Sha256& digest, const NodeWorkload& node) {
   }
 }
 
-/// What a GPU runs as one kernel.
+/// The workloads with those of nodes that a GPU runs as one kernel added up.
 std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeWorkload>& nodes) {
   std::vector<NodeWorkload> groups;
   for (size_t first = 0; first < nodes.size();) {
@@ -116,7 +115,7 @@ std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeW
   return groups;
 }
 
-/// The node gives another name to memory where the same numbers already lie.
+/// True if the node's output has the same address as its input, so that nothing is copied.
 bool moves_nothing(const Program& program, const Node& node) {
   if (!is_view(node) || node.inputs.empty() || node.outputs.empty()) return false;
   const auto placement = [&](TensorId id) { return program.placements[static_cast<size_t>(id)]; };
@@ -171,7 +170,7 @@ std::vector<NodeWorkload> node_workloads(const Program& program) {
         work.serial = static_cast<double>((*x)[1]);
       }
     }
-    // Sixteenths: nodes that are alike are one item.
+    // Rounded to sixteenths of `bytes`, so that nearly equal nodes become one item of the step.
     for (double* far : {&work.far_bytes, &work.memory_bytes}) {
       *far =
           work.bytes > 0 ? std::min(1.0, std::round(16 * *far / work.bytes) / 16) * work.bytes : 0;

@@ -1,4 +1,5 @@
-// src/forecast/step_work.h: what the time of a step depends on, read off its programs. Pure.
+// src/forecast/step_work.h: the quantities that the time of a step depends on, computed from its
+// programs. Pure functions.
 #pragma once
 
 #include <compare>
@@ -12,66 +13,69 @@
 
 namespace trainyard {
 
-/// The op of a node that does nothing, since its result lies where its operand does.
+/// The op of a node that does nothing, since its result has the same address as its operand.
 inline constexpr std::string_view kViewOp = "(view)";
 
 /// The work of one node.
 struct NodeWorkload {
-  // The op's type, of a product with an activation that of the product. What computes otherwise has
-  // a name of its own: "ConvGrad/no_dx" where the gradient of the input is left out, "Conv/groups".
+  // The op's type. A product fused with an activation has the product's type. Variants that compute
+  // differently have names of their own: "ConvGrad/no_dx" without the gradient of the input,
+  // "Conv/groups".
   std::string op;
   double flops = 0;
-  double bytes = 0;  // read and written (Op::cost)
-  // Of these bytes, those that are no longer in a cache near the core, and in none at all, because
-  // so much else was touched since they were.
+  double bytes = 0;  // bytes read and written (Op::cost)
+  // How many of these bytes are no longer in a cache near the core, and how many in no cache at
+  // all, because so much other memory was touched since their last use.
   double far_bytes = 0, memory_bytes = 0;
-  // Of a product [m, k] x [k, n], and of a convolution as one; 0 of everything else.
+  // The sizes of a product [m, k] x [k, n], or of the product that a convolution is equivalent to;
+  // 0 for every other op.
   double m = 0, n = 0, k = 0;
-  double serial = 1;  // parts that can only run one after another: time steps of a recurrent layer
+  double serial = 1;  // parts that must run one after another: time steps of a recurrent layer
 
   auto operator<=>(const NodeWorkload&) const = default;
-  /// Of two nodes that run as one.
+  /// Adds the work of a node that runs in the same kernel.
   NodeWorkload& operator+=(const NodeWorkload& other);
 };
 
 struct WorkItem {
   NodeWorkload node;
-  double count = 1;  // nodes alike, in one step
+  double count = 1;  // equal nodes in one step
 };
 
-/// What the devices of a job send each other in one step, by one of them.
+/// The exchanges of one of a job's devices with the others in one step.
 struct LinkWork {
-  double exchanges = 0;  // one after another
-  double bytes = 0;      // sent
+  double exchanges = 0;  // count; they run one after another
+  double bytes = 0;      // sent by the device
 };
 
 struct StepWork {
   std::vector<WorkItem> items;
   Processor processor = Processor::kCpu;
-  double steps_of_host = 1;  // programs that are submitted one by one: micro-batches, an update
-  double input_bytes = 0;    // of a batch
-  // Of several devices. What they do in their own memory for it is among the items.
-  LinkWork sent_beside;  // while the step computes
-  LinkWork sent_alone;   // while it waits
-  // Between nodes, and not inside one.
+  double steps_of_host = 1;  // programs that the host submits: one per micro-batch, and an update
+  double input_bytes = 0;    // size of a batch
+  // Exchanges between several devices. Their work in a device's own memory is part of `items`.
+  LinkWork sent_beside;  // overlaps with the step's computation
+  LinkWork sent_alone;   // the step waits for it
+  // Whether the exchanges go over the network between nodes instead of a link inside one node.
   bool over_network = false;
-  // SHA-256 of the nodes with their shapes: equal for steps that compute alike, whatever the data,
-  // the learning rate and the length of the job.
+  // SHA-256 of the nodes with their shapes. It is equal for steps with the same computation,
+  // however their data, learning rate and job length differ.
   std::string digest;
 
   /// FLOPs of one step.
   double flops() const;
 };
 
-/// The workloads of a program's nodes, in its order.
+/// The workloads of a program's nodes, in the order of execution.
 std::vector<NodeWorkload> node_workloads(const Program& program);
 
-/// One of a step's programs and how often it runs in a step.
+/// A program and how often it runs in a step.
 struct ProgramRuns {
   const Program* program = nullptr;
   double runs = 1;
 };
-/// On a GPU nodes that may run as one do (src/plan/node_groups.h).
+/// The work of a step that runs these programs. For a GPU, nodes that one kernel can run are
+/// counted as one (src/plan/node_groups.h).
 StepWork step_work(const std::vector<ProgramRuns>& programs, double input_bytes,
                    Processor processor = Processor::kCpu);
 

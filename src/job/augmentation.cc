@@ -47,7 +47,8 @@ void check_pair(const AugmentationSpec& spec, std::string_view name, const std::
   }
 }
 
-// What the rules cannot say, because it depends on the images or on several fields.
+// Checks the conditions that attribute rules cannot express, since they depend on the images or on
+// several fields.
 void check_fit(const AugmentationSpec& spec, const DatasetSchema& schema, const std::string& path,
                Violations& violations) {
   const Shape& image = schema.image;
@@ -94,7 +95,7 @@ bool mixes(const AugmentationSpec& spec) {
   return kind != nullptr && kind->make_mixing != nullptr;
 }
 
-/// Of images by themselves; `list` has been checked.
+/// The augmentations of single images in `list`, which has been checked.
 std::vector<Augmentation> list_augmentations(const std::vector<AugmentationSpec>& list) {
   std::vector<Augmentation> augmentations;
   for (const AugmentationSpec& spec : list) {
@@ -103,7 +104,7 @@ std::vector<Augmentation> list_augmentations(const std::vector<AugmentationSpec>
   return augmentations;
 }
 
-// Batches are mixed of finished images, and each kind of mixing is one choice.
+// Mixing must come after the augmentations of single images, and each kind of it at most once.
 void check_order(const std::vector<AugmentationSpec>& list, Violations& violations) {
   std::set<std::string> seen;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -233,7 +234,7 @@ Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const Datase
                          const Preprocessing& preprocessing) {
   std::vector<Augmentation> augmentations = list_augmentations(list);
   if (augmentations.empty()) return {};
-  std::vector<float> mean;  // as the pixels are stored
+  std::vector<float> mean;  // per channel, in units of the stored pixels
   for (const double m : preprocessing.image_mean) {
     mean.push_back(static_cast<float>(m / preprocessing.image_scale));
   }

@@ -1,5 +1,5 @@
-// src/job/augmentation.h: the augmentations that a recipe may list: what a user may say about
-// each, in one place, and how it becomes one of src/data/load/augment.h.
+// src/job/augmentation.h: the augmentations that a recipe may list: the attributes of each, their
+// checks, and the conversion to the types of src/data/load/augment.h and mix.h.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@
 
 namespace trainyard {
 
-/// As a user writes it.
+/// An augmentation as the user writes it.
 struct AugmentationSpec {
   std::string kind;  // "random_crop": the key in a spec file
   Attributes attributes = {};
@@ -28,27 +28,28 @@ void visit_fields(Spec& spec, auto&& visit) {
 struct AugmentationKind {
   std::string_view field;
   std::vector<AttributeRule> attributes;
-  // One of the two: what becomes of an image by itself, or with another of its batch.
+  // One of the two is set: `make` for a kind that changes each image by itself, `make_mixing` for
+  // one that mixes the images of a batch.
   Augmentation (*make)(const Attributes& attributes) = nullptr;
   Mixing (*make_mixing)(const Attributes& attributes) = nullptr;
 };
 const std::vector<AugmentationKind>& augmentation_kinds();
 
-/// Refuses, under recipe.augmentation, what is not known, out of range, or does not fit the images.
+/// Refuses entries of recipe.augmentation that are unknown, out of range, or do not fit the images.
 void check_augmentation(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                         Violations& violations);
 
-/// True if images are mixed with others of their batch: their targets are shares of classes.
+/// True if an entry mixes the images of a batch, so that targets are probabilities of classes.
 bool mixes_classes(const std::vector<AugmentationSpec>& list);
-/// True if a device that holds the images can make them, without the host: images by themselves,
-/// changed by what moves_alone(), or not at all.
+/// True if a device that keeps the dataset's images can apply the whole list without the host: no
+/// entry mixes images, and all pass moves_alone(). An empty list does.
 bool moves_images_alone(const std::vector<AugmentationSpec>& list);
-/// Refuses mixing where the batch is one image, or the loss cannot take shares of classes.
+/// Refuses mixing if a batch is one image, or if the loss cannot take probabilities of classes.
 void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
                   const Objective& objective, Violations& violations);
 
-/// What check_augmentation has accepted, ready to be applied: to images by themselves, then to
-/// batches.
+/// Convert a list that check_augmentation() accepted: its augmentations of single images to an
+/// Augmenter, and its mixing of batches, which comes after them, to a Mixer.
 Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                          const Preprocessing& preprocessing);
 Mixer make_mixer(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema);

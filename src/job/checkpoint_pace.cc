@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kIntervalMaxUs = 600'000'000;
 constexpr int64_t kTimesTheCost = 100;
-// One on a slow machine, for which plans must be true: what every checkpoint costs, and the bytes
-// that are copied, digested and written in a microsecond.
+// The cost of a checkpoint on a slow machine, since plans must be true there too: the fixed cost,
+// and the bytes that are copied, hashed and written per microsecond.
 constexpr int64_t kSlowUs = 40'000;
 constexpr int64_t kSlowBytesPerUs = 100;
 
@@ -30,7 +30,8 @@ bool CheckpointPace::due(int64_t now_us, bool writing) const {
 }
 
 void CheckpointPace::add_cost(int64_t us) {
-  // A dear one counts at once, a cheap one by half: the machine may be idle just now.
+  // A slower checkpoint replaces the estimate; a faster one only halves the difference, since the
+  // machine may be idle at the moment.
   cost_us_ = std::max(us, (cost_us_ + us) / 2);
   interval_us_ = std::clamp(kTimesTheCost * cost_us_, kCheckpointIntervalMinUs, interval_max_us_);
 }

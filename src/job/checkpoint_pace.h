@@ -1,35 +1,38 @@
-// src/job/checkpoint_pace.h: when a run writes a checkpoint whose recipe does not say at which
-// steps: as often as that costs less than 1 % of its time.
+// src/job/checkpoint_pace.h: decides when a run writes a checkpoint if its recipe does not name the
+// steps: as often as possible while checkpoints cost less than 1 % of the run's time.
 #pragma once
 
 #include <cstdint>
 
 namespace trainyard {
 
-/// A job of tiny steps would write hundreds a second, and wait for the disk in most of its time.
+/// The least time between checkpoints, in microseconds. Without it a job of tiny steps would write
+/// hundreds of checkpoints a second and mostly wait for the disk.
 inline constexpr int64_t kCheckpointIntervalMinUs = 5'000'000;
 
-/// Most time between two checkpoints of a state of so many bytes, in us: 100 times what one costs
-/// on a slow machine, at least kCheckpointIntervalMinUs and at most 10 minutes. This much work is
-/// lost in a kill at most, apart from that beside the newest write.
+/// The longest time between two checkpoints of `bytes` bytes, in microseconds: 100 times the cost
+/// of a checkpoint on a slow machine, at least kCheckpointIntervalMinUs and at most 10 minutes. A
+/// kill loses no more work than that, apart from the work during the newest write.
 int64_t checkpoint_interval_max_us(int64_t bytes);
 
-/// Times are those of Clock::steady_us().
+/// Times are in microseconds of Clock::steady_us().
 class CheckpointPace {
  public:
   CheckpointPace(int64_t bytes, int64_t now_us);
 
-  /// `writing`: one is under way, and the next would wait for it. It does so only when the most
-  /// time has passed, so that a disk that hangs is a run that stands still.
+  /// Whether the run must write a checkpoint. `writing`: an earlier one is still being written, so
+  /// that the run would have to wait for it. Then only the longest interval makes the next one due:
+  /// a run whose disk hangs stops instead of training on without checkpoints.
   bool due(int64_t now_us, bool writing) const;
-  /// A checkpoint of this moment is being written, due or not.
+  /// Records that the write of a checkpoint began at `now_us`, whether it was due or not.
   void begin(int64_t now_us) { begin_us_ = now_us; }
-  /// What one cost: the time of the training thread, and what the writing thread computed.
+  /// Records the cost of a checkpoint: the time that the training thread spent on it plus the CPU
+  /// time of the writing thread.
   void add_cost(int64_t us);
 
  private:
   int64_t interval_max_us_;
-  int64_t interval_us_;  // the most, until one was measured
+  int64_t interval_us_;  // interval_max_us_ until the first cost is measured
   int64_t begin_us_;
   int64_t cost_us_ = 0;
 };

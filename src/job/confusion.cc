@@ -7,12 +7,12 @@ namespace trainyard {
 
 namespace {
 
-constexpr size_t kNameShown = 12;  // characters of a class
+constexpr size_t kNameShown = 12;  // bytes of a class name
 constexpr size_t kPairsShown = 20;
 
 std::string cell(std::string text, size_t width) {
   if (text.size() > kNameShown) {
-    size_t end = kNameShown;  // not inside a character of several bytes
+    size_t end = kNameShown;  // moved back to the beginning of a UTF-8 character
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text.resize(end);
   }

@@ -1,4 +1,5 @@
-// src/job/confusion.h: confusion matrices, [label][prediction], for people.
+// src/job/confusion.h: texts and figures derived from confusion matrices, which are
+// [label][prediction] counts of rows.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +8,26 @@
 
 namespace trainyard {
 
-/// Rows of one class that were taken for another.
+/// The number of rows of class `label` for which class `prediction` was predicted.
 struct Mistake {
   size_t label = 0, prediction = 0;
   int64_t count = 0;
 };
-/// The most frequent ones, at most `count_max`; equal ones in the order of the classes.
+/// The `count_max` most frequent mistakes, or all if there are fewer. Mistakes of equal count are
+/// in the order of the classes.
 std::vector<Mistake> most_confused(const std::vector<std::vector<int64_t>>& confusion,
                                    size_t count_max);
 
-/// Precision, recall and F1 of one class; 0 where there is nothing to divide by.
+/// Precision, recall and F1 of one class; a figure is 0 if its denominator is.
 struct ClassFigures {
-  int64_t rows = 0;  // with this label
+  int64_t rows = 0;  // rows with this label
   double precision = 0, recall = 0, f1 = 0;
 };
-/// By class, from [label][prediction].
+/// The figures of each class, in the order of the classes.
 std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion);
 
-/// Lines of a table, labels down and predictions across. Beyond kConfusionClassesShown classes
-/// those that are confused most often, as a list.
+/// A table with a line per label and a column per prediction. If there are more classes than
+/// kConfusionClassesShown, a list of the most frequent mistakes instead.
 inline constexpr size_t kConfusionClassesShown = 20;
 std::string confusion_text(const std::vector<std::vector<int64_t>>& confusion,
                            const std::vector<std::string>& classes);

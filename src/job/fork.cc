@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a fork may change besides the plain fields whose rows say so (src/job/recipe.h), each with
-// all that is below it. docs/job_spec.md has this table.
+// The fields that a fork may change in addition to those whose row has the trait kForks
+// (src/job/recipe.h), each with all fields below it. docs/job_spec.md has this table.
 constexpr std::array kMayChange = {
     "arithmetic",          "recipe.schedule.milestones",
     "recipe.keep_best",    "recipe.early_stopping",
@@ -26,9 +26,9 @@ bool is_below(std::string_view field, std::string_view root) {
          (field.size() == root.size() || field[root.size()] == '.' || field[root.size()] == '[');
 }
 
-/// A setting of a preset, a layer or a loss that has no state: "dropout", the "ratio" of a dropout
-/// layer, "label_smoothing". A dropout layer that comes or goes, "model.layers[3].dropout", is
-/// none.
+/// True for a setting of a preset, a layer or a loss that has no state: "dropout", the "ratio" of a
+/// dropout layer, "label_smoothing". False for a whole dropout layer ("model.layers[3].dropout"),
+/// which a fork may neither add nor remove.
 bool is_regularization(std::string_view field) {
   if (!field.starts_with("model.")) return false;
   if (field.starts_with("model.loss.")) return field.ends_with(".label_smoothing");
@@ -44,7 +44,7 @@ bool is_one_of(std::string_view field, FieldTrait trait) {
 bool may_change(const FieldDifference& d) {
   const auto holds = [&](std::string_view root) { return is_below(d.field, root); };
   if (std::ranges::any_of(kMayChange, holds) || is_regularization(d.field)) return true;
-  // Of a parameter group, what has no state of its own.
+  // The fields of a parameter group that have no state of their own.
   if (d.field.starts_with("recipe.parameter_groups[")) {
     return d.field.ends_with(".learning_rate_factor") || d.field.ends_with(".weight_decay");
   }
@@ -68,7 +68,8 @@ Error refused(const std::vector<FieldDifference>& differences) {
   return violations.to_error();
 }
 
-/// The loop's state, for a run that goes another way from here.
+/// The training loop's state `extra` for a run with these differences: the state of keep_best and
+/// early_stopping is reset where it no longer applies.
 Json forked(const Json& extra, const std::vector<FieldDifference>& differences) {
   Json json = extra;
   const auto changed = [&](std::string_view root) {
@@ -79,7 +80,7 @@ Json forked(const Json& extra, const std::vector<FieldDifference>& differences) 
   if (changed("recipe.early_stopping")) {
     json.erase("stopping");
   } else if (!differences.empty() && json.contains("stopping")) {
-    json["stopping"]["since"] = 0;  // what did not help then may help now
+    json["stopping"]["since"] = 0;  // with the changes, later evaluations may improve again
   }
   return json;
 }

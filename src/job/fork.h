@@ -1,6 +1,7 @@
-// src/job/fork.h: a run that begins at a checkpoint of another. Its parameters, optimizer state
-// and place in the data are those of that step: the files are the same ones. What may differ is
-// what decides the steps to come and has no state of its own.
+// src/job/fork.h: forks. A fork is a run that begins at a checkpoint of another run, with the
+// parameters, the optimizer state and the position in the data of that checkpoint. It shares the
+// checkpoint's files by hard links. It may change the settings that influence only later steps and
+// have no state of their own.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +15,20 @@
 
 namespace trainyard {
 
-/// A checkpoint as another run's first one.
+/// A checkpoint of one run, adapted to be the first checkpoint of another.
 struct Fork {
   CheckpointFolder from;
-  CheckpointState state;             // as the new run has it
+  CheckpointState state;             // the state with which the new run begins
   std::vector<std::string> changes;  // "recipe.epochs: 3 becomes 5"
 };
 
-/// What `from` becomes for `job`, of which model, recipe and dataset count: nothing is written.
-/// INVALID_ARGUMENT/FORK_CHANGES names the fields that may not differ;
-/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the checkpoint does not tell what it is of;
-/// NOT_FOUND/CHECKPOINT_NOT_FOUND if it is not there, or not whole.
+/// Adapts the checkpoint `from` to `job`, of which only model, recipe and dataset are used. Writes
+/// nothing. Errors: INVALID_ARGUMENT/FORK_CHANGES names the fields that differ and must not;
+/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the checkpoint has no readable record of its run;
+/// NOT_FOUND/CHECKPOINT_NOT_FOUND if the checkpoint is missing or incomplete.
 Result<Fork> plan_fork(const CheckpointFolder& from, const TrainJob& job);
 
-/// Puts the checkpoint into `folder`, durable or not at all.
+/// Writes the checkpoint into `folder` durably. After an error the folder has no such checkpoint.
 Result<CheckpointDigests> write_fork(Files& files, const Fork& fork,
                                      const std::filesystem::path& folder);
 

@@ -21,7 +21,7 @@ constexpr std::string_view kRule = "1:";
 constexpr int64_t kDigestFileBytesMax = 4096;
 
 std::string to_text(const Json& json) {
-  // Names come from outside: bytes that are not UTF-8 must not become an exception.
+  // Users choose the names in it, so bytes that are not UTF-8 must not throw an exception.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -46,7 +46,8 @@ bool holds_objects(const Json& list) {
   return list.is_array() && std::ranges::any_of(list, &Json::is_object);
 }
 
-/// {"op": "Conv", "attributes": {...}} of a record becomes {"conv": {...}}, as a spec file has it.
+/// Changes a record's {"op": "Conv", "attributes": {...}} to {"conv": {...}}, the form of spec
+/// files.
 void name_layer(Json& layer) {
   if (!layer.is_object() || !layer["op"].is_string()) return;
   const std::string op = layer["op"].get<std::string>();
@@ -67,7 +68,7 @@ void name_layer(Json& layer) {
   layer.erase("attributes");
 }
 
-/// "HuberLoss" and {"op": "HuberLoss", "attributes": {...}} become {"huber": {...}}.
+/// Changes "HuberLoss" and {"op": "HuberLoss", "attributes": {...}} to {"huber": {...}}.
 void name_loss(Json& loss) {
   const Json op = loss.is_object() ? loss.value("op", Json()) : loss;
   if (!op.is_string()) return;
@@ -78,7 +79,8 @@ void name_loss(Json& loss) {
   loss[std::string(kind->field)] = std::move(attributes);
 }
 
-/// A recorded model as a spec file has it, so that its fields have the names that people know.
+/// Brings a recorded model into the form of spec files, so that its fields have the names that
+/// users know.
 void name_fields(Json& model) {
   if (!model.is_object()) return;
   const auto name_layers = [](Json& owner) {
@@ -92,8 +94,9 @@ void name_fields(Json& model) {
   name_loss(model["loss"]);
 }
 
-/// Where one model names no loss, it has the default of its data's target. That is softmax
-/// cross-entropy if the other one, of the same data, can have it.
+/// A model without a loss has the default loss of its dataset's target. That is softmax
+/// cross-entropy if `other`, a model for the same dataset, has this loss; then it is set
+/// explicitly.
 void name_default_loss(Json& model, const Json& other) {
   constexpr const char* kDefault = "softmax_cross_entropy";
   if (!model.is_object() || !other.is_object() || !model["loss"].is_null()) return;
@@ -102,7 +105,7 @@ void name_default_loss(Json& model, const Json& other) {
   model["loss"] = {{kDefault, Json::object()}};
 }
 
-/// A null means a missing value.
+/// Appends the fields in which two values differ. A null stands for a missing value.
 void compare(const Json& recorded, const Json& job, const std::string& path,
              std::vector<FieldDifference>& differences) {
   const Json nothing;
@@ -180,7 +183,7 @@ Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& r
   if (!theirs.is_object() || !theirs["recipe"].is_object()) {
     return untold("its description is unreadable");
   }
-  // A field that came later had its default.
+  // A field that did not exist when the record was written had its default value.
   Json recipe = fields_to_json(Recipe());
   recipe.update(theirs["recipe"], /*merge_objects=*/true);
   theirs["recipe"] = std::move(recipe);

@@ -1,6 +1,6 @@
-// src/job/identity.h: which run a checkpoint is of. A run is the same run where all that decides
-// its numbers is the same: the dataset, the model, the fields of the recipe that its visit_fields()
-// names, and the arithmetic.
+// src/job/identity.h: decides whether a checkpoint belongs to a run. Two runs are the same run if
+// everything that influences their numbers is equal: the dataset, the model, the fields of the
+// recipe that visit_fields() visits, and the arithmetic.
 #pragma once
 
 #include <string>
@@ -14,29 +14,30 @@
 
 namespace trainyard {
 
-/// What a checkpoint records of its run.
+/// The record of its run that a checkpoint contains.
 struct RunRecord {
   std::string digest;  // "1:" and the SHA-256 of the description
-  // JSON {"arithmetic": how, "dataset": digest, "model": {...}, "recipe": {...}}
+  // JSON {"arithmetic": kArithmetic, "dataset": digest, "model": {...}, "recipe": {...}}
   std::string description;
 };
 
-/// Where runs of different versions may differ in every number: whether denormal numbers count as 0
-/// (kernels/cpu/flush_denormals.h). A run that began in another arithmetic does not go on in this
-/// one; another run may begin at its checkpoint (fork.h).
+/// Names the arithmetic of this version: denormal numbers are treated as 0
+/// (kernels/cpu/flush_denormals.h), which may change every number of a run. A run that began with
+/// another arithmetic cannot be resumed with this one, but a fork may begin at its checkpoint
+/// (fork.h).
 inline constexpr std::string_view kArithmetic = "denormal numbers count as 0";
 
-/// What a checkpoint says of its run.
+/// Reads the record from a checkpoint's state.
 RunRecord record_of(const CheckpointState& state);
 
-/// A field that two runs have differently, as people write it: "recipe.seed", "1", "2".
+/// A field whose values differ between two runs, as users write it: "recipe.seed", "1", "2".
 struct FieldDifference {
   std::string field;
   std::string recorded;
   std::string job;
 };
 
-/// A run, to be recorded and to be compared with records.
+/// The identity of a run, which is recorded in checkpoints and compared with their records.
 class RunIdentity {
  public:
   RunIdentity(const ModelSpec& model, const Recipe& recipe, const std::string& dataset_digest);
@@ -44,13 +45,13 @@ class RunIdentity {
   static Result<RunIdentity> of(const TrainJob& job);
 
   const RunRecord& record() const { return record_; }
-  /// Why a record is of another run, "recipe.seed: the checkpoint has 1, the job has 2"; empty if
-  /// it is of this one.
+  /// Why a record belongs to another run, "recipe.seed: the checkpoint has 1, the job has 2"; empty
+  /// if it belongs to this run.
   std::string difference(const RunRecord& recorded) const;
-  /// Whether a record is of this run but for the arithmetic.
+  /// Whether the arithmetic is the only difference between a record's run and this run.
   bool is_in_another_arithmetic(const RunRecord& recorded) const;
-  /// Each field in which a record is of another run. FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the
-  /// record does not tell.
+  /// The fields in which a record's run differs from this run. FAILED_PRECONDITION/
+  /// CHECKPOINT_FOREIGN if the record is unreadable or of another version.
   Result<std::vector<FieldDifference>> differences(const RunRecord& recorded) const;
 
  private:

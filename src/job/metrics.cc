@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// At every step of any job; the list may name them, and nothing changes.
+// Metrics of training steps. `recipe.metrics` may list them; evaluations do not compute them.
 const Names& step_metrics() {
   static const Names names = {"learning_rate", "samples_per_second", "data_wait_share",
                               "gradient_norm"};
@@ -98,7 +98,7 @@ void check_mode(const std::string& mode, const std::string& field, Violations& v
                  quoted_value(mode) + " is not known, expected min or max");
 }
 
-/// `metric` must be one that validation reports.
+/// Refuses a `metric` that validation does not report.
 void check_watched(const std::string& metric, const std::string& field, const Recipe& recipe,
                    const ModelInterface& interface, bool validates, Violations& violations) {
   if (!validates) {
@@ -137,7 +137,7 @@ std::optional<int64_t> top_k_of(std::string_view name) {
       name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   int64_t k = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), k);
-  // One spelling per metric: no sign, no leading zero.
+  // Each metric has only one spelling: no sign, no leading zero.
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
   if (!whole || k < 1 || digits[0] == '0') return std::nullopt;
   return k;

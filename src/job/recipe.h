@@ -1,4 +1,4 @@
-// src/job/recipe.h: everything that decides the numbers of a run, apart from data and device.
+// src/job/recipe.h: all settings that influence the numbers of a run, apart from data and device.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace trainyard {
 
-/// Keeps the weights of the evaluation where `metric` ("val/accuracy") was best, and trains on: the
-/// job's model is that one. Off where the metric is empty.
+/// Keeps a copy of the weights of the evaluation with the best `metric` ("val/accuracy"). Training
+/// continues to its end, and the kept weights become the job's model. Off if `metric` is empty.
 struct KeepBest {
   std::string metric = {};
-  std::string mode = {};  // "min" or "max"; empty: what is better for the metric
+  std::string mode = {};  // "min" or "max"; empty: the better direction of the metric
 };
 template <FieldsOf<KeepBest> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -31,7 +31,7 @@ void visit_fields(Spec& spec, auto&& visit) {
 }
 
 /// Ends the job after `patience` evaluations in a row without an improvement of more than
-/// `min_delta` over the best one. Off where the metric is empty.
+/// `min_delta` over the best one. Off if `metric` is empty.
 struct EarlyStopping {
   std::string metric = {};
   int64_t patience = 1;
@@ -47,14 +47,15 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("mode", mode);
 }
 
-/// Weights to begin with, from another model: tensors are matched by name. Patterns are those of
-/// src/base/glob.h; without `include` all names count.
+/// Initial weights from another model, whose tensors are matched by name. `include` and `exclude`
+/// are patterns of src/base/glob.h; an empty `include` matches all names.
 struct InitialWeights {
   std::string source = {};  // the model's or file's name, for messages; empty: none
-  // A source's name that begins with a key begins with its value here; the longest key counts.
+  // Prefixes: a name of the source that begins with a key has the key replaced by its value. If
+  // several keys match, the longest is used.
   std::map<std::string, std::string> rename = {};
   std::vector<std::string> include = {}, exclude = {};
-  bool skip_mismatched = false;  // a shape that differs is left as drawn; else it is refused
+  bool skip_mismatched = false;  // tensors of another shape keep random values; else an error
 };
 template <FieldsOf<InitialWeights> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
@@ -68,7 +69,7 @@ void visit_fields(Spec& spec, auto&& visit) {
 
 inline constexpr double kRunStepsMax = 0x1p40;
 
-/// Everything that decides the numbers of a run, apart from data and device.
+/// All settings that influence the numbers of a run, apart from data and device.
 struct Recipe {
   int64_t epochs = 0;  // exactly one of epochs and steps is > 0
   int64_t steps = 0;
@@ -77,41 +78,46 @@ struct Recipe {
   ScheduleSpec schedule;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last = true;               // of an epoch, the rows that do not fill a batch
+  bool drop_last = true;               // skips an epoch's last rows if they do not fill a batch
   double validation_split = 0;         // share of the training rows held out, [0, 0.9]
-  int64_t context_length = 0;          // tokens of a sample of a text; 0: kContextLengthDefault
+  int64_t context_length = 0;          // tokens per sample of a text; 0: kContextLengthDefault
   int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
-  int64_t checkpoint_every_steps = 0;  // 0: by time (checkpoint_pace.h)
-  int keep_checkpoints = 2;            // the newest; beside them stay ...
-  int64_t keep_checkpoints_every_steps = 0;  // ... those of multiples of so many steps; 0: none
-  bool keep_best_checkpoint = false;         // ... and that of keep_best's evaluation
-  Recompute recompute = Recompute::kNone;    // costs time, saves memory, changes no bit
-  Precision precision = Precision::kFp32;    // a JobSpec without one: kPrecisionDefault (convert/)
+  int64_t checkpoint_every_steps = 0;  // 0: at intervals of time (checkpoint_pace.h)
+  int keep_checkpoints = 2;            // the number of newest checkpoints that are kept
+  int64_t keep_checkpoints_every_steps = 0;  // also keeps those of multiples of this step; 0: none
+  bool keep_best_checkpoint = false;         // also keeps that of keep_best's best evaluation
+  Recompute recompute = Recompute::kNone;    // saves memory and costs time; the bits are the same
+  Precision precision = Precision::kFp32;    // a JobSpec has another default (kPrecisionDefault)
   // Each step's batch runs as this many micro-batches of batch_size / accumulate_steps rows, and
-  // their mean gradient updates: the large batch's result in the small one's memory.
+  // the mean of their gradients updates the weights. The result is that of the whole batch, with
+  // the memory of a micro-batch.
   int64_t accumulate_steps = 1;
-  Shard shard = Shard::kNone;  // resources.shard: of several devices; optimizer, parameters: the
-                               // same bits on a host, head and mlp: the same but for roundings
-  double clip_norm = 0;        // global norm of all gradients; 0: not clipped
-  double clip_value = 0;       // each gradient's elements; 0: not clipped
-  double ema_decay = 0;        // moving average of the weights, evaluated and exported; 0: none
+  // The field resources.shard, for jobs on several devices. On a host, `optimizer` and `parameters`
+  // give the same bits as no sharding; `head` and `mlp` differ by rounding.
+  Shard shard = Shard::kNone;
+  double clip_norm = 0;   // limit for the global norm of all gradients; 0: not clipped
+  double clip_value = 0;  // limit for each element of the gradients; 0: not clipped
+  // Decay of the exponential moving average of the weights, which replaces the weights in
+  // evaluations and in the exported model; 0: no average.
+  double ema_decay = 0;
   std::vector<ParameterGroup> parameter_groups;
   KeepBest keep_best;
   EarlyStopping early_stopping;
   InitialWeights initial_weights;
-  std::vector<AugmentationSpec> augmentation;  // of training images, in order
-  LoraSpec lora;                               // rank 0: all parameters train that no group freezes
-  std::vector<std::string> metrics;            // beside the target's usual ones (src/job/metrics.h)
+  std::vector<AugmentationSpec> augmentation;  // applied to training images in this order
+  LoraSpec lora;                               // rank 0: no LoRA
+  std::vector<std::string> metrics;            // in addition to the usual ones (src/job/metrics.h)
 
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
-/// A default stays as it is for ever: checkpoints from before a field existed mean it.
+/// A field's default must never change: it is the value of checkpoints older than the field.
 inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
   using S = Recipe;
   static const std::vector<FieldRow<S>> rows = {
       {"epochs", &S::epochs, from_to(1, 1'000'000), kOffAtZero | kForks},
       {"steps", &S::steps, from_to(1, kRunStepsMax), kOffAtZero | kForks},
-      {"batch_size", &S::batch_size},  // at most as many as there are rows
+      {"batch_size",
+       &S::batch_size},  // its limit is the number of rows, which a row cannot express
       {"seed", &S::seed, {}, kPlanIgnores},
       {"shuffle", &S::shuffle},
       {"drop_last", &S::drop_last},
@@ -132,7 +138,8 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
   };
   return rows;
 }
-/// The fields that decide the numbers of a run; docs/decisions/0048 says why the others do not.
+/// Visits the fields that influence the numbers of a run; docs/decisions/0048 explains why the
+/// other fields do not.
 template <FieldsOf<Recipe> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   visit_rows(spec, visit);
@@ -142,7 +149,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("parameter_groups", spec.parameter_groups);
   visit("keep_best", spec.keep_best);
   visit("early_stopping", spec.early_stopping);
-  // Evaluations that decide what is kept, or when a run ends, do so where they happen.
+  // With keep_best or early_stopping, the steps of the evaluations influence the result too.
   if (!spec.keep_best.metric.empty() || !spec.early_stopping.metric.empty()) {
     visit("evaluate_every_steps", spec.evaluate_every_steps);
   }
@@ -151,10 +158,10 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("lora", spec.lora);
 }
 
-/// Paths of fields in spec files ("recipe.optimizer.learning_rate") whose row has a trait.
+/// The paths in spec files ("recipe.optimizer.learning_rate") of the fields whose row has a trait.
 std::vector<std::string> recipe_fields_with(FieldTrait trait);
 
-/// Where the recipe says nothing and the dataset is a text.
+/// Recipe::context_length for a text dataset if the recipe does not set it.
 inline constexpr int64_t kContextLengthDefault = 256;
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// src/job/reporter.h: what a run reports while it goes on.
+// src/job/reporter.h: the interface through which a run reports its progress and results.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,25 @@ struct MetricPoint {
   double value = 0;
 };
 
-/// Receives what a run reports; called from the training thread and must not block it. All methods
-/// but started() may be called many times.
+/// Receives the reports of a run. The training thread calls all methods, so they must not block.
+/// started() is called once, the others any number of times.
 class Reporter {
  public:
   virtual ~Reporter() = default;
   virtual void started(const RunPlan& plan) = 0;
-  /// A step is finished, or a batch of an evaluation: whoever watches knows that the run goes on.
+  /// A step or a batch of an evaluation is finished: a sign of life for whoever watches the run.
   virtual void progressed() = 0;
   virtual void metrics(std::span<const MetricPoint> points) = 0;
   virtual void checkpoint_saved(int64_t step, const std::filesystem::path& path) = 0;
   virtual void checkpoint_failed(int64_t step, const Error& error) = 0;
   virtual void log(std::string_view message) = 0;
-  /// A sentence about the data or the result that people should see.
+  /// A sentence about the data or the result that the user should see.
   virtual void warn(std::string_view message) { log(message); }
   /// Reports the time that the run has taken so far, as often as metrics are reported.
   virtual void times(const RunTimes& /*times*/) {}
 };
 
-/// [label][prediction] by "val" and "test": rows counted.
+/// The confusion matrices of "val" and "test": counts of rows, [label][prediction].
 using ConfusionMatrices = std::map<std::string, std::vector<std::vector<int64_t>>>;
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// src/job/retention.h: which of a job's checkpoints stay.
+// src/job/retention.h: which of a job's checkpoints are kept.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace trainyard {
 
-/// As the recipe asks; `best_step` is that of the best evaluation so far, 0 without one.
+/// The retention that the recipe requests. `best_step` is the step of the best evaluation so far, 0
+/// if there is none.
 Retention retention_of(const Recipe& recipe, int64_t best_step);
-/// The same behind a checkpoint, whose state says which evaluation was best: for whoever did not
-/// train it.
+/// The same after the checkpoint with this state, which contains the step of the best evaluation.
+/// For processes other than the one that trained.
 Retention retention_after(const Recipe& recipe, const CheckpointState& state);
 
 }  // namespace trainyard

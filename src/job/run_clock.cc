@@ -13,7 +13,8 @@ double RunClock::lap() {
 void RunClock::steps_done(int64_t count) {
   if (count <= 0) return;
   const double seconds = lap();
-  // The first ones touch all memory for the first time, and a GPU's are recorded.
+  // The first steps are slower: they touch all memory for the first time, and on a GPU they are
+  // recorded as a graph.
   if (std::exchange(is_first_, false)) return;
   times_.steps += count;
   times_.steps_seconds += seconds;

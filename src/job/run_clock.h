@@ -1,4 +1,4 @@
-// src/job/run_clock.h: what the steps of a run have taken.
+// src/job/run_clock.h: measures the time of a run's steps, evaluations and checkpoints.
 #pragma once
 
 #include <array>
@@ -8,16 +8,16 @@
 namespace trainyard {
 
 struct RunTimes {
-  int64_t steps = 0;  // measured: all but the first that were submitted
-  // Of the newest, at most RunClock::kNewest, in seconds: median and quartiles.
+  int64_t steps = 0;  // measured steps: all but those of the first call of steps_done()
+  // Median and quartiles of a step's time in the last RunClock::kNewest measurements.
   double step_seconds = 0, step_seconds_low = 0, step_seconds_high = 0;
-  // Sums in seconds. Of checkpoints, as far as they held the steps up.
+  // Sums. `checkpoints_seconds` contains only the time for which steps had to wait.
   double steps_seconds = 0;
   int64_t evaluations = 0;
   double evaluations_seconds = 0;
   int64_t checkpoints = 0;
   double checkpoints_seconds = 0;
-  double data_wait_seconds = 0;  // of steps_seconds: waiting for the loader
+  double data_wait_seconds = 0;  // the part of steps_seconds spent waiting for the loader
 };
 
 /// Not thread-safe.
@@ -26,11 +26,14 @@ class RunClock {
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kNewest = 64;
 
-  /// The time until the next call of steps_done() is a step's.
+  // Each call below attributes the time since the previous call of any of them.
+
+  /// Begins the measurement; the time before the call belongs to nothing.
   void begin() { since_ = Clock::now(); }
-  /// So many steps have ended since the last call of it, begin() or a pause's end.
+  /// Attributes the time to the `count` steps that ended since the previous call. The time of the
+  /// first call is not counted.
   void steps_done(int64_t count);
-  /// Something else than steps has run since then.
+  /// Attribute the time to an evaluation or a checkpoint.
   void evaluation_done();
   void checkpoint_done();
   void set_data_wait(double seconds) { times_.data_wait_seconds = seconds; }
@@ -44,7 +47,7 @@ class RunClock {
   bool is_first_ = true;
   RunTimes times_;
   std::array<double, kNewest> newest_{};
-  int64_t taken_ = 0;  // entries ever written to newest_
+  int64_t taken_ = 0;  // the number of entries written to newest_ so far; it is a ring buffer
 };
 
 }  // namespace trainyard

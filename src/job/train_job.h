@@ -1,4 +1,4 @@
-// src/job/train_job.h: a job as it is trained: model, recipe, folders, devices.
+// src/job/train_job.h: the input of training: model, recipe, folders and devices of a job.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace trainyard {
 
-/// One of the devices that train a job together, and how many they are. Each takes an equal part
-/// of every batch.
+/// The index of a device among the `count` devices that train a job together. Each trains an equal
+/// part of every batch.
 struct Rank {
   int64_t index = 0;
   int64_t count = 1;
@@ -25,11 +25,11 @@ struct TrainJob {
   std::filesystem::path
       model_output;  // folder of the trained model (model.h); written when the job succeeds
   int threads = 1;
-  int64_t ranks = 1;  // devices that train it together: recorded in checkpoints; set by train()
-  /// False: batches come from the host, although the device could hold the training rows.
+  int64_t ranks = 1;  // devices that train together; train() sets it, and checkpoints record it
+  /// If false, batches come from the host even if the dataset could be resident on the device.
   bool holds_rows = true;
-  /// Until its first checkpoint the job waits behind each node, so that a CudaError names the node
-  /// whose kernel failed: slower, and the same bits.
+  /// If true, the job waits after each node until its first checkpoint, so that a CudaError names
+  /// the node whose kernel failed. This is slower and gives the same bits.
   bool names_faults = false;
 };
 

@@ -11,12 +11,12 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kRowsTriedMax = 65536;
-constexpr int64_t kRowsByDefault = 64;  // Recipe::batch_size
+constexpr int64_t kRowsByDefault = 64;  // the default of Recipe::batch_size
 constexpr double kNearBest = 0.95;
-constexpr int64_t kNodesPlannedMax = 100'000;  // planned in all: some seconds
+constexpr int64_t kNodesPlannedMax = 100'000;  // in all trials together, which takes some seconds
 constexpr int kTriesLeast = 3;
 
-/// 12345.6 -> "12,346"; below 100, three digits.
+/// 12345.6 -> "12,346"; a rate below 100 has two or three digits.
 std::string rate_text(double rows_per_second) {
   if (rows_per_second < 100) {
     std::string text = std::to_string(rows_per_second);
@@ -43,8 +43,8 @@ struct Tried {
   BatchTrial trial;
 };
 
-/// The first size that can be planned: one row may be too few for what mixes rows. What is wrong
-/// with every size is said in place of what is wrong with one.
+/// Tries `unit`, then twice as many rows, since one row is too few for augmentations that mix rows.
+/// If both fail, prefers an error that is not about the batch size.
 Result<Tried> try_first(const BatchSearch& search) {
   Result<BatchTrial> first = search.try_rows(search.unit);
   if (first.ok()) return Tried{search.unit, std::move(first).value()};
@@ -55,7 +55,7 @@ Result<Tried> try_first(const BatchSearch& search) {
   return of_the_size && !of_this ? second.error() : first.error();
 }
 
-/// The powers of two times `first` that are tried after it.
+/// The sizes that are tried after `first`: its products with powers of two.
 std::vector<int64_t> further_sizes(const Tried& first) {
   const int64_t rows_max = std::min(first.trial.train_rows, kRowsTriedMax);
   std::vector<int64_t> sizes;
@@ -93,7 +93,7 @@ Result<BatchChoice> choose_batch_size(const BatchSearch& search) {
   ASSIGN_OR_RETURN(Tried first, try_first(search));
   if (!fits(first.trial)) return batch_of(first.rows, "the fewest: more would not fit either");
   if (!first.trial.rows_per_second.ok()) return choose_without_rates(search, first);
-  std::vector<std::pair<int64_t, double>> rates;  // of those that fit, by rows
+  std::vector<std::pair<int64_t, double>> rates;  // (rows, rows per second) of sizes that fit
   rates.emplace_back(first.rows, *first.trial.rows_per_second);
   for (const int64_t rows : further_sizes(first)) {
     ASSIGN_OR_RETURN(const BatchTrial trial, search.try_rows(rows));

@@ -36,11 +36,11 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
   }
   DeviceChoice cpu{std::string(kCpuDevice), "The CPU, as asked.", ""};
   if (wish != DeviceWish::kCpu) {
-    // Why stands once in the list of devices, not with each job.
+    // The reason is in the list of devices, so it is not repeated for each job.
     cpu.advice =
         has_gpu(devices) ? "The CPU: no GPU can be used now." : "The CPU: this server has no GPU.";
   }
-  if (wish == DeviceWish::kGpu) {  // they exist, but are not usable now
+  if (wish == DeviceWish::kGpu) {  // check_satisfiable() refuses the job if they do not exist
     cpu.advice = "No " + (gpus > 1 ? std::to_string(gpus) + " GPUs of one model" : "GPU") +
                  " can be used now; the job would wait. Planned on the CPU.";
   }
@@ -52,7 +52,7 @@ Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) 
   std::map<std::string, int32_t> by_group;
   int32_t most = 0;
   for (const Device& d : devices.devices) {
-    // An unhealthy device may recover; one without its module may not.
+    // An unhealthy device may recover; a device without the module that supports it cannot.
     const bool may = d.schedulable || d.checking || d.busy || d.health != DeviceHealth::kHealthy;
     if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_group[alike(d)]);
   }

@@ -1,4 +1,5 @@
-// src/planning/device_choice.h: the device that a job is planned for before it has one. Pure.
+// src/planning/device_choice.h: chooses the device that a job is planned for before the scheduler
+// assigns one. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,21 @@ namespace trainyard {
 
 struct DeviceChoice {
   std::string device;
-  std::string advice;  // why, in a sentence
-  std::string uuid;    // of a GPU
+  std::string advice;  // the reason as a sentence
+  std::string uuid;    // of a GPU; empty for the CPU
 };
-/// Where the job would start now: on the first GPU of a model of which there are as many as it asks
-/// for, else on the CPU.
+/// Returns the device on which the job would start now: the first usable GPU whose model has as
+/// many usable GPUs as the job requests, else the CPU.
 DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
                            const Devices& devices);
 
-/// Whether the devices could ever run the job. INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
+/// Refuses a job that the devices can never run: INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);
 
 /// Whether the job may run on a GPU, now or when one becomes usable again.
 bool may_get_gpu(DeviceWish wish, const Devices& devices);
 
-/// The traits of a plan that holds wherever the job may run; the worker plans again for its own
+/// The traits of a plan that is valid wherever the job may run; the worker plans again for its own
 /// device. A job that may run on a GPU is planned with a GPU's alignment, and for a GPU's processor
 /// only if it cannot run on the CPU, which needs more memory.
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices);
@@ -36,8 +37,8 @@ DeviceTraits traits_of(Processor processor);
 /// The traits of a device of this name.
 DeviceTraits traits_on(std::string_view device);
 
-/// The device whose rates and memory `batch_size: auto` is chosen by: where the job would start
-/// now, or for which it would wait.
+/// The device by whose rates and memory `batch_size: auto` is chosen: the one on which the job
+/// would start now, or the one for which it would wait.
 Device device_of(const DeviceChoice& choice, DeviceWish wish, const Devices& devices);
 
 }  // namespace trainyard

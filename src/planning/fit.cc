@@ -12,7 +12,8 @@
 namespace trainyard {
 namespace {
 
-/// What may be sharded besides, the least first. Plans of those that a job cannot have are refused.
+/// The values that may replace Shard::kNone, in order from the smallest change on. The planner
+/// refuses those that the model does not allow.
 std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_node) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
@@ -25,12 +26,13 @@ std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_nod
   return shards;
 }
 
-/// The most units of a batch, below `all`, that need at most `limit_bytes`; 0: none do. Memory
-/// grows nearly by the same amount with each unit, so the straight line between what fits and what
-/// does not meets the limit close to the answer; every third step halves, in case it does not.
+/// The largest number of batch units below `all` that needs at most `limit_bytes`; 0 if none does.
+/// Memory grows nearly linearly with the units, so linear interpolation between a size that fits
+/// and one that does not finds the answer in few steps. Every third step bisects instead, in case
+/// memory does not grow linearly.
 int64_t largest_fitting(int64_t all, int64_t kept_bytes, int64_t all_bytes, int64_t limit_bytes,
                         const std::function<int64_t(int64_t)>& needs) {
-  int64_t low = 0, high = all;  // low fits (or is 0), high does not
+  int64_t low = 0, high = all;  // invariant: `low` fits or is 0, `high` does not fit
   int64_t low_bytes = kept_bytes, high_bytes = all_bytes;
   for (int step = 1; low + 1 < high; ++step) {
     int64_t units = low + (high - low) / 2;
@@ -78,7 +80,7 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
     return needs([&](Recipe& changed) { changed.accumulate_steps = k; }) > limit_bytes;
   });
   if (fewest != counts.end()) advice.accumulate_steps = *fewest;
-  // In units that the micro-batches and the ranks divide.
+  // The batch size must be a multiple of micro-batches times ranks.
   const int64_t unit = std::max<int64_t>(1, recipe.accumulate_steps * ranks);
   advice.batch_size =
       unit *

@@ -1,5 +1,5 @@
-// src/planning/fit.h: a job that needs more memory than a device has, whatever of its sharding plan
-// may be chosen (sharding_plans.h): what would make it fit. Pure, as job_plan.h.
+// src/planning/fit.h: advice for a job that needs more memory than a device has with every sharding
+// plan that may be chosen (sharding_plans.h). Pure functions, like those of job_plan.h.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace trainyard {
 
-/// Changes that would make a job fit that needs more than a device has; each by itself, the rest
-/// unchanged.
+/// Changes of which each alone would make the job fit into the device's memory.
 struct FitAdvice {
-  // The least that fits of what gives the same result; kNone and 0 where nothing does.
+  // For each field that does not change the result, the smallest change that fits; kNone or 0 if no
+  // change of the field does.
   Recompute recompute = Recompute::kNone;
   Shard shard = Shard::kNone;
   int64_t accumulate_steps = 0;
   int64_t batch_size = 0;  // the largest that fits; 0: none does
 };
-/// `limit_bytes` is what the device has for the plan: without the kernels' workspace, if it is
-/// known, and the dataset on a GPU that holds it. `one_node`: layers may be split, since the
-/// devices are of one node. Plans some ten times, and none of them where what lasts between steps
-/// is too large already. Nothing once `stop` is requested.
+/// `limit_bytes` is the device's memory for the plan, less the kernels' workspace if it is known,
+/// and less the dataset if it is resident on the GPU. `one_node`: all devices are in one node, so
+/// that layers may be split over them. Makes about ten plans; if the memory that lasts between
+/// steps is already too large, only those that shard it. Returns empty advice once `stop` is
+/// requested.
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks = 1, DeviceTraits traits = {},
                      const std::stop_token& stop = {}, bool one_node = true);

@@ -7,15 +7,16 @@
 namespace trainyard {
 namespace {
 
-/// The next piece of the plan's memory.
+/// Reserves the next `bytes` bytes of the plan's memory and returns their offset.
 int64_t take(HeldPlan& plan, int64_t bytes, int64_t alignment) {
   const int64_t at = plan.bytes;
   plan.bytes += round_up(bytes, alignment);
   return at;
 }
 
-/// Held floats of images that training moves are what an edited image's pixels become, which may
-/// differ in a bit from what an evaluation is to see; stored bytes are not.
+/// True if evaluations can read the resident rows. F32 rows of moved images were standardized as
+/// augmented images are, which may differ in the last bit from unmodified ones. Byte rows are
+/// standardized later, by a table.
 bool are_as_evaluated(const HeldForm& form) { return form.layout.bytes || !form.layout.moved; }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// src/planning/held_plan.h: whether a job's training rows are held in the memory of its device, and
-// how much they need there. The same answer for planning and running a job.
+// src/planning/held_plan.h: decides whether a job's training rows are resident in the memory of its
+// device, and plans that memory. Planning and training a job use the same decision.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,30 @@ namespace trainyard {
 
 struct Recipe;
 
-/// Larger partitions stay on the host: their batches are brought to the device one by one.
+/// The largest resident dataset. Larger partitions stay on the host, which copies their batches to
+/// the device one by one.
 inline constexpr int64_t kHeldBytesMax = int64_t{1} << 30;
 
-/// One allocation beside the job's arena: [rows | table | fills | evaluation's table | evaluation's
-/// samples], each aligned as the device asks. The last two only where evaluations read the rows.
+/// The plan of one allocation in addition to the job's arena: [rows | table | fills | evaluation's
+/// table | evaluation's samples], each aligned as the device requires. The last two exist only if
+/// evaluations read the resident rows.
 struct HeldPlan {
   HeldForm form;
   int64_t table_at = 0, fills_at = 0;
-  // Rows of one run of the evaluation program; 0: its batches come from the host.
+  // Rows per run of the evaluation program; 0 if its batches come from the host.
   int64_t evaluation_rows = 0;
-  // The table of images as they are: its own only where training moves them.
+  // The table for unmodified images. It is `table_at` unless training moves its images.
   int64_t evaluation_table_at = 0, evaluation_samples_at = 0;
   int64_t bytes = 0;
 };
 
-/// The memory of rows of this form.
+/// Plans the memory of resident rows of this form, without evaluation.
 HeldPlan plan_rows(const HeldForm& form, int64_t alignment);
 
-/// For a device that holds rows (Backend::holds_rows); the arena's plan does not depend on it.
-/// Nothing where the rows take more than kHeldBytesMax or the recipe changes images in ways that
-/// are left to the host. `validation_batch` is the rows of one run of the evaluation program; 0:
-/// there are no validation rows. `alignment` is what the device asks of its memory.
+/// Plans the resident dataset for a device that supports it (Backend::holds_rows); the arena's plan
+/// does not depend on it. Returns nullopt if the rows take more than kHeldBytesMax or if the recipe
+/// has augmentations that only the host can apply. `validation_batch` is the number of rows per run
+/// of the evaluation program, 0 without validation rows. `alignment` is in bytes.
 std::optional<HeldPlan> plan_held(const Recipe& recipe, const DatasetSchema& schema,
                                   int64_t context_length, const Objective& objective,
                                   int64_t validation_batch, int64_t alignment);

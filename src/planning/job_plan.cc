@@ -15,8 +15,9 @@
 namespace trainyard {
 namespace {
 
-/// The forward node that a backward node belongs to: "conv1/grad", "conv1/grad_sum1",
-/// "bn1.saved_mean/grad_sum1". Parts are taken off the end until a forward node is named.
+/// The index of the forward node that a backward node belongs to ("conv1/grad", "conv1/grad_sum1",
+/// "bn1.saved_mean/grad_sum1"), -1 if there is none. Parts are removed from the end of the name
+/// until it is that of a forward node.
 int64_t row_of(const std::map<std::string, int64_t, std::less<>>& rows, std::string_view name) {
   while (true) {
     if (const auto it = rows.find(name); it != rows.end()) return it->second;
@@ -26,7 +27,7 @@ int64_t row_of(const std::map<std::string, int64_t, std::less<>>& rows, std::str
   }
 }
 
-/// What an epoch leaves out, or has more than once.
+/// Warns if an epoch leaves out many rows, or if a batch contains rows more than once.
 void warn_of_last_batch(const Recipe& recipe, const RunShape& shape,
                         std::vector<std::string>& warnings) {
   const std::string rows = std::to_string(shape.train_rows) + " rows";
@@ -46,8 +47,9 @@ void warn_of_last_batch(const Recipe& recipe, const RunShape& shape,
   }
 }
 
-/// True if the numbers of the classes say less about how frequent they are than nothing would: by
-/// the mean log probability of the training rows' classes.
+/// True if a uniform distribution of classes has a higher mean log probability for the training
+/// rows' classes than the log-uniform distribution, which assumes that classes are numbered by
+/// falling frequency.
 bool is_uniform_better(const std::vector<int64_t>& class_counts) {
   const auto classes = std::ssize(class_counts);
   const math::Candidates zipf = math::candidates_of(classes, true);
@@ -95,7 +97,8 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
       break;
     }
   }
-  // By micro-batches a parameter is updated by another program, from its sum.
+  // With micro-batches another program updates the parameters; this one updates their gradient
+  // sums.
   std::set<std::string> updated;
   for (const Node& node : graph.nodes()) {
     for (const int64_t i : node.op->mutated_inputs(node)) {

@@ -77,7 +77,7 @@ Status check_lora_model(const Recipe& recipe, const Model& model, const std::sto
                   "weight of its own"
             : no_match(pattern, model.products, "gemm or linear layer with a weight of its own"));
   }
-  // Whether a parameter trains, group by group.
+  // Whether each parameter trains, updated group by group.
   std::map<std::string, bool> trains;
   for (const TensorInfo& t : model.graph.tensors()) {
     if (t.role == Role::kParameter) trains[t.name] = is_lora(t.name);

@@ -1,4 +1,5 @@
-// src/planning/lora.h: what low-rank additions (src/models/lora.h) mean for a recipe.
+// src/planning/lora.h: checks of recipe.lora (low-rank adaptation, src/models/lora.h), and its
+// parameter groups.
 #pragma once
 
 #include <stop_token>
@@ -11,14 +12,14 @@
 
 namespace trainyard {
 
-/// Ranges of recipe.lora, by the name that users write.
+/// Checks the ranges of recipe.lora. Refusals name the fields as users write them.
 Status check_lora(const LoraSpec& lora);
 
-/// The groups that stand before the recipe's own: everything is frozen but A and B.
+/// Parameter groups that precede the recipe's own groups and freeze all parameters except A and B.
 std::vector<ParameterGroup> lora_groups(const LoraSpec& lora);
 
-/// Against the built model: a target pattern that matches no layer, and groups of the recipe that
-/// freeze what is frozen or train a target's own weight.
+/// Checks recipe.lora against the built model. Refuses a target pattern that matches no layer, and
+/// groups of the recipe that freeze only frozen parameters or train a target's own weight.
 Status check_lora_model(const Recipe& recipe, const Model& model, const std::stop_token& stop = {});
 
 }  // namespace trainyard

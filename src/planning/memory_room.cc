@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-/// Fluctuations below this are normal: neither reported nor held against a job.
+/// Less memory than this in use by others is normal fluctuation. It is ignored.
 constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
 
 MemoryRoom room_on(const Device& device, std::span<const HeldMemory> held,

@@ -12,8 +12,8 @@
 namespace trainyard {
 namespace {
 
-/// Finds where the job could have the most memory. Running jobs are considered only if `plan_bytes`
-/// requires it, because most jobs fit beside all memory that is in use.
+/// Finds the device where the job could have the most memory. Fetches the memory of running jobs
+/// only if `plan_bytes` does not fit otherwise, because most jobs fit into the free memory.
 Result<MemoryRoom> find_room(const Machine& machine, DeviceWish wish, int32_t gpus,
                              int64_t plan_bytes) {
   const auto room_beside = [&](std::span<const HeldMemory> held) {
@@ -25,7 +25,7 @@ Result<MemoryRoom> find_room(const Machine& machine, DeviceWish wish, int32_t gp
   return room_beside(held);
 }
 
-/// Leaves rows that a GPU would hold on the host, where every job has them, and says so.
+/// Plans without a resident dataset and adds a warning: batches then come from the host.
 void leave_rows_on_host(JobPlan& plan) {
   plan.run.dataset_bytes = 0;
   plan.warnings.push_back(
@@ -70,7 +70,7 @@ class Planning {
     return std::make_shared<const RunPlan>(std::move(plan));
   }
 
-  /// Plans the recipe as it is now.
+  /// Plans `planned_.recipe`.
   Status plan() {
     if (options_.with_layers) {
       ASSIGN_OR_RETURN(planned_.plan, plan_job(job_.model, planned_.recipe, schema_, options_.dump,
@@ -79,7 +79,7 @@ class Planning {
       ASSIGN_OR_RETURN(const auto run, find_run_plan(planned_.recipe, planned_.traits));
       planned_.plan.run = *run;
     }
-    // Only a GPU holds rows.
+    // Only a GPU keeps a resident dataset.
     const bool gpu = options_.devices == PlannedFor::kWhereItStarts
                          ? planned_.traits.processor == Processor::kGpu
                          : may_get_gpu(job_.wish, machine_.devices);
@@ -103,7 +103,8 @@ class Planning {
   }
 
   Status choose_batch() {
-    // Kernels on a GPU need a workspace, which is unknown before a worker has prepared them.
+    // Kernels on a GPU need a workspace. Its size is unknown before a worker has prepared them, so
+    // an eighth of the memory is reserved for it.
     constexpr int64_t kWorkspaceShare = 8;
     const Devices& devices = machine_.devices;
     const Device device = device_of(
@@ -134,7 +135,7 @@ class Planning {
     return {};
   }
 
-  /// Finds room for the job, and makes it fit where the spec lets it.
+  /// Finds room for the job, and makes it fit by changing fields that the spec leaves open.
   Status fit() {
     RunPlan& run = planned_.plan.run;
     ASSIGN_OR_RETURN(room_, find_room(machine_, job_.wish, job_.gpus, planned_.plan_bytes()));
@@ -161,13 +162,13 @@ class Planning {
     return {};
   }
 
-  /// Adds what the choice costs beside the recipe as it was written.
+  /// Adds the cost of the choice, compared with the recipe as written.
   Status add_cost(const Recipe& as_written) {
     FitChoice& choice = *planned_.choice;
     const Device& device =
         *std::ranges::find(machine_.devices.devices, room_.device, &Device::name);
     const DeviceTraits traits = traits_on(device.name);
-    // Where rates are missing, the cost is told without an estimate of time.
+    // Without rates, the message has no estimate of time.
     const auto step_seconds = [&](const RunWork& work) {
       const Result<TimeRange> step = machine_.step_time(device, work);
       return step.ok() ? step->seconds : 0.0;
@@ -180,7 +181,7 @@ class Planning {
     return {};
   }
 
-  /// Puts the choice of the batch before the choice that makes the job fit.
+  /// Inserts the choice of the batch size before the choice that makes the job fit.
   void say_batch() {
     if (!batch_) return;
     if (!planned_.choice) planned_.choice.emplace();

@@ -1,4 +1,4 @@
-// src/planning/planner_input.h: the job and the machine that the planner (planner.h) is given.
+// src/planning/planner_input.h: the job and the machine that are the input of planner.h.
 #pragma once
 
 #include <cstdint>
@@ -15,34 +15,34 @@
 
 namespace trainyard {
 
-/// A job as its spec says it, before it has devices.
+/// A job as its spec describes it, before devices are assigned.
 struct JobToPlan {
   ModelSpec model;
-  Recipe recipe;  // with batch_is_open: batch_size is what the chosen size is a multiple of
-  bool batch_is_open = false;
-  FitFreedom free;  // the planner may choose these for the job to fit
+  Recipe recipe;  // if batch_is_open, the chosen batch size is a multiple of recipe.batch_size
+  bool batch_is_open = false;  // the spec has `batch_size: auto`
+  FitFreedom free;             // the fields that the planner may choose to make the job fit
   DeviceWish wish = DeviceWish::kAuto;
-  int32_t gpus = 1;   // of each node
-  int32_t nodes = 1;  // that train it together
-  // Refuses a way to shard that other fields of the spec forbid, such as a cluster's
-  // (ShardingQuery).
+  int32_t gpus = 1;   // number of GPUs on each node
+  int32_t nodes = 1;  // the number of nodes that train the job together
+  // Refuses a value of `shard` that other fields of the spec forbid, such as the cluster
+  // (ShardingQuery::check_shard).
   std::function<Status(Shard)> check_shard;
 
   int64_t ranks() const { return int64_t{gpus} * nodes; }
 };
 
-/// A step of a job on a device, by measured rates alone. NOT_FOUND/RATE_UNKNOWN says why there are
-/// none.
+/// Predicts the time of a job's step on a device from measured rates. Error: NOT_FOUND/RATE_UNKNOWN
+/// if a rate is missing.
 using StepTimeOn = std::function<Result<TimeRange>(const Device& device, const RunWork& work)>;
 
-/// A machine, or a node of a cluster, and what is known of it.
+/// A machine, or a node of a cluster.
 struct Machine {
   Devices devices;
-  int64_t cpu_limit_bytes = 0;  // of the CPU's memory for jobs; 0: no bound besides its size
-  // The memory of running jobs. It is asked for only if a job does not fit beside all that is in
-  // use. None: no job runs.
+  int64_t cpu_limit_bytes = 0;  // the CPU's memory for jobs; 0: no limit besides its size
+  // Returns the memory of running jobs. It is called only if a job does not fit into the free
+  // memory. Empty if no job runs.
   std::function<Result<std::vector<HeldMemory>>()> held;
-  StepTimeOn step_time;  // there always is one
+  StepTimeOn step_time;  // never empty
 };
 
 }  // namespace trainyard

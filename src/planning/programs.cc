@@ -34,38 +34,37 @@ TensorId add_index_input(Graph& graph, const std::string& name) {
   return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
 }
 
-/// Another tensor of a parameter's shape, of which each rank holds as much as of the parameter.
+/// A tensor with a parameter's shape, sharded over the ranks as the parameter is.
 TensorInfo like(const TensorInfo& parameter, std::string name, Role role) {
   TensorInfo info{std::move(name), parameter.type, role, Layout::kRowMajor, kNoNode, {}};
   info.hold_as(parameter);
   return info;
 }
 
-/// A tensor of another program of the job, in the memory that they share.
+/// Adds a tensor of another program of the job, which both programs have at the same address.
 TensorId add_shared(Graph& graph, const TensorInfo& t) {
   TensorInfo info = like(t, t.name, t.role);
   info.initializer = t.initializer;
   return graph.add_tensor(std::move(info));
 }
 
-/// Lets what draws random numbers draw those of this rank's rows, as one device would draw them for
-/// the whole batch.
+/// Makes nodes draw the random numbers that a single device would draw for this rank's rows.
 void draw_for_rank(Graph& graph, Rank rank) {
   if (rank.index == 0) return;
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
-    if (node.op == sample_classes_op()) continue;  // of the whole batch, on every rank
+    if (node.op == sample_classes_op()) continue;  // every rank draws for the whole batch
     if (node.attributes.find("stream") != nullptr) node.attributes.set("rank", rank.index);
   }
   graph.rewrite(std::move(nodes));
 }
 
-/// What updates read, as tensors of the graph that they stand in.
+/// The inputs of updates, as tensors of the graph that contains the updates.
 struct UpdateSources {
-  std::map<TensorId, TensorId> gradients;  // by parameter
+  std::map<TensorId, TensorId> gradients;  // gradient of each parameter
   std::map<TensorId, ParameterRule> rules;
-  TensorId step = kNoTensor;        // none: the updates add an input of their own
-  TensorId loss_scale = kNoTensor;  // none: gradients are not scaled
+  TensorId step = kNoTensor;        // kNoTensor: the updates add an input for it if they need it
+  TensorId loss_scale = kNoTensor;  // kNoTensor: gradients are not scaled
 };
 
 /// Gives the rank its shards of the parameters.
@@ -77,11 +76,12 @@ ParameterGathers shard_parameters_of(Graph& graph, Rank rank) {
   return gathers;
 }
 
-/// The same and, as soon as it has one whole, of each gradient.
+/// Gives the rank its shards of the parameters and scatters each gradient once it is computed.
 ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
   std::map<TensorId, TensorId> whole = from.gradients;
   ParameterGathers gathers = shard_parameters_of(graph, rank);
-  std::erase_if(whole, [&](const auto& gradient) {  // but for those of a rank's classes
+  // Gradients of layers that are split over the ranks are not scattered.
+  std::erase_if(whole, [&](const auto& gradient) {
     return graph.tensor(gradient.first).spread != Spread::kElements;
   });
   const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kSoonGone);
@@ -89,12 +89,12 @@ ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
   return gathers;
 }
 
-/// Exchanges, clips and updates, at the end of `bound`'s graph.
+/// Appends exchange and clipping of gradients and the updates to `graph`; sets ids of `bound`.
 void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources from,
                    BoundProgram& bound) {
   const Updater updater{rank.index, rank.count, shards_optimizer(recipe.shard)};
-  std::vector<std::vector<TensorId>> scattered;  // parameters by bucket
-  // Those of a rank's parts are complete where they are.
+  std::vector<std::vector<TensorId>> scattered;  // the parameters of each bucket
+  // Gradients of parameters of which a rank has only a part are complete without an exchange.
   std::map<TensorId, TensorId> exchanged = from.gradients;
   std::erase_if(exchanged, [&](const auto& gradient) {
     return graph.tensor(gradient.first).spread != Spread::kOwn;
@@ -124,17 +124,17 @@ void append_update(Graph& graph, const Recipe& recipe, Rank rank, UpdateSources 
   bound.step = inputs.step != kNoTensor ? inputs.step : from.step;
 }
 
-/// The model's backward pass adds to a sum per parameter; a program of its own updates from those.
+/// Makes `graph` sum the gradients, and a separate program that updates parameters from the sums.
 void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSources& from,
                 RunPrograms& programs) {
   BoundProgram& train = programs.train;
   train.micro_step = micro_step_input(graph);
   Graph update;
-  UpdateSources sums;  // in the other graph
+  UpdateSources sums;  // tensors of the graph `update`
   for (const auto& [parameter, gradient] : from.gradients) {
     const TensorInfo p = graph.tensor(parameter);
     TensorInfo info = like(p, p.name + ".grad_sum", Role::kAccumulator);
-    info.type = graph.tensor(gradient).type;  // of some rows, perhaps
+    info.type = graph.tensor(gradient).type;  // a sparse gradient has only some rows
     const TensorId sum = graph.add_tensor(std::move(info));
     graph
         .add_node(p.name + "/accumulate", *accumulate_gradient_op(),
@@ -145,7 +145,8 @@ void accumulate(Graph& graph, const Recipe& recipe, Rank rank, const UpdateSourc
     sums.gradients[there] = add_shared(update, graph.tensor(sum));
     sums.rules[there] = from.rules.at(parameter);
     if (const TensorId rows = sums.rules[there].rows; rows != kNoTensor) {
-      const auto known = update.find_tensor(graph.tensor(rows).name);  // of a weight and its bias
+      // A weight and its bias share the tensor of row indices.
+      const auto known = update.find_tensor(graph.tensor(rows).name);
       sums.rules[there].rows = known ? *known : add_shared(update, graph.tensor(rows));
     }
   }
@@ -176,7 +177,7 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
   return bound;
 }
 
-/// Where evaluation finds parameters: in their averages, if there are some.
+/// The layout for evaluation, in which parameters that have a moving average have its address.
 PersistentLayout evaluated_layout(PersistentLayout layout, const Graph& graph) {
   for (const TensorInfo& t : graph.tensors()) {
     if (t.role != Role::kParameter) continue;
@@ -194,7 +195,7 @@ void for_each_program(const RunPrograms& programs, const F& f) {
   }
 }
 
-/// Everything that the job keeps, in the last program that added to it.
+/// The last program that extends the persistent segment, which thus contains all of the segment.
 const Program& last_of(const RunPrograms& programs) {
   const Program* last = &programs.train.program;
   if (programs.update.has_value()) last = &programs.update->program;
@@ -202,7 +203,7 @@ const Program& last_of(const RunPrograms& programs) {
   return *last;
 }
 
-/// The layout of a program and of those before it.
+/// The layout of a program, extended by the tensors of the programs before it.
 PersistentLayout merged(PersistentLayout before, const Program& program) {
   const PersistentLayout own = persistent_layout(program);
   before.by_name.insert(own.by_name.begin(), own.by_name.end());
@@ -217,7 +218,7 @@ PersistentLayout layout_of(const RunPrograms& programs) {
   return layout;
 }
 
-/// Puts other layers in the places of those that are sampled, or split over the ranks.
+/// Replaces layers that are sampled or split over the ranks.
 Status lay_out(Model& model, const Recipe& recipe, Rank rank, RunPrograms& programs,
                TakenTables& tables) {
   if (model.sampling.has_value()) {
@@ -344,7 +345,7 @@ BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLa
   return bound;
 }
 
-/// While a job trains, in its memory: of the parameters that the rank has.
+/// Compiles the evaluation during training, which reads the parameters of the training programs.
 Result<BoundProgram> compile_evaluation(const ModelSpec& spec, const ModelInterface& interface,
                                         const Recipe& recipe, int64_t batch_size, Rank rank,
                                         const std::vector<SplitPair>& pairs,
@@ -424,7 +425,7 @@ int64_t exchanges_in(const Program& program) {
 
 namespace {
 
-/// "all_reduce" and the axis along which the ranks have parts.
+/// The kind of an exchange, such as "all_reduce", and the axis that is split over the ranks.
 std::pair<std::string, std::string> kind_of(std::string_view op_type) {
   if (op_type.starts_with("AllReduce")) return {"all_reduce", ""};
   if (op_type.starts_with("ReduceScatter")) return {"reduce_scatter", "elements"};
@@ -436,14 +437,14 @@ std::pair<std::string, std::string> kind_of(std::string_view op_type) {
 struct ExchangingProgram {
   const Program& program;
   int64_t runs = 1;
-  bool computes = true;  // an update computes little beside its exchanges
+  bool computes = true;  // false for updates, whose computation is too short to hide exchanges
 };
 
 std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>& programs,
                                             int64_t ranks) {
   std::vector<PlannedExchange> exchanges;
   for (const auto& [program, runs, computes] : programs) {
-    std::map<std::string_view, int64_t> begun;  // by op, of those that end in another node
+    std::map<std::string_view, int64_t> begun;  // exchanges so far that may overlap, by op
     for (const NodeId k : program.order) {
       const Node& node = program.graph.node(k);
       if (!starts_exchange(node.op->type())) continue;
@@ -451,32 +452,31 @@ std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>
       auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
       if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis});
       known->count += runs;
-      // Behind the last one there is nothing left to compute.
+      // All exchanges of an op but one overlap: after the last one nothing is left to compute.
       const bool is_beside = computes && !exchanges_rows(node.op->type());
       if (is_beside && begun[node.op->type()]++ > 0) known->beside_count += runs;
-      // What it makes whole, or has whole.
+      // The bytes are those of the whole tensor: the output of a gather, else the input.
       const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
       for (const TensorId id : makes ? node.outputs : node.inputs) {
         known->bytes += runs * program.graph.tensor(id).stored_bytes();
       }
     }
   }
-  // Every device sends each element on its way to all others at least once, and an all-reduce is
-  // a reduce-scatter and an all-gather.
+  // Each device sends at least 1 - 1 / ranks of the bytes; an all-reduce has two such exchanges.
   for (PlannedExchange& e : exchanges) {
     e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
   }
   return exchanges;
 }
 
-/// Of a step.
+/// The exchanges of a step.
 std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
   std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
   if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
   return plan_exchanges(all, shape.ranks);
 }
 
-/// What a rank would hold besides, if it held all: of some tensors, each once.
+/// The bytes that sharding saves on a rank for the tensors that `is_counted` accepts, each once.
 template <typename F>
 int64_t bytes_saved_by_shards(const RunPrograms& programs, const F& is_counted) {
   int64_t bytes = 0;
@@ -503,7 +503,7 @@ std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_b
   for (const SplitPair& pair : programs.pairs) {
     PlannedPair& to = planned.emplace_back(
         PlannedPair{layer_of(pair.first), layer_of(pair.second), pair.units, 0, 0});
-    // State and sums are called "<weight>.exp_avg" and the like.
+    // The names of optimizer state and gradient sums begin with "<weight>.", as "<weight>.exp_avg".
     to.saved_bytes = bytes_saved_by_shards(programs, [&](const TensorInfo& t) {
       return std::ranges::any_of(pair.weights, [&](const std::string& weight) {
         return t.name == weight || t.name.starts_with(weight + ".");
@@ -521,7 +521,7 @@ std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_b
   return planned;
 }
 
-/// `state_saved_bytes`: by shards of the optimizer's state.
+/// `state_saved_bytes`: the bytes that sharding of the optimizer state saves on each device.
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;
@@ -573,7 +573,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
     plan.memory.workspace_bytes = std::max(plan.memory.workspace_bytes, p.memory.workspace_bytes);
   });
   plan.memory.activation_bytes += transient - train.transient_bytes;
-  // What the programs behind the first one keep is optimizer state.
+  // Persistent memory that later programs add is counted as optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.exchanges = plan_exchanges(programs, shape);
   if (programs.evaluate.has_value()) {

@@ -1,5 +1,5 @@
-// src/planning/programs.h: the compiled programs of a job. Pure planning, no kernels: the daemon
-// runs this to know a job's needs, the worker to train.
+// src/planning/programs.h: compiles the programs of a job. Pure functions without kernels: the
+// daemon uses them to find a job's needs, the worker to train.
 #pragma once
 
 #include <cstdint>
@@ -23,76 +23,77 @@ namespace trainyard {
 /// The tensors of a program that the loop writes and reads, by id in its graph.
 struct ProgramIds {
   TensorId input = kNoTensor;
-  TensorId target = kNoTensor;         // training
-  TensorId step = kNoTensor;           // training, where an op or the optimizer asks for it
-  TensorId micro_step = kNoTensor;     // training by micro-batches: which one of its step
-  TensorId gradient_norm = kNoTensor;  // where it is clipped or reported
-  TensorId learning_rate = kNoTensor;  // training
-  ScaledStep scaled;                   // training with loss scaling
-  TensorId loss = kNoTensor;           // training
+  TensorId target = kNoTensor;         // only in training programs
+  TensorId step = kNoTensor;           // training, if an op or the optimizer reads the step
+  TensorId micro_step = kNoTensor;     // training: the index of the micro-batch in its step
+  TensorId gradient_norm = kNoTensor;  // if gradients are clipped by norm or the norm is reported
+  TensorId learning_rate = kNoTensor;  // only in training programs
+  ScaledStep scaled;                   // only in training programs with loss scaling
+  TensorId loss = kNoTensor;           // only in training programs
   TensorId output = kNoTensor;         // logits [N, K] or predictions [N, 1]
   int64_t batch_size = 0;
-  // > 0: the head is split over ranks (split_head.h), and the output has this rank's of so many
-  // classes, for the rows of all ranks.
+  // If > 0, the head is split over ranks (split_head.h): the output has this rank's share of so
+  // many classes, for the rows of all ranks.
   int64_t split_classes = 0;
 };
 
 struct BoundProgram : ProgramIds {
   Program program;
-  std::vector<LayerRow> layers;  // training: what was built, before any pass changed it
+  std::vector<LayerRow> layers;  // training: the layers as built, before passes changed the graph
 };
 
 struct RunPrograms {
   BoundProgram train;
-  // With micro-batches `train` only sums gradients, and this updates.
+  // With micro-batches, `train` only sums gradients, and `update` updates the weights.
   std::optional<BoundProgram> update;
-  std::optional<BoundProgram> average;   // after each step: the moving average of the weights
-  std::optional<BoundProgram> evaluate;  // reads the averaged weights where there are some
-  std::vector<SplitPair> pairs;          // of layers that are split over the ranks
-  std::vector<Lookup> lookups;           // of the model
+  std::optional<BoundProgram> average;   // after each step: updates the moving average of weights
+  std::optional<BoundProgram> evaluate;  // reads the averaged weights if there are any
+  std::vector<SplitPair> pairs;          // pairs of layers that are split over the ranks
+  std::vector<Lookup> lookups;           // the model's embedding lookups
   int64_t trained_parameter_count = 0;
   Precision precision = Precision::kFp32;
 
-  /// All of them share one persistent segment; the last one knows its size.
+  /// The size of the persistent segment that all programs share.
   int64_t persistent_bytes() const;
 };
 
-/// A moving average is called "<parameter>.ema".
+/// The name of a parameter's moving average is "<parameter>.ema".
 inline constexpr std::string_view kAverageSuffix = ".ema";
 
-/// What a step needs: train, update and average. Of several ranks each computes its part of every
-/// micro-batch, and the update reads the mean of their gradients. Here and below, `traits` are
-/// Backend::traits() of what will run the programs. Soon after `stop` is requested:
-/// CANCELLED/STOPPED.
+/// Compiles the programs of a step: train, update and average. With several ranks, each computes
+/// its part of every micro-batch, and the update reads the mean of their gradients. Here and below,
+/// `traits` is Backend::traits() of the backend that will run the programs. Returns
+/// CANCELLED/STOPPED soon after `stop` is requested.
 Result<RunPrograms> compile_step(const ModelSpec& model, const Recipe& recipe,
                                  const ModelInterface& interface, Rank rank = {},
                                  DeviceTraits traits = {}, const std::stop_token& stop = {});
 
-/// Forward, backward and update of one step in one program, for recipes without micro-batches and
-/// average.
+/// Compiles forward pass, backward pass and update of a step into one program, for recipes without
+/// micro-batches and moving average.
 Result<BoundProgram> compile_training(const ModelSpec& model, Recipe recipe,
                                       const ModelInterface& interface, int64_t batch_size,
                                       DeviceTraits traits = {});
 
-/// Only the forward pass, in evaluation mode. `persistent`: lay parameters out as that program
-/// does, in its alignment. `lora`: while a job trains with it; a finished model's weights have it
-/// in them.
+/// Compiles only the forward pass, in evaluation mode. If `persistent` is given, parameters have
+/// the addresses and the alignment of that layout. `lora` is for evaluations while a job trains
+/// with it; in a finished model it is merged into the weights.
 Result<BoundProgram> compile_inference(const ModelSpec& model, const ModelInterface& interface,
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora = {},
                                        DeviceTraits traits = {});
 
-/// Of `rank` among shape.ranks.
+/// Compiles all programs of a job for `rank`, which is one of shape.ranks.
 Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape,
                                 int64_t rank = 0, const std::stop_token& stop = {});
 
-/// The exchanges of a step, by node name, in the order in which they begin; none on one device.
+/// The node names of a step's exchanges, in the order in which they begin; empty on one device.
 std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches = 1);
-/// How many a run of a program begins.
+/// The number of exchanges that one run of the program begins.
 int64_t exchanges_in(const Program& program);
 
-/// What the programs need together: they run one after another and share the transient segment.
+/// Describes the needs of all programs together. They run one after another and share the transient
+/// segment.
 RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe);
 
 }  // namespace trainyard

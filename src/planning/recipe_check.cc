@@ -18,8 +18,8 @@ namespace trainyard {
 namespace {
 
 constexpr int64_t kAccumulateStepsMax = 65536;
-// Evaluation has no backward pass, so that a small training batch need not make it slow: at least
-// this many rows at once, if there are as many.
+// The least number of rows per evaluation batch, if there are as many. Evaluation has no backward
+// pass, so it has memory for more rows than a small training batch, with which it would be slow.
 constexpr int64_t kEvaluationBatchMin = 64;
 
 std::string number(double v) {
@@ -59,8 +59,9 @@ void check_intervals(const Recipe& r, Violations& violations) {
   }
 }
 
-// Values that were changed although the chosen type ignores them. A value equal to the default
-// cannot be distinguished from an omitted one; the wire contract can, and refuses that too.
+// Refuses values that were changed although the chosen type ignores them. Here a value equal to the
+// default cannot be distinguished from an omitted one; the conversion from the wire can, and
+// refuses such values, too.
 void check_unused(const Recipe& r, Violations& violations) {
   check_unused_rows(r.optimizer, default_optimizer(r.optimizer.type), "recipe.optimizer.",
                     violations);
@@ -71,7 +72,7 @@ void check_unused(const Recipe& r, Violations& violations) {
   }
 }
 
-// Up to 16 divisors, to say what would have been accepted.
+// The first 16 divisors of n, for messages that list the accepted values.
 std::string divisors(int64_t n) {
   std::string text;
   int shown = 0;
@@ -108,7 +109,7 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
-/// What may be sharded where the optimizer's state may not.
+/// " or head or mlp": the parts of `shard` that do not depend on the optimizer's state.
 std::string left_over(Shard shard) {
   std::string text;
   for (const Shard part : {Shard::kHead, Shard::kMlp}) {
@@ -187,7 +188,8 @@ void check_initial_weights(const InitialWeights& w, Violations& violations) {
   }
 }
 
-// A text's samples are windows, and long ones: there may be none.
+// Sets the row counts of a text, whose rows are windows. Refuses a context length that is too long
+// for even one window.
 void count_windows(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
                    Violations& violations) {
   const int64_t length = shape.context_length;
@@ -260,8 +262,9 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
   }
 }
 
-/// Of steps between checkpoints, a step has one that stays if both numbers divide it: one that does
-/// not divide the other keeps fewer than it says.
+/// A checkpoint is kept for good if its step is a multiple of both `checkpoint_every_steps` and
+/// `keep_checkpoints_every_steps`. So the latter must be a multiple of the former, or fewer
+/// checkpoints than requested would be kept.
 Status check_kept(const Recipe& r, const RunShape& shape) {
   const int64_t every = r.keep_checkpoints_every_steps;
   if (every == 0) return {};
@@ -320,7 +323,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   } else {
     violations.add(objective.error());
   }
-  const bool split_ok = r.validation_split >= 0 && r.validation_split < 1;  // not NaN
+  const bool split_ok = r.validation_split >= 0 && r.validation_split < 1;  // false for NaN
   if (r.batch_size < 1) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is out of range, expected at least 1");
@@ -343,7 +346,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   }
   if (Status s = check_kept(r, shape); !s.ok()) return std::move(s).error();
   const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
-  // Windows are many rows of scores each: a batch of them is never small.
+  // Each window has many rows of scores, so a batch of windows is never too small.
   const int64_t batch =
       schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
   shape.evaluation_batch = std::min((rows + ranks - 1) / ranks, batch);

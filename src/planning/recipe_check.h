@@ -1,4 +1,4 @@
-// src/planning/recipe_check.h: what can be said about a recipe before a graph exists.
+// src/planning/recipe_check.h: checks a recipe against model and dataset before a graph is built.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace trainyard {
 
-/// The row and step counts that follow from a recipe and a dataset's size, and what the model
-/// trains for.
+/// The row and step counts that follow from a recipe and a dataset's size, and the model's
+/// objective.
 struct RunShape {
   int64_t train_rows = 0;
   int64_t validation_rows = 0;
@@ -24,19 +24,19 @@ struct RunShape {
   int64_t micro_batches = 1;     // runs of the training program in one step
   int64_t ranks = 1;             // devices, each with an equal part of every micro-batch
   int64_t rank_batch = 1;        // rows that one device computes at a time
-  DeviceTraits traits;           // of what will train
-  int64_t context_length = 0;    // of a text's samples, which are the rows above; else 0
-  int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: none to evaluate
+  DeviceTraits traits;           // of the devices that train
+  int64_t context_length = 0;    // tokens per window of a text, whose windows are the rows; else 0
+  int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: no evaluation
   Objective objective;
-  // Training rows on a device that gathers rows: there, or brought as they are stored; else by the
-  // host.
+  // How a device that can gather rows gets the training rows: they are resident (`held`), or sent
+  // as stored and gathered there (`travel`). If neither is set, the host makes the batches.
   std::optional<HeldPlan> held;
   std::optional<TravelPlan> travel;
 };
 
-/// Refuses every field that is out of range or has no effect, all at once (up to 16), by the name
-/// that users write: recipe.batch_size. Of the model it looks at what it trains for. `ranks` is
-/// what users write as resources.gpus; `traits` is Backend::traits() of what will train.
+/// Refuses fields that are out of range or have no effect. One error lists up to 16 of them by the
+/// names that users write, such as recipe.batch_size. Only the model's objective is used. `ranks`
+/// is the number of devices, `traits` their Backend::traits().
 Result<RunShape> check_recipe(const Recipe& recipe, const ModelSpec& model,
                               const DatasetSchema& schema, int64_t ranks = 1,
                               DeviceTraits traits = {});

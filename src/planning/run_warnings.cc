@@ -7,13 +7,15 @@
 namespace trainyard {
 namespace {
 
-// Parameters that a training row may have on average. Networks with far more than one learn well;
-// these numbers lie far beyond what works: hundreds of rows for hundreds of thousands of
-// parameters in a table, or a ResNet-18 from nothing for a thousand images.
+// The most parameters per training row without a warning. Networks with far more than one parameter
+// per row learn well; these limits are far beyond what works, such as hundreds of rows of a table
+// for hundreds of thousands of parameters, or a thousand images for a ResNet-18 without initial
+// weights.
 constexpr int64_t kParametersPerRow = 500;
-constexpr int64_t kParametersPerSample = 10000;  // of images and texts, which hold much themselves
+constexpr int64_t kParametersPerSample = 10000;  // for images and texts, which contain more each
 
-/// "Column 'day' alone makes 6,610 of the 6,620 inputs." where most come of one column.
+/// " Column 'day' makes 6610 of the 6620 inputs, ..." if one column makes at least half of the
+/// inputs, else empty.
 std::string widest_column(const DatasetSchema& schema) {
   const ColumnSchema* widest = nullptr;
   int64_t inputs = 0;

@@ -1,4 +1,4 @@
-// src/planning/run_warnings.h: what is known before a run of how good its model can be.
+// src/planning/run_warnings.h: warnings, known before a run, about how good its model can become.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace trainyard {
 
-/// The dataset's warnings, and whether the model has too many parameters for its rows. `plan`: all
-/// but its warnings.
+/// Returns the dataset's warnings, and a warning if the model has too many parameters for the
+/// dataset's rows. `plan.warnings` is not used.
 std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
                                       const DatasetSchema& schema);
 

@@ -8,7 +8,8 @@ namespace {
 
 int64_t quotient_up(int64_t a, int64_t b) { return b > 0 ? (a + b - 1) / b : 0; }
 
-/// Which rows the loader makes. How long augmented and tokenized ones take is not measured.
+/// The loader's work for a row. It is empty if the rows are resident on a GPU, and for augmented
+/// and tokenized rows, whose time is not measured.
 RowWork row_work(const RunShape& shape, const Recipe& recipe, const DatasetSchema& schema) {
   if (shape.held.has_value() && shape.traits.processor == Processor::kGpu) return {};
   if (!recipe.augmentation.empty()) return {};
@@ -67,7 +68,7 @@ RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recip
     const int64_t every =
         recipe.evaluate_every_steps > 0 ? recipe.evaluate_every_steps : shape.steps_per_epoch;
     if (shape.validation_rows > 0) {
-      work.evaluations = quotient_up(shape.steps_total, every);  // one at the end in any case
+      work.evaluations = quotient_up(shape.steps_total, every);  // always one after the last step
       work.evaluation_batches = quotient_up(shape.validation_rows, rows_at_once);
     }
     work.last_evaluation_batches = quotient_up(shape.test_rows, rows_at_once);

@@ -1,4 +1,5 @@
-// src/planning/run_work.h: what a job's time is made of, read off its programs and its recipe.
+// src/planning/run_work.h: computes the work that makes up a job's time from its programs and
+// recipe.
 #pragma once
 
 #include "src/data/schema.h"
@@ -8,7 +9,7 @@
 
 namespace trainyard {
 
-/// `plan` is describe_run()'s of the same programs. Of several ranks, the work of one.
+/// The work of one rank. `plan` must be the result of describe_run() for the same programs.
 RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe,
                  const DatasetSchema& schema, const RunPlan& plan);
 

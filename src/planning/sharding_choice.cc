@@ -24,7 +24,7 @@ ShardingQuery query_of(const ShardingQuestion& question) {
   return query;
 }
 
-/// The times of the sharding plans that fit; each is asked for once.
+/// Predicts the step times of the sharding plans that fit. Collects what basis() reports.
 class Times {
  public:
   Times(const ShardingQuestion& question, const std::stop_token& stop)
@@ -38,7 +38,8 @@ class Times {
     if (device_ == nullptr) return std::nullopt;
     RunWork work = plan.work;
     const DeviceTraits traits = traits_on(device_->name);
-    if (traits.processor != question_.traits.processor) {  // other passes run over its graph
+    // Other passes change the graph for another processor, so the job is planned again for it.
+    if (traits.processor != question_.traits.processor) {
       Result<RunPlan> there = plan_run(question_.job.model, recipe, question_.schema,
                                        question_.job.ranks(), traits, stop_);
       if (!there.ok()) return std::nullopt;

@@ -14,9 +14,10 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kMicroBatchesMax = 1024;  // more would be tried for nothing
+constexpr int64_t kMicroBatchesMax = 1024;  // more micro-batches hardly save any more memory
 
-/// Why the mean gradient of micro-batches is not that of the whole batch; empty where it is.
+/// Why the mean gradient of micro-batches differs from that of the whole batch; empty if it does
+/// not.
 std::string micro_batch_effect(const Graph& graph, const Attributes& loss) {
   if (loss.find("class_weights") != nullptr) return "each micro-batch has its own sum of weights";
   if (loss.find("ignore_index") != nullptr) return "each micro-batch ignores other labels";
@@ -34,7 +35,7 @@ int64_t sent_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-/// "12% slower", against the chosen one.
+/// "12% slower": a step time compared with that of the chosen plan.
 std::string compared(const TimeRange& step, const TimeRange& chosen) {
   const long percent = std::lround(100 * (step.seconds / chosen.seconds - 1));
   if (percent == 0) return "as fast";
@@ -45,7 +46,7 @@ std::string compared(const TimeRange& step, const TimeRange& chosen) {
          (step.seconds < chosen.low ? ": name it to have it" : ", which the forecast cannot tell");
 }
 
-/// What rows are sorted by.
+/// The sort key of a row.
 std::pair<ShardingVerdict, double> place_of(const ShardingRow& row) {
   const bool fits = row.verdict <= ShardingVerdict::kChangesResult;
   const double unknown = std::numeric_limits<double>::max();
@@ -86,7 +87,7 @@ class ShardingSearch {
   }
 
  private:
-  using Plans = std::map<int64_t, Result<RunPlan>>;  // by micro-batches
+  using Plans = std::map<int64_t, Result<RunPlan>>;  // keyed by the number of micro-batches
 
   bool fits(const Result<RunPlan>& plan) const {
     return plan.ok() && device_bytes(query_.traits, *plan) <= query_.limit_bytes;
@@ -105,7 +106,7 @@ class ShardingSearch {
     ++found_.programs;
     ASSIGN_OR_RETURN(const RunPrograms programs,
                      compile_run(model_, changed, schema_, shape, 0, stop_));
-    if (!effect_) {  // which is the same in all sharding plans
+    if (!effect_) {  // it is the same in all sharding plans
       effect_ = micro_batch_effect(programs.train.program.graph, model_.loss.attributes);
     }
     RunPlan plan = describe_run(programs, shape, changed);
@@ -113,7 +114,7 @@ class ShardingSearch {
     return plan;
   }
 
-  /// The row of a sharding plan that was planned. Whether it fits.
+  /// Adds the row of a sharding plan. Returns whether it fits without changing the result.
   bool add(const ShardingPlan& sharding, const Result<RunPlan>& plan) {
     ShardingRow& row = found_.rows.emplace_back();
     row.sharding = sharding;
@@ -138,13 +139,14 @@ class ShardingSearch {
         row.message = *effect_;
       }
     }
-    // Nothing else would be chosen then.
+    // The first plan that fits and has no time is the choice.
     is_decided_ |=
         query_.until_chosen && row.verdict == ShardingVerdict::kFits && !row.step.has_value();
     return row.verdict == ShardingVerdict::kFits;
   }
 
-  /// `written`: its plan with the recipe's own recompute and micro-batches, if that was made.
+  /// Adds the rows for one value of `shard`. `written` is its plan with the recipe's own recompute
+  /// and micro-batches, or null if that has not been planned yet.
   void add_set(Shard set, const RunPlan* written) {
     const ShardingPlan first{set, recipe_.recompute, recipe_.accumulate_steps};
     Result<RunPlan> plan_of_first = Error{};
@@ -178,7 +180,7 @@ class ShardingSearch {
     for (const Recompute way : too_large) add_fewest(set, way);
   }
 
-  /// What a part of the set is refused for is not said again.
+  /// Adds the row of a refused plan, unless a value that shards a part of the same was refused.
   void add_refused(const ShardingPlan& sharding, const Result<RunPlan>& refusal) {
     const bool part_is_refused = std::ranges::any_of(
         refused_, [&](Shard part) { return (sharding.shard | part) == sharding.shard; });
@@ -186,7 +188,7 @@ class ShardingSearch {
     if (!part_is_refused) add(sharding, refusal);
   }
 
-  /// The fewest micro-batches that fit, or the most if none do.
+  /// Adds the row with the fewest micro-batches that fit, or with the most if none fit.
   void add_fewest(Shard set, Recompute way) {
     if (is_decided_ || !query_.free.accumulate_steps || stop_.stop_requested()) return;
     if (query_.until_chosen && !effect_->empty()) return;
@@ -207,7 +209,7 @@ class ShardingSearch {
     }
   }
 
-  /// Ways to recompute: the recipe's, and where it leaves that open those that take more time.
+  /// The ways to recompute: the recipe's, and if it leaves them open those that recompute more.
   std::vector<Recompute> ways() const {
     std::vector<Recompute> all = {recipe_.recompute};
     for (const Recompute more : {Recompute::kBlocks, Recompute::kFull}) {
@@ -267,7 +269,7 @@ class ShardingSearch {
   const std::stop_token& stop_;
   ShardingPlans found_;
   int64_t programs_max_ = 1;
-  std::optional<std::string> effect_;  // of micro-batches
+  std::optional<std::string> effect_;  // micro_batch_effect(), once a plan was made
   std::vector<Shard> refused_;
   bool is_decided_ = false;
 };

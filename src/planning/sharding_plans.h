@@ -1,7 +1,7 @@
-// src/planning/sharding_plans.h: the ways to lay a job out in its devices' memory, side by side:
-// what is sharded, what is computed again, in how many micro-batches. Each is planned to the byte
-// and, where rates are known, to the step's time; one is chosen, and each of the others says why it
-// was not. Pure, as job_plan.h.
+// src/planning/sharding_plans.h: compares the sharding plans of a job. A sharding plan is a choice
+// of what is sharded, what is recomputed, and the number of micro-batches. Each is planned exactly
+// to the byte and, if rates are known, with the step's time. One is chosen; each of the others has
+// a message that explains why it was not. Pure functions, like those of job_plan.h.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,15 @@
 
 namespace trainyard {
 
-/// Of the device, as a plan's programs take it. The host's memory is the CPU's.
+/// The bytes of a device's memory that the plan's programs take. On the CPU these include
+/// RunPlan::host_bytes.
 int64_t device_bytes(const DeviceTraits& traits, const RunPlan& plan);
-/// What no other batch changes.
+/// The part of the memory that lasts between steps, which does not depend on the batch size.
 int64_t lasting_bytes(const MemoryBreakdown& memory);
-/// The numbers of micro-batches that may replace `recipe`'s, ascending.
+/// The larger numbers of micro-batches that `recipe` may have instead of its own, ascending.
 std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks);
 
-/// What of a recipe changes where the job's tensors lie, and not what it computes.
+/// The fields of a recipe that change where the job's tensors are stored, but not what it computes.
 struct ShardingPlan {
   Shard shard = Shard::kNone;
   Recompute recompute = Recompute::kNone;
@@ -40,19 +41,19 @@ struct ShardingPlan {
 ShardingPlan sharding_of(const Recipe& recipe);
 void set_sharding(const ShardingPlan& sharding, Recipe& recipe);
 
-/// What a recipe leaves open.
+/// The fields of a sharding plan that a recipe leaves open.
 struct FitFreedom {
   bool recompute = false;
-  bool accumulate_steps = false;  // chosen only where roundings alone change
-  bool shard = false;             // of several devices, where there is something to shard
+  bool accumulate_steps = false;  // changed only if the result then differs by rounding at most
+  bool shard = false;             // only for several devices
 };
 
 enum class ShardingVerdict : uint8_t {
   kChosen,
   kFits,
-  kChangesResult,  // fits, and trains otherwise: only who names it gets it
+  kChangesResult,  // fits, but trains differently: used only if the spec requests it
   kDoesNotFit,
-  kRefused,  // as a spec that names it is
+  kRefused,  // a spec that requests it would be refused
 };
 /// "chosen", "fits", "changes the result", "does not fit", "refused".
 std::string_view name_of(ShardingVerdict verdict);
@@ -61,58 +62,61 @@ struct ShardingRow {
   ShardingPlan sharding;
   bool as_written = false;
   ShardingVerdict verdict = ShardingVerdict::kDoesNotFit;
-  int64_t bytes = 0;              // in each device; 0 of a refused one
-  int64_t sent_bytes = 0;         // by each device in a step, at least
-  std::optional<TimeRange> step;  // of what fits, where rates are known
-  std::string message;            // why it was chosen, or not
+  int64_t bytes = 0;              // memory on each device; 0 if refused
+  int64_t sent_bytes = 0;         // lower bound for the bytes that each device sends in a step
+  std::optional<TimeRange> step;  // if the plan fits and rates are known
+  std::string message;            // why the plan was chosen, or why not
 };
 
-/// How long a step of a recipe with this plan takes; nothing where that is unknown.
+/// The time of a step of a recipe with this plan; nullopt if it is unknown.
 using StepTimes = std::function<std::optional<TimeRange>(const Recipe& recipe, const RunPlan&)>;
 
 inline constexpr int64_t kProgramsLeast = 16;
 struct ShardingQuery {
-  // What the device has for a plan, as for advise_fit; without a bound where that is unknown.
+  // The device's memory for a plan, as for advise_fit(); the maximum if it is unknown.
   int64_t limit_bytes = std::numeric_limits<int64_t>::max();
-  FitFreedom
-      free;  // what the recipe leaves open; the rest is as it is written in every sharding plan
+  // The fields that the recipe leaves open; the others are as written in every sharding plan.
+  FitFreedom free;
   int64_t ranks = 1;
   DeviceTraits traits;
-  StepTimes step_times;  // none: no rates are known
-  // What the engine does not know of and the spec's other fields forbid; the error is that of such
-  // a spec. None: nothing.
+  StepTimes step_times;  // empty: no rates are known
+  // Refuses values of `shard` that other fields of the spec, which the engine does not know,
+  // forbid. The error is that of a spec with this value. Empty: refuses nothing.
   std::function<Status(Shard)> check_shard;
-  // For a choice alone: ends at the first sharding plan that fits if its time is unknown, since
-  // that is chosen then.
+  // If only the choice is needed: ends the search as soon as the choice is certain, that is at the
+  // first sharding plan that fits and whose time is unknown.
   bool until_chosen = false;
-  // That are compiled, milliseconds each; of very large networks fewer, at least kProgramsLeast, so
-  // that all of them together have so many nodes: a few seconds.
+  // The most programs that are compiled, which takes milliseconds each. Fewer for very large
+  // networks, but at least kProgramsLeast, so that all programs together have at most `nodes_max`
+  // nodes, which takes a few seconds.
   int64_t programs_max = 96, nodes_max = 200'000;
 };
 
 struct ShardingPlans {
-  // The chosen one, then what fits by its time (unknown ones by what they change), what would
-  // change the result, what does not fit by its bytes, what is refused.
+  // Sorted: the chosen plan; other plans that fit, by their time (unknown times last); plans that
+  // change the result; plans that do not fit, by their bytes; refused plans.
   std::vector<ShardingRow> rows;
-  std::optional<ShardingPlan> chosen;  // none: nothing fits
-  bool by_forecast = false;            // the chosen one is not the first that fits
-  int64_t programs = 0;                // that were compiled
-  int64_t left_out = 0;  // pairs of shard and recompute, for which no program was left
+  std::optional<ShardingPlan> chosen;  // nullopt if nothing fits
+  bool by_forecast = false;            // predicted times decided against the first plan that fits
+  int64_t programs = 0;                // the number of compiled programs
+  int64_t left_out = 0;  // combinations of shard and recompute not tried because of programs_max
 };
 
-/// They are planned in the order of what they change: what can be sharded, nothing first and few
-/// parts before many; for each set, the recipe's micro-batches with each way to recompute, and
-/// then, for those that do not fit, the fewest micro-batches with which they do. What is not enough
-/// without any activations is planned once.
+/// Plans are made in the order of how much they change. The values of `shard` come first: none,
+/// then those with few parts before those with many. For each of them, each way to recompute is
+/// planned with the recipe's number of micro-batches, and then, for those that do not fit, with the
+/// fewest micro-batches that do. If the memory that lasts between steps is already too large for a
+/// value of `shard`, only one plan is made for it.
 ///
-/// Chosen is the recipe as it is if it fits. Else the first that the forecast cannot tell from the
-/// fastest of those that fit: in the range of its time is the fastest one's. So rates that are
-/// unknown change nothing, and to the same bits is preferred to roundings where the difference may
-/// be none. Micro-batches of a mean that is not the whole batch's (batch normalization, class
-/// weights, an ignored label) are never chosen.
+/// The recipe as written is chosen if it fits. Else the choice is the first plan that fits and
+/// whose range of predicted times begins no later than the likely time of the fastest plan. So
+/// without rates the first plan that fits is chosen, and a plan with identical bits is preferred to
+/// one that differs by rounding unless the latter is clearly faster. Micro-batches are never chosen
+/// if the mean of their gradients is not that of the whole batch (batch normalization, class
+/// weights, an ignored label).
 ///
-/// The error is that of plan_run() for the recipe as it is; CANCELLED/STOPPED soon after `stop` is
-/// requested.
+/// The error is that of plan_run() for the recipe as written, or CANCELLED/STOPPED soon after
+/// `stop` is requested.
 Result<ShardingPlans> enumerate_sharding_plans(const ModelSpec& model, const Recipe& recipe,
                                                const DatasetSchema& schema,
                                                const ShardingQuery& query,

@@ -8,18 +8,19 @@
 namespace trainyard {
 namespace {
 
-// What surrounds a step's kernels takes a GPU some 15 us. Beside a longer step that is nothing, and
-// sixteen of them would keep a stop waiting.
+// Steps up to this length are submitted together. The overhead around a step's kernels is about
+// 15 us on a GPU, which is negligible for longer steps; sixteen of them would also delay a stop.
 constexpr double kShortStepSeconds = 500e-6;
 
-/// What a fast GPU would take, roughly: 50 TFLOP/s, 2 TB/s, 2 us for each node.
+/// A rough estimate for a fast GPU: 50 TFLOP/s, 2 TB/s, and 2 us for each node.
 double estimated_seconds(const Program& program) {
   return static_cast<double>(program.flops) / 50e12 + static_cast<double>(program.bytes) / 2e12 +
          static_cast<double>(program.order.size()) * 2e-6;
 }
 
 int64_t count_together(const RunPrograms& programs, int64_t micro_batches, Rank rank) {
-  if (rank.count > 1) return 1;  // a stopped rank is found step by step (replicated_session.h)
+  // Each rank must check after every step whether another one stopped (replicated_session.h).
+  if (rank.count > 1) return 1;
   double seconds = static_cast<double>(micro_batches) * estimated_seconds(programs.train.program);
   for (const auto* other : {&programs.update, &programs.average}) {
     if (other->has_value()) seconds += estimated_seconds((*other)->program);

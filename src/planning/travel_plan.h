@@ -1,6 +1,6 @@
-// src/planning/travel_plan.h: whether a job's training rows are sent to its device as stored
-// (travelling_rows.h), and how much memory they need there. The same answer for planning and
-// running a job.
+// src/planning/travel_plan.h: decides whether a job's training rows are staged, that is sent to its
+// device as stored (travelling_rows.h), and plans their memory there. Planning and training a job
+// use the same decision.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ namespace trainyard {
 
 struct Recipe;
 
-/// The rows of one run of the training program, and behind them its samples.
+/// The memory for the rows of one run of the training program, followed by its samples.
 struct TravelPlan : HeldPlan {
   int64_t samples_at = 0;
 };
 
-/// For a device that gathers rows (Backend::holds_rows) and does not hold these. Nothing where they
-/// are not images of 8 bits, or the recipe changes images in ways that are left to the host.
-/// `rank_batch` is the rows that a device computes at a time.
+/// Plans staged rows for a device that can gather rows (Backend::holds_rows) if the dataset is not
+/// resident. Returns nullopt if the rows are not images of 8 bits, or if the recipe has
+/// augmentations that only the host can apply. `rank_batch` is the number of rows that a device
+/// computes at a time, `alignment` is in bytes.
 std::optional<TravelPlan> plan_travel(const Recipe& recipe, const DatasetSchema& schema,
                                       int64_t rank_batch, int64_t alignment);
 

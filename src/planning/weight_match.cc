@@ -15,21 +15,21 @@ namespace trainyard {
 
 namespace {
 
-// A pattern that names nothing is a typing error, not a wish.
+// Refuses patterns that match no name, since they are probably typing errors.
 void check_patterns(const std::vector<std::string>& patterns, const char* field,
                     const std::vector<std::string>& names, Violations& violations) {
   for (size_t i = 0; i < patterns.size(); ++i) {
     if (std::ranges::any_of(names, [&](const auto& n) { return glob_match(patterns[i], n); })) {
       continue;
     }
-    if (violations.count() >= Violations::kMax) break;  // the search for what was meant is long
+    if (violations.count() >= Violations::kMax) break;  // no_match() is slow
     violations.add("FIELD_UNKNOWN_VALUE",
                    "recipe.initial_weights." + std::string(field) + "[" + std::to_string(i) + "]",
                    no_match(patterns[i], names));
   }
 }
 
-/// Index by the name that a source's tensor has here.
+/// Maps the name of each source tensor, after renaming, to the tensor's index.
 std::map<std::string, size_t> rename_all(const InitialWeights& spec,
                                          std::span<const FileTensor> source,
                                          Violations& violations) {
@@ -66,7 +66,7 @@ std::map<std::string, size_t> rename_all(const InitialWeights& spec,
   return by_name;
 }
 
-/// Why a source's tensor cannot be this one; empty if it can.
+/// Why the source's tensor `there` cannot initialize the model's tensor `here`; empty if it can.
 std::string difference(const TensorInfo& here, const FileTensor& there) {
   if (there.shape != here.type.shape) {
     return here.name + " " + there.shape.to_string() + " where " + here.type.shape.to_string() +
@@ -95,7 +95,7 @@ Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const Fi
     const bool wanted = (spec.include.empty() || matches_any(spec.include, t.name)) &&
                         !matches_any(spec.exclude, t.name);
     const auto found = by_name.find(t.name);
-    if (found == by_name.end() && is_lora(t.name)) continue;  // drawn, whatever the source
+    if (found == by_name.end() && is_lora(t.name)) continue;  // LoRA tensors begin at random
     if (!wanted) {
       report.left_out.push_back(t.name);
     } else if (found == by_name.end()) {

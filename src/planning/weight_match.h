@@ -1,5 +1,5 @@
 // src/planning/weight_match.h: matches the tensors of a weights file to a model by name. Pure: the
-// daemon uses it at submit with a table of names and shapes, the worker with the file.
+// daemon calls it at submit with a table of names and shapes, the worker with the file's tensors.
 #pragma once
 
 #include <span>
@@ -18,12 +18,13 @@ namespace trainyard {
 
 struct WeightMatch {
   InitialWeightsReport report;
-  std::vector<std::pair<std::string, size_t>> taken;  // the model's name; the source's index
+  // Name of the model's tensor, index of the source's tensor.
+  std::vector<std::pair<std::string, size_t>> taken;
 };
 
-/// `model` are the parameters and state of the network. Refuses a shape or a type that differs,
-/// unless the recipe skips those, a pattern or a prefix that matches nothing, two tensors that
-/// would have one name, and a source without a match.
+/// Matches `source` to `model`, the parameters and state of the network. Refuses a different shape
+/// or type unless the recipe skips such tensors, a pattern or prefix that matches nothing, two
+/// tensors that would get the same name, and a source without any match.
 Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
                                   std::span<const TensorInfo> model);
 

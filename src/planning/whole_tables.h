@@ -1,4 +1,5 @@
-// src/planning/whole_tables.h: tables of which a step reads few rows and moves all.
+// src/planning/whole_tables.h: warns of embedding tables of which a step reads few rows but updates
+// all.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace trainyard {
 
-/// A sentence for each table whose rows take so much of what a step moves that `sparse: true` would
-/// save most of it.
+/// Adds a warning for each table for which `sparse: true` would save more than half of the bytes
+/// that a step reads and writes.
 void warn_of_whole_tables(const RunPrograms& programs, const Recipe& recipe, int64_t ranks,
                           std::vector<std::string>& warnings);
 

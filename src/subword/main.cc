@@ -2,12 +2,12 @@
 //
 //   trainyard-tokenizer bpe|unigram PIECES_MAX < sentences > model
 //
-// One sentence per line. A separate program, because SentencePiece includes a Protobuf that is not
-// the service's: in one process, the one loaded first would be used for both. It also keeps what
-// the library does on a fatal error, which is to end the process, away from who asked.
+// Reads one sentence per line. It is a separate program, because SentencePiece includes another
+// version of Protobuf than the service: in one process, the version loaded first would be used for
+// both. Also, on a fatal error the library ends its process, which must not be the service's.
 //
-// The same sentences give the same bytes: nothing is drawn, and the number of threads, which
-// decides the order of sums, is fixed.
+// The same sentences give the same bytes: nothing is random, and the number of threads, which
+// determines the order of sums, is fixed.
 #include <sentencepiece_trainer.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -36,7 +36,7 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() == 1) return 1;  // who asked has gone before the line above
+  if (::getppid() == 1) return 1;  // the parent ended before prctl() took effect
   if (argc != 3) {
     std::fputs("usage: trainyard-tokenizer bpe|unigram PIECES_MAX < sentences > model\n", stderr);
     return 2;
@@ -48,9 +48,9 @@ int main(int argc, char** argv) {
       {
           {"model_type", argv[1]},
           {"vocab_size", argv[2]},
-          {"hard_vocab_limit", "false"},  // a short text has fewer
+          {"hard_vocab_limit", "false"},  // a short text has fewer pieces than vocab_size
           {"byte_fallback", "true"},
-          // Text comes back as it was.
+          // Decoding must give the original text unchanged.
           {"normalization_rule_name", "identity"},
           {"add_dummy_prefix", "false"},
           {"remove_extra_whitespaces", "false"},

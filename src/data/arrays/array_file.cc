@@ -35,7 +35,7 @@ T load(const uint8_t* p, bool swap) {
   return value;
 }
 
-/// Calls visit(loader), where loader(p) is the number whose bytes begin at p.
+/// Calls visit(loader), where loader(p) returns the number whose bytes begin at p.
 template <typename Visit>
 auto with_loader(const ArrayType& type, Visit visit) {
   const bool swap = type.big_endian != (std::endian::native == std::endian::big);
@@ -69,7 +69,8 @@ auto with_loader(const ArrayType& type, Visit visit) {
   throw InvariantError("text does not hold numbers");
 }
 
-/// Calls visit(element, place): elements in row-major order, and each one's position.
+/// Calls visit(element, place) for each element in row-major order; `place` is its position in
+/// memory.
 template <typename Visit>
 void visit_elements(const NpyHeader& header, Visit visit) {
   const int64_t count = header.shape.elements();
@@ -100,14 +101,14 @@ std::string number_text(T value) {
   return {text.data(), end};
 }
 
-/// The tree's current file.
+/// The bytes of the tree's current file.
 class TreeSource final : public ByteSource {
  public:
   explicit TreeSource(FileTree& tree) : tree_(tree) {}
   Result<size_t> read(std::span<char> out) override {
     piece_.clear();
     ASSIGN_OR_RETURN(const bool more, tree_.read(piece_, std::min(out.size(), kPieceBytes)));
-    (void)more;  // an empty piece marks the end, too
+    (void)more;  // not needed: the returned size is 0 at the end
     std::ranges::copy(piece_, out.begin());
     return piece_.size();
   }
@@ -124,7 +125,7 @@ std::optional<ArrayType> safetensors_type(std::string_view dtype) {
   if (dtype == "BOOL") return ArrayType{Kind::kBool, 1};
   if (dtype == "BF16") return ArrayType{Kind::kBfloat16, 2};
   const auto bytes = static_cast<int64_t>(safetensors_dtype_bytes(dtype));
-  const bool plain = dtype.find('_') == dtype.npos;  // F8_E4M3
+  const bool plain = dtype.find('_') == dtype.npos;  // false for types such as F8_E4M3
   if (plain && dtype.starts_with('I')) return ArrayType{Kind::kInteger, bytes};
   if (plain && dtype.starts_with('U')) return ArrayType{Kind::kUnsigned, bytes};
   if (plain && dtype.starts_with('F')) return ArrayType{Kind::kFloat, bytes};
@@ -142,7 +143,7 @@ std::string index_text(const Shape& shape, int64_t element) {
   return Shape(std::move(index)).to_string();
 }
 
-// --- one array ---------------------------------------------------------------------------------
+// --- a single array ----------------------------------------------------------------------------
 
 std::span<const uint8_t> Array::bytes() const {
   return mapped_ == nullptr ? std::span<const uint8_t>(owned_) : part_;
@@ -186,7 +187,7 @@ Result<std::string> Array::cell(int64_t row, const std::string& what) const {
   if (type().kind == Kind::kUnicode) {
     const bool swap = type().big_endian != (std::endian::native == std::endian::big);
     std::string text;
-    size_t end = 0;  // of the text behind which all is zero
+    size_t end = 0;  // the text's length without trailing zeros
     for (int64_t i = 0; i < type().bytes; i += 4) {
       const char32_t c = load<uint32_t>(p + i, swap);
       if (c > kCodePointMax || (c >= 0xd800 && c <= 0xdfff)) {
@@ -235,7 +236,7 @@ Result<Array> read_npy(ByteSource& source, const std::string& what) {
   ASSIGN_OR_RETURN(array.header_, parse_npy_header(text, what));
   const Shape& shape = array.shape();
   const int64_t bytes = shape.elements() * array.type().bytes;
-  // What is read, and 32 bits of each element.
+  // The file's bytes, and 4 bytes for each element once it is converted.
   if (Status s = check_memory(bytes + 4 * shape.elements(), what); !s.ok()) {
     return std::move(s).error();
   }
@@ -250,7 +251,7 @@ Result<Array> read_npy(ByteSource& source, const std::string& what) {
   return array;
 }
 
-// --- files of several --------------------------------------------------------------------------
+// --- files with several arrays -----------------------------------------------------------------
 
 std::string ArrayFile::place(const std::string& name) const {
   return what_ + ": array " + quoted_value(name);

@@ -1,11 +1,12 @@
-// src/data/arrays/array_file.h: arrays from untrusted bytes: NumPy's NPY (versions 1.0 to 3.0) and
-// NPZ, and safetensors.
+// src/data/arrays/array_file.h: reads arrays from untrusted bytes: NumPy's NPY (versions 1.0
+// to 3.0) and NPZ, and safetensors.
 //
-// Booleans, whole numbers, floats of 16 to 64 bits, bfloat16 and texts of a fixed width, in either
-// byte order, row-major or column-major. What NumPy would unpickle, structured types, complex
-// numbers, dates and floats beyond 64 bits are refused by name. A header's sizes are checked
-// against what the file can hold before memory is taken, and no byte may be left over. Sources:
-// "NumPy Enhancement Proposal 1" and numpy.lib.format's description of the versions.
+// Supports booleans, whole numbers, floats of 16 to 64 bits, bfloat16 and texts of a fixed width,
+// in either byte order, row-major or column-major. Refuses, with its name, any other type: objects
+// that NumPy would unpickle, structured types, complex numbers, dates and floats beyond 64 bits. A
+// header's sizes are checked against the size of the file before memory is allocated, and the file
+// must have no further bytes. Sources: "NumPy Enhancement Proposal 1" and numpy.lib.format's
+// description of the versions.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace trainyard {
 struct ArrayType {
   enum class Kind : uint8_t { kBool, kInteger, kUnsigned, kFloat, kBfloat16, kBytes, kUnicode };
   Kind kind = Kind::kFloat;
-  int64_t bytes = 4;  // of an element
+  int64_t bytes = 4;  // per element
   bool big_endian = false;
 
   bool text() const { return kind == Kind::kBytes || kind == Kind::kUnicode; }
@@ -35,14 +36,13 @@ struct ArrayType {
   bool u8() const { return kind == Kind::kUnsigned && bytes == 1; }
 };
 
-/// The first line of a NPY file, a Python dictionary. It is read by a parser of its own that knows
-/// nothing but such a dictionary.
+/// The first line of a NPY file, a Python dictionary, for which there is a special parser.
 struct NpyHeader {
   ArrayType type;
-  bool fortran_order = false;  // the first index runs fastest
+  bool fortran_order = false;  // column-major
   Shape shape;
 };
-/// Refusal: DATASET_INVALID.
+/// Parses the text of a header. `what` names the file in messages. Refusal: DATASET_INVALID.
 Result<NpyHeader> parse_npy_header(std::string_view text, const std::string& what);
 
 class Array {
@@ -51,13 +51,14 @@ class Array {
   const Shape& shape() const { return header_.shape; }
   int64_t rows() const { return header_.shape[0]; }
 
-  /// All elements in row-major order, numbers rounded to 32 bits; true is 1. Not of texts.
+  /// All elements in row-major order, rounded to 32 bits; true is 1. Not for texts.
   std::vector<float> to_floats() const;
-  /// The same of bytes (type().u8()), which are moved out where they stand so already.
+  /// All elements of an array of bytes (type().u8()) in row-major order. They are moved instead of
+  /// copied if they are owned and in this order already.
   std::vector<uint8_t> take_bytes() &&;
-  /// Of [N] or [N, 1], row `row` as text: numbers in their shortest form that reads back the same,
-  /// "true" and "false", texts without the zeros behind them. DATASET_INVALID for a text that UTF-8
-  /// cannot hold.
+  /// Row `row` of an array [N] or [N, 1] as text: numbers in the shortest form that reads back the
+  /// same, "true" and "false", texts without trailing zeros. DATASET_INVALID for a text that cannot
+  /// be converted to UTF-8.
   Result<std::string> cell(int64_t row, const std::string& what) const;
 
  private:
@@ -67,27 +68,28 @@ class Array {
 
   NpyHeader header_;
   std::vector<uint8_t> owned_;
-  std::shared_ptr<const MappedFile> mapped_;  // of safetensors: shared by a file's arrays
-  std::span<const uint8_t> part_;             // of mapped_
+  std::shared_ptr<const MappedFile> mapped_;  // safetensors: shared by all arrays of the file
+  std::span<const uint8_t> part_;             // the array's bytes in mapped_
 };
 
-/// "[12, 3]": the place of an element in row-major order.
+/// The indices of an element that is numbered in row-major order: "[12, 3]".
 std::string index_text(const Shape& shape, int64_t element);
 
-/// The whole source is one array. DATASET_INVALID; RESOURCE_EXHAUSTED/DATASET_TOO_LARGE.
+/// Reads a source that is one array. Refusals: DATASET_INVALID,
+/// RESOURCE_EXHAUSTED/DATASET_TOO_LARGE.
 Result<Array> read_npy(ByteSource& source, const std::string& what);
 
 /// The requested arrays of an NPZ or safetensors file.
 class ArrayFile {
  public:
-  /// Reads those of `names` that there are. Refuses the file as a whole if it is neither NPZ nor
-  /// safetensors, and an array by its name.
+  /// Reads those of the arrays `names` that the file has. Refuses a file that is neither NPZ nor
+  /// safetensors. A refusal of an array contains its name.
   static Result<ArrayFile> read(const std::filesystem::path& path, const std::string& what,
                                 std::span<const std::string> names);
-  /// Of all arrays of the file, read or not, in its order.
+  /// The names of all arrays of the file, read or not, in the file's order.
   const std::vector<std::string>& all_names() const { return all_names_; }
   bool has(const std::string& name) const { return arrays_.contains(name); }
-  /// Refuses, with the names that there are, one that is not there.
+  /// Removes and returns an array. If the file does not have it, the error lists all_names().
   Result<Array> take(const std::string& name);
 
  private:

@@ -1,5 +1,5 @@
-// A dataset of arrays, as NumPy and safetensors store them: inputs and targets, and a test set if
-// there is one.
+// Reads a dataset of arrays in files of NumPy or safetensors: inputs and targets, and optionally
+// those of a test set.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -17,12 +17,12 @@
 namespace trainyard {
 namespace {
 
-/// An array, and what it is called in messages.
+/// An array, and its name in messages.
 struct NamedArray {
   std::string what;
   Array array;
 };
-/// One partition.
+/// The arrays of a partition.
 struct Arrays {
   NamedArray inputs, targets;
 };
@@ -83,7 +83,7 @@ Result<Partitions> read_partitions(const ArraysOptions& options, const ArrayPath
   return parts;
 }
 
-// --- what they must be -------------------------------------------------------------------------
+// --- checks of types and shapes ----------------------------------------------------------------
 
 Status check_inputs(const NamedArray& inputs) {
   const Shape& shape = inputs.array.shape();
@@ -123,14 +123,14 @@ Status check_targets(const Arrays& arrays) {
   return {};
 }
 
-/// The dimensions behind the first.
+/// The dimensions after the first one.
 Shape row_shape(const Shape& shape) {
   return Shape(std::vector<int64_t>(shape.dims().begin() + 1, shape.dims().end()));
 }
 
 // --- inputs ------------------------------------------------------------------------------------
 
-/// Infinite numbers are refused, and missing ones where they must be there.
+/// Refuses infinite numbers, and NaN unless `may_be_missing`.
 Status check_numbers(const std::vector<float>& values, bool may_be_missing, const Shape& shape,
                      const std::string& what) {
   Problems problems;
@@ -157,9 +157,10 @@ Status fill_inputs(NamedArray inputs, const DatasetSchema& schema, TypedRows& ro
 
 // --- targets -----------------------------------------------------------------------------------
 
-/// A number as CSV would read it; text is never a number, whatever it looks like.
+/// The cell that CSV would read from `text`, except that an element of a text array is never a
+/// number.
 Cell cell_of(const Array& targets, std::string_view text) {
-  static const CellReader reader({});  // nothing stands for a missing value
+  static const CellReader reader({});  // no text stands for a missing value
   return targets.type().text() ? Cell{Cell::Kind::kText, 0} : reader.read(text);
 }
 
@@ -175,7 +176,7 @@ Result<TargetSchema::Kind> target_kind(const ArraysOptions& options, const Named
   return infer_target(options.target_kind, counts, values.size());
 }
 
-/// The name of a class: whole numbers without a point.
+/// The name of a class. Whole numbers are written without a decimal point.
 std::string class_name(const Cell& cell, std::string text) {
   return cell.is_whole() ? whole_number_text(cell.value) : std::move(text);
 }
@@ -251,7 +252,7 @@ Status fill_targets(Partitions& parts, TargetSchema& target, TypedDataset& data)
 
 // --- the test share ----------------------------------------------------------------------------
 
-/// Moves the drawn rows, of `width` values each, from one to the other; both keep their order.
+/// Moves the drawn rows from `from` to the end of `to`. Both keep the order of their rows.
 template <typename T>
 void move_rows(const std::vector<bool>& drawn, std::vector<T>& from, std::vector<T>& to) {
   if (from.empty()) return;
@@ -293,8 +294,7 @@ void set_inputs(const Array& inputs, DatasetSchema& schema) {
     schema.image_dtype = inputs.type().u8() ? DType::kU8 : DType::kF32;
     return;
   }
-  // The columns have the names that a CSV without a header gives them, so that such rows can be
-  // predicted.
+  // The columns get the names of a CSV without a header, so that predict accepts such CSV rows.
   schema.source_columns = numbered_names(static_cast<size_t>(s.rank() == 1 ? 1 : s[1]));
   for (const std::string& name : schema.source_columns) {
     schema.columns.push_back({ColumnSchema::Kind::kNumeric, name, {}, 0});

@@ -59,7 +59,7 @@ Result<IdxHeader> read_header(ByteSource& source, const std::string& what) {
   return header;
 }
 
-/// The elements that the header promises.
+/// Reads the elements that the header promises.
 template <typename T>
 Result<std::vector<T>> read_elements(ByteSource& source, const IdxHeader& header,
                                      const std::string& what, int64_t bytes_max) {
@@ -154,7 +154,7 @@ Result<std::vector<int32_t>> read_idx_labels(ByteSource& source, const std::stri
                                    ", expected 0x08 (bytes) or 0x0c (32-bit integers)");
   }
   Problems problems;
-  // Every number up to the largest becomes a class with a name.
+  // All numbers up to the largest label become classes, so their count is limited.
   const int64_t end = std::min(kClassesMax, kUnnamedClassesMax + 8 * std::ssize(labels));
   for (size_t i = 0; i < labels.size() && !problems.full(); ++i) {
     if (labels[i] >= 0 && labels[i] < end) continue;

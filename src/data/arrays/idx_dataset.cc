@@ -1,4 +1,4 @@
-// A dataset of IDX files: images and labels, and a test set if there is one.
+// Reads a dataset of IDX files: images and labels, and optionally those of a test set.
 #include <algorithm>
 
 #include "src/data/arrays/idx.h"
@@ -14,13 +14,13 @@ struct IdxPart {
   DType dtype = DType::kU8;
 };
 
-/// Images and labels of one partition into `rows`.
+/// Reads the images and labels of a partition into `rows`.
 Result<IdxPart> read_part(const std::filesystem::path& images_path,
                           const std::filesystem::path& labels_path, const std::string& prefix,
                           TypedRows& rows) {
   const std::string images_what = prefix + "_images";
   const std::string labels_what = prefix + "_labels";
-  // Labels first: they are small, and a mismatch is then found before the images are kept.
+  // The small labels are read first, so that their errors are found before the images are read.
   ASSIGN_OR_RETURN(const auto labels_source, open_file_source(labels_path, labels_what));
   ASSIGN_OR_RETURN(rows.target_class, read_idx_labels(*labels_source, labels_what));
   ASSIGN_OR_RETURN(const auto images_source, open_file_source(images_path, images_what));
@@ -62,7 +62,7 @@ Result<TypedDataset> read_idx_dataset(const IdxPaths& paths) {
     return dataset_error("train_labels", "every label is " + std::to_string(*low) +
                                              ", expected at least 2 different ones");
   }
-  for (int32_t label = 0; label <= *high; ++label) {  // a label may be missing in between
+  for (int32_t label = 0; label <= *high; ++label) {  // also labels that do not occur
     schema.target.classes.push_back(std::to_string(label));
   }
   if (paths.test_images.empty()) return result;

@@ -1,4 +1,4 @@
-// The header of a NPY file: the text of a Python dictionary with three keys.
+// Parses the header of a NPY file: the text of a Python dictionary with three keys.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kRankMax = 32;  // NumPy's own bound, too
+constexpr size_t kRankMax = 32;  // the same limit as NumPy's
 constexpr int64_t kTextBytesMax = 65536;
 
 std::optional<int64_t> dimension_of(std::string_view digits) {
@@ -23,7 +23,7 @@ std::optional<int64_t> dimension_of(std::string_view digits) {
   return value;
 }
 
-/// What NumPy's type codes that are not read stand for.
+/// A description of the types with this NumPy type code, which are not supported; null for others.
 const char* refused_kind(char code) {
   switch (code) {
     case 'O':
@@ -156,7 +156,7 @@ class Parser {
     rest_.remove_prefix(word.size());
     return true;
   }
-  /// In either quotes. Nothing that is meant here needs a backslash.
+  /// Reads a string in single or double quotes. Refuses backslashes, which no valid header needs.
   std::optional<std::string_view> take_string() {
     const char quote = take('\'') ? '\'' : take('"') ? '"' : '\0';
     if (quote == '\0') return std::nullopt;
@@ -166,7 +166,7 @@ class Parser {
     rest_.remove_prefix(end + 1);
     return text;
   }
-  /// "(3, 4)", "(3,)", "()"; Python 2 wrote "3L".
+  /// Reads a tuple of sizes: "(3, 4)", "(3,)", "()". Python 2 wrote numbers as "3L".
   std::optional<std::vector<int64_t>> take_dims() {
     std::vector<int64_t> dims;
     if (!take('(')) return std::nullopt;

@@ -26,7 +26,8 @@ Error unsafe(const std::string& place, std::string description) {
   return field_error("ARCHIVE_UNSAFE", place, std::move(description));
 }
 
-/// The normalized path of an archive's entry; `wrong` says why it is unsafe.
+/// The normalized path of an archive's entry. `wrong` describes why it is unsafe; null if it is
+/// safe.
 struct EntryPath {
   std::string path;
   bool hidden = false;
@@ -68,7 +69,7 @@ class ArchiveTree final : public FileTree {
     archive* a = archive_.get();
     entries_ = 0;
     content_bytes_ = 0;
-    // A filter of which Debian's library is built without would start a program: not accepted.
+    // Only filters that libarchive implements itself are accepted: for others it starts a program.
     for (const auto support : {archive_read_support_filter_gzip, archive_read_support_filter_xz,
                                archive_read_support_filter_zstd}) {
       TRAINYARD_CHECK(support(a) == ARCHIVE_OK, "libarchive reads gzip, xz and zstd itself");
@@ -81,7 +82,7 @@ class ArchiveTree final : public FileTree {
                         what_ + ": cannot read the file: " + std::strerror(errno));
     }
     if (archive_read_open_fd(a, fd_.get(), kBlockBytes) != ARCHIVE_OK) return damaged(what_);
-    if (archive_filter_count(a) > 2) {  // the last one is the file itself
+    if (archive_filter_count(a) > 2) {  // the last filter is the file itself
       return unsafe(what_, "compressed more than once");
     }
     return {};
@@ -98,7 +99,7 @@ class ArchiveTree final : public FileTree {
   const std::string& path() const override { return path_; }
 
   Result<bool> read(std::string& out, size_t bytes_max) override {
-    // By way of a buffer: `out` would else have room for a block, however small the file is.
+    // Reads through a buffer, so that `out` does not allocate a whole block for a small file.
     while (out.size() < bytes_max) {
       const la_ssize_t n = archive_read_data(archive_.get(), block_.data(),
                                              std::min(bytes_max - out.size(), block_.size()));
@@ -112,10 +113,10 @@ class ArchiveTree final : public FileTree {
   }
 
  private:
-  /// The next entry of any kind; path_ is empty if it is to be passed over.
+  /// Moves to the next entry of any kind. Leaves path_ empty for an entry that must be skipped.
   Result<bool> next_entry() {
     archive* a = archive_.get();
-    // Skipping decompresses: what an entry says of itself is held against the bound before.
+    // Skipping an entry decompresses it. Its size was checked against the limit before.
     if (entries_ > 0 && archive_read_data_skip(a) < ARCHIVE_WARN) return damaged(place());
     if (Status s = check_content(); !s.ok()) return std::move(s).error();
     const int64_t after = archive_filter_bytes(a, 0);
@@ -127,8 +128,8 @@ class ArchiveTree final : public FileTree {
     if (++entries_ > kTreeFilesMax) {
       return unsafe(what_, "more than " + std::to_string(kTreeFilesMax) + " entries");
     }
-    // Names that the archive calls UTF-8 cannot be had otherwise where the locale is "C"; names
-    // without a known encoding cannot be had as UTF-8.
+    // In the locale "C", libarchive returns names that are marked as UTF-8 only through this
+    // function, and names of unknown encoding only through the other one.
     const char* name = archive_entry_pathname_utf8(entry);
     if (name == nullptr) name = archive_entry_pathname(entry);
     if (name == nullptr) return dataset_error(what_, "an entry has a name that cannot be read");
@@ -151,7 +152,7 @@ class ArchiveTree final : public FileTree {
     return true;
   }
 
-  /// A tar ends with a block of zeros: without it, it was cut between two entries.
+  /// Refuses a tar without the block of zeros at its end: it was truncated between two entries.
   Result<bool> at_end(int64_t after_last_entry) {
     const int format = archive_format(archive_.get()) & ARCHIVE_FORMAT_BASE_MASK;
     if (format == ARCHIVE_FORMAT_TAR &&
@@ -182,11 +183,12 @@ class ArchiveTree final : public FileTree {
   UniqueFd fd_;
   const int64_t content_max_;
   const std::string what_;
-  ArchiveHandle archive_;  // reads fd_ and so goes first
+  ArchiveHandle archive_;  // reads fd_, so it must be destroyed first
   std::vector<char> block_ = std::vector<char>(kBlockBytes);
   std::string path_;
   int64_t entries_ = 0;
-  int64_t content_bytes_ = 0;  // handed out; of a zip, whose filter counts what is compressed
+  // Bytes that read() returned. Needed for zip, for which libarchive counts compressed bytes only.
+  int64_t content_bytes_ = 0;
 };
 
 }  // namespace

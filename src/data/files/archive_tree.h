@@ -1,4 +1,4 @@
-// src/data/files/archive_tree.h: the part of file_tree.h that reads archives, by libarchive.
+// src/data/files/archive_tree.h: the part of file_tree.h that reads archives, with libarchive.
 #pragma once
 
 #include "src/data/files/file_tree.h"

@@ -17,7 +17,7 @@ namespace trainyard {
 namespace {
 
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
-// Deflate codes at best 258 bytes in 2 bits; zlib's documentation states 1032:1.
+// Deflate encodes at most 258 bytes in 2 bits; zlib's documentation states a ratio of 1032:1.
 constexpr int64_t kDeflateRatioMax = 1032;
 
 class FileSource final : public ByteSource {
@@ -61,7 +61,7 @@ class MemorySource final : public ByteSource {
   int64_t size_;
 };
 
-/// gzip, also of several members one after another, as `cat a.gz b.gz` makes them.
+/// Decompresses gzip, also several members one after another, as `cat a.gz b.gz` writes them.
 class GzipSource final : public ByteSource {
  public:
   GzipSource(std::unique_ptr<ByteSource> inner, std::string what)

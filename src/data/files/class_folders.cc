@@ -103,7 +103,7 @@ Status label_by_folder(const ListedFiles& files, const ShortPaths& paths, const 
 
 void draw_test_files(const ListedFiles& files, double share, uint64_t seed) {
   const ListedFiles train = files_of(files, Part::kTrain);
-  std::map<std::string_view, int32_t> groups;  // by label, in the labels' order
+  std::map<std::string_view, int32_t> groups;  // labels, numbered in sorted order
   for (const ListedFile* file : train) groups.emplace(file->label, 0);
   int32_t next = 0;
   for (auto& [label, group] : groups) group = next++;

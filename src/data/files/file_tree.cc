@@ -42,7 +42,8 @@ class FolderTree final : public FileTree {
       file_.reset(::open((root_ / path()).c_str(), O_RDONLY | O_CLOEXEC));
       if (!file_) return storage_error(place_in_tree(what_, path()), "open the file", errno);
     }
-    while (out.size() < bytes_max) {  // by way of a buffer: `out` takes what the file has, no more
+    // Reads through a buffer, so that `out` never allocates more than the file's size.
+    while (out.size() < bytes_max) {
       const ssize_t n =
           ::read(file_.get(), piece_.data(), std::min(bytes_max - out.size(), piece_.size()));
       const int read_error = errno;

@@ -75,7 +75,7 @@ std::string filled(std::string_view text, const std::string& file) {
 const ForeignKind* find_foreign_kind(std::string_view start) {
   for (const ForeignKind& kind : kForeignKinds) {
     if (!start.starts_with(kind.magic)) continue;
-    // The last line may be cut within a character.
+    // `start` may end within a character, so its last line is not checked.
     const bool text =
         start.find('\0') == std::string_view::npos && is_utf8(start.substr(0, start.rfind('\n')));
     return text ? nullptr : &kind;

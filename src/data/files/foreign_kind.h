@@ -1,5 +1,5 @@
-// src/data/files/foreign_kind.h: files that no format of a dataset reads, known by their first
-// bytes, and how each becomes one that is read.
+// src/data/files/foreign_kind.h: recognizes files that no dataset format can read by their first
+// bytes, and advises how to convert them.
 #pragma once
 
 #include <string>
@@ -10,19 +10,20 @@ namespace trainyard {
 struct ForeignKind {
   std::string_view magic;
   std::string_view what;         // "a Parquet file"
-  std::string_view reader = {};  // of pandas, with {file} for its name; empty: `remedy`
-  std::string_view remedy = {};  // a sentence; {file} as above, {stem} and {ending} are its parts
+  std::string_view reader = {};  // the call of pandas that reads it; {file} stands for its name
+  // Advice if there is no reader. {stem} and {ending} stand for the parts of {file}.
+  std::string_view remedy = {};
 };
 
-/// Null if `start`, the first bytes of a file, may be text or data that is read. Text may begin
-/// like any kind: only what is no text counts.
+/// The kind of a file with the first bytes `start`; null if it is not known or if `start` is valid
+/// text, which may begin with the same bytes by chance.
 const ForeignKind* find_foreign_kind(std::string_view start);
 
-/// What to do with such a file, in a sentence. `file` is what the reader calls it.
+/// Advice for such a file, as a sentence. `file` is its name.
 std::string remedy_of(const ForeignKind& kind, const std::string& file);
 
-/// A command that makes a file of another kind of `file` by pandas: "python3 -c \"...\"". In
-/// `read` and `write`, {file} is its name and {stem} that without its ending.
+/// A command that converts `file` with pandas: "python3 -c \"...\"". In `read` and `write`, {file}
+/// stands for its name and {stem} for the name without its ending.
 std::string by_pandas(const std::string& file, std::string_view read,
                       std::string_view write = "to_csv('{stem}.csv', index=False)");
 

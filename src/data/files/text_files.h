@@ -1,4 +1,4 @@
-// src/data/files/text_files.h: the texts of a folder's or an archive's .txt files.
+// src/data/files/text_files.h: reads the .txt files of a folder or an archive.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,19 @@ namespace trainyard {
 
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-/// True for the ending .txt, in any case.
+/// True for the ending .txt, in upper or lower case.
 bool is_text_path(std::string_view path);
 
-/// The text of the tree's current file, at most `bytes_max`, without a byte order mark; UTF-8
-/// unless `bytes`.
+/// The text of the tree's current file without a byte order mark. Refuses more than `bytes_max`
+/// bytes and, unless `bytes` is true, text that is not UTF-8.
 Result<std::string> read_text_file(FileTree& tree, const std::string& what, size_t bytes_max,
                                    bool bytes);
 
-/// "data: byte 3 ('\xff') is not UTF-8; ..."
+/// Refuses text that is not UTF-8: "data: byte 3 ('\xff') is not UTF-8; ...".
 Status check_utf8(std::string_view text, const std::string& place);
 
-/// Whether a file is a folder or begins as an archive does: zip, xz and zstd, or a tar, by gzip
-/// too.
+/// Whether `path` is a folder, or a file that begins as an archive does: zip, xz, zstd, or tar,
+/// also compressed by gzip.
 Result<bool> holds_files(const std::filesystem::path& path, const std::string& what);
 
 }  // namespace trainyard

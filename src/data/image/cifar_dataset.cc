@@ -1,6 +1,7 @@
-// CIFAR-10 and CIFAR-100 in their binary form: records of one label byte (CIFAR-100: a coarse one,
-// then the fine one) and 3 x 32 x 32 bytes, channel after channel. Source: Krizhevsky, "Learning
-// multiple layers of features from tiny images" (2009), and the description beside the files.
+// Reads CIFAR-10 and CIFAR-100 in their binary form: records of one label byte (CIFAR-100: a coarse
+// label, then the fine one) and 3 x 32 x 32 bytes, channel after channel. Source: Krizhevsky,
+// "Learning multiple layers of features from tiny images" (2009), and the description that comes
+// with the files.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -20,13 +21,13 @@ constexpr const char* kCifarData = "data";
 
 struct CifarKind {
   int64_t classes;
-  int64_t label_bytes;  // the last one counts
+  int64_t label_bytes;  // bytes before the pixels; the last one is the label
   std::string names_file;
 };
 const CifarKind kCifar10{10, 1, "batches.meta.txt"};
 const CifarKind kCifar100{100, 2, "fine_label_names.txt"};
 
-/// What a file's name says: the data set, and the partition.
+/// The dataset and the partition to which a file belongs by its name.
 struct CifarFile {
   const CifarKind* kind;
   bool test;
@@ -68,7 +69,7 @@ Status read_records(FileTree& tree, const CifarKind& kind, const std::string& pl
   return {};
 }
 
-/// One name on each line; empty lines are passed over.
+/// Reads the name on each line; skips empty lines.
 Result<std::vector<std::string>> read_names(const std::string& text, int64_t count,
                                             const std::string& place) {
   std::vector<std::string> names;
@@ -95,11 +96,11 @@ Result<std::vector<std::string>> read_names(const std::string& text, int64_t cou
 
 Result<TypedDataset> read_cifar_dataset(const std::filesystem::path& data) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(data, kCifarData));
-  // Batches by name, so that the order of an archive does not matter.
+  // Batches are sorted by name, so that the order of files in an archive does not matter.
   std::map<std::string, TypedRows> train;
   TypedDataset result;
   const CifarKind* kind = nullptr;
-  std::map<std::string, std::string> names;  // by file
+  std::map<std::string, std::string> names;  // content of the files of class names, by file name
   bool has_test = false;
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, tree->next());

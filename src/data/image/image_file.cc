@@ -10,7 +10,7 @@ namespace {
 constexpr int kOrientationTag = 0x0112;
 constexpr unsigned kShortType = 3;
 
-/// Numbers of a TIFF structure; 0 beyond its end.
+/// Reads the numbers of a TIFF structure; bytes beyond its end are 0.
 struct TiffBytes {
   std::string_view bytes;
   bool big_endian = false;
@@ -28,18 +28,19 @@ struct TiffBytes {
   }
 };
 
-/// The position of (y, x) of the upright image in the file's rows and columns. `height` and `width`
-/// are the file's.
+/// Maps pixels of the image turned upright to pixels of the file. `height` and `width` are the
+/// file's.
 struct Turn {
   int32_t orientation;
   int64_t height;
   int64_t width;
 
   bool sideways() const { return orientation >= 5; }
-  int64_t source(int64_t y, int64_t x) const {  // index of the pixel
+  int64_t source(int64_t y, int64_t x) const {  // index in the file of the upright pixel (y, x)
     int64_t row = sideways() ? x : y;
     int64_t column = sideways() ? y : x;
-    // Orientations by where the file's first row and column are seen (EXIF 2.32, 4.6.4).
+    // The orientation tells at which sides of the upright image the file's first row and first
+    // column are (EXIF 2.32, 4.6.4).
     if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) {
       row = height - 1 - row;
     }
@@ -75,7 +76,7 @@ ImagePixels with_channels(ImagePixels pixels, int64_t channels) {
     for (const uint8_t grey : pixels.values) out.values.insert(out.values.end(), 3, grey);
     return out;
   }
-  // Luma of ITU-R BT.601, its weights in 16 bits, rounded.
+  // Luma of ITU-R BT.601 with weights scaled by 2^16, rounded to nearest.
   for (size_t i = 0; i < pixels.values.size(); i += 3) {
     const unsigned luma =
         19595u * pixels.values[i] + 38470u * pixels.values[i + 1] + 7471u * pixels.values[i + 2];

@@ -18,18 +18,19 @@ namespace trainyard {
 namespace {
 
 using Part = ListedFile::Part;
-constexpr size_t kHeaderBytes = size_t{256} << 10;  // read of a file before its pixels are needed
+constexpr size_t kHeaderBytes = size_t{256} << 10;  // first part of a file that is read for headers
 // Images in unsupported formats, which are refused rather than skipped.
 constexpr std::array<std::string_view, 12> kOtherEndings = {".gif",  ".bmp",  ".webp", ".tif",
                                                             ".tiff", ".ppm",  ".pgm",  ".jp2",
                                                             ".heic", ".avif", ".jxl",  ".jfif"};
 
 struct Labels {
-  std::string path;  // of the CSV in the source
+  std::string path;  // the CSV's path in the source
   std::string content;
 };
 
-/// The header of the tree's current image, reading no more of the file than needed.
+/// Reads the header of the tree's current image: first kHeaderBytes bytes of the file, and the rest
+/// only if the header is longer.
 Result<ImageInfo> read_header(FileTree& tree, const std::string& place) {
   std::string bytes;
   ASSIGN_OR_RETURN(const bool more, tree.read(bytes, kHeaderBytes));
@@ -49,7 +50,7 @@ ListedFiles files_of(ImageListing& listing) {
   return files;
 }
 
-/// Every image of the tree, and the labels if requested.
+/// Lists all images of the tree, and reads the file of labels if the options name one.
 Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<Labels>& labels) {
   Problems problems;
   for (;;) {
@@ -86,7 +87,7 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
   return check_paths(files_of(listing), listing.what);
 }
 
-/// Where the columns of the labels are.
+/// The indices of the columns in the CSV of labels.
 struct LabelColumns {
   size_t file = 0;
   size_t label = 0;
@@ -107,7 +108,8 @@ Result<LabelColumns> find_columns(const std::vector<std::string>& names, const s
   return LabelColumns{*file, by_class ? *by_class : *by_number, by_number.has_value()};
 }
 
-/// The images by what the CSV calls them: paths from its own folder on.
+/// The indices of the images by their paths relative to the CSV's folder, by which the CSV names
+/// them.
 std::map<std::string_view, size_t> images_below(const ImageListing& listing,
                                                 std::string_view folder) {
   std::map<std::string_view, size_t> images;
@@ -121,7 +123,8 @@ std::map<std::string_view, size_t> images_below(const ImageListing& listing,
 
 Status label_by_csv(ImageListing& listing, const Labels& labels) {
   const std::string what = place_in_tree(listing.what, labels.path);
-  const std::string folder = labels.path.substr(0, labels.path.rfind('/') + 1);  // "" at the top
+  // The folder of the CSV; empty if the CSV is at the top level.
+  const std::string folder = labels.path.substr(0, labels.path.rfind('/') + 1);
   const std::map<std::string_view, size_t> images = images_below(listing, folder);
   const std::unique_ptr<ByteSource> source = open_memory_source(labels.content, what);
   CsvReader reader(*source, ',', what);

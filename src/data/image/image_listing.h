@@ -1,5 +1,5 @@
-// src/data/image/image_listing.h: the images of a folder or an archive, before their pixels are
-// read: what each is, which partition it belongs to and what it shows.
+// src/data/image/image_listing.h: lists the images of a folder or an archive with their header,
+// partition and label, before their pixels are read.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ namespace trainyard {
 
 struct ListedImage : ListedFile {
   ImageInfo info;
-  float number = 0;  // in place of a class, from the labels
+  float number = 0;  // the numeric label, if the labels are no classes
 };
 
-/// One source. The images are in the order of `tree`.
+/// The images of a source, in the order of `tree`.
 struct ImageListing {
   std::string what;  // "data", "test"
   std::unique_ptr<FileTree> tree;
   std::vector<ListedImage> images;
   bool numeric = false;   // the labels are numbers
-  bool has_test = false;  // a folder holds a test set
+  bool has_test = false;  // a folder contains a test set
   int64_t skipped = 0;    // files that are not images, or images that belong to no partition
 };
 
-/// Reads the headers of all images of `path`. Distinguishes partitions if `partitioned`; otherwise
-/// everything is kTrain. Errors: those of open_file_tree() and read_image_info(), the first 16
-/// images at once; images in no class's folder; labels that do not fit the images.
+/// Reads the headers of all images of `path`. If not `partitioned`, all images are kTrain. Errors:
+/// those of open_file_tree(); those of read_image_info(), for the first 16 images together; images
+/// outside of classes' folders; labels that do not fit the images.
 Result<ImageListing> list_images(const ImagesOptions& options, const std::filesystem::path& path,
                                  const std::string& what, bool partitioned);
 

@@ -10,12 +10,12 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"none", "stretch", "crop", "pad"};
 
-/// A part of the image, in pixels; its edges may be inside a pixel.
+/// A rectangle of the image, in pixels. Its edges may be inside of pixels.
 struct Window {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-/// Of one target pixel along one axis: the sources first .. first + weights - 1, by weight.
+/// The weights of the source pixels first, first + 1, ... for one target pixel along one axis.
 struct Tap {
   int64_t first = 0;
   std::vector<float> weights;
@@ -42,12 +42,12 @@ std::vector<Tap> taps_of(double begin, double length, int64_t source, int64_t ta
   return taps;
 }
 
-/// Interleaved [height, width, C] bytes of a box of the image.
+/// Resamples a rectangle of the image to [height, width, C].
 ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, int64_t width) {
   const int64_t channels = in.channels;
   const std::vector<Tap> columns = taps_of(box.left, box.width, in.width, width);
   const std::vector<Tap> rows = taps_of(box.top, box.height, in.height, height);
-  // Only the source rows that are looked at; each is resampled along x once.
+  // Only the source rows that have a weight are resampled along x, each once.
   const int64_t row_first = rows.front().first;
   const int64_t row_end = rows.back().first + std::ssize(rows.back().weights);
   std::vector<float> narrow(static_cast<size_t>((row_end - row_first) * width * channels));
@@ -84,7 +84,7 @@ ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, i
   return out;
 }
 
-/// To planes, with the top left corner at (top, left) of the target.
+/// Converts interleaved pixels to planes, with the top left corner at (top, left) of the target.
 void copy_planes(const ImagePixels& pixels, const Shape& image, int64_t top, int64_t left,
                  std::span<uint8_t> out) {
   const int64_t channels = image[0];
@@ -97,7 +97,7 @@ void copy_planes(const ImagePixels& pixels, const Shape& image, int64_t top, int
   }
 }
 
-/// The largest box in the middle with the target's shape.
+/// The largest centered rectangle with the target's aspect ratio.
 Window middle_box(const ImagePixels& in, int64_t height, int64_t width) {
   const auto h = static_cast<double>(in.height);
   const auto w = static_cast<double>(in.width);

@@ -1,7 +1,7 @@
-// src/data/image/image_resize.h: images of any size as one size.
+// src/data/image/image_resize.h: resizes images to a common size.
 //
-// Resampling is bilinear with the filter widened where the image shrinks (a triangle over all the
-// pixels that fall into one), as Pillow's BILINEAR and torchvision's antialiased resize have it.
+// Resampling is bilinear. If the image shrinks, the triangular filter is widened to cover all
+// source pixels of a target pixel, as in Pillow's BILINEAR and torchvision's antialiased resize.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@
 namespace trainyard {
 
 enum class ResizeMode : uint8_t {
-  kNone,     // images have the size already; others are refused
-  kStretch,  // each side on its own
-  kCrop,     // the largest part in the middle that has the target's shape, then resized
-  kPad,      // resized to fit in whole, black around it, in the middle
+  kNone,     // all images must have the target's size
+  kStretch,  // scales height and width independently
+  kCrop,     // scales the largest centered part that has the target's aspect ratio
+  kPad,      // scales the whole image to fit and centers it on black
 };
 /// "none", "stretch", "crop", "pad".
 std::string_view name_of(ResizeMode mode);
 std::optional<ResizeMode> find_resize(std::string_view name);
 
-/// Writes `pixels` as `image` [C, H, W] to `out`. With kNone the size must be the image's.
+/// Resizes `pixels` to the shape `image` [C, H, W] and writes them to `out`. With kNone they must
+/// have this size already.
 void place_image(const ImagePixels& pixels, const Shape& image, ResizeMode mode,
                  std::span<uint8_t> out);
 

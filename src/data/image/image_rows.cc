@@ -1,4 +1,4 @@
-// Image files as rows for predict, decoded and placed by the code that reads training data.
+// Reads image files as rows for predict, with the decoding and resizing code of training data.
 #include "src/base/text.h"
 #include "src/data/image/image_file.h"
 #include "src/data/image/image_resize.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kImages = "images";
 
-/// Refuses models that image files cannot be rows of.
+/// Refuses models whose input image files cannot be.
 Status check_model(const DatasetSchema& schema) {
   if (schema.kind != DatasetSchema::Kind::kImage) {
     return dataset_error(kImages, std::string("the model was trained on ") +

@@ -1,6 +1,6 @@
-// A dataset of image files. Two passes: headers first, for classes, sizes and counts; then the
-// pixels, decoded by several threads straight into the typed file. Rows are in the order of the
-// paths, so a folder and its archives make the same dataset.
+// Reads a dataset of image files in two passes. The first reads headers to find classes, sizes and
+// counts. In the second, several threads decode the pixels and write them to the typed file. Rows
+// are in the order of the paths, so that a folder and an archive of it give the same dataset.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -21,8 +21,8 @@ namespace trainyard {
 namespace {
 
 using Part = ListedFile::Part;
-constexpr int kThreadsMax = 16;                  // each may hold an image of kImagePixelsMax
-constexpr size_t kBatchBytes = size_t{1} << 20;  // of files that wait for a thread, together
+constexpr int kThreadsMax = 16;  // bounds memory: each thread may decode kImagePixelsMax pixels
+constexpr size_t kBatchBytes = size_t{1} << 20;  // least size of a batch of files for a thread
 constexpr size_t kBatchesWaitingMax = 2 * kThreadsMax;
 
 // --- checks of the options ---------------------------------------------------------------------
@@ -75,7 +75,7 @@ Status set_classes(std::vector<ImageListing>& listings, TargetSchema& target) {
   return problems.empty() ? Status() : Status(problems.error());
 }
 
-/// [C, H, W]: the one size of all images, or what the options say.
+/// The shape [C, H, W] that the options request, or else the common size of all images.
 Result<Shape> find_image_shape(const ImagesOptions& options,
                                const std::vector<ImageListing>& listings) {
   struct Seen {
@@ -131,7 +131,7 @@ struct Work {
 };
 using WorkBatch = std::vector<Work>;
 
-/// Threads that take batches until finish().
+/// A pool of threads that process batches until finish().
 class DecodeTeam {
  public:
   explicit DecodeTeam(std::function<void(Work&)> work) : work_(std::move(work)) {
@@ -140,7 +140,7 @@ class DecodeTeam {
   }
   ~DecodeTeam() { close(); }
 
-  /// Waits while too many batches wait. False once a thread has failed.
+  /// Queues a batch; waits while the queue is full. Returns false once a thread has failed.
   bool push(WorkBatch batch) {
     MutexLock lock(mu_);
     changed_.wait(lock, [&]() TRAINYARD_REQUIRES(mu_) {
@@ -151,7 +151,7 @@ class DecodeTeam {
     changed_.notify_all();
     return true;
   }
-  /// Waits until everything is done; throws the fault of a thread.
+  /// Waits until all batches are processed. Rethrows the exception of a thread that failed.
   void finish() {
     close();
     const MutexLock lock(mu_);
@@ -165,7 +165,7 @@ class DecodeTeam {
       closed_ = true;
     }
     changed_.notify_all();
-    threads_.clear();  // joins
+    threads_.clear();  // joins all threads
   }
   void run() noexcept {
     for (;;) {
@@ -219,9 +219,9 @@ class DecodedImages final : public ImageStream {
   }
 
  private:
-  using Key = std::pair<size_t, std::string>;  // the source and the path: the order of messages
+  using Key = std::pair<size_t, std::string>;  // (source, path), by which messages are sorted
 
-  /// Reads the files of a listing again and hands them to the team.
+  /// Reads the files of a listing again and passes them to the team.
   Status send(size_t l, DecodeTeam& team) {
     ImageListing& listing = listings_[l];
     if (Status s = listing.tree->rewind(); !s.ok()) return s;
@@ -242,7 +242,7 @@ class DecodedImages final : public ImageStream {
         bytes += file.size();
         batch.push_back({l, i, std::move(file)});
         if (bytes >= kBatchBytes) {
-          if (!team.push(std::exchange(batch, {}))) return {};  // finish() tells
+          if (!team.push(std::exchange(batch, {}))) return {};  // finish() reports the fault
           bytes = 0;
         }
       }
@@ -285,9 +285,9 @@ class DecodedImages final : public ImageStream {
   const Shape image_;
   const ResizeMode resize_;
   Mutex mu_;
-  std::map<Key, Error> problems_
-      TRAINYARD_GUARDED_BY(mu_);  // the first ones in order, whoever found them
-  std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);  // of the sink
+  // The first kCountMax problems by key, independent of the order in which threads find them.
+  std::map<Key, Error> problems_ TRAINYARD_GUARDED_BY(mu_);
+  std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);  // the first error of the sink
 };
 
 }  // namespace

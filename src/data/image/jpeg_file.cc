@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo. Its errors leave by longjmp: the functions that it may leave have no
-// objects of their own, and what is owned lives in the frame above them.
+// Decodes JPEG with libjpeg-turbo. On an error it calls longjmp, which skips destructors. So the
+// functions that call it have no local objects with destructors; their callers own all resources.
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -13,7 +13,8 @@
 namespace trainyard {
 namespace {
 
-// A progressive image may repeat its scans without end, and each one goes over all pixels.
+// Limit of scans. Each scan of a progressive image processes all pixels, and a small malicious file
+// may have very many.
 constexpr int kScansMax = 500;
 constexpr unsigned kMarkerBytesMax = 0xffff;
 constexpr std::string_view kExif{"Exif\0\0", 6};
@@ -77,7 +78,7 @@ void bound_scans(j_common_ptr info) {
   if (image->input_scan_number > kScansMax) leave_with(image, "more than 500 scans");
 }
 
-/// False with reader.message if the library left.
+/// Returns false and sets reader.message after an error of the library. So do the functions below.
 bool read_header(JpegReader& reader, std::string_view bytes) {
   reader.info.err = jpeg_std_error(&reader.errors);
   reader.errors.error_exit = leave;
@@ -101,7 +102,7 @@ bool read_header(JpegReader& reader, std::string_view bytes) {
   return true;
 }
 
-/// `out` holds output_height rows of output_width * output_components bytes, which start() told.
+/// Starts decompression, which sets the output sizes in reader.info.
 bool start(JpegReader& reader) {
   if (setjmp(reader.jump) != 0) return false;
   reader.info.out_color_space = reader.info.num_components == 1   ? JCS_GRAYSCALE
@@ -110,6 +111,7 @@ bool start(JpegReader& reader) {
   jpeg_start_decompress(&reader.info);
   return true;
 }
+/// `out` must have space for output_height rows of output_width * output_components bytes.
 bool read_rows(JpegReader& reader, uint8_t* out) {
   if (setjmp(reader.jump) != 0) return false;
   const size_t row_bytes =
@@ -118,7 +120,7 @@ bool read_rows(JpegReader& reader, uint8_t* out) {
     JSAMPROW row = out + row_bytes * reader.info.output_scanline;
     jpeg_read_scanlines(&reader.info, &row, 1);
   }
-  jpeg_finish_decompress(&reader.info);  // reads on to the end-of-image marker
+  jpeg_finish_decompress(&reader.info);  // reads up to the end-of-image marker
   return true;
 }
 
@@ -139,7 +141,7 @@ uint8_t times(uint8_t a, uint8_t b) {  // a * b / 255, rounded
   return static_cast<uint8_t>((a * b + 127) / 255);
 }
 
-/// Adobe's CMYK is inverted: 255 is no ink, so each color is what paper and black let through.
+/// Converts Adobe's CMYK, which is inverted (255 is no ink), to RGB: C * K / 255 and so on.
 std::vector<uint8_t> rgb_of_cmyk(const std::vector<uint8_t>& cmyk) {
   std::vector<uint8_t> rgb;
   rgb.reserve(cmyk.size() / 4 * 3);

@@ -1,5 +1,5 @@
-// PNG by libpng. Its errors leave by longjmp: the functions that it may leave have no objects of
-// their own, and what is owned lives in the frame above them.
+// Decodes PNG with libpng. On an error it calls longjmp, which skips destructors. So the functions
+// that call it have no local objects with destructors; their callers own all resources.
 #include <png.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace trainyard {
 namespace {
 
 constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
-constexpr png_alloc_size_t kChunkBytesMax = 8 << 20;  // of text, profile and EXIF each
+constexpr png_alloc_size_t kChunkBytesMax = 8 << 20;  // per chunk of text, profile or EXIF
 constexpr png_uint_32 kChunksMax = 256;
 
 struct PngReader {
@@ -44,7 +44,7 @@ void take_bytes(png_structp png, png_bytep out, size_t count) {
   rest.remove_prefix(count);
 }
 
-/// False with reader.message if the library left.
+/// Returns false and sets reader.message after an error of the library. So do the functions below.
 bool read_header(PngReader& reader, std::string_view bytes) {
   if (setjmp(reader.jump) != 0) return false;
   reader.rest = bytes;
@@ -77,7 +77,7 @@ bool start(PngReader& reader) {
 bool read_rows(PngReader& reader, png_bytepp rows) {
   if (setjmp(reader.jump) != 0) return false;
   png_read_image(reader.png, rows);
-  png_read_end(reader.png, nullptr);  // reads on to the end, checksums included
+  png_read_end(reader.png, nullptr);  // reads the remaining chunks and checks their checksums
   return true;
 }
 
@@ -85,7 +85,7 @@ Error refusal(const PngReader& reader, const std::string& what) {
   return dataset_error(what, std::string("the PNG image cannot be read: ") + reader.message);
 }
 
-/// True if a palette has a color that is not gray, or the type is one of color.
+/// True if the palette has a color that is not gray, or, without a palette, if the type has color.
 bool has_colour(const PngReader& reader) {
   if (png_get_color_type(reader.png, reader.info) != PNG_COLOR_TYPE_PALETTE) {
     return (png_get_color_type(reader.png, reader.info) & PNG_COLOR_MASK_COLOR) != 0;

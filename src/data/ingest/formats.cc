@@ -12,7 +12,7 @@ namespace {
 
 const SourceSet kDataAndTest = {{"data"}, {"test"}};
 
-/// Empty where the request has no source of the role.
+/// The path of the source with this role; empty if the request has none.
 std::filesystem::path path_of(const SourcePaths& paths, std::string_view role) {
   const auto it = paths.find(role);
   return it == paths.end() ? std::filesystem::path() : it->second;
@@ -87,7 +87,7 @@ nlohmann::json write(const IngestRequest& request) {
   return fields_to_json(request.*kOptions);
 }
 
-/// The set that the sources are of: the first that has one of their roles, else the last.
+/// The set to which the sources belong: the first that has one of their roles, else the last.
 const SourceSet& set_of(const SourceFormat& format, const std::vector<IngestSource>& sources) {
   const auto holds = [](const std::vector<std::string>& roles, const IngestSource& source) {
     return std::ranges::find(roles, source.role) != roles.end();

@@ -1,5 +1,5 @@
-// src/data/ingest/formats.h: the formats that an ingest reads. A format is a row of the table in
-// formats.cc; docs/adding_a_format.md names all that belongs to one.
+// src/data/ingest/formats.h: the formats that an ingest reads. Each is a row of the table in
+// formats.cc; docs/adding_a_format.md lists everything that a format needs.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,11 @@
 
 namespace trainyard {
 
-/// A request's files by role.
+/// The paths of a request's files, by role.
 using SourcePaths = std::map<std::string, std::filesystem::path, std::less<>>;
 
-/// Roles of sources that come together: those of the test set all, or none.
+/// Roles of sources that must be given together. Those of the test set must be given all or not at
+/// all.
 struct SourceSet {
   std::vector<std::string> train;
   std::vector<std::string> test = {};
@@ -25,18 +26,19 @@ struct SourceSet {
 
 struct SourceFormat {
   std::string_view name;
-  std::vector<SourceSet> sources;  // one of them
+  std::vector<SourceSet> sources;  // a request has the sources of one of these sets
   Result<TypedDataset> (*read)(const IngestRequest& request, const SourcePaths& paths);
-  /// The options that decide what is read, for schema.json; null where there are none.
+  /// Writes the options that influence the result, for schema.json; null if the format has none.
   nlohmann::json (*options)(const IngestRequest& request) = nullptr;
-  bool has_columns = false;  // which its options `ignore`, `date` and `text` name
+  bool has_columns = false;  // it has the options `ignore`, `date` and `text`, which name columns
 };
 
 const std::vector<SourceFormat>& source_formats();
-/// Refuses, with the names there are, one that is not there.
+/// Refuses an unknown name; the error lists the known ones.
 Result<const SourceFormat*> find_format(std::string_view name);
 
-/// The request's sources by role: each known to the format, none twice, the required ones there.
+/// The paths of the request's sources by role. Refuses roles that the format does not know, roles
+/// that are given twice, and missing ones.
 Result<SourcePaths> check_sources(const SourceFormat& format,
                                   const std::vector<IngestSource>& sources);
 

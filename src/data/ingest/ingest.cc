@@ -1,4 +1,4 @@
-// Ingest: sources in, a dataset's folder out, complete or not at all.
+// Ingest: converts sources to a dataset's folder, which appears complete or not at all.
 #include <algorithm>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The SHA-256 of each source, empty for a folder: a client that keeps no dataset reads one in
-/// place, and there is no file to digest. A failing digest is an I/O error.
+/// The SHA-256 of each source. It is empty for a folder, which only a client that stores no dataset
+/// reads in place.
 Result<std::vector<std::string>> digest_sources(const std::vector<IngestSource>& sources) {
   std::vector<std::string> digests;
   for (const IngestSource& source : sources) {
@@ -33,7 +33,7 @@ Result<std::vector<std::string>> digest_sources(const std::vector<IngestSource>&
   return digests;
 }
 
-/// schema.json.
+/// The content of schema.json.
 std::string schema_json(const SourceFormat& format, const IngestRequest& request,
                         const DatasetSchema& schema, const std::vector<std::string>& digests) {
   nlohmann::json json;
@@ -60,7 +60,8 @@ using SourceDigests = std::future<Result<std::vector<std::string>>>;
 Status write_folder(const SourceFormat& format, const IngestRequest& request, TypedDataset& data,
                     SourceDigests source_digests, const fs::path& folder, Files& files) {
   if (Status s = files.create_directories(folder); !s.ok()) return s;
-  // What streams to its file is measured on the way: only then are its numbers known.
+  // Statistics are computed by a thread while the data is written, but for streamed images only
+  // afterwards, since writing collects their sums.
   const auto when = data.images ? std::launch::deferred : std::launch::async;
   struct Measured {
     DatasetStatistics statistics;
@@ -92,7 +93,8 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
   return files.sync_directory(folder);
 }
 
-/// What readers refuse begins with the role of the file, "data: line 3".
+/// Replaces roles by file names in an error of a reader, whose texts begin with the role of the
+/// file: "data: line 3".
 Error with_file_names(Error error, const std::vector<IngestSource>& sources) {
   const auto name_file = [&](std::string& text) {
     const std::string role = text.substr(0, text.find(':'));
@@ -123,7 +125,8 @@ Result<DatasetSchema> ingest(const IngestRequest& request, const fs::path& folde
   fs::path temporary = folder;
   temporary += ".tmp";
   const auto write = [&]() -> Status {
-    if (Status s = files.remove_all(temporary); !s.ok()) return s;  // of an ingest that was killed
+    // An ingest that was killed may have left its temporary folder.
+    if (Status s = files.remove_all(temporary); !s.ok()) return s;
     if (Status s = write_folder(*format, request, data, std::move(digests), temporary, files);
         !s.ok())
       return s;

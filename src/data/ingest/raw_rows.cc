@@ -1,4 +1,4 @@
-// Rows for predict: parsed by the code that reads training data, under a schema that is known.
+// Parses rows for predict with the code that reads training data, but with a given schema.
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kRowsName = "rows";
 
-/// Refuses what would take more than kRawBytesMax once decompressed, as it comes.
+/// Refuses more than kRawBytesMax decompressed bytes as soon as they have been read.
 class BoundedSource final : public ByteSource {
  public:
   explicit BoundedSource(ByteSource& inner) : inner_(inner) {}
@@ -40,7 +40,7 @@ class BoundedSource final : public ByteSource {
 };
 
 std::vector<std::string> feature_columns(const DatasetSchema& schema) {
-  if (schema.source_columns.empty()) {  // trained on IDX: pixels in order
+  if (schema.source_columns.empty()) {  // the model was trained on IDX: the columns are pixels
     return numbered_names(static_cast<size_t>(schema.image.elements()));
   }
   std::vector<std::string> names;
@@ -54,8 +54,9 @@ std::vector<std::string> feature_columns(const DatasetSchema& schema) {
   return names;
 }
 
-/// A first row that names at least half of the features is a header: a value is hardly ever a
-/// column's name, and a header with a typo is then refused with the name that was meant.
+/// Whether the first row is a header: it names at least half of the features. Values hardly ever
+/// equal columns' names. A header with a typo is still recognized, so that the error names the
+/// column.
 bool is_header(std::span<const std::string_view> fields, const std::vector<std::string>& features) {
   const std::unordered_set<std::string_view> names(fields.begin(), fields.end());
   const auto known = std::count_if(features.begin(), features.end(),
@@ -63,7 +64,7 @@ bool is_header(std::span<const std::string_view> fields, const std::vector<std::
   return 2 * known >= std::ssize(features);
 }
 
-/// The columns of rows without a header, by how many there are.
+/// The names of the columns of rows without a header, determined by their number.
 Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
                                                    const std::vector<std::string>& features,
                                                    std::span<const std::string_view> fields) {
@@ -71,7 +72,7 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
   if (count == features.size()) return features;
   if (!schema.source_columns.empty()) {
     if (count == schema.source_columns.size()) return schema.source_columns;
-    std::vector<std::string> with_target;  // what was ignored at ingest left out
+    std::vector<std::string> with_target;  // the features and the target, without ignored columns
     for (const std::string& name : schema.source_columns) {
       if (name == schema.target.name ||
           std::find(features.begin(), features.end(), name) != features.end()) {
@@ -94,15 +95,15 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
                      (schema.target.name.empty() ? std::string() : ", with or without the target"));
 }
 
-/// Short rows are padded: what they become is bounded apart from what they take.
+/// Limits the tokens with padding: short rows are padded, so a small request could give very many.
 Status check_tokens(const RawRows& rows) {
   if (std::ssize(rows.tokens) <= kRawTokensMax) return {};
   return dataset_error(kRowsName, "more than " + std::to_string(kRawTokensMax) +
                                       " tokens with padding; send fewer rows");
 }
 
-/// The training file's delimiter, or a comma if only that makes the first record a header, to
-/// accept rows from programs that do not know that file.
+/// The training file's delimiter, or a comma if only then the first record is a header. So programs
+/// that do not know the training file can send rows with commas.
 char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
                     const std::vector<std::string>& features) {
   for (const char delimiter : {schema.delimiter, ','}) {
@@ -117,7 +118,7 @@ char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
 }
 
 Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
-  // An IDX dataset has no column names: give its pixels some.
+  // An IDX dataset has no column names, so its pixels get generated ones.
   DatasetSchema named = schema;
   const std::vector<std::string> features = feature_columns(schema);
   if (named.source_columns.empty()) {
@@ -156,7 +157,7 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
       problems.add(
           place_of(kRowsName, rows.rows + 1, reader.line()),
           std::to_string(fields.size()) + " fields, expected " + std::to_string(names.size()));
-      ++rows.rows;  // for the numbers of the rows after it
+      ++rows.rows;  // so that messages number the following rows correctly
     } else {
       filler.add(fields, reader.line());
     }
@@ -167,7 +168,7 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   return static_cast<RawRows&&>(std::move(rows));
 }
 
-/// One row per line, without its newline, LF or CRLF.
+/// Parses a row from each line. Lines end with LF or CRLF.
 Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
   if (schema.kind != DatasetSchema::Kind::kText) {
     return dataset_error(kRowsName, "text, but the model was trained on " +

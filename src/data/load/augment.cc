@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kCropTries = 10;
 
-/// The draws of one augmentation for one image, in a fixed order.
+/// Draws the random numbers of an augmentation for an image, in a fixed order.
 class Draws {
  public:
   Draws(uint64_t seed, size_t place, int64_t epoch, int64_t row)
@@ -22,7 +22,7 @@ class Draws {
         epoch_(static_cast<uint64_t>(epoch)),
         first_(static_cast<uint64_t>(row) * kPerRow) {}
 
-  /// In [low, high).
+  /// A number in [low, high).
   double uniform(double low, double high) {
     TRAINYARD_DCHECK(next_ < kPerRow, "too many draws for one image");
     const uint32_t u = math::philox_u32(seed_, stream_, epoch_, first_ + next_++);
@@ -43,7 +43,7 @@ class Draws {
   uint64_t next_ = 0;
 };
 
-// What becomes of one image: an augmentation whose numbers are drawn.
+// A change of one image: an augmentation with its random numbers drawn.
 struct NoChange {};
 struct Flip {
   bool vertical;
@@ -58,8 +58,8 @@ struct Rotation {
   double degrees;
 };
 struct ColorChange {
-  std::array<int, 4> order;  // of brightness, contrast, saturation, hue
-  std::array<bool, 4> any;
+  std::array<int, 4> order;  // the order of 0 brightness, 1 contrast, 2 saturation and 3 hue
+  std::array<bool, 4> any;   // whether each of them is changed at all
   float brightness, contrast, saturation, hue;
 };
 struct Fill {
@@ -67,7 +67,8 @@ struct Fill {
 };
 using Change = std::variant<NoChange, Flip, Shift, ResizedCrop, Rotation, ColorChange, Fill>;
 
-/// The one place that draws.
+/// Draws the change for an augmentation. Only this class draws, so that apply() and draw_move() use
+/// the same numbers.
 struct Draw {
   Draws& draws;
   int64_t height, width;  // of the image
@@ -90,7 +91,7 @@ struct Draw {
     ColorChange change{};
     change.order = {0, 1, 2, 3};
     std::array<int, 4>& order = change.order;
-    for (size_t i = order.size() - 1; i > 0; --i) {  // Fisher and Yates
+    for (size_t i = order.size() - 1; i > 0; --i) {  // Fisher-Yates shuffle
       std::swap(order[i], order[static_cast<size_t>(draws.below(static_cast<int64_t>(i) + 1))]);
     }
     const auto factor = [&](double strength) {
@@ -127,7 +128,7 @@ Box Draw::draw_box(const RandomResizedCrop& crop) const {
     const int64_t top = draws.below(height - high + 1);
     return {top, draws.below(width - wide + 1), high, wide};
   }
-  // The largest part from the middle whose ratio is allowed.
+  // If no try fits, the largest centered part with an allowed aspect ratio is used.
   const double ratio = std::clamp(w / h, crop.ratio_min, crop.ratio_max);
   const auto wide = std::clamp<int64_t>(std::lround(h * ratio), 1, width);
   const auto high = std::clamp<int64_t>(std::lround(w / ratio), 1, height);
@@ -157,9 +158,9 @@ struct Apply {
   void operator()(const Fill& fill) const { fill_box(image, fill.box, mean); }
 };
 
-/// Adds a change behind those that a move has already. Along each axis: where the new image's first
-/// pixel comes from, which pixels come from the image at all, and which are filled; what was filled
-/// or black before moves along.
+/// Appends a change to those that `move` already contains. It updates, along each axis, the source
+/// of the new image's first pixel, the range of pixels that come from the image, and the range of
+/// filled pixels. Pixels that were black or filled before are moved like others.
 struct Compose {
   kernels::ImageMove& move;
   int32_t height, width;

@@ -1,12 +1,13 @@
-// src/data/load/augment.h: training images, changed at random each time they are seen.
+// src/data/load/augment.h: changes training images at random in every epoch.
 //
 // The result depends only on (seed, epoch, row) and the list of augmentations, never on threads,
-// batches or the number of requests. Every draw is Philox of the seed, keyed by the position in the
-// list, the epoch and the row. Images are in raw units, before standardization.
+// batches or the number of requests. Every random number is drawn by Philox from the seed, the
+// position in the list, the epoch and the row. Images are in the units in which they are stored,
+// before standardization.
 //
-// Meanings follow torchvision's transforms of the same names, with bilinear interpolation; cutout
-// is DeVries & Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout"
-// (2017).
+// The augmentations are torchvision's transforms of the same names, with bilinear interpolation;
+// cutout is that of DeVries & Taylor, "Improved Regularization of Convolutional Neural Networks
+// with Cutout" (2017).
 #pragma once
 
 #include <cstdint>
@@ -25,26 +26,29 @@ struct RandomHorizontalFlip {
 struct RandomVerticalFlip {
   double p = 0.5;
 };
-/// The image with `padding` black pixels on each side, cut to its size at a random place.
+/// Pads the image with `padding` black pixels on each side and crops it to its size at a random
+/// place.
 struct RandomCrop {
   int64_t padding = 4;
 };
-/// A part of the image, of a share of its area and with an aspect ratio (width / height) within the
-/// bounds, stretched to its size.
+/// Scales a random part of the image to the image's size. The part's share of the area and its
+/// aspect ratio (width / height) are within the bounds.
 struct RandomResizedCrop {
   double scale_min = 0.08, scale_max = 1;
   double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;
 };
-/// Around the center by an angle within [-degrees, degrees]; corners become black.
+/// Rotates around the center by an angle within [-degrees, degrees]; corners become black.
 struct RandomRotation {
   double degrees = 0;
 };
-/// Factors of 1 - x to 1 + x, never below 0, each in random order; a shift of the hue within [-hue,
-/// hue] of a full turn. For pixels of 8 bits; saturation and hue for three channels.
+/// Scales brightness, contrast and saturation by random factors between 1 - x and 1 + x, never
+/// below 0, and shifts the hue within [-hue, hue] of a full turn, all in random order. Only for
+/// pixels of 8 bits; saturation and hue only for three channels.
 struct ColorJitter {
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
-/// A square of this many pixels becomes the channels' mean; its center is anywhere in the image.
+/// Fills a square with sides of `size` pixels with the channels' mean; its center is anywhere in
+/// the image.
 struct Cutout {
   int64_t size = 8;
 };
@@ -52,25 +56,26 @@ struct Cutout {
 using Augmentation = std::variant<RandomHorizontalFlip, RandomVerticalFlip, RandomCrop,
                                   RandomResizedCrop, RandomRotation, ColorJitter, Cutout>;
 
-/// True if all that they do to an image is an ImageMove: flips, crops with padding, and one cutout.
+/// True if an ImageMove can express all augmentations: flips, crops with padding, and at most one
+/// cutout.
 bool moves_alone(std::span<const Augmentation> list);
 
 /// Const and thread-safe after construction.
 class Augmenter {
  public:
-  /// Does nothing.
+  /// An augmenter that changes nothing.
   Augmenter() = default;
-  /// `image` is [C, H, W]; `mean` the channels' means, in raw units.
+  /// `image` is [C, H, W]; `mean` contains the channels' means in the units of the stored pixels.
   Augmenter(std::vector<Augmentation> list, const Shape& image, std::vector<float> mean);
   bool empty() const { return list_.empty(); }
 
-  /// Changes one image [C, H, W] in place; `scratch` is reused from call to call.
+  /// Changes an image [C, H, W] in place. `scratch` is a buffer that calls may reuse.
   void apply(std::span<float> image, uint64_t seed, int64_t epoch, int64_t row,
              std::vector<float>& scratch) const;
-  /// What apply() would do to that image, by the same draws, for who does it elsewhere: only of a
-  /// list that moves_alone().
+  /// Returns the same random change as an ImageMove, for a device that applies it itself. Only for
+  /// lists that pass moves_alone().
   kernels::ImageMove draw_move(uint64_t seed, int64_t epoch, int64_t row) const;
-  /// What a cutout fills with, by channel.
+  /// The values with which a cutout fills, by channel.
   std::span<const float> mean() const { return mean_; }
 
  private:

@@ -13,8 +13,8 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kMargin = 4;    // between images
-constexpr int64_t kSideMin = 96;  // images are enlarged up to about this
+constexpr int64_t kMargin = 4;    // pixels between images
+constexpr int64_t kSideMin = 96;  // smaller images are enlarged to about so many pixels
 constexpr int64_t kImagesMax = 256, kVersionsMax = 64;
 constexpr int64_t kPixelsMax = int64_t{64} << 20;
 
@@ -42,7 +42,7 @@ std::string label_of(const DatasetSchema& schema, const Partition& rows, int64_t
   return short_number(static_cast<double>(rows.target_numeric[at]));
 }
 
-/// Where images stand on a sheet, and how they get there.
+/// Paints images at their places on a sheet.
 class Painter {
  public:
   Painter(Sheet& sheet, const Shape& image, bool bytes, int64_t scale)

@@ -1,11 +1,11 @@
-// src/data/load/contact_sheet.h: images side by side, so that people can look at their data and at
-// what augmentation makes of it.
+// src/data/load/contact_sheet.h: draws a sheet of training images next to augmented versions of
+// them, so that users can check their data and augmentations.
 //
-//   original | version | version | ...      one line for each image that was chosen
+//   original | version | version | ...      one line for each chosen image
 //
-// Mixing takes the images of a column for a batch: an image's partner is that of the line above.
+// Mixing treats the images of a column as a batch: an image is mixed with that of the line above.
 //
-// Small images are enlarged by a whole factor, pixel by pixel, so that each pixel can be seen.
+// Small images are enlarged by a whole factor without interpolation.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,30 @@
 namespace trainyard {
 
 struct SheetOptions {
-  int64_t images = 8;    // spread evenly over the training rows, 1..256
-  int64_t versions = 7;  // of each image beside itself, 0..64; none without augmentation
+  int64_t images = 8;    // 1..256 images, spread evenly over the training rows
+  int64_t versions = 7;  // 0..64 augmented versions per image; without augmentation there are none
   uint64_t seed = 0;
-  int64_t epoch = 0;  // of the first version; each following one is of the next epoch
+  int64_t epoch = 0;  // epoch of the first version; each following version is of the next epoch
 };
 
 struct Sheet {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> pixels;  // [height, width, 3], RGB
   struct Line {
-    int64_t row;        // of the training rows, from 0
-    std::string label;  // its class, or its number; empty for a dataset without
+    int64_t row;        // index of the training row, from 0
+    std::string label;  // the row's class or number; empty for a dataset without targets
   };
   std::vector<Line> lines;
 };
 
-/// Images of one channel are gray, of three RGB; of others the first channel is shown. Pixels that
-/// are not of 8 bits are stretched from their least to their largest value.
+/// Images of three channels are shown as RGB; of others the first channel is shown as gray. Pixels
+/// that do not have 8 bits are scaled from their range to 0..255. Errors:
 /// FAILED_PRECONDITION/PREVIEW_UNSUPPORTED for a dataset without images; FIELD_OUT_OF_RANGE;
-/// RESOURCE_EXHAUSTED/PREVIEW_TOO_LARGE beyond 64 Mi pixels.
+/// RESOURCE_EXHAUSTED/PREVIEW_TOO_LARGE for more than 64 Mi pixels.
 Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter, const Mixer& mixer,
                          const SheetOptions& options);
 
-/// As a PNG file's bytes.
+/// Encodes the sheet as a PNG file.
 std::string encode_png(const Sheet& sheet);
 
 }  // namespace trainyard

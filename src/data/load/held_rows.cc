@@ -8,8 +8,8 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kBytes = 256;                   // values of a byte
-constexpr int64_t kPartBytes = int64_t{4} << 20;  // of rows that are computed, at a time
+constexpr int64_t kBytes = 256;                   // the number of different bytes
+constexpr int64_t kPartBytes = int64_t{4} << 20;  // size of a part of computed rows
 
 }  // namespace
 

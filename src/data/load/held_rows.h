@@ -1,7 +1,7 @@
-// src/data/load/held_rows.h: a dataset's rows as a device holds them (kernels/held_rows.h): images
-// of 8 bits as they are stored, with a table of what a byte becomes; tokens as they are; all else
-// as the model's input, F32. What the device makes of them is what a RowTransform and an Augmenter
-// make, to the bit.
+// src/data/load/held_rows.h: a dataset's rows in the form in which they are resident on a device
+// (kernels/held_rows.h): 8-bit images as stored, with a table of the standardized value of each
+// byte; tokens unchanged; all other rows as the model's input in F32. The device's batches have the
+// same bits as those of a RowTransform and an Augmenter.
 #pragma once
 
 #include <cstddef>
@@ -16,30 +16,32 @@
 
 namespace trainyard {
 
-/// Known without the data.
+/// The form of resident rows, which is known without the data.
 struct HeldForm {
-  kernels::HeldRows layout;  // without pointers
-  int64_t rows = 0;          // of the partition; of a stream its tokens
+  kernels::HeldRows layout;  // its pointers are not set
+  int64_t rows = 0;          // number of rows in the partition; for a stream of tokens
 
   int64_t data_bytes() const;
-  /// The table and the fills that the layout asks for, one behind the other.
+  /// The sizes of held_table() and held_fills() in bytes.
   int64_t table_bytes() const;
   int64_t fills_bytes() const;
 };
-/// Of the training partition. `moved`: its images are augmented, by what moves_alone().
+/// The form of the training partition. `moved`: its images are augmented by a list that passes
+/// moves_alone().
 HeldForm held_form(const DatasetSchema& schema, int64_t context_length, bool category_codes,
                    bool moved);
 
-/// Calls `write` with the rows, in parts and in their order: data_bytes() in all.
+/// Passes the rows to `write` in order, in one or several parts with data_bytes() bytes in total.
 void visit_held_rows(const HeldForm& form, const RowTransform& transform,
                      const Partition& partition,
                      const std::function<void(std::span<const std::byte>)>& write);
-/// [C, 256] and [C, 2]; empty where the layout has none. `mean` is Augmenter::mean().
+/// The standardized values of all bytes [C, 256], and of black and filled pixels [C, 2]; empty if
+/// the layout has none. `mean` is Augmenter::mean().
 std::vector<float> held_table(const HeldForm& form, const RowTransform& transform);
 std::vector<float> held_fills(const HeldForm& form, const RowTransform& transform,
                               std::span<const float> mean);
 
-/// Row `row` of a batch.
+/// The sample of a batch that refers to row `row` of the partition.
 kernels::HeldSample held_sample(const RowTransform& transform, const Partition& partition,
                                 int64_t row);
 

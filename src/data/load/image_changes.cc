@@ -8,9 +8,9 @@
 namespace trainyard {
 namespace {
 
-constexpr float kWhite = 255;  // of 8-bit pixels
+constexpr float kWhite = 255;  // the largest value of 8-bit pixels
 
-/// Each pixel of the new image from its place and the old plane.
+/// Sets each pixel of the new image to pick(plane of the old image, y, x).
 template <typename Pick>
 void remap(const ImageView& image, Pick pick) {
   image.scratch.assign(image.pixels.begin(), image.pixels.end());
@@ -23,7 +23,8 @@ void remap(const ImageView& image, Pick pick) {
   }
 }
 
-/// Between the four pixels around (y, x), where pixel centers are whole numbers. Outside is black.
+/// Interpolates between the four pixels around (y, x). Pixel centers have integer coordinates, and
+/// pixels outside of the image are black.
 struct Bilinear {
   int64_t height, width;
 
@@ -41,13 +42,13 @@ struct Bilinear {
   }
 };
 
-/// Luma of a pixel, ITU-R BT.601.
+/// The luma of a pixel as in ITU-R BT.601.
 float grey(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
 
 float clamp_white(float x) { return std::clamp(x, 0.0f, kWhite); }
 
-/// The hue of a pixel moved by `shift` of a full turn; its value and saturation stay (A. R. Smith,
-/// "Color gamut transform pairs", SIGGRAPH 1978).
+/// Shifts the hue of a pixel by `shift` of a full turn and keeps its value and saturation (A. R.
+/// Smith, "Color gamut transform pairs", SIGGRAPH 1978).
 void shift_hue(float& r, float& g, float& b, float shift) {
   const float top = std::max({r, g, b}), bottom = std::min({r, g, b});
   const float range = top - bottom;
@@ -101,7 +102,7 @@ void shift(const ImageView& image, int64_t up, int64_t left) {
 void resized_crop(const ImageView& image, const Box& box) {
   const double scale_y = static_cast<double>(box.height) / static_cast<double>(image.height);
   const double scale_x = static_cast<double>(box.width) / static_cast<double>(image.width);
-  // Places are kept within the box, so that nothing beyond its edge weighs in.
+  // Coordinates are clamped to the box, so that pixels outside of it have no influence.
   const auto place = [](int64_t i, double scale, int64_t size) {
     return std::clamp((static_cast<double>(i) + 0.5) * scale - 0.5, 0.0,
                       static_cast<double>(size - 1));

@@ -1,6 +1,6 @@
-// src/data/load/image_changes.h: changes of one image, with their parameters given: what
-// augmentation draws at random. Meanings are those of torchvision.transforms.functional, with
-// bilinear interpolation and without antialiasing.
+// src/data/load/image_changes.h: changes of an image with given parameters, which augmentation
+// draws at random. The functions are those of torchvision.transforms.functional, with bilinear
+// interpolation and without antialiasing.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// Planes of [H, W], one after another, in place. `scratch` is reused from call to call.
+/// An image [C, H, W] that is changed in place. `scratch` is a buffer that calls may reuse.
 struct ImageView {
   int64_t channels, height, width;
   std::span<float> pixels;
@@ -23,24 +23,24 @@ struct ImageView {
 
 void flip_horizontally(const ImageView& image);
 void flip_vertically(const ImageView& image);
-/// Moves the image up and left by so many pixels (down and right if they are less than 0); what
-/// comes in is black.
+/// Moves the image up and left by so many pixels, or down and right by negative numbers. Pixels
+/// that enter the image are black.
 void shift(const ImageView& image, int64_t up, int64_t left);
 
 struct Box {
   int64_t top, left, height, width;  // within the image, not empty
 };
-/// Stretches a part of the image to its whole size.
+/// Scales a part of the image to the image's size.
 void resized_crop(const ImageView& image, const Box& box);
-/// Counter-clockwise around the center; what comes in is black.
+/// Rotates counter-clockwise around the center. Pixels that enter the image are black.
 void rotate(const ImageView& image, double degrees);
-/// Sets the pixels of a box that are inside the image to `color`, by channel.
+/// Sets the pixels of the box that are inside the image to `colour`, given by channel.
 void fill_box(const ImageView& image, const Box& box, std::span<const float> colour);
 
-// Pixels from 0 to 255, and results too.
+// The following functions are for pixels in [0, 255]; their results are in this range, too.
 void adjust_brightness(const ImageView& image, float factor);
 void adjust_contrast(const ImageView& image, float factor);
-// Three channels.
+// These two require three channels.
 void adjust_saturation(const ImageView& image, float factor);
 void adjust_hue(const ImageView& image, float turns);
 

@@ -30,7 +30,7 @@ Split split_rows(int64_t rows, double validation_fraction, uint64_t seed) {
     std::iota(split.train.begin(), split.train.end(), int64_t{0});
     return split;
   }
-  // Marks, not a sort: linear, and both lists come out ascending.
+  // Marking the rows instead of sorting takes linear time and gives ascending lists.
   const std::vector<int64_t> order = permutation(rows, seed, stream_of("split"), 0);
   std::vector<bool> held_out(static_cast<size_t>(rows), false);
   for (int64_t i = 0; i < validation; ++i) {
@@ -93,8 +93,8 @@ void fill_batch(const RowTransform& transform, const Partition& partition,
   }
 }
 
-/// A ring of batches. Slot s % slots holds step s; the window of live steps is the one that the
-/// caller holds and the prefetch_batches after it, so that no two live steps share a slot.
+/// A ring buffer of batches. Step s is in slot s % slots.size(). The live steps are the one that
+/// the caller uses and the next prefetch_batches steps, so no two live steps share a slot.
 struct Loader::Impl {
   struct Slot {
     Batch batch;
@@ -108,19 +108,19 @@ struct Loader::Impl {
   const int64_t steps_per_epoch;
 
   Mutex mu;
-  CondVar changed;  // a slot became ready, or free
-  std::vector<Slot> slots
-      TRAINYARD_GUARDED_BY(mu);                 // but the batch of a claimed slot is its claimer's
+  CondVar changed;  // notified when a slot becomes ready or free
+  // A slot's batch is not guarded: it belongs to the thread that claimed the step.
+  std::vector<Slot> slots TRAINYARD_GUARDED_BY(mu);
   int64_t next_step TRAINYARD_GUARDED_BY(mu);   // the step that next() returns next
   int64_t claim_step TRAINYARD_GUARDED_BY(mu);  // the step that a thread prepares next
   std::exception_ptr fault TRAINYARD_GUARDED_BY(mu);
   double waited_seconds TRAINYARD_GUARDED_BY(mu) = 0;
 
-  Mutex order_mu;  // held while an order is computed, so that it is computed once
+  Mutex order_mu;  // held while an order is computed, so that no order is computed twice
   std::map<int64_t, std::shared_ptr<const std::vector<int64_t>>> orders
-      TRAINYARD_GUARDED_BY(order_mu);  // by epoch
+      TRAINYARD_GUARDED_BY(order_mu);  // keyed by epoch
 
-  std::vector<std::jthread> threads;  // last member: stopped and joined first
+  std::vector<std::jthread> threads;  // the last member, so that it is stopped and joined first
 
   Impl(const DatasetSchema& schema, const Preprocessing& p, const Partition& part,
        std::vector<int64_t> row_indices, const Options& o)
@@ -141,7 +141,7 @@ struct Loader::Impl {
     TRAINYARD_CHECK(o.stored_rows == 0 || (o.samples && !part.image_u8.empty()),
                     "rows that travel are images of 8 bits, beside their samples");
     for (const int64_t row : rows) {
-      // A window ends with the target of its last token.
+      // A window's last token needs the following token as its target.
       const int64_t after = transform.stream() ? transform.input_size() : 0;
       TRAINYARD_CHECK(row >= 0 && row + options.shift_max + after < partition.rows,
                       "row out of range");
@@ -156,7 +156,7 @@ struct Loader::Impl {
     return slots[static_cast<size_t>(step) % slots.size()];
   }
 
-  /// The order of an epoch. Orders of epochs before `oldest` are forgotten.
+  /// The order of an epoch's rows. Deletes the orders of epochs before `oldest`.
   std::shared_ptr<const std::vector<int64_t>> order_of(int64_t epoch, int64_t oldest) {
     const MutexLock lock(order_mu);
     orders.erase(orders.begin(), orders.lower_bound(oldest));
@@ -200,7 +200,8 @@ struct Loader::Impl {
     const std::shared_ptr<const std::vector<int64_t>> order =
         options.shuffle ? order_of(epoch, oldest_epoch) : nullptr;
     std::vector<int64_t> selected(static_cast<size_t>(options.batch_size));
-    // Behind the last row of the order comes its first one, which only completes a last batch.
+    // After the last row of the order continues with the first one; this happens only in the last
+    // batch of an epoch without drop_last.
     auto place = static_cast<size_t>(step % steps_per_epoch * options.batch_size);
     for (int64_t& row : selected) {
       row = rows[order ? static_cast<size_t>((*order)[place]) : place];
@@ -234,7 +235,7 @@ struct Loader::Impl {
       MutexLock lock(mu);
       while (!stop.stop_requested()) {
         if (!has_space() && options.shuffle) {
-          // Idle: draw the next epoch's order now, not when its first batch is due.
+          // The thread is idle, so it computes the next epoch's order before it is needed.
           const int64_t epoch = claim_step / steps_per_epoch;
           const int64_t oldest = (next_step - 1) / steps_per_epoch;
           lock.unlock();

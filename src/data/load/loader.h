@@ -1,10 +1,10 @@
-// src/data/load/loader.h: batches as a function of the step.
+// src/data/load/loader.h: prepares the batches of training, each a function of the step.
 //
 // Epoch e visits the training rows in a Philox permutation keyed by (seed, "shuffle", e); step s of
-// the job is batch s % steps_per_epoch of epoch s / steps_per_epoch. The last rows of an epoch that
-// do not fill a batch are left out (other rows each epoch), or the first rows of the same order
-// complete their batch. The rows of a stream are the tokens at which its windows begin
-// (src/data/load/windows.h). Threads prepare the next batches ahead.
+// the job is batch s % steps_per_epoch of epoch s / steps_per_epoch. If the last rows of an epoch
+// do not fill a batch, they are left out (other rows in each epoch), or the batch is completed by
+// the first rows of the epoch. The rows of a stream are the tokens at which its windows begin
+// (src/data/load/windows.h). Threads prepare the next batches in advance.
 #pragma once
 
 #include <cstdint>
@@ -19,39 +19,39 @@
 
 namespace trainyard {
 
-/// Rows that split_rows() holds out: the nearest whole number, which may be 0 or all. Planning asks
-/// it without the data.
+/// The number of rows that split_rows() holds out, rounded to the nearest whole number, which may
+/// be 0 or all. Planning calls it without the data.
 int64_t validation_row_count(int64_t rows, double validation_fraction);
 
-/// A split of [0, rows) into training and validation rows, keyed by (seed, "split"). Both
-/// ascending. The fraction is in [0, 1].
+/// A random split of [0, rows) into training and validation rows, keyed by (seed, "split"). Both
+/// lists are ascending. The fraction must be in [0, 1].
 struct Split {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
-  int64_t shift_max = 0;  // of a stream's training windows, in tokens
+  int64_t shift_max = 0;  // for a stream: the largest shift of training windows, in tokens
 };
 Split split_rows(int64_t rows, double validation_fraction, uint64_t seed);
 
-/// The split of a dataset; of a stream, into windows of `context_length`.
+/// The split of a dataset's training rows; for a stream, of its windows of `context_length` tokens.
 Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
                     uint64_t seed);
-/// All rows, or windows, of its test set.
+/// All rows, or windows, of the test set.
 std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length);
 
-/// Of an epoch over so many rows. Planning asks it without the data.
+/// The number of batches in an epoch of `rows` rows. Planning calls it without the data.
 int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last);
 
 struct Batch {
   int64_t rows = 0;
-  std::vector<float> input;           // [rows, ...], or
-  std::vector<int32_t> tokens;        // [rows, T]
+  std::vector<float> input;           // [rows, ...]; empty for text
+  std::vector<int32_t> tokens;        // [rows, T]; only for text
   std::vector<int32_t> target_class;  // [rows], or the next tokens [rows, T]
-  std::vector<float> target_shares;   // [rows, classes] of mixed images, whose target they are
+  std::vector<float> target_shares;   // [rows, classes], the targets of mixed images
   std::vector<float> target_numeric;  // [rows], standardized
-  // [rows], for a device that holds the rows: they represent the input and the target; only
-  // target_class is also given, if there is one class per row.
+  // [rows], for a device that gathers the rows itself. They replace input and target; of the
+  // vectors above only target_class is filled, if each row has a class.
   std::vector<kernels::HeldSample> samples;
-  std::vector<uint8_t> stored;  // [rows, C, H, W] of samples whose rows travel with them
+  std::vector<uint8_t> stored;  // [rows, C, H, W], the staged rows to which `samples` refer
 
   std::span<const std::byte> input_bytes() const {
     return tokens.empty() ? std::as_bytes(std::span(input)) : std::as_bytes(std::span(tokens));
@@ -63,8 +63,8 @@ struct Batch {
   }
 };
 
-/// Fills `batch` with `rows` of the partition, in their order: for evaluation, where each row is
-/// seen once and the last batch may be short.
+/// Fills `batch` with the given rows of the partition, in this order. Evaluation calls it directly,
+/// since there each row occurs once and the last batch may be smaller.
 void fill_batch(const RowTransform& transform, const Partition& partition,
                 std::span<const int64_t> rows, Batch& batch, const ImageEdit& edit = nullptr);
 
@@ -74,26 +74,29 @@ class Loader {
     int64_t batch_size = 1;
     uint64_t seed = 0;
     bool shuffle = true;
-    bool drop_last = true;         // false: each row is in each epoch, the first ones again
-    int64_t shift_max = 0;         // with shuffle: rows of an epoch are moved by 0 .. shift_max
-    int64_t first_step = 0;        // resume: start here
-    int64_t prefetch_batches = 4;  // bound of the queue between the threads and next()
-    int threads = 1;               // they change only the speed, never a batch
-    Augmenter augmenter = {};      // of images, drawn again in every epoch
-    Mixer mixer = {};              // of images and their classes, behind the augmenter
-    bool samples = false;          // Batch::samples; then no mixer, and the augmenter moves_alone()
-    // With samples: Batch::stored, and samples count from the first of each so many rows.
+    bool drop_last = true;         // if false, the first rows of an epoch complete its last batch
+    int64_t shift_max = 0;         // with shuffle: shifts an epoch's windows by 0 .. shift_max
+    int64_t first_step = 0;        // the first step; above 0 after a resume
+    int64_t prefetch_batches = 4;  // the most batches that are prepared in advance
+    int threads = 1;               // influences only the speed, never a batch
+    Augmenter augmenter = {};      // changes images, differently in every epoch
+    Mixer mixer = {};              // mixes images and their classes after the augmenter
+    // Fills Batch::samples. Then there must be no mixer, and the augmenter must pass moves_alone().
+    bool samples = false;
+    // If > 0 (only with `samples`), fills Batch::stored. The starts of samples are then relative to
+    // the group of `stored_rows` consecutive rows of the batch that contains the row.
     int64_t stored_rows = 0;
   };
-  /// `partition` must outlive the loader; `rows` are indices into it, enough of them for a batch.
+  /// `partition` must outlive the loader. `rows` are indices into it, at least enough for one
+  /// batch.
   Loader(const DatasetSchema& schema, const Preprocessing& preprocessing,
          const Partition& partition, std::vector<int64_t> rows, const Options& options);
   ~Loader();
   int64_t steps_per_epoch() const;
-  /// The batch of the next step; valid until the following call. Steps come in order from
-  /// first_step. One caller at a time.
+  /// Returns the batch of the next step, which is valid until the following call. Steps are in
+  /// order, from first_step on. Only one thread may call it at a time.
   const Batch& next();
-  /// Seconds that next() has waited, in all: the share of time that training starved.
+  /// The total time in seconds for which next() had to wait for a batch.
   double wait_seconds() const;
 
  private:

@@ -10,15 +10,15 @@
 namespace trainyard {
 namespace {
 
-/// Numbers of one stream and step, one after the other.
+/// Draws the numbers of a stream and step one after another.
 class MixDraws {
  public:
   MixDraws(uint64_t seed, uint32_t stream, uint64_t step, uint64_t& next)
       : seed_(seed), stream_(stream), step_(step), next_(next) {}
 
-  /// In (0, 1).
+  /// A number in (0, 1).
   double uniform() { return (math::philox_u32(seed_, stream_, step_, next_++) + 0.5) * 0x1p-32; }
-  /// Box and Muller's transform.
+  /// A normally distributed number, by the Box-Muller transform.
   double normal() {
     const double radius = std::sqrt(-2 * std::log(uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
@@ -34,14 +34,14 @@ class MixDraws {
   uint64_t& next_;
 };
 
-/// The logarithm of a draw from Gamma(alpha, 1).
+/// The logarithm of a random number from Gamma(alpha, 1).
 double draw_log_gamma(double alpha, MixDraws& draws) {
   if (alpha < 1) {
     const double factor = std::log(draws.uniform()) / alpha;
     return factor + draw_log_gamma(alpha + 1, draws);
   }
   const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
-  while (true) {  // over 95 of 100 tries are taken
+  while (true) {  // rejection sampling that accepts more than 95 % of the tries
     const double x = draws.normal();
     const double u = draws.uniform();
     const double root = 1 + c * x, v = root * root * root;
@@ -91,7 +91,8 @@ MixDraw Mixer::draw(uint64_t seed, int64_t step) const {
 double Mixer::mix_images(const MixDraw& draw, std::span<float> images) const {
   const auto size = static_cast<size_t>(channels_ * height_ * width_);
   const size_t count = images.size() / size;
-  // Row n is mixed with row n - 1 as it was: the last one first, and what it was is the first's.
+  // Row n needs the unmixed row n - 1, so rows are mixed from the last to the first. The first row
+  // needs a copy of the unmixed last row.
   const std::vector<float> last(images.end() - static_cast<std::ptrdiff_t>(size), images.end());
   const auto share = static_cast<float>(draw.share), rest = static_cast<float>(1 - draw.share);
   const MixBox& box = draw.box;

@@ -17,7 +17,8 @@ WindowPlan plan_windows(const DatasetSchema& schema, int64_t context_length,
   plan.validation_first = schema.train_rows - 1 - plan.validation * length;
   const int64_t end = plan.validation > 0 ? plan.validation_first : schema.train_rows;
   const int64_t inputs = std::max<int64_t>(end - 1, 0);
-  // Room for a shift of up to length - 1 costs at most one window, and never the only one.
+  // Leaving room for a shift of up to length - 1 tokens costs at most one window; the only window
+  // is never given up for it.
   plan.train = std::max((inputs - (length - 1)) / length, std::min<int64_t>(inputs / length, 1));
   plan.shift_max = plan.train > 0 ? std::min(length - 1, inputs - plan.train * length) : 0;
   plan.test = std::max<int64_t>(schema.test_rows - 1, 0) / length;

@@ -1,4 +1,4 @@
-// src/data/table/category_codes.h: names of categories or classes and their codes.
+// src/data/table/category_codes.h: maps the names of categories or classes to codes.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,30 @@ namespace trainyard {
 class CategoryCodes {
  public:
   CategoryCodes() = default;
-  /// Codes of a fixed list: code = index.
+  /// Begins with a list of names; each name's code is its index.
   explicit CategoryCodes(const std::vector<std::string>& names);
 
-  /// -1 if the name is not there.
+  /// The code of the name; -1 for an unknown name.
   int32_t find(std::string_view name) const;
-  /// The code of the name, which is added if it is new.
+  /// The code of the name, which is added if it is unknown.
   int32_t add(std::string_view name);
   int64_t count() const { return static_cast<int64_t>(names_.size()); }
 
-  /// In order of their codes.
+  /// All names in the order of their codes.
   const std::vector<std::string>& names() const { return names_; }
-  /// Sorts the names (as numbers if all are whole, else by bytes) and returns them; new_codes[old]
-  /// is the place of each.
+  /// Returns the names sorted (as numbers if all are whole numbers, else by bytes). Sets
+  /// new_codes[code] to the index of the name with this code.
   std::vector<std::string> sorted(std::vector<int32_t>& new_codes) const;
 
  private:
-  /// Where the name is, or the free slot in which it belongs.
+  /// The index of the name's slot, or of the free slot into which it can be inserted.
   size_t slot_of(std::string_view name, size_t hash) const;
   void grow();
 
-  std::vector<std::string> names_;  // by code
-  std::vector<size_t> hashes_;      // by code
-  std::vector<int32_t> slots_;  // codes by hash, with linear probing; -1 is free. A power of two
+  std::vector<std::string> names_;  // name of each code
+  std::vector<size_t> hashes_;      // hash of each code's name
+  // Hash table of codes with linear probing; -1 is free. Its size is a power of two.
+  std::vector<int32_t> slots_;
 };
 
 }  // namespace trainyard

@@ -10,12 +10,12 @@
 namespace trainyard {
 namespace {
 
-constexpr double kIdentifierShare = 0.9;  // of the present values differ
-constexpr double kNearlyAll = 0.99;       // numbers count as identifiers from here on
-constexpr double kGapsMax = 1.1;          // their range, over their count
-constexpr double kCategoryRowsMin = 2;    // rows that a category should have on average
+constexpr double kIdentifierShare = 0.9;  // least share of different texts in an identifier
+constexpr double kNearlyAll = 0.99;       // least share of different numbers in an identifier
+constexpr double kGapsMax = 1.1;          // most (range + 1) / count of numbers that count rows
+constexpr double kCategoryRowsMin = 2;    // least mean number of rows per category
 constexpr double kSentenceWords = 4;
-// A handful of dates may well be categories: the days on which something was measured.
+// A few different dates may well be categories, for example days of measurements.
 constexpr int64_t kDatesMin = 10;
 
 double share_of_distinct(const ColumnFacts& c) {
@@ -30,12 +30,12 @@ std::string such_as(const ColumnFacts& c) {
   return c.example.empty() ? "" : ", such as " + quoted_value(c.example);
 }
 
-/// "dataset.csv.ignore"
+/// The path of an option, for messages: "dataset.csv.ignore".
 std::string field_of(std::string_view options, const char* field) {
   return "dataset." + std::string(options) + "." + field;
 }
 
-/// What can be done about texts that were read as categories.
+/// Advice for texts that were read as categories: " Or list it in dataset.csv.date ...".
 std::string or_read_as(std::string_view options, const char* field, const char* effect) {
   if (options.empty()) return "";
   return " Or list it in " + field_of(options, field) + " " + effect;
@@ -48,8 +48,9 @@ std::string leave_out(std::string_view options) {
   return "Leave it out: list it in " + field_of(options, "ignore") + ".";
 }
 
-// Whole numbers that nearly all differ are amounts as often as identifiers. They count the rows if
-// they are in order, or leave few numbers of their range out; or their name says it.
+// Whole numbers that are nearly all different may be amounts as well as identifiers. They may be
+// identifiers if they are in order, if they cover nearly all numbers of their range, or if the
+// column's name suggests it.
 bool may_count_rows(const ColumnFacts& c) {
   const auto present = static_cast<double>(c.present());
   if (!c.whole || !c.range || *c.range + 1 < kNearlyAll * present) return false;
@@ -74,7 +75,7 @@ bool is_identifier_name(std::string_view name) {
   for (const std::string_view end : {"_id", "-id", " id", ".id", "_uuid", "_index"}) {
     if (lower.ends_with(end)) return true;
   }
-  // "PassengerId", "orderID", but not "paid" or "GRID".
+  // Accepts "PassengerId" and "orderID", but neither "paid" nor "GRID".
   if (name.size() < 3 || !(name.ends_with("Id") || name.ends_with("ID"))) return false;
   return std::islower(static_cast<unsigned char>(name[name.size() - 3])) != 0;
 }
@@ -84,8 +85,8 @@ std::optional<ColumnTrap> find_column_trap(const ColumnFacts& c) {
   if (c.rows == 0) return std::nullopt;
   if (c.present() <= 0) return ColumnTrap::kEmpty;
   if (!c.distinct) return std::nullopt;
-  // A missing number counts as the mean, which is then the same number; a missing category as
-  // none, which is another input.
+  // A missing number is replaced by the mean, which is the constant itself. A missing category is a
+  // different input, so the column is not constant.
   if (*c.distinct == 1 && c.rows > 1 && (c.missing == 0 || c.kind == Kind::kNumeric)) {
     return ColumnTrap::kConstant;
   }

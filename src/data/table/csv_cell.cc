@@ -12,10 +12,10 @@ namespace {
 
 constexpr double kExactMax = 9007199254740992.0;  // 2^53
 
-/// Powers of ten that a double holds exactly.
+/// Powers of ten, which are exact in a double.
 constexpr std::array<double, 8> kTens = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
 
-constexpr uint64_t kEach = 0x0101010101010101u;  // times a byte: that byte, eight times
+constexpr uint64_t kEach = 0x0101010101010101u;  // multiplies a byte into all eight bytes
 
 template <typename T>
 uint64_t load(const char* p) {
@@ -24,7 +24,7 @@ uint64_t load(const char* p) {
   return value;
 }
 
-/// 1 to 8 characters, the first one lowest, and zeros behind them.
+/// Loads 1 to 8 characters into a word, the first one into the lowest byte; the rest is zero.
 uint64_t load_characters(const char* p, size_t count) {
   if (count == 8) return load<uint64_t>(p);
   if (count >= 4) return load<uint32_t>(p) | load<uint32_t>(p + count - 4) << (8 * (count - 4));
@@ -35,21 +35,21 @@ uint64_t load_characters(const char* p, size_t count) {
   return characters;
 }
 
-/// Eight digits at once, by arithmetic on the bytes of a word: false if `text`, the first character
-/// lowest, has another character.
+/// Converts eight digits in parallel, by arithmetic on the bytes of a word (SWAR). The first digit
+/// is in the lowest byte of `text`. Returns false if a byte is no digit.
 bool read_digits(uint64_t text, uint64_t& number) {
   constexpr uint64_t kHigh = kEach * 0xf0;
   if (((text & kHigh) | (((text + kEach * 6) & kHigh) >> 4)) != kEach * 0x33) return false;
   text -= kEach * '0';
-  text = (text * 10 + (text >> 8)) & 0x00ff00ff00ff00ffu;    // pairs of digits
-  text = (text * 100 + (text >> 16)) & 0x0000ffff0000ffffu;  // fours
+  text = (text * 10 + (text >> 8)) & 0x00ff00ff00ff00ffu;    // numbers of two digits
+  text = (text * 100 + (text >> 16)) & 0x0000ffff0000ffffu;  // numbers of four digits
   number = (text * 10000 + (text >> 32)) & 0x00000000ffffffffu;
   return true;
 }
 
-/// The number that -12 or 3.25 is, where at most eight characters make one division of two exact
-/// doubles enough: that rounds once, so it is the number that from_chars finds. False for all other
-/// text.
+/// Reads a number such as -12 or 3.25 with at most eight characters after the sign. It is computed
+/// by one division of two exact doubles, which rounds once, so the result is that of from_chars().
+/// Returns false for any other text.
 bool read_short_number(std::string_view text, double& value) {
   static_assert(std::endian::native == std::endian::little);
   const bool negative = text.starts_with('-');
@@ -57,9 +57,10 @@ bool read_short_number(std::string_view text, double& value) {
   if (text.empty() || text.size() > 8) return false;
   uint64_t digits = load_characters(text.data(), text.size());
   size_t count = text.size();
-  size_t fraction = 0;  // digits behind the point
+  size_t fraction = 0;  // number of digits after the point
   const uint64_t point = digits ^ (kEach * '.');
-  // The lowest byte that is zero is found exactly; those above it do not matter.
+  // This marks the lowest zero byte (the first point) exactly; marks above it may be wrong and are
+  // not used.
   if (const uint64_t found = (point - kEach) & ~point & (kEach * 0x80); found != 0) {
     const auto place = static_cast<size_t>(std::countr_zero(found)) / 8;
     fraction = count - place - 1;
@@ -77,7 +78,7 @@ bool read_short_number(std::string_view text, double& value) {
   return true;
 }
 
-/// Whether the value, of at most kExactMax, has no fraction.
+/// Whether the value, whose absolute value is at most kExactMax, has no fraction.
 bool has_no_fraction(double value) {
   return value == static_cast<double>(static_cast<int64_t>(value));
 }
@@ -109,7 +110,7 @@ Cell CellReader::read(std::string_view text) const {
   if (read_short_number(text, value)) return {Cell::Kind::kNumber, value};
   std::string_view digits = text;
   if (digits.starts_with('+') && !digits.starts_with("+-") && !digits.starts_with("++")) {
-    digits.remove_prefix(1);  // from_chars takes no plus sign
+    digits.remove_prefix(1);  // from_chars() does not accept a plus sign
   }
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (digits.empty() || error == std::errc::invalid_argument ||
@@ -120,7 +121,7 @@ Cell CellReader::read(std::string_view text) const {
     const bool tiny = digits.find("e-") != digits.npos || digits.find("E-") != digits.npos;
     return {tiny ? Cell::Kind::kNumber : Cell::Kind::kNotFinite, 0};
   }
-  // Values are stored in 32 bits: what would become infinite there is refused here.
+  // Values are stored in 32 bits, so a number that would become infinite there is refused.
   if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
     return {Cell::Kind::kNotFinite, value};
   }

@@ -1,4 +1,4 @@
-// src/data/table/csv_cell.h: what one CSV field says: a number, text, or nothing.
+// src/data/table/csv_cell.h: classifies a CSV field as number, text or missing.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ struct Cell {
   double value = 0;
 
   bool is_number() const { return kind == Kind::kNumber; }
-  bool is_whole() const;  // and exact in a double
-  bool is_byte() const;   // whole, 0..255
+  bool is_whole() const;  // a whole number of at most 2^53
+  bool is_byte() const;   // a whole number from 0 to 255
 };
 
-/// Classifies fields: decimal numbers with a point, whatever the locale; an exponent and a sign are
-/// accepted, thousands separators, hexadecimal and units are not.
+/// Classifies fields. Numbers are decimal with a point, independent of the locale. A sign and an
+/// exponent are accepted; thousands separators, hexadecimal numbers and units are not.
 class CellReader {
  public:
   explicit CellReader(const std::vector<std::string>& missing);
@@ -33,13 +33,14 @@ class CellReader {
   }
 
  private:
-  std::unordered_set<std::string_view> missing_;  // of owned_
+  std::unordered_set<std::string_view> missing_;  // views of owned_
   std::vector<std::string> owned_;
-  std::array<size_t, 256> longest_{};  // by first byte, of the missing markers: rules out most
+  // Length of the longest missing marker by first byte, which rules most fields out quickly.
+  std::array<size_t, 256> longest_{};
   bool empty_is_missing_ = false;
 };
 
-/// The decimal text of a whole number: "7" for 7.0. Class names are in this form.
+/// The decimal text of a whole number, as in class names: "7" for 7.0.
 std::string whole_number_text(double value);
 
 }  // namespace trainyard

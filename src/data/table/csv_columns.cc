@@ -79,13 +79,13 @@ bool is_skipped(const CsvOptions& options, const CellReader& cells,
 
 namespace {
 
-/// What a scan knows of the columns beside what it counts.
+/// The indices of special columns in a scan.
 struct ScannedColumns {
   size_t target = SIZE_MAX;
-  std::vector<bool> dates;
+  std::vector<bool> dates;  // by column: listed as dates in the options
 };
 
-/// The columns that a new row brought, of which all rows before lack the value.
+/// Adds the columns that a new row of JSON lines brought. All rows before lack their value.
 void add_columns(const CsvOptions& options, const std::vector<std::string>& names, CsvScan& scan,
                  ScannedColumns& columns) {
   for (size_t i = scan.counts.size(); i < names.size(); ++i) {
@@ -108,7 +108,7 @@ void count_row(const CellReader& cells, std::span<const std::string_view> fields
   note_target_value(cells.read(target), target, scan.target_values);
 }
 
-/// One row after another.
+/// Scans the file on one thread, one row after another.
 Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
                           const std::filesystem::path& path, const std::string& what,
                           const std::vector<std::string>& known) {
@@ -144,7 +144,7 @@ Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
     }
     Result<bool> next = table->next(fields);
     if (!next.ok()) {
-      if (next.error().violations.empty()) return std::move(next).error();  // I/O, not content
+      if (next.error().violations.empty()) return std::move(next).error();  // an I/O error
       problems.add(next.error());
       break;
     }
@@ -160,14 +160,15 @@ Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
   return scan;
 }
 
-/// What one thread has seen.
+/// The result of one thread, which scans some of the blocks.
 struct ScannedPart {
   std::vector<std::string> names;
-  std::vector<int64_t> first_block;  // in which the name was new, by column
+  std::vector<int64_t> first_block;  // by column: the thread's first block with this name
   ScannedColumns columns;
   CsvScan scan;
-  std::vector<std::pair<int64_t, std::string>> targets;  // with the block of the first
-  std::vector<std::pair<int64_t, int64_t>> rows;         // by block
+  // Target values, each with the thread's first block that has it.
+  std::vector<std::pair<int64_t, std::string>> targets;
+  std::vector<std::pair<int64_t, int64_t>> rows;  // (block, number of its rows)
 };
 
 void add_counts(const ColumnCounts& from, ColumnCounts& to) {
@@ -179,7 +180,7 @@ void add_counts(const ColumnCounts& from, ColumnCounts& to) {
   to.times = to.times || from.times;
 }
 
-/// Takes the rows of a block; false if one of them is to be refused.
+/// Scans the rows of a block. Returns false if one of them must be refused.
 bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& rows,
                 RecordBlock& block, ScannedPart& part) {
   int64_t count = 0;
@@ -206,11 +207,11 @@ bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& r
   return taken;
 }
 
-/// The columns of all parts, in the order in which the file has them first.
+/// The columns of all parts, in the order of their first occurrence in the file.
 std::vector<std::string> merge_names(const std::deque<ScannedPart>& parts) {
   struct Seen {
     int64_t block;
-    size_t place;  // among those of its part: a block is of one part
+    size_t place;  // index in its part, which orders the names of a block
     const std::string* name;
   };
   std::unordered_map<std::string_view, Seen> all;
@@ -229,7 +230,8 @@ std::vector<std::string> merge_names(const std::deque<ScannedPart>& parts) {
   return names;
 }
 
-/// What one row after another would have counted; nothing if that would refuse something.
+/// Merges the parts to the result that scan_rows() would give; nullopt if that would refuse the
+/// file.
 std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
   CsvScan scan;
   scan.names = merge_names(parts);
@@ -261,17 +263,17 @@ std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
   return scan;
 }
 
-/// By threads; nothing if there is anything to refuse.
+/// Scans the file with several threads. Returns nullopt if anything must be refused.
 std::optional<CsvScan> scan_blocks(const CsvOptions& options, const CellReader& cells,
                                    const std::filesystem::path& path, const TableThreads& threads,
                                    const std::vector<std::string>& known) {
   const Result<std::unique_ptr<ByteSource>> source = open_file_source(path, "data");
   if (!source.ok()) return std::nullopt;
-  const auto table = open_table(options, **source, "data", known);  // for its header
+  const auto table = open_table(options, **source, "data", known);  // reads the header
   if (!table.ok()) return std::nullopt;
   const int64_t rows_begin = (*table)->rows_begin();
   const std::vector<std::string>& names = (*table)->names();
-  std::deque<ScannedPart> parts;  // the threads' own, which do not move
+  std::deque<ScannedPart> parts;  // one per thread; a deque, so that references stay valid
   std::deque<BlockRows> rows;
   const bool taken = read_blocks(options, path, threads, rows_begin, [&]() -> BlockWork {
     ScannedPart& part = parts.emplace_back();

@@ -1,5 +1,5 @@
-// Tables, CSV or JSON lines: what the first pass found becomes a schema, and the second fills its
-// arrays.
+// Reads tables of CSV or JSON lines: builds the schema from the first pass and fills its arrays in
+// the second.
 #include <algorithm>
 #include <optional>
 
@@ -18,8 +18,7 @@ namespace {
 
 using RoleKind = ColumnRole::Kind;
 
-/// A pass of its own over the training file, for the pieces that its text is made of. Bytes have
-/// none to find.
+/// Makes another pass over the training file to find the tokenizer's pieces. Not needed for bytes.
 Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
                         const std::filesystem::path& path, const std::vector<std::string>& names,
                         DatasetSchema& schema) {
@@ -57,7 +56,7 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
   return counter.learn(options.vocabulary_size, options.json_lines ? "jsonl" : "csv", schema.text);
 }
 
-/// Whether every pixel of the file, if it has any, is a whole number from 0 to 255.
+/// Whether all pixels of the file, if it has any, are whole numbers from 0 to 255.
 bool holds_bytes(const TableFile& file) {
   for (size_t i = 0; i < file.layout.roles.size(); ++i) {
     if (file.layout.roles[i].kind == RoleKind::kPixel && !file.scan.counts[i].bytes) return false;
@@ -65,7 +64,7 @@ bool holds_bytes(const TableFile& file) {
   return true;
 }
 
-/// A codebook that learns the names of `train`.
+/// An empty codebook that learns the names that occur in `train`.
 Codebook empty_codebook(const TableFile& train) {
   Codebook codebook;
   codebook.learning = true;
@@ -79,7 +78,8 @@ Codebook empty_codebook(const TableFile& train) {
   return codebook;
 }
 
-/// Writes what each column of the file lacks to the columns of the schema that it became.
+/// Sets missing_count of the schema's columns from `missing`, which counts by column of the file. A
+/// date column of the file became several columns of the schema.
 void count_missing(const RowFiller::Layout& layout, const std::vector<int64_t>& missing,
                    DatasetSchema& schema) {
   size_t column = 0;
@@ -94,8 +94,8 @@ void count_missing(const RowFiller::Layout& layout, const std::vector<int64_t>& 
   }
 }
 
-/// Codes were given in order of appearance; names are stored sorted, so that equal data in another
-/// order has the same schema.
+/// Sorts the names and changes the codes, which were assigned in order of appearance, accordingly.
+/// So the same data in another order has the same schema.
 void sort_codes(DatasetSchema& schema, Codebook& codebook, TypedRows& train) {
   std::vector<int32_t> new_codes;
   size_t index = 0;
@@ -165,7 +165,7 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
     ASSIGN_OR_RETURN(file->layout,
                      build_layout(schema, file->scan.names, file->role, TargetUse::kNeeded));
   }
-  // Bytes take a quarter of the memory.
+  // Pixels are stored as bytes if possible, which takes a quarter of the memory.
   schema.image_dtype = holds_bytes(data) && holds_bytes(held_out) ? DType::kU8 : DType::kF32;
   data.layout.pixel_dtype = held_out.layout.pixel_dtype = schema.image_dtype;
 

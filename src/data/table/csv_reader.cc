@@ -22,9 +22,10 @@ constexpr size_t kNeedMore = SIZE_MAX;
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-/// Bit i is set if byte i of the 64 at `p` ends a field that is not quoted, or cannot be in one.
+/// Bit i of the result is set if byte i of the 64 at `p` ends an unquoted field or is invalid in
+/// it.
 uint64_t mark_ends_portable(const char* p, char delimiter) {
-  std::array<uint8_t, 64> ends;  // the compiler makes vector instructions of the first loop
+  std::array<uint8_t, 64> ends;  // an array, so that the compiler vectorizes the first loop
   for (size_t i = 0; i < 64; ++i) {
     ends[i] =
         static_cast<uint8_t>((p[i] == delimiter) | (p[i] == '\n') | (p[i] == '"') | (p[i] == 0));
@@ -33,7 +34,7 @@ uint64_t mark_ends_portable(const char* p, char delimiter) {
   for (size_t word = 0; word < 8; ++word) {
     uint64_t bytes;
     std::memcpy(&bytes, ends.data() + 8 * word, 8);
-    // The product gathers the lowest bits of the eight bytes in its highest byte.
+    // The highest byte of the product consists of the lowest bits of the eight bytes.
     marks |= ((bytes * 0x0102040810204080u) >> 56) << (8 * word);
   }
   return marks;
@@ -114,7 +115,7 @@ Status CsvReader::start() {
   return {};
 }
 
-/// Keeps the partial record and reads more after it.
+/// Moves the partial record to the begin of the buffer and reads more bytes after it.
 Status CsvReader::fill() {
   if (begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -158,7 +159,7 @@ Result<bool> CsvReader::next(std::vector<std::string_view>& fields) {
       if (Status s = fill(); !s.ok()) return std::move(s).error();
       continue;
     }
-    // Only a text that was not read piece by piece can hold more.
+    // fill() checks the length of records from a source; this checks those of a whole text.
     if (after_ - begin_ + (buffer_[after_ - 1] == '\n' ? 0 : 1) > kLineBytesMax) return too_long();
     record_line_ = line_;
     record_begin_ = record_end();
@@ -171,8 +172,8 @@ Result<bool> CsvReader::next(std::vector<std::string_view>& fields) {
   }
 }
 
-/// The next record, past empty lines, if it is whole in the buffer, has no quotes and nothing to
-/// refuse. Else leaves it to scan(), which starts over at begin_.
+/// Reads the next record, after skipping empty lines, if it is complete in the buffer, has no
+/// quotes and is valid. Otherwise returns false, and scan() reads the record from begin_ on.
 bool CsvReader::next_plain(std::vector<std::string_view>& fields) {
   const char* const b = buffer_.data();
   size_t count = 0;
@@ -206,7 +207,7 @@ bool CsvReader::next_plain(std::vector<std::string_view>& fields) {
   }
 }
 
-/// Without the blanks around it, and the CR of a CRLF.
+/// The field without the blanks around it and without the CR of a CRLF.
 std::string_view CsvReader::plain_field(size_t begin, size_t end, bool last) const {
   const char* const b = buffer_.data();
   while (begin < end && is_blank(b[begin])) ++begin;
@@ -215,8 +216,8 @@ std::string_view CsvReader::plain_field(size_t begin, size_t end, bool last) con
   return {b + begin, end - begin};
 }
 
-/// Finds the fields of the record at begin_ and changes nothing else, so that it can start over
-/// when there are more bytes.
+/// Finds the fields of the record at begin_. It does not change the reader's position, so that it
+/// can be called again once there are more bytes.
 Result<CsvReader::Outcome> CsvReader::scan() {
   if (begin_ == end_) return eof_ ? Outcome::kEnd : Outcome::kNeedMore;
   spans_.clear();
@@ -256,7 +257,7 @@ Result<CsvReader::Outcome> CsvReader::scan() {
                                                   "quotes and inner quotes doubled"
                                                 : " continues after its closing quote"));
     }
-    if (!(span.begin > begin)) {  // not quoted
+    if (!(span.begin > begin)) {  // the field is not quoted
       span.end = span.begin + plain_field(span.begin, span.end, at_end || b[p] == '\n').size();
     }
     spans_.push_back(span);
@@ -269,7 +270,7 @@ Result<CsvReader::Outcome> CsvReader::scan() {
   }
 }
 
-/// The closing quote of the field that opens at `open`, or kNeedMore.
+/// The position of the closing quote of the field whose opening quote is at `open`, or kNeedMore.
 Result<size_t> CsvReader::scan_quoted(size_t open) {
   const char* const b = buffer_.data();
   const int64_t open_line = line_after_;
@@ -287,7 +288,7 @@ Result<size_t> CsvReader::scan_quoted(size_t open) {
       if (!eof_) return kNeedMore;
       return dataset_error(line_place(open_line), "a quote is opened and never closed");
     }
-    if (quote + 1 == end_ && !eof_) return kNeedMore;  // it may be doubled
+    if (quote + 1 == end_ && !eof_) return kNeedMore;  // the next byte may be a second quote
     if (b[quote + 1] != '"') return quote;
     p = quote + 2;
   }

@@ -1,8 +1,9 @@
-// src/data/table/csv_reader.h: CSV records from a stream of untrusted bytes, in bounded memory.
+// src/data/table/csv_reader.h: reads CSV records from a stream of untrusted bytes, in bounded
+// memory.
 //
-// RFC 4180, with what real files do: LF or CRLF, a UTF-8 byte order mark, blanks around a field
-// (dropped unless quoted), a last line without its end, empty lines (skipped). A quoted field may
-// hold delimiters, line breaks and doubled quotes; a quote elsewhere is refused.
+// The format is RFC 4180 with common extensions: LF or CRLF, a UTF-8 byte order mark, blanks around
+// a field (dropped unless quoted), a last line without line break, empty lines (skipped). A quoted
+// field may contain delimiters, line breaks and doubled quotes; a quote anywhere else is refused.
 #pragma once
 
 #include <array>
@@ -16,26 +17,26 @@
 
 namespace trainyard {
 
-/// Bytes behind a text that a reader may look at and set to zero.
+/// The number of bytes after a text that a reader may read and set to zero.
 inline constexpr size_t kCsvPadding = 64;
 
 class CsvReader {
  public:
   /// Borrows `source`. `delimiter` is neither a quote nor a line break.
   CsvReader(ByteSource& source, char delimiter, std::string what);
-  /// Of the first `size` bytes of `text`, which has kCsvPadding more and is not copied. They begin
-  /// where a record does, and a byte order mark is no part of them.
+  /// Reads the first `size` bytes of `text`, which must have kCsvPadding more and is not copied.
+  /// The text must begin with a record and without a byte order mark.
   CsvReader(std::vector<char> text, size_t size, char delimiter, std::string what);
 
-  /// Reads the next record; false at the end. The views are valid until the following call.
-  /// Refusal: DATASET_INVALID naming the line; nothing can be read after it.
+  /// Reads the next record; returns false at the end. The views are valid until the following call.
+  /// Refusal: DATASET_INVALID with the line, after which nothing can be read.
   Result<bool> next(std::vector<std::string_view>& fields);
   /// The line, from 1, on which the last record began.
   int64_t line() const { return record_line_; }
-  /// Where the last record began in the bytes of the source, and where it ended.
+  /// The offsets in the source at which the last record began and ended.
   int64_t record_begin() const { return record_begin_; }
   int64_t record_end() const { return dropped_ + static_cast<int64_t>(begin_); }
-  /// The memory, for the next text.
+  /// Returns the buffer, so that it can be reused for the next text.
   std::vector<char> take_buffer() && { return std::move(buffer_); }
 
  private:
@@ -58,25 +59,25 @@ class CsvReader {
   Error too_long() const;
   std::string line_place(int64_t line) const;
 
-  ByteSource* const source_;  // null once all is in the buffer
+  ByteSource* const source_;  // null if the whole text is in the buffer
   const char delimiter_;
   const std::string what_;
-  std::array<bool, 256> ends_plain_{};  // bytes that an unquoted field cannot simply pass over
-  std::vector<char> buffer_;  // with kCsvPadding zeros behind the text: they end every scan
-  size_t begin_ = 0;          // of the record
-  size_t end_ = 0;            // of the bytes read
-  size_t after_ = 0;          // of the record, set by scan()
-  size_t marked_ = 0;         // 64 bytes from here have been looked through:
-  uint64_t marks_ = 0;        // those of them that end a plain field and are still to come
+  std::array<bool, 256> ends_plain_{};  // bytes that end an unquoted field or are invalid in it
+  std::vector<char> buffer_;  // the text and kCsvPadding zeros after it, which end every scan
+  size_t begin_ = 0;          // begin of the record in buffer_
+  size_t end_ = 0;            // end of the text in buffer_
+  size_t after_ = 0;          // end of the record; set by scan()
+  size_t marked_ = 0;         // marks_ is for the 64 bytes from here on
+  uint64_t marks_ = 0;        // bit i: byte marked_ + i ends a plain field and is not yet processed
   bool eof_ = false;
   bool started_ = false;
   std::vector<Span> spans_;
   bool quoted_any_ = false;
-  int64_t line_ = 1;        // at begin_
-  int64_t line_after_ = 1;  // at after_
+  int64_t line_ = 1;        // the line at begin_
+  int64_t line_after_ = 1;  // the line at after_
   int64_t record_line_ = 0;
   int64_t record_begin_ = 0;
-  int64_t dropped_ = 0;  // bytes of the source before those in the buffer
+  int64_t dropped_ = 0;  // the number of source bytes that are no longer in the buffer
 };
 
 }  // namespace trainyard

@@ -17,13 +17,14 @@ namespace {
 
 using RoleKind = ColumnRole::Kind;
 
-/// A file may have hundreds of thousands of columns, and its options may list most of them.
+/// A set, since a file may have hundreds of thousands of columns and its options may list most of
+/// them.
 using NameSet = std::unordered_set<std::string_view>;
 
 NameSet set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
-  // Any letter is one change away from any other: typos in short names cannot be recognized.
+  // Typos in shorter names are not recognized, since nearly every name would be similar.
   const std::optional<std::string> near =
       word.size() < 3 ? std::nullopt : nearest_name(word, names);
   if (near) {
@@ -38,7 +39,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return text;
 }
 
-/// At least half numbers: a numeric column, whose texts are mistakes to be named.
+/// A column is numeric if at least half of its values are numbers; its texts are then mistakes.
 ColumnSchema::Kind infer_column(const NameSet& categorical, const std::string& name,
                                 const ColumnCounts& counts) {
   if (categorical.contains(name)) return ColumnSchema::Kind::kCategorical;
@@ -84,14 +85,14 @@ TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& cou
   if (wish == "numeric") return kNumeric;
   const bool few = different_values <= kTargetValuesMax;
   if (counts.texts == 0) return counts.not_finite == 0 && counts.whole && few ? kClass : kNumeric;
-  // Mostly numbers, many of them, and some text: a quantity with mistakes in it. The second pass
-  // names them.
+  // Many different values of which most are numbers are a numeric target with some mistakes, which
+  // the second pass reports.
   return few || counts.numbers < counts.texts ? kClass : kNumeric;
 }
 
 namespace {
 
-/// Why the target is not among the columns of a CSV file, where the header tells.
+/// The error for a target that is no column. It contains a hint if the header suggests a cause.
 Error no_such_target(const CsvOptions& options, const std::vector<std::string>& columns) {
   const Separator* separator =
       options.json_lines || columns.size() != 1 ? nullptr : find_separator(columns[0]);

@@ -1,5 +1,5 @@
-// src/data/table/csv_schema.h: from the columns of a table to a schema, and from a schema to the
-// meaning of each column of another file.
+// src/data/table/csv_schema.h: builds a schema from the columns of a table, and finds the role of
+// each column of a file in a given schema.
 #pragma once
 
 #include <string>
@@ -10,25 +10,28 @@
 
 namespace trainyard {
 
-/// How rows of text become tokens. `format` is the options' name in messages, "csv".
+/// Checks the options by which rows of text become tokens. `format` is the name of the options in
+/// messages, "csv".
 Status check_row_text(const std::string& format, const std::string& tokenizer,
                       int64_t vocabulary_size, int64_t max_length);
 
-/// The options against each other and against the columns that the training file has.
+/// Checks the options against each other and against the columns of the training file.
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns);
 
-/// The schema that the training file asks for; categories and classes are still empty. A column is
-/// numeric if at least half of its values are numbers: the others are then mistakes, which the
-/// second pass names.
+/// The schema for the training file, with categories and classes still empty. A column is numeric
+/// if at least half of its values are numbers; the second pass then reports its other values as
+/// mistakes.
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan);
 
-/// What a target is: `wish` is "class", "numeric" or "", by its cells and how many of them differ.
+/// The kind of a target: `wish` if it is "class" or "numeric", else inferred from the counts of its
+/// cells and the number of different values.
 TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
                                 size_t different_values);
 
 enum class TargetUse : uint8_t { kNeeded, kIgnored };
 
-/// What each column of one file is. `names` are that file's columns, in its own order.
+/// The role of each column of a file in the schema. `names` are the file's columns in its own
+/// order.
 Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
                                        const std::vector<std::string>& names,
                                        const std::string& what, TargetUse target_use);

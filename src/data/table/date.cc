@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kDaySeconds = 86400;
 
-/// Takes exactly `count` digits off `text`.
+/// Removes exactly `count` digits from the begin of `text` and returns their value.
 std::optional<int> take_digits(std::string_view& text, size_t count) {
   if (text.size() < count) return std::nullopt;
   int value = 0;
@@ -35,7 +35,7 @@ std::optional<int> take_two(std::string_view& text, int max) {
   return value && *value <= max ? value : std::nullopt;
 }
 
-/// "12:30", "12:30:05", "12:30:05.25": seconds of the day.
+/// Removes a time such as "12:30", "12:30:05" or "12:30:05.25" and returns its seconds of the day.
 std::optional<double> take_time(std::string_view& text) {
   const std::optional<int> hour = take_two(text, 23);
   if (!hour || !take(text, ':')) return std::nullopt;
@@ -58,7 +58,8 @@ std::optional<double> take_time(std::string_view& text) {
   return seconds + fraction;
 }
 
-/// "Z", "+01:00", "-0530", "+01", or nothing: seconds that the clock there is ahead of UTC.
+/// Removes a zone such as "Z", "+01:00", "-0530" or "+01", which may be missing, and returns its
+/// offset from UTC in seconds.
 std::optional<int64_t> take_zone(std::string_view& text) {
   if (text.empty() || take(text, 'Z') || take(text, 'z')) return 0;
   const bool behind = text.starts_with('-');

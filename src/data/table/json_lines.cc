@@ -19,7 +19,7 @@ std::string line_place(const std::string& what, int64_t line) {
   return what + ": line " + std::to_string(line);
 }
 
-/// Hands out the members of one object; nothing of what is nested in them is kept.
+/// Passes the members of one object to `visit`. Nested values are parsed but not stored.
 class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   using Visit = std::function<Status(const std::string&, const JsonMember&)>;
@@ -46,7 +46,7 @@ class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return refuse("a binary value"); }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception& e) override {
-    // The message may quote raw bytes.
+    // The exception's message is not shown, since it may contain raw bytes.
     const bool utf8 = std::string_view(e.what()).find("UTF-8") != std::string_view::npos;
     return refuse(std::string(utf8 ? "not UTF-8" : "not JSON") + " at byte " +
                   std::to_string(position) + ", expected an object such as {\"name\": 1}");

@@ -1,5 +1,5 @@
-// src/data/table/json_lines.h: lines of text, and JSON objects one on each line, from a stream of
-// untrusted bytes in bounded memory.
+// src/data/table/json_lines.h: reads lines of text, and JSON objects of one line each, from a
+// stream of untrusted bytes in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@
 
 namespace trainyard {
 
-/// Lines without their ends, LF or CRLF; a UTF-8 byte order mark before the first is dropped.
+/// Reads lines and removes their ends, LF or CRLF, and a UTF-8 byte order mark before the first
+/// line.
 class LineReader {
  public:
   LineReader(ByteSource& source, std::string what);
-  /// Goes on, at its end, with another source.
+  /// Continues with another source after the end of the previous one.
   void go_on_with(ByteSource& source);
-  /// False at the end. The view is valid until the following call. Refuses a line that is longer
-  /// than kLineBytesMax.
+  /// Reads the next line; returns false at the end. The view is valid until the following call.
+  /// Refuses a line of more than kLineBytesMax bytes.
   Result<bool> next(std::string_view& line);
   int64_t line() const { return line_; }
 
@@ -37,25 +38,26 @@ class LineReader {
 
 struct JsonMember {
   enum class Kind : uint8_t { kNull, kScalar, kText, kNested } kind = Kind::kNull;
-  std::string_view text;  // kScalar: a number as it is written, "true", "false"; kText: its content
+  std::string_view
+      text;  // kScalar: the number's text, "true" or "false"; kText: the string's value
 };
 
-/// Calls visit(name, member) for the members of the one object that `line` holds, in their order,
-/// which ends with the first refusal. `place` names the line in messages.
+/// Calls visit(name, member) for each member of the object that `line` consists of, in order, until
+/// `visit` returns an error. `place` names the line in messages.
 Status visit_json_object(
     std::string_view line, const std::string& place,
     const std::function<Status(const std::string& name, const JsonMember& member)>& visit);
 
-/// A row for each line that is not empty. Members that a row lacks, and null, are empty cells.
+/// Reads a row from each line that is not empty. Missing members and null are empty cells.
 class JsonLinesTable final : public TableReader {
  public:
-  /// `names` are the columns that are known; members with other names become columns behind them.
+  /// `names` are the known columns; members with other names become columns after them.
   JsonLinesTable(ByteSource& source, std::string what, std::vector<std::string> names);
   const std::vector<std::string>& names() const override { return names_; }
   Result<bool> next(std::vector<std::string_view>& fields) override;
   int64_t line() const override { return lines_.line(); }
   int64_t rows_begin() const override { return 0; }
-  /// Goes on, after the last row, with those of another source.
+  /// Continues, after the last row, with the rows of another source.
   void go_on_with(ByteSource& source) { lines_.go_on_with(source); }
 
  private:
@@ -64,9 +66,9 @@ class JsonLinesTable final : public TableReader {
   LineReader lines_;
   const std::string what_;
   std::vector<std::string> names_;
-  std::unordered_map<std::string, size_t> columns_;  // by name
-  std::vector<std::string> cells_;                   // of the row
-  std::vector<int64_t> set_on_;                      // the line that set the cell, by column
+  std::unordered_map<std::string, size_t> columns_;  // index of each column by its name
+  std::vector<std::string> cells_;                   // cells of the current row, one per column
+  std::vector<int64_t> set_on_;                      // by column: the line that last set the cell
 };
 
 }  // namespace trainyard

@@ -1,6 +1,6 @@
-// Rows in the sparse format of LIBSVM and SVMlight: "label index:value index:value", indices from 1
-// and ascending, what is left out is 0, and what follows a # is a comment. Source: Chang and Lin,
-// "LIBSVM: A library for support vector machines" (2011), and the README beside it.
+// Reads rows in the sparse format of LIBSVM and SVMlight: "label index:value index:value". Indices
+// begin at 1 and ascend, missing values are 0, and a comment begins with #. Source: Chang and Lin,
+// "LIBSVM: A library for support vector machines" (2011), and the library's README.
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -19,11 +19,11 @@ namespace {
 
 constexpr int64_t kMemoryCheckEntries = int64_t{1} << 20;
 
-/// One file, without its zeros.
+/// The rows of a file in compressed sparse row form.
 struct SparseRows {
   std::vector<Cell> labels;
-  std::vector<size_t> ends;      // of each row, in the following two
-  std::vector<int32_t> columns;  // from 0
+  std::vector<size_t> ends;      // the end of each row in `columns` and `values`
+  std::vector<int32_t> columns;  // numbered from 0
   std::vector<float> values;
   int64_t column_count = 0;
 };
@@ -32,7 +32,7 @@ std::string place_at(const std::string& what, int64_t line) {
   return what + ": line " + std::to_string(line);
 }
 
-/// Takes the first word off the line; empty at its end.
+/// Removes the first word from the line and returns it; empty at the end of the line.
 std::string_view take_word(std::string_view& line) {
   constexpr std::string_view kBlanks = " \t";
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
@@ -41,7 +41,7 @@ std::string_view take_word(std::string_view& line) {
   return word;
 }
 
-/// Adds one line's row. Refuses with what is wrong in the line.
+/// Adds the row of a line. The error describes the first problem of the line.
 Status add_row(std::string_view line, const std::string& place, const CellReader& numbers,
                SparseRows& rows) {
   const std::string_view label = take_word(line);
@@ -80,7 +80,7 @@ Status add_row(std::string_view line, const std::string& place, const CellReader
 Result<SparseRows> read_rows(const std::filesystem::path& path, const std::string& what) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
   LineReader lines(*source, what);
-  const CellReader numbers({});  // nothing stands for a missing value
+  const CellReader numbers({});  // no text stands for a missing value
   SparseRows rows;
   Problems problems;
   int64_t checked = 0;
@@ -117,7 +117,7 @@ TargetSchema::Kind target_kind(const SparseRows& rows) {
   return infer_target("", counts, values.size());
 }
 
-/// The rows with their zeros.
+/// Converts the rows to dense ones.
 Status fill_inputs(const SparseRows& sparse, int64_t columns, const std::string& what,
                    TypedRows& rows) {
   rows.rows = std::ssize(sparse.labels);
@@ -158,7 +158,7 @@ Status fill_targets(const SparseRows& sparse, const TargetSchema& target, const 
   return problems.empty() ? Status() : Status(problems.error());
 }
 
-/// The classes in order. Refuses a single one.
+/// The classes, sorted. Refuses a single class.
 Result<std::vector<std::string>> classes_of(const SparseRows& rows) {
   CategoryCodes codes;
   for (const Cell& label : rows.labels) {
@@ -188,7 +188,7 @@ Result<TypedDataset> read_libsvm_dataset(const std::filesystem::path& train,
   if (schema.target.kind == TargetSchema::Kind::kClass) {
     ASSIGN_OR_RETURN(schema.target.classes, classes_of(rows));
   }
-  // As a CSV without a header names them, so that such rows can be predicted.
+  // The columns get the names of a CSV without a header, so that predict accepts such CSV rows.
   schema.source_columns = numbered_names(static_cast<size_t>(rows.column_count));
   for (const std::string& name : schema.source_columns) {
     schema.columns.push_back({ColumnSchema::Kind::kNumeric, name, {}, 0});

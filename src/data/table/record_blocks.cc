@@ -10,9 +10,9 @@
 namespace trainyard {
 namespace {
 
-/// Where the last record of the text ends that ends in it; 0 if none does.
+/// The end of the last complete record in the text; 0 if there is none.
 size_t find_last_end(const char* text, size_t size, bool quotes) {
-  bool inside = false;  // a quoted field, at the end of the text
+  bool inside = false;  // whether the position is inside a quoted field; begins at the text's end
   if (quotes && std::memchr(text, '"', size) != nullptr) {
     inside = std::count(text, text + size, '"') % 2 != 0;
   }

@@ -1,10 +1,10 @@
-// src/data/table/record_blocks.h: a stream of records cut into blocks that end where a record does,
-// for threads that parse them.
+// src/data/table/record_blocks.h: splits a stream of records into blocks that end at the end of a
+// record, so that several threads can parse them.
 //
-// In CSV that has nothing to refuse, quotes come in pairs and a line break is inside a field
-// exactly where an odd number of them stands before it. So the number of quotes alone tells where
-// records end, up to the first error of a file; what a reader makes of the blocks behind it is of
-// no use.
+// In valid CSV quotes come in pairs, and a line break is inside a field exactly if the number of
+// quotes before it is odd. So counting quotes is enough to find the ends of records, up to the
+// first error of a file. Blocks after the first error may be split wrongly, so their content must
+// not be used.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ namespace trainyard {
 
 struct RecordBlock {
   int64_t index = 0;
-  std::vector<char> bytes;  // with kCsvPadding behind the text
-  size_t size = 0;          // of the text
+  std::vector<char> bytes;  // the text, followed by at least kCsvPadding bytes
+  size_t size = 0;          // length of the text in bytes
 };
 
 /// Thread-safe.
 class RecordBlocks {
  public:
-  /// Borrows `source`, of which the first `skipped` bytes belong to no block. A block has about
-  /// `block_bytes`, at least 1, and more only where a record does. Without `quotes` every line
+  /// Borrows `source`, whose first `skipped` bytes belong to no block. A block has about
+  /// `block_bytes` (at least 1) bytes, or more if a record does. If `quotes` is false, every line
   /// break ends a record.
   RecordBlocks(ByteSource& source, int64_t skipped, bool quotes, size_t block_bytes)
       : source_(source), quotes_(quotes), block_bytes_(block_bytes), skipped_(skipped) {}
 
-  /// Takes the next block, in the memory that `block` has; false at the end. Refuses a record that
-  /// is longer than kLineBytesMax.
+  /// Reads the next block into `block`, whose memory is reused; returns false at the end. Refuses a
+  /// record of more than kLineBytesMax bytes.
   Result<bool> next(RecordBlock& block);
 
  private:
@@ -42,9 +42,9 @@ class RecordBlocks {
   const bool quotes_;
   const size_t block_bytes_;
   Mutex mu_;
-  int64_t skipped_ TRAINYARD_GUARDED_BY(mu_);         // are still to come
-  std::vector<char> rest_ TRAINYARD_GUARDED_BY(mu_);  // the beginning of a record
-  int64_t index_ TRAINYARD_GUARDED_BY(mu_) = 0;       // of the next block
+  int64_t skipped_ TRAINYARD_GUARDED_BY(mu_);         // bytes that must still be skipped
+  std::vector<char> rest_ TRAINYARD_GUARDED_BY(mu_);  // the beginning of the next block's record
+  int64_t index_ TRAINYARD_GUARDED_BY(mu_) = 0;       // index of the next block
   bool eof_ TRAINYARD_GUARDED_BY(mu_) = false;
 };
 

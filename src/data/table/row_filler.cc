@@ -117,7 +117,7 @@ void RowFiller::add_text(size_t column, std::string_view text) {
 void RowFiller::finish_text() {
   const size_t end = rows_.tokens.size() + static_cast<size_t>(layout_.text_length);
   layout_.tokenizer->encode(text_, layout_.text_length, rows_.tokens);
-  rows_.tokens.resize(end, 0);  // the padding
+  rows_.tokens.resize(end, 0);  // padding
   text_.clear();
 }
 
@@ -170,7 +170,7 @@ void RowFiller::note_unseen(size_t column, std::string_view text) {
   ++rows_.unseen_count;
   if (rows_.unseen.size() == RawRows::kUnseenMax) return;
   size_t size = std::min(text.size(), RawRows::kUnseenBytesMax);
-  while (size > 0 && !is_utf8(text.substr(0, size))) --size;  // not within a character
+  while (size > 0 && !is_utf8(text.substr(0, size))) --size;  // never splits a character
   rows_.unseen.push_back({rows_.rows, layout_.names[column], std::string(text.substr(0, size))});
 }
 
@@ -221,7 +221,7 @@ void RowFiller::set_target(size_t column, std::string_view text) {
 int32_t RowFiller::learn(size_t column, std::string_view text, CategoryCodes& codes, int64_t max,
                          const char* remedy) {
   if (codes.count() < max) return check_name(column, text) ? codes.add(text) : -1;
-  if (!overflowed_[column]) {  // once for the column, not once for each row
+  if (!overflowed_[column]) {  // reported once per column instead of once per row
     overflowed_[column] = true;
     refuse(column, "more than " + std::to_string(max) + " different values" + remedy);
   }

@@ -1,4 +1,4 @@
-// src/data/table/separators.h: what separates the fields of tables that people have.
+// src/data/table/separators.h: common separators of fields in tables.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@ namespace trainyard {
 struct Separator {
   char character;
   std::string_view plural;
-  std::string_view yaml;  // as a spec file writes it
+  std::string_view yaml;  // its notation in a spec file
 };
 
-/// A text that two of them would explain as well is separated by the first.
+/// Sorted by priority: if several separators fit a text equally well, the first one is assumed.
 inline constexpr auto kSeparators = std::to_array<Separator>({{'\t', "tabs", "\"\\t\""},
                                                               {';', "semicolons", "';'"},
                                                               {',', "commas", "','"},
                                                               {'|', "bars", "'|'"}});
 
-/// The separator of a line that was taken for a single field; null if it has none.
+/// The separator of a line that was mistaken for a single field; null if it has none.
 constexpr const Separator* find_separator(std::string_view line) {
   for (const Separator& separator : kSeparators) {
     if (line.find(separator.character) != std::string_view::npos) return &separator;

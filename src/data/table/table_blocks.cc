@@ -11,17 +11,18 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kWhat = "data";  // of messages that nobody sees
+constexpr const char* kWhat = "data";  // for error messages, which are never shown
 constexpr int kThreadsMax = 64;
 
-/// The file's blocks are at most so many; of a compressed file that is not known.
+/// The number of threads: no more than the file can have blocks. (For a compressed file, only an
+/// upper bound of its size is known.)
 int threads_for(const TableThreads& threads, const ByteSource& source) {
   const int64_t blocks = source.bytes_max() / static_cast<int64_t>(threads.block_bytes) + 1;
   const int wish = threads.count > 0 ? threads.count : usable_cores();
   return static_cast<int>(std::clamp<int64_t>(blocks, 1, std::min(wish, kThreadsMax)));
 }
 
-/// Takes blocks until there are none, or until somebody stops.
+/// Processes blocks until there are no more or a thread stops all.
 void run(RecordBlocks& blocks, const BlockWork& work, std::atomic<bool>& stopped) {
   RecordBlock block;
   while (!stopped) {
@@ -55,7 +56,8 @@ bool BlockRows::read(RecordBlock& block,
     return taken;
   }
   const std::string_view text(block.bytes.data(), block.size);
-  // The reader drops a byte order mark before its first line, which is the file's only here.
+  // The reader removes a byte order mark before its first line, which is correct only in the file's
+  // first block.
   if (block.index > 0 && text.starts_with(kByteOrderMark)) return false;
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   json_->go_on_with(*source);

@@ -1,9 +1,8 @@
-// src/data/table/table_blocks.h: a table's rows read by several threads, block by block.
+// src/data/table/table_blocks.h: reads a table's rows with several threads, block by block.
 //
-// Threads only read what has nothing to refuse. Where a block has a row that the caller does not
-// take, everything stops, and the caller reads the file again, one row after another: so a refusal
-// is always the one that the first bad row of the file deserves, with its number and line, however
-// many threads there are.
+// Threads never report errors. If a block has a row that must be refused, all threads stop, and the
+// caller reads the file again on one thread, one row after another. So the error is always that of
+// the first bad row of the file, with its number and line, independent of the number of threads.
 #pragma once
 
 #include <filesystem>
@@ -21,15 +20,15 @@
 
 namespace trainyard {
 
-/// The rows of one block after another, on one thread.
+/// Reads the rows of one block after another. Each thread has its own.
 class BlockRows {
  public:
-  /// `names` are the columns; of JSON lines those that are known.
+  /// `names` are the columns; for JSON lines the known ones.
   BlockRows(const CsvOptions& options, std::vector<std::string> names);
-  /// Grows with new members of JSON lines.
+  /// The columns; for JSON lines new members are appended while rows are read.
   const std::vector<std::string>& names() const { return json_ ? json_->names() : names_; }
-  /// Calls row(fields) for each; false once that is false, or if something is to be refused. The
-  /// views are valid until row() returns.
+  /// Calls row(fields) for each row of the block. Returns false as soon as `row` does, or if the
+  /// block is invalid. The views are valid until row() returns.
   bool read(RecordBlock& block,
             const std::function<bool(const std::vector<std::string_view>& fields)>& row);
 
@@ -41,11 +40,12 @@ class BlockRows {
   std::vector<std::string_view> fields_;
 };
 
-/// A thread's part of the work: takes a block; false to stop everything.
+/// Processes a block on one of the threads. Returns false to stop all threads.
 using BlockWork = std::function<bool(RecordBlock& block)>;
 
-/// Gives all blocks of the file's rows to threads, each of which has work of its own, made by
-/// `start_work` before it begins. False if not all were taken. Throws what a thread threw.
+/// Processes all blocks of the file's rows with several threads. Calls `start_work` once for each
+/// thread, before any starts, to create its work. Returns false if not all blocks were processed.
+/// Rethrows the exception of a thread.
 bool read_blocks(const CsvOptions& options, const std::filesystem::path& path,
                  const TableThreads& threads, int64_t rows_begin,
                  const std::function<BlockWork()>& start_work);

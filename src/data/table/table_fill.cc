@@ -16,7 +16,7 @@ namespace {
 
 using Codes = std::vector<int32_t>;
 
-// A thread's rows are few at a time: they stay in its cache, and take no memory to speak of.
+// The size of a thread's buffer of rows: small enough to stay in the cache of its core.
 constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
 int64_t row_bytes(const RowFiller::Layout& layout) {
@@ -24,7 +24,7 @@ int64_t row_bytes(const RowFiller::Layout& layout) {
          layout.pixels * static_cast<int64_t>(size_of(layout.pixel_dtype));
 }
 
-/// Calls visit(values of one, values of the other) for each array.
+/// Calls visit(array of a, array of b) for each array.
 template <typename Visit>
 void visit_both(TypedRows& a, TypedRows& b, const Visit& visit) {
   visit(a.numeric, b.numeric);
@@ -36,7 +36,7 @@ void visit_both(TypedRows& a, TypedRows& b, const Visit& visit) {
   visit(a.target_numeric, b.target_numeric);
 }
 
-/// One row after another.
+/// Fills the rows on one thread, one after another.
 Result<std::vector<int64_t>> fill_one_by_one(const CsvOptions& options, const CellReader& cells,
                                              const TableFile& file, Codebook& codebook,
                                              TypedRows& out) {
@@ -69,7 +69,8 @@ Result<std::vector<int64_t>> fill_one_by_one(const CsvOptions& options, const Ce
   return filler.missing();
 }
 
-/// The rows of one thread's blocks, on their way to their places.
+/// Fills the rows of one thread's blocks: collects them in a small buffer and copies that to the
+/// rows' final places.
 class PartFiller {
  public:
   PartFiller(const CsvOptions& options, const CellReader& cells, const TableFile& file,
@@ -83,7 +84,7 @@ class PartFiller {
         filler_(file.role, file.layout, cells, codebook_, piece_, problems_),
         piece_rows_(std::max(int64_t{1}, kPieceBytes / row_bytes(file.layout))) {}
 
-  /// False if there is something to refuse.
+  /// Fills the rows of a block. Returns false if anything must be refused.
   bool take(RecordBlock& block) {
     const std::vector<int64_t>& firsts = file_.scan.block_rows;
     const auto index = static_cast<size_t>(block.index);
@@ -110,7 +111,7 @@ class PartFiller {
   }
   const std::vector<int64_t>& missing() const { return filler_.missing(); }
   const Codebook& codebook() const { return codebook_; }
-  /// New codes for those of this part, in all its rows.
+  /// Replaces this part's codes by new ones in all its rows. Each argument maps old to new codes.
   void recode(const std::vector<Codes>& categories, const Codes& classes) {
     const auto width = static_cast<size_t>(file_.layout.categorical);
     for (const Range& range : filled_) {
@@ -152,21 +153,21 @@ class PartFiller {
   Problems problems_;
   RowFiller filler_;
   const int64_t piece_rows_;
-  int64_t place_ = 0;  // of the piece's first row
+  int64_t place_ = 0;  // index in `out_` of the piece's first row
   std::vector<Range> filled_;
 };
 
-/// One column's names of all parts together, and what their codes become.
+/// The names of a column in all parts, and the common codes.
 struct MergedCodes {
   CategoryCodes all;
-  std::vector<Codes> new_codes;  // by part
+  std::vector<Codes> new_codes;  // by part: maps its codes to those of `all`
   void add(const CategoryCodes& codes) {
     Codes& added = new_codes.emplace_back();
     for (const std::string& name : codes.names()) added.push_back(all.add(name));
   }
 };
 
-/// Gives all parts the same codes; false if they have too many names together.
+/// Changes the codes of all parts to common ones. Returns false if there are too many names.
 bool merge_codes(std::deque<PartFiller>& parts, Codebook& codebook) {
   std::vector<MergedCodes> categories(codebook.categories.size());
   MergedCodes classes;
@@ -190,12 +191,12 @@ bool merge_codes(std::deque<PartFiller>& parts, Codebook& codebook) {
   return true;
 }
 
-/// By threads; nothing if there is anything to refuse.
+/// Fills the rows with several threads. Returns nullopt if anything must be refused.
 std::optional<std::vector<int64_t>> fill_by_blocks(const CsvOptions& options,
                                                    const CellReader& cells, const TableFile& file,
                                                    const TableThreads& threads, Codebook& codebook,
                                                    TypedRows& out) {
-  std::deque<PartFiller> parts;  // the threads' own, which do not move
+  std::deque<PartFiller> parts;  // one per thread; a deque, so that references stay valid
   const bool taken = read_blocks(options, file.path, threads, file.scan.rows_begin, [&]() {
     PartFiller& part = parts.emplace_back(options, cells, file, codebook, out);
     return [&part](RecordBlock& block) { return part.take(block); };
@@ -211,7 +212,7 @@ std::optional<std::vector<int64_t>> fill_by_blocks(const CsvOptions& options,
   return missing;
 }
 
-/// Room for all rows; what lacks a value is written with the others.
+/// Resizes the arrays for all rows. Every value is written later, missing ones included.
 void make_room(const TableFile& file, TypedRows& out) {
   const RowFiller::Layout& layout = file.layout;
   const auto n = static_cast<size_t>(file.scan.rows);

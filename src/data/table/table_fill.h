@@ -1,4 +1,4 @@
-// src/data/table/table_fill.h: the second pass over a table: its rows into typed arrays.
+// src/data/table/table_fill.h: the second pass over a table, which fills the typed arrays.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace trainyard {
 
-/// One file of a dataset: after the first pass its columns and rows, then what they become.
+/// A file of a dataset.
 struct TableFile {
   const std::filesystem::path& path;
-  std::string role;  // "data", "test"
-  CsvScan scan = {};
-  RowFiller::Layout layout = {};
+  std::string role;               // "data", "test"
+  CsvScan scan = {};              // result of the first pass
+  RowFiller::Layout layout = {};  // the columns' roles in the second pass
 };
 
-/// Fills `out`, and the codebook if it learns: codes are then those of the names in any order.
-/// Returns how many values each column lacks. Refuses bad cells, the first 16 at once, and a file
-/// that is no longer what the first pass read.
+/// Fills `out` and, if it is learning, the codebook; the order of its codes is then unspecified.
+/// Returns the number of missing values by column. Refuses bad cells, of which one error lists the
+/// first 16, and a file that changed after the first pass.
 Result<std::vector<int64_t>> fill_rows(const CsvOptions& options, const CellReader& cells,
                                        const TableFile& file, const TableThreads& threads,
                                        Codebook& codebook, TypedRows& out);

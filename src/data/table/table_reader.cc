@@ -13,7 +13,7 @@ class CsvTable final : public TableReader {
   CsvTable(ByteSource& source, char delimiter, const std::string& what)
       : reader_(source, delimiter, what) {}
 
-  /// Reads the header, or names the columns by the first row.
+  /// Reads the header, or numbers the columns of the first row.
   Status start(bool header, const std::string& what) {
     ASSIGN_OR_RETURN(const bool more, reader_.next(first_));
     if (!more) return dataset_error(what, "the file is empty");

@@ -1,4 +1,4 @@
-// src/data/table/table_reader.h: a table's rows one after another, whatever the file's format.
+// src/data/table/table_reader.h: reads a table's rows one after another, from CSV or JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace trainyard {
 class TableReader {
  public:
   virtual ~TableReader() = default;
-  /// The columns' names. Those of JSON lines grow as rows add new members.
+  /// The columns' names. For JSON lines, names are appended when rows have new members.
   virtual const std::vector<std::string>& names() const = 0;
-  /// Reads the next row; false at the end. The views are valid until the following call. Refusal:
-  /// DATASET_INVALID naming the line; nothing can be read after it.
+  /// Reads the next row; returns false at the end. The views are valid until the following call.
+  /// Refusal: DATASET_INVALID with the line, after which nothing can be read.
   virtual Result<bool> next(std::vector<std::string_view>& fields) = 0;
   /// The line, from 1, on which the last row began.
   virtual int64_t line() const = 0;
-  /// Where the first row begins in the bytes of the source. Not once rows have been read.
+  /// The offset in the source at which the first row begins. Call it only before any row is read.
   virtual int64_t rows_begin() const = 0;
 };
 
-/// Borrows `source`. Reads a CSV file's header, and refuses an empty file. `known` are columns that
-/// JSON lines are to have, whether or not a row has them.
+/// Opens a table. Borrows `source`. Reads the header of a CSV file, and refuses an empty one.
+/// `known` are columns that a table of JSON lines has even if no row has these members.
 Result<std::unique_ptr<TableReader>> open_table(const CsvOptions& options, ByteSource& source,
                                                 const std::string& what,
                                                 const std::vector<std::string>& known = {});

@@ -17,7 +17,8 @@ namespace {
 constexpr WireFormat kModelWire{"TOKENIZER_INVALID", "not a valid tokenizer model"};
 constexpr char32_t kBlankCodePoint = 0x2581;
 constexpr std::string_view kBlank = "\xe2\x96\x81";
-// What an unknown character costs beside the least likely piece, as in SentencePiece.
+// By how much the log probability of an unknown character is below that of the least likely piece,
+// as in SentencePiece.
 constexpr float kUnknownPenalty = 10;
 
 enum PieceType : int64_t { kNormal = 1, kUnknown = 2, kByteType = 6 };
@@ -54,7 +55,7 @@ Result<PieceMessage> read_piece(const WireField& field) {
   return piece;
 }
 
-/// The settings that decide how text is cut and put together again; the defaults are the library's.
+/// The settings that influence how text is encoded and decoded. The defaults are the library's.
 struct Settings {
   int64_t model_type = 1, byte_fallback = 0, unknown_id = 0, blank_is_suffix = 0;
   int64_t add_blank = 1, drop_blanks = 1, escape_blanks = 1;
@@ -127,7 +128,10 @@ Status add_piece(PieceMessage piece, SubwordModel& model, std::unordered_set<std
   return {};
 }
 
-/// Pieces and what text is cut with them. Byte pieces and the unknown token match no text.
+/// Splits text into pieces. Byte pieces and the unknown token match no text directly.
+///
+/// The text is first divided into stretches, between characters that are never adjacent in a piece.
+/// No piece can cross such a boundary, so stretches are encoded independently and cached.
 class SubwordTokenizer final : public Tokenizer {
  public:
   SubwordTokenizer(SubwordModel model, int32_t first) : model_(std::move(model)), first_(first) {
@@ -150,7 +154,7 @@ class SubwordTokenizer final : public Tokenizer {
 
   void encode(std::string_view text, int64_t tokens_max, std::vector<int32_t>& out) const override {
     Writer writer{out, static_cast<size_t>(std::ssize(out) + std::max<int64_t>(tokens_max, 0)), {}};
-    std::string stretch;  // in which pieces may cross every boundary
+    std::string stretch;  // each pair of adjacent characters in it occurs in a piece
     char32_t before = 0;
     while (!text.empty() && out.size() < writer.size_max) {
       const char32_t c = take_code_point(text);
@@ -175,14 +179,13 @@ class SubwordTokenizer final : public Tokenizer {
   struct Writer {
     std::vector<int32_t>& out;
     size_t size_max;
-    std::unordered_map<std::string, std::vector<int32_t>> known;  // stretches that were cut before
+    std::unordered_map<std::string, std::vector<int32_t>> known;  // cache: tokens of stretches
 
     void add(int32_t token) {
       if (out.size() < size_max) out.push_back(token);
     }
   };
-  // A text without a boundary that no piece crosses is cut anyway, so that it need not be in memory
-  // several times over.
+  // A longer stretch is divided anyway, to bound the memory of its encoding.
   static constexpr size_t kStretchBytesMax = 16384;
   static constexpr size_t kKnownMax = 65536, kKnownBytesMax = 64;
 
@@ -215,7 +218,7 @@ class SubwordTokenizer final : public Tokenizer {
     stretch.clear();
   }
 
-  /// -1 if it is not a piece.
+  /// The id of a piece; -1 if the text is not a piece.
   int32_t find(std::string_view piece) const {
     const auto it = ids_.find(piece);
     return it == ids_.end() ? -1 : it->second;
@@ -224,16 +227,17 @@ class SubwordTokenizer final : public Tokenizer {
     const int32_t id = find(piece);
     if (id >= 0) {
       writer.add(first_ + id);
-    } else {  // in a model whose text had no spaces, a space is its own byte, not those of U+2581
+    } else {  // a blank that is no piece is encoded as the byte of ' ', not as those of U+2581
       add_bytes(piece == kBlank ? " " : piece, writer);
     }
   }
 
-  /// Neighbors that together are a piece are joined, the best scored first, ties from the left.
+  /// Encodes by BPE: joins adjacent segments that form a piece, the pair with the highest score
+  /// first, the leftmost one of equal scores.
   void cut_by_merges(std::string_view stretch, Writer& writer) const {
     struct Segment {
-      int32_t before, after;  // -1: none
-      std::string_view text;  // empty: joined to the one before
+      int32_t before, after;  // indices of the neighbors; -1: none
+      std::string_view text;  // empty: joined to the segment before
     };
     struct Join {
       float score;
@@ -269,7 +273,7 @@ class SubwordTokenizer final : public Tokenizer {
       Segment& right = part(join.right);
       if (left.text.empty() || right.text.empty() ||
           left.text.size() + right.text.size() != join.size) {
-        continue;  // one of them has been joined elsewhere
+        continue;  // outdated: one of the segments has been joined to another since
       }
       left.text = std::string_view(left.text.data(), join.size);
       left.after = right.after;
@@ -281,11 +285,12 @@ class SubwordTokenizer final : public Tokenizer {
     for (int32_t i = 0; i >= 0; i = part(i).after) add_piece_or_bytes(part(i).text, writer);
   }
 
-  /// The cut whose pieces' scores have the greatest sum (Viterbi).
+  /// Encodes by the unigram model: finds the segmentation with the greatest sum of scores
+  /// (Viterbi).
   void cut_by_likelihood(std::string_view stretch, Writer& writer) const {
     struct Best {
       float score = 0;
-      int32_t begin = -1;  // of the last piece; -1: no cut ends here
+      int32_t begin = -1;  // begin of the last piece; -1: no segmentation ends here
     };
     std::vector<Best> best(stretch.size() + 1);
     const auto offer = [&](size_t begin, size_t end, float score) {
@@ -324,8 +329,8 @@ class SubwordTokenizer final : public Tokenizer {
 
   const SubwordModel model_;
   const int32_t first_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // of model_.pieces
-  std::unordered_set<uint64_t> pairs_;                 // neighbors within a piece
+  std::unordered_map<std::string_view, int32_t> ids_;  // id of each piece; views of model_.pieces
+  std::unordered_set<uint64_t> pairs_;                 // characters that are adjacent in a piece
   float least_score_ = 0;
   size_t longest_ = 0;
 };

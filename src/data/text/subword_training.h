@@ -1,8 +1,9 @@
-// src/data/text/subword_training.h: what a subword tokenizer learns, from a text of any size.
+// src/data/text/subword_training.h: trains a subword tokenizer on a sample of a text of any size.
 //
-// A sentence is a line, or 4096 bytes of one. At most kSentenceBytesMax of sentences are kept:
-// beyond that every second one is dropped and only every second one is added, and so on, so that
-// the kept ones are spread evenly over the text, depend only on the text, and are bounded.
+// A sentence is a line, or 4096 bytes of a longer one. At most kSentenceBytesMax bytes of sentences
+// are kept. When there are more, every second kept sentence is dropped, and from then on only every
+// second new one is added, and so on. So the sample is bounded, evenly spread over the text, and
+// depends only on the text.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ namespace trainyard {
 
 class SentenceSample {
  public:
-  /// UTF-8. The end of `text` ends a sentence.
+  /// Adds UTF-8 text, whose end also ends a sentence.
   void add(std::string_view text);
-  /// Each ends with a line feed.
+  /// The kept sentences, each of which ends with a line feed.
   const std::string& sentences() const { return kept_; }
 
  private:
@@ -29,10 +30,10 @@ class SentenceSample {
   uint64_t stride_ = 1;
 };
 
-/// Runs trainyard-tokenizer, which is beside this program unless TRAINYARD_TOKENIZER_PROGRAM names
-/// it, and returns its model: the same bytes for the same arguments. Refusals: DATASET_INVALID
-/// naming `field`.vocabulary_size or `field`.tokenizer; FAILED_PRECONDITION/TOKENIZER_UNAVAILABLE
-/// if the program is missing.
+/// Runs trainyard-tokenizer and returns its model, which has the same bytes for the same arguments.
+/// The program is in the folder of this one unless TRAINYARD_TOKENIZER_PROGRAM names it. Refusals:
+/// DATASET_INVALID with `field`.vocabulary_size or `field`.tokenizer;
+/// FAILED_PRECONDITION/TOKENIZER_UNAVAILABLE if the program is missing.
 Result<std::string> train_subwords(TokenizerKind kind, const std::string& sentences,
                                    int64_t pieces_max, const std::string& field);
 

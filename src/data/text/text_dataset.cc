@@ -1,4 +1,4 @@
-// A dataset of one text: a stream of tokens, for language models.
+// Reads a dataset of one text, a stream of tokens for language models.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,14 +16,14 @@
 namespace trainyard {
 namespace {
 
-/// That a text of so many bytes, and a token of 32 bits for each at most, can be held.
+/// Checks that the memory suffices for a text of so many bytes and for one 32-bit token per byte.
 Status check_size(int64_t bytes, const std::string& what) {
   if (bytes > kRowsMax)
     return dataset_error(what, "more than " + human_bytes(kRowsMax) + " of text");
   return check_memory(bytes * 5, what);
 }
 
-/// The whole file: what it takes is checked as it comes, because gzip does not say.
+/// Reads the whole file. Its size is checked while it is read, because gzip does not tell it.
 Result<std::string> read_file_text(ByteSource& source, const std::string& what) {
   std::string text;
   std::vector<char> buffer(size_t{1} << 20);
@@ -40,14 +40,14 @@ Result<std::string> read_file_text(ByteSource& source, const std::string& what) 
   return text;
 }
 
-/// The texts that are the member `field` of each line's object, a line each; lines without it have
-/// none.
+/// Reads the texts in the member `field` of each line's object and joins them by line breaks. Lines
+/// without this member are skipped.
 Result<std::string> read_member_text(ByteSource& source, const std::string& field,
                                      const std::string& what) {
   LineReader lines(source, what);
   std::string text;
   std::string_view line;
-  std::vector<std::string> others;  // of the first line, for a hint
+  std::vector<std::string> others;  // members before the first text, for a hint in the error
   bool found = false;
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, lines.next(line));
@@ -75,12 +75,12 @@ Result<std::string> read_member_text(ByteSource& source, const std::string& fiel
                            (near ? "; did you mean " + quoted_value(*near) + "?" : ""));
 }
 
-/// The .txt files of a folder or an archive, one behind the other in the order of their paths; each
-/// begins on a line of its own.
+/// Joins the .txt files of a folder or an archive in the order of their paths. Each begins on a new
+/// line.
 Result<std::string> read_files_text(const std::filesystem::path& path, const std::string& what,
                                     bool bytes) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, what));
-  std::map<std::string, std::string> texts;  // by path
+  std::map<std::string, std::string> texts;  // content of each file, sorted by path
   int64_t total = 0;
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, tree->next());
@@ -125,7 +125,7 @@ Result<std::string> read_text(const TextOptions& options, const std::filesystem:
 
 Status check_options(const TextOptions& options, bool has_test) {
   const std::optional<TokenizerKind> kind = find_tokenizer(options.tokenizer);
-  if (!kind || kind == TokenizerKind::kWord) {  // words do not make the text again
+  if (!kind || kind == TokenizerKind::kWord) {  // words cannot be decoded to the same text
     return dataset_error("text.tokenizer",
                          quoted_value(options.tokenizer) + ", expected char, byte, bpe or unigram");
   }
@@ -135,7 +135,7 @@ Status check_options(const TextOptions& options, bool has_test) {
                                                      " is out of range, expected 1 to " +
                                                      std::to_string(kVocabularyMax));
   }
-  if (!(options.test_share >= 0 && options.test_share <= kTestShareMax)) {  // not NaN
+  if (!(options.test_share >= 0 && options.test_share <= kTestShareMax)) {  // also refuses NaN
     return dataset_error("text.test_share", std::to_string(options.test_share) +
                                                 " is out of range, expected [0, 0.9]");
   }
@@ -177,7 +177,7 @@ Result<TypedDataset> read_text_dataset(const TextOptions& options,
   schema.kind = DatasetSchema::Kind::kText;
   schema.target.kind = TargetSchema::Kind::kNextToken;
   schema.text.tokenizer = *find_tokenizer(options.tokenizer);
-  const bool chars = schema.text.tokenizer != TokenizerKind::kByte;  // of UTF-8
+  const bool chars = schema.text.tokenizer != TokenizerKind::kByte;  // the text must be UTF-8
 
   ASSIGN_OR_RETURN(const std::string text, read_text(options, train, "data"));
   std::string test_text;

@@ -1,5 +1,6 @@
-// A dataset of text files with a folder for each class: rows of text. The first pass over the files
-// lists them, one learns the vocabulary, one fills the rows. Rows are in the order of the paths.
+// Reads a dataset of text files with a folder for each class; each file is a row. The first pass
+// over the files lists them, the second learns the vocabulary, the third fills the rows, which are
+// in the order of the paths.
 #include <algorithm>
 #include <functional>
 
@@ -18,7 +19,7 @@ namespace {
 
 using Part = ListedFile::Part;
 
-/// One source. The files are in the order of `tree`.
+/// The files of a source, in the order of `tree`.
 struct TextListing {
   std::string what;  // "data", "test"
   std::unique_ptr<FileTree> tree;
@@ -65,7 +66,8 @@ Result<TextListing> list_texts(const std::filesystem::path& path, const std::str
   return listing;
 }
 
-/// Reads the files of `part` again, in the tree's order. Refuses the first 16 that cannot be read.
+/// Reads the files of `part` in the tree's order and passes them to `visit`. One error lists the
+/// first 16 files that cannot be read.
 Status visit_texts(
     TextListing& listing, Part part, bool bytes,
     const std::function<Status(const ListedFile& file, std::string_view text)>& visit) {
@@ -97,7 +99,7 @@ Status visit_texts(
   return i == listing.files.size() ? Status() : Status(changed());
 }
 
-/// The files' tokens and targets, as rows in the order of their paths.
+/// Fills `rows` with the tokens and targets of the files of `part`, in the order of their paths.
 Status fill_rows(std::vector<TextListing>& listings, Part part, const DatasetSchema& schema,
                  const Tokenizer& tokenizer, int64_t& missing, TypedRows& rows) {
   ListedFiles files;

@@ -32,7 +32,7 @@ void visit_words(std::string_view text, const Visit& visit) {
   while (!text.empty()) {
     const char32_t c = take_code_point(text);
     if (is_word_part(c)) {
-      // One byte past the limit marks a word as too long; the rest need not be kept.
+      // A word that exceeds the limit is too long anyway, so its rest is not stored.
       if (word.size() <= kWordBytesMax) append_utf8(word, lower_case(c));
     } else if (!word.empty()) {
       if (!visit(std::string_view(word))) return;
@@ -72,7 +72,7 @@ class CharTokenizer final : public Tokenizer {
   }
 
  private:
-  std::vector<int32_t> ids_;  // by code point
+  std::vector<int32_t> ids_;  // token id of each code point
 };
 
 class WordTokenizer final : public Tokenizer {
@@ -93,14 +93,14 @@ class WordTokenizer final : public Tokenizer {
 
  private:
   const std::vector<std::string> pieces_;
-  std::unordered_map<std::string_view, int32_t> ids_;  // of pieces_
+  std::unordered_map<std::string_view, int32_t> ids_;  // token id of each piece; views of pieces_
   int32_t unknown_;
 };
 
 constexpr std::array<std::string_view, 5> kTokenizerNames = {"byte", "char", "word", "bpe",
                                                              "unigram"};
 
-/// Of a schema, whose model was read before.
+/// The model of a schema, which was checked when the schema was built.
 SubwordModel subword_model(const TextSchema& schema) {
   Result<SubwordModel> model = read_subword_model(schema.tokenizer, schema.model);
   TRAINYARD_CHECK(model.ok(), "a schema with an unchecked tokenizer model");
