@@ -1,10 +1,12 @@
 // src/base/field_rows.h: plain fields of a struct of settings (numbers, switches, names) as rows:
-// the one place that says what a field is called, what it takes and what follows from a change. The
-// conversion from the wire, checks, runs' identities, forks and arrays all read the rows.
+// the one place that says what a field is called, what it means, what it takes and what follows
+// from a change. The conversion from the wire, checks, runs' identities, forks, arrays and the
+// tables of docs/job_spec.md all read the rows.
 //
 //   const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
 //     static const std::vector<FieldRow<OptimizerSpec>> rows = {
-//         {"learning_rate", &OptimizerSpec::learning_rate, above(0, 1e6), kForks | kPlanIgnores},
+//         {"learning_rate", &OptimizerSpec::learning_rate, "This number scales each update.",
+//          above(0, 1e6), kRequired | kForks | kPlanIgnores},
 //         ...
 #pragma once
 
@@ -32,20 +34,22 @@ struct FieldRange {
   bool contains(double value) const {
     return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
   }
-  /// "1..100" of whole numbers, else "more than 0 and at most 1e6".
+  /// "1..100" or "1..2^40" of whole numbers, else "more than 0 and at most 1e6".
   std::string text(bool whole) const;
 };
+inline constexpr FieldRange kAnyValue;
 constexpr FieldRange from_to(double low, double high) { return {low, high}; }
 constexpr FieldRange above(double low, double high) { return {low, high, true}; }
 constexpr FieldRange above_below(double low, double high) { return {low, high, true, true}; }
 constexpr FieldRange below(double low, double high) { return {low, high, false, true}; }
 
 enum FieldTrait : uint8_t {
-  kOffAtZero = 1,        // 0 is outside of the range and means that the field is not given
-  kForks = 2,            // a fork may change it (src/job/fork.h)
-  kForksAboveZero = 4,   // it may, unless one of the two values is 0: then there is no state
-  kPlanIgnores = 8,      // no plan depends on the value, but on whether it is 0 or 1
-  kOutsideIdentity = 16  // it decides no number of a run (src/job/identity.h)
+  kOffAtZero = 1,         // 0 is outside of the range and means that the field is not given
+  kForks = 2,             // a fork may change it (src/job/fork.h)
+  kForksAboveZero = 4,    // it may, unless one of the two values is 0: then there is no state
+  kPlanIgnores = 8,       // no plan depends on the value, but on whether it is 0 or 1
+  kOutsideIdentity = 16,  // it decides no number of a run (src/job/identity.h)
+  kRequired = 32          // the types that look at it have no default for it
 };
 
 using FieldNames = std::vector<std::string>;
@@ -55,12 +59,14 @@ struct FieldRow {
   using Member = std::variant<int64_t S::*, int32_t S::*, uint64_t S::*, double S::*, bool S::*,
                               std::string S::*>;
 
-  /// `accepted`: what a text may be. `looks`: the values of the struct's `type` that look at the
-  /// field; none: all do.
-  FieldRow(std::string_view field, Member of, FieldRange takes = {}, unsigned with = 0,
-           FieldNames looks = {}, FieldNames accepted = {})
+  /// `means`: a sentence for users, which the manual's table has. `accepted`: what a text may be;
+  /// none: any text. `looks`: the values of the struct's `type` that look at the field; none: all
+  /// do.
+  FieldRow(std::string_view field, Member of, std::string means, FieldRange takes = kAnyValue,
+           unsigned with = 0, FieldNames looks = {}, FieldNames accepted = {})
       : name(field),
         member(of),
+        sentence(std::move(means)),
         range(takes),
         traits(with),
         users(std::move(looks)),
@@ -68,10 +74,12 @@ struct FieldRow {
 
   std::string_view name;  // as in spec files; "ema.decay" is a field of a message there
   Member member;
+  std::string sentence;
   FieldRange range;
   unsigned traits;
   FieldNames users, names;
 
+  bool is_whole() const { return !std::holds_alternative<double S::*>(member); }
   bool has(FieldTrait trait) const { return (traits & trait) != 0; }
   bool is_used_by(std::string_view type) const {
     return users.empty() || std::ranges::find(users, type) != users.end();
@@ -92,6 +100,9 @@ template <typename S>
 bool differs(const FieldRow<S>& row, const S& a, const S& b) {
   return std::visit([&](auto member) { return a.*member != b.*member; }, row.member);
 }
+
+/// "1e6", not "1e+06"; "2^40", and the digits of a smaller whole number.
+std::string number_text(double value, bool whole);
 
 // FIELD_OUT_OF_RANGE, and FIELD_UNKNOWN_VALUE for a text.
 void check_number(double value, bool whole, const FieldRange& range, const std::string& field,

@@ -40,42 +40,61 @@ struct OptimizerSpec {
 };
 inline const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
   using S = OptimizerSpec;
+  const FieldNames types = {"sgd", "adam", "adamw", "rmsprop", "lion", "adafactor", "muon"};
+  const FieldNames with_momentum = {"sgd", "rmsprop", "muon"};
   const FieldNames adams = {"adam", "adamw", "lion", "muon"};
+  const FieldNames dividers = {"adam", "adamw", "rmsprop", "adafactor", "muon"};
+  const FieldNames sgd_muon = {"sgd", "muon"}, rmsprop = {"rmsprop"}, adafactor = {"adafactor"},
+                   muon = {"muon"};
   static const std::vector<FieldRow<S>> rows = {
-      {"type",
-       &S::type,
+      {"type", &S::type, "This rule turns gradients into new weights.", kAnyValue, 0, {}, types},
+      {"learning_rate", &S::learning_rate,
+       "This number scales each update, and the schedule changes it.", above(0, kLearningRateMax),
+       kRequired | kForks | kPlanIgnores},
+      {"momentum", &S::momentum, "A step keeps this share of the earlier updates.", below(0, 1),
+       kForksAboveZero | kPlanIgnores, with_momentum},
+      {"nesterov", &S::nesterov, "Momentum, which must be above 0, takes Nesterov's form.",
+       kAnyValue, kForks, sgd_muon},
+      {"beta1", &S::beta1, "A step keeps this share of the average of gradients.", below(0, 1),
+       kForks | kPlanIgnores, adams},
+      {"beta2", &S::beta2,
+       "A step keeps this share of the average of squares; with lion, of gradients.", below(0, 1),
+       kForks | kPlanIgnores, adams},
+      {"epsilon", &S::epsilon, "This number keeps denominators away from 0.", above(0, 1),
+       kForks | kPlanIgnores, dividers},
+      {"weight_decay", &S::weight_decay, "Weights are pulled toward 0 with this strength.",
+       from_to(0, kLearningRateMax), kForks | kPlanIgnores},
+      {"weight_decay_on",
+       &S::weight_decay_on,
+       "With `matrices`, biases, normalization and embeddings do not decay.",
+       kAnyValue,
+       kForks,
        {},
-       0,
-       {},
-       {"sgd", "adam", "adamw", "rmsprop", "lion", "adafactor", "muon"}},
-      {"learning_rate", &S::learning_rate, above(0, kLearningRateMax), kForks | kPlanIgnores},
-      {"momentum",
-       &S::momentum,
-       below(0, 1),
-       kForksAboveZero | kPlanIgnores,
-       {"sgd", "rmsprop", "muon"}},
-      {"nesterov", &S::nesterov, {}, kForks, {"sgd", "muon"}},
-      {"beta1", &S::beta1, below(0, 1), kForks | kPlanIgnores, adams},
-      {"beta2", &S::beta2, below(0, 1), kForks | kPlanIgnores, adams},
-      {"epsilon",
-       &S::epsilon,
-       above(0, 1),
-       kForks | kPlanIgnores,
-       {"adam", "adamw", "rmsprop", "adafactor", "muon"}},
-      {"weight_decay", &S::weight_decay, from_to(0, kLearningRateMax), kForks | kPlanIgnores},
-      {"weight_decay_on", &S::weight_decay_on, {}, kForks, {}, {"all", "matrices"}},
-      {"alpha", &S::alpha, below(0, 1), kForks | kPlanIgnores, {"rmsprop"}},
-      {"centered", &S::centered, {}, 0, {"rmsprop"}},
-      {"beta2_decay", &S::beta2_decay, from_to(-1, 0), kForks | kPlanIgnores, {"adafactor"}},
-      {"clip_threshold", &S::clip_threshold, from_to(1, 1e6), kForks | kPlanIgnores, {"adafactor"}},
-      {"scale_min", &S::scale_min, above(0, 1), kForks | kPlanIgnores, {"adafactor"}},
-      {"newton_schulz_steps", &S::newton_schulz_steps, from_to(1, 99), kForks, {"muon"}},
-      {"adjust_rate", &S::adjust_rate, {}, kForks, {"muon"}, {"original", "match_rms_adamw"}},
-      {"fallback_learning_rate",
-       &S::fallback_learning_rate,
-       above(0, kLearningRateMax),
-       kOffAtZero | kForks | kPlanIgnores,
-       {"muon"}},
+       {"all", "matrices"}},
+      {"alpha", &S::alpha, "A step keeps this share of the average of squares.", below(0, 1),
+       kForks | kPlanIgnores, rmsprop},
+      {"centered", &S::centered, "Updates are divided by the deviation of the gradient.", kAnyValue,
+       0, rmsprop},
+      {"beta2_decay", &S::beta2_decay, "Step t takes the share t^beta2_decay of the new squares.",
+       from_to(-1, 0), kForks | kPlanIgnores, adafactor},
+      {"clip_threshold", &S::clip_threshold,
+       "Updates with a larger root mean square are scaled down to it.", from_to(1, 1e6),
+       kForks | kPlanIgnores, adafactor},
+      {"scale_min", &S::scale_min,
+       "The scale that a parameter gives to its update is at least this.", above(0, 1),
+       kForks | kPlanIgnores, adafactor},
+      {"newton_schulz_steps", &S::newton_schulz_steps, "This many steps make an update orthogonal.",
+       from_to(1, 99), kForks, muon},
+      {"adjust_rate",
+       &S::adjust_rate,
+       "`match_rms_adamw` makes the learning rates of AdamW suitable.",
+       kAnyValue,
+       kForks,
+       muon,
+       {"original", "match_rms_adamw"}},
+      {"fallback_learning_rate", &S::fallback_learning_rate,
+       "The parameters that AdamW trains have this rate, by default `learning_rate`.",
+       above(0, kLearningRateMax), kOffAtZero | kForks | kPlanIgnores, muon},
   };
   return rows;
 }
@@ -84,7 +103,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit_rows(spec, visit);
 }
 
-/// The spec of a type with its own defaults, which differ (muon's momentum is 0.95). An unknown
+/// The spec of a type with the defaults that spec files get: muon's momentum is 0.95. An unknown
 /// type gets those of sgd; check_optimizer() refuses it.
 OptimizerSpec default_optimizer(std::string_view type);
 
@@ -109,31 +128,38 @@ struct ScheduleSpec {
 };
 inline const std::vector<FieldRow<ScheduleSpec>>& field_rows(const ScheduleSpec&) {
   using S = ScheduleSpec;
+  const FieldNames types = {"constant", "step",   "multi_step", "exponential",
+                            "cosine",   "linear", "polynomial", "one_cycle"};
+  const FieldNames with_gamma = {"step", "multi_step", "exponential"};
+  const FieldNames with_minimum = {"cosine", "linear", "polynomial"};
+  const FieldNames step = {"step"}, polynomial = {"polynomial"}, one_cycle = {"one_cycle"};
   static const std::vector<FieldRow<S>> rows = {
       {"type",
        &S::type,
-       {},
+       "This rule changes the learning rate from step to step.",
+       kAnyValue,
        kForks,
        {},
-       {"constant", "step", "multi_step", "cosine", "linear", "polynomial", "exponential",
-        "one_cycle"}},
-      {"warmup_steps", &S::warmup_steps, from_to(0, kScheduleStepsMax), kForks},
-      {"step_size", &S::step_size, from_to(1, kScheduleStepsMax), kForks, {"step"}},
-      {"gamma",
-       &S::gamma,
-       above(0, 1),
-       kForks | kPlanIgnores,
-       {"step", "multi_step", "exponential"}},
-      // Nor may it be larger than the optimizer's learning_rate.
-      {"min_learning_rate",
-       &S::min_learning_rate,
-       from_to(0, kLearningRateMax),
-       kForks | kPlanIgnores,
-       {"cosine", "linear", "polynomial"}},
-      {"power", &S::power, above(0, 100), kForks, {"polynomial"}},
-      {"pct_start", &S::pct_start, from_to(0, 1), kForks, {"one_cycle"}},
-      {"div_factor", &S::div_factor, from_to(1, 1e12), kForks, {"one_cycle"}},
-      {"final_div_factor", &S::final_div_factor, from_to(1, 1e12), kForks, {"one_cycle"}},
+       types},
+      {"warmup_steps", &S::warmup_steps,
+       "The rate first rises from 0 for this many steps, which the schedule does not count.",
+       from_to(0, kScheduleStepsMax), kForks},
+      {"step_size", &S::step_size,
+       "Each time this many steps have passed, the rate is multiplied by `gamma`.",
+       from_to(1, kScheduleStepsMax), kRequired | kForks, step},
+      {"gamma", &S::gamma, "The rate is multiplied by this, with `exponential` in every step.",
+       above(0, 1), kForks | kPlanIgnores, with_gamma},
+      {"min_learning_rate", &S::min_learning_rate,
+       "The last step has this rate, at most the optimizer's `learning_rate`.",
+       from_to(0, kLearningRateMax), kForks | kPlanIgnores, with_minimum},
+      {"power", &S::power, "The rate falls with this power of the share of steps that is left.",
+       above(0, 100), kForks, polynomial},
+      {"pct_start", &S::pct_start, "The rate rises in this share of the steps.", from_to(0, 1),
+       kForks, one_cycle},
+      {"div_factor", &S::div_factor, "The first rate is `learning_rate` divided by this.",
+       from_to(1, 1e12), kForks, one_cycle},
+      {"final_div_factor", &S::final_div_factor, "The last rate is the first one divided by this.",
+       from_to(1, 1e12), kForks, one_cycle},
   };
   return rows;
 }

@@ -114,7 +114,7 @@ TEST(RecipeFields, AZeroThatMeansOffIsRefusedWhereItIsWrittenOut) {
     lines.push_back(v.field + ": " + v.description);
   EXPECT_EQ(lines,
             (std::vector<std::string>{
-                "recipe.checkpoint_every_steps: 0 is out of range, expected 1..1099511627776",
+                "recipe.checkpoint_every_steps: 0 is out of range, expected 1..2^40",
                 "recipe.clip_gradients.norm: -1 is out of range, expected more than 0 and at most "
                 "1e30",
                 "recipe.ema.decay: 0 is out of range, expected more than 0 and less than 1",
