@@ -14,8 +14,6 @@ inline constexpr Precision kPrecisionDefault = Precision::kTf32;
 
 /// Priorities are -kPriorityMax..kPriorityMax.
 inline constexpr int kPriorityMax = 100;
-/// Seconds: resources.time_limit_seconds is 1..kTimeLimitMax, ten years.
-inline constexpr int64_t kTimeLimitMax = 315'360'000;
 
 /// What of a JobSpec decides the numbers of a run.
 struct EngineSpec {

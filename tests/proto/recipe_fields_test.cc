@@ -1,5 +1,5 @@
-// The rows of a recipe's plain fields, beside what else describes a recipe: its struct, the wire,
-// the manual. A field that was added to one of them alone fails here.
+// The rows of the plain fields of a recipe and of resources, beside what else describes them: their
+// structs and the wire. A field that was added to one of them alone fails here.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,6 +8,7 @@
 
 #include "proto/convert/spec.h"
 #include "src/job/recipe.h"
+#include "src/job/resources.h"
 #include "tests/support/source_path.h"
 #include "trainyard/v1/job_spec.pb.h"
 
@@ -52,6 +53,8 @@ TEST(RecipeFields, EachPlainFieldOfTheWireHasARow) {
   EXPECT_EQ(without_row(*v1::Optimizer::descriptor(), row_names(OptimizerSpec()), {}), Names());
   EXPECT_EQ(without_row(*v1::Schedule::descriptor(), row_names(ScheduleSpec()), {"milestones"}),
             Names());
+  EXPECT_EQ(without_row(*v1::Resources::descriptor(), row_names(ResourceSpec()), {"shard"}),
+            Names());
 }
 
 // The bindings do not compile once a member is added; what it takes then is a row, or a place in
@@ -70,6 +73,9 @@ TEST(RecipeFields, EachMemberHasARowOrIsStructured) {
   const ScheduleSpec schedule;
   [[maybe_unused]] const auto& [c1, c2, c3, c4, c5, c6, c7, c8, c9, c10] = schedule;
   EXPECT_EQ(row_names(schedule).size() + 1, 10u) << "milestones is a list";
+  const ResourceSpec resources;
+  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6, d7] = resources;
+  EXPECT_EQ(row_names(resources).size(), 7u);
 }
 
 TEST(RecipeFields, TheManualHasEachField) {
@@ -85,11 +91,13 @@ TEST(RecipeFields, TheManualHasEachField) {
   expect_all(Recipe());
   expect_all(OptimizerSpec());
   expect_all(ScheduleSpec());
+  expect_all(ResourceSpec());
 }
 
 TEST(RecipeFields, DefaultsAreInTheirRange) {
   Violations violations;
   check_rows(Recipe(), "", "recipe.", violations);
+  check_rows(ResourceSpec(), "", "resources.", violations);
   for (const std::string& type : optimizer_types()) {
     check_rows(default_optimizer(type), type, "recipe.optimizer.", violations);
   }
