@@ -2,14 +2,11 @@
 // structs and the wire. A field that was added to one of them alone fails here.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "proto/convert/spec.h"
 #include "src/job/recipe.h"
 #include "src/job/resources.h"
-#include "tests/support/source_path.h"
 #include "trainyard/v1/job_spec.pb.h"
 
 namespace trainyard {
@@ -76,22 +73,6 @@ TEST(RecipeFields, EachMemberHasARowOrIsStructured) {
   const ResourceSpec resources;
   [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6, d7] = resources;
   EXPECT_EQ(row_names(resources).size(), 7u);
-}
-
-TEST(RecipeFields, TheManualHasEachField) {
-  std::ifstream file(testing::source_path("docs/job_spec.md"));
-  std::stringstream page;
-  page << file.rdbuf();
-  const auto expect_all = [&](const auto& spec) {
-    for (const auto& row : field_rows(spec)) {
-      const std::string name(row.name.substr(row.name.find('.') + 1));
-      EXPECT_NE(page.str().find(name), std::string::npos) << row.name;
-    }
-  };
-  expect_all(Recipe());
-  expect_all(OptimizerSpec());
-  expect_all(ScheduleSpec());
-  expect_all(ResourceSpec());
 }
 
 TEST(RecipeFields, DefaultsAreInTheirRange) {
