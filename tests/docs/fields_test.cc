@@ -3,9 +3,10 @@
 // with TRAINYARD_UPDATE_GOLDEN=1.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
