@@ -1,88 +1,14 @@
 // Converts the message of a recipe: optimizer, schedule, stopping, and options for gradients and
 // weights.
-#include <google/protobuf/reflection.h>
-
+#include "proto/convert/read_rows.h"
 #include "proto/convert/spec.h"
 #include "proto/convert/spec_parts.h"
-#include "src/base/check.h"
-#include "src/base/field_rows.h"
 
 namespace trainyard {
 namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-
-/// Finds the message field that a row names, if it is set. A name such as "ema.decay" is a field of
-/// a nested message. Sets `message` to the message that contains the field.
-const FieldDescriptor* find_given(std::string_view name, const Message*& message) {
-  while (true) {
-    const size_t dot = std::min(name.find('.'), name.size());
-    const FieldDescriptor* field =
-        message->GetDescriptor()->FindFieldByName(std::string(name.substr(0, dot)));
-    TRAINYARD_CHECK(field != nullptr,
-                    std::string(name) + " is no field of " + message->GetDescriptor()->full_name());
-    if (!message->GetReflection()->HasField(*message, field)) return nullptr;
-    if (dot == name.size()) return field;
-    message = &message->GetReflection()->GetMessage(*message, field);
-    name.remove_prefix(dot + 1);
-  }
-}
-
-/// Reads a message field as the type of the row's member.
-template <typename T>
-T read_value(const Message& message, const FieldDescriptor& field, const std::string& path,
-             const T& fallback, Violations& violations) {
-  const google::protobuf::Reflection& reflect = *message.GetReflection();
-  if constexpr (std::is_same_v<T, std::string>) {
-    const int number = reflect.GetEnumValue(message, &field);
-    if (const auto* value = field.enum_type()->FindValueByNumber(number)) {
-      return lower(value->name());
-    }
-    violations.add("FIELD_UNSUPPORTED", path,
-                   std::to_string(number) + " is not known, expected one of " +
-                       value_names(*field.enum_type()));
-    return fallback;
-  } else {
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_BOOL:
-        return static_cast<T>(reflect.GetBool(message, &field));
-      case FieldDescriptor::CPPTYPE_INT32:
-        return static_cast<T>(reflect.GetInt32(message, &field));
-      case FieldDescriptor::CPPTYPE_INT64:
-        return static_cast<T>(reflect.GetInt64(message, &field));
-      case FieldDescriptor::CPPTYPE_UINT64:
-        return static_cast<T>(reflect.GetUInt64(message, &field));
-      default:
-        return static_cast<T>(reflect.GetDouble(message, &field));
-    }
-  }
-}
-
-/// Reads the plain fields of a message by their rows. Members of `out` keep their values if a field
-/// is not set or out of range.
-template <typename S>
-void read_rows(const Message& message, const std::string& path, S& out, Violations& violations) {
-  for (const FieldRow<S>& row : field_rows(out)) {
-    const Message* owner = &message;
-    const FieldDescriptor* field = find_given(row.name, owner);
-    if (field == nullptr) continue;
-    const std::string name = path + std::string(row.name);
-    std::visit(
-        [&](auto member) {
-          const auto value = read_value(*owner, *field, name, out.*member, violations);
-          if constexpr (std::is_arithmetic_v<decltype(value)>) {
-            const auto number = static_cast<double>(value);
-            if (!std::is_same_v<decltype(value), const bool> && !row.range.contains(number)) {
-              return check_number(number, std::is_integral_v<decltype(value)>, row.range, name,
-                                  violations);
-            }
-          }
-          out.*member = value;
-        },
-        row.member);
-  }
-}
 
 /// The value of the field `type`, or the one of `out` if it is not set.
 template <typename S>
@@ -106,19 +32,10 @@ void refuse_unused(const Message& message, const std::string& path, const S& spe
   }
 }
 
-double default_weight_decay(const std::string& type) {
-  return type == "adamw" ? 0.01 : type == "muon" ? 0.1 : 0.0;
-}
-
 OptimizerSpec to_optimizer(const v1::Optimizer& o, Violations& violations) {
   const std::string path = "recipe.optimizer.";
   OptimizerSpec out = default_optimizer(read_type(o, path, OptimizerSpec(), violations));
-  if (!o.has_learning_rate()) {
-    violations.add("FIELD_REQUIRED", path + "learning_rate", "is missing, expected a number > 0");
-  }
   refuse_unused(o, path, out, violations);
-  out.learning_rate = 0;
-  out.weight_decay = default_weight_decay(out.type);
   read_rows(o, path, out, violations);
   return out;
 }

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/convert/read_rows.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec_parts.h"
 #include "src/base/violations.h"
+#include "src/job/resources.h"
 
 namespace trainyard {
 namespace {
-
-constexpr int kRanksOfJobMax = 64;
 
 /// Checks that the rows of each batch can be divided among `count` devices; `what` describes them
 /// in the message.
@@ -34,16 +34,9 @@ void check_divides(int count, const Recipe& recipe, const std::string& field,
 }
 
 /// Checks that several GPUs can share the rows of each batch.
-void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations& violations) {
-  const int gpus = resources.gpus();
-  if (!resources.has_gpus()) return;
-  if (gpus < 1 || gpus > kRanksOfJobMax) {
-    violations.add(
-        "FIELD_OUT_OF_RANGE", "resources.gpus",
-        std::to_string(gpus) + " is out of range, expected 1.." + std::to_string(kRanksOfJobMax));
-    return;
-  }
-  if (gpus > 1 && resources.device() != v1::Resources::GPU) {
+void check_gpus(const ResourceSpec& resources, const Recipe& recipe, Violations& violations) {
+  const int gpus = resources.gpus;
+  if (gpus > 1 && resources.device != "gpu") {
     violations.add("FIELD_CONFLICT", "resources.gpus",
                    std::to_string(gpus) + " needs device: gpu, expected that or gpus: 1");
     return;
@@ -52,23 +45,16 @@ void check_gpus(const v1::Resources& resources, const Recipe& recipe, Violations
 }
 
 /// Checks that several nodes of a cluster can share the rows of each batch.
-void check_nodes(const v1::Resources& resources, const EngineSpec& spec, Violations& violations) {
-  const Recipe& recipe = spec.recipe;
-  if (!resources.has_nodes()) return;
-  const int nodes = resources.nodes();
+void check_nodes(const ResourceSpec& resources, const Recipe& recipe, Violations& violations) {
+  const int nodes = resources.nodes;
   const auto refuse = [&](const char* reason, const std::string& what) {
     violations.add(reason, "resources.nodes", std::to_string(nodes) + " " + what);
   };
-  if (nodes < 1 || nodes > kRanksOfJobMax) {
-    return refuse("FIELD_OUT_OF_RANGE",
-                  "is out of range, expected 1.." + std::to_string(kRanksOfJobMax));
-  }
   if (nodes == 1) return;
-  if (resources.cluster().empty()) {
+  if (resources.cluster.empty()) {
     return refuse("FIELD_CONFLICT", "needs resources.cluster; expected that or 1");
   }
-  const int gpus = resources.has_gpus() ? resources.gpus() : 1;
-  if (gpus < 1 || gpus > kRanksOfJobMax) return;  // the check of resources.gpus reports this
+  const int gpus = resources.gpus;
   if (nodes * gpus > kRanksOfJobMax) {
     return refuse("FIELD_OUT_OF_RANGE",
                   "nodes of " + std::to_string(gpus) + " GPUs are " + std::to_string(nodes * gpus) +
@@ -134,24 +120,11 @@ Result<EngineSpec> to_engine(const v1::JobSpec& spec) {
   } else {
     out.recipe = to_recipe(spec.recipe(), violations);
   }
-  const v1::Resources& resources = spec.resources();
-  if (!v1::Resources::Device_IsValid(resources.device())) {
-    violations.add("FIELD_UNSUPPORTED", "resources.device",
-                   std::to_string(resources.device()) + " is not known, expected auto, cpu or gpu");
-  }
-  if (resources.has_threads() && (resources.threads() < 1 || resources.threads() > 256)) {
-    violations.add("FIELD_OUT_OF_RANGE", "resources.threads",
-                   std::to_string(resources.threads()) + " is out of range, expected 1..256");
-  }
-  if (resources.has_time_limit_seconds() &&
-      (resources.time_limit_seconds() < 1 || resources.time_limit_seconds() > kTimeLimitMax)) {
-    violations.add("FIELD_OUT_OF_RANGE", "resources.time_limit_seconds",
-                   std::to_string(resources.time_limit_seconds()) +
-                       " is out of range, expected 1.." + std::to_string(kTimeLimitMax));
-  }
+  ResourceSpec resources;
+  read_rows(spec.resources(), "resources.", resources, violations);
   check_gpus(resources, out.recipe, violations);
-  out.recipe.shard = to_shard(resources, violations);
-  check_nodes(resources, out, violations);
+  out.recipe.shard = to_shard(spec.resources(), violations);
+  check_nodes(resources, out.recipe, violations);
   if (spec.priority() < -kPriorityMax || spec.priority() > kPriorityMax) {
     violations.add("FIELD_OUT_OF_RANGE", "priority",
                    std::to_string(spec.priority()) + " is out of range, expected -100..100");

@@ -14,8 +14,6 @@ inline constexpr Precision kPrecisionDefault = Precision::kTf32;
 
 /// Priorities range from -kPriorityMax to kPriorityMax.
 inline constexpr int kPriorityMax = 100;
-/// The maximum of resources.time_limit_seconds, ten years in seconds; its minimum is 1.
-inline constexpr int64_t kTimeLimitMax = 315'360'000;
 
 /// The parts of a JobSpec that determine the numbers of a run.
 struct EngineSpec {

@@ -1,10 +1,12 @@
 // src/base/field_rows.h: a table with a row for each plain field (number, switch, name) of a struct
 // of settings. The row alone defines the field's name, its accepted values and the effects of a
-// change. The conversion from the wire, checks, run identities, forks and job arrays read the rows.
+// change. The conversion from the wire, checks, run identities, forks, job arrays and the tables of
+// docs/job_spec.md read the rows.
 //
 //   const std::vector<FieldRow<OptimizerSpec>>& field_rows(const OptimizerSpec&) {
 //     static const std::vector<FieldRow<OptimizerSpec>> rows = {
-//         {"learning_rate", &OptimizerSpec::learning_rate, above(0, 1e6), kForks | kPlanIgnores},
+//         {"learning_rate", &OptimizerSpec::learning_rate, "This number scales each update.",
+//          above(0, 1e6), kRequired | kForks | kPlanIgnores},
 //         ...
 #pragma once
 
@@ -35,17 +37,19 @@ struct FieldRange {
   /// For messages: "1..100" if `whole`, else for example "more than 0 and at most 1e6".
   std::string text(bool whole) const;
 };
+inline constexpr FieldRange kAnyValue;
 constexpr FieldRange from_to(double low, double high) { return {low, high}; }
 constexpr FieldRange above(double low, double high) { return {low, high, true}; }
 constexpr FieldRange above_below(double low, double high) { return {low, high, true, true}; }
 constexpr FieldRange below(double low, double high) { return {low, high, false, true}; }
 
 enum FieldTrait : uint8_t {
-  kOffAtZero = 1,        // 0 is accepted outside of the range and means that the field is not given
-  kForks = 2,            // a fork may change the field (src/job/fork.h)
-  kForksAboveZero = 4,   // a fork may change it between nonzero values; at 0 there is no state
-  kPlanIgnores = 8,      // plans depend only on whether the value is 0, 1 or another number
-  kOutsideIdentity = 16  // the field influences no number of a run (src/job/identity.h)
+  kOffAtZero = 1,         // 0 is accepted outside of the range: the field is not given
+  kForks = 2,             // a fork may change the field (src/job/fork.h)
+  kForksAboveZero = 4,    // a fork may change it between nonzero values; at 0 there is no state
+  kPlanIgnores = 8,       // plans depend only on whether the value is 0, 1 or another number
+  kOutsideIdentity = 16,  // the field influences no number of a run (src/job/identity.h)
+  kRequired = 32          // the field has no default: the types that use it must be given it
 };
 
 using FieldNames = std::vector<std::string>;
@@ -55,12 +59,14 @@ struct FieldRow {
   using Member = std::variant<int64_t S::*, int32_t S::*, uint64_t S::*, double S::*, bool S::*,
                               std::string S::*>;
 
-  /// `accepted`: the values that a text may have. `looks`: the values of the struct's `type` for
-  /// which the field has an effect; empty if it has one for every type.
-  FieldRow(std::string_view field, Member of, FieldRange takes = {}, unsigned with = 0,
-           FieldNames looks = {}, FieldNames accepted = {})
+  /// `means`: a sentence for users, for the table of docs/job_spec.md. `accepted`: the values that
+  /// a text may have; empty for any. `looks`: the values of the struct's `type` for which the field
+  /// has an effect; empty if it has one for every type.
+  FieldRow(std::string_view field, Member of, std::string means, FieldRange takes = kAnyValue,
+           unsigned with = 0, FieldNames looks = {}, FieldNames accepted = {})
       : name(field),
         member(of),
+        sentence(std::move(means)),
         range(takes),
         traits(with),
         users(std::move(looks)),
@@ -68,10 +74,12 @@ struct FieldRow {
 
   std::string_view name;  // as in spec files, where "ema.decay" is field `decay` of message `ema`
   Member member;
+  std::string sentence;
   FieldRange range;
   unsigned traits;
   FieldNames users, names;
 
+  bool is_whole() const { return !std::holds_alternative<double S::*>(member); }
   bool has(FieldTrait trait) const { return (traits & trait) != 0; }
   bool is_used_by(std::string_view type) const {
     return users.empty() || std::ranges::find(users, type) != users.end();
@@ -92,6 +100,10 @@ template <typename S>
 bool differs(const FieldRow<S>& row, const S& a, const S& b) {
   return std::visit([&](auto member) { return a.*member != b.*member; }, row.member);
 }
+
+/// Formats a bound for messages and tables: "1e6" instead of "1e+06", and "2^40" for a large power
+/// of two.
+std::string number_text(double value, bool whole);
 
 // Add FIELD_OUT_OF_RANGE (check_number) or FIELD_UNKNOWN_VALUE (check_name) to `violations`.
 void check_number(double value, bool whole, const FieldRange& range, const std::string& field,

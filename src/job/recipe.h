@@ -68,6 +68,8 @@ void visit_fields(Spec& spec, auto&& visit) {
 }
 
 inline constexpr double kRunStepsMax = 0x1p40;
+/// Where the recipe says nothing and the dataset is a text.
+inline constexpr int64_t kContextLengthDefault = 256;
 
 /// All settings that influence the numbers of a run, apart from data and device.
 struct Recipe {
@@ -114,27 +116,45 @@ struct Recipe {
 inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
   using S = Recipe;
   static const std::vector<FieldRow<S>> rows = {
-      {"epochs", &S::epochs, from_to(1, 1'000'000), kOffAtZero | kForks},
-      {"steps", &S::steps, from_to(1, kRunStepsMax), kOffAtZero | kForks},
-      {"batch_size",
-       &S::batch_size},  // its limit is the number of rows, which a row cannot express
-      {"seed", &S::seed, {}, kPlanIgnores},
-      {"shuffle", &S::shuffle},
-      {"drop_last", &S::drop_last},
-      {"validation_split", &S::validation_split, from_to(0, 0.9)},
-      {"context_length", &S::context_length, from_to(1, kContextLengthMax), kOffAtZero},
-      {"evaluate_every_steps", &S::evaluate_every_steps, from_to(1, kRunStepsMax),
-       kOffAtZero | kForks | kOutsideIdentity},
-      {"checkpoint_every_steps", &S::checkpoint_every_steps, from_to(1, kRunStepsMax),
+      {"epochs", &S::epochs, "The job passes over its training rows this many times.",
+       from_to(1, 1'000'000), kOffAtZero | kForks},
+      {"steps", &S::steps, "The job trains this many batches, in place of `epochs`.",
+       from_to(1, kRunStepsMax), kOffAtZero | kForks},
+      {"batch_size", &S::batch_size,
+       "A step trains this many rows. With `auto`, the server chooses."},
+      {"seed", &S::seed, "All randomness follows from this number.", kAnyValue, kPlanIgnores},
+      {"shuffle", &S::shuffle, "Each epoch takes the rows in a new order."},
+      {"drop_last", &S::drop_last, "An epoch leaves out the last rows, which do not fill a batch."},
+      {"validation_split", &S::validation_split,
+       "This share of the training rows is held out for the `val/` metrics.", from_to(0, 0.9)},
+      {"context_length", &S::context_length,
+       "A sample of one text has this many tokens, by default " +
+           std::to_string(kContextLengthDefault) + ".",
+       from_to(1, kContextLengthMax), kOffAtZero},
+      {"evaluate_every_steps", &S::evaluate_every_steps,
+       "The job is evaluated each time this many steps have passed; by default, after each epoch.",
+       from_to(1, kRunStepsMax), kOffAtZero | kForks | kOutsideIdentity},
+      {"checkpoint_every_steps", &S::checkpoint_every_steps,
+       "A checkpoint is written each time this many steps have passed; by default, time decides.",
+       from_to(1, kRunStepsMax), kOffAtZero | kOutsideIdentity},
+      {"keep_checkpoints", &S::keep_checkpoints, "This many of the newest checkpoints stay.",
+       from_to(1, 100), kOutsideIdentity},
+      {"keep_checkpoints_every_steps", &S::keep_checkpoints_every_steps,
+       "Checkpoints of steps that are multiples of this stay as well.", from_to(1, kRunStepsMax),
        kOffAtZero | kOutsideIdentity},
-      {"keep_checkpoints", &S::keep_checkpoints, from_to(1, 100), kOutsideIdentity},
-      {"keep_checkpoints_every_steps", &S::keep_checkpoints_every_steps, from_to(1, kRunStepsMax),
-       kOffAtZero | kOutsideIdentity},
-      {"keep_best_checkpoint", &S::keep_best_checkpoint, {}, kOutsideIdentity},
-      {"accumulate_steps", &S::accumulate_steps, from_to(1, 65536)},
-      {"clip_gradients.norm", &S::clip_norm, above(0, 1e30), kOffAtZero | kForks | kPlanIgnores},
-      {"clip_gradients.value", &S::clip_value, above(0, 1e30), kOffAtZero | kForks | kPlanIgnores},
-      {"ema.decay", &S::ema_decay, above_below(0, 1), kOffAtZero | kForksAboveZero | kPlanIgnores},
+      {"keep_best_checkpoint", &S::keep_best_checkpoint,
+       "The checkpoint of the best evaluation stays as well.", kAnyValue, kOutsideIdentity},
+      {"accumulate_steps", &S::accumulate_steps,
+       "Each batch runs as this many micro-batches, a divisor of `batch_size`.", from_to(1, 65536)},
+      {"clip_gradients.norm", &S::clip_norm,
+       "All gradients are scaled so that their global norm is at most this.", above(0, 1e30),
+       kOffAtZero | kForks | kPlanIgnores},
+      {"clip_gradients.value", &S::clip_value,
+       "Each element of each gradient is clipped to [-value, value].", above(0, 1e30),
+       kOffAtZero | kForks | kPlanIgnores},
+      {"ema.decay", &S::ema_decay,
+       "Evaluations and the model use an average of the weights. A step keeps this share of it.",
+       above_below(0, 1), kOffAtZero | kForksAboveZero | kPlanIgnores},
   };
   return rows;
 }
@@ -160,8 +180,5 @@ void visit_fields(Spec& spec, auto&& visit) {
 
 /// The paths in spec files ("recipe.optimizer.learning_rate") of the fields whose row has a trait.
 std::vector<std::string> recipe_fields_with(FieldTrait trait);
-
-/// Recipe::context_length for a text dataset if the recipe does not set it.
-inline constexpr int64_t kContextLengthDefault = 256;
 
 }  // namespace trainyard

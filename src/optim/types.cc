@@ -20,11 +20,13 @@ std::span<const std::string> schedule_types() { return names_of(ScheduleSpec());
 OptimizerSpec default_optimizer(std::string_view type) {
   OptimizerSpec spec;
   spec.type = type;
+  if (type == "adamw") spec.weight_decay = 0.01;
   if (type == "lion") spec.beta2 = 0.99;
   if (type == "adafactor") spec.epsilon = 0x1p-23;  // machine epsilon of float32
   if (type == "muon") {
     spec.momentum = 0.95;
     spec.nesterov = true;
+    spec.weight_decay = 0.1;
   }
   return spec;
 }

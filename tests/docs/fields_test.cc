@@ -1,0 +1,187 @@
+// The manual's tables of fields come from the rows of src/job and src/optim. A table stands between
+// "<!-- fields: NAME -->" and "<!-- end of fields -->". To write the tables anew, run this test
+// with TRAINYARD_UPDATE_GOLDEN=1.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "src/base/join.h"
+#include "src/job/recipe.h"
+#include "src/job/resources.h"
+#include "tests/support/source_path.h"
+
+namespace trainyard {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+std::string code(std::string_view text) { return "`" + std::string(text) + "`"; }
+
+template <typename S>
+std::string takes_text(const FieldRow<S>& row) {
+  if (std::holds_alternative<bool S::*>(row.member)) return "`true`, `false`";
+  if (std::holds_alternative<std::string S::*>(row.member)) {
+    Cells names;
+    for (const std::string& name : row.names) names.push_back(code(name));
+    return names.empty() ? "a name" : joined(names, ", ");
+  }
+  if (!std::isfinite(row.range.low)) return row.is_whole() ? "a whole number" : "a number";
+  return row.range.text(row.is_whole());
+}
+
+/// The value that a spec has in a field; empty where that means that the field is not given.
+template <typename S>
+std::string value_text(const FieldRow<S>& row, const S& spec) {
+  const auto text = [&](auto member) -> std::string {
+    using Value = std::remove_cvref_t<decltype(spec.*member)>;
+    const Value& value = spec.*member;
+    if constexpr (std::is_same_v<Value, std::string>) {
+      return value.empty() ? "" : code(value);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      return code(value ? "true" : "false");
+    } else {
+      if (row.has(kOffAtZero) && value == 0) return "";
+      return number_text(static_cast<double>(value), row.is_whole());
+    }
+  };
+  return std::visit(text, row.member);
+}
+
+/// "0, with muon 0.95": the default, and those of the types that have another one.
+template <typename S>
+std::string default_text(const FieldRow<S>& row, const std::vector<S>& defaults) {
+  if (row.has(kRequired)) return "required";
+  std::string usual, all;
+  for (const S& spec : defaults) {
+    if constexpr (requires { spec.type; }) {
+      if (!row.is_used_by(spec.type)) continue;
+      const std::string value = value_text(row, spec);
+      if (all.empty()) all = usual = value;
+      if (value != usual && row.name != "type") all += ", with " + spec.type + " " + value;
+    } else {
+      all = value_text(row, spec);
+    }
+  }
+  return all;
+}
+
+std::string fork_text(const auto& row) {
+  if (row.has(kForksAboveZero)) return "above 0";
+  return row.has(kForks) || row.has(kOutsideIdentity) ? "yes" : "no";
+}
+
+std::string table_text(const std::vector<Cells>& lines) {
+  std::string text;
+  for (const Cells& cells : lines) {
+    text += "|";
+    for (const std::string& cell : cells) text += cell.empty() ? " |" : " " + cell + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+/// `defaults`: the spec that has every default, or one of each type that has its own. The column
+/// `for` stands there if some types look at some fields alone, `fork` if a fork keeps some.
+template <typename S>
+std::string field_table(const std::vector<S>& defaults) {
+  const std::vector<FieldRow<S>>& rows = field_rows(S());
+  const bool types = std::ranges::any_of(rows, [](const auto& row) { return !row.users.empty(); });
+  const bool forks = std::ranges::any_of(rows, [](const auto& r) { return fork_text(r) != "no"; });
+  std::vector<Cells> lines(2 + rows.size());
+  const auto add_column = [&](const std::string& head, auto&& cell) {
+    lines[0].push_back(head);
+    lines[1].push_back("---");
+    for (size_t i = 0; i < rows.size(); ++i) lines[2 + i].push_back(cell(rows[i]));
+  };
+  add_column("field", [](const auto& row) { return code(row.name); });
+  if (types) {
+    add_column("for",
+               [](const auto& r) { return r.users.empty() ? "all" : joined(r.users, ", "); });
+  }
+  add_column("meaning", [](const auto& row) { return row.sentence; });
+  add_column("takes", [](const auto& row) { return takes_text(row); });
+  add_column("default", [&](const auto& row) { return default_text(row, defaults); });
+  if (forks) add_column("fork", [](const auto& row) { return fork_text(row); });
+  return table_text(lines);
+}
+
+std::vector<OptimizerSpec> optimizer_defaults() {
+  std::vector<OptimizerSpec> defaults;
+  for (const std::string& type : optimizer_types()) defaults.push_back(default_optimizer(type));
+  return defaults;
+}
+
+std::vector<ScheduleSpec> schedule_defaults() {
+  std::vector<ScheduleSpec> defaults;
+  for (const std::string& type : schedule_types()) defaults.push_back({.type = type});
+  return defaults;
+}
+
+/// The fields whose values let the members of an array share a plan.
+std::string shared_plan_list() {
+  constexpr size_t kLineMax = 100;
+  std::string text, line;
+  for (const std::string& field : recipe_fields_with(kPlanIgnores)) {
+    const std::string word = code(field);
+    if (line.size() + word.size() + 2 > kLineMax) {
+      text += line + ",\n";
+      line = word;
+    } else {
+      line += (line.empty() ? "" : ", ") + word;
+    }
+  }
+  return text + line + ".\n";
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Holds the part of a page against what the rows say, or replaces it.
+void expect_part(const std::string& page, const std::string& name, const std::string& part) {
+  const std::string path = testing::source_path(page);
+  std::string text = read(path);
+  const std::string begin = "<!-- fields: " + name + " -->\n", end = "\n<!-- end of fields -->";
+  const size_t from = text.find(begin);
+  const size_t to = text.find(end, from);
+  ASSERT_TRUE(from != text.npos && to != text.npos)
+      << page << " has no part between '<!-- fields: " << name
+      << " -->' and '<!-- end of fields -->'";
+  // Markdown takes a table for one only behind an empty line.
+  const std::string written = "\n" + part;
+  const size_t first = from + begin.size();
+  if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text.replace(first, to - first, written);
+    return;
+  }
+  EXPECT_EQ(text.substr(first, to - first), written)
+      << page << " does not say of " << name
+      << " what the rows say. Write it anew, and review the difference:\n"
+         "  TRAINYARD_UPDATE_GOLDEN=1 ctest --preset release -R docs_fields_test";
+}
+
+TEST(DocsFields, OfARecipe) {
+  expect_part("docs/job_spec.md", "recipe", field_table<Recipe>({Recipe()}));
+  expect_part("docs/job_spec.md", "recipe.optimizer", field_table(optimizer_defaults()));
+  expect_part("docs/job_spec.md", "recipe.schedule", field_table(schedule_defaults()));
+}
+
+TEST(DocsFields, OfResources) {
+  expect_part("docs/job_spec.md", "resources", field_table<ResourceSpec>({ResourceSpec()}));
+}
+
+TEST(DocsFields, ThatLetMembersShareAPlan) {
+  expect_part("docs/job_spec.md", "shared plans", shared_plan_list());
+}
+
+}  // namespace
+}  // namespace trainyard
