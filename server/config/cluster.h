@@ -31,7 +31,9 @@ struct ClusterConfig {
   int64_t cache_bytes = int64_t{50} << 30;
   bool measure_nodes = true;  // workers measure their node for forecasts after their job has ended
   double price_per_hour = 0;  // price of a GPU, or of a node if it has no GPUs; 0: unknown
-  // Slurm
+
+  // The settings from here on are for Slurm.
+
   // The folder of sbatch, squeue and scancel; empty: searched in PATH.
   std::filesystem::path commands;
   std::string slurm_cluster;  // required ClusterName of the Slurm controller; empty: any

@@ -1,8 +1,8 @@
 // server/config/config.h: the daemon's settings: one YAML file, then flags, which take precedence.
 //
-// Both come from one table (settings() in config.cc), so that a key of the file and its flag have
-// one name (`state_dir`, `--state-dir`), one parser and one help text. Unknown keys, duplicate keys
-// and values out of range are refused with file and line.
+// The keys of the file and the flags come from one table (settings() in config.cc), so that a key
+// of the file and its flag have one name (`state_dir`, `--state-dir`), one parser and one help
+// text. Unknown keys, duplicate keys and values out of range are refused with file and line.
 #pragma once
 
 #include <cstdint>

@@ -185,7 +185,7 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   }
   index.clear_waits();
   if (index.is_idle()) {
-    // Idle from here on: return the heap's growth from the last jobs to the system.
+    // The daemon is idle from here on, so it returns free heap memory to the system.
     if (attempts.empty()) ::malloc_trim(0);
     return;
   }

@@ -139,7 +139,8 @@ struct Watcher::State {
   // Guarded by the hub's mutex.
   int64_t cursor;     // seq of the last event that it was given
   bool gone = false;  // the watcher was destroyed
-  // Running calls of on_events; the next call may begin before the previous one has returned.
+  // The number of running calls of on_events; a call may begin before the previous one has
+  // returned.
   int calls = 0;
 };
 

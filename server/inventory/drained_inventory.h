@@ -14,7 +14,7 @@ namespace trainyard::server {
 
 struct Drain {
   std::string device;  // drain_key() of a device, which need not exist
-  std::string reason;  // Device::reason while it is drained
+  std::string reason;  // becomes Device::reason while the device is drained
   bool vacate = false;
 };
 

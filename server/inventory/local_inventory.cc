@@ -110,8 +110,8 @@ class LocalInventory final : public Inventory {
                  "; reset it (nvidia-smi --gpu-reset) or the machine, then restart the server.";
   }
 
-  // GPUs that were found before but cannot be queried now stay in the list: UNKNOWN, without new
-  // jobs.
+  // Adds the GPUs that were found before but cannot be queried now. They have the health UNKNOWN
+  // and get no new jobs.
   void add_lost(Devices& devices, const std::string& why) const TRAINYARD_REQUIRES(mu_) {
     for (Device device : known_) {
       device.health = DeviceHealth::kUnknown;

@@ -18,7 +18,7 @@ enum class XidEffect : uint8_t {
 struct Xid {
   uint64_t number = 0;
   XidEffect effect = XidEffect::kCheck;
-  std::string sentence;  // "XID 79: the GPU has fallen off the bus (hardware)"
+  std::string sentence;  // such as "XID 79: the GPU has fallen off the bus (hardware)"
 };
 /// The meaning of a number. An unknown number gets kCheck.
 Xid describe_xid(uint64_t number);

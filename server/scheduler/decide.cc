@@ -81,9 +81,9 @@ bool Look::skip_resting(Head& head) const {
 bool Look::is_leaving(const WaitingJob& job) const { return fleet().find(job.uid) != nullptr; }
 
 // Collects the lines for this pass. A line whose jobs need more memory than any usable device has
-// free is left out, except for a few that may get a reservation. A head reserves at most one group
-// of devices. So it is enough to keep, for each group, as many heads as there are groups, of those
-// that the group could hold when idle.
+// free is left out, except for a few that may get a reservation. The first job of a line reserves
+// at most one group of devices. So it is enough to keep, for each group, the first jobs of as many
+// lines as there are groups, if the group could hold them when idle.
 void Look::gather() {
   const std::array<int64_t, 2> most = {fleet().most_room(DeviceKind::kCpu),
                                        fleet().most_room(DeviceKind::kGpu)};
@@ -193,7 +193,7 @@ Pick Look::choose(const WaitingJob& job) {
   return {kind_by_rule(job.asked, has_cpu_, has_gpu_), std::nullopt};
 }
 
-// ---- One job after another -----------------------------------------------------------------
+// ---- Decisions about single jobs -----------------------------------------------------------
 
 bool Look::start(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
   const Choice choice = pick.weighed ? *pick.weighed : choose_by_rule(job);

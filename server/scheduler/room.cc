@@ -41,7 +41,7 @@ bool Room::is_kind(size_t group, DeviceKind kind) const {
   return fleet_.groups()[group].kind == kind;
 }
 
-// ---- What is free --------------------------------------------------------------------------
+// ---- Free room -----------------------------------------------------------------------------
 
 bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const {
   const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
@@ -149,7 +149,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
   fleet_.place(std::move(placed));
 }
 
-// ---- What is not ---------------------------------------------------------------------------
+// ---- Reservations --------------------------------------------------------------------------
 
 // When the job may use a device on which it fits at `time_us`, considering the reservation of the
 // device's group.
@@ -317,7 +317,7 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   return id;
 }
 
-// ---- Who makes room ------------------------------------------------------------------------
+// ---- Preemption ----------------------------------------------------------------------------
 
 void Room::wake_at(int64_t time_us) {
   if (wake_time_us_ == 0 || time_us < wake_time_us_) wake_time_us_ = time_us;

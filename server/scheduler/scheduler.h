@@ -83,7 +83,7 @@ struct Need {
 
 struct WaitingJob {
   std::string uid;
-  std::string name;          // for people
+  std::string name;          // the job's ID, for messages
   std::string owner;         // for fair share
   std::string cluster = {};  // requested cluster; empty: the server's own devices
   int64_t order = 0;         // rank in the order of submission; unique

@@ -252,7 +252,7 @@ struct Walk {
   std::string id;
   Steering steering;
   Done<JobArray> done;
-  std::string uid = {};  // of the array; empty before the first piece
+  std::string uid = {};  // uid of the array; empty before the first piece
   int64_t after = 0;     // the number of the last visited member
 };
 

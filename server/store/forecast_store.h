@@ -35,7 +35,7 @@ struct StoredRates {
 /// precision.
 struct NodeRatesKey {
   std::string cluster;
-  std::string node;     // their CPU's model and cores, or their GPU's model
+  std::string node;     // kind of node: CPU model and core count, or GPU model
   int32_t threads = 0;  // 0 for a GPU
   v1::Recipe::Precision precision = v1::Recipe::PRECISION_UNSPECIFIED;
 
@@ -47,7 +47,7 @@ struct StoredNodeRates {
   int64_t time_us = 0;       // when the rates were measured
   int64_t seen_us = 0;       // when a job last ended on such a node
   int64_t memory_bytes = 0;  // 0: unknown
-  int64_t time_limit_s = 0;  // of one job attempt; 0: unknown
+  int64_t time_limit_s = 0;  // limit of one attempt; 0: unknown
   std::string rates;         // JSON
 };
 
@@ -66,7 +66,7 @@ struct ForecastOutcome {
   int32_t threads = 0;
   v1::Recipe::Precision precision = v1::Recipe::PRECISION_UNSPECIFIED;
   std::string graph;  // v1::Forecast.graph
-  std::string job;    // its name
+  std::string job;    // the job's name
   int64_t end_time_us = 0;
   std::string basis;
   int64_t steps = 0;  // the number of measured steps

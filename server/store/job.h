@@ -58,7 +58,7 @@ struct Job {
   int32_t attempts_uncounted = 0;
   // A QUEUED job does not start before this time: the pause after a lost worker.
   int64_t retry_time_us = 0;
-  v1::JobOrigin origin;  // the checkpoint of another job that it began at; empty: none
+  v1::JobOrigin origin;          // the checkpoint of another job that it began at; empty: none
   std::string owner;             // who submitted the job; empty if unknown
   int64_t run_time_us = 0;       // time in RUNNING, summed over the attempts that have ended
   int64_t running_since_us = 0;  // 0 unless the job is RUNNING
@@ -71,7 +71,7 @@ struct Job {
   std::string name() const { return "projects/" + project + "/jobs/" + id; }
   /// The first device; empty before the first attempt.
   std::string device() const { return devices.empty() ? std::string() : devices.front(); }
-  std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
+  std::string devices_text() const;  // such as "devices/gpu-0, devices/gpu-1"
 };
 
 /// A job that runs on a cluster has a device name with this prefix, such as clusters/slurm.
@@ -118,7 +118,8 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 
 v1::Job to_proto(Job job);
 
-/// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: job 'x' is RUNNING: `why`".
+/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "name: job 'x' is RUNNING:
+/// `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
 /// The reason of a job that was CANCELLED because a job that it waited for did not end as required.
@@ -162,7 +163,7 @@ struct NewJob {
 struct RequestId {
   std::string project;
   std::string id;
-  std::string digest;  // of the request's body
+  std::string digest;  // digest of the request's body
 };
 
 /// One start of a job: one worker process.

@@ -24,7 +24,8 @@ namespace {
   "array_index, array_values"
 // clang-format on
 
-// Parses a stored message. One that does not parse is damage.
+// Parses a stored message. Throws SqliteError if it does not parse, because the store is damaged
+// then.
 template <typename Message>
 Message parse(std::string_view bytes) {
   Message message;
@@ -191,8 +192,9 @@ Job get_job_numbered(Connection& db, int64_t order) {
 
 namespace {
 
-/// Whether the job has all of these labels. Labels have no index, because only people filter by
-/// them. A spec is parsed only if it contains the bytes of every value.
+/// Whether the job has all of these labels. Labels have no index, because only users filter by
+/// them, and programs look jobs up by name. A spec is parsed only if it contains the bytes of every
+/// value.
 bool has_labels(Connection& db, int64_t number, const Labels& labels) {
   if (labels.empty()) return true;
   Query query(db, "SELECT spec FROM jobs WHERE number = ?");

@@ -28,7 +28,7 @@ class StoreCore;
 struct EventRange {
   int64_t oldest_seq = 0;  // from this seq on no event is missing
   int64_t newest_seq = 0;
-  JobState state = JobState::kQueued;  // of the job
+  JobState state = JobState::kQueued;  // the job's state
 };
 
 inline constexpr int32_t kPageSizeMax = 1000;

@@ -31,7 +31,7 @@ struct StateFiles {
   struct Model {
     std::string name;
     std::string job_uid;  // empty: the model is uploaded weights only
-    std::string digest;   // of the weights
+    std::string digest;   // digest of the weights
   };
   struct Upload {
     std::string sha256;
