@@ -25,10 +25,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kVersionSkewPauseUs = 60'000'000;
-// Reports of a spool in memory at a time, usually stored in one commit.
-constexpr size_t kReportsAtOnce = 128;
-// Reason in a worker's outcome and in an attempt's.
-constexpr const char* kKernelFault = "KERNEL_FAULT";
+constexpr size_t kReportsAtOnce = 128;  // spooled reports per batch, usually one commit
+constexpr const char* kKernelFault = "KERNEL_FAULT";  // reason of workers' and attempts' outcomes
 
 Move terminal(JobState to, std::string reason, std::string message) {
   Move move;
@@ -60,8 +58,7 @@ bool taken_back(const AwayEnd& away) {
                              [&](std::string_view reason) { return away.how.starts_with(reason); });
 }
 
-/// Replaces characters that are not printable ASCII. A worker's text may contain any bytes, but a
-/// log line must be valid UTF-8.
+/// Replaces all but printable ASCII, because a worker's text may not be valid UTF-8.
 std::string printable(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -415,8 +412,7 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
 
 Move TrainTask::after_time_limit(const Job& job) const {
   const std::string ended = "The worker stopped before the time limit of its place";
-  // Without a new checkpoint this counts as a lost worker. Otherwise a job whose time limit leaves
-  // no time for progress would be requeued forever.
+  // Without a new checkpoint this counts as a loss, or the job might be requeued forever.
   const bool begun = resumed_from_ >= 0;
   if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
     return after_worker_lost(job, "TIME_LIMIT_SHORT",
@@ -446,8 +442,7 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
   if (const std::optional<Error> told = host_trouble()) return told;
   if (end.version_skew || end.stop_asked) return std::nullopt;
   if (end.exit.signalled && end.exit.number == SIGBUS) {
-    // A truncated file can also cause a SIGBUS, but only once: the next attempt checks the file's
-    // size and refuses it.
+    // A truncated file causes this only once: the next attempt refuses the file by its size.
     return make_error(ErrorCode::kUnavailable, kStorageError,
                       "the worker was killed by " + describe(end.exit) +
                           ": a mapped file could not be read, or memory failed");
@@ -468,8 +463,7 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
 Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) {
   constexpr int64_t kPauseUs = 5'000'000;  // the same cause may end the next attempt immediately
   const std::string at = " at step " + std::to_string(job.progress.step()) + ": " + away.text + ".";
-  // A timeout counts as a lost worker. Otherwise a job whose attempts all end before their first
-  // checkpoint would be requeued forever.
+  // A timeout counts as a loss, or a job without checkpoints would be requeued forever.
   if (away.how.starts_with("TIMEOUT")) {
     Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT",
                                   "The cluster's time limit ended it" + at, now_us);

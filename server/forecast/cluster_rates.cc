@@ -169,7 +169,7 @@ void ClusterRates::Impl::add(StoredNodeRates stored) {
     spdlog::warn("event=node_rates_refused {}", kv("message", parsed.error().message));
     return;
   }
-  stored.rates.clear();  // the model contains them
+  stored.rates.clear();  // the rate model has a parsed copy
   const NodeRatesKey key = stored.key;
   known[key] = {std::move(stored), std::make_shared<RateModel>(std::move(parsed).value())};
   ++version;

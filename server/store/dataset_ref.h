@@ -17,8 +17,8 @@ struct DatasetRef {
   std::string text() const { return version == 0 ? id : id + "@" + std::to_string(version); }
 };
 
-/// Nothing if what follows an @ is not a version: a decimal number from 1 to 999999999 without
-/// leading zeros. The ID is not checked.
+/// Returns nothing if the text after an @ is not a version: a decimal number from 1 to 999999999
+/// without leading zeros. The ID is not checked.
 std::optional<DatasetRef> parse_dataset_ref(std::string_view text);
 
 }  // namespace trainyard::server
